@@ -22,7 +22,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// These are the messages between the driver and an app. Each message is one line.
+// These are the messages that the driver and an app send each other. Each message is one line.
 const (
 	atWork   = "at work"   // The app sends this when it records entries, and runs handlers if configured.
 	noLoad   = "no load"   // The app sends this when its producers and people have stopped.
@@ -30,7 +30,7 @@ const (
 	stopAll  = "stop"      // The driver sends this to end the app normally.
 )
 
-// These are the settings of every app. The times are short, so that much happens in a run.
+// These settings apply to every app. The times are short, so that a run holds many claims, lost leases and retries.
 const (
 	lease             = 2 * time.Second
 	grace             = 500 * time.Millisecond
@@ -117,7 +117,7 @@ func (p *appProcess) run() {
 	}
 	if p.c != nil {
 		stopWatching := p.watchForStalls()
-		p.work(loading, working)
+		p.runLoad(loading, working)
 		stopWatching()
 		if err := p.c.Close(); err != nil {
 			fmt.Fprintln(os.Stderr, "chaos app: Close:", err)
@@ -128,7 +128,7 @@ func (p *appProcess) run() {
 	p.write(&history.Mark{At: history.Now(), What: history.MarkExit})
 }
 
-// obey follows the driver's orders. When the driver's process ends, the app exits.
+// obey follows the orders that the driver sends on standard input. When the driver's process ends, the app exits.
 func obey(endLoad, endWork context.CancelFunc) {
 	orders := bufio.NewScanner(os.Stdin)
 	for orders.Scan() {
@@ -141,8 +141,8 @@ func obey(endLoad, endWork context.CancelFunc) {
 	os.Exit(3)
 }
 
-// work records entries and runs handlers until both contexts end.
-func (p *appProcess) work(loading, working context.Context) {
+// runLoad records entries until loading ends, and runs handlers until working ends.
+func (p *appProcess) runLoad(loading, working context.Context) {
 	var load sync.WaitGroup
 	random := rand.New(rand.NewPCG(p.cfg.Seed, 3))
 	if p.cfg.Rate > 0 {
@@ -170,7 +170,7 @@ func (p *appProcess) work(loading, working context.Context) {
 	waiting.Wait()
 }
 
-// watchForStalls records the times in which the machine is overloaded, until stop is called.
+// watchForStalls writes a Stall for each time in which the machine is overloaded, until stop is called.
 func (p *appProcess) watchForStalls() (stop func()) {
 	connector, err := quietConnector(p.cfg.CanaryDSN)
 	must(err)
@@ -228,8 +228,8 @@ func (p *appProcess) newCompensator(client *redis.Client) (*compensator.Compensa
 	return c, err
 }
 
-// observer returns an Observer that writes events to the history. It writes only events that the checker cannot see
-// elsewhere.
+// observer returns an Observer that writes events to the history. It writes only events that the checker cannot read
+// from the audit or from attempts.
 func (p *appProcess) observer() observe.Observer {
 	return observe.Observer{
 		OutcomeDropped: func(e observe.SettledEvent) {

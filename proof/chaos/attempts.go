@@ -8,8 +8,8 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// attempt runs work as one handler run. It writes one record to the history before the run and one after it.
-func (p *appProcess) attempt(ctx context.Context, e *compensator.Entry, work func(run uint64) verdict) error {
+// attempt calls perform as one handler run. It writes one record to the history before the run and one after it.
+func (p *appProcess) attempt(ctx context.Context, e *compensator.Entry, perform func(run uint64) verdict) error {
 	run := p.begin(e, 0)
 	defer func() {
 		if panicked := recover(); panicked != nil {
@@ -17,7 +17,7 @@ func (p *appProcess) attempt(ctx context.Context, e *compensator.Entry, work fun
 			panic(panicked)
 		}
 	}()
-	v := work(run)
+	v := perform(run)
 	p.end(ctx, e, run, v)
 	return v.err
 }

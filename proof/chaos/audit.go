@@ -2,14 +2,15 @@ package chaos
 
 import "strings"
 
-// auditColumns are the columns of the process log whose values the audit keeps, before and after each change.
+// auditColumns are the columns of the process log that the audit stores for each change: the value before it and the
+// value after it.
 var auditColumns = []string{
 	"state", "version", "epoch", "token", "process_count", "compensate_count", "delivery_count", "next_at", "lease_until", "ended_by",
 }
 
-// auditSchema creates triggers on the process log. The triggers write every change into the audit, in the transaction
-// of the change. They do not depend on the library. A trigger draws its seq while the change holds the lock of its row,
-// so the numbers of one entry follow the order of its changes.
+// auditSchema creates triggers on the process log that do not depend on the library. They write every change into the
+// audit, in the transaction of the change. A trigger draws its seq while the change holds the row lock, so the seqs of
+// one entry follow the order of its changes.
 var auditSchema = []string{
 	`CREATE TABLE audit_trail (
 		seq BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,

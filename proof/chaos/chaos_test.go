@@ -21,7 +21,8 @@ var (
 	kinds    = flag.String("chaos.kinds", "", "only these faults, separated by semicolons")
 )
 
-// TestChaos makes faults in real servers and processes. An independent program then judges the history.
+// TestChaos causes faults in real servers and processes. Then a separate program, which shares no code with the
+// library, judges the history.
 func TestChaos(t *testing.T) {
 	cfg := Config{Seed: *seed, Duration: *duration, Rate: *rate, Dir: historyDir(t, fmt.Sprint(*seed))}
 	if *kinds != "" {

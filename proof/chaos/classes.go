@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// classOf returns the class of an error, which is a constant Err… of package history, and the error's text.
+// classOf returns the class of an error (a constant Err… in package history) and its text.
 func classOf(err error) (class, detail string) {
 	if err == nil {
 		return "", ""
@@ -52,8 +52,8 @@ func errorClass(err error) string {
 	return history.ErrOther
 }
 
-// outcomeOfCommit classifies the error of a COMMIT as a careful caller does. The result CommitFail means that the
-// COMMIT certainly did not happen.
+// outcomeOfCommit classifies the error of a COMMIT as a careful caller does. CommitFail means that the COMMIT certainly
+// had no effect.
 func outcomeOfCommit(err error) string {
 	switch {
 	case err == nil:

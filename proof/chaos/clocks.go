@@ -23,8 +23,8 @@ type clocks struct{ dir string }
 
 const preload = "LD_PRELOAD"
 
-// newClocks makes the servers of this test start with movable clocks. It returns an error on a system where that is not
-// possible.
+// newClocks makes the servers of this test start with movable clocks. It returns an error if the system has no C
+// compiler or no glibc.
 func newClocks(tb testing.TB) (*clocks, error) {
 	c := &clocks{dir: tb.TempDir()}
 	source, library := filepath.Join(c.dir, "clock.c"), filepath.Join(c.dir, "clock.so")
@@ -44,7 +44,7 @@ func newClocks(tb testing.TB) (*clocks, error) {
 	return c, nil
 }
 
-// The clocks that can be moved. Both Redis servers share one clock.
+// These are the movable clocks. Both Redis servers share one clock.
 const (
 	sqlClock   = "sql"
 	redisClock = "redis"

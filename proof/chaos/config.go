@@ -2,13 +2,13 @@ package chaos
 
 import "time"
 
-// Config configures a run. The zero value is one minute of load with every fault and seed 0.
+// Config configures a run. The zero value means one minute of load with every fault and seed 0.
 type Config struct {
 	Seed uint64 // determines the schedule of faults and the load of each app. The run itself is not deterministic
 
-	// Duration is how long load and faults last, by default 60 s. The run continues until every kind of fault has struck
-	// once. A minute is enough for that, unless the machine is slow. The start, the end and the check of the run take
-	// about one more minute.
+	// Duration is how long load and faults last, by default 60 s. The run continues until every kind of fault has hit
+	// something once. A minute is enough for that, unless the machine is slow. The start, the end and the check of the
+	// run take about one more minute.
 	Duration time.Duration
 
 	Dir string // directory of the history; it is emptied first
@@ -18,10 +18,10 @@ type Config struct {
 	KillEvery time.Duration // mean time between entries that kill their process (default 10 s; negative: none)
 
 	// Failing is the share of entries that fail once. Poison is the share of entries that never succeed. If both are
-	// zero, each type has its own shares, with many more failures.
+	// zero, each type has its own shares, and many more entries fail.
 	Failing, Poison float64
 
-	// Careful makes producers report every commit to the library and never roll back to a savepoint. Without it,
+	// If Careful is set, producers report every commit to the library and never roll back to a savepoint. Without it,
 	// producers leave some entries to the reconciler, which finds them after the grace period. Such producers also
 	// enqueue some entries that do not exist.
 	Careful bool

@@ -27,7 +27,7 @@ func (st *stage) dump() {
 	}
 }
 
-// batchWriter collects records and writes many at once. One write per record would take longer than the run.
+// batchWriter collects records and writes many at once. Writing the records one by one would take longer than the run.
 type batchWriter struct {
 	*stage
 	records []history.Record
@@ -68,8 +68,8 @@ type image struct {
 	by                                                                sql.NullString
 }
 
-// The method into returns the scan targets of auditColumns.
-func (i *image) into() []any {
+// scanTargets returns pointers to the fields, in the order of auditColumns.
+func (i *image) scanTargets() []any {
 	return []any{&i.state, &i.version, &i.epoch, &i.token, &i.process, &i.compensate, &i.delivery, &i.next, &i.lease, &i.by}
 }
 
@@ -89,7 +89,7 @@ func (st *stage) dumpAudit(w *batchWriter) error {
 	columns := "old_" + strings.Join(auditColumns, ", old_") + ", new_" + strings.Join(auditColumns, ", new_")
 	return st.query("SELECT seq, op, id, idempotent_id, business_type, now_us, connection, "+columns+" FROM audit_trail ORDER BY seq", func(scan func(...any) error) error {
 		a, op, before, after := &history.Audit{}, "", image{}, image{}
-		into := append([]any{&a.Seq, &op, &a.ID, &a.Key, &a.Type, &a.DBNow, &a.Conn}, append(before.into(), after.into()...)...)
+		into := append([]any{&a.Seq, &op, &a.ID, &a.Key, &a.Type, &a.DBNow, &a.Conn}, append(before.scanTargets(), after.scanTargets()...)...)
 		if err := scan(into...); err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ const dbNow = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))
 func (st *stage) dumpRows(w *batchWriter) error {
 	return st.query("SELECT id, idempotent_id, business_type, "+dbNow+", "+strings.Join(auditColumns, ", ")+" FROM common_process_log ORDER BY id", func(scan func(...any) error) error {
 		r, now := &history.Row{}, image{}
-		if err := scan(append([]any{&r.ID, &r.Key, &r.Type, &r.DBNow}, now.into()...)...); err != nil {
+		if err := scan(append([]any{&r.ID, &r.Key, &r.Type, &r.DBNow}, now.scanTargets()...)...); err != nil {
 			return err
 		}
 		r.Image = *now.history()
@@ -140,11 +140,11 @@ func (st *stage) dueKeys(ctx context.Context) (map[string]string, error) {
 	return keys, err
 }
 
-// lastDue is the greatest score that an entry can have. Members with a greater score are no entries. They record
+// lastDue is the greatest score that an entry can have. Members with a greater score are not entries. They record
 // whether the queue is complete.
 const lastDue = "4e15"
 
-// queued counts the members of the queue. It leaves out orphans, which have no entry.
+// queued counts the members of the queue. It leaves out members of typeOrphan, which have no row.
 func (st *stage) queued() (n int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -38,7 +38,7 @@ var (
 	oneAppsQueue    = []string{history.TouchesQueue}
 )
 
-// proxyFaults affect only one app's connections to a server, so the apps see different states of the servers.
+// proxyFaults affect the connections of one app to a server. The app then sees other server states than the other apps.
 var proxyFaults = []fault{
 	{kind: "commit request dropped", takes: 2 * time.Second, holds: 1, touches: oneAppsDatabase, needs: sqlProxy, strike: func(k *strike) error {
 		return k.breakStatements(0.5, faultproxy.Rule{Match: faultproxy.Commit(), Fault: faultproxy.DropRequest})
@@ -95,8 +95,8 @@ func (k *strike) healRedisProxy() error {
 	return nil
 }
 
-// breakStatements breaks a share of the statements that match a rule. The duration of the fault counts from the first
-// broken statement.
+// breakStatements breaks a share of the statements that match a rule. The fault's duration counts from the first broken
+// statement.
 func (k *strike) breakStatements(share float64, rule faultproxy.Rule) error {
 	match, draw := rule.Match, chance(k.rand, share)
 	rule.Match = func(r faultproxy.Request) bool { return match(r) && draw() }
@@ -110,17 +110,17 @@ func (k *strike) breakStatements(share float64, rule faultproxy.Rule) error {
 	}
 	k.hold(1)
 	defer k.app.proxies.sql.HangUp() // An open transaction would block the next faults.
-	for trap.Fired() < enough && ctx.Err() == nil {
+	for trap.Fired() < statementsToHit && ctx.Err() == nil {
 		wait(ctx, 10*time.Millisecond)
 	}
 	return nil
 }
 
-// enough is the number of statements of an app that a fault hits. It is so large that some of the statements come from
-// producers and not only from the library.
-const enough = 25
+// statementsToHit is how many statements of an app a fault hits. With so many, some come from producers and not only
+// from the library.
+const statementsToHit = 25
 
-// chance returns a function that returns true with this probability. The function may be called concurrently.
+// chance returns a function that returns true with probability share. The function may be called concurrently.
 func chance(from *rand.Rand, share float64) func() bool {
 	var mu sync.Mutex
 	own := rand.New(rand.NewPCG(from.Uint64(), 0))

@@ -56,7 +56,7 @@ var sqlFaults = []fault{
 	}},
 }
 
-// moveClock moves a clock in either direction, and back.
+// moveClock moves a clock forwards or backwards, and later sets it right again.
 func (k *strike) moveClock(clock string) error {
 	by := k.between(-8, 8, 1)
 	k.begin(clock, by)
@@ -79,7 +79,6 @@ func (k *strike) makeReadOnly() error {
 	return k.rootExec("SET GLOBAL read_only=0")
 }
 
-// rootExec runs a statement with all privileges.
 func (k *strike) rootExec(query string, args ...any) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.ctx), time.Minute)
 	defer cancel()
@@ -89,7 +88,7 @@ func (k *strike) rootExec(query string, args ...any) error {
 	return nil
 }
 
-// killConnections kills a few connections of the apps at any moment of their work.
+// killConnections kills a few random connections of the apps.
 func (k *strike) killConnections() error {
 	k.begin("database")
 	query := "SELECT id FROM information_schema.processlist WHERE user='app' ORDER BY RAND() LIMIT 5"
@@ -144,7 +143,7 @@ func (k *strike) someEntries(n int) ([]uint64, error) {
 	return ids, rows.Err()
 }
 
-// lockRows locks random entries. Each round locks other entries.
+// lockRows locks random entries, round after round.
 func (k *strike) lockRows() error {
 	k.begin("database")
 	until := time.Now().Add(k.lasting(1))
@@ -193,18 +192,17 @@ func list(ids []uint64) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]")
 }
 
-// inRootTx runs work in a transaction with all privileges and rolls it back.
-func (k *strike) inRootTx(work func(tx *sql.Tx) error) error {
+// inRootTx calls run in a transaction with all privileges and rolls it back.
+func (k *strike) inRootTx(run func(tx *sql.Tx) error) error {
 	tx, err := k.db.BeginTx(k.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	return work(tx)
+	return run(tx)
 }
 
-// keepReadView holds a transaction with an old snapshot open. The server must then keep every version of every row for
-// a while.
+// keepReadView holds a transaction with an old snapshot open. Meanwhile the server must keep all old versions of rows.
 func (k *strike) keepReadView() error {
 	k.begin("database")
 	conn, err := k.db.Conn(k.ctx)
@@ -231,7 +229,7 @@ func (k *strike) alterTable() error {
 	return k.insist(20, "ALTER TABLE common_process_log DROP COLUMN extra")
 }
 
-// insist repeats a statement until it gets its lock on the table. The statement waits for every transaction on the
+// insist repeats an ALTER TABLE until it gets its lock on the table. The statement waits for every transaction on the
 // table, and all other statements wait for it.
 func (k *strike) insist(most int, query string) error {
 	for tries := 1; ; tries++ {

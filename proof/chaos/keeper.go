@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// app keeps one app running. When its process dies, app starts another.
+// app keeps one process of an app running. When the process dies, app starts another.
 type app struct {
 	tb      testing.TB
 	name    string
@@ -40,7 +40,7 @@ const appEnv = "CHAOS_APP"
 
 func startApp(tb testing.TB, cfg appConfig, proxies *proxies) *app {
 	a := &app{tb: tb, name: cfg.Name, cfg: cfg, proxies: proxies, log: filepath.Join(cfg.Dir, cfg.Name+".log"), kept: make(chan struct{}), ready: make(chan struct{})}
-	go a.keep()
+	go a.keepRunning()
 	tb.Cleanup(func() {
 		a.setStopping()
 		a.kill()
@@ -49,11 +49,11 @@ func startApp(tb testing.TB, cfg appConfig, proxies *proxies) *app {
 	return a
 }
 
-// keep starts one process after another until the app has to stop.
-func (a *app) keep() {
+// keepRunning starts one process after another until the app has to stop.
+func (a *app) keepRunning() {
 	defer close(a.kept)
-	for life := 1; ; life++ {
-		err := a.live(life)
+	for number := 1; ; number++ {
+		err := a.runProcess(number)
 		if a.isStopping() {
 			if err != nil && !killed(err) {
 				a.tb.Errorf("%s did not end normally: %v\n%s", a.name, err, a.logTail())
@@ -68,8 +68,8 @@ func (a *app) keep() {
 	}
 }
 
-// live starts one process and waits for its end. life is the number of the process.
-func (a *app) live(life int) error {
+// runProcess starts one process and waits for its end. number counts the processes of this app.
+func (a *app) runProcess(number int) error {
 	binary, err := os.Executable()
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (a *app) live(life int) error {
 		return err
 	}
 	defer log.Close()
-	cfg := a.config(life)
+	cfg := a.config(number)
 	text, err := json.Marshal(cfg)
 	if err != nil {
 		return err
@@ -108,13 +108,13 @@ func (a *app) live(life int) error {
 	return err
 }
 
-// config returns the configuration of the next process. Each process has a different seed. After stopLoad the rate is
-// 0.
-func (a *app) config(life int) appConfig {
+// config returns the configuration of the process with this number. Each process has a different seed. After stopLoad
+// the rate is 0.
+func (a *app) config(number int) appConfig {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	cfg := a.cfg
-	cfg.Seed = cfg.Seed<<16 + uint64(life)
+	cfg.Seed = cfg.Seed<<16 + uint64(number)
 	return cfg
 }
 
@@ -148,7 +148,7 @@ func (a *app) isUnloaded() bool {
 	return a.unloaded
 }
 
-// await returns when the current process is ready, or the one that follows it.
+// await returns when the current process is ready. If that process dies first, await waits for its successor.
 func (a *app) await(ctx context.Context) error {
 	timer := time.NewTimer(waitTimeout)
 	defer timer.Stop()
@@ -167,7 +167,7 @@ func (a *app) await(ctx context.Context) error {
 	}
 }
 
-// kill ends the current process with SIGKILL and waits until it has ended.
+// kill kills the current process with SIGKILL and waits until it has ended.
 func (a *app) kill() {
 	a.signal(syscall.SIGKILL)
 	for deadline := time.Now().Add(waitTimeout); a.pid() != 0 && time.Now().Before(deadline); {
@@ -183,7 +183,6 @@ func (a *app) signal(s syscall.Signal) {
 	}
 }
 
-// pid returns the process id of the current process, or 0.
 func (a *app) pid() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -234,7 +233,7 @@ func (a *app) isStopping() bool {
 	return a.stopping
 }
 
-// killed reports whether a process ended by SIGKILL, from the nemesis or from one of its own handlers.
+// killed reports whether a process ended by SIGKILL. The nemesis sends it, or a handler kills its own process.
 func killed(err error) bool {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
@@ -244,7 +243,7 @@ func killed(err error) bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// checkLog fails the test when the log holds a text that no app may write.
+// checkLog fails the test when the app's log holds a text that no app may write.
 func (a *app) checkLog() {
 	text, err := os.ReadFile(a.log)
 	if err != nil {

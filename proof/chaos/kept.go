@@ -1,10 +1,9 @@
 package chaos
 
-// outcomeOf identifies an outcome: the entry, and the version of its row during the attempt.
 type outcomeOf struct{ id, version uint64 }
 
-// checkAttempts asserts G42 (failed attempts are stored with their outcomes). It compares the failed attempts in the database
-// with the changes that the triggers have written. Entries that were purged have no attempts.
+// checkAttempts asserts G42: failed attempts are stored with their outcomes. It compares the failed attempts in the
+// database with the changes that the triggers have written. Purged entries have no stored attempts.
 func (st *stage) checkAttempts() {
 	kept, latest := make(map[outcomeOf]bool), make(map[uint64]uint64)
 	err := st.query("SELECT entry_id, row_version FROM common_process_log_attempt", func(scan func(...any) error) error {

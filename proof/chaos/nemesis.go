@@ -20,12 +20,12 @@ type fault struct {
 	shares  string   // resource that other faults may use at the same time
 	strike  func(*strike) error
 
-	// The longest usual duration of the fault is takes + holds × the mean duration of the run's faults.
+	// Usually the fault lasts at most takes + holds × the mean duration of the run's faults.
 	takes time.Duration
 	holds float64
 }
 
-// need returns the resource that only this fault may use, with its app if the resource exists once per app.
+// need returns the resource that only this fault may use. The text includes the app if every app has such a resource.
 func (s planned) need() string {
 	if perApp(s.needs) {
 		return fmt.Sprint(s.needs, " of ", s.victim)
@@ -47,20 +47,20 @@ func perApp(need string) bool { return need == anApp || need == sqlProxy || need
 // faultKinds returns all kinds of faults.
 func faultKinds() []fault { return slices.Concat(appFaults, proxyFaults, sqlFaults, redisFaults) }
 
-// available returns the requested faults that this machine can make. why holds the reasons for all others.
-func (st *stage) available() (can []fault, why map[string]string) {
-	why = make(map[string]string)
+// available returns the requested faults that this machine can make. missing holds the reasons for all others.
+func (st *stage) available() (kinds []fault, missing map[string]string) {
+	missing = make(map[string]string)
 	for _, f := range faultKinds() {
 		switch {
 		case st.cfg.Faults.None || len(st.cfg.Faults.Kinds) > 0 && !slices.Contains(st.cfg.Faults.Kinds, f.kind):
-			why[f.kind] = "not requested"
+			missing[f.kind] = "not requested"
 		case st.clocks == nil && (f.kind == sqlClockMoved || f.kind == redisClockMoved):
-			why[f.kind] = st.clocksWhy.Error()
+			missing[f.kind] = st.clocksWhy.Error()
 		default:
-			can = append(can, f)
+			kinds = append(kinds, f)
 		}
 	}
-	return can, why
+	return kinds, missing
 }
 
 // nemesis carries out a plan.
@@ -73,7 +73,7 @@ type nemesis struct {
 	tried []fault        // faults that hit nothing in this round
 }
 
-// mostTries is how often a kind of fault may fail to hit anything.
+// mostTries is how many times a kind of fault may run without a hit.
 const mostTries = 10
 
 func (st *stage) newNemesis() *nemesis {
@@ -85,13 +85,14 @@ func (st *stage) newNemesis() *nemesis {
 	return n
 }
 
-// run makes faults until the run is over (the channel over is closed) and every kind has struck. It stops early if the test has failed.
+// run makes faults until the channel over is closed and every kind has hit something. It stops early if the test has
+// failed.
 func (n *nemesis) run(ctx context.Context, over <-chan struct{}) {
 	if len(n.plan.kinds) == 0 {
 		<-over
 		return
 	}
-	wait(ctx, opening)
+	wait(ctx, calmStart)
 	for number := uint64(1); ctx.Err() == nil && !n.tb.Failed() && !(isClosed(over) && n.allStruck()); number++ {
 		r := n.plan.next()
 		n.round(ctx, number, r)
@@ -119,8 +120,8 @@ func (n *nemesis) round(ctx context.Context, number uint64, r round) {
 	strikes.Wait()
 }
 
-// struck notes whether a fault hit something.
-func (n *nemesis) struck(f fault, err error) {
+// noteStrike notes whether a fault hit something.
+func (n *nemesis) noteStrike(f fault, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	tries, first := n.left[f.kind]
@@ -137,12 +138,12 @@ func (n *nemesis) struck(f fault, err error) {
 	}
 }
 
-// tryAgain schedules again the kinds that hit nothing in this round and have never struck.
+// tryAgain schedules those kinds again that hit nothing in this round and in all rounds before.
 func (n *nemesis) tryAgain() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, f := range n.tried {
-		n.plan.again(f)
+		n.plan.putBack(f)
 	}
 	n.tried = nil
 }
@@ -175,11 +176,12 @@ func (k *strike) run() {
 		k.write(end)
 	}
 	if k.ctx.Err() == nil {
-		k.nemesis.struck(k.fault, err)
+		k.nemesis.noteStrike(k.fault, err)
 	}
 }
 
-// begin writes the Fault record. target is what the fault hits. If the fault has a victim, the victim is the target.
+// begin writes the Fault record. target is what the fault hits. If the fault has a victim app, begin writes that app as
+// the target.
 func (k *strike) begin(target string, params ...any) {
 	if k.app != nil {
 		target = k.app.name
@@ -201,12 +203,11 @@ func (k *strike) lasting(scale float64) time.Duration {
 	return time.Duration(k.held * scale * float64(k.cfg.Faults.Hold))
 }
 
-// The method between returns a random duration from low to high. Both are in seconds, multiplied by scale.
+// between returns a random duration from low to high seconds, multiplied by scale.
 func (k *strike) between(low, high, scale float64) time.Duration {
 	return time.Duration((low + k.rand.Float64()*(high-low)) * scale * float64(time.Second))
 }
 
-// wait waits for d, or until ctx ends.
 func wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -10,10 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// aPlan returns the plan of a run of one minute, with three apps and every kind of fault.
-func aPlan(seed uint64) *plan { return newPlan(Config{Seed: seed}.withDefaults(), faultKinds(), 3) }
+// minutePlan returns the plan of a run of one minute, with three apps and every kind of fault.
+func minutePlan(seed uint64) *plan {
+	return newPlan(Config{Seed: seed}.withDefaults(), faultKinds(), 3)
+}
 
-// describe lists the next n rounds of a plan: the faults and their victims, and the times if wanted.
+// describe lists the next n rounds of a plan: the faults and their victims. If times is set, it adds their durations.
 func (p *plan) describe(n int, times bool) (list []string) {
 	for range n {
 		r := p.next()
@@ -33,9 +35,9 @@ func (p *plan) describe(n int, times bool) (list []string) {
 
 func TestEveryFaultHasItsTurnWithinAMinuteWhateverTheSeed(t *testing.T) {
 	for seed := range uint64(10_000) {
-		p := aPlan(seed)
+		p := minutePlan(seed)
 		cfg := p.cfg
-		require.LessOrEqual(t, opening+p.takes(), cfg.Duration, "seed %d", seed)
+		require.LessOrEqual(t, calmStart+p.takes(), cfg.Duration, "seed %d", seed)
 		turns := make(map[string]int)
 		for n := len(p.rounds); n > 0; n-- {
 			r := p.next()
@@ -56,7 +58,7 @@ func TestEveryFaultHasItsTurnWithinAMinuteWhateverTheSeed(t *testing.T) {
 }
 
 func TestEveryFaultHasItsTurnBeforeAnyComesAgain(t *testing.T) {
-	p := aPlan(3)
+	p := minutePlan(3)
 	turns := make(map[string]int)
 	for range 100 {
 		for _, s := range p.next().strikes {
@@ -73,24 +75,24 @@ func TestEveryFaultHasItsTurnBeforeAnyComesAgain(t *testing.T) {
 }
 
 func TestPlanFollowsTheSeed(t *testing.T) {
-	require.Equal(t, aPlan(7).describe(40, true), aPlan(7).describe(40, true))
-	require.NotEqual(t, aPlan(7).describe(40, false), aPlan(8).describe(40, false))
+	require.Equal(t, minutePlan(7).describe(40, true), minutePlan(7).describe(40, true))
+	require.NotEqual(t, minutePlan(7).describe(40, false), minutePlan(8).describe(40, false))
 	for victim := range 3 {
-		require.Contains(t, aPlan(7).describe(400, false), fmt.Sprint("sql partition, app ", victim))
+		require.Contains(t, minutePlan(7).describe(400, false), fmt.Sprint("sql partition, app ", victim))
 	}
 }
 
 func TestLongRunsPlanIsNotShortened(t *testing.T) {
 	cfg := Config{Seed: 7, Duration: time.Hour}.withDefaults()
-	short, long := aPlan(7), newPlan(cfg, faultKinds(), 3)
+	short, long := minutePlan(7), newPlan(cfg, faultKinds(), 3)
 	require.Greater(t, long.takes(), short.takes())
 	require.Equal(t, long.describe(10, false), short.describe(10, false), "the same faults")
 }
 
 func TestFaultThatCameToNothingComesAgain(t *testing.T) {
-	p := aPlan(7)
+	p := minutePlan(7)
 	missed := p.next().strikes[0].fault
-	p.again(missed)
+	p.putBack(missed)
 	require.Equal(t, missed.kind, p.next().strikes[0].kind)
 }
 
@@ -98,16 +100,16 @@ func TestFaultThatNeverHitsFailsTheRun(t *testing.T) {
 	verdict := new(listener)
 	n := (&stage{tb: verdict, servers: &servers{clocks: new(clocks)}, cfg: Config{}.withDefaults(), apps: []*app{{}}}).newNemesis()
 	for _, f := range n.plan.kinds[1:] {
-		n.struck(f, nil)
+		n.noteStrike(f, nil)
 	}
 	require.False(t, n.allStruck())
 	for try := 1; try < mostTries; try++ {
-		n.struck(n.plan.kinds[0], fmt.Errorf("%w: locked", errNothingHit))
+		n.noteStrike(n.plan.kinds[0], fmt.Errorf("%w: locked", errNothingHit))
 		require.Empty(t, verdict.said, "a fault that hit nothing must be tried again")
 		n.tryAgain()
 		require.Equal(t, n.plan.kinds[0].kind, n.plan.next().strikes[0].kind)
 	}
-	n.struck(n.plan.kinds[0], errNothingHit)
+	n.noteStrike(n.plan.kinds[0], errNothingHit)
 	require.Len(t, verdict.said, 1)
 	require.Contains(t, verdict.said[0], n.plan.kinds[0].kind)
 }
@@ -126,7 +128,7 @@ func TestNoFaultIsMadeOfWhatAnotherHasTakenAway(t *testing.T) {
 	kills := []string{"database killed", "database paused", "database restarted"}
 	needing := []string{"rows locked", "rows locked crosswise", "database read-only", "table altered", "purge", "connections killed", "old read view"}
 	for seed := range uint64(50) {
-		p := aPlan(seed)
+		p := minutePlan(seed)
 		for range 20 {
 			strikes := p.next().strikes
 			among := func(kinds []string) bool {

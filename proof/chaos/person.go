@@ -93,7 +93,6 @@ func (p *person) outright(ctx context.Context, a *history.Action, ref compensato
 	return admin.Of(p.c).SettleManually(ctx, ref, by)
 }
 
-// inTx performs an action in a transaction of the service.
 func (p *person) inTx(ctx context.Context, a *history.Action, ref compensator.Ref) {
 	tx, err := p.db.BeginTx(ctx, nil)
 	if err != nil {

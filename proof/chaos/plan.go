@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// plan is the sequence of faults, drawn from the seed alone. It consists of rounds of parallel faults, with calm times
-// in between. The rounds form cycles, and each cycle holds every kind of fault once. The first cycle is shortened so
-// that it ends before the run, whatever the seed is.
+// plan is the sequence of faults, drawn from the seed alone. It consists of rounds of parallel faults, with times
+// without faults in between. The rounds form cycles, and each cycle holds every kind of fault once. The first cycle is
+// shortened so that it ends before the run, for every seed.
 type plan struct {
 	cfg   Config
 	rand  *rand.Rand
@@ -24,7 +24,6 @@ type round struct {
 	calm    time.Duration // time without faults after the round
 }
 
-// planned is a fault of a round, with its victim and its times.
 type planned struct {
 	fault
 	victim int           // index of the app that the fault hits, if it hits an app
@@ -32,19 +31,18 @@ type planned struct {
 	held   float64       // relative duration, which strike.lasting uses
 }
 
-// opening is how long a run has no faults at its start. Some checks judge only calm times, so every run needs some
-// calm, whatever its seed is. Later there may be no calm time, because faults have effects for seconds after their
-// ends.
-const opening = 5 * time.Second
+// calmStart is how long a run has no faults at its start. Some checks judge only times without effects of faults, so
+// every run needs such a time. Later there may be none, because faults have effects for seconds after their ends.
+const calmStart = 5 * time.Second
 
-// inTime is the share of a run that the first cycle may take. It counts the usual durations of the faults, which are
-// longer on a slow machine.
-const inTime = 0.9
+// firstCycleShare is the share of a run that the first cycle may take. It counts the usual durations of the faults. On
+// a slow machine they take longer.
+const firstCycleShare = 0.9
 
 func newPlan(cfg Config, kinds []fault, apps int) *plan {
 	p := &plan{cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 1)), kinds: kinds, apps: apps}
 	p.rounds = p.cycle()
-	for scale := 1.0; opening+p.takes() > time.Duration(inTime*float64(cfg.Duration)) && scale > 0.1; scale *= 0.9 {
+	for scale := 1.0; calmStart+p.takes() > time.Duration(firstCycleShare*float64(cfg.Duration)) && scale > 0.1; scale *= 0.9 {
 		p.shorten(0.9)
 	}
 	return p
@@ -60,8 +58,8 @@ func (p *plan) next() round {
 	return r
 }
 
-// The method again puts a fault that hit nothing back into the plan, before all other faults and with a new victim.
-func (p *plan) again(f fault) {
+// putBack puts a fault that hit nothing back into the plan, before all other faults and with a new victim.
+func (p *plan) putBack(f fault) {
 	p.rounds = append([]round{{strikes: []planned{p.place(f)}}}, p.rounds...)
 }
 
@@ -82,7 +80,7 @@ func (p *plan) cycle() (rounds []round) {
 	return rounds
 }
 
-// fitting returns the first fault of the deck whose resources do not conflict with those in taken.
+// fitting returns the first fault of the deck whose resources do not conflict with those in taken, and its index.
 func (p *plan) fitting(deck []fault, taken *resources) (at int, s planned, ok bool) {
 	for at, f := range deck {
 		if s := p.place(f); taken.take(s.need(), f.shares) {

@@ -19,7 +19,6 @@ import (
 // producers is the number of goroutines of an app that record entries.
 const producers = 6
 
-// producer records entries, one transaction after another.
 type producer struct {
 	*appProcess
 	rand *rand.Rand
@@ -32,9 +31,9 @@ type producer struct {
 	killerNext bool      // whether the next draft is a planned killer
 }
 
-// plannedKillers is the number of planned killers that each process of the recording-only app adds. A planned killer is
-// an entry that kills every process that runs it, until it is dead-lettered. Every run needs one entry that ends this
-// way. There are two, because a person may cancel one of them.
+// plannedKillers is the number of planned killers that each process of the app without handlers records. A planned
+// killer is an entry that kills every process that runs it, until it is dead-lettered. Every run needs one entry that
+// ends this way. There are two, because a person may cancel one of them.
 const plannedKillers = 2
 
 // planKiller makes the next draft a planned killer, once the time without faults at the start of the run is over.
@@ -55,12 +54,12 @@ func (t *transaction) committedKiller() {
 func newProducer(p *appProcess, number int, random *rand.Rand) *producer {
 	made := &producer{appProcess: p, rand: rand.New(rand.NewPCG(random.Uint64(), 4)), name: fmt.Sprintf("%s-%d-%d", p.cfg.Name, p.cfg.Seed, number)}
 	if number == 0 && !p.cfg.Runs && p.cfg.KillEvery > 0 {
-		made.killers, made.from = plannedKillers, time.Now().Add(opening)
+		made.killers, made.from = plannedKillers, time.Now().Add(calmStart)
 	}
 	return made
 }
 
-// entriesPerTx is the mean of size.
+// entriesPerTx is the mean of the numbers that size returns.
 const entriesPerTx = 4.0
 
 func (p *producer) size() int {
@@ -87,8 +86,8 @@ func (p *producer) run(ctx context.Context) func() {
 	}
 }
 
-// record makes one transaction of a random kind. The transaction has its own context, so that it ends normally when the
-// load stops.
+// record makes one transaction of a random kind. The transaction has a context that does not end with the load, so that
+// it ends normally.
 func (p *producer) record() {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
@@ -168,7 +167,7 @@ func (t *transaction) begun(ctx context.Context) {
 	}
 }
 
-// body does some business work and records entries, in one call or around a savepoint.
+// body changes accounts and records entries, in one call or around a savepoint.
 func (t *transaction) body(ctx context.Context, tx sqlTx) ([]*compensator.Receipt, error) {
 	if err := t.business(ctx, tx); err != nil {
 		return nil, err
@@ -181,8 +180,8 @@ func (t *transaction) body(ctx context.Context, tx sqlTx) ([]*compensator.Receip
 	return []*compensator.Receipt{first, second}, err
 }
 
-// business changes a few accounts. Sometimes it breaks the rules and continues after a deadlock. The library must
-// notice this.
+// business changes a few accounts. Sometimes it ignores a deadlock error and continues in the transaction. The library
+// must notice that the transaction was rolled back.
 func (t *transaction) business(ctx context.Context, tx sqlTx) error {
 	for range t.rand.IntN(3) {
 		_, err := tx.ExecContext(ctx, "UPDATE /* producer */ accounts SET n=n+1 WHERE id=?", 1+t.rand.IntN(200))
@@ -270,17 +269,17 @@ func (t *transaction) resolve() {
 	t.write(answer)
 }
 
-// drafts returns new entries. Sometimes it repeats an entry that was recorded before, long ago or in the same call.
+// drafts returns new entries. Sometimes it repeats an entry from this call, or one that was recorded long ago.
 func (t *transaction) drafts(n int) []compensator.NewEntry {
 	entries := make([]compensator.NewEntry, 0, n)
 	businessType := t.businessType()
 	for range n {
 		if old, ok := t.recent.any(t.rand); ok && t.rand.IntN(50) == 0 {
-			entries = append(entries, t.again(old.content))
+			entries = append(entries, t.repeatKey(old.content))
 			continue
 		}
 		if len(entries) > 0 && t.rand.IntN(50) == 0 {
-			entries = append(entries, t.again(entries[len(entries)-1]))
+			entries = append(entries, t.repeatKey(entries[len(entries)-1]))
 			continue
 		}
 		if t.rand.IntN(3) == 0 {
@@ -291,8 +290,8 @@ func (t *transaction) drafts(n int) []compensator.NewEntry {
 	return entries
 }
 
-// The method again returns an entry with the same key. Its content may differ.
-func (p *producer) again(entry compensator.NewEntry) compensator.NewEntry {
+// repeatKey returns an entry with the same key. Its content may differ.
+func (p *producer) repeatKey(entry compensator.NewEntry) compensator.NewEntry {
 	entry.Delay = 0
 	if p.rand.IntN(2) == 0 {
 		entry.Content = []byte(`{"key":"another"}`)
@@ -339,7 +338,7 @@ func (p *producer) draft(businessType string) compensator.NewEntry {
 	return entry
 }
 
-// plan decides how an entry will fail or succeed.
+// plan decides how an entry will fail or succeed, and writes that into j.
 func (p *producer) plan(j *job, businessType string) {
 	if p.cfg.Failing+p.cfg.Poison > 0 {
 		p.planMostlyWell(j, businessType)
@@ -366,7 +365,7 @@ func (p *producer) plan(j *job, businessType string) {
 	}
 }
 
-// planMostlyWell makes only a few entries fail: the shares that Config.Failing and Config.Poison give.
+// planMostlyWell makes only a few entries fail: the shares in Config.Failing and Config.Poison.
 func (p *producer) planMostlyWell(j *job, businessType string) {
 	j.How = ways[p.rand.IntN(len(ways))]
 	switch n := p.rand.Float64(); {

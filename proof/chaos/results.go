@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// result is what a handler returns. It names the attempt, so that no two attempts return the same result.
+// result is what a handler returns. It names the attempt, so that no two results are equal.
 type result struct {
 	ID      uint64 `json:"id"`
 	Version uint64 `json:"version"`
@@ -19,7 +19,6 @@ type result struct {
 
 func resultOf(e *compensator.Entry) result { return result{e.ID.Row(), e.Version} }
 
-// shipWithResult does the same as ship, and returns a result.
 func (p *appProcess) shipWithResult(ctx context.Context, e *compensator.Entry, j job) (result, error) {
 	return resultOf(e), p.ship(ctx, e, j)
 }
@@ -32,8 +31,8 @@ type booking struct {
 
 type bookingKey struct{}
 
-// bookings is a middleware around both parts of typeBook. If the transaction cannot begin after the call, the second part
-// does not run. The middleware then writes the end of the attempt.
+// bookings is a middleware around both parts of typeBook. If the transaction cannot begin after bookCall, bookThen does
+// not run. The middleware then writes the end of the attempt.
 func (p *appProcess) bookings(next compensator.HandlerFunc) compensator.HandlerFunc {
 	return func(ctx context.Context, e *compensator.Entry) error {
 		b := new(booking)
@@ -49,7 +48,7 @@ func (p *appProcess) bookings(next compensator.HandlerFunc) compensator.HandlerF
 	}
 }
 
-// bookCall is the part of typeBook that runs outside the database.
+// bookCall is the first part of typeBook. It runs outside the database.
 func (p *appProcess) bookCall(ctx context.Context, e *compensator.Entry, j job) (result, error) {
 	b := ctx.Value(bookingKey{}).(*booking)
 	b.run = p.begin(e, 0)
@@ -59,14 +58,14 @@ func (p *appProcess) bookCall(ctx context.Context, e *compensator.Entry, j job) 
 			panic(panicked)
 		}
 	}()
-	if v := p.do(ctx, e, j); v.err != nil {
+	if v := p.perform(ctx, e, j); v.err != nil {
 		p.endBooking(ctx, e, b, v)
 		return result{}, v.err
 	}
 	return resultOf(e), nil
 }
 
-// bookThen is the part of typeBook that writes in the transaction of the success.
+// bookThen is the second part of typeBook. It writes in the transaction that stores the success.
 func (p *appProcess) bookThen(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ job, _ result) error {
 	v := succeeded
 	if err := insertEffect(ctx, tx, e); err != nil {
@@ -81,8 +80,8 @@ func (p *appProcess) endBooking(ctx context.Context, e *compensator.Entry, b *bo
 	p.end(ctx, e, b.run, v)
 }
 
-// declareResults declares the types with results in a process without handlers, so that its waiter can call Wait for
-// entries of these types.
+// declareResults declares the types with results in a process without handlers. The process's waiter can then call Wait
+// for entries of these types.
 func (p *appProcess) declareResults(c *compensator.Compensator) error {
 	for _, t := range types {
 		if t.Returns {
@@ -96,7 +95,7 @@ func (p *appProcess) declareResults(c *compensator.Compensator) error {
 	return nil
 }
 
-// waiter waits for entries that its process has recorded. A service does the same when its client waits for a result.
+// waiter waits for entries that its process has recorded, like a service whose client waits for a result.
 type waiter struct {
 	*appProcess
 	rand *rand.Rand
@@ -106,7 +105,7 @@ func newWaiter(p *appProcess, random *rand.Rand) *waiter {
 	return &waiter{appProcess: p, rand: rand.New(rand.NewPCG(random.Uint64(), 6))}
 }
 
-// waiters is how many calls of Wait run at once in a process.
+// waiters is how many calls of Wait each process makes at once.
 const waiters = 3
 
 func (w *waiter) run(ctx context.Context) func() {

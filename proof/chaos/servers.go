@@ -18,7 +18,6 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// The name of the database, and the prefix of the Redis keys.
 const (
 	database = "chaos"
 	prefix   = "chaos"
@@ -40,15 +39,15 @@ type servers struct {
 	proxies []*proxies
 }
 
-// proxies are the connections of one app to the servers.
+// proxies are the proxies between one app and the servers.
 type proxies struct {
 	sql   *faultproxy.MySQL
 	redis *faultproxy.TCP
 }
 
-// sqlFlags are the flags of the database server. With innodb-autoinc-lock-mode=2, audit triggers do not wait for each other
-// at the auto-increment counter of the audit table. The time limits of lock waits are shorter than the clients' read
-// timeout, so a client gets the error of its lock wait.
+// sqlFlags are the flags of the database server. With innodb-autoinc-lock-mode=2, audit triggers do not wait for each
+// other at the auto-increment counter of the audit table. Lock waits end before the clients' read timeout, so a client
+// gets the error of its lock wait.
 var sqlFlags = []string{
 	"--innodb-autoinc-lock-mode=2", "--innodb-lock-wait-timeout=3", "--lock-wait-timeout=5",
 	"--innodb-buffer-pool-size=256M", "--max-connections=1000", "--max-connect-errors=1000000000",
@@ -72,8 +71,8 @@ func newServers(tb testing.TB) *servers {
 	return s
 }
 
-// redisFlags let a follower catch up at once. A follower that was cut off must copy the leader's whole data, because a
-// partial resynchronization would hide the loss.
+// redisFlags let a follower copy its leader at once. A follower that was cut off must copy the leader's whole data,
+// because a partial resynchronization would hide the loss.
 var redisFlags = []string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--repl-timeout", "5", "--maxmemory-policy", "noeviction"}
 
 func newTCP(tb testing.TB, target string) *faultproxy.TCP {
@@ -85,7 +84,7 @@ func newTCP(tb testing.TB, target string) *faultproxy.TCP {
 	return proxy
 }
 
-// checkClocks sets clocks to nil if the servers do not follow the moved clocks.
+// checkClocks sets clocks to nil if the servers' times do not follow a movable clock.
 func (s *servers) checkClocks() {
 	if s.clocks == nil {
 		return
@@ -117,7 +116,7 @@ func (s *servers) setClocks(by time.Duration) {
 	}
 }
 
-// root returns a connection to the server without a database. It opens the connection at the first call.
+// root returns a connection to the server that selects no database. It opens the connection at the first call.
 func (s *servers) root() *sql.DB {
 	if s.db == nil {
 		db, err := sql.Open("mysql", s.sql.DSN("", "timeout=2s", "readTimeout=2m", "writeTimeout=10s"))
@@ -130,8 +129,8 @@ func (s *servers) root() *sql.DB {
 	return s.db
 }
 
-// prepareDatabase creates the tables of the library, of the audit and of the business. It also creates a user who
-// cannot write to a read-only server.
+// prepareDatabase creates the tables of the library, of the audit and of the business. It also creates the apps'
+// database user, who cannot write to a read-only server.
 func (s *servers) prepareDatabase() {
 	exec := func(statement string) {
 		if _, err := s.root().Exec(statement); err != nil {
@@ -169,7 +168,6 @@ var schema = append([]string{
 	"INSERT INTO accounts WITH RECURSIVE s (i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i < 200) SELECT i, 0 FROM s",
 }, auditSchema...)
 
-// newProxies creates an app's own proxies.
 func (s *servers) newProxies() *proxies {
 	sqlProxy, err := faultproxy.NewMySQL(s.sql.Addr())
 	if err != nil {

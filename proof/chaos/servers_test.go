@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// TestServers tests what every verdict depends on: the audit is complete, and the faults have their effect.
+// Every verdict depends on two things: the audit is complete, and the faults have their effect. TestServers tests both.
 func TestServers(t *testing.T) {
 	writer, err := history.Create(t.TempDir(), "driver")
 	require.NoError(t, err)

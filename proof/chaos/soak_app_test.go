@@ -28,7 +28,7 @@ func init() {
 
 const usageSuffix = ".usage"
 
-// ownUsage is the usage that only the process itself can measure.
+// ownUsage is resource usage that a process can only measure itself.
 type ownUsage struct {
 	At         int64 // Unix time in µs
 	PID        int

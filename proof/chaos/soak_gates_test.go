@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// gate is one limit of a soak, with the measured value.
+// gate is one limit for a soak, with the measured value.
 type gate struct {
 	what   string
 	got    string
@@ -20,7 +20,6 @@ type gate struct {
 	figure bool // whether the value is only reported and not judged, because a busy machine is no defect
 }
 
-// These are the limits of a soak.
 const (
 	mostHistory  = 1e5
 	mostSlope    = 1.0   // in MB per hour
@@ -29,7 +28,8 @@ const (
 	mostLate     = 200.0 // 99th percentile of the lateness in undisturbed time, in ms
 )
 
-// gates judges a soak. It uses only the second half of the readings, because processes warm up in the first half.
+// gates compares a soak with its limits. It uses only the second half of the readings, because processes warm up in the
+// first half.
 func (s *soak) gates() []gate {
 	var all []gate
 	for _, what := range s.names() {
@@ -62,7 +62,7 @@ func (s *soak) calmOnes(what string) []point {
 }
 
 // steady requires that memory does not grow. In a long run it judges the slope of the second half of the readings. A
-// run is long if its second half begins after the first warm seconds, and if the readings show the slope exactly
+// run is long if its second half begins more than warm seconds after its start, and if the slope's error is small
 // enough. In a short run steady judges the total growth, unless the growth may be noise.
 func steady(what string, points []point, warm float64) gate {
 	g := gate{what: what + ", slope of the second half", want: fmt.Sprintf("< %.0f MB/h", mostSlope)}
@@ -83,15 +83,15 @@ func steady(what string, points []point, warm float64) gate {
 
 func secondHalf(points []point) []point { return points[len(points)/2:] }
 
-// blocks is the number of blocks of readings. trend fits its line through the mean of each block, because readings that
-// follow each other are correlated, and means of blocks hardly are.
+// blocks is the number of blocks into which trend divides the readings. trend fits its line through the mean of each
+// block, because adjacent readings are correlated, and means of blocks hardly are.
 const blocks = 10
 
 // studentT is the two-sided 95 % quantile with blocks − 2 degrees of freedom.
 const studentT = 2.306
 
-// trend fits a line through the means of blocks. It returns the slope per hour, half of its 95 % interval, and the
-// number of hours. The hours are 0 when there are too few readings.
+// trend fits a line through the means of blocks. It returns the slope per hour, half of the slope's 95 % interval, and
+// the number of hours. The hours are 0 when there are too few readings.
 func trend(points []point) (slope, within, hours float64) {
 	n := len(points) / blocks
 	if n == 0 {
@@ -119,8 +119,7 @@ func trend(points []point) (slope, within, hours float64) {
 	return slope, studentT * math.Sqrt(rest/(blocks-2)/xx), (points[len(points)-1].at - points[0].at) / 3600
 }
 
-// flat compares the median of the last quarter with the median of the second quarter. It requires that the difference
-// is at most band.
+// flat requires that the medians of the second and the last quarter differ by at most band.
 func flat(what string, points []point, band float64) gate {
 	q := len(points) / 4
 	if q == 0 {
@@ -151,10 +150,10 @@ func quantile(points []point, q float64) float64 {
 	return values[min(int(q*float64(len(values))), len(values)-1)]
 }
 
-// spurious requires that claims get the ids that they ask for, in undisturbed time.
+// spurious requires that claims get the ids that they ask for. It looks only at times that no fault affected.
 //
-// On a busy machine entries run later than their grace period. The reconciler then rightly runs entries without the
-// queue, and the queue offers these entries again. So on such a machine the value is only reported.
+// On a busy machine entries run later than their grace period. The reconciler then runs entries without the queue, as
+// it should, and the queue offers these entries again. So on such a machine the value is only reported.
 func (s *soak) spurious() gate {
 	wanted, taken := 0.0, 0.0
 	asked, got := s.series[claimsWanted], s.series[claimsTaken]

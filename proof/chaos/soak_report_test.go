@@ -53,7 +53,7 @@ func sum(points []point) (total float64) {
 	return total
 }
 
-// panels are the pictures. Each shows the series whose names end as listed.
+// panels are the diagrams. Each shows the series whose names end with one of the listed names.
 var panels = []struct {
 	title string
 	names []string
@@ -63,7 +63,7 @@ var panels = []struct {
 	{"queue: members, and entries due within the horizon", []string{queueMembers, queueExpected}}, {"redis: used memory, MB", []string{redisMemory}},
 }
 
-// draw draws every panel, with the faults behind the lines.
+// draw draws every panel. A shaded background marks the faults.
 func (s *soak) draw(t *testing.T, name string) {
 	t.Helper()
 	const rows, columns = 4, 2

@@ -25,7 +25,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// point is one reading of one value.
+// point is one reading of a series.
 type point struct {
 	at    float64 // in seconds since the soak began
 	value float64
@@ -45,7 +45,7 @@ type soak struct {
 
 type interval struct{ from, to float64 }
 
-// The names of series that belong to no app.
+// These series belong to no app.
 const (
 	sqlConnections = "database: connections"
 	sqlPrepared    = "database: prepared statements"
@@ -68,7 +68,7 @@ func (s *soak) sample(st *stage) {
 	if s.series == nil {
 		s.series, s.began = make(map[string][]point), time.Now()
 		for _, a := range st.apps {
-			a.proxies.sql.Arm(faultproxy.Rule{Match: s.counts.see, Fault: faultproxy.Count})
+			a.proxies.sql.Arm(faultproxy.Rule{Match: s.counts.countIDs, Fault: faultproxy.Count})
 		}
 	}
 	for _, a := range st.apps {
@@ -84,7 +84,7 @@ func (s *soak) sample(st *stage) {
 	s.purge(st)
 }
 
-// sampleProcess reads what the operating system measures of an app's process.
+// sampleProcess reads an app's resource usage from /proc.
 func (s *soak) sampleProcess(a *app) {
 	pid := a.pid()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -121,8 +121,8 @@ func (s *soak) sampleServer(ctx context.Context, st *stage) {
 	}
 }
 
-// sampleQueue compares the size of the queue with the table. It cannot read both at the same time. So it reads the
-// table before and after the queue, and takes the larger value.
+// sampleQueue compares the size of the queue with the number of entries that the table says it should hold. It cannot
+// read both at the same time. So it reads the table before and after the queue, and takes the larger value.
 func (s *soak) sampleQueue(ctx context.Context, st *stage) {
 	before, _, err := s.expected(ctx, st)
 	if err != nil {
@@ -146,8 +146,8 @@ func (s *soak) sampleQueue(ctx context.Context, st *stage) {
 	}
 }
 
-// expected counts the entries that the queue should hold, and the entries settled within the last lease. The queue may
-// still hold these settled entries, if their acknowledgement was late or lost.
+// expected counts the entries that the queue should hold. It also counts entries settled within the last lease, which
+// the queue may still hold if an acknowledgement was late or lost.
 func (s *soak) expected(ctx context.Context, st *stage) (due, settled float64, err error) {
 	within := (horizon + 2*reconcileInterval + lease).Milliseconds()
 	err = st.db.QueryRowContext(ctx, fmt.Sprintf(
@@ -184,7 +184,7 @@ func usedMemory(ctx context.Context, client *redis.Client) (float64, error) {
 	return strconv.ParseFloat(value, 64)
 }
 
-// purge deletes old entries, so that the table does not grow, as in a real service.
+// purge deletes old entries, as a real service does, so that the table does not grow.
 func (s *soak) purge(st *stage) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -202,8 +202,8 @@ func (s *soak) purge(st *stage) {
 // claimCounts counts the ids in the library's claim statements.
 type claimCounts struct{ wanted, taken atomic.Int64 }
 
-// see counts the ids that a claim's SELECT locks, and the ids that its UPDATE takes.
-func (c *claimCounts) see(r faultproxy.Request) bool {
+// countIDs counts the ids that a claim's SELECT locks, and the ids that its UPDATE takes.
+func (c *claimCounts) countIDs(r faultproxy.Request) bool {
 	switch {
 	case !strings.Contains(r.Text, "common_process_log"):
 	case strings.Contains(r.Text, " id, CAST(idempotent_id AS BINARY), CAST(business_type AS BINARY)") && strings.HasSuffix(r.Text, "ORDER BY id FOR UPDATE SKIP LOCKED"):
@@ -228,7 +228,7 @@ func (c *claimCounts) read() (wanted, taken float64) {
 	return float64(c.wanted.Load()), float64(c.taken.Load())
 }
 
-// readDir reads what the apps and the nemesis wrote. It removes readings from after the end of the load.
+// readDir reads what the apps and the nemesis wrote. It drops readings that were taken after the load ended.
 func (s *soak) readDir(t *testing.T, dir string) {
 	t.Helper()
 	usage, err := filepath.Glob(filepath.Join(dir, "*"+usageSuffix))
@@ -296,7 +296,7 @@ func (s *soak) readUsage(t *testing.T, name string) {
 	}
 }
 
-// settlesAfter is for how many seconds a fault has effects after its end.
+// settlesAfter is how many seconds after its end a fault still has effects.
 const settlesAfter = 10.0
 
 // calm reports whether no fault had effects at a time.

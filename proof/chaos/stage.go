@@ -16,10 +16,10 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// waitTimeout is how long a run waits for a necessary event.
+// waitTimeout is how long a run waits for an event before it fails.
 const waitTimeout = 3 * time.Minute
 
-// stage is the driver's state of a run.
+// stage holds the driver's state during a run.
 type stage struct {
 	*servers
 	tb        testing.TB
@@ -30,8 +30,8 @@ type stage struct {
 	appsReady atomic.Bool   // whether the apps are ready
 }
 
-// appConfigs are the configurations of the apps. Three apps record entries and run handlers, each in a different way.
-// One app only records.
+// appConfigs configures the apps. Three apps record entries and run handlers, each with different settings. One app
+// only records.
 var appConfigs = []appConfig{
 	{Name: "app1", Runs: true, Connector: true},
 	{Name: "app2", Runs: true, Connector: true, RepeatableRead: true},
@@ -39,8 +39,8 @@ var appConfigs = []appConfig{
 	{Name: "shop", Connector: true},
 }
 
-// Run makes a run. It starts servers and apps, and makes load and faults. Then it ends all faults and waits until every
-// entry has ended. It leaves the history in cfg.Dir for the checker. Errors that the driver itself finds fail the test.
+// Run starts servers and apps, and makes load and faults. Then it ends all faults and waits until every entry has
+// ended. It leaves the history in cfg.Dir for the checker. Errors that the driver itself finds fail the test.
 func Run(tb testing.TB, cfg Config) {
 	cfg = cfg.withDefaults()
 	st := &stage{tb: tb, cfg: cfg}
@@ -97,7 +97,7 @@ func (st *stage) write(records ...history.Record) {
 
 func (st *stage) mark(what string) { st.write(&history.Mark{At: history.Now(), What: what}) }
 
-// describe returns the Run line, which holds what the checker must know of this run.
+// describe returns the Run line, which holds what the checker must know about this run.
 func (st *stage) describe() *history.Run {
 	run := &history.Run{
 		At: history.Now(), Seed: st.cfg.Seed, Types: types, Versions: st.versions(),
@@ -155,7 +155,7 @@ func (st *stage) awaitApps() {
 	}
 }
 
-// runLoad runs load and faults for the duration of the run.
+// runLoad waits for the duration of the run, while the apps make load and the nemesis makes faults.
 func (st *stage) runLoad() {
 	over := make(chan struct{})
 	timer := time.AfterFunc(st.cfg.Duration, func() { close(over) })
@@ -167,7 +167,7 @@ func (st *stage) runLoad() {
 	<-over
 }
 
-// comeToRest ends the faults and the load, and waits until nothing is left to do. It returns false if that takes too
+// comeToRest ends the faults and the load, and waits until every entry has ended. It returns false if that takes too
 // long.
 func (st *stage) comeToRest() bool {
 	st.heal()
@@ -176,7 +176,7 @@ func (st *stage) comeToRest() bool {
 	for _, a := range st.apps {
 		a.stopLoad()
 	}
-	st.awaitNothing("apps that still record", st.loaded)
+	st.awaitNothing("apps that still record", st.recordingApps)
 	st.mark(history.MarkStopped)
 	rested := st.awaitNothing("open entries", st.unfinished)
 	st.awaitApps()
@@ -190,8 +190,8 @@ func (st *stage) comeToRest() bool {
 	return true
 }
 
-// loaded counts the apps that may still be recording entries.
-func (st *stage) loaded() (n int64, err error) {
+// recordingApps counts the apps that may still be recording entries.
+func (st *stage) recordingApps() (n int64, err error) {
 	for _, a := range st.apps {
 		if !a.isUnloaded() {
 			n++
@@ -213,7 +213,7 @@ func (st *stage) count(query string) (n int64, err error) {
 }
 
 // awaitNothing waits until count returns 0 several times in a row. It gives up if the count has not become smaller for
-// longer than the constant patience.
+// waitTimeout.
 func (st *stage) awaitNothing(what string, count func() (int64, error)) bool {
 	deadline, quiet, least := time.Now().Add(waitTimeout), 0, int64(math.MaxInt64)
 	for time.Now().Before(deadline) {
@@ -254,7 +254,8 @@ func (st *stage) watch() (stop func()) {
 	}
 }
 
-// readClocks writes the clocks of the servers and of this machine, unless the servers answer too slowly.
+// readClocks writes the times of the servers' clocks and of this machine's clock. It writes nothing if the servers
+// answer too slowly.
 func (st *stage) readClocks() {
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()

@@ -25,7 +25,7 @@ type job struct {
 	Text      string `json:"text,omitempty"`       // text that fills the content
 }
 
-// These are the ways in which a handler fails. The empty string is a plain error.
+// These are the kinds of failure that a job can ask for. The empty string means a plain error.
 const (
 	failPermanently = "permanently"
 	failLater       = "later"  // returns RetryAfter
@@ -35,7 +35,7 @@ const (
 
 var ways = []string{"", "", "", "", failLater, failLater, failLoudly, failLoudly, failSlowly}
 
-// These are the business types. No process handles typeOrphan.
+// These are the business types. No process has a handler for typeOrphan.
 const (
 	typePay    = "pay"    // transactional, with a transactional compensation
 	typeShip   = "ship"   // acts outside the database, has no compensation
@@ -47,7 +47,7 @@ const (
 	typeOrphan = "orphan" // has no handler
 )
 
-// types are the business types as the checker knows them.
+// types holds the configuration of each business type, which the Run line passes to the checker.
 var types = []history.Type{
 	{Name: typePay, Handler: history.HandlerTx, Compensation: history.CompensationTx, MaxAttempts: 4, MaxCompensateAttempts: 4, TimeoutMS: 1000},
 	{Name: typeShip, Handler: history.HandlerPlain, MaxAttempts: 3, TimeoutMS: 1000, Returns: true},
@@ -67,7 +67,6 @@ func init() {
 	}
 }
 
-// register registers the handlers with c.
 func (p *appProcess) register(c *compensator.Compensator) error {
 	var errs []error
 	for _, t := range types {
@@ -108,13 +107,13 @@ func (p *appProcess) typeConfig(t history.Type) compensator.HandlerConfig[job] {
 	return cfg
 }
 
-// pay is a handler and a compensation. Its effect is a row that commits with the outcome.
+// pay is both the handler and the compensation of typePay. Its effect is a row that commits with the outcome.
 func (p *appProcess) pay(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, j job) error {
 	return p.attempt(ctx, e, func(uint64) verdict {
 		if err := insertEffect(ctx, tx, e); err != nil {
 			return verdict{outcome: history.OutcomeUnavailable, err: compensator.Unavailable(err)}
 		}
-		return p.do(ctx, e, j)
+		return p.perform(ctx, e, j)
 	})
 }
 
@@ -124,12 +123,12 @@ func insertEffect(ctx context.Context, tx *compensator.ScopedTx, e *compensator.
 	return err
 }
 
-// ship is a handler and a compensation with an effect outside the database.
+// ship is a handler, and also a compensation. Its effect is outside the database.
 func (p *appProcess) ship(ctx context.Context, e *compensator.Entry, j job) error {
 	return p.attempt(ctx, e, func(run uint64) verdict {
 		effect := history.Effect{At: history.Now(), Run: run, ID: e.ID.Row(), Epoch: e.Epoch, Compensation: e.State == compensator.Compensating, Phase: history.EffectBefore}
 		p.write(&effect)
-		v := p.do(ctx, e, j)
+		v := p.perform(ctx, e, j)
 		if v.err == nil {
 			effect.At, effect.Phase = history.Now(), history.EffectAfter
 			p.write(&effect)
@@ -145,7 +144,7 @@ func (p *appProcess) mail(ctx context.Context, items []compensator.Item[job]) []
 		runs[i] = p.begin(item.Entry, len(items))
 	}
 	verdicts := make([]error, len(items))
-	if spoilt(items) {
+	if preventsVerdicts(items) {
 		for i, item := range items {
 			p.end(ctx, item.Entry, runs[i], verdict{outcome: history.OutcomeNoVerdict})
 		}
@@ -159,8 +158,8 @@ func (p *appProcess) mail(ctx context.Context, items []compensator.Item[job]) []
 	return verdicts
 }
 
-// spoilt reports whether one entry of a batch prevents a verdict about the whole batch.
-func spoilt(items []compensator.Item[job]) bool {
+// preventsVerdicts reports whether an entry of the batch fails in a way that leaves the whole batch without verdicts.
+func preventsVerdicts(items []compensator.Item[job]) bool {
 	return len(items) > 1 && slices.ContainsFunc(items, func(item compensator.Item[job]) bool {
 		return item.Entry.ProcessCount < item.Value.Fails && (item.Value.How == failLoudly || item.Value.How == failSlowly)
 	})
@@ -173,10 +172,10 @@ func (p *appProcess) guarded(ctx context.Context, e *compensator.Entry, j job) (
 			v = verdict{outcome: history.OutcomeFail, err: errAsPlanned}
 		}
 	}()
-	return p.do(ctx, e, j)
+	return p.perform(ctx, e, j)
 }
 
-// verdict is a handler's result, with the result's name in the history.
+// verdict is what a handler returns, with the outcome's name in the history.
 type verdict struct {
 	outcome string
 	err     error
@@ -185,13 +184,13 @@ type verdict struct {
 
 var succeeded = verdict{outcome: history.OutcomeOK}
 
-// leastWait is the shortest wait of the library. The library makes shorter waits this long.
+// leastWait is the library's shortest delay before a retry. The library lengthens shorter delays to it.
 const leastWait = 100 * time.Millisecond
 
 var errAsPlanned = errors.New("failed as planned")
 
-// do performs this attempt as the job plans it.
-func (p *appProcess) do(ctx context.Context, e *compensator.Entry, j job) verdict {
+// perform does what the job plans for this attempt.
+func (p *appProcess) perform(ctx context.Context, e *compensator.Entry, j job) verdict {
 	if e.DeliveryCount <= j.Kills {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}

@@ -2,7 +2,8 @@
 //
 //	go run ./check DIR
 //
-// The demands are listed in verdict/vacuity.go. They say what must happen in a run, so that its result proves something.
+// A run must also meet demands, for example that enough entries were committed. Without them its result proves nothing.
+// They are listed in verdict/vacuity.go.
 //
 // The exit status is 0 when every check held and the run met its demands. It is 1 when a check was violated. It is 2
 // when the history cannot be read or the run did not meet its demands.
@@ -16,7 +17,6 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/check/verdict"
 )
 
-// These are the exit statuses of this program.
 const (
 	held      = 0
 	violated  = 1

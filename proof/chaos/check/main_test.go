@@ -47,7 +47,7 @@ func TestExitTellsTheVerdict(t *testing.T) {
 	require.Contains(t, text, "HELD")
 }
 
-// demands returns the names of the demands that a run did not meet.
+// demands returns the names of the unmet demands in the output of the command.
 func demands(text string) (names []string) {
 	_, list, _ := bytes.Cut([]byte(text), []byte("Vacuous"))
 	for _, line := range bytes.Split(list, []byte("\n"))[1:] {

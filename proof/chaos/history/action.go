@@ -12,7 +12,7 @@ type Action struct {
 	Compensate bool   `json:"compensate,omitempty"` // for a requeue: requeue to the compensation
 }
 
-// ActionEnd is the answer to an Action. If the Action names a Tx, the change takes effect only when that transaction
+// ActionEnd is the answer to an Action. If the Action names a Tx, the change takes effect when that transaction
 // commits.
 type ActionEnd struct {
 	At     int64  `json:"at"` // wall clock in µs

@@ -1,7 +1,7 @@
 package history
 
-// Attempt says that a handler begins to run. The outermost middleware writes it, or the first line of the handler, with
-// the values of the handler's Entry. A batch handler writes one Attempt for each of its entries.
+// Attempt says that a handler begins to run. Its values are those of the handler's Entry. The outermost middleware or
+// the first line of the handler writes it. A batch handler writes one Attempt for each of its entries.
 type Attempt struct {
 	At           int64  `json:"at"`  // wall clock, µs
 	Run          uint64 `json:"run"` // number of this run of a handler on one entry; counts from 1 in each process
@@ -28,7 +28,6 @@ type AttemptEnd struct {
 	Cause   string `json:"cause,omitempty"`    // reason why the handler's context ended, one of the constants Cause… (empty: the context has not ended)
 }
 
-// These are the outcomes that a handler can return.
 const (
 	OutcomeOK          = "ok"
 	OutcomeFail        = "fail" // any other error
@@ -50,8 +49,8 @@ const (
 	CauseOther     = "other"
 )
 
-// Effect is a handler's effect outside the database. It is written twice: with Phase EffectBefore before the effect
-// happens, and with EffectAfter once it has happened.
+// Effect is a handler's effect outside the database. It is written twice: before the effect happens with Phase
+// EffectBefore, and once it has happened with EffectAfter.
 type Effect struct {
 	At           int64  `json:"at"`  // wall clock, µs
 	Run          uint64 `json:"run"` // number of the run, as in Attempt

@@ -3,15 +3,15 @@
 // # Files
 //
 // A run is a directory. Each process of the run calls Create and writes its own file. It opens the file with O_APPEND
-// and makes one write(2) for each call, so that written lines survive a SIGKILL of the process. The first line of a
-// file is a Process. Every line belongs to the process of its file. The driver writes a file, too. That file holds the
-// Run, the faults and, at the end, the dumps of the tables and the queue.
+// and makes one write(2) for each call of Write, so that written lines survive a SIGKILL of the process. The first line
+// of a file is a Process. Every line belongs to the process of its file. The driver writes a file, too. That file holds
+// the Run, the faults and, at the end, the dumps of the tables and the queue.
 //
 // # Before and after
 //
-// A call that may fail is written twice. The line before the call (insert, commit, attempt …) is written first. If the
-// line before is missing, the call was never made. The line after the call (inserted, committed, attempt_end …) is
-// written before the process acts on the answer. If only the line before exists, the outcome of the call is unknown.
+// For a call that may fail there are two lines. One line (insert, commit, attempt …) is written before the call. If it
+// is missing, the call was never made. A second line (inserted, committed, attempt_end …) is written after the call,
+// before the process acts on the answer. If only the first line exists, the outcome of the call is unknown.
 //
 // # Clocks
 //
@@ -20,14 +20,14 @@
 // NextAt and LeaseUntil are in ms, as the columns hold them, and DBNow is in µs. Clock lines relate the two clocks.
 package history
 
-// Record is one line of the history. Each implementation is a struct whose fields are named after the JSON keys. Zero
-// values are left out.
+// Record is one line of the history. Each implementation is a struct whose fields are named after the JSON keys. Fields
+// with a zero value are left out of the line.
 type Record interface {
 	// Kind is the value of the line's first field, "kind".
 	Kind() string
 }
 
-// kinds holds a constructor for each kind. Decode fills the empty record.
+// kinds holds a constructor for each kind. Decode fills the record that the constructor returns.
 var kinds = map[string]func() Record{
 	"process":            func() Record { return new(Process) },
 	"run":                func() Record { return new(Run) },

@@ -1,7 +1,7 @@
 package history
 
-// Audit is one change of a row of the process log. A trigger writes it in the transaction of the change. The dump is in
-// the order of Seq.
+// Audit is one change of a row of the process log. A trigger writes it in the transaction of the change. The driver
+// dumps the audit in the order of Seq.
 type Audit struct {
 	Seq   uint64 `json:"seq"`
 	Op    string `json:"op"` // OpInsert, OpUpdate or OpDelete

@@ -11,8 +11,8 @@ type Fault struct {
 	Touches []string `json:"touches"` // parts that the fault may slow, stop or break: constants Touches…
 }
 
-// The parts of the system that a fault can touch. The checker uses them to excuse deviations. For example, a claim may
-// look early if the database's clock moves, and a lease may be lost if apps are stopped.
+// These are the parts of the system that a fault can touch. The checker uses them to excuse deviations. For example, a
+// claim may look early if the database's clock moves, and a lease may be lost if apps are stopped.
 const (
 	TouchesApp        = "app"         // The fault stops or kills Target.
 	TouchesDatabase   = "database"    // The fault affects the database, for all apps.
@@ -25,7 +25,7 @@ const (
 )
 
 // FaultEnd says that a fault is over and that its target works again. A server that was killed answers again. An app
-// that was killed has written its Process line again.
+// that was killed has been restarted and has written a new Process line.
 type FaultEnd struct {
 	At  int64  `json:"at"` // wall clock, µs
 	N   uint64 `json:"n"`
@@ -39,8 +39,8 @@ type Deadlock struct {
 	Victim     int      `json:"victim"`       // index into Statements; -1: unknown
 }
 
-// NemesisComment stands in every statement of the driver and of its faults: UPDATE /* nemesis */ … It distinguishes
-// these statements from the library's in a deadlock report.
+// NemesisComment is in every statement of the driver and of its faults, for example UPDATE /* nemesis */ … It
+// distinguishes these statements from the library's in a deadlock report.
 const NemesisComment = "/* nemesis */"
 
 // Kind implements Record.

@@ -14,8 +14,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The function only returns the name of the only file of a run.
-func only(t *testing.T, dir string) string {
+// onlyFile returns the name of the single file in a run's directory.
+func onlyFile(t *testing.T, dir string) string {
 	t.Helper()
 	files, err := Files(dir)
 	require.NoError(t, err)
@@ -80,7 +80,7 @@ func TestEveryKindIsReadBackAsItWasWritten(t *testing.T) {
 	require.NoError(t, w.Write(want...))
 	require.NoError(t, w.Close())
 
-	got := read(t, only(t, dir))
+	got := read(t, onlyFile(t, dir))
 	require.Equal(t, "app1", got[0].(*Process).App)
 	require.Equal(t, want, got[1:])
 }
@@ -91,7 +91,7 @@ func TestTornLastLineIsLeftOut(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.Write(&Commit{At: 1, Tx: 1}, &Commit{At: 2, Tx: 2}))
 	require.NoError(t, w.Close())
-	name := only(t, dir)
+	name := onlyFile(t, dir)
 	whole, err := os.ReadFile(name)
 	require.NoError(t, err)
 
@@ -122,7 +122,7 @@ func TestErrorOfTheCallbackEndsTheReading(t *testing.T) {
 	require.NoError(t, w.Close())
 	mine := errors.New("enough")
 	calls := 0
-	err = ReadFile(only(t, dir), func(Line, Record) error { calls++; return mine })
+	err = ReadFile(onlyFile(t, dir), func(Line, Record) error { calls++; return mine })
 	require.ErrorIs(t, err, mine)
 	require.Equal(t, 1, calls)
 }
@@ -146,7 +146,7 @@ func TestLinesOfManyGoroutinesStayWhole(t *testing.T) {
 	require.NoError(t, w.Close())
 
 	next := make(map[uint64]int64)
-	got := read(t, only(t, dir))[1:]
+	got := read(t, onlyFile(t, dir))[1:]
 	require.Len(t, got, 1600)
 	for i := 0; i < len(got); i += 2 {
 		insert, commit := got[i].(*Insert), got[i+1].(*Commit)
@@ -164,7 +164,7 @@ func TestLineLongerThanTheReadersBufferIsRead(t *testing.T) {
 	long := strings.Repeat("x", 3<<20)
 	require.NoError(t, w.Write(&Insert{Key: long}, &Commit{Tx: 9}))
 	require.NoError(t, w.Close())
-	got := read(t, only(t, dir))
+	got := read(t, onlyFile(t, dir))
 	require.Len(t, got, 3)
 	require.Equal(t, long, got[1].(*Insert).Key)
 	require.Equal(t, &Commit{Tx: 9}, got[2])

@@ -1,8 +1,8 @@
 package history
 
 // Insert says that one entry is about to be recorded. A Record call with many entries writes one line for each entry,
-// all in one Write. A key may occur more than once in a transaction. The lines with the answers come in the order of
-// the inserts.
+// all in one Write. A key may occur more than once in a transaction. The Inserted lines follow in the order of the
+// Insert lines.
 type Insert struct {
 	At      int64  `json:"at"`                 // wall clock, µs
 	Tx      uint64 `json:"tx"`                 // number of the caller's transaction in this process, from 1
@@ -40,8 +40,8 @@ type SavepointRollback struct {
 	Name string `json:"name"`
 }
 
-// Commit is written before a COMMIT. With InTx, the caller's function writes it as its last step, before it returns
-// nil.
+// Commit is written before a COMMIT. If the caller uses InTx, the function passed to InTx writes the Commit as its last
+// step, before it returns nil.
 type Commit struct {
 	At int64  `json:"at"` // wall clock, µs
 	Tx uint64 `json:"tx"`
@@ -56,8 +56,7 @@ type Committed struct {
 	Detail  string `json:"detail,omitempty"`
 }
 
-// Resolved is the answer of the library's Resolve about an entry. The answer to the COMMIT of the entry's transaction
-// was unknown.
+// Resolved is the answer of the library's Resolve about an entry whose COMMIT had an unknown outcome.
 type Resolved struct {
 	At  int64  `json:"at"` // wall clock when the answer came, µs
 	Tx  uint64 `json:"tx"`
@@ -79,7 +78,6 @@ type Rollback struct {
 	Tx uint64 `json:"tx"`
 }
 
-// These are the classes of errors.
 const (
 	ErrDeadlock      = "deadlock"  // server errors 1213 and 1020
 	ErrLockWait      = "lock wait" // server error 1205

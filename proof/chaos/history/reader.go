@@ -17,7 +17,6 @@ func Files(dir string) ([]string, error) {
 	return filepath.Glob(filepath.Join(dir, "*"+suffix))
 }
 
-// Line names one line of a file.
 type Line struct {
 	File   string
 	Number int // number of the line, counted from 1
@@ -25,8 +24,8 @@ type Line struct {
 
 func (l Line) String() string { return fmt.Sprintf("%s:%d", filepath.Base(l.File), l.Number) }
 
-// ReadFile calls the function each for every record of one file, in order. It stops when each returns an error. It
-// leaves out an incomplete last line, which a killed process leaves.
+// ReadFile calls each for every record of one file, in order. It stops when each returns an error. It ignores an
+// incomplete last line, which a killed process may leave.
 func ReadFile(name string, each func(Line, Record) error) error {
 	file, err := os.Open(name)
 	if err != nil {
@@ -52,8 +51,8 @@ func ReadFile(name string, each func(Line, Record) error) error {
 	}
 }
 
-// readLine reads one line with its line end. The slice is valid until the next read. If the last line has no line end,
-// readLine returns io.EOF.
+// readLine reads one line with its line end. The slice is valid until the next read. If the file ends without a line
+// end, readLine returns io.EOF.
 func readLine(in *bufio.Reader) ([]byte, error) {
 	line, err := in.ReadSlice('\n')
 	if err != bufio.ErrBufferFull {

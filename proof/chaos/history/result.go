@@ -13,7 +13,7 @@ type ResultRow struct {
 	Result Result `json:"result"`
 }
 
-// Waited is an answer of the library's Wait. An answer without an entry is not written.
+// Waited is an answer of the library's Wait. It is written only if the answer names an entry.
 type Waited struct {
 	At      int64   `json:"at"`    // wall clock, µs
 	Asked   string  `json:"asked"` // idempotency key that the caller waited for

@@ -22,11 +22,11 @@ type Run struct {
 	PurgeAgeMS          int64 `json:"purge_age_ms,omitempty"` // smallest age passed to Purge (0: no purge, so no row may be deleted)
 
 	// SettleMS is the time within which an outcome is stored if there is no fault. checkLostSuccess looks at attempts
-	// that ended with more than this time left of their lease. 0 means 1,500.
+	// whose lease ran for longer than this after their end. 0 means 1,500.
 	SettleMS int64 `json:"settle_ms,omitempty"`
 
-	// PutOffMS is the longest delay after an attempt whose handler did not say when the entry should run again, so that
-	// the library chooses the delay. 0 means unknown.
+	// PutOffMS is the longest delay that the library chooses after an attempt whose handler named no delay. 0 means
+	// unknown.
 	PutOffMS int64 `json:"put_off_ms,omitempty"`
 
 	MinEntries int `json:"min_entries,omitempty"` // smallest number of committed entries; a run with fewer is vacuous
@@ -86,7 +86,7 @@ const (
 )
 
 // Clock relates the clocks of the machine, the database and Redis. The driver writes one every second, and one right
-// after each fault that moves a clock. Without any Clock line, the checker assumes that the clocks are equal.
+// after each fault that moves a clock. If a run has no Clock line, the checker assumes that the clocks are equal.
 type Clock struct {
 	At       int64  `json:"at"`                  // wall clock in µs, read before the database's clock
 	DBNow    int64  `json:"db_now"`              // the database's clock in µs
@@ -94,9 +94,9 @@ type Clock struct {
 	AuditSeq uint64 `json:"audit_seq,omitempty"` // greatest seq of the audit table that is visible
 }
 
-// Stall is a time in which the machine was overloaded. To detect stalls, a process commits a small change to the
-// database again and again, without a proxy. It writes a Stall if a commit takes far too long. A Stall of the driver
-// counts for all apps, because the driver's process carries all connections.
+// Stall is a time in which the machine was overloaded. To detect stalls, a process repeatedly commits a small change to
+// the database, without a proxy. It writes a Stall if a commit takes far too long. A Stall of the driver counts for all
+// apps, because the driver's process carries all connections.
 type Stall struct {
 	At    int64 `json:"at"`    // wall clock in µs of the last commit in time
 	Until int64 `json:"until"` // end of the stall: wall clock in µs

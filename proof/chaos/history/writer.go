@@ -11,7 +11,8 @@ import (
 // Now returns the wall clock in µs since 1970, for the At field of a record.
 func Now() int64 { return time.Now().UnixMicro() }
 
-// Hash returns the hash of the content that Insert and Attempt carry: FNV-1a, 64 bits.
+// Hash returns the FNV-1a hash, 64 bits, of an entry's content. Insert and Attempt lines carry it instead of the
+// content.
 func Hash(content []byte) uint64 {
 	h := uint64(14695981039346656037)
 	for _, b := range content {
@@ -25,8 +26,8 @@ type Writer struct {
 	file *os.File
 }
 
-// Create makes the file of this process in the existing directory dir and writes its Process line. A restarted app gets
-// a new file.
+// Create creates the file of this process in the existing directory dir and writes its Process line. A restarted app
+// gets a new file.
 func Create(dir, app string) (*Writer, error) {
 	p := &Process{App: app, PID: os.Getpid(), At: Now()}
 	name := filepath.Join(dir, fmt.Sprintf("%s-%d-%d%s", app, p.At, p.PID, suffix))

@@ -3,8 +3,8 @@
 //
 //	go run ./report DIR
 //
-// It judges the run as the command check does. The exit status is 0 for every verdict, and 2 if the history cannot be
-// read.
+// The report contains the same verdict as the command check. The exit status is 0 for every verdict, and 2 if the
+// history cannot be read.
 package main
 
 import (

@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/check/verdict"
 )
 
-// People who cannot distinguish red from green can distinguish these colours.
+// These colours are safe for readers who cannot distinguish red from green.
 var (
 	blue   = color.RGBA{R: 0x00, G: 0x5a, B: 0xb5, A: 255}
 	orange = color.RGBA{R: 0xdc, G: 0x6a, B: 0x00, A: 255}
@@ -146,7 +146,7 @@ func lineOf(points plotter.XYs, c color.Color, points2 float64) *plotter.Line {
 	return line
 }
 
-// work plots how many entries were recorded and settled in each second.
+// work plots how many entries were recorded, and how many were settled, in each second.
 func (p *picture) work(title string) *plot.Plot {
 	recorded, settled := make(plotter.XYs, len(p.seconds)), make(plotter.XYs, len(p.seconds))
 	high := 1.0

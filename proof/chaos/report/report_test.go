@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// synthetic writes a run of two minutes. Entries that are due during a fault begin when the fault ends.
+// synthetic writes a run that lasts two minutes. Entries that become due during a fault begin when the fault ends.
 func synthetic(t *testing.T, dir string) {
 	r := rand.New(rand.NewPCG(1, 2))
 	const begin, seconds = int64(1_700_000_000_000_000), 120

@@ -20,9 +20,9 @@ type action struct {
 	place    Place
 }
 
-// The method took returns whether an action changed its entry, as far as the history proves it.
-func (a *action) took() certainty {
-	did := failed(a.err)
+// tookEffect returns whether an action changed its entry, as far as the history proves it.
+func (a *action) tookEffect() certainty {
+	did := effectDespiteError(a.err)
 	switch {
 	case a.undone, a.already:
 		return never
@@ -48,54 +48,53 @@ func (a *action) move() string {
 	return ""
 }
 
-// call is an action that may have changed an entry.
 type call struct {
 	*action
 	surely bool // whether the action certainly changed this entry
 }
 
-// doneTo identifies one move of one entry. It is the key of a map.
-type doneTo struct {
+// entryMove is a map key for one move of one entry.
+type entryMove struct {
 	id   uint64
 	move string
 }
 
-func (d doneTo) compare(other doneTo) int {
+func (d entryMove) compare(other entryMove) int {
 	return cmp.Or(cmp.Compare(d.id, other.id), cmp.Compare(d.move, other.move))
 }
 
 // checkActions requires that the moves of people and services match their actions:
-//   - Each action that certainly happened has its move in the history, as requested, and within the time of its call.
-//   - There are no more moves than actions that may have happened.
+//   - Each action that certainly took effect has its move in the history. The move does what was requested, and lies within the time of the call.
+//   - There are no more moves than actions that may have taken effect.
 //
-// An action without an answer, or with a broken connection, may take effect at any later time, because its statement
-// may still be on its way.
+// If an action got no answer, or its connection broke, its move may come at any later time. The statement may still be
+// on its way to the server.
 func checkActions(l *Ledger, c *Check) {
 	calls := l.callsByMove(c)
-	there := make(map[doneTo][]*step)
-	l.each(func(e *Entry) {
+	there := make(map[entryMove][]*step)
+	l.eachEntry(func(e *Entry) {
 		for i := range e.steps {
 			s := &e.steps[i]
 			if actionOf[s.move] == "" {
 				continue
 			}
-			d := doneTo{e.ID, s.move}
+			d := entryMove{e.ID, s.move}
 			there[d] = append(there[d], s)
 			switch made := calls[d]; {
 			case len(there[d]) > len(made):
 				c.violate(e, append(places(made), s.place), "%s happened %d times, and at most %d calls may have made it", s.move, len(there[d]), len(made))
-			case !slices.ContainsFunc(made, func(a call) bool { return l.does(a, s) }):
+			case !slices.ContainsFunc(made, func(a call) bool { return l.mayMake(a, s) }):
 				c.violate(e, append(places(made), s.place), "%s happened, and no call by that time asked for it", s.move)
 			}
 		}
 	})
-	for _, d := range slices.SortedFunc(maps.Keys(calls), doneTo.compare) {
+	for _, d := range slices.SortedFunc(maps.Keys(calls), entryMove.compare) {
 		n := 0
 		for _, a := range calls[d] {
 			if !a.surely {
 				continue
 			}
-			if n++; !slices.ContainsFunc(there[d], func(s *step) bool { return l.does(a, s) }) {
+			if n++; !slices.ContainsFunc(there[d], func(s *step) bool { return l.mayMake(a, s) }) {
 				c.violate(l.Entries[d.id], []Place{a.place}, "%s was answered, and is not in the audit", d.move)
 			}
 		}
@@ -105,10 +104,10 @@ func checkActions(l *Ledger, c *Check) {
 	}
 }
 
-// callsByMove returns the calls that may have made each move of each entry. A call that names an idempotency key may
-// have changed any entry that ever had this key.
-func (l *Ledger) callsByMove(c *Check) map[doneTo][]call {
-	calls := make(map[doneTo][]call)
+// callsByMove returns, for each move of each entry, the calls that may have made it. A call that names an idempotency
+// key may have changed any entry that ever had this key.
+func (l *Ledger) callsByMove(c *Check) map[entryMove][]call {
+	calls := make(map[entryMove][]call)
 	rows := l.entriesByKey()
 	for i := range l.actions {
 		a := &l.actions[i]
@@ -120,7 +119,7 @@ func (l *Ledger) callsByMove(c *Check) map[doneTo][]call {
 		if len(ids) == 0 && a.ID != 0 {
 			ids = []uint64{a.ID}
 		}
-		took := a.took()
+		took := a.tookEffect()
 		if a.already && !l.cancelledBefore(a, rows[a.Key]) {
 			c.violate(nil, []Place{a.place}, "%s of %q answered that it was already cancelled, and it was not", a.Action.Action, a.Key)
 		}
@@ -128,7 +127,7 @@ func (l *Ledger) callsByMove(c *Check) map[doneTo][]call {
 			c.violate(nil, []Place{a.place}, "%s of %q was answered, and no such entry ever existed", a.Action.Action, a.Key)
 		}
 		for _, id := range ids {
-			if d := (doneTo{id, a.move()}); took != never {
+			if d := (entryMove{id, a.move()}); took != never {
 				calls[d] = append(calls[d], call{a, took == surely && len(ids) == 1})
 			}
 		}
@@ -149,22 +148,22 @@ func (l *Ledger) cancelledBefore(a *action, named []*Entry) bool {
 	})
 }
 
-// The method does reports whether a call may have made a step. For this, the step must lie within the time of the call.
-// It must start from the state that the call reported, and make the entry due as requested.
-func (l *Ledger) does(a call, s *step) bool {
+// mayMake reports whether call a may have made step s. For this, the step must lie within the time of the call. It must
+// start from the state that the call reported, and make the entry due as requested.
+func (l *Ledger) mayMake(a call, s *step) bool {
 	answered := a.answered != 0 && a.err == ""
 	inTime := s.wall+jump >= a.At && (!answered || s.wall <= a.answered+jump)
-	if answered && ends(s.move) && a.dead != (s.old.state == dead) {
+	if answered && endsEntry(s.move) && a.dead != (s.old.state == dead) {
 		return false
 	}
-	return (inTime || !l.compares(s, a.At)) && (!delays(s.move) || s.dueIn([]delay{exactly(a.DelayMS)}))
+	return (inTime || !l.compares(s, a.At)) && (!setsDueTime(s.move) || s.dueIn([]delay{exactly(a.DelayMS)}))
 }
 
-// ends reports whether a move belongs to an action with which a service ends an entry.
-func ends(move string) bool { return move == moveComplete || move == moveCancel }
+// endsEntry reports whether a move is a Complete or a Cancel call of a service.
+func endsEntry(move string) bool { return move == moveComplete || move == moveCancel }
 
-// delays reports whether a move makes its entry due at a time that the caller chose.
-func delays(move string) bool {
+// setsDueTime reports whether a move makes its entry due at a time that the caller chose.
+func setsDueTime(move string) bool {
 	return move == moveReschedule || move == moveRequeue || move == moveRequeueUndo
 }
 

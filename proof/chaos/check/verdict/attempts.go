@@ -6,20 +6,19 @@ import "slices"
 //   - The attempt ran after its claim was made.
 //   - Its Entry equals what the claim left in the row.
 //   - The handler ran while the entry was waiting, the compensation while the entry was compensating.
-//   - Under a lease that an insert wrote, the attempt ran in the process of that insert, because no other process knows
-//     of the lease.
+//   - If the insert wrote the lease, the attempt ran in the process that inserted. No other process knows of that lease.
 //
 // The check does not require that the lease still ran when the attempt began. The answer to a claim may come late, and
 // a process may be stopped between that answer and its handler.
 func checkAttempts(l *Ledger, c *Check) {
-	l.each(func(e *Entry) {
+	l.eachEntry(func(e *Entry) {
 		if len(e.steps) == 0 {
 			return // checkPhantom reports this case.
 		}
 		for i := range e.attempts {
 			a := &e.attempts[i]
 			c.Looked++
-			claim := e.at(a.version)
+			claim := e.stepThatWrote(a.version)
 			switch {
 			case claim == nil:
 				c.violate(e, a.places(), "ran at version %d, which the row never had", a.version)
@@ -27,7 +26,7 @@ func checkAttempts(l *Ledger, c *Check) {
 				c.violate(e, append(a.places(), claim.place), "ran at version %d, which was written by no claim, but by: %s", a.version, claim.move)
 			case a.state != claim.new.state || a.epoch != claim.new.epoch || a.nextAt != claim.new.nextAt || a.number != claim.attempt():
 				c.violate(e, append(a.places(), claim.place), "ran with another state, epoch, due time or attempt number than its claim left")
-			case claim.move == moveInsert && len(l.source(e)) > 0 && !l.recorded(a.process, e):
+			case claim.move == moveInsert && len(l.possibleInserts(e)) > 0 && !l.recorded(a.process, e):
 				c.violate(e, append(a.places(), claim.place), "ran under the lease of its insert, in another process than that of the insert")
 			case a.began+jump < claim.wall && l.compares(claim, a.began):
 				c.violate(e, append(a.places(), claim.place), "ran %d ms before it was claimed", (claim.wall-a.began)/1000)
@@ -48,8 +47,8 @@ func (s *step) attempt() int32 {
 
 // checkContent requires that each attempt received the content that was inserted.
 func checkContent(l *Ledger, c *Check) {
-	l.each(func(e *Entry) {
-		from := l.source(e)
+	l.eachEntry(func(e *Entry) {
+		from := l.possibleInserts(e)
 		if len(from) == 0 {
 			return // checkPhantom reports this case.
 		}

@@ -13,7 +13,7 @@ var wrongClaims = []wrongHistory{
 		e := s.committed("ship").claim()
 		e.run("app1").end(history.OutcomeOK).succeed()
 		e.settle(pending, "", nil)
-		s.act(e)
+		s.cancelOpen(e)
 	}},
 	{"a success replaced by a failure", []string{"linear history"}, func(s *story) {
 		e := s.committed("ship").claim()
@@ -24,39 +24,39 @@ var wrongClaims = []wrongHistory{
 		e := s.committed("ship").claim()
 		e.run("app1").end(history.OutcomePermanent).settle(dead, "permanent", failed1)
 		e.settle(pending, "", func(r *history.Image) { r.ProcessCount = 0 })
-		s.act(e)
+		s.cancelOpen(e)
 	}},
 	{"a requeue that keeps its counts", []string{"linear history"}, func(s *story) {
 		e := s.committed("ship").claim()
 		e.run("app1").end(history.OutcomePermanent).settle(dead, "permanent", failed1)
 		e.settle(pending, "", func(r *history.Image) { r.Epoch++ })
-		s.act(e)
+		s.cancelOpen(e)
 	}},
 	{"a failure that counts twice", []string{"linear history"}, func(s *story) {
 		e := s.committed("ship").claim()
 		e.run("app1").end(history.OutcomeFail).settle(retrying, "", func(r *history.Image) { r.ProcessCount += 2 })
-		s.act(e)
+		s.cancelOpen(e)
 	}},
 	{"an outcome that keeps the delivery count", []string{"linear history"}, func(s *story) {
 		e := s.committed("ship").claim()
 		e.run("app1").end(history.OutcomeFail).settle(retrying, "", func(r *history.Image) { r.ProcessCount++; r.DeliveryCount = 1 })
-		s.act(e)
+		s.cancelOpen(e)
 	}},
 	{"a claim that is not counted", []string{"linear history"}, func(s *story) {
 		e := s.committed("ship")
 		e.update(func(r *history.Image) { r.LeaseUntil = s.dbMS() + storyLease })
-		s.act(e)
+		s.cancelOpen(e)
 	}},
 	{"a claim under the token of before", []string{"linear history"}, func(s *story) {
 		e := s.committed("ship")
 		token := e.row.Token
 		e.update(func(r *history.Image) { r.DeliveryCount++; r.LeaseUntil = s.dbMS() + storyLease; r.Token = token })
-		s.act(e)
+		s.cancelOpen(e)
 	}},
 	{"a claim that moves the due moment", []string{"linear history"}, func(s *story) {
 		e := s.committed("ship")
 		e.update(func(r *history.Image) { r.DeliveryCount++; r.LeaseUntil = s.dbMS() + storyLease; r.NextAt++ })
-		s.act(e)
+		s.cancelOpen(e)
 	}},
 	{"a lease longer than its type's", []string{"linear history"}, func(s *story) {
 		e := s.committed("ship")
@@ -67,7 +67,7 @@ var wrongClaims = []wrongHistory{
 		e := s.entry("ship")
 		e.delay = 3000
 		e.record(true, history.CommitOK)
-		s.act(e)
+		s.cancelOpen(e)
 	}},
 	{"compensated straight from pending", []string{"linear history"}, func(s *story) {
 		s.committed("close").claim().run("app1").end(history.OutcomeOK).compensate()
@@ -154,8 +154,8 @@ var wrongClaims = []wrongHistory{
 		for _, dup := range []bool{false, true} {
 			s.write("producer", &history.Inserted{At: s.now, Tx: x.n, Key: e.key, ID: e.id, Duplicate: dup})
 		}
-		x.ask()
-		e.appear(false)
+		x.askCommit()
+		e.writeInsert(false)
 		x.answer(history.CommitOK)
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
 	}},
@@ -191,9 +191,9 @@ var wrongClaims = []wrongHistory{
 		e, x := s.entry("ship"), s.begin()
 		e.delay = 3000
 		e.insert(x)
-		x.ask()
+		x.askCommit()
 		e.delay = 2000
-		e.appear(false)
+		e.writeInsert(false)
 		x.answer(history.CommitOK)
 		s.wait(2000)
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
@@ -261,9 +261,9 @@ var wrongClaims = []wrongHistory{
 	{"due later than was asked for", []string{"due"}, func(s *story) {
 		e, x := s.entry("ship"), s.begin()
 		e.insert(x)
-		x.ask()
+		x.askCommit()
 		e.delay = 3000
-		e.appear(false)
+		e.writeInsert(false)
 		x.answer(history.CommitOK)
 		s.wait(3000)
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
@@ -280,7 +280,7 @@ var wrongClaims = []wrongHistory{
 		e := s.committed("ship").claim()
 		e.run("app1").end(history.OutcomeFail)
 		e.settle(retrying, "", func(r *history.Image) { r.ProcessCount++; r.NextAt = s.dbMS() + 86_400_000 })
-		s.act(e)
+		s.cancelOpen(e)
 	}},
 
 	{"one claim runs in two processes", []string{"executions"}, func(s *story) {

@@ -60,35 +60,35 @@ var wrongExistence = []wrongHistory{
 		one, two, x := s.entry("ship"), s.entry("ship"), s.begin()
 		one.insert(x)
 		two.insert(x)
-		x.ask()
-		one.appear(false)
+		x.askCommit()
+		one.writeInsert(false)
 		x.answer(history.CommitUnknown)
 		one.claim().run("app1").end(history.OutcomeOK).succeed()
 	}},
 
 	{"a rolled-back entry is there", []string{"phantom"}, func(s *story) {
 		e, x := s.entry("ship"), s.begin()
-		e.insert(x).appear(false)
+		e.insert(x).writeInsert(false)
 		x.rollback()
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
 	}},
 	{"an entry of a failed commit is there", []string{"phantom"}, func(s *story) {
 		e, x := s.entry("ship"), s.begin()
-		e.insert(x).appear(false)
+		e.insert(x).writeInsert(false)
 		x.commit(history.CommitFail)
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
 	}},
 	{"an entry whose commit was never asked for is there", []string{"phantom"}, func(s *story) {
 		e := s.entry("ship")
-		e.insert(s.begin()).appear(false).claim().run("app1").end(history.OutcomeOK).succeed()
+		e.insert(s.begin()).writeInsert(false).claim().run("app1").end(history.OutcomeOK).succeed()
 	}},
 	{"an entry rolled back to a savepoint is there", []string{"phantom"}, func(s *story) {
 		e, x := s.entry("ship"), s.begin()
 		x.savepoint("sp")
 		e.insert(x)
 		x.rollbackTo("sp")
-		x.ask()
-		e.appear(false)
+		x.askCommit()
+		e.writeInsert(false)
 		x.answer(history.CommitOK)
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
 	}},
@@ -97,12 +97,12 @@ var wrongExistence = []wrongHistory{
 		other := s.entry("ship")
 		s.write("producer", &history.Insert{At: s.now, Tx: x.n, Key: other.key, Type: "ship"})
 		s.write("producer", &history.Inserted{At: s.now, Tx: x.n, Key: other.key, Err: history.ErrDeadlock})
-		e.insert(x).appear(false)
+		e.insert(x).writeInsert(false)
 		x.commit(history.CommitOK)
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
 	}},
 	{"an entry that nobody recorded is there", []string{"phantom"}, func(s *story) {
-		s.entry("ship").appear(false).claim().run("app1").end(history.OutcomeOK).succeed()
+		s.entry("ship").writeInsert(false).claim().run("app1").end(history.OutcomeOK).succeed()
 	}},
 	{"ran and was never there", []string{"phantom"}, func(s *story) {
 		x, e := s.begin(), s.entry("ship")
@@ -112,7 +112,7 @@ var wrongExistence = []wrongHistory{
 	}},
 	{"ran before its commit was asked for", []string{"phantom"}, func(s *story) {
 		e, x := s.entry("ship"), s.begin()
-		e.insert(x).appear(true)
+		e.insert(x).writeInsert(true)
 		e.run("producer")
 		x.commit(history.CommitOK)
 		s.fault("kill", "producer", 2500, history.TouchesApp)
@@ -125,10 +125,10 @@ var wrongExistence = []wrongHistory{
 		twin.key = e.key
 		s.write("producer", &history.Insert{At: s.now, Tx: x.n, Key: e.key, Type: e.typ, Hash: e.hash()})
 		s.write("producer", &history.Inserted{At: s.now, Tx: x.n, Key: e.key})
-		x.ask()
-		e.appear(false)
+		x.askCommit()
+		e.writeInsert(false)
 		x.answer(history.CommitOK)
-		twin.appear(false)
+		twin.writeInsert(false)
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
 		twin.claim().runAs("app1", func(a *history.Attempt) { a.Hash = e.hash() }).end(history.OutcomeOK).succeed()
 	}},
@@ -138,9 +138,9 @@ var wrongExistence = []wrongHistory{
 		twin.key = e.key
 		e.insert(x)
 		twin.insert(x)
-		x.ask()
-		e.appear(false)
-		twin.appear(false)
+		x.askCommit()
+		e.writeInsert(false)
+		twin.writeInsert(false)
 		x.answer(history.CommitOK)
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
 		twin.claim().run("app1").end(history.OutcomeOK).succeed()
@@ -150,11 +150,11 @@ var wrongExistence = []wrongHistory{
 	{"an entry of another type than was recorded", []string{"phantom"}, func(s *story) {
 		e, x := s.entry("ship"), s.begin()
 		e.insert(x)
-		x.ask()
+		x.askCommit()
 		e.typ = "truck"
-		e.appear(false)
+		e.writeInsert(false)
 		x.answer(history.CommitUnknown)
-		s.act(e)
+		s.cancelOpen(e)
 	}},
 
 	{"Resolve found an entry that was rolled back", []string{"resolve"}, func(s *story) {
@@ -166,8 +166,8 @@ var wrongExistence = []wrongHistory{
 	{"Resolve did not find an entry that was committed", []string{"resolve"}, func(s *story) {
 		e, x := s.entry("ship"), s.begin()
 		e.insert(x)
-		x.ask()
-		e.appear(false)
+		x.askCommit()
+		e.writeInsert(false)
 		x.answer(history.CommitUnknown)
 		x.resolve(e, 0, history.ErrNotFound)
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
@@ -175,8 +175,8 @@ var wrongExistence = []wrongHistory{
 	{"Resolve found another entry", []string{"resolve"}, func(s *story) {
 		e, x := s.entry("ship"), s.begin()
 		e.insert(x)
-		x.ask()
-		e.appear(false)
+		x.askCommit()
+		e.writeInsert(false)
 		x.answer(history.CommitUnknown)
 		x.resolve(e, e.id+1000, "")
 		e.claim().run("app1").end(history.OutcomeOK).succeed()

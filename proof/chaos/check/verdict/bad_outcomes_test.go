@@ -151,7 +151,7 @@ var wrongOutcomes = []wrongHistory{
 	}},
 	{"quarantined by a claim that ran it", []string{"outcome"}, func(s *story) {
 		e := s.committed("ship")
-		e.counted().claim().run("app2")
+		e.killThreeAndClaim().claim().run("app2")
 		e.crash()
 	}},
 	{"a success that is recorded before its handler returned", []string{"outcome"}, func(s *story) {
@@ -338,11 +338,11 @@ var wrongOutcomes = []wrongHistory{
 	}},
 	{"compensated after crashes that its type would not have compensated", []string{"compensation"}, func(s *story) {
 		e := s.committed("close")
-		e.counted().claim().settle(compensating, "", nil)
+		e.killThreeAndClaim().claim().settle(compensating, "", nil)
 		e.claim().run("app2").end(history.OutcomeOK).compensate()
 	}},
 	{"dead after crashes, and its type asks for the compensation", []string{"compensation"}, func(s *story) {
 		e := s.committed("bomb")
-		e.counted().claim().crash()
+		e.killThreeAndClaim().claim().crash()
 	}},
 }

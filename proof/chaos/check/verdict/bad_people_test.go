@@ -72,7 +72,7 @@ var wrongPeople = []wrongHistory{
 	{"a compensation that crashed, and does not count", []string{"linear history"}, func(s *story) {
 		e := s.committed("close").claim()
 		e.run("app1").end(history.OutcomePermanent).exhaust()
-		e.counted().claim().crash()
+		e.killThreeAndClaim().claim().crash()
 	}},
 	{"compensated, and cancelled by a service", []string{"actions", "linear history"}, func(s *story) {
 		e := s.committed("close").claim()

@@ -18,8 +18,8 @@ type wrongHistory struct {
 
 var wrong = slices.Concat(wrongExistence, wrongClaims, wrongOutcomes, wrongPeople, wrongResults)
 
-// act cancels an entry that a story leaves open. If the entry stayed open, the checks would report it too.
-func (s *story) act(e *subject) {
+// cancelOpen cancels an entry that a story left open. Otherwise the checks would also report the open entry.
+func (s *story) cancelOpen(e *subject) {
 	e.act(history.ActionCancel, "")
 	e.settle(cancelled, "cancel", nil)
 }

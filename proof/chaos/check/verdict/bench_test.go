@@ -13,14 +13,14 @@ import (
 )
 
 // BenchmarkRun reads and judges a run of CHECK_ENTRIES entries (default 5,000). Each entry has one failed attempt and
-// one renewal, which makes about 18 lines.
+// one renewal, so it makes about 18 lines of history.
 func BenchmarkRun(b *testing.B) {
 	entries, err := strconv.Atoi(os.Getenv("CHECK_ENTRIES"))
 	if err != nil {
 		entries = 5000
 	}
 	dir := b.TempDir()
-	lines := large(b, dir, entries)
+	lines := writeLargeRun(b, dir, entries)
 	b.ResetTimer()
 	for b.Loop() {
 		l, err := Load(dir)
@@ -32,8 +32,8 @@ func BenchmarkRun(b *testing.B) {
 	b.ReportMetric(float64(lines), "lines")
 }
 
-// The function large writes a run piece by piece, so that the whole run is never in memory.
-func large(b *testing.B, dir string, entries int) (lines int) {
+// writeLargeRun writes a run piece by piece, so that the whole run is never in memory.
+func writeLargeRun(b *testing.B, dir string, entries int) (lines int) {
 	s := newStory(b)
 	out := make(map[string]*bufio.Writer)
 	for _, file := range s.order {

@@ -208,7 +208,7 @@ func (b *builder) inserted(p int32, r *history.Inserted) error {
 	return nil
 }
 
-// aborts reports whether an error of this class means that the server has rolled the transaction back.
+// aborts reports whether an error with this class means that the server has rolled the transaction back.
 func aborts(class string) bool {
 	return class == history.ErrDeadlock || class == history.ErrTxAborted
 }

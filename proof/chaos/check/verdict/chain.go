@@ -2,12 +2,12 @@ package verdict
 
 import "slices"
 
-// checkLinear requires that each change starts from the result of the change before it. The change must fit one of the
-// moves of the contract.
+// checkLinear requires that each change starts from the values that the previous change left. The change must match one
+// of the moves in moves.go.
 func checkLinear(l *Ledger, c *Check) {
-	l.each(func(e *Entry) {
+	l.eachEntry(func(e *Entry) {
 		for _, p := range e.torn {
-			c.violate(e, append(e.before(p), p), "a change does not start from the result of the change before")
+			c.violate(e, append(e.placeBefore(p), p), "a change does not start from the result of the change before")
 		}
 		for i := range e.steps {
 			s := &e.steps[i]
@@ -17,7 +17,7 @@ func checkLinear(l *Ledger, c *Check) {
 			}
 			switch s.move {
 			case "":
-				c.violate(e, append(e.before(s.place), s.place), "a change fits no line of the contract: %s", describe(s))
+				c.violate(e, append(e.placeBefore(s.place), s.place), "a change fits no line of the contract: %s", describe(s))
 			case moveOwnClaim:
 				l.checkOwnClaim(e, s, c)
 			case moveRelease:
@@ -38,9 +38,9 @@ func (l *Ledger) checkLease(e *Entry, s *step, c *Check) {
 	}
 }
 
-// checkOwnClaim checks a claim that does not count the delivery again. Such a claim is allowed only in the process
-// whose insert counted the delivery, and only if no handler ran in that delivery. If the claim has no attempt, the
-// history does not say which process made it, so checkOwnClaim does not judge such a claim.
+// checkOwnClaim checks a claim that leaves delivery_count as the insert with a lease set it. Only the process that
+// inserted may make such a claim, and only if no handler ran since the insert. If no attempt followed the claim, the
+// history does not say which process made it, so checkOwnClaim does not judge it.
 func (l *Ledger) checkOwnClaim(e *Entry, s *step, c *Check) {
 	for i := range e.attempts {
 		switch a := &e.attempts[i]; {
@@ -52,7 +52,7 @@ func (l *Ledger) checkOwnClaim(e *Entry, s *step, c *Check) {
 	}
 }
 
-// checkRelease requires that a process releases a lease only if no handler ran under it.
+// checkRelease requires that a lease is released only if no handler ran under it.
 func (l *Ledger) checkRelease(e *Entry, s *step, c *Check) {
 	if a := e.lastAttempt(s.old.version); a != nil {
 		c.violate(e, append(a.places(), s.place), "released without an outcome, although it had run")
@@ -61,12 +61,11 @@ func (l *Ledger) checkRelease(e *Entry, s *step, c *Check) {
 
 // recorded reports whether a process may have inserted an entry.
 func (l *Ledger) recorded(process int32, e *Entry) bool {
-	return slices.ContainsFunc(l.source(e), func(in *insert) bool { return in.tx.process == process })
+	return slices.ContainsFunc(l.possibleInserts(e), func(in *insert) bool { return in.tx.process == process })
 }
 
-// The method before returns the place of the change that precedes the change at p. The result is empty for the first
-// change.
-func (e *Entry) before(p Place) []Place {
+// placeBefore returns the place of the change that precedes the change at p. The result is empty for the first change.
+func (e *Entry) placeBefore(p Place) []Place {
 	for i := 1; i < len(e.steps); i++ {
 		if e.steps[i].place == p {
 			return []Place{e.steps[i-1].place}

@@ -6,11 +6,11 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// clock converts times of the database's clock, which faults may move, to the wall clock.
+// clock converts times from the database's clock to the wall clock. Faults may move the database's clock.
 type clock struct{ samples []history.Clock }
 
-// jump is the smallest difference between the offsets of two samples that counts as a move of the clock. Smaller
-// differences come from the time that a sample takes.
+// jump is the smallest difference between the offsets of two samples that counts as a move of the clock. Reading the
+// clocks takes time, which causes smaller differences.
 const jump = 100_000 // in µs
 
 func (c *clock) sort() {
@@ -19,9 +19,9 @@ func (c *clock) sort() {
 
 func offset(s history.Clock) int64 { return s.DBNow - s.At }
 
-// around returns the samples taken before and after an audit row was written. At the begin and at the end of the run,
-// both are the same sample.
-func (c *clock) around(seq uint64) (before, after int) {
+// samplesAround returns the last sample before an audit row was written and the first sample after it. At the beginning
+// and at the end of the run, both are the same sample.
+func (c *clock) samplesAround(seq uint64) (before, after int) {
 	i, _ := slices.BinarySearchFunc(c.samples, seq, func(s history.Clock, seq uint64) int {
 		if s.AuditSeq < seq {
 			return -1
@@ -31,12 +31,12 @@ func (c *clock) around(seq uint64) (before, after int) {
 	return max(0, i-1), min(i, len(c.samples)-1)
 }
 
-// wall returns the time of an audit row on the wall clock.
+// wall converts the time of an audit row to the wall clock.
 func (c *clock) wall(seq uint64, now int64) int64 {
 	if len(c.samples) == 0 {
 		return now
 	}
-	i, j := c.around(seq)
+	i, j := c.samplesAround(seq)
 	before, after := c.samples[i], c.samples[j]
 	byBefore, byAfter := now-offset(before), now-offset(after)
 	if abs(byBefore-byAfter) < jump || inside(byBefore, before, after) {
@@ -48,13 +48,12 @@ func (c *clock) wall(seq uint64, now int64) int64 {
 func inside(at int64, from, to history.Clock) bool { return at >= from.At-jump && at <= to.At+jump }
 
 // moved reports whether the database's clock moved at about the time when an audit row was written. If it moved, the
-// statement may have read a time from before the move while its transaction decided by a time from after the move, or
-// the reverse.
+// statement and its transaction may have read the clock on different sides of the move.
 func (c *clock) moved(seq uint64) bool {
 	if len(c.samples) == 0 {
 		return false
 	}
-	i, j := c.around(seq)
+	i, j := c.samplesAround(seq)
 	for k := max(0, i-2); k < min(j+2, len(c.samples)-1); k++ {
 		if abs(offset(c.samples[k])-offset(c.samples[k+1])) >= jump {
 			return true
@@ -69,7 +68,7 @@ func (c *clock) setBack(seq uint64) (by int64) {
 	if len(c.samples) == 0 {
 		return 0
 	}
-	i, j := c.around(seq)
+	i, j := c.samplesAround(seq)
 	for k := max(0, i-2); k < min(j+2, len(c.samples)-1); k++ {
 		by = max(by, offset(c.samples[k])-offset(c.samples[k+1]))
 	}

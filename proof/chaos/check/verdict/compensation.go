@@ -2,10 +2,10 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// checkCompensation requires that a compensation runs only while its entry is compensating. The same epoch must have an
-// earlier failure, crash or request of a person. The epoch must have no success and no cancellation.
+// checkCompensation requires that a compensation runs only while its entry is compensating. Earlier in the same epoch
+// there must be a failure, a crash or a person's request. The epoch must have no success and no cancellation.
 func checkCompensation(l *Ledger, c *Check) {
-	l.each(func(e *Entry) {
+	l.eachEntry(func(e *Entry) {
 		success, begun, ended := make(map[uint32]Place), make(map[uint32]bool), make(map[uint32]Place)
 		for i := range e.steps {
 			s := &e.steps[i]

@@ -37,14 +37,14 @@ func (l *Ledger) SumStalls() string {
 		time.Duration(total*1000).Round(time.Millisecond))
 }
 
-// moment is one line of an entry's history.
+// moment is one event in an entry's history.
 type moment struct {
 	at   int64
 	text string
 }
 
-// Life returns the history of an entry in the order of the wall clock.
-func (l *Ledger) Life(id uint64) []string {
+// EntryHistory returns one line for each event of an entry, in the order of the wall clock.
+func (l *Ledger) EntryHistory(id uint64) []string {
 	e := l.Entries[id]
 	if e == nil {
 		return nil

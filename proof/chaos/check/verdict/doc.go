@@ -1,5 +1,5 @@
-// Package verdict judges a chaos run by its history alone. It has its own copy of the table's contract (moves.go) and
-// shares no code with the library.
+// Package verdict judges a chaos run by its history alone. It shares no code with the library. moves.go has a separate
+// copy of the rules for changes of a row.
 //
 // Load reads a run into a Ledger. The Ledger holds each entry with its steps and its attempts. The audit triggers wrote
 // the steps, and the handlers wrote the attempts. Judge runs every check over the Ledger. A check that found no case

@@ -2,21 +2,21 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// checkEarly requires that no claim takes an entry that is not due or is leased. The time of a
-// claim is the database's clock, which an SQL trigger stored with the row that the claim changed.
+// checkEarly requires that no claim takes an entry that is not due or is leased. The time of a claim comes from the
+// database's clock. An SQL trigger stored it with the changed row.
 //
-// A claim selects in one statement and updates in another. If the clock is set back between the two, the claim looks
-// early by that much. checkEarly counts such a claim and does not judge it.
+// A claim selects rows in one statement and updates them in another. If the clock is set back between the two, the
+// claim looks early by as much as the clock was set back. checkEarly counts such a claim and does not judge it.
 func checkEarly(l *Ledger, c *Check) {
 	excused := 0
-	l.each(func(e *Entry) {
+	l.eachEntry(func(e *Entry) {
 		for i := range e.steps {
 			s := &e.steps[i]
 			if !s.claims() {
 				continue
 			}
 			c.Looked++
-			why, by := early(s)
+			why, by := earliness(s)
 			switch {
 			case by <= 0:
 			case by*1000 <= l.clock.setBack(s.seq)+jump && l.clock.moved(s.seq):
@@ -31,9 +31,9 @@ func checkEarly(l *Ledger, c *Check) {
 	}
 }
 
-// The function early returns by how many ms a claim came too soon, and why. It does not judge a claim made by an
-// insert, because checkDue judges inserts.
-func early(s *step) (why string, by int64) {
+// earliness returns by how many ms a claim came too soon, and why. It does not judge a claim made by an insert, because
+// checkDue judges inserts.
+func earliness(s *step) (why string, by int64) {
 	if s.move == moveInsert {
 		return "", 0
 	}
@@ -43,25 +43,25 @@ func early(s *step) (why string, by int64) {
 	return "before it was due", s.old.nextAt - s.nowMS()
 }
 
-// checkDue requires that an entry becomes due when it should:
-//   - after the delay with which it was recorded,
-//   - after the delay that a handler asked for, or
-//   - after a delay within the range from which the library draws.
+// checkDue requires that an entry becomes due after the right delay. The right delay is one of these:
+//   - the delay with which the entry was recorded,
+//   - the delay that a handler asked for, or
+//   - a delay within the range from which the library draws.
 //
 // checkActions judges the delays that people ask for. A wrong due time is a violation even if a clock was moved,
 // because the statement that writes the due time also reads the clock.
 func checkDue(l *Ledger, c *Check) {
-	l.each(func(e *Entry) {
+	l.eachEntry(func(e *Entry) {
 		for i := range e.steps {
 			s := &e.steps[i]
 			var wanted []delay
 			switch s.move {
 			case moveInsert:
-				for _, in := range l.source(e) {
+				for _, in := range l.possibleInserts(e) {
 					wanted = append(wanted, exactly(in.DelayMS))
 				}
 			case moveRetry, moveUndoFailed, movePause:
-				wanted = l.putOff(e.lastAttempt(s.old.version))
+				wanted = l.allowedDelays(e.lastAttempt(s.old.version))
 			}
 			if len(wanted) == 0 {
 				continue
@@ -77,10 +77,11 @@ func checkDue(l *Ledger, c *Check) {
 // delay is a range of delays in ms.
 type delay struct{ least, most int64 }
 
-// lastMS is what the library adds to a delay, so that a fraction of a millisecond never makes an entry due early.
-const lastMS = 1
+// roundUpMS is added by the library to every delay. With it, a fraction of a millisecond never makes an entry due
+// early.
+const roundUpMS = 1
 
-func exactly(ms int64) delay { return delay{ms, ms + lastMS} }
+func exactly(ms int64) delay { return delay{ms, ms + roundUpMS} }
 
 // dueIn reports whether a step makes its entry due within one of these delays.
 func (s *step) dueIn(wanted []delay) bool {
@@ -93,9 +94,9 @@ func (s *step) dueIn(wanted []delay) bool {
 	return false
 }
 
-// putOff returns the delays that the outcome of an attempt may give its entry. If the handler named a time, only that
-// time is allowed.
-func (l *Ledger) putOff(a *attempt) []delay {
+// allowedDelays returns the delays that the outcome of an attempt may give its entry. If the handler named a time, only
+// that time is allowed.
+func (l *Ledger) allowedDelays(a *attempt) []delay {
 	switch {
 	case a != nil && (a.outcome == history.OutcomeRetryAfter || a.outcome == history.OutcomeSnooze):
 		if a.batch > 0 { // An entry that waits to run alone becomes due at once when its process stops.
@@ -103,7 +104,7 @@ func (l *Ledger) putOff(a *attempt) []delay {
 		}
 		return []delay{exactly(a.after)}
 	case l.Run.PutOffMS > 0:
-		return []delay{{0, l.Run.PutOffMS + lastMS}}
+		return []delay{{0, l.Run.PutOffMS + roundUpMS}}
 	}
 	return nil
 }

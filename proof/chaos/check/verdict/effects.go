@@ -3,11 +3,11 @@ package verdict
 import "slices"
 
 // checkEffects counts the effects of transactional handlers and compensations, which are rows of a separate table. If a
-// handler ended the epoch, the epoch has exactly one effect, from the recorded attempt. Any other epoch has no effect.
-// If the handler has effects outside the database, an epoch that it ended has at least one effect.
+// handler ended the epoch, the epoch has exactly one effect, made by the recorded attempt. Any other epoch has no
+// effect. If a handler with effects outside the database ended the epoch, the epoch has at least one effect.
 func checkEffects(l *Ledger, c *Check) {
 	outside := l.actingTypes()
-	l.each(func(e *Entry) {
+	l.eachEntry(func(e *Entry) {
 		rows, version := make(map[effectKey]int), make(map[effectKey]uint64)
 		for _, r := range e.effects {
 			key := effectKey{r.Epoch, r.Compensation}
@@ -46,7 +46,7 @@ type effectKey struct {
 	undo  bool
 }
 
-// actor is the handler of a type, or the type's compensation.
+// actor is the handler or the compensation of a type.
 type actor struct {
 	businessType string
 	undo         bool
@@ -55,7 +55,7 @@ type actor struct {
 // actingTypes returns the handlers and compensations whose attempts write effects outside the database.
 func (l *Ledger) actingTypes() map[actor]bool {
 	found := make(map[actor]bool)
-	l.each(func(e *Entry) {
+	l.eachEntry(func(e *Entry) {
 		for i := range e.attempts {
 			if a := &e.attempts[i]; a.acted {
 				found[actor{e.Type, a.compensation}] = true

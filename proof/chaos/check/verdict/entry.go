@@ -46,7 +46,6 @@ type step struct {
 
 func (s *step) nowMS() int64 { return s.now / 1000 }
 
-// attempt is one run of a handler.
 type attempt struct {
 	process      int32
 	batch        int32
@@ -66,7 +65,7 @@ type attempt struct {
 	endPlace     Place
 }
 
-// last returns the present image of the row, and whether the row exists.
+// last returns the current image of the row, and whether the row exists.
 func (e *Entry) last() (image, bool) {
 	if len(e.steps) == 0 || e.deleted {
 		return image{}, false
@@ -82,8 +81,9 @@ func (e *Entry) deletion() *step {
 	return &e.steps[len(e.steps)-1]
 }
 
-// The method at returns the step that wrote a version of the row: a claim or the insert. It ignores renewals.
-func (e *Entry) at(version uint64) *step {
+// stepThatWrote returns the claim or the insert that wrote a version of the row. It ignores renewals, which keep the
+// version.
+func (e *Entry) stepThatWrote(version uint64) *step {
 	i, ok := slices.BinarySearchFunc(e.steps, version, func(s step, v uint64) int {
 		switch {
 		case s.move == moveDelete, s.new.version > v:
@@ -102,8 +102,8 @@ func (e *Entry) at(version uint64) *step {
 	return &e.steps[i]
 }
 
-// The method after returns the step that ended a version of the row, or nil if no step has ended it.
-func (e *Entry) after(version uint64) *step {
+// stepThatEnded returns the step that replaced a version of the row, or nil if the version is the last one.
+func (e *Entry) stepThatEnded(version uint64) *step {
 	for i := range e.steps {
 		s := &e.steps[i]
 		if s.move != moveInsert && s.old.version == version && (s.move == moveDelete || s.new.version != version) {
@@ -113,9 +113,10 @@ func (e *Entry) after(version uint64) *step {
 	return nil
 }
 
-// leased returns the last step that leased a version of the row, and the wall clock time at which that lease ends. The
-// lease is also renewed while an outcome waits to be stored. If the version has no lease, leased returns nil.
-func (e *Entry) leased(version uint64) (last *step, end int64) {
+// lastLease returns the last step that leased a version of the row, and the wall clock time at which that lease ends. A
+// lease is renewed while the handler runs and while an outcome waits to be stored. If the version has no lease,
+// lastLease returns nil.
+func (e *Entry) lastLease(version uint64) (last *step, end int64) {
 	for i := range e.steps {
 		s := &e.steps[i]
 		if s.move != moveDelete && s.new.version == version && s.new.leaseUntil != 0 {
@@ -125,8 +126,8 @@ func (e *Entry) leased(version uint64) (last *step, end int64) {
 	return last, end
 }
 
-// lastAttempt returns the last attempt at a version, whose outcome counts. A version can have two attempts, because the
-// entries of a batch without a verdict run again, one at a time.
+// lastAttempt returns the last attempt at a version. Its outcome counts. A version can have two attempts: when a batch
+// returns no verdict about an entry, the entry runs again alone.
 func (e *Entry) lastAttempt(version uint64) *attempt {
 	for i := len(e.attempts) - 1; i >= 0; i-- {
 		if e.attempts[i].version == version {

@@ -6,20 +6,20 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// lostForNoReason is how many of a thousand claims may lose their lease without a fault, because the machine itself may
-// stop a process for a while.
+// lostForNoReason is how many of a thousand claims may lose their lease without a fault. The machine may stop a process
+// for longer than a lease.
 const lostForNoReason = 1
 
 // checkExecutions requires that one process runs a claim, and runs it once. Entries of a batch without a verdict may
 // run twice.
 //
-// A claim that follows another claim without an outcome in between has found a lost lease. A lost lease needs a reason:
-// its process died, or a fault prevented the renewal.
+// If a claim follows another claim without an outcome in between, the lease of the first claim was lost. A lost lease
+// needs a reason: its process died, or a fault prevented the renewal.
 func checkExecutions(l *Ledger, c *Check) {
 	claims, lost, unexplained := 0, 0, 0
 	var first []Place
 	var firstOf *Entry
-	l.each(func(e *Entry) {
+	l.eachEntry(func(e *Entry) {
 		l.checkRuns(e, c)
 		for i := range e.steps {
 			s := &e.steps[i]
@@ -31,7 +31,7 @@ func checkExecutions(l *Ledger, c *Check) {
 				continue
 			}
 			lost++
-			if l.mayLose(e, s) {
+			if l.mayLoseLease(e, s) {
 				continue
 			}
 			if unexplained++; first == nil {
@@ -45,13 +45,13 @@ func checkExecutions(l *Ledger, c *Check) {
 	}
 }
 
-// foundLapsed reports whether a claim took over from a claim whose lease had ended. The lease of a rescheduled row is
-// an exception. That lease belongs to an attempt whose version is outdated, so nothing is lost when the lease ends.
+// foundLapsed reports whether a claim took over from a claim whose lease had ended. A row that was rescheduled under a
+// lease is an exception. The attempt under that lease is outdated, so nothing is lost when the lease ends.
 func (e *Entry) foundLapsed(claim *step) bool {
 	if claim.move != moveClaim || claim.old.leaseUntil == 0 || claim.old.leaseUntil > claim.nowMS() {
 		return false
 	}
-	before := e.at(claim.old.version)
+	before := e.stepThatWrote(claim.old.version)
 	return before != nil && before.move != moveReschedule
 }
 
@@ -73,12 +73,11 @@ func (l *Ledger) checkRuns(e *Entry, c *Check) {
 	}
 }
 
-// runsAgain reports whether one claim may run an entry twice: first in a batch, and then alone. The parameter a is the
-// attempt in the batch, and again is the attempt alone. This may happen if the batch returned no verdicts. A batch may
-// hold a single entry.
+// runsAgain reports whether one claim may run an entry twice: attempt a in a batch, and attempt again alone. This is
+// allowed if the batch returned no verdicts. A batch may hold a single entry.
 //
-// If the entry got its own verdict, it may run again only after the batch timed out, because other entries of the batch
-// may still have been running.
+// If the entry got a verdict, it may run again only after the batch timed out, because other entries of the batch may
+// still have been running.
 func (l *Ledger) runsAgain(e *Entry, a, again *attempt) bool {
 	t := l.typeOf(e)
 	switch {
@@ -89,14 +88,14 @@ func (l *Ledger) runsAgain(e *Entry, a, again *attempt) bool {
 	case a.batch == 1:
 		return false
 	}
-	up, known := l.timeUp(e, a.version)
-	return !known || again.began+jump >= up || !l.compares(e.at(a.version), a.began)
+	up, known := l.earliestTimeout(e, a.version)
+	return !known || again.began+jump >= up || !l.compares(e.stepThatWrote(a.version), a.began)
 }
 
-// mayLose reports whether something after the last renewal explains why a claim found a lease that had ended. If no
-// attempt ran under that lease, its process is unknown. In this case a fault of any process is an explanation.
-func (l *Ledger) mayLose(e *Entry, claim *step) bool {
-	renewed, _ := e.leased(claim.old.version)
+// mayLoseLease reports whether an event after the last renewal explains why the lease ended before claim. If no attempt
+// ran under that lease, the history does not name the process, so a fault in any process is an explanation.
+func (l *Ledger) mayLoseLease(e *Entry, claim *step) bool {
+	renewed, _ := e.lastLease(claim.old.version)
 	if renewed == nil {
 		return false
 	}

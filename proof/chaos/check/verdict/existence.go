@@ -7,7 +7,7 @@ import (
 )
 
 // checkLost requires that the entries of an acknowledged commit are in the table. It also requires that every entry has
-// ended, unless it is not due yet. The second rule also covers entries whose commit was never acknowledged.
+// ended, unless it is not due yet. The second rule includes entries whose commit was never acknowledged.
 func checkLost(l *Ledger, c *Check) {
 	rows := l.entriesByKey()
 	for i := range l.inserts {
@@ -16,9 +16,9 @@ func checkLost(l *Ledger, c *Check) {
 		switch {
 		case in.tx.committed() != surely || in.undone || in.err != "" || !in.answered:
 			continue
-		case in.dup && !slices.ContainsFunc(here, func(e *Entry) bool { return l.repeats(in, e) }):
+		case in.dup && !slices.ContainsFunc(here, func(e *Entry) bool { return l.mayFind(in, e) }):
 			c.violate(nil, []Place{in.place}, "%q was answered as a duplicate, and no such entry existed", in.Key)
-		case !in.dup && !slices.ContainsFunc(here, in.made):
+		case !in.dup && !slices.ContainsFunc(here, in.mayHaveMade):
 			c.violate(nil, []Place{in.place}, "%q was committed, and its entry is not in the table", in.Key)
 		}
 		c.Looked++
@@ -27,7 +27,7 @@ func checkLost(l *Ledger, c *Check) {
 		c.violate(nil, nil, "the run never came to rest")
 		c.note("the dumps may be from different times, and that alone can violate attempts, effects, compensation, audit and queue")
 	}
-	l.each(func(e *Entry) {
+	l.eachEntry(func(e *Entry) {
 		last, exists := e.last()
 		if !exists || terminal(last.state) || !l.served(e) {
 			return
@@ -39,21 +39,21 @@ func checkLost(l *Ledger, c *Check) {
 	})
 }
 
-// The method made reports whether this insert may have made an entry.
-func (in *insert) made(e *Entry) bool {
+// mayHaveMade reports whether this insert may have made entry e.
+func (in *insert) mayHaveMade(e *Entry) bool {
 	return (in.id == 0 || in.id == e.ID) && e.Type == in.Type
 }
 
-// repeats reports whether an insert can have found an entry in the table. As long as a purge is deleting the entry, the
-// insert may still see it. After the purge it cannot see it.
-func (l *Ledger) repeats(in *insert, e *Entry) bool {
+// mayFind reports whether an insert can have found an existing entry in the table. While a purge is deleting the entry,
+// the insert may still see it. After the purge it cannot.
+func (l *Ledger) mayFind(in *insert, e *Entry) bool {
 	gone := e.deletion()
 	return (in.id == 0 || in.id == e.ID) && (gone == nil || gone.wall+jump >= in.At || !l.compares(gone, in.At))
 }
 
 func (l *Ledger) entriesByKey() map[string][]*Entry {
 	rows := make(map[string][]*Entry, len(l.Entries))
-	l.each(func(e *Entry) {
+	l.eachEntry(func(e *Entry) {
 		if len(e.steps) > 0 {
 			rows[e.Key] = append(rows[e.Key], e)
 		}
@@ -61,29 +61,29 @@ func (l *Ledger) entriesByKey() map[string][]*Entry {
 	return rows
 }
 
-// source returns the inserts that may have made an entry.
-func (l *Ledger) source(e *Entry) (found []*insert) {
+// possibleInserts returns the inserts that may have made an entry.
+func (l *Ledger) possibleInserts(e *Entry) (found []*insert) {
 	for _, n := range l.keys[e.Key] {
-		if in := &l.inserts[n]; in.wrote() != never && in.made(e) {
+		if in := &l.inserts[n]; in.madeRow() != never && in.mayHaveMade(e) {
 			found = append(found, in)
 		}
 	}
 	return found
 }
 
-// checkPhantom requires that each row comes from a transaction that may have committed. Its commit was requested, and it
-// is not certain that the commit failed. No attempt may begin before the commit was requested.
+// checkPhantom requires that each row comes from a transaction that may have committed: its COMMIT was sent, and did
+// not certainly fail. No attempt may begin before the COMMIT was sent.
 func checkPhantom(l *Ledger, c *Check) {
 	rows := l.entriesByKey()
-	l.each(func(e *Entry) {
+	l.eachEntry(func(e *Entry) {
 		c.Looked++
 		if len(e.steps) == 0 {
 			c.violate(e, e.allLines(), "ran or had an effect, and was never in the table")
 			return
 		}
-		from := l.source(e)
+		from := l.possibleInserts(e)
 		if len(from) == 0 {
-			c.violate(e, append(l.askedFor(e.Key), e.allLines()...), "is in the table, and every transaction that inserted it certainly failed")
+			c.violate(e, append(l.insertPlaces(e.Key), e.allLines()...), "is in the table, and every transaction that inserted it certainly failed")
 			return
 		}
 		if slices.ContainsFunc(rows[e.Key], e.overlaps) {
@@ -107,16 +107,16 @@ func (e *Entry) overlaps(other *Entry) bool {
 	return other.steps[0].seq < inserted && (gone == nil || gone.seq > inserted)
 }
 
-// askedFor returns the places of all inserts of a key. Some of them may have made no row.
-func (l *Ledger) askedFor(key string) (found []Place) {
+// insertPlaces returns the places of all inserts with a key. Some of them may have made no row.
+func (l *Ledger) insertPlaces(key string) (found []Place) {
 	for _, n := range l.keys[key] {
 		found = append(found, l.inserts[n].place)
 	}
 	return found
 }
 
-// checkResolve requires that an entry that Resolve found is in the table. An entry that Resolve did not find must have
-// been rolled back for good.
+// checkResolve requires that an entry that Resolve found is in the table. If Resolve did not find an entry, its
+// transaction must have been rolled back.
 func checkResolve(l *Ledger, c *Check) {
 	rows := l.entriesByKey()
 	for i := range l.resolved {
@@ -130,7 +130,7 @@ func checkResolve(l *Ledger, c *Check) {
 				continue
 			}
 			c.Looked++
-			at := slices.IndexFunc(rows[r.Key], in.made)
+			at := slices.IndexFunc(rows[r.Key], in.mayHaveMade)
 			switch {
 			case r.Err == "" && (at < 0 || rows[r.Key][at].ID != r.ID):
 				c.violate(nil, []Place{in.place, r.place}, "Resolve found %q as entry %d, which was never in the table", r.Key, r.ID)

@@ -2,7 +2,7 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// strangeCommits are strange but legal histories of recorded entries.
+// strangeCommits are histories of recorded entries that look wrong but are legal.
 var strangeCommits = map[string]func(s *story){
 	"an entry runs and succeeds": func(s *story) {
 		s.committed("ship").claim().run("app1").end(history.OutcomeOK).succeed()
@@ -56,8 +56,8 @@ var strangeCommits = map[string]func(s *story){
 	"unknown commit that happened, and Resolve found it": func(s *story) {
 		e, x := s.entry("ship"), s.begin()
 		e.insert(x)
-		x.ask()
-		e.appear(false)
+		x.askCommit()
+		e.writeInsert(false)
 		x.answer(history.CommitUnknown)
 		x.resolve(e, e.id, "")
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
@@ -71,8 +71,8 @@ var strangeCommits = map[string]func(s *story){
 	"unknown commit that happened, and Resolve could not tell": func(s *story) {
 		e, x := s.entry("ship"), s.begin()
 		e.insert(x)
-		x.ask()
-		e.appear(false)
+		x.askCommit()
+		e.writeInsert(false)
 		x.answer(history.CommitUnknown)
 		x.resolve(e, 0, history.ErrBusy)
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
@@ -105,8 +105,8 @@ var strangeCommits = map[string]func(s *story){
 		for _, dup := range []bool{false, true} {
 			s.write("producer", &history.Inserted{At: s.now, Tx: x.n, Key: e.key, ID: e.id, Duplicate: dup})
 		}
-		x.ask()
-		e.appear(false)
+		x.askCommit()
+		e.writeInsert(false)
 		x.answer(history.CommitOK)
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
 	},
@@ -127,8 +127,8 @@ var strangeCommits = map[string]func(s *story){
 	"commit that was asked for by a producer that died": func(s *story) {
 		e, x := s.entry("ship"), s.begin()
 		e.insert(x)
-		x.ask()
-		e.appear(false).claim().run("app1").end(history.OutcomeOK).succeed()
+		x.askCommit()
+		e.writeInsert(false).claim().run("app1").end(history.OutcomeOK).succeed()
 	},
 	"rolled back to a savepoint": func(s *story) {
 		x := s.begin()
@@ -137,8 +137,8 @@ var strangeCommits = map[string]func(s *story){
 		x.savepoint("sp")
 		gone.insert(x)
 		x.rollbackTo("sp")
-		x.ask()
-		kept.appear(false)
+		x.askCommit()
+		kept.writeInsert(false)
 		x.answer(history.CommitOK)
 		kept.claim().run("app1").end(history.OutcomeOK).succeed()
 	},
@@ -149,8 +149,8 @@ var strangeCommits = map[string]func(s *story){
 		e.insert(x)
 		x.rollbackTo("sp")
 		e.insert(x)
-		x.ask()
-		e.appear(false)
+		x.askCommit()
+		e.writeInsert(false)
 		x.answer(history.CommitOK)
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
 	},
@@ -168,8 +168,8 @@ var strangeCommits = map[string]func(s *story){
 		x.rollback()
 		y := s.begin()
 		e.insert(y)
-		y.ask()
-		e.appear(false)
+		y.askCommit()
+		e.writeInsert(false)
 		y.answer(history.CommitOK)
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
 	},
@@ -228,8 +228,8 @@ var strangeCommits = map[string]func(s *story){
 		again.key = e.key
 		x := s.begin()
 		again.insert(x)
-		x.ask()
-		again.appear(false)
+		x.askCommit()
+		again.writeInsert(false)
 		x.answer(history.CommitOK)
 		s.run.Types[0].MaxAttempts = 3
 		again.claim().run("app1").end(history.OutcomeOK).succeed()
@@ -247,9 +247,9 @@ var strangeCommits = map[string]func(s *story){
 		one, two, x := s.entry("ship"), s.entry("ship"), s.begin()
 		one.insert(x)
 		two.insert(x)
-		x.ask()
-		one.appear(false)
-		two.appear(false)
+		x.askCommit()
+		one.writeInsert(false)
+		two.writeInsert(false)
 		for _, e := range []*subject{one, two} {
 			e.claim().run("app1").end(history.OutcomeOK).succeed()
 		}

@@ -2,7 +2,7 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// strangePeople are strange but legal histories of people and producers.
+// strangePeople are histories of people and producers that look wrong but are legal.
 var strangePeople = map[string]func(s *story){
 	"completed while it runs": func(s *story) {
 		e := s.committed("ship").claim()
@@ -23,7 +23,7 @@ var strangePeople = map[string]func(s *story){
 		n := s.next()
 		s.write("producer", &history.Action{At: s.now, Call: n, Action: history.ActionCancel, Key: e.key, Tx: x.n})
 		s.write("producer", &history.ActionEnd{At: s.now, Call: n})
-		x.ask()
+		x.askCommit()
 		e.settle(cancelled, "cancel", nil)
 		x.answer(history.CommitOK)
 	},
@@ -92,14 +92,14 @@ var strangePeople = map[string]func(s *story){
 	},
 	"dead after crashes of its handler, and cancelled by a service": func(s *story) {
 		e := s.committed("close")
-		e.counted().claim().crash()
+		e.killThreeAndClaim().claim().crash()
 		e.act(history.ActionCancel, "")
 		e.settle(cancelled, "cancel", nil)
 	},
 	"dead after crashes of its compensation": func(s *story) {
 		e := s.committed("close").claim()
 		e.run("app1").end(history.OutcomePermanent).exhaust()
-		e.counted().claim().undoCrash()
+		e.killThreeAndClaim().claim().undoCrash()
 		e.act(history.ActionCancel, history.ErrState)
 	},
 	"requeued, dead again, and cancelled": func(s *story) {

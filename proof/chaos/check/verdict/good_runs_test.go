@@ -6,7 +6,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// strangeRuns are strange but legal histories of claims, attempts and outcomes.
+// strangeRuns are histories of claims, attempts and outcomes that look wrong but are legal.
 var strangeRuns = map[string]func(s *story){
 	"released unrun": func(s *story) {
 		s.committed("ship").claim().release().claim().run("app1").end(history.OutcomeOK).succeed()
@@ -167,11 +167,11 @@ var strangeRuns = map[string]func(s *story){
 	},
 	"quarantined": func(s *story) {
 		e := s.committed("ship")
-		e.counted().claim().crash()
+		e.killThreeAndClaim().claim().crash()
 	},
 	"quarantined to its compensation": func(s *story) {
 		e := s.committed("bomb")
-		e.counted().claim().settle(compensating, "", nil)
+		e.killThreeAndClaim().claim().settle(compensating, "", nil)
 		e.claim().run("app2").end(history.OutcomeOK).compensate()
 	},
 	"a batch without a verdict runs alone": func(s *story) {

@@ -12,12 +12,10 @@ type Verdict struct {
 	Excused []string // demands that the run did not meet and was excused from
 }
 
-// Violated reports whether any check found a violation.
 func (v *Verdict) Violated() bool {
 	return slices.ContainsFunc(v.Checks, func(c *Check) bool { return c.Violations > 0 })
 }
 
-// Check is one check and its result.
 type Check struct {
 	Name       string
 	Rule       string    // rule that must hold
@@ -36,7 +34,7 @@ type Finding struct {
 	Lines []Place // lines that prove the violation
 }
 
-// findings is the maximum number of violations that a check keeps and shows.
+// findings is the maximum number of violations that one check stores and prints.
 const findings = 5
 
 func (c *Check) violate(e *Entry, lines []Place, format string, args ...any) {

@@ -8,22 +8,22 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// Start is the start of one attempt, and its delay after the time when it could have begun.
+// Start is the start of an attempt, and how long after the earliest possible time it came.
 type Start struct {
 	At   int64 // wall clock in µs
 	Late int64 // delay in µs
 	Calm bool  // whether no fault affected the time of the delay
 }
 
-// Starts measures the delay of the first attempt of every claim that took a free entry. The delay counts from the due
-// time, or from the answer to the commit if that came later. Starts leaves out claims that had to wait for the end of a
-// lost lease.
+// Starts measures the delay of the first attempt under every claim of an entry without a lease. The delay counts from
+// the due time, or from the answer to the COMMIT if that came later. Claims that had to wait for the end of a lost
+// lease are left out.
 func (l *Ledger) Starts() []Start {
 	var starts []Start
-	l.each(func(e *Entry) {
+	l.eachEntry(func(e *Entry) {
 		for i := range e.attempts {
 			a := &e.attempts[i]
-			claim := e.at(a.version)
+			claim := e.stepThatWrote(a.version)
 			if claim == nil || e.foundLapsed(claim) || e.firstAttempt(a.version) != a {
 				continue
 			}
@@ -35,18 +35,18 @@ func (l *Ledger) Starts() []Start {
 	return starts
 }
 
-// tooLateAfter returns how many µs late an attempt may begin if no fault delays it. The result is twice the sum of
-// three times: a lost lease, the grace period for an entry that was not enqueued, and a round of the reconciler.
+// tooLateAfter returns how many µs late an attempt may begin if no fault delays it. The result is twice the sum of a
+// lost lease, the grace period for an entry that was not enqueued, and a round of the reconciler.
 func (l *Ledger) tooLateAfter() int64 {
 	return 2 * 1000 * (l.longestLease() + l.Run.GraceMS + l.Run.ReconcileIntervalMS)
 }
 
-// lateForNoReason is how many of a thousand starts in calm time may be later than tooLateAfter.
+// lateForNoReason is how many of a thousand starts without a fault or stall nearby may be later than tooLateAfter.
 const lateForNoReason = 1
 
 // checkLate requires that a due entry begins in time while there is no fault and no stall. During faults it reports
-// lateness but does not judge it. On a machine that was overloaded for much of the run, it judges no late start,
-// because earlier load may still delay entries in calm time.
+// lateness but does not judge it. If the machine was overloaded for much of the run, checkLate judges no start, because
+// work left over from a stall still delays entries after the stall.
 func checkLate(l *Ledger, c *Check) {
 	late := 0
 	for _, s := range l.Starts() {
@@ -73,7 +73,7 @@ func (l *Ledger) readyAt(e *Entry, claim *step) int64 {
 	if claim.move != moveInsert && claim.old.version != 0 {
 		return due
 	}
-	for _, in := range l.source(e) {
+	for _, in := range l.possibleInserts(e) {
 		if in.tx.answered != 0 {
 			due = max(due, in.tx.answered)
 		}
@@ -87,7 +87,7 @@ type Percentiles struct {
 	P50, P90, P99, P999, Max time.Duration
 }
 
-// Sum summarizes the starts that match.
+// Sum summarizes the starts for which match returns true.
 func Sum(starts []Start, match func(Start) bool) Percentiles {
 	var late []int64
 	for _, s := range starts {
@@ -116,7 +116,6 @@ func (p Percentiles) String() string {
 		p.N, round(p.P50), round(p.P90), round(p.P99), round(p.P999), round(p.Max))
 }
 
-// Second counts what happened in one second of the run.
 type Second struct {
 	Recorded int // number of entries inserted
 	Settled  int // number of entries that reached a terminal state
@@ -134,7 +133,7 @@ func (l *Ledger) Timeline() (begin int64, seconds []Second) {
 	in := func(at int64) *Second {
 		return &seconds[max(0, min(int64(len(seconds)-1), (at-begin)/1_000_000))]
 	}
-	l.each(func(e *Entry) {
+	l.eachEntry(func(e *Entry) {
 		for i := range e.steps {
 			switch s := &e.steps[i]; {
 			case s.move == moveInsert:
@@ -176,7 +175,7 @@ func (l *Ledger) Count() Counts {
 			c.UnknownCommits++
 		}
 	}
-	l.each(func(e *Entry) {
+	l.eachEntry(func(e *Entry) {
 		if len(e.steps) == 0 {
 			return
 		}
@@ -203,6 +202,6 @@ func (l *Ledger) Count() Counts {
 	return c
 }
 
-// Mark returns the time at which the run last wrote a mark, in µs of the wall clock. It returns 0 if the run has no
-// such mark.
+// Mark returns the time at which the run last wrote the given mark, in µs of the wall clock. It returns 0 if the run
+// has no such mark.
 func (l *Ledger) Mark(what string) int64 { return l.marks[what] }

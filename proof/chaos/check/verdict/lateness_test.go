@@ -11,7 +11,7 @@ import (
 
 func starts(s *story) []Start {
 	s.t.Helper()
-	l, err := s.tell()
+	l, err := s.buildLedger()
 	require.NoError(s.t, err)
 	return l.Starts()
 }
@@ -34,7 +34,7 @@ func TestLatenessIsFromTheDueMoment(t *testing.T) {
 func TestLatenessIsFromTheCommitWhenThatCameLater(t *testing.T) {
 	s := newStory(t)
 	e, x := s.entry("ship"), s.begin()
-	e.insert(x).appear(true)
+	e.insert(x).writeInsert(true)
 	s.wait(500)
 	x.commit(history.CommitOK)
 	s.wait(3)
@@ -83,7 +83,7 @@ func TestPercentilesAreTheSamplesThemselves(t *testing.T) {
 }
 
 func TestTimelineCountsEverythingOnce(t *testing.T) {
-	l, err := full(t).tell()
+	l, err := fullRun(t).buildLedger()
 	require.NoError(t, err)
 	_, seconds := l.Timeline()
 	var sum Second

@@ -34,7 +34,7 @@ type Ledger struct {
 	felt      int64 // time in µs for which a stall still has effects after its end
 }
 
-// Place names a line of the history.
+// Place is a line of a history file.
 type Place struct{ file, line int32 }
 
 // process is one process of an app, which may be restarted.
@@ -51,21 +51,21 @@ func (p process) diedBefore(at int64) bool { return p.killed && p.last < at }
 
 func (l *Ledger) typeOf(e *Entry) *history.Type { return l.types[e.Type] }
 
-// served reports whether a process has a handler for the entry.
+// served reports whether any process has a handler for the entry.
 func (l *Ledger) served(e *Entry) bool {
 	t := l.typeOf(e)
 	return t != nil && t.Handler != history.HandlerNone
 }
 
-// The method each visits the entries in the order of their ids.
-func (l *Ledger) each(visit func(e *Entry)) {
+// eachEntry visits the entries in the order of their ids.
+func (l *Ledger) eachEntry(visit func(e *Entry)) {
 	for _, id := range l.IDs {
 		visit(l.Entries[id])
 	}
 }
 
-// name returns a place as file:line.
-func (l *Ledger) name(p Place) string {
+// placeName returns a place as file:line.
+func (l *Ledger) placeName(p Place) string {
 	return history.Line{File: l.files[p.file], Number: int(p.line)}.String()
 }
 
@@ -91,7 +91,7 @@ func (l *Ledger) finish() error {
 		l.felt = stallFeltLong
 	}
 	l.IDs = slices.Sorted(maps.Keys(l.Entries))
-	l.each(func(e *Entry) {
+	l.eachEntry(func(e *Entry) {
 		slices.SortStableFunc(e.attempts, func(a, b attempt) int { return int(a.began - b.began) })
 		for i := range e.steps {
 			s := &e.steps[i]
@@ -113,8 +113,8 @@ func (l *Ledger) findKilled() {
 	}
 }
 
-// findSeen marks each transaction that has a row in the table. Such a transaction committed, whatever the answer to its
-// COMMIT was.
+// findSeen marks each transaction that has a row in the table. Such a transaction committed, even if the COMMIT
+// returned an error.
 func (l *Ledger) findSeen() {
 	for i := range l.inserts {
 		in := &l.inserts[i]

@@ -20,7 +20,6 @@ func Load(dir string) (*Ledger, error) {
 	return load(files)
 }
 
-// chunk is a part of one file, in the order of the file.
 type chunk struct {
 	file    int32
 	lines   []int32
@@ -58,7 +57,7 @@ func load(files []string) (*Ledger, error) {
 			}
 			place := Place{file: c.file, line: c.lines[i]}
 			if err := b.add(place, r); err != nil {
-				firstErr = fmt.Errorf("%s: %w", b.l.name(place), err)
+				firstErr = fmt.Errorf("%s: %w", b.l.placeName(place), err)
 			}
 		}
 	}

@@ -29,7 +29,7 @@ func (s *story) save(dir string) {
 }
 
 func TestRunIsReadFromItsFiles(t *testing.T) {
-	s := full(t)
+	s := fullRun(t)
 	dir := t.TempDir()
 	s.save(dir)
 	got, err := Load(dir)
@@ -53,8 +53,8 @@ func TestUnreliableHistoryIsNotJudged(t *testing.T) {
 		},
 		"a run that begins twice": func(s *story) {
 			e := s.committed("ship").claim()
-			s.write("app1", e.line(5000))
-			s.write("app1", e.line(5000))
+			s.write("app1", e.attemptLine(5000))
+			s.write("app1", e.attemptLine(5000))
 		},
 		"an effect of no attempt":       func(s *story) { s.write("app1", &history.Effect{Run: 999, Phase: history.EffectAfter}) },
 		"the end of no call":            func(s *story) { s.write("producer", &history.ActionEnd{Call: 999}) },

@@ -6,7 +6,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// These are the states, as stored.
+// These are the values of the column state.
 const (
 	pending      int8 = 0
 	retrying     int8 = -1
@@ -20,8 +20,8 @@ const (
 
 func terminal(state int8) bool { return !slices.Contains(open, state) }
 
-// open lists the states in which an entry can be claimed. waiting lists the open states whose next attempt calls the
-// handler. In the other open state, the next attempt calls the compensation.
+// open lists the states in which an entry can be claimed. waiting lists those open states whose next attempt calls the
+// handler. In state compensating, the next attempt calls the compensation.
 var (
 	open    = []int8{pending, retrying, compensating}
 	waiting = []int8{pending, retrying}
@@ -43,8 +43,7 @@ const (
 	renewed           // becomes the present time or later, because a lease is taken or renewed
 )
 
-// move is one rule of the table's contract: a change that the library may make to a row. Columns without a change stay
-// the same.
+// move is one kind of change that the library may make to a row. Columns that a move does not list keep their values.
 type move struct {
 	name     string
 	inserted bool // whether the row must still be as an insert with a lease left it, so that its delivery is already counted
@@ -62,7 +61,6 @@ type move struct {
 	whole    bool     // whether the epoch must have no failed or crashed compensation
 }
 
-// These are the names of the moves.
 const (
 	moveInsert          = "insert"
 	moveDelete          = "delete"
@@ -136,7 +134,7 @@ var moves = []move{
 		delivery: zero, lease: zero, next: now, token: fresh, by: []string{"person"}},
 }
 
-// classify returns the name of the move that a step makes, or "" when the contract has no such move.
+// classify returns the name of the move that matches a step, or "" when no move matches.
 func classify(s *step) string {
 	switch {
 	case s.move == moveInsert && insertedRight(s):
@@ -169,7 +167,7 @@ func (m *move) fits(s *step) bool {
 		(m.by == nil && n.endedBy == o.endedBy || slices.Contains(m.by, n.endedBy))
 }
 
-// leads reports whether the move may begin and end in these states.
+// leads reports whether the move may start in state from and end in state to.
 func (m *move) leads(from, to int8) bool {
 	return (m.from == nil || slices.Contains(m.from, from)) && (m.to == nil && to == from || slices.Contains(m.to, to))
 }
@@ -179,8 +177,8 @@ func (s *step) claims() bool {
 	return s.move == moveClaim || s.move == moveOwnClaim || s.move == moveInsert && s.new.deliveryCount > 0
 }
 
-// rounding is the greatest difference in ms between the clock that the trigger reads and the clock of its statement.
-// Both are the same time in different precision.
+// rounding is the greatest difference in ms between the time that the trigger reads and the time that its statement
+// reads. Both read one clock, in different precision.
 const rounding = 2
 
 func (c change) fits(before, after, at int64) bool {
@@ -207,8 +205,8 @@ func (c change) fits(before, after, at int64) bool {
 	return false
 }
 
-// insertedRight reports whether an insert keeps the contract. The row must be pending and due now or later. It is
-// either free or leased by its insert. Only an entry that is due at once may be leased by its insert.
+// insertedRight reports whether an insert is legal. The row must be pending and due now or later. It has either no
+// lease or a lease that the insert wrote. Only an entry that is due at once may have such a lease.
 func insertedRight(s *step) bool {
 	n := &s.new
 	fresh := image{token: n.token, nextAt: n.nextAt, leaseUntil: n.leaseUntil, deliveryCount: n.deliveryCount}
@@ -217,7 +215,7 @@ func insertedRight(s *step) bool {
 	return *n == fresh && (leased || free)
 }
 
-// actionOf maps each move of people and services to its action. The engine makes all other moves.
+// actionOf maps each move of people and services to its action. All other moves are made by the engine.
 var actionOf = map[string]string{
 	moveComplete: history.ActionComplete, moveCancel: history.ActionCancel, moveReschedule: history.ActionReschedule,
 	moveRequeue: history.ActionRequeue, moveRequeueUndo: history.ActionRequeue, moveSettledManually: history.ActionSettleManually,

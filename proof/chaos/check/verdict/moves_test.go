@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A step gets the name of the move that fits its change of the row. So no change may fit two moves. The test tries all
-// combinations of changes of the columns.
+// The checker names each change of a row after the one move that fits it, so no change may fit two moves. The test
+// tries all combinations of changes of the columns.
 func TestNoTwoMovesFitOneChange(t *testing.T) {
 	const at = 1_700_000_000_000
 	states := []int8{pending, retrying, dead, compensating, succeeded, compensated, cancelled, manual}
@@ -49,7 +49,7 @@ func TestNoTwoMovesFitOneChange(t *testing.T) {
 								fitted[m.name]++
 							}
 						}
-						// A renewal within one millisecond changes nothing.
+						// A renewal within the same millisecond changes no column, so it fits moveTouch too.
 						if len(fit) > 1 && !slices.Equal(fit, []string{moveTouch, moveRenew}) {
 							t.Fatalf("%v fit %s; want exactly one move", fit, describe(&s))
 						}

@@ -6,7 +6,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// explains lists the outcomes of attempts that lead to each move of the engine.
+// explains lists, for each move of the engine, the outcomes of attempts that lead to it.
 var explains = map[string][]string{
 	moveRetry: {history.OutcomeFail, history.OutcomeRetryAfter, history.OutcomePanic, history.OutcomeCanceled},
 	moveExhausted: {history.OutcomeFail, history.OutcomeRetryAfter, history.OutcomePanic, history.OutcomeCanceled,
@@ -19,13 +19,13 @@ var explains = map[string][]string{
 		history.OutcomePermanent},
 }
 
-// checkOutcomes checks each recorded outcome that ended a claim. An attempt under that claim must have produced the
+// checkOutcomes checks each recorded outcome that ended a claim. An attempt under that claim must have returned the
 // outcome.
 //
-// A success may also come from an earlier attempt of the same epoch, because the library accepts a late success. That
-// exception does not apply to transactional handlers and compensations.
+// A success may also come from an earlier attempt of the same epoch, because the library accepts a late success. This
+// does not apply to transactional handlers and compensations.
 func checkOutcomes(l *Ledger, c *Check) {
-	l.each(func(e *Entry) {
+	l.eachEntry(func(e *Entry) {
 		l.checkCrashes(e, c)
 		for i := range e.steps {
 			s := &e.steps[i]
@@ -57,8 +57,8 @@ func (l *Ledger) checkSuccess(e *Entry, s *step, c *Check) {
 	c.violate(e, append(e.lines(s.old.version), s.place), "%s in epoch %d, and no attempt of that epoch returned nil", s.move, s.new.epoch)
 }
 
-// tooSoon reports whether a step happened while its attempt was still running. It returns false if the two times cannot
-// be compared, or differ by no more than jump.
+// tooSoon reports whether a step happened while its attempt was still running. It returns false if the times of the
+// step and of the attempt cannot be compared, or differ by no more than jump.
 func (l *Ledger) tooSoon(s *step, a *attempt) bool {
 	return s.wall+jump < a.ended && l.compares(s, a.ended)
 }
@@ -66,11 +66,10 @@ func (l *Ledger) tooSoon(s *step, a *attempt) bool {
 // crashBudget is how many leases in a row may end without an outcome.
 const crashBudget = 3
 
-// checkCrashes requires that an entry does not run again after it has lost crashBudget leases in a row.
 func (l *Ledger) checkCrashes(e *Entry, c *Check) {
 	for i := range e.attempts {
 		a := &e.attempts[i]
-		claim := e.at(a.version)
+		claim := e.stepThatWrote(a.version)
 		if claim == nil || claim.new.deliveryCount <= crashBudget {
 			continue
 		}
@@ -78,9 +77,9 @@ func (l *Ledger) checkCrashes(e *Entry, c *Check) {
 	}
 }
 
-// checkQuarantine requires that an entry was quarantined only after more than crashBudget lost leases, and by a claim
-// that ran no handler. The delivery count proves that the leases were lost in a row, because only an outcome resets it.
-// checkLinear verifies every change of this count.
+// checkQuarantine requires that a quarantined entry lost more than crashBudget leases before, and that the claim that
+// quarantined it ran no handler. The delivery count proves that the leases were lost in a row, because only an outcome
+// resets it. checkLinear verifies every change of this count.
 func (l *Ledger) checkQuarantine(e *Entry, s *step, c *Check) {
 	if lost := s.old.deliveryCount - 1; lost <= crashBudget {
 		c.violate(e, append(e.lines(s.old.version), s.place), "was quarantined after %d lost leases; the budget is %d, plus one lease for a success that waits to be stored", lost, crashBudget)
@@ -107,30 +106,30 @@ func (l *Ledger) checkOutcome(e *Entry, s *step, c *Check) {
 	case l.tooSoon(s, a):
 		c.violate(e, lines, "%s of version %d, %d ms before its handler returned", s.move, s.old.version, (a.ended-s.wall)/1000)
 		return
-	case !l.explained(e, s, a):
+	case !l.mayLeadTo(e, s, a):
 		c.violate(e, lines, "%s of version %d, whose handler returned: %s", s.move, s.old.version, a.outcome)
 		return
 	}
 	l.checkBudget(e, s, a, lines, c)
 }
 
-// mayFailToBegin reports whether a fault may have prevented a process from beginning the transaction of a handler. The
-// history does not name that process, so a fault of any process counts.
+// mayFailToBegin reports whether a fault may have kept a process from beginning the transaction of a handler. The
+// history does not name that process, so a fault in any process counts.
 func (l *Ledger) mayFailToBegin(e *Entry, s *step) bool {
-	claim := e.at(s.old.version)
+	claim := e.stepThatWrote(s.old.version)
 	return claim != nil && (l.stalled(claim.wall, s.wall, "") || l.hit(claim.wall, s.wall, "",
 		history.TouchesApp, history.TouchesDatabase, history.TouchesAppToDB, history.TouchesLocks, history.TouchesDBClock))
 }
 
-// explained reports whether the outcome of attempt a may lead to step s.
-func (l *Ledger) explained(e *Entry, s *step, a *attempt) bool {
+// mayLeadTo reports whether the outcome of attempt a may lead to step s.
+func (l *Ledger) mayLeadTo(e *Entry, s *step, a *attempt) bool {
 	switch {
 	case a.outcome == history.OutcomeCanceled && a.batch == 0 && a.cause != "" && slices.Contains(explains[s.move], a.outcome):
 		stopped := a.cause == history.CauseStopping || a.cause == history.CauseLeaseLost
 		return stopped == (s.move == movePause)
 	case slices.Contains(explains[s.move], a.outcome):
-		// For an attempt in a batch, or with an unknown cause, the history does not say whether the process stopped the
-		// handler. So a stop counts as possible.
+		// The attempt ran in a batch, or its cause is unknown. The history then does not say whether the process
+		// stopped the handler, so a stop counts as possible.
 		return true
 	case s.move == movePause && l.outOfTime(e, s, a):
 		return true // The batch timed out, and the process stopped before the entry could run alone.
@@ -146,28 +145,28 @@ func (l *Ledger) explained(e *Entry, s *step, a *attempt) bool {
 	return false
 }
 
-// outOfTime reports whether the batch of an attempt may have timed out. The batch may time out after its handler was
-// done with this entry. If it timed out, the verdict about the entry does not count.
+// outOfTime reports whether the batch of an attempt may have timed out. The batch can time out after its handler was
+// done with this entry. The handler's verdict about the entry is then ignored.
 func (l *Ledger) outOfTime(e *Entry, s *step, a *attempt) bool {
 	if a.batch <= 1 || a.cause == history.CauseTimeout {
 		return a.batch > 0 && a.cause == history.CauseTimeout
 	}
-	up, known := l.timeUp(e, a.version)
+	up, known := l.earliestTimeout(e, a.version)
 	return known && (s.wall+jump >= up || !l.compares(s, a.ended))
 }
 
-// tooLate reports whether an attempt may have timed out when its handler returned. If it timed out, its transaction did
-// not commit, although the handler returned nil.
+// tooLate reports whether an attempt may have timed out when its handler returned. In that case its transaction did not
+// commit, although the handler returned nil.
 //
 // The history holds a time just before the return. The process may be stopped between that time and the return, so the
 // attempt may have timed out although that time is before the timeout. A failure that was recorded before the timeout
 // has another cause.
 func (l *Ledger) tooLate(e *Entry, s *step, a *attempt) bool {
-	up, known := l.timeUp(e, a.version)
+	up, known := l.earliestTimeout(e, a.version)
 	switch {
 	case !known:
 		return false
-	case !l.compares(s, a.ended) || !l.compares(e.at(a.version), a.began):
+	case !l.compares(s, a.ended) || !l.compares(e.stepThatWrote(a.version), a.began):
 		return true
 	case s.wall+jump < up:
 		return false
@@ -176,10 +175,10 @@ func (l *Ledger) tooLate(e *Entry, s *step, a *attempt) bool {
 	return a.ended+jump >= up || l.stalled(a.ended, up, app) || l.hit(a.ended, up, app, history.TouchesApp)
 }
 
-// timeUp returns the earliest wall clock time at which an attempt at a version can time out. The timeout of an attempt
-// counts from a time after the claim.
-func (l *Ledger) timeUp(e *Entry, version uint64) (up int64, known bool) {
-	t, claim := l.typeOf(e), e.at(version)
+// earliestTimeout returns the earliest wall clock time at which an attempt at a version can time out. The timeout
+// starts when the attempt begins, which is after the claim.
+func (l *Ledger) earliestTimeout(e *Entry, version uint64) (up int64, known bool) {
+	t, claim := l.typeOf(e), e.stepThatWrote(version)
 	if t == nil || t.TimeoutMS == 0 || claim == nil {
 		return 0, false
 	}
@@ -200,7 +199,7 @@ func (l *Ledger) transactional(e *Entry, state int8) bool {
 
 // checkBudget requires that an entry is exhausted exactly when its attempts are used up.
 func (l *Ledger) checkBudget(e *Entry, s *step, a *attempt, lines []Place, c *Check) {
-	spent, most := int(s.new.processCount), l.maxOf(e)
+	spent, most := int(s.new.processCount), l.maxFailures(e)
 	if s.old.state == compensating {
 		spent, most = int(s.new.compensateCount), l.maxUndoOf(e)
 	}
@@ -220,9 +219,9 @@ func (l *Ledger) checkBudget(e *Entry, s *step, a *attempt, lines []Place, c *Ch
 	}
 }
 
-// maxOf returns the number of failures that exhaust an entry, or 0 if that number is unknown.
-func (l *Ledger) maxOf(e *Entry) int {
-	for _, in := range l.source(e) {
+// maxFailures returns the number of failures that exhaust an entry, or 0 if that number is unknown.
+func (l *Ledger) maxFailures(e *Entry) int {
+	for _, in := range l.possibleInserts(e) {
 		if in.Max > 0 {
 			return in.Max
 		}

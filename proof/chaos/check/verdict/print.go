@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// mostLines is how many lines of proof are shown for one finding.
+// mostLines is how many history lines are printed for one violation.
 const mostLines = 12
 
 // Print writes a verdict for human readers. First it prints a line for each check. Then it prints each violation with
@@ -78,13 +78,13 @@ func (l *Ledger) printFindings(w io.Writer, c *Check, texts map[Place]string) {
 				fmt.Fprintf(w, "     … and %d lines more\n", len(f.Lines)-n)
 				break
 			}
-			fmt.Fprintf(w, "     %s: %s\n", l.name(p), texts[p])
+			fmt.Fprintf(w, "     %s: %s\n", l.placeName(p), texts[p])
 		}
 		if i > 0 || f.Entry == 0 {
 			continue
 		}
 		fmt.Fprintf(w, "     history of the entry:\n")
-		for _, line := range l.Life(f.Entry) {
+		for _, line := range l.EntryHistory(f.Entry) {
 			fmt.Fprintf(w, "       %s\n", line)
 		}
 	}

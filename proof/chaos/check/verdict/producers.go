@@ -8,10 +8,11 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// checkProducers requires that no deadlock involves both a producer's statement and one of the library's own.
+// checkProducers requires that no deadlock involves both a producer's statement and a statement that the library sends
+// in its own transaction.
 //
 // It reports lock waits of producers but does not judge them. The server does not say which transaction held the lock.
-// It may be that of another producer which uses the same key.
+// The holder may be another producer that uses the same key.
 func checkProducers(l *Ledger, c *Check) {
 	for i := range l.Deadlocks {
 		d := &l.Deadlocks[i]
@@ -42,7 +43,7 @@ func checkProducers(l *Ledger, c *Check) {
 	c.note("inserts that failed: %d in a lock wait (%d of them while no fault affected locks or the database), %d in a deadlock", waits, outside, deadlocks)
 }
 
-// These are the sources of the statements in a deadlock report.
+// These are the programs that may have sent a statement in a deadlock report.
 const (
 	roleNemesis  = "nemesis"
 	roleLibrary  = "library"
@@ -50,8 +51,8 @@ const (
 	roleOther    = "other"
 )
 
-// role returns the source of a statement, which it finds by the statement's text. CancelTx and similar calls of a
-// service are roleOther, because they lock rows in the service's own transaction.
+// role finds the program that sent a statement, by the statement's text. CancelTx and similar calls by a service are
+// roleOther, because they lock rows in the service's own transaction.
 func role(statement string) string {
 	s := strings.Join(strings.Fields(strings.ToUpper(statement)), " ")
 	engine := strings.Contains(s, "VERSION=VERSION+1") || strings.Contains(s, "SET LEASE_UNTIL=") || strings.Contains(s, "SKIP LOCKED")
@@ -66,7 +67,7 @@ func role(statement string) string {
 	return roleOther
 }
 
-// counted replaces equal lines by one line that ends with how often it came, for example "(3 times)".
+// counted merges equal lines into one line that ends with their number, for example "(3 times)".
 func counted(lines []string) []string {
 	count := make(map[string]int)
 	var order []string

@@ -1,6 +1,6 @@
 package verdict
 
-// settleSlack is how many µs the queue may take to remove stale members at the end of a run.
+// settleSlack is how many µs the queue has at the end of a run to remove stale members.
 const settleSlack = 10_000_000
 
 // checkQueue looks at the queue at the end of the run. The queue must hold every open entry that is due within the
@@ -26,7 +26,7 @@ func checkQueue(l *Ledger, c *Check) {
 			c.violate(e, nil, "entry %d is settled, and the queue of %q still holds it %.0f ms after its due time", m.ID, m.Type, -members[m.ID])
 		}
 	}
-	l.each(func(e *Entry) {
+	l.eachEntry(func(e *Entry) {
 		if e.row == nil || terminal(e.row.State) {
 			return
 		}

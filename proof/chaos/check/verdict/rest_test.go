@@ -19,8 +19,8 @@ func (s *story) notDue() *subject {
 	return e
 }
 
-// The method without removes the records that match.
-func (s *story) without(file string, match func(history.Record) bool) {
+// removeRecords removes the records of a file for which match returns true.
+func (s *story) removeRecords(file string, match func(history.Record) bool) {
 	var rest []history.Record
 	for _, r := range s.records[file] {
 		if !match(r) {
@@ -32,7 +32,7 @@ func (s *story) without(file string, match func(history.Record) bool) {
 
 func member(r history.Record) bool { _, ok := r.(*history.Member); return ok }
 
-// wrongAtRest are histories with a wrong end.
+// wrongAtRest are histories whose last records, about the end of the run, are wrong.
 var wrongAtRest = []struct {
 	name  string
 	check string
@@ -41,7 +41,7 @@ var wrongAtRest = []struct {
 	{"the queue has forgotten an entry", "queue", func(s *story) {
 		s.notDue()
 		s.rest()
-		s.without("driver", member)
+		s.removeRecords("driver", member)
 	}},
 	{"the queue has an entry much too late", "queue", func(s *story) {
 		s.notDue()
@@ -66,12 +66,12 @@ var wrongAtRest = []struct {
 	{"the queue has forgotten an entry that nobody serves", "queue", func(s *story) {
 		s.committed("nobody")
 		s.rest()
-		s.without("driver", member)
+		s.removeRecords("driver", member)
 	}},
 	{"the run never came to rest", "lost", func(s *story) {
 		s.committed("ship").claim().run("app1").end(history.OutcomeOK).succeed()
 		s.rest()
-		s.without("driver", func(r history.Record) bool { _, ok := r.(*history.Mark); return ok })
+		s.removeRecords("driver", func(r history.Record) bool { _, ok := r.(*history.Mark); return ok })
 	}},
 }
 
@@ -85,8 +85,8 @@ func TestEveryWrongEndIsCaughtByItsCheck(t *testing.T) {
 	}
 }
 
-// full returns a run that meets every demand.
-func full(t *testing.T) *story {
+// fullRun returns a run that meets every demand.
+func fullRun(t *testing.T) *story {
 	s := newStory(t)
 	for _, name := range slices.Sorted(maps.Keys(strange)) {
 		if !slices.Contains(alone, name) {
@@ -103,14 +103,14 @@ func full(t *testing.T) *story {
 }
 
 func TestRunThatShowsEverythingHoldsAndIsNotVacuous(t *testing.T) {
-	require.Empty(t, full(t).holds().Vacuous)
+	require.Empty(t, fullRun(t).holds().Vacuous)
 }
 
 func TestWhatARunDidNotShowIsNamed(t *testing.T) {
 	event := func(match func(*history.Event) bool) func(*story) {
 		return func(s *story) {
 			for _, app := range []string{"app1", "app2"} {
-				s.without(app, func(r history.Record) bool { e, ok := r.(*history.Event); return ok && match(e) })
+				s.removeRecords(app, func(r history.Record) bool { e, ok := r.(*history.Event); return ok && match(e) })
 			}
 		}
 	}
@@ -121,11 +121,11 @@ func TestWhatARunDidNotShowIsNamed(t *testing.T) {
 		ShowsPolled:       event(func(e *history.Event) bool { return e.Polled > 0 }),
 		ShowsEnqueued:     event(func(e *history.Event) bool { return e.Enqueued > 0 }),
 		"fault: flush":    func(s *story) { s.failFaults("flush") },
-		"check: attempts": func(s *story) { *s = *nothing(t) },
-		"check: early":    func(s *story) { *s = *nothing(t) },
+		"check: attempts": func(s *story) { *s = *emptyRun(t) },
+		"check: early":    func(s *story) { *s = *emptyRun(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := full(t)
+			s := fullRun(t)
 			hide(s)
 			vacuous := s.judge().Vacuous
 			require.True(t, hasPrefix(vacuous, name+": "), "got %q, want %q among them", vacuous, name)
@@ -133,7 +133,7 @@ func TestWhatARunDidNotShowIsNamed(t *testing.T) {
 	}
 }
 
-// failFaults ends every fault of a kind with an error, so that the fault counts as never made.
+// failFaults ends every fault of a kind with an error. The checker then treats the fault as not made.
 func (s *story) failFaults(kind string) {
 	of := make(map[uint64]bool)
 	for _, r := range s.records["driver"] {
@@ -148,15 +148,15 @@ func (s *story) failFaults(kind string) {
 	}
 }
 
-// The function nothing returns a run in which nothing happened.
-func nothing(t *testing.T) *story {
+// emptyRun returns a run in which nothing happened.
+func emptyRun(t *testing.T) *story {
 	s := newStory(t)
 	s.rest()
 	return s
 }
 
 func TestEveryDemandIsMissedByARunInWhichNothingHappened(t *testing.T) {
-	vacuous := nothing(t).judge().Vacuous
+	vacuous := emptyRun(t).judge().Vacuous
 	for _, name := range []string{
 		ShowsEntries, ShowsUnknownHappened, ShowsUnknownNever, ShowsRollback, ShowsSavepoint, ShowsDuplicate, ShowsInsertedWithLease, ShowsLostLease,
 		ShowsDropped, ShowsEnqueued, ShowsPolled, ShowsQuarantine, ShowsCompensated, ShowsDead, ShowsTimeAsked,
@@ -165,7 +165,7 @@ func TestEveryDemandIsMissedByARunInWhichNothingHappened(t *testing.T) {
 	}
 }
 
-// Each demand must be met by the story that was written for it.
+// For each demand the table names a story that meets it.
 func TestDemandIsMetByItsStory(t *testing.T) {
 	for demand, name := range map[string]string{
 		ShowsUnknownHappened:   "unknown commit that happened",
@@ -188,7 +188,7 @@ func TestDemandIsMetByItsStory(t *testing.T) {
 }
 
 func TestExcusedDemandIsNotMadeButTold(t *testing.T) {
-	s := full(t)
+	s := fullRun(t)
 	s.run.FaultKinds = append(s.run.FaultKinds, "never")
 	s.run.Excused = map[string]string{"fault: never": "the run is short"}
 	s.run.Unavailable = map[string]string{"clock skew": "no libfaketime"}
@@ -206,8 +206,8 @@ func hasPrefix(lines []string, prefix string) bool {
 	return false
 }
 
-// A machine was overloaded for much of the run. On such a machine a stall has effects for a longer time after its end,
-// but not forever.
+// The driver's stalls make up more than a twentieth of this run. After a stall, the checker then excuses lost leases
+// for a longer time, but not forever.
 func TestLostLeaseNearAStallOfAMachineThatIsTooBusy(t *testing.T) {
 	for _, test := range []struct {
 		busy, later int64 // in ms
@@ -232,7 +232,8 @@ func TestLostLeaseNearAStallOfAMachineThatIsTooBusy(t *testing.T) {
 	}
 }
 
-// A machine was overloaded for much of the run. A late start in calm time is then reported but not judged.
+// The driver's stalls make up more than a twentieth of this run. The checker then reports a late start without judging
+// it, even if no fault was near.
 func TestLateStartIsNotJudgedOnAMachineThatIsTooBusy(t *testing.T) {
 	s := newStory(t)
 	s.run.At = s.now

@@ -12,13 +12,13 @@ type waited struct {
 	place Place
 }
 
-// checkResults requires that an entry has a result if, and only if, its handler's success is stored in the present
-// epoch. An attempt of this epoch must have returned the result together with a nil error. If the type is transactional,
-// the effect of this attempt must have committed. A result of an earlier epoch does not count.
+// checkResults requires that an entry has a result if, and only if, its handler's success is stored in the current
+// epoch. An attempt in this epoch must have returned the result together with a nil error. If the type is
+// transactional, the effect of this attempt must have committed. A result from an earlier epoch does not count.
 //
 // An answer of Wait must be about the entry that the caller asked for, in a version that was stored.
 func checkResults(l *Ledger, c *Check) {
-	l.each(func(e *Entry) {
+	l.eachEntry(func(e *Entry) {
 		last, exists := e.last()
 		t := l.typeOf(e)
 		want := exists && t != nil && t.Returns && last.state == succeeded && last.endedBy == "handler"
@@ -64,7 +64,7 @@ func (l *Ledger) checkWait(w *waited, c *Check) {
 	}
 }
 
-// returned reports whether an attempt of this epoch returned the result, and could store it.
+// returned reports whether an attempt of this epoch returned the result, and was able to store it.
 func (l *Ledger) returned(e *Entry, r history.Result, epoch uint32) bool {
 	if r.ID != e.ID || !slices.ContainsFunc(e.attempts, func(a attempt) bool {
 		return a.version == r.Version && a.epoch == epoch && !a.compensation && a.outcome == history.OutcomeOK

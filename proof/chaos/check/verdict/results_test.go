@@ -2,7 +2,7 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// quoted is an entry of a type with results that has succeeded.
+// quoted records an entry whose type returns results, and runs it to its success.
 func (s *story) quoted() *subject {
 	e := s.committed("quote").claim()
 	return e.run("app1").end(history.OutcomeOK).succeed()
@@ -13,8 +13,7 @@ func (e *subject) resultRow(epoch uint32, version uint64) {
 	e.s.write("driver", &history.ResultRow{ID: e.id, Epoch: epoch, Result: history.Result{ID: e.id, Version: version}})
 }
 
-// waited writes an answer of Wait that describes the present row. The caller may change the answer before it is
-// written.
+// waited writes an answer of Wait that describes the current row. change may modify the answer before it is written.
 func (e *subject) waited(change func(w *history.Waited)) {
 	w := &history.Waited{At: e.s.now, Asked: e.key, ID: e.id, Key: e.key, Version: e.row.Version, Epoch: e.row.Epoch, State: e.row.State}
 	change(w)
@@ -32,9 +31,9 @@ var wrongResults = []wrongHistory{
 	{"a result of an attempt that failed", []string{"results"}, func(s *story) {
 		e := s.committed("quote").claim()
 		e.run("app1").end(history.OutcomeFail).fail()
-		failed := e.ran
+		effectDespiteError := e.ran
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
-		e.resultRow(0, failed)
+		e.resultRow(0, effectDespiteError)
 	}},
 	{"a result of another entry", []string{"results"}, func(s *story) {
 		e := s.quoted()
@@ -43,7 +42,7 @@ var wrongResults = []wrongHistory{
 	{"a result without a success", []string{"results"}, func(s *story) {
 		e := s.committed("quote").claim()
 		e.run("app1").end(history.OutcomeOK)
-		s.act(e)
+		s.cancelOpen(e)
 		e.resultRow(0, e.ran)
 	}},
 	{"a result of a type that returns none", []string{"results"}, func(s *story) {
@@ -108,7 +107,7 @@ var strangeResults = map[string]func(s *story){
 		first := e.ran
 		e.act(history.ActionRequeue, "")
 		e.requeue(pending)
-		s.act(e)
+		s.cancelOpen(e)
 		e.waited(func(w *history.Waited) { w.Err = history.ErrState })
 		e.resultRow(0, first)
 	},

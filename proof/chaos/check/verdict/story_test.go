@@ -14,13 +14,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// These are the lease and the purge age of every story, in ms.
+// storyLease and purgeAge apply to every story. Both are in ms.
 const (
 	storyLease = 2000
 	purgeAge   = 5000
 )
 
-// story builds a history: a run with a driver, a producer and apps. Only wait moves its clock.
+// story builds a history: a run with a driver, a producer and apps. Only the method wait moves the story's clock.
 type story struct {
 	t       testing.TB
 	run     history.Run
@@ -56,7 +56,7 @@ func newStory(t testing.TB) *story {
 	return s
 }
 
-// start begins a new file for a process of an app.
+// start begins the file of a new process of an app.
 func (s *story) start(file, app string) {
 	s.order = append(s.order, file)
 	s.write(file, &history.Process{App: app, PID: len(s.order), At: s.now})
@@ -81,14 +81,14 @@ type tx struct {
 
 func (s *story) begin() tx { return tx{s, s.next()} }
 
-// ask writes the Commit line, which precedes the COMMIT.
-func (x tx) ask() { x.s.write("producer", &history.Commit{At: x.s.now, Tx: x.n}) }
+// askCommit writes the Commit line, which precedes the COMMIT.
+func (x tx) askCommit() { x.s.write("producer", &history.Commit{At: x.s.now, Tx: x.n}) }
 
 func (x tx) answer(outcome string) {
 	x.s.write("producer", &history.Committed{At: x.s.now, Tx: x.n, Outcome: outcome})
 }
 
-func (x tx) commit(outcome string) { x.ask(); x.answer(outcome) }
+func (x tx) commit(outcome string) { x.askCommit(); x.answer(outcome) }
 
 // resolve writes the answer of Resolve about an entry of the transaction.
 func (x tx) resolve(e *subject, id uint64, class string) {
@@ -107,7 +107,7 @@ func (x tx) rollbackTo(name string) {
 
 func (s *story) token() string { return fmt.Sprintf("%032x", s.next()) }
 
-// fault writes a fault of the given duration in ms, and its end.
+// fault writes a fault that lasts ms milliseconds, and its end.
 func (s *story) fault(kind, target string, ms int64, touches ...string) {
 	n := s.next()
 	s.write("driver", &history.Fault{At: s.now, N: n, Fault: kind, Target: target, Touches: touches})
@@ -115,7 +115,7 @@ func (s *story) fault(kind, target string, ms int64, touches ...string) {
 	s.write("driver", &history.FaultEnd{At: s.now, N: n})
 }
 
-// stall writes a stall of an app. It lasts ms milliseconds and ends now.
+// stall writes a stall of an app. The stall lasts ms milliseconds and ends now.
 func (s *story) stall(app string, ms int64) {
 	at := s.now
 	s.wait(ms)
@@ -126,7 +126,7 @@ func (s *story) clock() {
 	s.write("driver", &history.Clock{At: s.now, DBNow: s.dbNow(), AuditSeq: s.seq})
 }
 
-// rest ends the story normally. Everything is done, and the table and the queue are dumped.
+// rest ends the story normally. All entries have ended, and the table and the queue are dumped.
 func (s *story) rest() {
 	s.wait(1000)
 	s.write("driver", &history.Mark{At: s.now, What: history.MarkQuiescent})
@@ -144,8 +144,8 @@ func (s *story) rest() {
 	}
 }
 
-// tell builds the Ledger from the story's files, as load does.
-func (s *story) tell() (*Ledger, error) {
+// buildLedger builds the Ledger from the story's files, as load does.
+func (s *story) buildLedger() (*Ledger, error) {
 	b := newBuilder(s.order)
 	for i, file := range s.order {
 		records := s.records[file]
@@ -163,7 +163,7 @@ func (s *story) tell() (*Ledger, error) {
 
 func (s *story) judge() *Verdict {
 	s.t.Helper()
-	l, err := s.tell()
+	l, err := s.buildLedger()
 	require.NoError(s.t, err)
 	return Judge(l)
 }

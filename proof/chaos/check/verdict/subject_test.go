@@ -28,7 +28,7 @@ func (s *story) entry(typ string) *subject {
 
 func (e *subject) hash() uint64 { return e.id*1000 + 1 }
 
-// insert writes the recording of the entry in a transaction. appear adds the row.
+// insert writes the Insert line and its answer, in a transaction. writeInsert writes the row.
 func (e *subject) insert(x tx) *subject {
 	s := e.s
 	s.write("producer", &history.Insert{At: s.now, Tx: x.n, Key: e.key, Type: e.typ, Hash: e.hash(), DelayMS: e.delay, Max: e.max})
@@ -36,16 +36,16 @@ func (e *subject) insert(x tx) *subject {
 	return e
 }
 
-// repeat writes that the entry's key is recorded again. The answer says that it is a duplicate of the entry with this
-// id.
+// repeat writes an Insert of a key that was recorded before. The answer says that it is a duplicate of the entry with
+// this id.
 func (e *subject) repeat(x tx, id uint64) {
 	s := e.s
 	s.write("producer", &history.Insert{At: s.now, Tx: x.n, Key: e.key, Type: e.typ, Hash: 5})
 	s.write("producer", &history.Inserted{At: s.now, Tx: x.n, Key: e.key, ID: id, Duplicate: true})
 }
 
-// appear writes the audit row of the insert.
-func (e *subject) appear(inserted bool) *subject {
+// writeInsert writes the audit row of the insert.
+func (e *subject) writeInsert(inserted bool) *subject {
 	s := e.s
 	e.row = history.Image{NextAt: s.dbMS() + e.delay, Token: s.token()}
 	if inserted {
@@ -63,20 +63,20 @@ func (s *story) committed(typ string) *subject {
 	return e
 }
 
-// record inserts the entry in its own transaction. The COMMIT takes effect, and its answer is as given.
+// record inserts the entry in a separate transaction. The COMMIT takes effect, even if answer says otherwise.
 func (e *subject) record(inserted bool, answer string) *subject {
 	x := e.s.begin()
 	e.insert(x)
-	x.ask()
-	e.appear(inserted)
+	x.askCommit()
+	e.writeInsert(inserted)
 	x.answer(answer)
 	return e
 }
 
-// insertedWithLease records an entry that its insert leases. Its transaction commits ms milliseconds later.
+// insertedWithLease records an entry with a lease that its insert wrote. Its transaction commits ms milliseconds later.
 func (s *story) insertedWithLease(ms int64) *subject {
 	e, x := s.entry("ship"), s.begin()
-	e.insert(x).appear(true)
+	e.insert(x).writeInsert(true)
 	s.wait(ms)
 	x.commit(history.CommitOK)
 	return e
@@ -120,15 +120,15 @@ func (e *subject) killThree() *subject {
 	return e
 }
 
-// counted does the same as killThree, and then writes a claim that runs no handler. Until the lease of that claim ends,
-// another process may still store a success.
-func (e *subject) counted() *subject {
+// killThreeAndClaim does the same as killThree, and then writes a claim that runs no handler. Until the lease of that
+// claim ends, another process may still store a success.
+func (e *subject) killThreeAndClaim() *subject {
 	e.killThree().claim()
 	e.s.wait(2 * storyLease)
 	return e
 }
 
-// ownClaim claims an entry that its insert leased, in the process that recorded it.
+// ownClaim claims an entry with a lease that its insert wrote. The claim comes from the process that inserted.
 func (e *subject) ownClaim() *subject {
 	return e.update(func(r *history.Image) { r.LeaseUntil = e.s.dbMS() + storyLease })
 }
@@ -145,7 +145,8 @@ func (e *subject) release() *subject {
 	return e.update(func(r *history.Image) { r.Token = token; r.DeliveryCount--; r.LeaseUntil = 0 })
 }
 
-// settle writes an outcome: the state, the value of ended_by, and when the entry is due again.
+// settle writes an outcome: the state, and by as the column ended_by. The entry is due at once. change may modify the
+// row before it is written.
 func (e *subject) settle(state int8, by string, change func(r *history.Image)) *subject {
 	return e.update(func(r *history.Image) {
 		r.State, r.EndedBy, r.DeliveryCount, r.LeaseUntil, r.NextAt = state, by, 0, 0, e.s.dbMS()
@@ -179,7 +180,6 @@ func (e *subject) purge() *subject {
 	return e
 }
 
-// run is an attempt in progress.
 type run struct {
 	e    *subject
 	file string
@@ -187,8 +187,8 @@ type run struct {
 	row  history.Image
 }
 
-// line returns the Attempt line of the run. The caller may change the line before it is written.
-func (e *subject) line(n uint64) *history.Attempt {
+// attemptLine returns the Attempt line of run n. The caller may modify the line before it is written.
+func (e *subject) attemptLine(n uint64) *history.Attempt {
 	r := e.row
 	a := &history.Attempt{
 		At: e.s.now, Run: n, ID: e.id, Key: e.key, Version: r.Version, Epoch: r.Epoch, Attempt: r.ProcessCount + 1, State: r.State,
@@ -205,7 +205,7 @@ func (e *subject) run(file string) *run { return e.runAs(file, func(*history.Att
 func (e *subject) runAs(file string, change func(a *history.Attempt)) *run {
 	r := &run{e: e, file: file, n: e.s.next(), row: e.row}
 	e.ran = e.row.Version
-	a := e.line(r.n)
+	a := e.attemptLine(r.n)
 	change(a)
 	e.s.write(file, a)
 	e.s.wait(1)
@@ -266,7 +266,7 @@ func (e *subject) reschedule(ms int64) *subject {
 	})
 }
 
-// undo writes that a person requeues the entry to its compensation.
+// undo writes that a person requeues the entry for its compensation.
 func (e *subject) undo() *subject {
 	e.actAs(history.ActionRequeue, "", func(a *history.Action) { a.Compensate = true })
 	return e.requeue(compensating)

@@ -6,34 +6,33 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// defaultSettle is the default of Run.SettleMS.
 const defaultSettle = 1500
 
-// putOffForNoReason limits, per thousand transactional handlers that returned nil, how many are retried later without a
-// fault. A transaction can fail for reasons that only the server knows.
+// putOffForNoReason limits how many of a thousand transactional handlers that returned nil are retried without a fault.
+// A transaction can fail for reasons that only the server knows.
 const putOffForNoReason = 5
 
 // checkLostSuccess looks at attempts that returned nil well before their lease ended. Their process must have lived on
 // and reached the database. The next recorded step must then be the success, unless a person or a service changed the
 // entry.
 //
-// If a fault delayed the success, the attempt may run again. The history does not tell which of the two attempts stored
+// If a fault delayed the success, the entry may run again. The history does not tell which of the two attempts stored
 // the success. If a transactional handler that returned nil is retried, its transaction must have had no effect.
 func checkLostSuccess(l *Ledger, c *Check) {
 	transactional, putOff := 0, 0
 	var firstOf *Entry
 	var first []Place
-	l.each(func(e *Entry) {
+	l.eachEntry(func(e *Entry) {
 		for i := range e.attempts {
 			a := &e.attempts[i]
 			if a.outcome != history.OutcomeOK || e.lastAttempt(a.version) != a {
 				continue
 			}
-			inTx, next := l.transactional(e, a.state), e.after(a.version)
+			inTx, next := l.transactional(e, a.state), e.stepThatEnded(a.version)
 			if inTx {
 				transactional++
 			}
-			left, surely := l.inTime(e, a, next)
+			left, surely := l.timeLeft(e, a, next)
 			if !surely {
 				continue
 			}
@@ -59,19 +58,20 @@ func checkLostSuccess(l *Ledger, c *Check) {
 	}
 }
 
-// inTime returns the time, in ms, from the return of an attempt to the end of its lease. surely is true if the process
-// certainly could store the outcome before the lease ended and before the next step.
-func (l *Ledger) inTime(e *Entry, a *attempt, next *step) (left int64, surely bool) {
+// timeLeft returns the time, in ms, from the return of an attempt to the end of its lease. canStore is true if the
+// process was certainly able to store the outcome before the lease ended and before the next step.
+func (l *Ledger) timeLeft(e *Entry, a *attempt, next *step) (leftMS int64, canStore bool) {
 	settle := cmp.Or(l.Run.SettleMS, defaultSettle)
-	_, until := e.leased(a.version)
-	left = (until - a.ended) / 1000
+	_, until := e.lastLease(a.version)
+	leftMS = (until - a.ended) / 1000
 	if next != nil {
 		until = min(until, next.wall)
 	}
-	return left, left >= settle && !l.disturbed(a, until)
+	return leftMS, leftMS >= settle && !l.disturbed(a, until)
 }
 
-// disturbed reports whether an event before the time until may have kept the process from storing an attempt's outcome.
+// disturbed reports whether an event between the attempt's end and until may have kept the process from storing the
+// outcome.
 func (l *Ledger) disturbed(a *attempt, until int64) bool {
 	p := l.processes[a.process]
 	return p.last < until && !p.ended || l.stalled(a.ended, until, p.app) || l.hit(a.ended, until, p.app,

@@ -21,7 +21,6 @@ type savepoint struct {
 	inserts, actions int // numbers of inserts and actions made before the savepoint
 }
 
-// insert is the recording of one entry.
 type insert struct {
 	history.Insert
 	tx       *transaction
@@ -33,14 +32,14 @@ type insert struct {
 	place    Place
 }
 
-// resolved is the answer of Resolve about an insert for which the answer to the COMMIT was unknown.
+// resolved is the answer of Resolve about an insert whose COMMIT had an unknown outcome.
 type resolved struct {
 	history.Resolved
 	tx    *transaction
 	place Place
 }
 
-// certainty tells whether a request to the database took effect: certainly, certainly not, or maybe.
+// certainty tells whether a request to the database took effect: always, never or maybe.
 type certainty int
 
 const (
@@ -60,21 +59,21 @@ func (tx *transaction) committed() certainty {
 	return maybe
 }
 
-// The method wrote returns whether an insert made a row, as far as that is certain.
-func (in *insert) wrote() certainty {
+// madeRow returns whether an insert made a row, as far as that is certain.
+func (in *insert) madeRow() certainty {
 	switch {
 	case in.undone, in.dup:
 		return never
 	case in.err != "":
-		return min(failed(in.err), in.tx.committed())
+		return min(effectDespiteError(in.err), in.tx.committed())
 	case !in.answered:
 		return min(maybe, in.tx.committed())
 	}
 	return in.tx.committed()
 }
 
-// failed returns whether a statement may have taken effect although it returned an error of this class.
-func failed(class string) certainty {
+// effectDespiteError returns whether a statement took effect although it returned an error with this class.
+func effectDespiteError(class string) certainty {
 	switch class {
 	case "":
 		return surely

@@ -19,10 +19,10 @@ type Stall struct {
 	app string // name of the app; "driver" stands for all apps
 }
 
-// recovery is how many µs a fault still has effects after its end.
+// recovery is how many µs after its end a fault still has effects.
 const recovery = 3_000_000
 
-// hit reports whether a fault of one of the given kinds may have affected an app between two times.
+// hit reports whether a fault that touches one of the given parts may have affected an app between two times.
 func (l *Ledger) hit(from, to int64, app string, touches ...string) bool {
 	for i := range l.Faults {
 		f := &l.Faults[i]
@@ -41,7 +41,7 @@ func (l *Ledger) hit(from, to int64, app string, touches ...string) bool {
 	return false
 }
 
-// targetOnly reports whether a fault that touches the given part affects only its target.
+// targetOnly reports whether faults of a part affect only the fault's target.
 func targetOnly(touches string) bool {
 	return touches == history.TouchesApp || touches == history.TouchesAppToDB
 }
@@ -57,15 +57,15 @@ func (l *Ledger) stalled(from, to int64, app string) bool {
 	})
 }
 
-// These are the times in µs for which a stall still has effects after its end, because all delayed work is then done at
-// once. The longer time applies to a machine that was overloaded for much of the run.
+// These are the times in µs for which a stall still has effects after its end, because all delayed work then runs at
+// once. The longer time applies if the machine was overloaded for much of the run.
 const (
 	stallFelt     = 1_000_000
 	stallFeltLong = 10_000_000
 )
 
-// overloaded reports whether the driver's stalls make up more than a twentieth of the run. On such a machine everything
-// is slow, also between the stalls.
+// overloaded reports whether the driver's stalls make up more than a twentieth of the run. Such a machine is slow
+// between the stalls too.
 func (l *Ledger) overloaded() bool {
 	var total int64
 	for _, s := range l.Stalls {
@@ -76,8 +76,8 @@ func (l *Ledger) overloaded() bool {
 	return total*20 > l.endOfRun()-l.Run.At
 }
 
-// compares reports whether the time of a step can be compared with the clock of a process. It returns false if the
-// database's clock was moved at about one of the two times.
+// compares reports whether the time of a step can be compared with at, a time on a process's clock. It returns false if
+// the database's clock was moved at about one of these times.
 func (l *Ledger) compares(s *step, at int64) bool {
 	return !l.clock.moved(s.seq) && !l.hit(at, at, "", history.TouchesDBClock)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// These are the demands on a run. In addition, each kind of fault must have fired, and each check must have found a
-// case. The keys of Run.Excused are these names, "fault: <kind>" and "check: <name>".
+// These are the demands that a run must meet. In addition, each kind of fault must have fired, and each check must have
+// found a case. The keys of Run.Excused are these names, "fault: <kind>" and "check: <name>".
 const (
 	ShowsEntries           = "enough entries"
 	ShowsUnknownHappened   = "unknown commit that happened"
@@ -27,7 +27,6 @@ const (
 	ShowsTimeAsked         = "time that a handler asked for"
 )
 
-// judgeVacuity lists the demands that the run did not meet.
 func (v *Verdict) judgeVacuity(l *Ledger) {
 	shown := l.shown()
 	demand := func(name string, met bool, why string) {
@@ -51,7 +50,7 @@ func (v *Verdict) judgeVacuity(l *Ledger) {
 		demand("check: "+c.Name, c.Looked > 0 || c.whenAny, "it found no case")
 	}
 	entries := 0
-	l.each(func(e *Entry) {
+	l.eachEntry(func(e *Entry) {
 		if len(e.steps) > 0 {
 			entries++
 		}
@@ -78,7 +77,7 @@ func (l *Ledger) shown() map[string]int {
 		}
 	}
 	l.shownByProducers(count)
-	l.each(func(e *Entry) {
+	l.eachEntry(func(e *Entry) {
 		for i := range e.steps {
 			s := &e.steps[i]
 			count(ShowsInsertedWithLease, s.move == moveInsert && s.new.deliveryCount > 0)
@@ -110,15 +109,15 @@ func (l *Ledger) shownByProducers(count func(string, bool)) {
 		count(ShowsSavepoint, in.undone && in.tx.committed() == surely)
 		count(ShowsDuplicate, in.dup)
 		if in.tx.outcome == history.CommitUnknown && in.answered && in.err == "" && !in.dup && !in.undone {
-			happened := slices.ContainsFunc(rows[in.Key], in.made)
+			happened := slices.ContainsFunc(rows[in.Key], in.mayHaveMade)
 			count(ShowsUnknownHappened, happened)
 			count(ShowsUnknownNever, !happened)
 		}
 	}
 }
 
-// soonAfter limits which enqueues count as the repair of lost queue data. An enqueue counts if it comes at most this
-// many µs after the loss.
+// soonAfter is in µs. If the reconciler enqueues entries within this time after the queue lost data, the enqueue counts
+// as the repair.
 const soonAfter = 60_000_000
 
 func (l *Ledger) lostBefore(at int64) bool {
