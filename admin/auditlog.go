@@ -37,7 +37,7 @@ func (d *Admin) AuditLog(ctx context.Context, a Actor, filter AuditLogFilter) (A
 	return page, err
 }
 
-// visibleRecord masks the errors in r.Before and r.After, as masked does for an entry.
+// visibleRecord masks the errors in r.Before and r.After. If isErrorFull is set, it only scrubs them.
 func (d *Admin) visibleRecord(r AuditLogRecord, isErrorFull bool) AuditLogRecord {
 	for _, state := range []**processlog.AuditState{&r.Before, &r.After} {
 		if *state != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// canary is a text in every field of an entry that needs a special right to be seen. No id contains it.
+// canary is the text of every field that an actor sees only with a special right. No id contains it.
 const canary = "canary-8842177"
 
 // payment is the content of the entries of both types.
@@ -205,7 +205,7 @@ func (b *bed) die(businessType string, opts compensator.Options) compensator.Ent
 	return compensatortest.Call(b.t, b.c, b.types[businessType], payment{"dies", canary, 12900}, opts)
 }
 
-// breaks opens the breaker of a type. The breaker stays open until another entry runs.
+// breaks opens the breaker of a type. The breaker then stays open until an entry runs again.
 func (b *bed) breaks(businessType, password string) {
 	b.t.Helper()
 	compensatortest.Call(b.t, b.c, b.types[businessType], payment{"down", password, 12900}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(businessType + "-down")})
@@ -219,7 +219,7 @@ func (b *bed) admin(opts admin.Options) *admin.Admin {
 	return d
 }
 
-// caseOf returns the case of the dead refund.
+// caseOf returns the case of b.dead, the dead refund.
 func (b *bed) caseOf() admin.Case {
 	cases, err := b.store.CasesOf(b.t.Context(), []compensator.EntryID{b.dead.ID})
 	require.NoError(b.t, err)

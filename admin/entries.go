@@ -66,8 +66,8 @@ func (d *Admin) entries(ctx context.Context, a Actor, filter Filter, rights ...R
 	return EntryPage{Next: page.Next, Entries: keepShown(page.Entries, func(e *compensator.Entry) bool { return mayRead.holds(ctx, e.BusinessType) })}, err
 }
 
-// hasOneState reports whether the filter lists one state. Such a listing goes through the types one by one, ordered by
-// due time.
+// hasOneState reports whether a listing with this filter reads one state. Such a listing reads one type after the
+// other, and each type in the order of due time.
 func hasOneState(f Filter) bool {
 	return len(f.States) == 1 && f.BatchID+f.BusinessID+f.BusinessExtID == "" && f.CreatedFrom.IsZero() && f.CreatedTo.IsZero()
 }
@@ -152,7 +152,7 @@ func (d *Admin) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryV
 	return view, d.addSiblings(ctx, a, e, &view)
 }
 
-// get reads an entry with all its fields. An entry that has succeeded costs a second statement, for its result.
+// get reads an entry with all its fields. For a succeeded entry it sends a second statement, which reads the result.
 func (d *Admin) get(ctx context.Context, ref compensator.Ref) (*compensator.Entry, error) {
 	return runQuery(ctx, d, func(ctx context.Context) (*compensator.Entry, error) {
 		e, err := d.c.Get(ctx, ref)

@@ -138,7 +138,7 @@ func (x *explainer) addEnded(ctx context.Context) error {
 	return nil
 }
 
-// endReasons are the codes of the ways in which entries end.
+// endReasons maps each EndedBy to the code of its reason.
 var endReasons = map[compensator.EndedBy]string{
 	compensator.EndedByHandler: "ended_handler", compensator.EndedByComplete: "ended_complete", compensator.EndedByCancel: "ended_cancel",
 	compensator.EndedByPerson: "ended_person", compensator.EndedByExhausted: "dead_exhausted", compensator.EndedByPermanent: "dead_permanent",
@@ -185,8 +185,8 @@ func (x *explainer) addLease(ctx context.Context) {
 	}
 }
 
-// instances returns the processes that store what they are. It returns none if the actor may not see them, or if they cannot
-// be read. An explanation is useful without them.
+// instances returns the processes that have stored a description of themselves. It returns none if the actor may not see
+// them, or if they cannot be read. An explanation is useful without them.
 func (x *explainer) instances(ctx context.Context) []Instance {
 	if !x.d.mayDo(ctx, x.a, SeeOverview, Subject{}) {
 		return nil
@@ -195,25 +195,26 @@ func (x *explainer) instances(ctx context.Context) []Instance {
 	return all
 }
 
-// holderCodes say who has an entry, by the state of its process.
+// holderCodes maps the state of the process that holds an entry to the code of a reason.
 var holderCodes = map[InstanceState]string{InstanceLive: "leased_by", InstanceGone: "leased_by_gone", InstanceEnded: "leased_by_ended"}
 
-// addHolder adds the process that has the entry, or the reason unknown if no process has marked the lease.
-func (x *explainer) addHolder(ctx context.Context, unknown Reason) {
+// addHolder adds the process that marked the lease. If no known process has marked it, addHolder adds fallback.
+func (x *explainer) addHolder(ctx context.Context, fallback Reason) {
 	isMarked := false
 	for _, i := range x.instances(ctx) {
 		if x.row.Token.MarkedBy(i.ID) {
-			x.addReason(Reason{Code: holderCodes[i.State()], Name: i.Name, Every: i.Unseen.Round(time.Second), Until: unknown.Until, N: unknown.N})
+			x.addReason(Reason{Code: holderCodes[i.State()], Name: i.Name, Every: i.Unseen.Round(time.Second), Until: fallback.Until, N: fallback.N})
 			isMarked = true
 		}
 	}
 	if !isMarked {
-		x.addReason(unknown)
+		x.addReason(fallback)
 	}
 }
 
-// addOtherProcesses adds how many processes have a handler for the entry's type. It adds nothing if no process stores what it is.
-func (x *explainer) addOtherProcesses(ctx context.Context, unknown string) {
+// addOtherProcesses adds how many live processes have a handler for the entry's type. If no process has stored a description of
+// itself, it adds the code fallback.
+func (x *explainer) addOtherProcesses(ctx context.Context, fallback string) {
 	all, n := x.instances(ctx), 0
 	for _, i := range all {
 		if i.State() == InstanceLive && slices.ContainsFunc(i.Types, func(t InstanceType) bool { return t.Name == x.row.BusinessType }) {
@@ -222,7 +223,7 @@ func (x *explainer) addOtherProcesses(ctx context.Context, unknown string) {
 	}
 	switch {
 	case len(all) == 0:
-		x.addReason(Reason{Code: unknown, Name: x.row.BusinessType})
+		x.addReason(Reason{Code: fallback, Name: x.row.BusinessType})
 	case n == 0:
 		x.addReason(Reason{Code: "no_process", Name: x.row.BusinessType})
 	default:
@@ -278,7 +279,6 @@ func (x *explainer) addWaits(ctx context.Context) error {
 	return nil
 }
 
-// addPause adds the pause of the type.
 func (x *explainer) addPause(ctx context.Context) (bool, error) {
 	settings, err := runQuery(ctx, x.d, x.d.log.Operations().Settings)
 	for _, s := range settings {
@@ -296,8 +296,8 @@ func (x *explainer) addPause(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// addBlocker adds the entry that blocks this one, and returns what ends the wait. Whether a dead entry blocks is known
-// only in a process that knows the type's Serial.
+// addBlocker adds the entry that blocks this one. The result afterBlocker says who looks at this entry after the
+// blocker has ended. Only a process that knows the type's Serial knows whether a dead entry blocks.
 func (x *explainer) addBlocker(ctx context.Context) (afterBlocker *Reason, err error) {
 	blockerID, err := runQuery(ctx, x.d, func(ctx context.Context) (processlog.ID, error) {
 		return x.d.log.Operations().BlockedBy(ctx, x.row.BusinessType, x.row.ID, !x.local.PassDead)
@@ -398,7 +398,7 @@ func (x *explainer) readLimit(ctx context.Context) (processlog.StoredLimit, bool
 	return limits[index], true, nil
 }
 
-// maxHolders is how many holders of permits an explanation names.
+// maxHolders is the maximum number of permit holders that an explanation names.
 const maxHolders = 10
 
 // addHolders adds the entries that hold the permits. Entries of types that the actor may not see are left out.

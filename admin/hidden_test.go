@@ -126,8 +126,8 @@ func TestPagesAndCursorsAreOfWhatMayBeSeenAlone(t *testing.T) {
 	}
 }
 
-// TestWhoSeesAllAsksForNoTypes checks an actor with all rights. The Admin must send no more queries for this actor than
-// a log without any rights would need.
+// TestWhoSeesAllAsksForNoTypes checks an actor with all rights. For this actor the Admin must send no more queries than
+// an Admin that hides no type.
 // Failure: F127
 func TestWhoSeesAllAsksForNoTypes(t *testing.T) {
 	t.Parallel()
@@ -182,7 +182,8 @@ func TestListsKeepToTheTypesAskedFor(t *testing.T) {
 	assert.Empty(t, auditLog.Records)
 }
 
-// TestReadsOfAnAdminAreFourAtATimeForTwoSeconds checks the limits that protect the service from its readers.
+// TestReadsOfAnAdminAreFourAtATimeForTwoSeconds checks two limits that protect the service's database: an
+// Admin sends at most four reads at a time, and each read takes at most two seconds.
 // Failure: F127
 func TestReadsOfAnAdminAreFourAtATimeForTwoSeconds(t *testing.T) {
 	t.Parallel()
@@ -613,6 +614,7 @@ func TestPauseOfATypeThatHasGoneIsInTheAuditLogOfWhoMaySeeIt(t *testing.T) {
 }
 
 // TestErrorsOfAttemptsAreMaskedAsOthersAre reads an entry whose attempt failed with a quoted secret and a password.
+// An actor without SeeErrors must see neither of them.
 func TestErrorsOfAttemptsAreMaskedAsOthersAre(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

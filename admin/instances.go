@@ -23,9 +23,9 @@ const (
 	InstanceEnded = processlog.InstanceEnded // Close has ended it
 )
 
-// Instances reads the processes that store what they are, sorted by name. A process is in the result until a day after it was
-// last seen. Nothing but the process itself writes its row, so a process that cannot reach the database looks like a killed
-// one. A Compensator without Config.Operations, or a missing table, is a *FieldError.
+// Instances reads the descriptions that processes have stored of themselves, sorted by name. Each process writes only its own
+// row, so a process that cannot reach the database looks like a killed one. A process stays in the result for a day after it
+// was last seen. A Compensator without Config.Operations, or a missing table, is a *FieldError.
 func (l *Log) Instances(ctx context.Context) ([]Instance, error) {
 	store := l.c.Operations()
 	if store == nil {
@@ -43,8 +43,8 @@ type Instances struct {
 	At   time.Time  `json:"at"`   // when the processes were read, by the clock of this process
 	List []Instance `json:"list"` // sorted by name, and then by ID
 
-	// Libraries and Builds are the known versions of the live processes, sorted. More than one says that an update is under way, or
-	// that it has left a process out.
+	// Libraries and Builds are the known versions of the live processes, sorted. More than one version means that an update is
+	// running, or that the update missed a process.
 	Libraries []string `json:"libraries"`
 	Builds    []string `json:"builds"` // see Libraries
 }
@@ -52,7 +52,7 @@ type Instances struct {
 // KeepsInstances reports whether Operations.Instances is set, so that Instances works.
 func (d *Admin) KeepsInstances() bool { return d.hasInstances }
 
-// Instances shows the processes that store what they are. It needs SeeOverview for the empty type, because it shows names of
+// Instances shows the processes that have stored a description of themselves. It needs SeeOverview for the empty type, because it shows names of
 // hosts. It leaves out types that the actor may not see. Actors share one result for some seconds, as for Overview. If
 // Operations.Instances is not set, it returns a *FieldError.
 func (d *Admin) Instances(ctx context.Context, a Actor) (Instances, error) {

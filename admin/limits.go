@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Limited is a type with entries that the process that serves the Admin knows to wait for a limit (TypeConfig.Limit).
+// Limited is a type with entries that wait for a limit (TypeConfig.Limit), as far as the process that serves the Admin knows.
 type Limited = observe.LimitedType
 
 // Limited lists the types with entries that wait for a limit. It needs SeeOverview. It leaves out types that the actor may not see. It
@@ -155,7 +155,7 @@ func limitText(v LimitValues) string {
 	return strings.Join(parts, ", ")
 }
 
-// MayChangeLimit reports whether the actor may change a limit, as far as its types in l tell.
+// MayChangeLimit reports whether the actor may change a limit. It asks for the types in l.Types only.
 func (d *Admin) MayChangeLimit(ctx context.Context, a Actor, l Limit) bool {
 	return !d.readOnly && !slices.ContainsFunc(l.Types, func(name string) bool { return !d.mayDo(ctx, a, ChangeLimit, Subject{Type: name}) })
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A Log uses these types. Package processlog describes them in full. The group has no doc comment, because go doc would
-// repeat it for each type.
+// The types of the next group are those that a Log uses. Package processlog describes them in full. An empty line
+// separates this comment from the group, because go doc would otherwise repeat it for each type.
 
 type (
 	Filter      = processlog.Filter      // selects entries for List. The zero value selects all, 50 a page
@@ -90,7 +90,7 @@ func (opts RequeueOptions) newChange() (processlog.Change, error) {
 	return processlog.Change{Action: processlog.ActionRequeue, Delay: opts.Delay, Compensate: opts.Compensate, Actor: opts.Actor, Reason: opts.Reason}, nil
 }
 
-// Requeue runs an entry again, with all its attempts. The entry gets a new epoch, and results of the former epoch are
+// Requeue runs an entry again. The entry gets the full number of attempts. The entry gets a new epoch, and results of the former epoch are
 // dropped. A pending or compensating entry cannot be requeued: Requeue returns a *compensator.StateError. It may also
 // return ErrNotFound, ErrBusy or ErrClosed. Invalid options are a *FieldError.
 func (l *Log) Requeue(ctx context.Context, ref compensator.Ref, opts RequeueOptions) error {
@@ -233,7 +233,7 @@ func (l *Log) Erase(ctx context.Context, ref compensator.Ref, by AuditInfo) (Era
 	return EraseResult{WasAlready: err == nil && before.Erased}, err
 }
 
-// purged are the states in which an entry needs no more attention.
+// purged lists the states that Purge deletes if the caller names none.
 var purged = []compensator.State{compensator.Succeeded, compensator.Compensated, compensator.Cancelled}
 
 const purgeStep = 1000
@@ -252,7 +252,7 @@ const purgeStep = 1000
 //   - entries that the database refuses to delete, for example because a foreign key refers to them. A
 //     *processlog.RefusedError names these entries, and Purge counts only the deleted ones.
 //
-// If Purge fails or its process dies, the entries that it has deleted stay deleted. The number counts them. An age
+// If Purge fails or its process dies, the entries that it has deleted stay deleted. The returned number counts them. An age
 // below a minute is a *FieldError.
 func (l *Log) Purge(ctx context.Context, age time.Duration, states ...compensator.State) (int, error) {
 	if age < time.Minute {

@@ -16,9 +16,9 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 )
 
-// TestLongErrorIsScrubbedInPart scrubs an error that contains a whole response of a remote service. Only its beginning
-// must be scrubbed, because other outcomes wait as long as the scrub takes. If a secret is cut in two, no part of it
-// may be stored.
+// TestLongErrorIsScrubbedInPart scrubs an error that contains a whole response of a remote service. Other outcomes are
+// stored only after the scrub has returned, so it must scrub only the beginning. If a secret is cut in two, no part of
+// it may be stored.
 func TestLongErrorIsScrubbedInPart(t *testing.T) {
 	t.Parallel()
 	store := compensatortest.NewMemoryStore()

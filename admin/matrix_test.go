@@ -48,7 +48,8 @@ func changing(action admin.Right, with []admin.Right, of func(b *bed) compensato
 		}}
 }
 
-// deadHash is the beginning of the hash of the dead refund's content. A short content can be guessed from its hash.
+// deadHash is the beginning of the hash of the dead refund's content. Somebody could guess a short content from its
+// hash, so the tests require that the hash is hidden too.
 var deadHash = func() string {
 	content, _ := json.Marshal(payment{"dies", canary, 12900})
 	return fmt.Sprintf("%x", sha256.Sum256(content))[:16]

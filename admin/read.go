@@ -40,7 +40,6 @@ func runQuery[T any](ctx context.Context, d *Admin, query func(ctx context.Conte
 	return query(ctx)
 }
 
-// casesOf reads the cases of entries.
 func (d *Admin) casesOf(ctx context.Context, ids []processlog.ID) ([]Case, error) {
 	cases, err := runQuery(ctx, d, func(ctx context.Context) ([]Case, error) { return d.log.Operations().CasesOf(ctx, ids) })
 	for i := range cases {
@@ -70,14 +69,14 @@ func (d *Admin) readTypes(ctx context.Context) ([]string, error) {
 	return types, err
 }
 
-// visibleTypes returns the types that a query may read: the types in asked, or all types, without the types that the actor
-// may not see. So hidden rows change neither the rows of a page nor the position where a page ends. A query that names
-// one type reads only that type.
+// visibleTypes returns the types that a query may read. The candidates are the types in wanted, or else wantedType, or
+// else all types of the log. visibleTypes leaves out the candidates that the actor may not see. So hidden rows change
+// neither the rows of a page nor the position where a page ends.
 //
 // If types is nil and ok is true, the query may read all types. If ok is false, the actor may see none of the types.
 //
-// An actor can still notice that hidden rows exist. Cursors contain row numbers, and hidden rows have row numbers too.
-// So the cursors of two pages reveal how many records lie between the pages.
+// An actor can still notice that hidden rows exist. Cursors contain row numbers, and hidden rows have row numbers too. So
+// the cursors of two pages reveal how many records lie between the pages.
 func (d *Admin) visibleTypes(ctx context.Context, mayRead *typeRights, wantedType string, wanted []string, extraTypes ...string) (types []string, ok bool, err error) {
 	if wanted == nil && wantedType != "" {
 		wanted = []string{wantedType}

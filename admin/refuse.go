@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// refusals counts the refusals of one actor in the minute that began at since.
+// refusals counts the refusals of one actor in the minute that begins at startedAt.
 type refusals struct {
 	startedAt time.Time
 	n         int
@@ -60,7 +60,7 @@ func (d *Admin) refuseHidden(ctx context.Context, a Actor, op processlog.Operati
 }
 
 // refusedEntries counts the refused entries of one action and keeps the first of them. For a hidden entry it keeps only the
-// id, as hide does.
+// id, as refuseHidden does.
 type refusedEntries struct {
 	n, total     int
 	firstRefusal struct {

@@ -60,7 +60,6 @@ func (s *cached[T]) get(ctx context.Context, actionCount *atomic.Int64, read fun
 	return value, startedAt, nil
 }
 
-// readCounts returns the overview's counts, and when they were counted.
 func (d *Admin) readCounts(ctx context.Context) ([]processlog.Count, time.Time, error) {
 	return d.counts.get(ctx, &d.actionCount, func(ctx context.Context) ([]processlog.Count, error) {
 		return runQuery(ctx, d, func(ctx context.Context) ([]processlog.Count, error) {

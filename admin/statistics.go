@@ -71,7 +71,8 @@ func (p *TrendPoint) addCounts(c *StatCounts) {
 	p.Dead += c.Dead
 }
 
-// Failing returns the share of attempts that failed, among those that failed or succeeded. ok is false if there was none.
+// Failing returns the share of attempts that failed, among those that failed or succeeded. ok is false if there was no
+// such attempt.
 func (t TypeTrend) Failing() (share float64, ok bool) {
 	attempts := t.Sum.Failed + t.Sum.Succeeded + t.Sum.Compensated
 	if attempts == 0 {
@@ -80,18 +81,18 @@ func (t TypeTrend) Failing() (share float64, ok bool) {
 	return float64(t.Sum.Failed) / float64(attempts), true
 }
 
-// The times that Trend can show. They are also the longest time for each length of a period.
+// The spans of time that Trend can show. Each comment names the length of a point.
 const (
 	TrendHours = 3 * time.Hour      // in minutes
 	TrendDay   = 24 * time.Hour     // in periods of 10 minutes
 	TrendWeek  = 7 * 24 * time.Hour // in hours
 )
 
-// trendPeriods is the time that a point covers, by the time that a Trend shows.
+// trendPeriods maps the span of a Trend to the length of one point.
 var trendPeriods = map[time.Duration]time.Duration{TrendHours: time.Minute, TrendDay: 10 * time.Minute, TrendWeek: time.Hour}
 
-// history has the counts that a Trend shows. Only the newest ones are read again, because counts change for as long as
-// processes store them. All are read again once an hour.
+// history caches the counts of a Trend. Each reading repeats only the newest counts, because processes may still add
+// to them. Once an hour it repeats all counts.
 type history struct {
 	stats         []Stat
 	to            time.Time // end of the time that was read
@@ -167,7 +168,8 @@ func (t *Trend) emptyPoints() []TrendPoint {
 	return points
 }
 
-// readHistory reads the counts that may have changed since old was read, and joins them with the others.
+// readHistory reads the counts that may have changed since previous was read. It takes the other counts
+// from previous.
 func (d *Admin) readHistory(ctx context.Context, previous history, span, period time.Duration) (h history, err error) {
 	now, err := runQuery(ctx, d, d.log.Operations().StatsClock)
 	if err != nil {

@@ -169,7 +169,7 @@ func (b *batch) failsAlone(ctx context.Context, it *item) (err error, proved boo
 	if err = b.recordItems(ctx, []*item{it}); err == nil || serverDown(err) || sessionRefused(err) {
 		return err, false
 	}
-	// A codec that encodes no message at all says nothing about this one.
+	// If the codec fails even for an empty message, its error does not show that this message is the cause.
 	return err, b.proved(ctx) && b.encode(b.aside(new(Message), failed, "")) == nil
 }
 

@@ -45,7 +45,7 @@ func TestBatchWhoseCommitIsInDoubtIsResolvedBeforeItIsAcknowledged(t *testing.T)
 			in := r.open(c, r.spec(), cfg)
 			r.add(1, 200)
 			r.start(in)
-			r.recordSettled("shop")
+			r.waitSettled("shop")
 			require.Equal(t, 1, trap.Fired())
 			r.requireBooks(200, 0)
 			stats, err := in.Stats(t.Context())
@@ -76,7 +76,7 @@ func TestLoneMessageWhoseCommitIsInDoubtIsNotSetAside(t *testing.T) {
 			in := r.open(r.New(quick), r.spec(), testConfig())
 			r.add(1, 1)
 			r.start(in)
-			r.recordSettled("shop")
+			r.waitSettled("shop")
 			require.Equal(t, 1, trap.Fired())
 			r.requireBooks(1, 0)
 		})
@@ -110,7 +110,7 @@ func TestNothingIsAcknowledgedBeforeItIsCommitted(t *testing.T) {
 	trap.Disarm()
 	proxy.Heal()
 	r.start(r.open(c, r.spec(), otherType(testConfig())))
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	r.requireBooks(100, 0)
 }
 
@@ -145,7 +145,7 @@ func TestDatabaseThatIsReadOnlyIsWaitedFor(t *testing.T) {
 	in := r.open(c, r.spec(), cfg)
 	r.start(in)
 	r.add(1, 100)
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	r.Exec("SET GLOBAL read_only=1")
 	r.add(101, 100)
 	for range 2 * failuresUntilSuspect { // In these rounds a batch is tried more often than failuresUntilSuspect allows.
@@ -158,7 +158,7 @@ func TestDatabaseThatIsReadOnlyIsWaitedFor(t *testing.T) {
 	assert.LessOrEqual(t, stats.Pending, int64(50), "one batch is held, and no other is taken")
 	require.Error(t, in.Err())
 	r.Exec("SET GLOBAL read_only=0")
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	r.requireBooks(200, 0)
 	r.Eventually(func() bool { return in.Err() == nil }, "the Intake works again")
 }
@@ -195,7 +195,7 @@ func TestProcessesThatDieDuringAnOutageCountNoMessageOut(t *testing.T) {
 	}
 	p.Gate = ""
 	r.child(p)
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	r.requireBooks(1, 0)
 }
 
@@ -223,7 +223,7 @@ func TestMessageThatBreaksTheConnectionIsSetAside(t *testing.T) {
 	r.addRaw("order", `{"n":7}`, "note", strings.Repeat("<", 1000)) // A "<" takes six bytes in JSON.
 	r.add(8, 1)
 	r.start(r.open(r.New(quick), r.spec(), cfg))
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	r.requireBooks(7, 1)
 }
 
@@ -248,7 +248,7 @@ func breaksUnderWork(t *testing.T, said func(broken error) error) {
 	}
 	r.add(1, 1)
 	r.start(r.open(r.New(r.QuickConfig()), r.spec(), cfg))
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	r.requireBooks(1, 0)
 }
 
@@ -270,7 +270,7 @@ func TestErrorOfAnotherLogIsOfItsMessage(t *testing.T) {
 			})
 			r.add(1, 9)
 			r.start(r.open(r.New(r.QuickConfig()), r.spec(), cfg))
-			r.recordSettled("shop")
+			r.waitSettled("shop")
 			r.requireBooks(8, 1)
 		})
 		t.Run(name+", and ours broken", func(t *testing.T) {
@@ -289,20 +289,20 @@ func TestGroupThatVanishesIsMadeAgain(t *testing.T) {
 	c := r.New(r.QuickConfig())
 	r.start(r.open(c, r.spec(), testConfig()))
 	r.add(1, 100)
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	require.NoError(t, r.rdb.XGroupDestroy(t.Context(), r.stream, "shop").Err())
 	r.add(101, 100)
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	r.requireBooks(200, 0)
 	require.NoError(t, r.rdb.FlushAll(t.Context()).Err())
 	r.add(201, 100)
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	r.requireBooks(300, 0)
 	require.NoError(t, r.rdb.Del(t.Context(), r.stream).Err())
 	require.NoError(t, r.rdb.Set(t.Context(), r.stream, "no stream", 0).Err())
 	require.NoError(t, r.rdb.Del(t.Context(), r.stream).Err())
 	r.add(301, 100)
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	r.requireBooks(400, 0)
 }
 
@@ -332,7 +332,7 @@ func TestRedisThatIsKilledIsWaitedFor(t *testing.T) {
 	close(goOn)
 	r.Eventually(func() bool { err := in.Err(); return err != nil }, "Err reports that Redis is unreachable")
 	server.Restart(t)
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	r.requireBooks(1000, 0)
 }
 
@@ -359,11 +359,11 @@ func TestStreamThatMovesWithinAClusterIsFollowed(t *testing.T) {
 	in := r.open(r.New(r.QuickConfig()), r.spec(), cfg)
 	r.add(1, 200)
 	r.start(in)
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	r.requireBooks(196, 4)
 	cluster.Move(t, r.stream)
 	r.add(201, 49)
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	r.requireBooks(245, 4)
 }
 
@@ -388,7 +388,7 @@ func TestAcknowledgementThatIsRefusedIsMadeUpFor(t *testing.T) {
 	r.start(in)
 	r.Eventually(func() bool { return r.pendingDeliveries(t) > int64(testConfig().withDefaults().MaxDeliveries)+1 }, "the messages are delivered too often")
 	rights("+xack")
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	r.requireBooks(20, 0)
 }
 
@@ -406,7 +406,7 @@ func TestMessageThatCannotBeEncodedIsHeld(t *testing.T) {
 	r.add(1, 10)
 	poison := r.addRaw("order", "poison")
 	r.start(in)
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	r.requireBooks(10, 1)
 	var content string
 	require.NoError(t, r.DB.QueryRow("SELECT content FROM common_process_log WHERE business_type='order_aside'").Scan(&content))
@@ -470,7 +470,7 @@ func TestScheduleOrErrorThatPanicsEndsNoProcess(t *testing.T) {
 		assert.NoError(t, in.Run(ctx))
 	}()
 	defer func() { cancel(); <-ended }()
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	r.requireBooks(1, 6)
 	stats, err := in.Stats(t.Context())
 	require.NoError(t, err)
@@ -486,7 +486,7 @@ func TestScheduleLongerThanTheLogKeepsIsCut(t *testing.T) {
 	cfg.Work = func(context.Context, *compensator.ScopedTx, []*Message) error { return errTest }
 	r.add(1, 1)
 	r.start(r.open(r.New(r.QuickConfig()), r.spec(), cfg))
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	r.requireBooks(0, 1)
 }
 
@@ -520,7 +520,7 @@ func TestTwoConsumersOfOneMessageRecordItOnce(t *testing.T) {
 	r.start(second)
 	r.Eventually(func() bool { return r.pendingDeliveries(t) >= 2 }, "the second has them too")
 	close(goOn)
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	r.requireBooks(20, 0)
 	r.Eventually(func() bool { s, err := second.Stats(t.Context()); return err == nil && s.Duplicates == 20 }, "the second finds them in the log")
 }
@@ -630,7 +630,7 @@ func TestMessageOfHalfMaxContentIsSetAsideWhateverIsInIt(t *testing.T) {
 		texts[r.addRaw("order", text)] = text
 	}
 	r.start(in)
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	for id, text := range texts {
 		e, err := c.Get(t.Context(), in.IdempotencyKey(&Message{ID: id}))
 		require.NoError(t, err)
@@ -654,10 +654,10 @@ func TestIDsThatComeAgainWithOtherContentAreSetAside(t *testing.T) {
 	}
 	add(`{"n":1}`)
 	r.start(in)
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	require.NoError(t, r.rdb.Del(t.Context(), r.stream).Err())
 	add(`{"n":2}`)
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	r.requireBooks(1, 1)
 	assert.Equal(t, 1, r.Count("effects WHERE what='order 1'"))
 }
@@ -705,7 +705,7 @@ func TestConditionOfAServerThatWorkMeetsIsNoMessagesFault(t *testing.T) {
 				require.Error(t, in.Err())
 				require.Zero(t, r.Count("common_process_log"))
 				down.Store(false)
-				r.recordSettled("shop")
+				r.waitSettled("shop")
 				aside := 0
 				if messages >= 7 {
 					aside = 1
@@ -734,6 +734,6 @@ func TestMessageWhoseWorkGivesAVerdictOfItsOwnIsSetAside(t *testing.T) {
 	})
 	r.add(1, 8)
 	r.start(r.open(r.New(r.QuickConfig()), r.spec(), cfg))
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	r.requireBooks(6, 2)
 }

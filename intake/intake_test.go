@@ -34,7 +34,7 @@ func TestEveryMessageBecomesOneEntryWithItsBusinessRow(t *testing.T) {
 	in := r.open(c, r.spec(), cfg)
 	stop := r.start(in)
 	r.add(1001, 500)
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	stop()
 	r.requireBooks(1500, 0)
 
@@ -68,8 +68,8 @@ func TestTwoGroupsOfAStreamHaveEntriesOfTheirOwn(t *testing.T) {
 	billing := r.open(c, spec, cfg)
 	r.start(shop)
 	r.start(billing)
-	r.recordSettled("shop")
-	r.recordSettled("billing")
+	r.waitSettled("shop")
+	r.waitSettled("billing")
 	assert.Equal(t, 600, r.Count("common_process_log"))
 	assert.Equal(t, 300, r.Count("effects"))
 }
@@ -97,8 +97,8 @@ func TestStreamsOfOneNameOnTwoServersHaveEntriesOfTheirOwn(t *testing.T) {
 	spec.Server = "second"
 	r.start(r.open(c, r.spec(), testConfig()))
 	r.start(r.open(c, spec, otherType(testConfig())))
-	r.recordSettled("shop")
-	other.recordSettled("shop")
+	r.waitSettled("shop")
+	other.waitSettled("shop")
 	r.requireBooks(200, 0)
 }
 
@@ -131,7 +131,7 @@ func TestPoisonIsSetAsideAsItCameAndHoldsUpNobody(t *testing.T) {
 	poison := r.addRaw("order", raw, "b\xfe", "c")
 	r.add(101, 100)
 	r.start(in)
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	require.Equal(t, 198, r.Count("effects"), "the other messages are processed")
 	stats, err := in.Stats(t.Context())
 	require.NoError(t, err)
@@ -189,7 +189,7 @@ func TestMessageThatFailsForAWhileIsDoneByTheLog(t *testing.T) {
 	in := r.open(c, r.spec(), cfg)
 	r.add(1, 64)
 	r.start(in)
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	assert.Equal(t, []int{64, 63, 1}, sizes, "if the error names its message, the batch is not halved")
 	r.Run(c)
 	r.Eventually(func() bool { return r.Count("effects") == 64 }, "the log has processed the message")
@@ -285,7 +285,7 @@ func TestMessageWhoseValueCannotBeEncodedIsSetAsideAndHoldsUpNobody(t *testing.T
 	in := r.open(c, r.spec(), cfg)
 	r.add(1, 9)
 	r.start(in)
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	require.Equal(t, 8, r.Count("effects"))
 	require.Equal(t, 8, r.Count("common_process_log WHERE business_type='take_order'"))
 	r.Run(c)

@@ -148,8 +148,8 @@ func (r *rig) addRaw(values ...string) string {
 	return id
 }
 
-// recordSettled waits until the group has received and acknowledged all messages.
-func (r *rig) recordSettled(group string) {
+// waitSettled waits until the group has received and acknowledged all messages.
+func (r *rig) waitSettled(group string) {
 	r.T.Helper()
 	r.Eventually(func() bool { return r.atRest(group) }, "group %s has acknowledged everything", group)
 }

@@ -385,8 +385,8 @@ func (l *simLife) draw(ctx context.Context, faults []simFault) (fault simFault, 
 	return fault, ctx.Err()
 }
 
-// reply delays the answer to a step. A process that waited for a lock continues at the same time as the holder of the
-// lock.
+// reply delays the answer to a step by a random time. So a process that waited for a lock and the process that held
+// it continue in a random order.
 func (l *simLife) reply(ctx context.Context) {
 	if l.rng != nil {
 		l.sleep(ctx, time.Duration(1+l.rng.Int64N(int64(time.Millisecond))))

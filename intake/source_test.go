@@ -117,7 +117,7 @@ func (s *measured) Measure(context.Context) (Backlog, error) { return Backlog{La
 func (s *measured) leaveGroup(context.Context) error { s.left = true; return nil }
 
 // TestIntakeOfAClosedCompensatorEnds closes the Compensator while Run's context is alive and the source is being
-// measured.
+// measured. Run must return ErrClosed.
 func TestIntakeOfAClosedCompensatorEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestSlowBatchIsHalved(t *testing.T) {
 	cfg.Observer.Waiting = func(WaitingEvent) { waited.Add(1) }
 	r.add(1, 20)
 	r.start(r.open(c, r.spec(), cfg))
-	r.recordSettled("shop")
+	r.waitSettled("shop")
 	r.requireBooks(20, 0)
 	assert.Zero(t, waited.Load())
 }

@@ -128,8 +128,8 @@ func (ch Change) After(before Row) (Row, error) {
 const abandonedError = "compensator: an attempt held the entry when it was cancelled or rescheduled, so its outcome is unknown"
 
 // dropsAttempt reports whether the change drops the outcome of an attempt and also removes the attempt from DeliveryCount.
-// The attempt may have its effect all the same, so Faults must keep that its outcome is unknown. The other actions do
-// the same only after a person has checked the entry, or because the work is done.
+// The attempt may have its effect all the same, so Faults must keep that its outcome is unknown. The other actions drop an
+// outcome only after a person has checked the entry, or because the work is done.
 func (ch Change) dropsAttempt(before Row) bool {
 	return before.DeliveryCount > 0 && (ch.Action == ActionCancel || ch.Action == ActionReschedule && before.LeaseLeft > 0)
 }

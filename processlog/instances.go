@@ -22,8 +22,8 @@ func (id InstanceID) String() string { return hex.EncodeToString(id[:]) }
 // MarshalText implements encoding.TextMarshaler.
 func (id InstanceID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// instanceMark is how many bytes of a lease's token name the process. The other 12 bytes are random, so the tokens of a process
-// differ as surely as before.
+// instanceMark is how many bytes of a lease's token name the process. The other 12 bytes are random, which is enough to keep
+// the tokens of one process different.
 const instanceMark = 4
 
 // Mark returns the token with the mark of a process in its first bytes.

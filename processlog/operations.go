@@ -25,8 +25,8 @@ type Operations interface {
 	Outlines(ctx context.Context, ids []ID) ([]Row, error)
 
 	// DeadWithoutCase reads up to limit dead entries that have no open case. It leaves out entries
-	// that became dead more than maxAge ago. If maxAge is 0, the time of death does not matter. The rows have their
-	// Faults.
+	// that became dead more than maxAge ago. If maxAge is 0, the time of death does not matter. The field Faults of the rows
+	// is set.
 	//
 	// DeadWithoutCase and the next three methods repair cases after changes by a service, by an older version of the
 	// library, or by a restored backup. If the database refuses to write some cases, the three methods write the others and
@@ -80,9 +80,9 @@ type Operations interface {
 	// was folded into an hour belongs to the period of the hour's first minute.
 	Stats(ctx context.Context, filter StatFilter) ([]Stat, error)
 
-	// WriteInstance stores what a process says about itself, and the time of the database's clock as SeenAt. It ignores the
-	// times of i. age is the time since the process started. ended says that the process ends; once it is stored, EndedAt does
-	// not change any more. WriteInstance returns a *FieldError if the table of instances is missing.
+	// WriteInstance stores what a process says about itself. It stores the time of the database's clock as SeenAt, and ignores
+	// the times in i. age is the time since the process started. ended says that the process ends. Once ended is stored,
+	// EndedAt does not change any more. WriteInstance returns a *FieldError if the table of instances is missing.
 	WriteInstance(ctx context.Context, i Instance, age time.Duration, ended bool) error
 
 	// Instances reads all processes, sorted by name and then by ID.

@@ -45,10 +45,10 @@ type StartLimits interface {
 	// The Interval of limit must be the one under which the starts were granted: see Claimed.InForce.
 	ReturnStarts(ctx context.Context, limit StartLimit, unusedStarts map[string]Unused) error
 
-	// PurgeLimitKeys deletes the rows of keys that were not granted a start for idle, until ctx ends. It leaves a row
-	// whose stored time is in the future, and a row whose permits have not all ended. So a key without a row has the
-	// whole burst free, as its row would say. It leaves the first row of each limit, and rows that other transactions
-	// have locked. It returns the number of deleted rows.
+	// PurgeLimitKeys deletes the row of each key to which no start was granted during the last period of length idle,
+	// until ctx ends. It leaves a row whose stored time is in the future, and a row whose permits have not all ended.
+	// So each deleted row allowed the whole burst, as a key without a row does. It leaves the first row of each
+	// limit, and rows that other transactions have locked. It returns the number of deleted rows.
 	PurgeLimitKeys(ctx context.Context, idle time.Duration) (int, error)
 
 	// CheckLimits returns a *FieldError if the table is missing.
@@ -196,8 +196,7 @@ type StoredLimit struct {
 // InForce returns the values that claims obey.
 func (l *StoredLimit) InForce() LimitValues { return l.Program.With(l.Person) }
 
-// With returns the values with those of a person in their place, as far as they are set. A Burst that would take longer than MaxBurstTime
-// becomes smaller.
+// With returns v with the values of personValues that are not zero. If a Burst would take longer than MaxBurstTime, With reduces it.
 func (v LimitValues) With(personValues LimitValues) LimitValues {
 	v.Interval, v.Burst, v.Concurrent = cmp.Or(personValues.Interval, v.Interval), cmp.Or(personValues.Burst, v.Burst), cmp.Or(personValues.Concurrent, v.Concurrent)
 	if v.Interval == 0 {
@@ -213,10 +212,10 @@ func (l *StartLimit) Set(v LimitValues) {
 	l.Interval, l.Burst, l.Concurrent = v.Interval, v.Burst, v.Concurrent
 }
 
-// Rescaled is for a key whose limit gets another Interval. It keeps the number of starts that the key has used in
-// advance, rounded up. This number is lead divided by the Interval. lead is the stored time of the key minus the
-// database's current time: see Free. oldInterval is the Interval of the last grant. The result is the new value of lead. It is 0 if only one of
-// the Intervals sets a rate. A lead that is not positive stays as it is.
+// Rescaled converts lead when the Interval of a limit changes. lead is the stored time of a key minus the database's current time: see
+// Free. oldInterval is the Interval of the last grant. The key keeps the number of starts that it has used in advance, which is lead
+// divided by the Interval, rounded up. If only one of the Intervals sets a rate, the result is 0. A lead that is not positive stays as it
+// is.
 func Rescaled(lead, oldInterval, newInterval time.Duration) time.Duration {
 	switch {
 	case lead <= 0 || oldInterval == newInterval:

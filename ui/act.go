@@ -212,7 +212,7 @@ func (action formAction) validate() error {
 	return nil
 }
 
-// askReason shows the page that asks for a reason. If the action needs a confirmation, the page asks for it too.
+// askReason shows the page that asks for a reason. If the action also needs a confirmation, the same page asks for both.
 func (s *server) askReason(rq *request, action formAction, problem string, status int) {
 	data, err := s.checkSelection(rq, action)
 	if err != nil {

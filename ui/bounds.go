@@ -21,7 +21,7 @@ type times struct{ bodyTime, answerTime, lingerTime time.Duration }
 
 type incomingKey struct{}
 
-// requestState holds the state of a request's body. The handlers of the methods bounded and received both use it.
+// requestState holds the state of a request's body. limitTimes creates it, and limitBody uses it.
 type requestState struct {
 	control    *http.ResponseController
 	startedAt  time.Time

@@ -88,7 +88,7 @@ func (outcome) Answers() []string {
 	return []string{"done", "changed", "busy", "state", "not_allowed", "not_found", "failed"}
 }
 
-// Shown returns how many entries the page lists. All may return more.
+// Shown returns how many entries the page lists. This may be fewer than the result of the method All.
 func (o outcome) Shown() int { return len(o.List) }
 
 // All returns the number of entries that a person chose for the action.

@@ -47,7 +47,7 @@ type cell struct {
 	X, Part int // start and width of the segment in percent
 }
 
-// Bars returns the cells that have a segment.
+// Bars returns the cells whose count is not 0. Only these cells have a segment in the bar.
 func (r typeRow) Bars() []cell {
 	return slices.DeleteFunc(slices.Clone(r.Cells), func(c cell) bool { return c.N == 0 })
 }
@@ -157,8 +157,8 @@ func (rq *request) seesAllTypes(types []admin.TypeOverview) bool {
 		!slices.ContainsFunc(types, func(t admin.TypeOverview) bool { return !rq.May(admin.SeeEntries, admin.Subject{Type: t.Type}) })
 }
 
-// firstRows returns the rows that the overview shows at first. It leaves out some rows, because a browser takes longer to
-// draw forty rows than the rest of the page.
+// firstRows returns the rows that the overview shows at first: all rows with problems, and at least maxOverviewTypes
+// rows. The other rows appear on demand, because a browser takes longer to draw forty rows than the rest of the page.
 func firstRows(rows []typeRow) []typeRow {
 	firstCalm := slices.IndexFunc(rows, func(r typeRow) bool { return !r.hasProblems() })
 	if firstCalm < 0 {

@@ -70,7 +70,6 @@ func parsePages() (map[string]*template.Template, error) {
 	return pages, nil
 }
 
-// showPage answers with a page.
 func (rq *request) showPage(status int, page string, data any) {
 	var html bytes.Buffer
 	if err := rq.s.pages[page].ExecuteTemplate(&html, "frame", view{rq, page, data}); err != nil {
@@ -81,7 +80,6 @@ func (rq *request) showPage(status int, page string, data any) {
 	rq.sendPage(status, showInvisible(html.Bytes()))
 }
 
-// showError answers with an error page.
 func (rq *request) showError(status int, key string, args ...any) {
 	text, err := rq.T(key, args...)
 	if err != nil {

@@ -76,7 +76,7 @@ func (w words) Took(d time.Duration) (string, error) {
 	return w.Span(d)
 }
 
-// VerdictIcon returns the icon of what followed from a failed attempt.
+// VerdictIcon returns the icon for the verdict on a failed attempt.
 func (w words) VerdictIcon(v admin.AttemptVerdict) string {
 	switch v {
 	case processlog.AttemptFailed:
@@ -87,7 +87,8 @@ func (w words) VerdictIcon(v admin.AttemptVerdict) string {
 	return "dead"
 }
 
-// twoUnits formats two units. It leaves out the smaller unit if that unit is zero.
+// twoUnits formats a duration in a large and a small unit. The text key has both units. If
+// smallUnit is 0, twoUnits uses the text keyOne, which has the large unit only.
 func (w words) twoUnits(keyOne string, largeUnit, smallUnit int, key string) (string, error) {
 	if smallUnit == 0 {
 		return w.T(keyOne, largeUnit)

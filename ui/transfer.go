@@ -30,7 +30,7 @@ func (rq *request) sendPage(status int, html []byte) {
 	_, _ = rq.w.Write(html)
 }
 
-// setTime sets the time at which the page's data was read. It also sends this time as Last-Modified, with a 304 too.
+// setTime sets the time at which the page's data was read. A page and a 304 both send this time as Last-Modified.
 func (rq *request) setTime(at time.Time) {
 	rq.Now = at
 	rq.w.Header().Set("Last-Modified", at.UTC().Format(http.TimeFormat))

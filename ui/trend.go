@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// trend is what a chart of the last hours or days shows. The chart is SVG. A table has the same numbers as text.
+// trend is the data of a chart of the last hours or days. The chart is SVG. A table has the same numbers as text.
 type trend struct {
 	Type  string // empty: all types
 	Over  string // name of the time that is shown
@@ -26,7 +26,7 @@ type trend struct {
 	None  bool // nothing was counted
 }
 
-// span is a choice of the time that is shown.
+// span is a link that changes how much time the chart shows.
 type span struct {
 	Name string
 	Link string
@@ -41,7 +41,7 @@ type lane struct {
 	Y         int    // place of its label
 }
 
-// bin is a column of the chart. It links to the entries that were recorded in its time.
+// bin is a column of the chart. It links to the entries that were recorded in the period of the column.
 type bin struct {
 	X    int
 	Link string
@@ -68,13 +68,14 @@ func valuesOf(p admin.TrendPoint) [len(lanes)]uint64 {
 	return [...]uint64{p.Recorded, p.Succeeded, p.Failed, p.Dead}
 }
 
-// trendSpans are the times that a person can choose, by their names in the address.
+// trendSpans are the spans of time that a person can choose, with their names in the address.
 var trendSpans = []struct {
 	name   string
 	length time.Duration
 }{{"3h", admin.TrendHours}, {"24h", admin.TrendDay}, {"7d", admin.TrendWeek}}
 
-// length returns the chosen time. An unknown name is the first one.
+// chosenSpan returns the span that the address names. For an unknown name it returns the first of
+// trendSpans.
 func (rq *request) chosenSpan() (name string, length time.Duration) {
 	for _, o := range trendSpans {
 		if rq.r.URL.Query().Get("over") == o.name {
@@ -84,7 +85,7 @@ func (rq *request) chosenSpan() (name string, length time.Duration) {
 	return trendSpans[0].name, trendSpans[0].length
 }
 
-// newTrend returns the chart of a type, or of all types. link returns the address of this page for another time.
+// newTrend returns the chart of a type, or of all types. link returns the address of this page with another span.
 func (rq *request) newTrend(adminTrend admin.Trend, businessType string, link func(spanName string) (string, error)) (t trend, err error) {
 	t.Type = businessType
 	t.Over, _ = rq.chosenSpan()
@@ -147,7 +148,7 @@ func (rq *request) newTrendRow(businessType string, points []admin.TrendPoint, p
 	return row, err
 }
 
-// recordedLink returns the address of the entries that were recorded in a time.
+// recordedLink returns the address of the entries that were recorded between from and to.
 func (rq *request) recordedLink(businessType string, from, to time.Time) (string, error) {
 	const layout = "2006-01-02T15:04"
 	return rq.Link("entries", "type", businessType, "from", from.UTC().Format(layout), "to", to.UTC().Format(layout))
@@ -191,7 +192,7 @@ type rateRow struct {
 // sortings are the columns by which the types can be sorted, besides their names.
 var sortings = [...]string{"ended", "failing", "took50", "took95", "late50", "late99", "dead"}
 
-// sorting is the head of a column.
+// sorting is the heading of a column. Its Link sorts the page by this column.
 type sorting struct {
 	Name, Link string
 	Here       bool

@@ -49,7 +49,6 @@ func (w *why) text() (string, error) {
 	return text, nil
 }
 
-// newChangeCommands returns the commands that change entries.
 func (p *program) newChangeCommands() []*cobra.Command {
 	verbs := []struct {
 		name, summary string
@@ -336,7 +335,7 @@ func countText(n int) string {
 	return fmt.Sprintf("%d entries", n)
 }
 
-// skipUnknown returns entries without those that need --checked, and prints the names of the removed entries.
+// skipUnknown removes the entries that need --checked, and prints their names. It returns the remaining entries.
 func (p *program) skipUnknown(ctx context.Context, s *session, entries []pickedEntry, ch admin.Change) ([]pickedEntry, error) {
 	lines, err := s.read(ctx, entries)
 	if err != nil {

@@ -109,7 +109,7 @@ func (missingOperations) CasesOf(context.Context, []processlog.ID) ([]processlog
 func (missingOperations) Types(context.Context) ([]string, error)                { return nil, nil }
 func (missingOperations) Settings(context.Context) ([]processlog.Setting, error) { return nil, nil }
 
-// Limits returns none, because nothing can be changed without the missing tables.
+// Limits returns none. Without the missing tables nobody can change a limit.
 func (missingOperations) Limits(context.Context, string) ([]processlog.StoredLimit, error) {
 	return nil, nil
 }

@@ -132,7 +132,6 @@ func (s *session) counts(ctx context.Context, maxCount int) ([]admin.Count, erro
 	}), err
 }
 
-// entryColumns are the columns of an entry.
 var entryColumns = []column{{"id", "ID"}, {"version", ""}, {"business_type", "TYPE"}, {"state", "STATE"}, {"process_count", "FAILURES"}, {"max_process_count", ""},
 	{"compensate_count", ""}, {"delivery_count", ""}, {"epoch", ""}, {"next_at", "DUE OR ENDED"}, {"ended_by", ""}, {"idempotent_id", ""}, {"batch_id", ""},
 	{"business_id", "BUSINESS ID"}, {"business_ext_id", ""}, {"user_id", ""}, {"last_error", "ERROR"}, {"created_at", ""}, {"updated_at", ""}, {"erased", ""}}

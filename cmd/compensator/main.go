@@ -108,7 +108,6 @@ type runError struct{ error }
 
 func (r runError) Unwrap() error { return r.error }
 
-// codeOf returns the exit code of an error.
 func codeOf(err error) int {
 	var exitErr *exitError
 	var command runError

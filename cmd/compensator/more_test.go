@@ -182,8 +182,8 @@ func TestACommandWaitsForASlowDatabase(t *testing.T) {
 	assert.Equal(t, codeDone, code, said)
 }
 
-// TestNothingIsDoneUntilTheNumberIsTyped runs the program on a terminal, where the operator must type the number of
-// entries.
+// TestNothingIsDoneUntilTheNumberIsTyped runs the program on a terminal. The program must change nothing until the
+// operator has typed the number of entries.
 // Failure: F134
 func TestNothingIsDoneUntilTheNumberIsTyped(t *testing.T) {
 	t.Parallel()

@@ -41,7 +41,6 @@ func (f format) validate(use string) error {
 	return nil
 }
 
-// column is a column of the output.
 type column struct {
 	name string // name in JSON and CSV
 	head string // heading in tables; empty: tables leave out the column

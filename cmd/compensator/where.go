@@ -117,7 +117,6 @@ func parseTime(text string) (time.Time, error) {
 	return at, nil
 }
 
-// whereFlag adds --where to a command.
 func (p *program) whereFlag(cmd *cobra.Command, conditions *[]string) {
 	cmd.Flags().StringArrayVar(conditions, "where", nil, whereHelp)
 	_ = cmd.RegisterFlagCompletionFunc("where", func(cmd *cobra.Command, _ []string, input string) ([]string, cobra.ShellCompDirective) {

@@ -158,7 +158,8 @@ func (r *childProcess) observer() observe.Observer {
 	}
 }
 
-// handler does what every handler of a child does before it writes its effect.
+// handler runs at the start of every handler of a child. It waits, kills the process, pauses, or
+// fails, as the Program says.
 func (r *childProcess) handler(e *compensator.Entry) error {
 	if r.Works > 0 {
 		<-time.After(r.Works)

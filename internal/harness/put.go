@@ -58,7 +58,7 @@ func (w *World) Entry(c *compensator.Compensator, id compensator.EntryID) *compe
 	return e
 }
 
-// InsertDue inserts n due entries with ids from first on, as another process would.
+// InsertDue inserts n due entries as another process would. Their ids begin at first.
 func (w *World) InsertDue(businessType string, first, n int) (ids []compensator.EntryID) {
 	w.T.Helper()
 	for id := first; id < first+n; id++ {

@@ -7,7 +7,7 @@ type Blame uint8
 
 const (
 	// Statement errors are caused by the statement. They come back whenever the same statement is sent again. Examples
-	// are a constraint, a missing right, a syntax error, or a size.
+	// are a constraint, a missing right, a syntax error, and a value that is too large.
 	Statement Blame = iota
 
 	// Doubtful errors come from the server's condition, or from the statement. A lock wait is an example. Another
@@ -56,8 +56,8 @@ var conditions = map[uint16]condition{
 	3884: {Server, "no temporary tablespace left for this session"},
 	4139: {Doubtful, "index file full (MariaDB)"},
 
-	// These are errors about data that a person must repair. Nobody knows when, so these errors must count in the end:
-	// the entry becomes dead, and a person sees it too.
+	// These errors report damaged data or files, which only a person can repair. They are Doubtful, so failed attempts
+	// count in the end: the entry becomes dead, and a person sees it.
 	1032: {Doubtful, "an index names a record that is missing"},
 	1033: {Doubtful, "wrong information in a file (MariaDB)"},
 	1034: {Doubtful, "index corrupt"},

@@ -39,7 +39,7 @@ const (
 	SessionKilled      = 3169 // MySQL: KILL
 )
 
-// answer returns the server's answer in the tree of err, or nil if there is none.
+// answer returns the *mysql.MySQLError in the tree of err, or nil if there is none.
 func answer(err error) *mysql.MySQLError {
 	if err == nil {
 		return nil // Return early, because the code below allocates.

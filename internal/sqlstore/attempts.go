@@ -138,8 +138,9 @@ func scanAttempts(rows *sql.Rows) ([]processlog.FailedAttempt, error) {
 	return attempts, rows.Err()
 }
 
-// lookForAttempts finds out whether a purge must delete failed attempts. Another process may have stored some, although
-// this one keeps none. Entries that were read before the call have no attempts that it does not see.
+// lookForAttempts finds out whether a purge must delete failed attempts. Another process may have stored some, even if
+// this process keeps none. Call it after the entries to purge were read. These entries have ended, so no process stores
+// further attempts for them.
 func (s *Store) lookForAttempts(ctx context.Context) error {
 	if s.attempts.Load() {
 		return nil

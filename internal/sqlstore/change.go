@@ -25,7 +25,8 @@ func (s *Store) Change(ctx context.Context, tx processlog.Tx, proven bool, ch pr
 		}
 		row, err := s.change(ctx, tx, ch, s.d.lock)
 		if errors.Is(err, processlog.ErrNotFound) {
-			// The transaction may belong to another database, whose log of the same name has no such entry.
+			// If the transaction belongs to another database, the log of the same name there has no such
+			// entry. Name the wrong database in the error.
 			err = cmp.Or(s.wrongSchema(ctx, tx), err)
 			s.discardSession(ctx, tx, err)
 		}
@@ -151,7 +152,7 @@ func (s *Store) move(ctx context.Context, tx processlog.Tx, action processlog.Ac
 	return s.moveFaults(ctx, tx, rows)
 }
 
-// abandonedErrors returns the assignment of last_error if Change.After has set one, and otherwise nothing.
+// abandonedErrors returns the assignment of last_error if Change.After has set an error. Otherwise it returns "".
 func (s *Store) abandonedErrors(ids []processlog.ID, rows []changedRow) string {
 	sets := func(r changedRow) bool { return r.newRow.LastError != r.oldRow.LastError }
 	if !slices.ContainsFunc(rows, sets) {

@@ -106,7 +106,7 @@ func (p *proof) inOneSession(ctx context.Context) error {
 	}
 	defer conn.Close()
 	err = p.tryIn(ctx, conn)
-	// A trial may take a lost connection for the server's answer, so ask whether the session is still there.
+	// A trial may mistake a lost connection for an answer of the server, so ask whether the session is still there.
 	if _, lost := conn.ExecContext(ctx, "DO 0"); lostConnection(lost) {
 		return lost
 	}

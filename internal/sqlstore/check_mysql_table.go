@@ -159,8 +159,8 @@ func (c mysqlColumn) lacks(expected mysqlColumn) string {
 	case expected.collation == "bin" && c.collation != "" && !strings.HasSuffix(c.collation, "_bin"):
 		return fmt.Sprintf("collation %s takes different keys for equal; want utf8mb4_bin", c.collation)
 	case expected.collation != "" && c.collation != "" && !strings.HasPrefix(c.collation, "utf8mb4_"):
-		// An outcome finds its row by a checksum of the stored bytes. The error text of a handler may hold any
-		// characters.
+		// settleRows finds a row by a checksum of the stored bytes, and an error text of a handler may hold
+		// any characters. So the column must store each text byte by byte.
 		return fmt.Sprintf("collation %s does not store every text byte by byte; want utf8mb4_bin", c.collation)
 	}
 	return ""

@@ -116,7 +116,7 @@ func (c *claim) choose(rows []processlog.Row, accept func(*processlog.Row) bool)
 			c.result.Gone = append(c.result.Gone, row.ID)
 		case !c.claimable(row):
 			c.result.Waiting = append(c.result.Waiting, processlog.Scheduled{ID: row.ID, In: max(row.DueIn, row.LeaseLeft)})
-		case c.permits.without(row):
+		case c.permits.lacksPermit(row):
 			c.result.Limited = append(c.result.Limited, c.permits.limited(row))
 		case c.permits.refuses(row), !accept(row):
 			c.result.Refused = append(c.result.Refused, *row)
@@ -145,9 +145,9 @@ func (c *claim) classifyUnread(ctx context.Context, tx processlog.Tx, rows []pro
 	for i := range rows {
 		readIDs[i] = rows[i].ID
 	}
-	// A locked row is read again soon. If a row does not exist or is not committed, the queue made a mistake and forgets
-	// it (G10, the queue is a hint). When the row is committed, its commit or the reconciler enqueues it again. Neither
-	// kind of row fails the claim of the others.
+	// A locked row is read again soon. If a row does not exist or is not committed, the queue should not have offered
+	// it, and the queue forgets it (G10, the queue is a hint). When the row is committed, its commit or the reconciler
+	// enqueues it again. The other rows are claimed in both cases.
 	unread := without(c.ids, readIDs)
 	locked, err := queryIDs(ctx, tx, c.s.sql(claimUnread, "ids", idList(unread)))
 	if err != nil {
@@ -176,7 +176,8 @@ func (c *claim) grouped(rows []processlog.Row) map[claimGroup][]processlog.ID {
 	return groups
 }
 
-// claimRows leases the rows of one claimGroup. They are locked, and still have the version that was read.
+// claimRows leases the rows of one claimGroup. The transaction has locked these rows, so they still have
+// the version that was read.
 const claimRows = "UPDATE {log}{by id} SET version=version+1, delivery_count=delivery_count+1, token={token}, lease_until={now}+{lease}, updated_at={stamp}" +
 	" WHERE id IN ({ids}) AND version={version}{and steady}"
 

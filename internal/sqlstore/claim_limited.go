@@ -19,9 +19,9 @@ import (
 //     limit take turns, and a key without a row has a full burst.
 //   - After that lock a claim waits for no other lock: it has already locked its entries, and skipped entries that others
 //     had locked. So no two claims deadlock.
-//   - The last statement computes the time of the starts from its own clock. The rows are locked by then, so these starts
-//     are not older than starts that were granted before. The first statement has read an earlier clock, by which fewer
-//     starts are free.
+//   - The last statement computes the time of the starts from its own clock. The rows are locked by then, so no
+//     earlier grant has a later time. The first statement has read an earlier clock. By that clock fewer starts are free,
+//     so the claim does not grant too many.
 func (s *Store) ClaimLimited(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, limit processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	p := &permits{s: s, limit: limit, program: limit.Values()}
 	found, err := s.claim(ctx, want, token, lease, p, accept)
@@ -75,8 +75,8 @@ func (p *permits) free(k *keyPermits) int {
 	return max(0, p.limit.Concurrent-len(k.holders)-k.taken)
 }
 
-// without reports whether an entry needs a permit and there is none.
-func (p *permits) without(row *processlog.Row) bool {
+// lacksPermit reports whether an entry needs a permit and none is free.
+func (p *permits) lacksPermit(row *processlog.Row) bool {
 	k := p.of(row)
 	return k != nil && (k.starts <= k.taken || p.free(k) == 0)
 }
@@ -340,7 +340,7 @@ func (c *claim) permitApart(ctx context.Context) error {
 			return err
 		}
 		for _, row := range c.retryRows {
-			if c.permits.without(&row) {
+			if c.permits.lacksPermit(&row) {
 				c.result.Limited = append(c.result.Limited, c.permits.limited(&row))
 				continue
 			}

@@ -44,8 +44,8 @@ func requirePlainName(t *testing.T, name tableName) {
 	require.Equal(t, name.quoted("") == "`"+DefaultTable+"`", strings.Contains(texts, "`"+DefaultTable+"`"))
 }
 
-// TestTableWhoseLongestNameDoesNotFitIsRefused names logs whose tables have the longest name that MySQL allows, and one
-// more character.
+// TestTableWhoseLongestNameDoesNotFitIsRefused creates a log whose longest table name has as many characters as MySQL
+// allows. A name with one more character must be refused.
 func TestTableWhoseLongestNameDoesNotFitIsRefused(t *testing.T) {
 	t.Parallel()
 	fits := strings.Repeat("x", 64-len("_operation"))

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// instanceWrite keeps the start of a process, and also its end: a statement that arrives after Close does not revive it.
+	// instanceWrite keeps the stored start and end of a process. So a statement that arrives after Close does not make the
+	// process live again.
 	instanceWrite = "INSERT INTO {instance} (id, name, library, build, started_at, seen_at, ended_at, running, queue, types)" +
 		" VALUES ({id}, {name}, {library}, {build}, {now}-({age}), {now}, {ended}, {running}, {queue}, {types}){again}," +
 		" ended_at=CASE WHEN {instance}.ended_at>0 THEN {instance}.ended_at ELSE {offered end} END"

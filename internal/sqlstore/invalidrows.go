@@ -11,8 +11,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// headDepth is the number of a type's earliest entries whose leases InvalidRows checks. When the other entries have
-// run, an entry with an endless lease is among the earliest.
+// headDepth is the number of a type's earliest entries whose leases InvalidRows checks. An entry with an endless
+// lease never runs. So it is among the earliest entries as soon as those before it have run.
 const headDepth = 100
 
 // Each of these statements finds one kind of invalid rows. invalidParts are joined by UNION ALL.

@@ -12,7 +12,7 @@ import (
 )
 
 // The test uses a log of 1,000 keys with 20 entries each, first with outdated index statistics and then with new
-// statistics.
+// statistics. With both, a statement must read only the positions of its own keys.
 // Failure: F117
 func TestPositionsAreReadAlongTheirKey(t *testing.T) {
 	b := openLogbook(t)

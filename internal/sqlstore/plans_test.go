@@ -284,7 +284,8 @@ func wanted(ids []processlog.ID) (want []processlog.Wanted) {
 }
 
 // TestStatementsKeepToTheirIndexHoweverTheTableLooks asks for the plans of all statements on four logs. One log is
-// empty, one is small, one is large with old statistics, and in one most entries have just changed.
+// empty, one is small, one is large with old statistics, and in one most entries have just changed. On each log,
+// every statement must use its index.
 // Failure: F26, F29, F34
 func TestStatementsKeepToTheirIndexHoweverTheTableLooks(t *testing.T) {
 	b := openLogbook(t)

@@ -27,7 +27,7 @@ const (
 	statsRead     = "{folded} UNION ALL {of processes}"
 	statsReadPart = "SELECT {bin} AS bin, {text business_type} AS name, {sums} FROM {stat}{by id} WHERE {instances} AND `at`>={from} AND `at`<{to}{and type} GROUP BY {bin}, business_type"
 
-	// statsToFold locks the rows of processes, or of minutes.
+	// statsToFold locks the rows that FoldStats adds up: rows of processes, or rows of minutes.
 	statsToFold = "SELECT {text instance}, `at`, {text business_type}, {counts} FROM {stat}{by id} WHERE {which} AND `at`<{now}-({age})" +
 		" ORDER BY instance, `at`, business_type LIMIT {limit}{lock}"
 	statsFold   = "INSERT INTO {stat} (instance, `at`, business_type, {counts}) VALUES {rows}{again}"

@@ -39,7 +39,7 @@ type ConsumerConfig struct {
 
 	// RefusedQueue takes a message if your function has failed for it and the log refuses it as well. The log refuses a
 	// message that is too large or that the codec cannot encode. It also refuses a message if a trigger or a constraint
-	// of yours refuses the row three times, while the log takes other entries. Such messages wait there for a person. The Consumer publishes a copy of such a message to RefusedQueue, awaits
+	// of yours refuses the row three times, while the log takes other entries. Such messages wait in RefusedQueue for a person. The Consumer publishes a copy of such a message to RefusedQueue, awaits
 	// the confirm, and then acknowledges the original. The copy keeps the body, the properties and the headers.
 	// RefusedHeader and the headers declared next to it say why the message was refused and where it comes from.
 	//

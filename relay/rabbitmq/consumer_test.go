@@ -369,7 +369,8 @@ func TestWhatIsDoneOnceItIsToldToStopIsAcknowledged(t *testing.T) {
 }
 
 // TestLossIsToldWhileAMessageWaitsForAFunctionOfAnEarlierConnection loses a connection while a message waits for a
-// slot. A function of an earlier connection still occupies that slot.
+// slot. A function of an earlier connection still occupies that slot. The consumer must notice the loss without a
+// free slot.
 func TestLossIsToldWhileAMessageWaitsForAFunctionOfAnEarlierConnection(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -862,8 +863,8 @@ func holdTwo(t *testing.T, b broker, w *harness.World, codec compensator.Codec) 
 	return k, queue, consume(t, k)
 }
 
-// TestMessageThatCanNeverBeRecordedIsSetAside has as many such messages as the consumer may hold. They must not stop
-// the others, and the queue must not drop them.
+// TestMessageThatCanNeverBeRecordedIsSetAside delivers as many messages that the log refuses as the consumer may
+// hold. They must not stop the other messages, and the queue must not drop them.
 // Failure: F92
 func TestMessageThatCanNeverBeRecordedIsSetAside(t *testing.T) {
 	t.Parallel()

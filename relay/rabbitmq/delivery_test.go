@@ -18,7 +18,7 @@ import (
 )
 
 // TestTimestampThatJSONLacksKeepsNoMessageOutOfTheLog sends timestamps beyond the year 9999. A producer that sends
-// milliseconds instead of seconds produces the year 55,840.
+// milliseconds instead of seconds produces the year 55,840. The log must take the messages.
 // Failure: F92
 func TestTimestampThatJSONLacksKeepsNoMessageOutOfTheLog(t *testing.T) {
 	t.Parallel()
@@ -32,7 +32,7 @@ func TestTimestampThatJSONLacksKeepsNoMessageOutOfTheLog(t *testing.T) {
 }
 
 // TestHeadersKeepNoMessageOutOfTheLog sends headers that are hard to store. encoding/json reads at most 10,000 levels,
-// and writes < as six bytes.
+// and writes < as six bytes. The log must take the messages.
 //
 // It runs alone. The client takes so long to read headers of ten thousand levels that a busy machine misses heartbeats.
 // Failure: F92

@@ -86,7 +86,7 @@ func withName(properties amqp091.Table, name string) amqp091.Table {
 // drop closes the connection at once. The broker requeues unacknowledged messages.
 func (l *link) drop() { _ = l.raw.Close() }
 
-// close closes the connection in order. It drops the connection if the broker does not answer within closeLimit.
+// close closes the connection cleanly. It drops the connection if the broker does not answer within closeLimit.
 func (l *link) close() {
 	defer time.AfterFunc(closeLimit, l.drop).Stop()
 	_ = l.Connection.Close()

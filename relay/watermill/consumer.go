@@ -182,8 +182,8 @@ func (k *Consumer) IdempotencyKey(topic, messageID string) compensator.Idempoten
 // entry has committed. An error says that the message must be delivered again.
 //
 // As long as the log is unavailable, Handle does not return. It retries, with pauses of at most 3 s, until the message
-// is recorded, its context is cancelled, or the Compensator is closed. A deadline of the context bounds work, but does not
-// end this wait. So a database outage does not use up the deliveries that a broker allows. If the log refuses the message,
+// is recorded, its context is cancelled, or the Compensator is closed. A deadline of the context limits the call of work,
+// but not this wait. So a database outage does not use up the deliveries that a broker allows. If the log refuses the message,
 // Handle may wait, too: see ConsumerConfig.Refused.
 //
 // Handle returns an error in these cases:
@@ -222,7 +222,7 @@ func untilCancelled(ctx context.Context) (held context.Context, release func()) 
 
 // settle returns nil when the message can be acknowledged. It records a redelivered message without a call of work,
 // because the message may have crashed a process. If the log refuses that message, settle calls work. The message's own
-// context bounds work. ctx bounds the wait for the log.
+// context limits the call of work. ctx limits the wait for the log.
 func (k *Consumer) settle(ctx context.Context, msg *message.Message) error {
 	a, err := k.arrive(ctx, msg)
 	if err != nil {

@@ -30,7 +30,7 @@ type Publisher struct {
 	slots chan struct{} // holds one value for each active call of Publish
 }
 
-// NewPublisher returns a Publisher that sends through `to`, a publisher of watermill. After Run has returned, the caller
+// NewPublisher returns a Publisher that sends through sink, a publisher of watermill. After Run has returned, the caller
 // closes that publisher. Do not pass a publisher that a watermill router uses, because a router closes the publishers
 // of its handlers when it ends.
 func NewPublisher(sink message.Publisher, cfg Config) (*Publisher, error) {

@@ -94,8 +94,9 @@ type localSession struct {
 
 const sessionCookie = "compensator_session"
 
-// newGuard refuses requests to a host name other than the session's. So a cookie that was sent to another port is useless,
-// and another name that resolves to loopback does not work. newGuard ignores the port, because it may be forwarded.
+// newGuard returns a handler that refuses requests to a host name other than the session's. So a cookie that was sent to
+// another port is useless, and another name that resolves to loopback does not work. The handler ignores the port, because
+// the port may be forwarded.
 func (d *localSession) newGuard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
