@@ -12,12 +12,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// adminStream is the random stream for people's actions through package admin. It is separate, so that the other draws
-// of a seed stay as they were.
+// adminStream is the random stream for actions through package admin. It is separate, so that the other draws of a seed
+// keep their values.
 const adminStream = 7766
 
-// visit is one visit of a person to the Admin. The person lists the dead entries, waits for the duration thinks, and
-// then acts on the listed entries.
+// visit is one visit of a person to the admin pages. The person lists the dead entries, waits for the duration thinks,
+// and then acts on the listed entries.
 type visit struct {
 	at, thinks time.Duration
 	whom       int // number that picks the instance
@@ -27,8 +27,8 @@ type visit struct {
 
 var adminActions = [...]admin.Right{admin.Requeue, admin.SettleManually, admin.Cancel, admin.Complete, admin.Requeue, admin.Compensate}
 
-// drawAdmin decides at random whether Operations is configured and when people visit the Admin. Each draw function
-// decides about one property of the seed in this way.
+// drawAdmin decides at random whether Operations is configured and when people visit the admin pages. It is one of many
+// draw functions. Each of them draws one property of the seed.
 func (w *world) drawAdmin() {
 	rng := rand.New(rand.NewPCG(w.seed, adminStream))
 	if w.plan.calm || rng.IntN(6) > 0 {
@@ -51,7 +51,7 @@ var adminAction = map[admin.Right]processlog.Action{
 
 var anybody = admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })
 
-// visit carries out one visit. The Admin may refuse every entry that has changed since it was listed.
+// visit carries out one visit. Package admin may refuse an entry that has changed since it was listed.
 func (w *world) visit(v visit) {
 	time.Sleep(v.at)
 	n := w.alive(v.whom)
@@ -92,8 +92,8 @@ func (w *world) visit(v visit) {
 	case <-time.After(v.thinks):
 	case <-n.died:
 	}
-	// Two of three visitors have checked the outcome elsewhere. The field thinks decides this, because another random
-	// draw would change what older seeds do.
+	// Two of three visitors have checked the entry's outcome elsewhere. The parity of thinks decides this, because
+	// another random draw would change what older seeds do.
 	checked := v.thinks%3 > 0
 	if !checked {
 		ctx = context.WithValue(ctx, unchecked{}, true)
@@ -121,8 +121,8 @@ func (s *gatedStore) casesOpened(outcomes []processlog.Outcome, answers []proces
 	}
 }
 
-// ChangeAll is a step of the scheduler. It asserts G32 (actions of people): the same statement writes the audit record,
-// and closes the case of an entry that is no longer dead.
+// ChangeAll is a step of the scheduler. It asserts G32 (actions of people): the statement of the change also writes the
+// audit record. If the entry is no longer dead, the statement closes the entry's case too.
 func (s *gatedStore) ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) (answers []processlog.Changed, err error) {
 	op := &operation{kind: opChange, from: s.from, change: change, seen: make(map[compensator.EntryID]uint64)}
 	for _, v := range seen {
@@ -166,8 +166,8 @@ func (s *gatedStore) changedAll(ctx context.Context, seen []processlog.Version, 
 	}
 }
 
-// checkCases asserts the rest of G31 (each dead entry has a case). At the end each dead entry has an open case, and no
-// other entry has one.
+// checkCases asserts the second half of G31 (each dead entry has a case): at the end each dead entry has an open case,
+// and no other entry has one.
 func (w *world) checkCases() {
 	if !w.apart.admin || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
 		return

@@ -11,16 +11,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// apart holds properties that only some seeds have. Each has its own random stream, so that the other seeds do not
-// change.
+// apart holds properties that only some seeds have. Each property has its own random stream, so that a new property
+// does not change what older seeds draw.
 type apart struct {
 	requeues bool // in a calm seed, a person requeues entries that wait for a retry
 
 	// These properties exist only in seeds that are not calm:
 	jammed compensator.IdempotencyKey // key of an entry whose handlers ignore their context and return only after all faults have ended
-	// former is 1, 2 or 3 if some instances run an older version of the service, which lacks some types (formerLacks).
-	// It is then the position of the older instance in each group of three consecutive instances. 0: no instance is
-	// older.
+	// former is 1, 2 or 3 if some instances run an older version of the service. An older version has no handlers for
+	// the types in formerLacks. Of three consecutive instances, former gives the position of the older one. 0: no
+	// instance is older.
 	former    int
 	leases    []time.Duration // leases of the instances in the order of their numbers; they replace Config.Lease
 	sleepy    bool            // whether some handlers ask for a delay of months
@@ -53,7 +53,6 @@ type apart struct {
 // longWait is longer than every wait except the delay that a sleepy handler asks for.
 const longWait = 24 * time.Hour
 
-// formerLacks holds the types for which an older version has no handler.
 var formerLacks = map[string]bool{batchType: true, undoTxType: true}
 
 func (w *world) drawApart() {
@@ -95,7 +94,7 @@ func (w *world) crossOrders(rng *rand.Rand) {
 	}
 }
 
-// wake reschedules entries that would sleep for longer than longWait, as a service would.
+// wake reschedules entries that are due only after longWait, as a service would.
 func (w *world) wake() {
 	if !w.apart.sleepy {
 		return
@@ -110,8 +109,8 @@ func (w *world) wake() {
 	}
 }
 
-// drawLosses draws when the queue loses entries of one type, also in calm seeds. Such a loss must not make an entry
-// late.
+// drawLosses draws when the queue loses the entries of one type. Calm seeds have such losses too, because a loss must
+// not make an entry late.
 func (w *world) drawLosses() {
 	rng := rand.New(rand.NewPCG(w.seed, 3))
 	if !w.plan.sharedQueue || rng.IntN(4) > 0 {
@@ -123,7 +122,6 @@ func (w *world) drawLosses() {
 	}
 }
 
-// configOf returns the configuration of an instance.
 func (w *world) configOf(n *instance) compensator.Config {
 	cfg := w.plan.config
 	cfg.Propagator, cfg.Keep = courier{}, w.apart.keep

@@ -7,8 +7,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// checkAttempts asserts G42 (failed attempts are stored with their outcomes). At the end it compares the failed attempts of
-// each entry with the history of its row.
+// checkAttempts asserts G42: failed attempts are stored with their outcomes. At the end it compares the failed attempts
+// of each entry with the history of its row.
 func (w *world) checkAttempts() {
 	if !w.apart.admin || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
 		return
@@ -19,12 +19,12 @@ func (w *world) checkAttempts() {
 			w.oracle.fail("G42: the attempts of entry %s cannot be read: %v", row.ID, err)
 			return
 		}
-		w.oracle.readCounts(func(o *oracle) { o.checkAttemptsLocked(o.lives[row.ID], row, listed) })
+		w.oracle.readCounts(func(o *oracle) { o.checkAttemptsLocked(o.histories[row.ID], row, listed) })
 	}
 }
 
-// checkAttemptsLocked compares the listed attempts of an entry with the outcomes that were stored.
-func (o *oracle) checkAttemptsLocked(l *life, now processlog.Row, listed []processlog.FailedAttempt) {
+// checkAttemptsLocked compares the listed attempts of an entry with the outcomes that the store accepted.
+func (o *oracle) checkAttemptsLocked(l *rowHistory, now processlog.Row, listed []processlog.FailedAttempt) {
 	if l == nil {
 		return
 	}

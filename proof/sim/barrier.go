@@ -30,7 +30,8 @@ func newBarrier(slots func(businessType string) int) *barrier {
 	return b
 }
 
-// wait returns when all slots of the type are taken. If ctx ends first, it returns an error and the entry is retried.
+// wait returns nil when all slots of the type are taken. If ctx ends first, it returns an error and the entry is
+// retried.
 func (b *barrier) wait(ctx context.Context, businessType string) error {
 	b.add(businessType, 1)
 	defer b.add(businessType, -1)
@@ -53,8 +54,8 @@ func (b *barrier) add(businessType string, calls int) {
 	}
 }
 
-// The method most returns for each type the highest number of calls that ran at the same time.
-func (b *barrier) most() map[string]int {
+// highestCounts returns for each type the highest number of calls that ran at the same time.
+func (b *barrier) highestCounts() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return maps.Clone(b.peak)

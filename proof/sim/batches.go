@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// batchesStream is the random stream for batches. It is separate, so that the other draws of a seed stay as they were.
+// batchesStream is the random stream for batches. It is separate, so that the other draws of a seed keep their values.
 const batchesStream = 7711
 
 // drawBatches draws the batch type's BatchWait and Concurrency, and entries that wait for a batch of other entries.
@@ -30,8 +30,8 @@ func (w *world) drawBatches() {
 	w.apart.batchWait = time.Millisecond * time.Duration(1+rng.IntN(1000)) // BatchWait is at most the shortest lease.
 }
 
-// drawFollowed draws orders of several types under one batch id. Each order also has an entry that must run after the
-// batch.
+// drawFollowed draws orders with entries of several types under one batch id. Each order also has an entry that must
+// run after the batch.
 func (w *world) drawFollowed(rng *rand.Rand) {
 	p := &w.plan
 	for i := range 1 + rng.IntN(2) {
@@ -51,16 +51,16 @@ func (w *world) drawFollowed(rng *rand.Rand) {
 	p.countOrders()
 }
 
-// following sets AfterBatch to a function that returns the entry's BusinessID. So an entry with a BusinessID runs after
-// the batch with that id.
+// following sets AfterBatch to a function that returns the entry's BusinessID. An entry with a BusinessID then runs
+// after the batch with that id.
 func following(cfg compensator.HandlerConfig[content]) compensator.HandlerConfig[content] {
 	cfg.AfterBatch = func(e *compensator.Entry) string { return e.BusinessID }
 	return cfg
 }
 
-// checkFollows asserts that an entry that runs after a batch starts only when each entry of the batch has ended once. A
-// person may have requeued an entry of the batch after that end. If the database has gone back, checkFollows asserts
-// nothing, because the end of an entry may be lost.
+// checkFollows asserts that an entry that runs after a batch starts only when each entry of the batch has ended once.
+// An entry that ended and was requeued counts as ended. After a loss in the database, checkFollows asserts nothing,
+// because the end of an entry may be lost.
 func (o *oracle) checkFollows(n *instance, e *compensator.Entry) {
 	if e.BusinessID == "" || e.State == compensator.Compensating {
 		return
@@ -73,7 +73,7 @@ func (o *oracle) checkFollows(n *instance, e *compensator.Entry) {
 		return
 	}
 	for _, id := range o.idsLocked() {
-		l := o.lives[id]
+		l := o.histories[id]
 		of := len(l.steps) > 0 && l.steps[0].row.BatchID == e.BusinessID
 		if of && !slices.ContainsFunc(l.steps, func(s transition) bool { return s.row.State.Terminal() }) {
 			o.failLocked("G27: entry %s runs after batch %s, but entry %s of this batch has never ended", e.ID, e.BusinessID, id)
@@ -81,7 +81,6 @@ func (o *oracle) checkFollows(n *instance, e *compensator.Entry) {
 	}
 }
 
-// batches returns the configuration of the batch type.
 func (w *world) batches() compensator.BatchConfig[content] {
 	cfg := w.plan.types
 	cfg.Concurrency, cfg.BatchWait = w.apart.batchCalls, w.apart.batchWait
@@ -104,7 +103,7 @@ func (w *world) atOnce(businessType string) int {
 	return w.plan.types.Concurrency
 }
 
-// maxLinger returns how long entries of a type may wait for others to share their batch.
+// maxLinger returns how long an entry of a type may wait for others to fill its batch.
 func (o *oracle) maxLinger(businessType string) time.Duration {
 	if businessType == batchType {
 		return o.w.apart.batchWait

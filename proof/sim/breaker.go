@@ -12,7 +12,7 @@ import (
 )
 
 // breakerStream is the random stream for outages of called services. It is separate, so that the other draws of a seed
-// stay as they were.
+// keep their values.
 const breakerStream = 7755
 
 // outage is a period in which some types cannot reach the services that their handlers call.
@@ -38,8 +38,8 @@ func (w *world) drawBreakers() {
 	w.plan.countOrders()
 }
 
-// duringOutage returns additional orders for the outage. Without them, no type would have many entries at the same
-// time.
+// duringOutage returns additional orders that run during the outage. Without them, no type would have many entries at
+// the same time.
 func duringOutage(rng *rand.Rand, from, chaos time.Duration) (orders []order) {
 	for i := range 4 + rng.IntN(8) {
 		key, kind := fmt.Sprint("o", i), handledTypes[rng.IntN(len(handledTypes))]
@@ -49,8 +49,8 @@ func duringOutage(rng *rand.Rand, from, chaos time.Duration) (orders []order) {
 	return orders
 }
 
-// cut changes the behaviour of an attempt if the service that it calls is down.
-func (w *world) cut(e *compensator.Entry, rng *rand.Rand) (b behaviour, down bool) {
+// applyOutage returns another behaviour for an attempt if the service that it calls is down.
+func (w *world) applyOutage(e *compensator.Entry, rng *rand.Rand) (b behaviour, down bool) {
 	o, now := w.apart.outage, time.Now()
 	if !o.types[e.BusinessType] || now.Before(o.from) || now.After(o.to) {
 		return behaviour{}, false
@@ -93,14 +93,14 @@ func (o *oracle) noteBreakerClosedLocked(n *instance, open observe.OpenBreaker) 
 	delete(o.opened, breakerOn{n, open.BusinessType})
 }
 
-// lookedAt is an attempt of an entry that runs after a batch. The attempt first checks whether the batch has ended.
+// lookedAt names an attempt of an entry that runs after a batch. The attempt first checks whether the batch has ended.
 type lookedAt struct {
 	n  *instance
 	id compensator.EntryID
 }
 
-// noteCallAdmittedLocked asserts G25 (breakers): as long as a type's breaker is open, only one call begins after each pause. An
-// entry that must wait for an unfinished batch makes no call. It does not count, so the next entry may make the call.
+// noteCallAdmittedLocked asserts G25 (breakers): while a type's breaker is open, only one call begins after each pause.
+// An entry that waits for an unfinished batch makes no call. It uses up no pause, so the next entry may make the call.
 func (o *oracle) noteCallAdmittedLocked(n *instance, e observe.AttemptEvent) {
 	open := o.opened[breakerOn{n, e.BusinessType}]
 	if open != nil && open.said.Equal(time.Now()) { // The instance admitted this call just before, at the same nanosecond.
@@ -118,7 +118,7 @@ func (o *oracle) noteCallAdmittedLocked(n *instance, e observe.AttemptEvent) {
 	o.checkProbeLocked(n, e.ID, open)
 }
 
-// checkBreakerCallLocked counts the call for an entry that runs after a batch. It must be called when the batch has ended,
+// checkBreakerCallLocked counts the call of an entry that runs after a batch. It is called when the batch has ended,
 // just before the handler runs.
 func (o *oracle) checkBreakerCallLocked(n *instance, e *compensator.Entry) {
 	open := o.opened[breakerOn{n, e.BusinessType}]
@@ -156,8 +156,8 @@ func (o *oracle) openBreakerOf(n *instance, kind string) *opening {
 	return o.opened[breakerOn{n, kind}]
 }
 
-// resume asserts the rest of G25. When all services are up again, each breaker closes with the first entry after its
-// pause.
+// resume asserts the second half of G25. When all services are up again, each breaker closes with the first entry after
+// its pause.
 func (w *world) resume(last *instance) {
 	for _, t := range handledTypes {
 		open := w.oracle.openBreakerOf(last, t)
@@ -181,9 +181,9 @@ func (w *world) resume(last *instance) {
 	}
 }
 
-// patient shortens the deadline of ctx to three quarters of the timeout, if types have breakers. Otherwise a handler
-// that waits for other handlers would time out, and its breaker would open.
-func (w *world) patient(ctx context.Context) context.Context {
+// shortenDeadline shortens the deadline of ctx to three quarters of the timeout, if types have breakers. Otherwise a
+// handler that waits for other handlers would time out, and its breaker would open.
+func (w *world) shortenDeadline(ctx context.Context) context.Context {
 	if w.plan.types.Breaker == (compensator.Breaker{}) {
 		return ctx
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// connectionsStream is the random stream for what instances know about their connections. It is separate, so that the
-// other draws of a seed stay as they were.
+// connectionsStream is the random stream for seeds whose instances see that their connections are new. It is separate,
+// so that the other draws of a seed keep their values.
 const connectionsStream = 190
 
 // drawConnections changes half of the seeds in which an outage takes the database back to an earlier state:
@@ -38,7 +38,7 @@ func (w *world) drawConnections() {
 	w.plan.countOrders()
 }
 
-// dueAfter returns an order whose entries come due when an outage is over.
+// dueAfter returns an order whose entries come due when the outage e is over.
 func (w *world) dueAfter(rng *rand.Rand, e event) (o order) {
 	o.at = time.Duration(rng.Int64N(int64(2 * time.Second)))
 	o.way = enqueued
@@ -73,7 +73,6 @@ func (s *gatedStore) Connections() int64 {
 	return s.from.link.opened.Load()
 }
 
-// ReadsCommitted returns true, because the memory store reads committed rows.
 func (s *gatedStore) ReadsCommitted() bool { return true }
 
 // claimed is a claim whose answer an instance received.
@@ -82,9 +81,8 @@ type claimed struct {
 	at  time.Time // time at which the database made the claim
 }
 
-// checkLoss asserts G19 (a loss is noticed) when a handler is called. It does so in seeds whose instances can see new
-// connections and stop on a loss. An entry that was claimed after a loss must not start before its instance has noticed
-// the loss.
+// checkLoss asserts G19 (a loss is noticed) when a handler is called, in seeds with connected and StopOnLoss. If an
+// entry was claimed after a loss, it must not start before its instance has noticed the loss.
 func (o *oracle) checkLoss(n *instance, e *compensator.Entry) {
 	if !o.w.apart.connected || n.dead.Load() {
 		return

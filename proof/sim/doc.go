@@ -5,9 +5,10 @@
 // how, and which instance dies when. It also decides what handlers, producers and people do. An oracle asserts the
 // promises at every transition of a row and at every attempt.
 //
-// After some time all faults end; this is called the healing. Then every entry must come to rest: it has ended, or it
-// waits for a person, and it has no lease. A calm seed has no faults, so no entry may be late.
+// After some time all faults end; this is called the healing. From then on every entry must come to rest: it has ended
+// or waits for a person, and has no lease. A calm seed has no faults, so no entry may be late.
 //
 // A seed always replays in the same way, except if the runtime of a busy machine interrupts a goroutine.
-// TestSameSeedWalksTheSameWay checks this. See docs/internals/reliability.md, and sim_test.go for how to run a seed.
+// TestSameSeedWalksTheSameWay checks this. docs/internals/reliability.md says more, and sim_test.go says how to run a
+// seed.
 package sim

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// class is a kind of step. It decides which faults the step can have.
+// class is a kind of step. It decides which faults a step can have.
 type class int
 
 const (
@@ -48,7 +48,7 @@ const (
 	queueDown  // the queue does not answer for a while
 	lockStorm  // a transaction locks rows
 
-	// Each of the following events has its own random stream (drawLosses and others).
+	// Each event below has its own random stream (see drawLosses for example).
 	typeLost     // the queue loses the entries of one type
 	wholeLost    // the queue loses only the mark that it holds all entries of a type
 	rebuildLost  // the queue loses the entries of a type, and loses them again during the rebuild
@@ -87,18 +87,18 @@ var faultsOf = [...][]fault{
 	classQueue:  {errBefore, errAfter, hangBefore, hangAfter, twice, slow, crashBefore, crashAfter},
 }
 
-// slowest is the longest extra time of a slow step: on its way to the server, and again on the way back.
+// slowest is the longest extra time that a slow step takes to reach the server. Its answer takes at most as long again.
 const slowest = 3 * time.Second
 
-// errBroken is the error of a failed step. It does not say whether the step was done.
+// errBroken is the error of a failed step. The caller cannot tell from it whether the step was done.
 var errBroken = errors.New("sim: connection broken")
 
 // errDead is the error of a step whose instance has died.
 var errDead = errors.New("sim: this instance has died")
 
-// spoil draws the fault of a step and returns by how much the fault delays the step. Each seed has a set of possible
-// faults. So some seeds have one kind of fault, and others have many kinds.
-func (w *world) spoil(r *request) (later time.Duration) {
+// drawFault draws the fault of a step and returns by how much the fault delays the step. Each seed has a set of
+// possible faults. So some seeds have one kind of fault, and others have many kinds.
+func (w *world) drawFault(r *request) (later time.Duration) {
 	if r.lost != none {
 		r.verdict.fault = r.lost
 		return 0
@@ -222,8 +222,8 @@ func (w *world) fire(e event) {
 	}
 }
 
-// rebuilds is called when a process begins to rebuild the queue of the named types. If the fault rebuildLost was injected
-// for one of them, rebuilds schedules the second loss of this type during the rebuild.
+// rebuilds is called when a process begins to rebuild the queue for the named types. If the fault rebuildLost hit one
+// of these types, rebuilds schedules the second loss of that type during the rebuild.
 func (w *world) rebuilds(names string) {
 	if lost := w.loseAgain; lost != "" && slices.Contains(strings.Fields(names), lost) {
 		w.loseAgain = ""
@@ -232,7 +232,7 @@ func (w *world) rebuilds(names string) {
 	}
 }
 
-// later schedules a call of the function do, as a consequence of an event.
+// later schedules a call of do, as a consequence of an event.
 func (w *world) later(in time.Duration, do func()) {
 	w.schedule(event{at: time.Now().Add(in), after: do})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// The business types. Every instance handles all of them except strayType.
+// These are the business types. Every instance has a handler for each of them except strayType.
 const (
 	plainType  = "plain"
 	txType     = "tx"
@@ -29,10 +29,9 @@ func transactional(businessType string) bool {
 	return businessType == txType || businessType == undoTxType
 }
 
-// content is the content of every entry.
 type content = json.RawMessage
 
-// single returns the settings of the types that have no batch handler.
+// single returns the settings of the types without a batch handler.
 func (p *plan) single() compensator.HandlerConfig[content] {
 	t := &p.types
 	return compensator.HandlerConfig[content]{MaxAttempts: t.MaxAttempts, MaxCompensateAttempts: t.MaxCompensateAttempts, Timeout: t.Timeout,
@@ -111,7 +110,7 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(e.IdempotencyKey))
 	rng := rand.New(rand.NewPCG(w.seed^h.Sum64(), uint64(e.Epoch)<<32|uint64(start)))
-	if b, down := w.cut(e, rng); down {
+	if b, down := w.applyOutage(e, rng); down {
 		return b
 	}
 	b := behaviour{manner: fine, after: time.Duration(rng.Int64N(int64(3 * time.Second)))}
@@ -161,7 +160,7 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 	return b
 }
 
-// attempt is the plain handler, and also Compensate.
+// attempt is the plain handler. It is also registered as Compensate.
 func (n *instance) attempt(ctx context.Context, e *compensator.Entry) error {
 	n.w.oracle.checkCall(n, e)
 	a, err := n.begin(ctx, e)
@@ -172,7 +171,7 @@ func (n *instance) attempt(ctx context.Context, e *compensator.Entry) error {
 	return n.conclude(a, n.decide(a, b, n.work(ctx, e, b)))
 }
 
-// attemptTx is the transactional handler, and also CompensateTx. Its effect is part of the transaction.
+// attemptTx is the transactional handler. It is also registered as CompensateTx. Its effect is part of the transaction.
 func (n *instance) attemptTx(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
 	n.w.oracle.checkCall(n, e)
 	n.w.oracle.checkFollows(n, e)
@@ -198,7 +197,6 @@ func (n *instance) writeTx(ctx context.Context, tx *compensator.ScopedTx, e *com
 	return err
 }
 
-// attemptBatch is the batch handler.
 func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[json.RawMessage]) []error {
 	n.w.oracle.checkCall(n, items[0].Entry)
 	defer n.enter(len(items))()
@@ -253,7 +251,7 @@ func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[js
 // context.
 func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour) error {
 	if strings.HasPrefix(string(e.IdempotencyKey), barrierPrefix) {
-		return n.w.barrier.wait(n.w.patient(ctx), e.BusinessType)
+		return n.w.barrier.wait(n.w.shortenDeadline(ctx), e.BusinessType)
 	}
 	if b.kills {
 		n.die()
@@ -288,7 +286,7 @@ func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour) 
 	return nil
 }
 
-// meddle performs an action on the entry of a running attempt. Any instance may perform it.
+// meddle performs an action on the entry while one of its attempts runs. Any instance may perform the action.
 func (n *instance) meddle(e *compensator.Entry, b behaviour) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -299,7 +297,7 @@ func (n *instance) meddle(e *compensator.Entry, b behaviour) {
 	}
 }
 
-// begin is the step in which the handler starts.
+// begin is the scheduler step in which the handler starts.
 func (n *instance) begin(ctx context.Context, e *compensator.Entry) (*attempt, error) {
 	key := make(args, 0, 16).id(e.ID).num(e.Version)
 	if v := n.w.gate.pass(&request{from: n, class: classOwn, op: "run", args: string(key)}); v.dead {
@@ -316,7 +314,8 @@ type attemptEnd struct {
 	dead   bool          // whether the instance of the attempt has died
 }
 
-// decide is the step in which the handler decides on its result. cut is the error that interrupted the handler, if any.
+// decide is the scheduler step in which the handler decides on its result. cut is the error that interrupted the
+// handler, if any.
 func (n *instance) decide(a *attempt, b behaviour, cut error) attemptEnd {
 	n.w.oracle.checkAttemptEnd(a)
 	key := make(args, 0, 16).id(a.id).num(a.version)
@@ -328,7 +327,6 @@ func (n *instance) decide(a *attempt, b behaviour, cut error) attemptEnd {
 	return attemptEnd{how, b.after, cut, v.dead}
 }
 
-// conclude returns the handler's result.
 func (n *instance) conclude(a *attempt, end attemptEnd) error {
 	if end.dead {
 		return errDead
@@ -362,7 +360,8 @@ func (n *instance) conclude(a *attempt, end attemptEnd) error {
 
 var errHandler = errors.New("sim: the handler failed")
 
-// errorOf returns the error of a handler. In some seeds the error of each second attempt says that its call may have arrived.
+// errorOf returns the error of a handler. In some seeds every second attempt returns an error which says that the call
+// may have arrived.
 func (n *instance) errorOf(a *attempt, how manner) error {
 	if !n.w.apart.losesAnswers || a.start%2 == 0 || a.kind == batchType {
 		return errHandler

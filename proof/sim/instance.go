@@ -58,8 +58,8 @@ type instance struct {
 	batches atomic.Int32 // number of running batches with several entries
 }
 
-// launch starts an instance. It is called by the caller of run until the world's goroutine starts, and then by that
-// goroutine only.
+// launch starts an instance. Only one goroutine may call it at a time: first the caller of run, and then the world's
+// goroutine.
 func (w *world) launch(runs bool) *instance {
 	w.launched++
 	n := &instance{w: w, number: w.launched, runs: runs, died: make(chan struct{}), ended: make(chan struct{}), opening: true,
@@ -90,12 +90,12 @@ func (w *world) launch(runs bool) *instance {
 	w.mu.Lock()
 	w.instances = append(w.instances, n)
 	w.mu.Unlock()
-	w.wg.Go(func() { n.life(ctx) })
+	w.wg.Go(func() { n.runAndClose(ctx) })
 	return n
 }
 
-// life runs the instance: Run and then Close.
-func (n *instance) life(ctx context.Context) {
+// runAndClose calls Run and then Close.
+func (n *instance) runAndClose(ctx context.Context) {
 	defer close(n.ended)
 	if n.runs {
 		n.runErr = n.c.Run(ctx)
@@ -111,7 +111,7 @@ func (n *instance) life(ctx context.Context) {
 	}
 }
 
-// afterRun asserts the promises that must hold once Run has returned.
+// afterRun asserts the promises that must hold when Run has returned.
 func (n *instance) afterRun() {
 	switch {
 	case n.dead.Load():
@@ -154,7 +154,7 @@ func (w *world) retire(n *instance) {
 	n.stop()
 }
 
-// die kills the instance. All its later steps fail. The world's goroutine then calls bury.
+// die kills the instance. All its later steps fail. The world's goroutine will call bury.
 func (n *instance) die() {
 	n.once.Do(func() {
 		n.dead.Store(true)
@@ -200,7 +200,7 @@ func (w *world) bury() {
 				}
 			})
 		case w.healed.Load(): // the instance died during the healing
-			w.someoneWorks()
+			w.ensureWorker()
 		}
 	}
 }
@@ -235,19 +235,19 @@ func (n *instance) disown(tx *gatedTx) {
 
 func (n *instance) paused() time.Time { return time.Unix(0, n.pausedUntil.Load()) }
 
-// step runs one statement or script as a step. It waits for the scheduler. The seed decides whether the function do is
-// called, and whether the caller gets the answer.
+// step runs one statement or script as a step. It waits for the scheduler. The seed decides whether do is called, and
+// whether the caller gets the answer.
 func (n *instance) step(ctx context.Context, c class, op, args string, do func() error) error {
 	return n.stepUnder(ctx, processlog.Token{}, c, op, args, do)
 }
 
-// stepUnder does the same as step for a call under a claim's token.
+// stepUnder is step for a call that carries a claim's token.
 func (n *instance) stepUnder(ctx context.Context, token processlog.Token, c class, op, args string, do func() error) error {
 	_, err := n.judged(ctx, &request{from: n, class: c, op: op, args: args, claim: n.w.oracle.claimOf(token)}, func(verdict) error { return do() })
 	return err
 }
 
-// judged does the same as step for a caller that needs the verdict.
+// judged is step for a caller that needs the verdict.
 func (n *instance) judged(ctx context.Context, r *request, do func(verdict) error) (verdict, error) {
 	if err := ctx.Err(); err != nil {
 		return verdict{}, err
@@ -326,8 +326,8 @@ func (n *instance) reply(v verdict) {
 	}
 }
 
-// hang waits until ctx ends, and then as long as an answer takes. Without this second wait, other timers of the engine
-// could fire at the same instant, and the runtime would choose their order.
+// hang waits until ctx ends, and then as long as an answer would take. Without this second wait, other timers of the
+// engine could fire at the same instant, and the runtime would choose their order.
 func (n *instance) hang(ctx context.Context, v verdict) error {
 	select {
 	case <-ctx.Done():

@@ -8,22 +8,22 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// instanceStream is the random stream for processes that store what they are.
+// instanceStream is the random stream for the list of processes.
 const instanceStream = 7015
 
-// drawInstances decides at random whether processes store what they are.
+// drawInstances decides at random whether instances write themselves to the list of processes.
 func (w *world) drawInstances() {
 	rng := rand.New(rand.NewPCG(w.seed, instanceStream))
 	w.apart.listed = w.apart.admin && rng.IntN(2) == 0
 }
 
-// listing is what an instance has written about itself.
+// listing is the row that an instance has written about itself.
 type listing struct {
 	stored, endStored bool // whether the instance knows that its row, or its end, is stored
 	endSent           bool // whether the instance has tried to store its end
 }
 
-// WriteInstance asserts that an instance writes its own row only (G44).
+// WriteInstance asserts G44 (processes are listed as they are): an instance writes only the row about itself.
 func (s *gatedStore) WriteInstance(ctx context.Context, i processlog.Instance, age time.Duration, ended bool) error {
 	s.from.w.oracle.readCounts(func(o *oracle) {
 		if s.from.process == (processlog.InstanceID{}) {
@@ -65,16 +65,17 @@ func (s *gatedStore) ForgetInstances(ctx context.Context, age time.Duration) err
 	return s.from.step(ctx, classWrite, "forget instances", "", func() error { return s.store.ForgetInstances(ctx, age) })
 }
 
-// checkProcessMarkLocked asserts G44: the token of a claim names its process.
+// checkProcessMarkLocked asserts G44: the token of a claim names the process that claims.
 func (o *oracle) checkProcessMarkLocked(n *instance, token processlog.Token) {
 	if o.w.apart.listed && !token.MarkedBy(n.process) {
 		o.failLocked("G44: a claim of instance %d has the token %x, without the mark of its process", n.number, token)
 	}
 }
 
-// everyProcess asserts G44 (processes are listed as they are). The list has no row that no instance wrote. An instance has ended in
-// the list if it knows that its end is stored, and only if it has tried to store it. A row is there if the instance knows that it
-// is stored, unless it is a day old.
+// everyProcess asserts G44 (processes are listed as they are):
+//   - An instance wrote each row in the list.
+//   - A process is listed as ended if its instance knows that its end is stored, and only if the instance has tried to store its end.
+//   - If an instance knows that its row is stored, the row is in the list, unless the row is a day old.
 func (w *world) everyProcess() {
 	if !w.apart.listed || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
 		return

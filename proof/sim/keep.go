@@ -9,15 +9,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// keepStream is the random stream for Config.Keep. It is separate, so that the other draws of a seed stay as they were.
+// keepStream is the random stream for Config.Keep. It is separate, so that the other draws of a seed keep their values.
 const keepStream = 68
 
-// drawKeep draws whether the library purges ended entries. Few seeds do, because such a seed takes long.
+// drawKeep draws whether the library purges ended entries. Only a few seeds purge, because such a seed takes long.
 func (w *world) drawKeep() {
 	rng := rand.New(rand.NewPCG(w.seed, keepStream))
 	if !w.plan.calm && rng.IntN(40) == 0 {
 		w.apart.keep = time.Hour
-		// This seed runs for an hour. With short reconcile intervals it would take as long as a hundred other seeds.
+		// This seed lasts for an hour of simulated time. With short reconcile intervals it would take as long as a
+		// hundred other seeds.
 		w.plan.config.ReconcileInterval *= roundsRarer
 		w.plan.config.PollInterval *= roundsRarer
 		w.apart.absent = rng.IntN(16) > 0
@@ -27,19 +28,19 @@ func (w *world) drawKeep() {
 // roundsRarer multiplies the intervals in seeds that keep ended entries for an hour.
 const roundsRarer = 8
 
-// launchWorker starts a single instance that handles every type. If an older version ran too, it could take the
-// maintenance rounds, and it would not purge the types that it lacks.
+// launchWorker starts a single instance that handles every type. If an older version ran beside it, that version could
+// take over the maintenance rounds. It would not purge the types that it lacks.
 func (w *world) launchWorker() {
 	started := make(chan struct{})
 	w.asWorld(func() {
-		w.someoneWorks()
+		w.ensureWorker()
 		close(started)
 	})
 	<-started
 	w.endAllBut(w.worker())
 }
 
-// keptStates lists the states to which Keep applies. It repeats the library's rule independently.
+// keptStates lists the states to which Keep applies. It does not use the library's own list.
 var keptStates = states(compensator.Succeeded, compensator.Compensated, compensator.Cancelled)
 
 // checkKeptLocked asserts G24 (purge): the library purges only entries that have ended in one of keptStates and are old
@@ -54,12 +55,12 @@ func (o *oracle) checkKeptLocked(row processlog.Row) {
 	}
 }
 
-// lastMinutes is used in seeds in which all instances stop and no entry is old enough for a purge yet. A new instance
-// then starts this long before the first purge.
+// lastMinutes is for seeds in which all instances stop while every entry is too young for a purge. A new instance
+// starts this long before the first purge.
 const lastMinutes = 5 * time.Minute
 
-// outlive lets time pass and asserts the rest of G24 (purge). Every entry that is due for a purge must be purged, and
-// no other entry.
+// outlive lets time pass and asserts the second half of G24 (purge). Every entry that is due for a purge must be
+// purged, and no other entry.
 //
 // In one of sixteen such seeds the last instance continues to run. In the others it stops, and a new instance starts
 // for the last minutes, because an hour of rounds takes as long as ten other seeds.
@@ -68,7 +69,7 @@ func (w *world) outlive() {
 		return
 	}
 	var ahead time.Duration // how far the database's clock has jumped back since an entry ended
-	for _, row := range w.kept() {
+	for _, row := range w.purgeable() {
 		ahead = max(ahead, row.DueIn)
 	}
 	if w.apart.absent {
@@ -80,7 +81,7 @@ func (w *world) outlive() {
 		time.Sleep(w.apart.keep + ahead)
 	}
 	overdue := func() int {
-		rows := slices.DeleteFunc(w.kept(), func(row processlog.Row) bool { return -row.DueIn < w.apart.keep }) // Leave out entries that are still too young, for example a slot that came due late.
+		rows := slices.DeleteFunc(w.purgeable(), func(row processlog.Row) bool { return -row.DueIn < w.apart.keep }) // Leave out entries that are still too young, for example a slot that came due late.
 		return len(rows)
 	}
 	if !w.await(3*time.Minute, func() bool { return overdue() == 0 }) {
@@ -88,8 +89,8 @@ func (w *world) outlive() {
 	}
 }
 
-// kept lists the entries that the library must purge. It leaves out types without a handler, because no instance purges
-// them.
-func (w *world) kept() []processlog.Row {
+// purgeable lists the entries that the library must purge once they are old enough. It leaves out types without a
+// handler, because no instance purges them.
+func (w *world) purgeable() []processlog.Row {
 	return slices.DeleteFunc(w.store.Rows(), func(row processlog.Row) bool { return !keptStates[row.State] || row.BusinessType == strayType })
 }

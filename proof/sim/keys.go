@@ -6,12 +6,12 @@ import (
 )
 
 // keysStream is the random stream for what other programs do to the queue's keys. It is separate, so that the other
-// draws of a seed stay as they were.
+// draws of a seed keep their values.
 const keysStream = 24
 
-// drawKeys draws what other programs do to a shared queue. They fill its memory, or put their own data or another
-// type's entries under the key of a type. Each event happens once, because a key that is renamed back and forth would
-// set the queue back to an earlier state.
+// drawKeys draws what other programs do to a shared queue: fill its memory, write their data to a type's key, or rename
+// another type's key to it. Each event happens once, because a key that is renamed back and forth would set the queue
+// back to an earlier state.
 func (w *world) drawKeys() {
 	rng := rand.New(rand.NewPCG(w.seed, keysStream))
 	if w.plan.calm || !w.plan.sharedQueue || rng.IntN(8) > 0 {
@@ -25,7 +25,7 @@ func (w *world) drawKeys() {
 	}
 }
 
-// misuse carries out an event of drawKeys. The event ends after its span, or when all faults end.
+// misuse carries out an event from drawKeys. The event ends after its span, or when all faults end.
 func (w *world) misuse(e event) {
 	name := handledTypes[e.whom%len(handledTypes)]
 	switch e.fault {
@@ -41,7 +41,7 @@ func (w *world) misuse(e event) {
 	}
 }
 
-// giveKeyBack removes the other program's data under a type's key.
+// giveKeyBack removes the other program's data from a type's key.
 func (w *world) giveKeyBack() {
 	if w.taken != "" {
 		w.queue.LoseType(w.taken)

@@ -21,7 +21,7 @@ const limitChangeStream = 4114
 const limitPurgeStream = 4116
 
 // drawLimits draws limits for the types without a batch handler. A seed in which the database's clock jumps gets no
-// limits, because a limit grants no start while the clock repeats a time.
+// limits. If the clock was set back, a limit grants no starts until the clock has caught up.
 func (w *world) drawLimits() {
 	rng := rand.New(rand.NewPCG(w.seed, limitStream))
 	if rng.IntN(4) > 0 || w.plan.active[storeJump] {
@@ -52,7 +52,7 @@ func (w *world) drawLimits() {
 	}
 }
 
-// grant is a number of starts that a claim has taken from a limit and that were not returned.
+// grant is the number of starts that a claim took from a limit and did not return.
 type grant struct {
 	at      time.Time // by the database's clock
 	starts  int
@@ -63,7 +63,7 @@ type grant struct {
 type limitKey struct{ limit, key string }
 
 // checkGrants checks a claim under a limit right after the database has made it. It asserts G41 (limits): no window has
-// more starts than the rate and the burst allow, and no more entries than Concurrent hold a lease.
+// more starts than the rate and the burst allow. No more entries than Concurrent hold a lease.
 func (o *oracle) checkGrants(limit *processlog.StartLimit, found processlog.Claimed, err error) {
 	if err != nil {
 		return
@@ -115,7 +115,8 @@ func (o *oracle) noteReturnedStarts(limit *processlog.StartLimit, unused map[str
 	}
 }
 
-// noteLimitChange notes that a person has changed a limit. Windows that begin before the change are no longer checked.
+// noteLimitChange notes that a person has changed a limit. From then on, only windows that begin after the change are
+// checked.
 func (o *oracle) noteLimitChange(limit processlog.StoredLimit) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -127,7 +128,7 @@ func (o *oracle) noteLimitChange(limit processlog.StoredLimit) {
 	}
 }
 
-// changeLimit has a person change a limit while entries run under it, and change it back later.
+// changeLimit changes a limit as a person would, while entries run under it. Later it changes the limit back.
 func (w *world) changeLimit() {
 	rng := rand.New(rand.NewPCG(w.seed, limitChangeStream+1))
 	time.Sleep(time.Duration(rng.Int64N(int64(w.plan.chaos))))
@@ -144,8 +145,8 @@ func (w *world) changeLimit() {
 	}
 }
 
-// purgeLimitKeys deletes keys that were idle for a few milliseconds, again and again. The library waits for a day, but the promise must not
-// depend on that.
+// purgeLimitKeys repeatedly deletes keys that were idle for a few milliseconds. The library deletes keys that were idle
+// for a day, but G41 must not depend on that.
 func (w *world) purgeLimitKeys() {
 	rng := rand.New(rand.NewPCG(w.seed, limitPurgeStream))
 	for time.Sleep(time.Duration(rng.Int64N(int64(time.Second)))); !w.healed.Load() && !w.oracle.failed.Load(); time.Sleep(time.Duration(rng.Int64N(int64(time.Second)))) {
@@ -158,7 +159,7 @@ func (w *world) purgeLimitKeys() {
 }
 
 // countStarts asserts the part of G41 about rates. After the database has gone back to an earlier state, countStarts
-// begins to count again, because the database has forgotten the later grants.
+// begins to count again. The database then no longer knows the later grants.
 func (o *oracle) countStarts(limit *processlog.StartLimit, starts map[string]int, rooms map[string]processlog.Room) {
 	if limit.Interval == 0 {
 		return
@@ -183,8 +184,8 @@ func (o *oracle) countStarts(limit *processlog.StartLimit, starts map[string]int
 	}
 }
 
-// countPermits asserts the part of G41 about entries that run at once, for the keys of which a claim has granted starts. After a person
-// has lowered Concurrent, more entries may still run.
+// countPermits asserts the part of G41 about entries that run at once. It looks at the keys for which a claim has
+// granted starts. After a person has lowered Concurrent, more entries than allowed may still run.
 func (o *oracle) countPermits(limit *processlog.StartLimit, starts map[string]int) {
 	if limit.Concurrent == 0 {
 		return
@@ -207,7 +208,7 @@ func (o *oracle) countPermits(limit *processlog.StartLimit, starts map[string]in
 
 // isFencedLocked reports whether a write took away the permit of an entry whose lease had ended. Such a write changes
 // only the version of the entry and UpdatedAt.
-func (o *oracle) isFencedLocked(l *life, before, after processlog.Row) bool {
+func (o *oracle) isFencedLocked(l *rowHistory, before, after processlog.Row) bool {
 	if o.w.apart.limits[l.kind].Concurrent == 0 && !o.w.apart.changesLimit || before.LeaseLeft > 0 || before.DeliveryCount == 0 {
 		return false
 	}
@@ -226,8 +227,8 @@ func (w *world) drawLimitChange() {
 	w.apart.changesLimit = w.apart.admin && len(w.apart.limits) > 0 && rng.IntN(2) == 0
 }
 
-// limitTimeout returns how much longer the entries may take to come to rest because of limits. Every attempt is a start, and a stuck
-// attempt holds its permit as long as its lease.
+// limitTimeout returns how much longer the entries may take to come to rest because of limits. Every attempt takes a
+// start, and a stuck attempt holds its permit as long as its lease.
 func (w *world) limitTimeout() (longest time.Duration) {
 	for _, limit := range w.apart.limits {
 		each := time.Duration(0)

@@ -7,11 +7,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// maxWaitStream is the random stream for MaxWait. It is separate, so that the other draws of a seed stay as they were.
+// maxWaitStream is the random stream for MaxWait. It is separate, so that the other draws of a seed keep their values.
 const maxWaitStream = 7780
 
-// drawMaxWait draws whether types have a MaxWait. Once that time is over, a handler that asks to wait spends an
-// attempt.
+// drawMaxWait draws whether types have a MaxWait. When an entry is older than MaxWait, a handler that asks to wait
+// spends an attempt.
 func (w *world) drawMaxWait() {
 	rng := rand.New(rand.NewPCG(w.seed, maxWaitStream))
 	if rng.IntN(4) == 0 {
@@ -19,14 +19,14 @@ func (w *world) drawMaxWait() {
 	}
 }
 
-// askedToWait reports whether the handler returned only a request to wait.
+// askedToWait reports whether the handler returned a request to wait instead of an outcome.
 func (a *attempt) askedToWait() bool { return a.manner == snoozed || a.manner == unavailable }
 
-// age returns the time from recording the entry until this version of its row, by the store's clock.
+// age returns how old the entry was when this version of its row was written, by the store's clock.
 func age(row processlog.Row) time.Duration { return row.NextAt.Sub(row.CreatedAt) - row.DueIn }
 
-// checkCountedWaitLocked asserts G7 (no false exhaustion) for a handler that asked to wait, if the row counts this as a
-// failure. MaxWait must then be set, and the entry must be at least that old.
+// checkCountedWaitLocked is called when the row counts a handler's request to wait as a failure. It asserts G7 (no
+// false exhaustion): MaxWait is set, and the entry is at least that old.
 func (o *oracle) checkCountedWaitLocked(before, after processlog.Row, a *attempt) {
 	o.sights[sawWaitedOut]++
 	most := o.w.plan.types.MaxWait
@@ -35,9 +35,9 @@ func (o *oracle) checkCountedWaitLocked(before, after processlog.Row, a *attempt
 	}
 }
 
-// checkFreeWaitLocked asserts G7 (no false exhaustion) for a handler that asked to wait, if the row counts no failure. The
-// entry must then have been younger than MaxWait when it was claimed.
-func (o *oracle) checkFreeWaitLocked(l *life, after processlog.Row, a *attempt) {
+// checkFreeWaitLocked is called when the row does not count a handler's request to wait as a failure. It asserts G7 (no
+// false exhaustion): the entry was younger than MaxWait when it was claimed.
+func (o *oracle) checkFreeWaitLocked(l *rowHistory, after processlog.Row, a *attempt) {
 	most := o.w.plan.types.MaxWait
 	if most > 0 && age(l.steps[a.version].row) >= most && o.w.storeShift == 0 {
 		o.failLocked("G7: a wait counts as no failure of entry %s, but its age is %v and MaxWait is %v, attempt %+v", after.ID, age(l.steps[a.version].row), most, *a)

@@ -13,15 +13,15 @@ import (
 )
 
 // messagesStream is the random stream for the messages of idempotent consumers. It is separate, so that the other draws
-// of a seed stay as they were.
+// of a seed keep their values.
 const messagesStream = 223698
 
 // retriedStream is the random stream that decides which consumers use WithRetry. It is separate, so that the other
-// draws of a seed stay as they were.
+// draws of a seed keep their values.
 const retriedStream = 363536
 
-// drawMessages draws messages. Each arrives two to four times at about the same time, at any instance. The idempotency
-// key of some messages is also the key of an entry that a producer records for a handler.
+// drawMessages draws messages. Each message arrives two to four times at about the same time, at any instance. For some
+// messages a producer also records an entry with the same idempotency key for a handler.
 func (w *world) drawMessages() {
 	rng := rand.New(rand.NewPCG(w.seed, messagesStream))
 	if w.plan.calm || rng.IntN(6) > 0 {
@@ -51,8 +51,8 @@ func (w *world) drawMessages() {
 	w.plan.countOrders()
 }
 
-// take runs a consumer's transaction, with WithRetry if the order says so.
-func (n *instance) take(ctx context.Context, o order) error {
+// runConsumer runs a consumer's transaction, with WithRetry if the order says so.
+func (n *instance) runConsumer(ctx context.Context, o order) error {
 	runs := 0
 	do := func(ctx context.Context) error {
 		if runs++; runs > 1 {
@@ -112,8 +112,8 @@ func (n *instance) consume(ctx context.Context, tx compensator.Tx, o order) erro
 	return n.think(o)
 }
 
-// done identifies the epoch of an entry in which the work of its message was done.
-type done struct {
+// workDone identifies the epoch of an entry in which the work of its message was done.
+type workDone struct {
 	id    compensator.EntryID
 	epoch uint32
 }
@@ -133,15 +133,15 @@ func (o *oracle) noteConsumed(keys []compensator.IdempotencyKey) {
 			return
 		}
 		o.sights[sawConsumed]++
-		d := done{l.id, l.last().row.Epoch}
+		d := workDone{l.id, l.last().row.Epoch}
 		if o.done[d]++; o.done[d] > 1 {
 			o.failLocked("G35: the work of message %q was done twice, in epoch %d of entry %s", key, d.epoch, d.id)
 		}
 	}
 }
 
-// checkDoneBefore asserts that an entry of the message has succeeded or was purged. It is called when Once reports to a
-// consumer that the message was processed before.
+// checkDoneBefore is called when Once tells a consumer that the message was processed before. It asserts that an entry
+// of the message has succeeded or was purged.
 func (o *oracle) checkDoneBefore(key compensator.IdempotencyKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -151,10 +151,10 @@ func (o *oracle) checkDoneBefore(key compensator.IdempotencyKey) {
 	}
 }
 
-// checkDoneAsReportedLocked asserts G35 (a message is processed once): if an entry is inserted as done, a consumer has done its
-// work.
-func (o *oracle) checkDoneAsReportedLocked(l *life) {
-	if l.steps[0].row.State.Terminal() && o.done[done{l.id, 0}] != 1 {
-		o.failLocked("G35: entry %s is inserted as done, but the work of its message was done %d times", l.id, o.done[done{l.id, 0}])
+// checkDoneAsReportedLocked asserts G35 (a message is processed once): if an entry was inserted in a terminal state, a
+// consumer has done the work of its message.
+func (o *oracle) checkDoneAsReportedLocked(l *rowHistory) {
+	if l.steps[0].row.State.Terminal() && o.done[workDone{l.id, 0}] != 1 {
+		o.failLocked("G35: entry %s is inserted as done, but the work of its message was done %d times", l.id, o.done[workDone{l.id, 0}])
 	}
 }

@@ -11,12 +11,12 @@ import (
 )
 
 // midwayStream is the random stream for stops in the middle of a batch. It is separate, so that the other draws of a
-// seed stay as they were.
+// seed keep their values.
 const midwayStream = 46
 
-// drawMidway picks whether instances are stopped while they run a batch that then fails. Such stops would be very rare
-// otherwise, because few claims hold several entries of one type and few batches fail. So it also adds orders of
-// several batch entries to the plan.
+// drawMidway draws whether instances are stopped while they run a batch that then fails. Otherwise such stops would be
+// very rare, because few claims hold several entries of one type and few batches fail. So drawMidway also adds orders
+// with several batch entries to the plan.
 func (w *world) drawMidway() {
 	rng := rand.New(rand.NewPCG(w.seed, midwayStream))
 	p := &w.plan
@@ -37,8 +37,9 @@ func (w *world) drawMidway() {
 	p.countOrders()
 }
 
-// midway returns the behaviour of a batch. In some batches the instance is stopped during the batch, which goes on
-// after the stop and then fails. In all others midway returns b, the behaviour of the first entry's attempt.
+// midway returns the behaviour of a batch. In some batches the instance is stopped while the handler runs. The handler
+// continues after the stop, and the batch fails. For other batches midway returns b, the behaviour of the first entry's
+// attempt.
 func (n *instance) midway(e *compensator.Entry, start int, b behaviour) behaviour {
 	w := n.w
 	h := fnv.New64a()

@@ -15,31 +15,30 @@ import (
 )
 
 // oracle watches every committed transition of every row, and every attempt. It fails the seed at the first violation
-// of a promise. Its texts contain the numbers of promises in docs/reference/guarantees.md, such as G7.
+// of a promise. Its texts contain the promises' numbers from docs/reference/guarantees.md, for example G7.
 type oracle struct {
 	w      *world
 	failed atomic.Bool
 	ended  chan struct{} // closed at the first violation
 
-	// resting holds a value if an entry has come to rest since the script's last check, so that all entries may be at
-	// rest now.
+	// resting holds a value if an entry has come to rest since the script last checked whether all entries are at rest.
 	resting chan struct{}
 
-	mu      sync.Mutex // guards the fields below it
-	verdict string     // text of the first violated promise
-	at      int        // number of steps before that violation
-	ops     map[processlog.Token]*operation
-	claimed int // number of claims that the database has made so far
-	lives   map[compensator.EntryID]*life
-	keys    map[string]*life // rows in the database by idempotency key
-	orders  map[string]*keyFate
-	wished  map[string][]wish // entries that producers asked for, by idempotency key
-	asked   map[deedOn]bool
-	open    int // number of entries of handled types that are not at rest
-	effect  map[effect]int
-	done    map[done]int
-	working map[string]int  // number of entries that are not at rest, for each business type
-	crowded map[string]bool // types that at some time had more work than half of an instance's slots allow
+	mu        sync.Mutex // guards the fields below it
+	verdict   string     // text of the first violated promise
+	at        int        // number of steps before that violation
+	ops       map[processlog.Token]*operation
+	claimed   int // number of claims that the database has made so far
+	histories map[compensator.EntryID]*rowHistory
+	keys      map[string]*rowHistory // rows in the database by idempotency key
+	orders    map[string]*keyFate
+	wished    map[string][]wish // entries that producers asked for, by idempotency key
+	asked     map[deedOn]bool
+	open      int // number of entries of handled types that are not at rest
+	effect    map[effect]int
+	done      map[workDone]int
+	working   map[string]int  // number of entries that are not at rest, for each business type
+	crowded   map[string]bool // types that at some time had more work than half of an instance's slots allow
 
 	counts   map[string]*countedMinute // by instance and minute
 	listings map[processlog.InstanceID]*listing
@@ -63,7 +62,6 @@ type oracle struct {
 	permits map[limitKey]map[processlog.Held]bool // claims that began with a permit, by limit and key
 }
 
-// opKind is the kind of a write.
 type opKind int
 
 const (
@@ -77,7 +75,7 @@ const (
 
 var opNames = [...]string{opInsert: "recorded", opClaim: "claimed", opSettle: "settled", opChange: "changed", opRelease: "released", opPurge: "purged"}
 
-// operation is a write that is in progress or done. If a row holds its token, this operation wrote the row.
+// operation is a write that was sent, and may be done. If a row holds its token, this operation wrote the row.
 type operation struct {
 	kind     opKind
 	from     *instance
@@ -93,8 +91,8 @@ type operation struct {
 	number   int                            // number of the claim, once the database has made it
 }
 
-// life is the whole history of one row.
-type life struct {
+// rowHistory holds all versions of one row.
+type rowHistory struct {
 	id       compensator.EntryID
 	key      string
 	kind     string // business type
@@ -161,16 +159,16 @@ func (op *operation) outcome(id compensator.EntryID) (out processlog.Outcome, fo
 	return op.outcomes[i], true
 }
 
-// wants reports whether the claim asks for this entry under this token. If the instance that claims has inserted the
-// entry with a lease, the claim names the token of that lease. Otherwise the token is zero.
+// wants reports whether the claim asks for this entry under this token. If the claiming instance inserted the entry
+// with a lease, the token is that lease's token. Otherwise it is zero.
 func (op *operation) wants(id compensator.EntryID, token processlog.Token) bool {
 	return slices.Contains(op.want, processlog.Wanted{ID: id, Token: token})
 }
 
 func newOracle(w *world) *oracle {
 	return &oracle{
-		w: w, ended: make(chan struct{}), resting: make(chan struct{}, 1), ops: make(map[processlog.Token]*operation), lives: make(map[compensator.EntryID]*life),
-		keys: make(map[string]*life), orders: make(map[string]*keyFate), wished: make(map[string][]wish), asked: make(map[deedOn]bool), effect: make(map[effect]int), done: make(map[done]int),
+		w: w, ended: make(chan struct{}), resting: make(chan struct{}, 1), ops: make(map[processlog.Token]*operation), histories: make(map[compensator.EntryID]*rowHistory),
+		keys: make(map[string]*rowHistory), orders: make(map[string]*keyFate), wished: make(map[string][]wish), asked: make(map[deedOn]bool), effect: make(map[effect]int), done: make(map[workDone]int),
 		working: make(map[string]int), crowded: make(map[string]bool), rebuilding: make(map[processlog.Token]time.Time),
 	}
 }
@@ -208,8 +206,8 @@ func (o *oracle) noteOperation(token processlog.Token, op *operation) {
 }
 
 // checkSameOfferLocked adds the outcomes of an earlier Settle to a later one with the same token. An instance offers
-// outcomes again that the database did not store, because a row was locked or a trigger refused the change. The
-// outcomes offered again must equal the earlier ones.
+// outcomes again if the database did not store them, because a row was locked or a trigger refused the change. The
+// outcomes must be the same each time.
 func (o *oracle) checkSameOfferLocked(first, again *operation) {
 	if again.kind != opSettle || again.from != first.from {
 		o.failLocked("G4: a write of instance %d carries the token of outcomes from instance %d", again.from.number, first.from.number)
@@ -226,7 +224,7 @@ func (o *oracle) checkSameOfferLocked(first, again *operation) {
 	}
 }
 
-// numberClaim gives the next number to a claim that the database has made.
+// numberClaim gives the next number to a claim that took effect in the database.
 func (o *oracle) numberClaim(op *operation) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -234,7 +232,7 @@ func (o *oracle) numberClaim(op *operation) {
 	op.number = o.claimed
 }
 
-// claimOf returns the number of the claim that the database made with this token, or 0.
+// claimOf returns the number of the claim that took effect with this token, or 0.
 func (o *oracle) claimOf(token processlog.Token) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -244,8 +242,8 @@ func (o *oracle) claimOf(token processlog.Token) int {
 	return 0
 }
 
-// checkEffects records the effects of a committed transaction. It asserts G5 (exactly once in this database): each effect
-// happens at most once.
+// checkEffects records the effects that a committed transaction holds. It asserts G5 (exactly once in this database):
+// each effect happens at most once.
 func (o *oracle) checkEffects(list []effect) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -261,13 +259,13 @@ func (o *oracle) noteRows(n *instance, rows []processlog.Row) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, row := range rows {
-		if l := o.lives[row.ID]; l != nil {
+		if l := o.histories[row.ID]; l != nil {
 			l.readBy[n] = max(l.readBy[n], row.Version+1)
 		}
 	}
 }
 
-// checkTransition is the function that the store's Watch calls for each transition. It runs while the store is locked.
+// checkTransition checks one transition. The store's Watch calls it for each transition, while the store is locked.
 func (o *oracle) checkTransition(before, after processlog.Row) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -299,9 +297,9 @@ func (o *oracle) checkInsertLocked(row processlog.Row) {
 	if row.DeliveryCount == 1 && (row.DueIn > 0 && o.w.storeShift == 0 || op.draft(row.IdempotencyKey).Delay > 0) {
 		o.failLocked("G9: entry %s is inserted with a lease, but due in %v", row.ID, row.DueIn)
 	}
-	l := &life{id: row.ID, key: string(row.IdempotencyKey), kind: row.BusinessType, content: row.Content, readBy: make(map[*instance]uint64)}
+	l := &rowHistory{id: row.ID, key: string(row.IdempotencyKey), kind: row.BusinessType, content: row.Content, readBy: make(map[*instance]uint64)}
 	l.steps = append(l.steps, transition{op: op, row: row, at: time.Now()})
-	o.lives[row.ID], o.keys[string(row.IdempotencyKey)] = l, l
+	o.histories[row.ID], o.keys[string(row.IdempotencyKey)] = l, l
 	o.checkRecordedLocked(row, op)
 	fate := o.fateLocked(string(row.IdempotencyKey))
 	fate.rows++
@@ -317,7 +315,7 @@ func (o *oracle) checkInsertLocked(row processlog.Row) {
 
 func (o *oracle) checkPurgeLocked(row processlog.Row) {
 	o.sights[sawPurged]++
-	l := o.lives[row.ID]
+	l := o.histories[row.ID]
 	if !row.State.Terminal() {
 		o.failLocked("G1: entry %s was purged while it was %s", row.ID, row.State)
 		return
@@ -328,7 +326,7 @@ func (o *oracle) checkPurgeLocked(row processlog.Row) {
 }
 
 func (o *oracle) checkChangeLocked(before, after processlog.Row) {
-	l := o.lives[after.ID]
+	l := o.histories[after.ID]
 	op := o.ops[after.Token]
 	if after.Token == before.Token {
 		op = &operation{kind: opRelease}
@@ -392,7 +390,7 @@ func (o *oracle) countLocked(kind string, change int) {
 	o.crowded[kind] = o.crowded[kind] || o.working[kind] > spareSlots
 }
 
-// wakeScriptLocked wakes the script, which then checks whether every entry is at rest.
+// wakeScriptLocked wakes the script, which then checks whether all entries are at rest.
 func (o *oracle) wakeScriptLocked() {
 	select {
 	case o.resting <- struct{}{}:
@@ -400,11 +398,11 @@ func (o *oracle) wakeScriptLocked() {
 	}
 }
 
-func (l *life) last() *transition { return &l.steps[len(l.steps)-1] }
+func (l *rowHistory) last() *transition { return &l.steps[len(l.steps)-1] }
 
-// checkClaimLocked asserts G9 (nothing starts early): the claim is not early and does not take over a valid lease of
-// another process. It also asserts that the claim counts the delivery.
-func (o *oracle) checkClaimLocked(l *life, before, after processlog.Row, t *transition) {
+// checkClaimLocked asserts G9 (nothing starts early): the claim is not early and does not take an entry from a valid
+// lease in another process. It also asserts that the claim counts the delivery.
+func (o *oracle) checkClaimLocked(l *rowHistory, before, after processlog.Row, t *transition) {
 	inserted := l.last().op
 	own := before.Version == 0 && before.DeliveryCount == 1 && inserted.kind == opInsert && inserted.from == t.op.from && t.op.wants(after.ID, before.Token)
 	deliveries := before.DeliveryCount + 1
@@ -431,7 +429,7 @@ func (o *oracle) checkClaimLocked(l *life, before, after processlog.Row, t *tran
 	o.checkNotPausedLocked(l, t.op.from)
 }
 
-func (o *oracle) checkReleaseLocked(l *life, before, after processlog.Row) {
+func (o *oracle) checkReleaseLocked(l *rowHistory, before, after processlog.Row) {
 	if after.DeliveryCount == before.DeliveryCount {
 		o.checkWakeLocked(l, before, after)
 		return

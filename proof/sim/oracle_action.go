@@ -5,7 +5,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// actions lists who may take which action, and the effect of each action. It repeats the library's rules independently.
+// actions lists, for each action, the states from which it is allowed and its effect. It does not use the library's own
+// rules.
 var actions = map[processlog.Action]struct {
 	epoch uint32
 	from  map[compensator.State]bool
@@ -41,9 +42,9 @@ func (o *oracle) noteRequest(action processlog.Action, compensate bool, refs ...
 	}
 }
 
-// checkRequestedLocked asserts G3 (a terminal state is left only on request). Each action was requested for this entry, by its
-// id or its key, and has the documented effect. checkRequestedLocked compares the row with the request alone, not with the
-// library's own view of the action.
+// checkRequestedLocked asserts G3 (a terminal state is left only on request): the action was requested for this entry,
+// by its id or its key, and has the documented effect. checkRequestedLocked compares the row with the request, and does
+// not trust the library's Change.
 func (o *oracle) checkRequestedLocked(before, after processlog.Row, change processlog.Change) {
 	byID, byKey := deedOn{after.ID, change.Action, change.Compensate}, deedOn{after.IdempotencyKey, change.Action, change.Compensate}
 	if !o.asked[byID] && !o.asked[byKey] {
@@ -69,7 +70,7 @@ func states(list ...compensator.State) map[compensator.State]bool {
 	return set
 }
 
-// checkErasureLocked asserts that all personal fields are empty and that the history of the entry is unchanged.
+// checkErasureLocked asserts that an erasure emptied all personal fields and left the history of the entry unchanged.
 func (o *oracle) checkErasureLocked(before, after processlog.Row) {
 	o.sights[sawErased]++
 	kept := after.State == before.State && after.EndedBy == before.EndedBy && after.NextAt.Equal(before.NextAt) && after.ProcessCount == before.ProcessCount
@@ -102,10 +103,10 @@ func (o *oracle) checkActionLocked(before, after processlog.Row, op *operation) 
 	}
 }
 
-// checkEndedAgainLocked asserts G3 (a terminal state is left only on request): a service may complete or cancel an ended
-// entry only if it is dead. No compensation of its epoch may have begun. checkEndedAgainLocked finds compensations in the
-// oracle's own attempts, because the row may be wrong.
-func (o *oracle) checkEndedAgainLocked(l *life, op *operation, before, after processlog.Row) {
+// checkEndedAgainLocked asserts G3 (a terminal state is left only on request): of the ended entries, a service may
+// complete or cancel only dead ones. No compensation of the current epoch may have begun. checkEndedAgainLocked looks
+// for compensations in the oracle's own list of attempts, because the row may be wrong.
+func (o *oracle) checkEndedAgainLocked(l *rowHistory, op *operation, before, after processlog.Row) {
 	ends := op.kind == opChange && (op.change.Action == processlog.ActionComplete || op.change.Action == processlog.ActionCancel)
 	if !ends || before.State != compensator.Dead || after.Epoch != before.Epoch || !after.State.Terminal() {
 		o.failLocked("G3: entry %s changed from %s to %s, but no person requested this", after.ID, before.State, after.State)

@@ -11,14 +11,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// noteAttemptStart records the start of an attempt. It asserts G2 (nothing uncommitted runs): the entry is committed, and this
-// instance has read it. checkClaimLocked has already checked that the entry was due.
+// noteAttemptStart records the start of an attempt. It asserts G2 (nothing uncommitted runs): the entry is committed,
+// and this instance has read it. checkClaimLocked has asserted at the claim that the entry was due.
 func (o *oracle) noteAttemptStart(ctx context.Context, n *instance, e *compensator.Entry) *attempt {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sights[sawAttempts]++
 	a := &attempt{from: n, ctx: ctx, at: time.Now(), id: e.ID, kind: e.BusinessType, version: e.Version, epoch: e.Epoch, lost: e.DeliveryCount - 1, compensate: e.State == compensator.Compensating}
-	l := o.lives[e.ID]
+	l := o.histories[e.ID]
 	if l == nil {
 		o.failLocked("G2: entry %s runs on instance %d, but was never committed", e.ID, n.number)
 		return a
@@ -39,7 +39,7 @@ func (o *oracle) noteAttemptStart(ctx context.Context, n *instance, e *compensat
 }
 
 // checkFoundationLocked asserts that this instance made the claim, and that the handler gets the stored content.
-func (o *oracle) checkFoundationLocked(l *life, n *instance, e *compensator.Entry) {
+func (o *oracle) checkFoundationLocked(l *rowHistory, n *instance, e *compensator.Entry) {
 	if e.Version >= uint64(len(l.steps)) {
 		o.failLocked("G2: entry %s runs as version %d, but its newest version is %d", e.ID, e.Version, len(l.steps))
 		return
@@ -72,9 +72,9 @@ func (o *oracle) checkFoundationLocked(l *life, n *instance, e *compensator.Entr
 	}
 }
 
-// checkNotRepeatedLocked asserts G16 (repetitions are counted): a claim has one attempt. It may have two if the first attempt
-// was in a batch without a result.
-func (o *oracle) checkNotRepeatedLocked(l *life, a *attempt) {
+// checkNotRepeatedLocked asserts G16 (repetitions are counted): a claim has one attempt. If the first attempt was in a
+// batch that returned no results, a second attempt may follow.
+func (o *oracle) checkNotRepeatedLocked(l *rowHistory, a *attempt) {
 	most := 0
 	if a.kind == batchType && !a.compensate {
 		most = 1
@@ -101,7 +101,7 @@ func (o *oracle) noteResult(a *attempt, how manner, after time.Duration) {
 }
 
 // checkAnswers records the database's answers to outcomes. It asserts G8 (a success is stored): the database refuses a
-// success only if the entry has changed since.
+// success only if the entry has changed since the claim.
 func (o *oracle) checkAnswers(n *instance, outcomes []processlog.Outcome, answers []processlog.Settled) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -109,7 +109,7 @@ func (o *oracle) checkAnswers(n *instance, outcomes []processlog.Outcome, answer
 		if answers[i].Busy {
 			continue
 		}
-		l := o.lives[out.ID]
+		l := o.histories[out.ID]
 		if answers[i].Refused != nil {
 			o.sights[sawTrigger]++ // The instance keeps the outcome and offers it again.
 			o.checkRefusedRowLocked(l, n, out.Version)
@@ -129,9 +129,9 @@ func (o *oracle) checkAnswers(n *instance, outcomes []processlog.Outcome, answer
 	}
 }
 
-// checkRefusedRowLocked records that the database refuses to change the row of an attempt. The handler has returned, so this
-// attempt cannot kill its process any more.
-func (o *oracle) checkRefusedRowLocked(l *life, n *instance, version uint64) {
+// checkRefusedRowLocked records that the database refuses to change the row of an attempt. The handler has returned, so
+// this attempt can no longer kill its process.
+func (o *oracle) checkRefusedRowLocked(l *rowHistory, n *instance, version uint64) {
 	if l == nil {
 		return
 	}
@@ -151,13 +151,13 @@ func absorbable(to, state compensator.State) bool {
 	return false
 }
 
-// voidable reports whether the attempt may have been part of a batch without a result.
+// voidable reports whether the attempt may have been in a batch that returned no results.
 func (a *attempt) voidable() bool {
 	timedOut := errors.Is(context.Cause(a.ctx), compensator.ErrTimeout)
 	return a.kind == batchType && !a.compensate && (timedOut || a.manner == panicked || a.manner == goexited)
 }
 
-// void removes the result of the attempt, because its whole batch had no result.
+// void removes the attempt's result, because the whole batch returned no results.
 func (a *attempt) void() {
 	o := a.from.w.oracle
 	o.mu.Lock()
@@ -201,15 +201,15 @@ func (o *oracle) observer(n *instance) observe.Observer {
 // checkMissingLocked asserts that an entry reported as missing does not exist, and that no other entry has its id.
 func (o *oracle) checkMissingLocked(e observe.MissingEvent) {
 	o.sights[sawMissing]++
-	if l := o.lives[e.ID]; l != nil && o.keys[l.key] == l {
+	if l := o.histories[e.ID]; l != nil && o.keys[l.key] == l {
 		o.failLocked("G1: entry %s is reported as missing, but exists", e.ID)
 	}
 }
 
-// checkDurableLocked asserts that an entry which is reported as settled has this outcome in its history, or the completion
-// that the event names.
+// checkDurableLocked asserts that the history of an entry contains the outcome with which the event reports it as
+// settled. If the event names a completion, the history must contain that completion.
 func (o *oracle) checkDurableLocked(e observe.SettledEvent) {
-	l := o.lives[e.ID]
+	l := o.histories[e.ID]
 	if l == nil {
 		o.failLocked("G2: entry %s is reported as settled, but was never committed", e.ID)
 		return

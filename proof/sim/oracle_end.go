@@ -66,15 +66,16 @@ func (o *oracle) checkRefusedOrderLocked(order order, err error) {
 	}
 }
 
-// lifeOfKey returns the row that the database has under an idempotency key, or nil.
-func (o *oracle) lifeOfKey(key compensator.IdempotencyKey) *life {
+// historyOfKey returns the history of the row that the database has under an idempotency key, or nil.
+func (o *oracle) historyOfKey(key compensator.IdempotencyKey) *rowHistory {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.keys[string(key)]
 }
 
-// checkResolved checks the answer of Resolve for an idempotency key. before is the row at the time of the call.
-func (o *oracle) checkResolved(key compensator.IdempotencyKey, before *life, happened bool) {
+// checkResolved checks the answer of Resolve for an idempotency key. before is the history of the row when the call
+// began.
+func (o *oracle) checkResolved(key compensator.IdempotencyKey, before *rowHistory, happened bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if fate := o.fateLocked(string(key)); happened && fate.rows == 0 {
@@ -85,11 +86,11 @@ func (o *oracle) checkResolved(key compensator.IdempotencyKey, before *life, hap
 	}
 }
 
-// checkStoppedRun asserts G15 (stopping loses nothing): no handler of an instance runs after its Run has returned nil.
+// checkStoppedRun asserts G15 (stopping loses nothing): when Run has returned nil, no handler of its instance runs.
 func (o *oracle) checkStoppedRun(n *instance) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, l := range o.lives {
+	for _, l := range o.histories {
 		for _, a := range l.attempts {
 			if a.from == n && !a.ended {
 				o.failLocked("G15: Run of instance %d has returned, but entry %s, version %d, still runs there", n.number, a.id, a.version)
@@ -101,36 +102,35 @@ func (o *oracle) checkStoppedRun(n *instance) {
 	}
 }
 
-// checkClosed asserts G15 (stopping loses nothing). Once Run has returned nil and Close has returned, the instance has no
-// claim left whose handler it did not start.
+// checkClosed asserts G15 (stopping loses nothing). Once Run has returned nil and Close has returned, the instance
+// holds no claim whose handler did not start.
 //
-// A claim whose release the database refused is an exception. checkClosed is called after Close, because a release may still
-// hang when Run returns, and Close waits for it.
+// A claim whose release the database refused is an exception. checkClosed is called after Close, because a release may
+// still be on its way when Run returns, and Close waits for it.
 func (o *oracle) checkClosed(n *instance) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, id := range o.idsLocked() {
-		if l := o.lives[id]; o.hasUnstartedLocked(n, l) {
+		if l := o.histories[id]; o.hasUnstartedLocked(n, l) {
 			o.failLocked("G15: instance %d has stopped in order, but did not release entry %s, which it claimed and did not start", n.number, l.id)
 		}
 	}
 }
 
-// hasUnstartedLocked reports whether an instance has a valid claim of an entry that it neither started nor released. Two
-// kinds of claims do not count: a claim that dead-lettered the entry after repeated crashes, and a claim that only
-// counted a lost lease.
-func (o *oracle) hasUnstartedLocked(n *instance, l *life) bool {
+// hasUnstartedLocked reports whether an instance has a valid claim on an entry that it neither started nor released. It
+// ignores a claim that dead-lettered the entry after repeated crashes, and a claim that only counted a lost lease.
+func (o *oracle) hasUnstartedLocked(n *instance, l *rowHistory) bool {
 	last := l.last()
 	told := last.op.kind == opClaim && last.op.from == n && n.claims[l.id].row.Version == last.row.Version
 	return told && !last.counts && !last.op.back[l.id] && last.row.DeliveryCount <= crashBudget && l.attemptOf(last.row.Version, n) == nil
 }
 
-// checkAtRest checks the final state.
+// checkAtRest asserts the promises about the final state of all entries.
 func (o *oracle) checkAtRest() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, id := range o.idsLocked() {
-		l := o.lives[id]
+		l := o.histories[id]
 		o.checkNothingLostLocked(l)
 		o.checkExactlyOnceLocked(l)
 		o.checkDoneAsReportedLocked(l)
@@ -150,17 +150,18 @@ func (o *oracle) checkAtRest() {
 }
 
 func (o *oracle) idsLocked() []compensator.EntryID {
-	ids := make([]compensator.EntryID, 0, len(o.lives))
-	for id := range o.lives {
+	ids := make([]compensator.EntryID, 0, len(o.histories))
+	for id := range o.histories {
 		ids = append(ids, id)
 	}
 	slices.SortFunc(ids, func(a, b compensator.EntryID) int { return int(a.Row()) - int(b.Row()) })
 	return ids
 }
 
-// checkNothingLostLocked asserts G8 (a success is stored): the outcome of each attempt has reached the database, unless the
-// process died. A process may drop an outcome that a trigger refused, if a person has requeued the entry since.
-func (o *oracle) checkNothingLostLocked(l *life) {
+// checkNothingLostLocked asserts G8 (a success is stored): the outcome of each attempt has reached the database, unless
+// the process died. If a trigger refused an outcome and a person has requeued the entry since, the process may drop the
+// outcome.
+func (o *oracle) checkNothingLostLocked(l *rowHistory) {
 	for _, a := range l.attempts {
 		gone := a.from.dead.Load() || a.from.failedToStop()
 		inTx := transactional(l.kind) && a.manner == fine
@@ -173,7 +174,7 @@ func (o *oracle) checkNothingLostLocked(l *life) {
 
 // checkExactlyOnceLocked asserts G5 (exactly once in this database): in each epoch, a transactional handler has one effect
 // if the entry succeeded, and none otherwise. The same holds for a transactional compensation.
-func (o *oracle) checkExactlyOnceLocked(l *life) {
+func (o *oracle) checkExactlyOnceLocked(l *rowHistory) {
 	if !transactional(l.kind) {
 		return
 	}
@@ -193,7 +194,7 @@ func (o *oracle) checkExactlyOnceLocked(l *life) {
 	}
 }
 
-// failedToStop reports whether Run has returned an error. If it has, an outcome may be missing.
+// failedToStop reports whether Run has returned an error. In that case an outcome may be missing.
 func (n *instance) failedToStop() bool {
 	select {
 	case <-n.ended:
@@ -203,12 +204,11 @@ func (n *instance) failedToStop() bool {
 	}
 }
 
-// describeNotAtRest describes an entry that is not at rest.
 func (o *oracle) describeNotAtRest() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, id := range o.idsLocked() {
-		if l := o.lives[id]; l.kind != strayType && !l.last().row.State.Terminal() {
+		if l := o.histories[id]; l.kind != strayType && !l.last().row.State.Terminal() {
 			return l.id.String() + " " + l.kind + " " + l.last().row.State.String()
 		}
 	}
@@ -219,7 +219,7 @@ func (o *oracle) describeNotAtRest() string {
 func (o *oracle) isIdle() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, l := range o.lives {
+	for _, l := range o.histories {
 		for _, a := range l.attempts {
 			if !a.ended && !a.from.dead.Load() {
 				return false

@@ -9,8 +9,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// checkCall checks the call of a handler. It asserts G15 (stopping loses nothing): no handler is called after Run's
-// context has ended. It also calls checkLoss, which asserts G19 (a loss is noticed).
+// checkCall asserts G15 (stopping loses nothing): no handler is called after Run's context has ended. It also calls
+// checkLoss, which asserts G19 (a loss is noticed).
 func (o *oracle) checkCall(n *instance, e *compensator.Entry) {
 	stopped := n.stoppedAt.Load()
 	if stopped != 0 && time.Now().UnixNano() > stopped && !n.dead.Load() {
@@ -19,16 +19,16 @@ func (o *oracle) checkCall(n *instance, e *compensator.Entry) {
 	o.checkLoss(n, e)
 }
 
-// checkHandled asserts G10 (the queue is only a hint): a type's handler gets only entries of its own type, whatever the
-// queue holds under the type's key.
+// checkHandled asserts G10 (the queue is only a hint): a type's handler gets only entries of its own type, even if the
+// queue holds other ids under the type's key.
 func (o *oracle) checkHandled(businessType string, e *compensator.Entry) {
 	if e.BusinessType != businessType {
 		o.fail("G10: entry %s of type %s runs in the handler of type %s", e.ID, e.BusinessType, businessType)
 	}
 }
 
-// noteBrokenTx records that a batch ended without a result after the context of its Run had ended. No entry of the batch may run again
-// on this instance.
+// noteBrokenTx records that a batch returned no results after the context of its Run had ended. From then on, no entry
+// of the batch may run on this instance.
 func (o *oracle) noteBrokenTx(n *instance) {
 	if n.stoppedAt.Load() != 0 && !n.dead.Load() {
 		o.readCounts(func(o *oracle) { o.sights[sawBroken]++ })
@@ -46,22 +46,22 @@ func (a *attempt) overran() bool {
 	return end.After(deadline.Add(ranBeyond))
 }
 
-// The method over reports whether the attempt has no outcome left to store.
-func (a *attempt) over() bool {
-	// In these cases no answer says that the outcome is stored. Either the outcome was committed with the handler's
-	// transaction, or the lease was lost.
+// hasNoOutcomeLeft reports whether the attempt has no outcome left to store.
+func (a *attempt) hasNoOutcomeLeft() bool {
+	// In these cases no answer to a Settle tells that the outcome is stored. Either the outcome was committed with the
+	// handler's transaction, or the lease was lost.
 	inItsTransaction := transactional(a.kind) && a.manner == fine
 	return a.from.dead.Load() || a.repeated || a.stored || a.ended && inItsTransaction
 }
 
 // checkUnheldLocked asserts G16 (repetitions are counted). Within an epoch, an instance does not claim an entry that it
-// still runs, or whose outcome it still has to store.
+// is still running, or whose outcome it still has to store.
 //
 // There is one exception. If a handler has run for too long, its instance may claim the entry to count a lost lease.
-// Before that, the entry must have been free for the other instances to claim for as long as one lease.
-func (o *oracle) checkUnheldLocked(l *life, op *operation, before processlog.Row) {
+// Before that, the other instances must have had the time of one lease to claim the entry.
+func (o *oracle) checkUnheldLocked(l *rowHistory, op *operation, before processlog.Row) {
 	for _, a := range l.attempts {
-		if a.from != op.from || a.epoch != before.Epoch || a.over() {
+		if a.from != op.from || a.epoch != before.Epoch || a.hasNoOutcomeLeft() {
 			continue
 		}
 		if a.ended || !a.overran() {
@@ -73,17 +73,17 @@ func (o *oracle) checkUnheldLocked(l *life, op *operation, before processlog.Row
 	}
 }
 
-// unsettled reports whether an instance still waits for the outcome of an attempt of an epoch. The handler may still
+// unsettled reports whether an instance does not know yet that an attempt's outcome is stored. The handler may still
 // run, or the COMMIT of its transaction may not have returned.
-func (l *life) unsettled(n *instance, epoch uint32) bool {
-	return l.begins(n, epoch) ||
+func (l *rowHistory) unsettled(n *instance, epoch uint32) bool {
+	return l.waitsForBegin(n, epoch) ||
 		slices.ContainsFunc(l.attempts, func(a *attempt) bool { return a.from == n && a.epoch == epoch && !a.repeated && !a.stored })
 }
 
-// begins reports whether an attempt of an instance has no open transaction yet. Either the attempt still waits for the
-// BEGIN, or the BEGIN failed and the database has not answered about the attempt's outcome. In both cases the handler
-// was not called, so life.attempts does not hold the attempt.
-func (l *life) begins(n *instance, epoch uint32) bool {
+// waitsForBegin reports whether an attempt of an instance has no open transaction yet. Either the attempt still waits
+// for the BEGIN, or the BEGIN failed and the database has not answered about the attempt's outcome. In both cases the
+// handler was not called, so the attempt is not in attempts.
+func (l *rowHistory) waitsForBegin(n *instance, epoch uint32) bool {
 	return transactional(l.kind) && slices.ContainsFunc(l.steps, func(t transition) bool {
 		return t.op.from == n && t.row.Epoch == epoch && t.started && !t.answered && l.attemptOf(t.row.Version, n) == nil
 	})
@@ -91,7 +91,7 @@ func (l *life) begins(n *instance, epoch uint32) bool {
 
 // noteStartLocked notes that an instance has started an attempt of the entry that it last claimed.
 func (o *oracle) noteStartLocked(n *instance, e observe.AttemptEvent) {
-	l := o.lives[e.ID]
+	l := o.histories[e.ID]
 	if l == nil {
 		return
 	}
@@ -103,20 +103,21 @@ func (o *oracle) noteStartLocked(n *instance, e observe.AttemptEvent) {
 	}
 }
 
-// answeredLocked notes that the database has answered an instance about the outcome of a version of the row.
-func (l *life) answeredLocked(n *instance, version uint64) {
+// answeredLocked notes that the database has answered about the outcome of a version, to the instance that wrote this
+// version.
+func (l *rowHistory) answeredLocked(n *instance, version uint64) {
 	if version < uint64(len(l.steps)) && l.steps[version].op.from == n {
 		l.steps[version].answered = true
 	}
 }
 
-// noteAccept returns accepts, which says whether an instance accepts a row that it could claim. If the instance refuses
-// the row because it still holds the entry, noteAccept counts the refusal.
+// noteAccept returns accepts, which says whether an instance accepts a row that it could claim. It counts a refusal by
+// an instance that still holds the entry.
 func (o *oracle) noteAccept(n *instance, row *processlog.Row, accepts bool) bool {
 	if !accepts {
 		o.readCounts(func(o *oracle) {
-			for _, a := range o.lives[row.ID].attempts {
-				if a.from == n && a.epoch == row.Epoch && !a.over() {
+			for _, a := range o.histories[row.ID].attempts {
+				if a.from == n && a.epoch == row.Epoch && !a.hasNoOutcomeLeft() {
 					o.sights[sawKept]++
 				}
 			}
@@ -125,11 +126,11 @@ func (o *oracle) noteAccept(n *instance, row *processlog.Row, accepts bool) bool
 	return accepts
 }
 
-// checkRunsAloneLocked asserts G16 (repetitions are counted): no two attempts of one epoch run at the same time on one
-// instance.
-func (o *oracle) checkRunsAloneLocked(l *life, a *attempt) {
+// checkRunsAloneLocked asserts G16 (repetitions are counted): two attempts of one epoch never run at the same time on
+// one instance.
+func (o *oracle) checkRunsAloneLocked(l *rowHistory, a *attempt) {
 	for _, other := range l.attempts {
-		if other.from == a.from && other.epoch == a.epoch && other.version != a.version && !other.over() {
+		if other.from == a.from && other.epoch == a.epoch && other.version != a.version && !other.hasNoOutcomeLeft() {
 			o.failLocked("G16: entry %s starts as version %d on instance %d, but the instance still holds version %d (ended: %v)", l.id, a.version, a.from.number, other.version, other.ended)
 		}
 	}
@@ -139,17 +140,17 @@ func (o *oracle) checkRunsAloneLocked(l *life, a *attempt) {
 	}
 }
 
-// checkQuarantineLocked asserts the limits for entries that have lost leases, because their processes may have crashed:
-//   - At most √Concurrency (rounded up) entries of one type with one lost lease run at the same time on an instance. For
-//     a batch type the limit counts the entries in all its calls together.
-//   - An entry with two lost leases runs beside no other entry that has lost a lease.
+// checkQuarantineLocked asserts the limits for entries that have lost leases, because such an entry may crash its
+// process:
+//   - At most √Concurrency (rounded up) entries of one type with one lost lease run at the same time on an instance. For a batch type the limit counts the entries in all its calls together.
+//   - While an entry with two lost leases runs, no other entry that has lost a lease runs.
 //
 // An attempt stops counting when its outcome is stored, or when a trigger has refused its outcome.
 func (o *oracle) checkQuarantineLocked(a *attempt) {
 	few := 1
 	for _, id := range o.idsLocked() {
-		for _, other := range o.lives[id].attempts {
-			if other.from != a.from || other.lost == 0 || other.id == a.id || other.over() || other.overran() || other.refused {
+		for _, other := range o.histories[id].attempts {
+			if other.from != a.from || other.lost == 0 || other.id == a.id || other.hasNoOutcomeLeft() || other.overran() || other.refused {
 				continue
 			}
 			if a.lost > 1 || other.lost > 1 {

@@ -11,14 +11,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// lossPromise is the only promise that the oracle asserts after the database has gone back to an earlier state. Most
-// other promises assume that the database keeps what it has acknowledged.
+// lossPromise is the only promise that the oracle still asserts after the database has gone back to an earlier state.
+// Most other promises assume that the database keeps what it has acknowledged.
 const lossPromise = "G19"
 
 // lossModeStream is the random stream that draws whether a loss stops the instances of a seed.
 const lossModeStream = 1934
 
-// drawLoss draws when the database goes back to an earlier state, and how far.
+// drawLoss draws when the database goes back, and to which earlier state.
 func (w *world) drawLoss() {
 	w.plan.config.StopOnLoss = rand.New(rand.NewPCG(w.seed, lossModeStream)).IntN(2) == 0
 	rng := rand.New(rand.NewPCG(w.seed, 4))
@@ -36,14 +36,14 @@ func (w *world) drawLoss() {
 		if rng.IntN(2) == 0 { // A person may accept the loss before all instances have noticed it.
 			w.schedule(event{at: e.at.Add(e.span + between(0, 10*time.Second)), after: func() {
 				if !w.healed.Load() {
-					w.act(w.sayGoOn)
+					w.act(w.acceptLoss)
 				}
 			}})
 		}
 	}
 }
 
-// goBack restores the database to the state of the lagging replica.
+// goBack restores the database to the state of a replica that lags behind.
 func (w *world) goBack() {
 	w.store.Restore(w.lagging)
 	living, forgotten := w.living(), w.forgotten()
@@ -60,8 +60,8 @@ func (w *world) goBack() {
 	})
 }
 
-// forgotten returns a function that reports whether the database has visibly lost a version of a row. A row that has
-// reached the same version number again, with another token, counts as lost.
+// forgotten returns a function that reports whether the database has visibly lost a version of a row. If the row has
+// reached the same version number again, but with another token, the version counts as lost.
 func (w *world) forgotten() func(processlog.Row) bool {
 	rows := make(map[compensator.EntryID]processlog.Row)
 	for _, row := range w.store.Rows() {
@@ -74,7 +74,7 @@ func (w *world) forgotten() func(processlog.Row) bool {
 	}
 }
 
-// noteClaimAnswer records a claim whose answer reached the instance.
+// noteClaimAnswer records the claimed rows in an answer that reached the instance.
 func (o *oracle) noteClaimAnswer(n *instance, mine []processlog.Row, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -86,7 +86,7 @@ func (o *oracle) noteClaimAnswer(n *instance, mine []processlog.Row, at time.Tim
 // checkLossNoticedLocked asserts that an instance reports a loss only after a loss.
 //
 // An instance may also report a loss if the database's clock has jumped and young entries were purged. It then cannot
-// know whether the note of the purge is younger than the entries.
+// tell whether the purge explains the missing entries.
 func (o *oracle) checkLossNoticedLocked(n *instance, loss *processlog.LossError) {
 	switch {
 	case len(o.losses) > 0:
@@ -104,8 +104,8 @@ func (o *oracle) checkLossNoticedLocked(n *instance, loss *processlog.LossError)
 		o.sights[sawLossReported]++
 		n.newest, n.ran = processlog.Row{}, processlog.Row{} // the instance has forgotten what it saw before
 	}
-	// The instance saw the loss in its latest answer, which may be older than this moment. That answer says nothing
-	// about a later loss.
+	// The instance saw the loss in its latest answer, which may be older than this moment. A later loss was not in that
+	// answer.
 	n.lossSeen, n.pendingRelease, n.lost = n.compared, processlog.Row{}, processlog.Row{}
 }
 
@@ -121,26 +121,27 @@ func (o *oracle) noteLogAction(action processlog.Action) {
 	})
 }
 
-// mustStopLocked reports whether an instance must do nothing, because it stops on a loss and has noticed one that no
-// person has accepted. An instance that notices a loss only after a person has accepted it need not stop.
+// mustStopLocked reports whether an instance must do nothing. This is so if StopOnLoss is set and the instance has
+// noticed a loss that no person has accepted. An instance that notices a loss only after its acceptance need not stop.
 func (o *oracle) mustStopLocked(n *instance) bool {
 	return o.w.plan.config.StopOnLoss && slices.ContainsFunc(o.losses, func(at time.Time) bool { return at.After(o.goOn) && !at.After(n.lossSeen) })
 }
 
-// checkContinues asserts G19 (a loss is noticed): a stopped instance continues only after a person has accepted the loss.
-func (o *oracle) checkContinues(n *instance, does string) {
+// checkContinues asserts G19 (a loss is noticed): a stopped instance continues only after a person has accepted the
+// loss. action is what the instance is about to do.
+func (o *oracle) checkContinues(n *instance, action string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !n.dead.Load() && o.mustStopLocked(n) {
-		o.failLocked("G19: instance %d %s; it noticed a loss %v ago, and no person has accepted the loss", n.number, does, time.Since(n.lossSeen))
+		o.failLocked("G19: instance %d %s; it noticed a loss %v ago, and no person has accepted the loss", n.number, action, time.Since(n.lossSeen))
 	}
 }
 
-// checkAfterLossLocked checks a transition after a loss. An outcome may be written only to its own entry. Only a person may
-// change an entry from a terminal state to another state.
+// checkAfterLossLocked checks a transition after a loss. An outcome may be written only to its own entry. Only a person
+// may change the terminal state of an entry.
 func (o *oracle) checkAfterLossLocked(before, after processlog.Row) {
 	if before.ID.IsZero() {
-		o.lives[after.ID] = &life{id: after.ID, key: string(after.IdempotencyKey), kind: after.BusinessType, content: after.Content,
+		o.histories[after.ID] = &rowHistory{id: after.ID, key: string(after.IdempotencyKey), kind: after.BusinessType, content: after.Content,
 			readBy: make(map[*instance]uint64), steps: []transition{{op: &operation{kind: opInsert}, row: after, at: time.Now()}}}
 		return
 	}
@@ -158,7 +159,8 @@ func (o *oracle) checkAfterLossLocked(before, after processlog.Row) {
 	}
 }
 
-// countNotAtRestAfterLoss counts, after a loss, the entries that are not at rest. It reads the database's rows.
+// countNotAtRestAfterLoss counts the entries that are not at rest, from the database's rows. back is false if there was
+// no loss.
 func (o *oracle) countNotAtRestAfterLoss() (n int, back bool) {
 	o.mu.Lock()
 	back = len(o.losses) > 0
@@ -175,7 +177,7 @@ func (o *oracle) countNotAtRestAfterLoss() (n int, back bool) {
 }
 
 // accept runs after all faults have ended. It waits until every instance that claimed a lost version has noticed the
-// loss. If StopOnLoss is set, these instances have stopped, and a person accepts the loss now. Otherwise the instances
+// loss. If StopOnLoss is set, these instances have stopped, and a person now accepts the loss. Otherwise the instances
 // continue, and acceptLate accepts the loss when all entries are at rest.
 func (w *world) accept() {
 	o := w.oracle
@@ -191,12 +193,12 @@ func (w *world) accept() {
 			unaware.pendingRelease.ID, unaware.pendingRelease.Version)
 	}
 	if w.plan.config.StopOnLoss {
-		w.sayGoOn()
+		w.acceptLoss()
 	}
 }
 
-// acceptLate runs when all entries are at rest. It does nothing if StopOnLoss is set or if there was no loss. Otherwise a
-// person accepts the loss. acceptLate then asserts G19 (a loss is noticed): no instance reports the loss any more.
+// acceptLate runs when all entries are at rest. It does nothing if StopOnLoss is set or if there was no loss. Otherwise
+// a person accepts the loss. acceptLate then asserts G19 (a loss is noticed): no instance reports the loss any more.
 func (w *world) acceptLate() {
 	o := w.oracle
 	o.mu.Lock()
@@ -205,7 +207,7 @@ func (w *world) acceptLate() {
 	if !back || w.plan.config.StopOnLoss || o.failed.Load() {
 		return
 	}
-	w.sayGoOn()
+	w.acceptLoss()
 	var reporting *instance
 	if !w.await(6*w.plan.config.ReconcileInterval+time.Minute, func() bool { reporting = w.reporting(); return reporting == nil }) {
 		o.fail("G19: instance %d still reports a loss that a person has accepted", reporting.number)
@@ -228,8 +230,9 @@ func (w *world) reporting() *instance {
 	return nil
 }
 
-// instanceUnawareOfLoss returns a living instance that claimed a lost version and has not noticed the loss. It returns nil once a
-// person has accepted a loss. It also returns nil if young entries were purged, because a purge looks the same as a loss.
+// instanceUnawareOfLoss returns a living instance that claimed a lost version and has not noticed the loss. It returns
+// nil if a person has accepted a loss. It also returns nil if young entries were purged, because missing rows may then
+// come from the purge.
 func (o *oracle) instanceUnawareOfLoss() *instance {
 	living, forgotten := o.w.living(), o.w.forgotten()
 	o.mu.Lock()
@@ -242,8 +245,8 @@ func (o *oracle) instanceUnawareOfLoss() *instance {
 	return nil
 }
 
-// sayGoOn calls AcceptLoss, as a person would.
-func (w *world) sayGoOn() {
+// acceptLoss calls AcceptLoss, as a person would.
+func (w *world) acceptLoss() {
 	by := admin.AuditInfo{Actor: "somebody", Reason: "because"}
 	w.await(2*time.Minute, func() bool {
 		n := w.alive(0)

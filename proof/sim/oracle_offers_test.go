@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// An instance offers the outcomes of one Settle again, in separate calls that run at the same time. It does so because
-// a trigger refuses one row, and a transaction has locked another.
+// A trigger refuses one row of a Settle, and a transaction has locked another row. The instance offers both outcomes
+// again, in separate calls that run at the same time. The oracle must accept these calls.
 func TestOracleKnowsOutcomesThatAreOfferedAgainApart(t *testing.T) {
 	locked, refused := processlog.RowID(1), processlog.RowID(2)
 	outcome := func(id compensator.EntryID, version uint64) processlog.Outcome {
@@ -49,8 +49,8 @@ func TestOracleKnowsOutcomesThatAreOfferedAgainApart(t *testing.T) {
 	}
 }
 
-// An instance may report a lost lease for an attempt whose handler it has not called yet, because the attempt still
-// waits for the BEGIN of its transaction.
+// An attempt waits for the BEGIN of its transaction, so its handler was not called. If its lease is lost meanwhile, the
+// instance reports this. The oracle must accept the report.
 func TestOracleKnowsAttemptsWhoseTransactionHasNotBegun(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind      string
@@ -71,8 +71,8 @@ func TestOracleKnowsAttemptsWhoseTransactionHasNotBegun(t *testing.T) {
 				w.oracle = newOracle(w)
 				n := &instance{w: w, number: 1, claims: make(map[compensator.EntryID]claimed)}
 				id := processlog.RowID(1)
-				l := &life{id: id, kind: c.kind, steps: []transition{{op: &operation{kind: opInsert, from: n}}}}
-				w.oracle.lives[id] = l
+				l := &rowHistory{id: id, kind: c.kind, steps: []transition{{op: &operation{kind: opInsert, from: n}}}}
+				w.oracle.histories[id] = l
 				claim := func(row processlog.Row) *transition {
 					l.steps = append(l.steps, transition{op: &operation{kind: opClaim, from: n}, row: row, at: time.Now()})
 					n.claims[id] = claimed{row: row}

@@ -8,11 +8,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// crashBudget is the number of consecutive leases that an entry may lose.
+// crashBudget is the number of consecutive leases that an entry may lose before it is dead-lettered.
 const crashBudget = 3
 
 // checkSettleLocked asserts that the new row matches the result of an attempt of the same epoch.
-func (o *oracle) checkSettleLocked(l *life, before, after processlog.Row, t *transition) {
+func (o *oracle) checkSettleLocked(l *rowHistory, before, after processlog.Row, t *transition) {
 	out, named := t.op.outcome(after.ID)
 	if !named {
 		o.failLocked("G4: entry %s was settled by a write that has no outcome for it", after.ID)
@@ -57,8 +57,8 @@ func (o *oracle) checkSettleLocked(l *life, before, after processlog.Row, t *tra
 	o.doubtLocked(before, after, out, a)
 }
 
-// checkEndedByLocked asserts G7 (no false exhaustion): EndedBy names the real reason of an end, and is empty while the entry
-// has not ended.
+// checkEndedByLocked asserts G7 (no false exhaustion): EndedBy gives the real reason why the entry ended, and is empty
+// while the entry has not ended.
 func (o *oracle) checkEndedByLocked(after processlog.Row, a *attempt) {
 	var want compensator.EndedBy
 	switch {
@@ -77,9 +77,9 @@ func (o *oracle) checkEndedByLocked(after processlog.Row, a *attempt) {
 	}
 }
 
-// attemptOf returns the last attempt of a version on an instance. There may be two such attempts, because an entry of a
-// batch without a result runs again alone.
-func (l *life) attemptOf(version uint64, from *instance) *attempt {
+// attemptOf returns the last attempt at a version on an instance. There may be two such attempts: if a batch returns no
+// results, each of its entries runs again alone.
+func (l *rowHistory) attemptOf(version uint64, from *instance) *attempt {
 	for i := len(l.attempts) - 1; i >= 0; i-- {
 		if a := l.attempts[i]; a.version == version && a.from == from {
 			return a
@@ -89,8 +89,8 @@ func (l *life) attemptOf(version uint64, from *instance) *attempt {
 }
 
 // checkSuccessLocked asserts G6 (no false success): an attempt of this epoch returned nil. It also asserts G12
-// (compensation): no compensation was decided before.
-func (o *oracle) checkSuccessLocked(l *life, before, after processlog.Row, a *attempt) {
+// (compensation): the entry was not compensating before.
+func (o *oracle) checkSuccessLocked(l *rowHistory, before, after processlog.Row, a *attempt) {
 	if a == nil || a.manner != fine || a.compensate {
 		o.failLocked("G6: entry %s succeeded, but its attempt is %+v", after.ID, a)
 	}
@@ -136,9 +136,9 @@ func (o *oracle) checkCrashLocked(before, after processlog.Row) {
 	}
 }
 
-// checkNothingSpentLocked checks an outcome that spends no attempt: Snooze, Unavailable or an interruption. It asserts that
-// no failure is stored in this way.
-func (o *oracle) checkNothingSpentLocked(l *life, after processlog.Row, a *attempt) {
+// checkNothingSpentLocked checks an outcome that spends no attempt: Snooze, Unavailable or an interruption. It asserts
+// that the handler did not fail.
+func (o *oracle) checkNothingSpentLocked(l *rowHistory, after processlog.Row, a *attempt) {
 	switch {
 	case a != nil && a.voidable(): // The batch of the attempt may have had no result, and another instance may have claimed its entries after that.
 	case a == nil:
@@ -153,9 +153,10 @@ func (o *oracle) checkNothingSpentLocked(l *life, after processlog.Row, a *attem
 	}
 }
 
-// checkSpentLocked asserts G4 (one history): the outcome adds one failure. It also asserts G7 (no false exhaustion): the
-// attempt did fail, and only the last allowed failure ends the entry as exhausted.
-func (o *oracle) checkSpentLocked(l *life, before, after processlog.Row, a *attempt) {
+// checkSpentLocked checks an outcome that spends an attempt. It asserts G4 (one history): the row counts one more
+// failure. It also asserts G7 (no false exhaustion): the attempt did fail, and only the last allowed failure exhausts
+// the entry.
+func (o *oracle) checkSpentLocked(l *rowHistory, before, after processlog.Row, a *attempt) {
 	late := a != nil && (a.manner == fine || a.manner == called) && transactional(l.kind) && errors.Is(context.Cause(a.ctx), compensator.ErrTimeout)
 	if a == nil || !a.ended || (a.manner == fine || a.manner == called) && !late && !l.refused(before, after, a) {
 		o.failLocked("G7: entry %s counts a failure from version %d to %d, but its attempt is %+v", after.ID, before.Version, after.Version, a)

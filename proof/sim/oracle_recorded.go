@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// wish is an entry that a producer asked an instance to record.
+// wish is an entry that a producer asks an instance to record.
 type wish struct {
 	compensator.NewEntry
 	on      *instance
@@ -28,20 +28,21 @@ func (o *oracle) noteRecordings(n *instance, noteRecordings ...wish) {
 	}
 }
 
-// checkRecordedLocked asserts G9 (nothing starts early) and G11 (one entry for each key): a producer asked this instance for
-// each committed entry. Entries of slots are an exception, because the library makes them.
+// checkRecordedLocked asserts G9 (nothing starts early) and G11 (one entry for each key): for each committed entry, a
+// producer asked this instance to record it. Entries of periodic slots are an exception, because the library makes
+// them.
 func (o *oracle) checkRecordedLocked(row processlog.Row, op *operation) {
 	if strings.HasPrefix(string(row.IdempotencyKey), plainType+"@") {
 		return
 	}
 	asked := o.wished[string(row.IdempotencyKey)]
-	if !slices.ContainsFunc(asked, func(w wish) bool { return w.on == op.from && w.is(row) }) {
+	if !slices.ContainsFunc(asked, func(w wish) bool { return w.on == op.from && w.matches(row) }) {
 		o.failLocked("G11: entry %s is recorded as %+v, due after %v, but the producer asked for: %+v", row.ID, row, row.NextAt.Sub(row.CreatedAt), asked)
 	}
 }
 
-// The method is reports whether a new row has all values of the wish.
-func (w wish) is(row processlog.Row) bool {
+// matches reports whether a new row has all values of the wish.
+func (w wish) matches(row processlog.Row) bool {
 	in := row.NextAt.Sub(row.CreatedAt)
 	var state compensator.State
 	var endedBy compensator.EndedBy

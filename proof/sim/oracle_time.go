@@ -10,25 +10,25 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// spareSlots is how many entries of a type a calm seed may have at the same time so that none of them waits for a slot.
-// It is half of the type's slots, because open transactions may use the other half.
+// spareSlots is how many entries of a type can run at the same time in a calm seed without waiting for a slot. It is
+// half of the type's slots, because open transactions may use the other half.
 const spareSlots = 4
 
 // promptness is the longest delay of a start without faults. It covers a dozen steps, the random part of the scanners'
-// waits, and the rounding of clocks.
+// intervals, and the rounding of clocks.
 const promptness = 100 * time.Millisecond
 
-// ranBeyond is how long after an attempt's timeout its lease is still renewed.
+// ranBeyond is how long after an attempt's timeout the lease is still renewed.
 const ranBeyond = time.Second
 
-// polledWithin is the age up to which the library polls often for a transaction whose commit is not reported. The
-// entries of such a transaction may start this much later.
+// polledWithin is how long the library polls often for a transaction whose commit is not reported. The entries of such
+// a transaction may start this much later.
 const polledWithin = time.Second
 
-// mustBePromptLocked reports whether the entry must not be late. The seed must be calm, and the type must have free slots. The
-// commit must be reported to the library, or the library must poll for it. The type whose handlers hang is excluded. It
-// must not delay other types (G17, no type holds up another). Types with a limit are excluded: their entries wait for it.
-func (o *oracle) mustBePromptLocked(l *life) bool {
+// mustBePromptLocked reports whether the entry must not be late. The seed must be calm, and the type must have free
+// slots. The commit must be reported to the library, or the library must poll for it. Two kinds of types are excluded:
+// the hog, whose handlers hang, and types with a limit, whose entries wait for the limit.
+func (o *oracle) mustBePromptLocked(l *rowHistory) bool {
 	p := &o.w.plan
 	_, limited := o.w.apart.limits[l.kind]
 	if !p.calm || limited || l.kind == p.hog || l.kind == strayType || o.crowded[l.kind] {
@@ -47,15 +47,16 @@ func (o *oracle) mustBePromptLocked(l *life) bool {
 	return last.kind == opSettle
 }
 
-// checkPromptClaimLocked asserts G17 (no type holds up another): an entry that is due and known is claimed at once.
-func (o *oracle) checkPromptClaimLocked(l *life, before processlog.Row) {
+// checkPromptClaimLocked asserts G17 (no type holds up another): an entry that is due, and of which an instance knows,
+// is claimed at once.
+func (o *oracle) checkPromptClaimLocked(l *rowHistory, before processlog.Row) {
 	if !o.mustBePromptLocked(l) {
 		return
 	}
 	late := min(-before.DueIn, time.Since(l.last().at))
 	if l.last().op.change.Action == processlog.ActionReschedule { // After a reschedule, a running attempt keeps its lease.
 		late = min(late, -before.LeaseLeft)
-		if l.held(before.Epoch, time.Now().Add(-late)) {
+		if l.wasHeld(before.Epoch, time.Now().Add(-late)) {
 			return
 		}
 	}
@@ -70,19 +71,19 @@ func (o *oracle) checkPromptClaimLocked(l *life, before processlog.Row) {
 	}
 }
 
-// held reports whether a living instance still had an attempt of the given epoch at the time free, when the lease of
-// the entry had ended. An attempt that ended less than promptness before free counts, too.
+// wasHeld reports whether a living instance still held an attempt of the given epoch when the entry's lease had ended,
+// at the time free. An attempt that ended less than promptness before free counts, too.
 //
-// Then a late claim may be no fault. If the queue offers the entry to the instance that still holds it, the instance
-// puts the entry back for a while, as G16 (repetitions are counted) requires.
-func (l *life) held(epoch uint32, free time.Time) bool {
+// In that case a late claim may be no fault. If the queue offers the entry to the instance that holds the attempt, the
+// instance puts the entry back for a while, as G16 (repetitions are counted) requires.
+func (l *rowHistory) wasHeld(epoch uint32, free time.Time) bool {
 	return slices.ContainsFunc(l.attempts, func(a *attempt) bool {
 		return a.epoch == epoch && !a.from.dead.Load() && (!a.ended || a.endedAt.After(free.Add(-promptness)))
 	})
 }
 
 // checkPromptStartLocked asserts G17 (no type holds up another): a claimed entry starts at once.
-func (o *oracle) checkPromptStartLocked(l *life, claim transition) {
+func (o *oracle) checkPromptStartLocked(l *rowHistory, claim transition) {
 	again := func(a *attempt) bool { return a.version == claim.row.Version } // An entry of a failed batch runs again alone.
 	if !o.w.plan.calm || l.kind == o.w.plan.hog || slices.ContainsFunc(l.attempts, again) {
 		return
@@ -92,8 +93,8 @@ func (o *oracle) checkPromptStartLocked(l *life, claim transition) {
 	}
 }
 
-// checkWaitLocked asserts G9 (nothing starts early): an entry is due after the delay that its handler asked for, neither
-// earlier nor later.
+// checkWaitLocked asserts G9 (nothing starts early): if a handler asked for a delay, the entry is due after exactly
+// that delay.
 func (o *oracle) checkWaitLocked(before, after processlog.Row, a *attempt) {
 	again := after.State == compensator.Retrying || after.State == before.State
 	if a == nil || !again || a.voidable() || a.manner != snoozed && a.manner != laterOn {
@@ -108,9 +109,9 @@ func (o *oracle) checkWaitLocked(before, after processlog.Row, a *attempt) {
 	}
 }
 
-// checkRenewalLocked asserts G16 (repetitions are counted): without faults an attempt keeps its lease until ranBeyond after
-// its timeout.
-func (o *oracle) checkRenewalLocked(l *life, before processlog.Row) {
+// checkRenewalLocked asserts G16 (repetitions are counted): without faults an attempt keeps its lease until ranBeyond
+// after its timeout.
+func (o *oracle) checkRenewalLocked(l *rowHistory, before processlog.Row) {
 	if !o.w.plan.calm || o.w.plan.ordered[l.key] > 1 { // An insert of the same key locks the row, so renewals fail.
 		return
 	}
@@ -121,12 +122,12 @@ func (o *oracle) checkRenewalLocked(l *life, before processlog.Row) {
 	}
 }
 
-// noteLostLeases records the leases that an instance could not renew, when the instance learns of this.
+// noteLostLeases records the leases that an instance could not renew. It is called when the instance learns of this.
 func (o *oracle) noteLostLeases(n *instance, held []processlog.Held, noteLostLeases []compensator.EntryID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, h := range held {
-		l := o.lives[h.ID]
+		l := o.histories[h.ID]
 		if l == nil || !slices.Contains(noteLostLeases, h.ID) || l.holdsLocked(h.Version) { // The answer names entries only, so it may be about another version.
 			continue
 		}
@@ -140,12 +141,13 @@ func (o *oracle) noteLostLeases(n *instance, held []processlog.Held, noteLostLea
 }
 
 // holdsLocked reports whether the row is unchanged since the claim that wrote this version.
-func (l *life) holdsLocked(version uint64) bool {
+func (l *rowHistory) holdsLocked(version uint64) bool {
 	return l.last().row.Version == version && !l.last().row.State.Terminal()
 }
 
-// checkAttemptEnd judges the end of a handler. It asserts G16 (repetitions are counted): the handler's context reports a
-// lost lease, and only a lost one. A batch is not interrupted, because its other entries still have their leases.
+// checkAttemptEnd judges the end of a handler. It asserts G16 (repetitions are counted): the handler's context reports
+// a lost lease if the lease is lost, and otherwise does not. A batch is not interrupted, because its other entries
+// still have their leases.
 func (o *oracle) checkAttemptEnd(a *attempt) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -154,7 +156,7 @@ func (o *oracle) checkAttemptEnd(a *attempt) {
 		o.failLocked("G16: the context of the handler of entry %s, version %d, did not report that the lease was lost", a.id, a.version)
 	}
 	a.told = toldToStop(a)
-	l, told := o.lives[a.id], errors.Is(context.Cause(a.ctx), compensator.ErrLeaseLost)
+	l, told := o.histories[a.id], errors.Is(context.Cause(a.ctx), compensator.ErrLeaseLost)
 	if told && l != nil && l.holdsLocked(a.version) && o.w.plan.calm && o.w.plan.ordered[l.key] <= 1 { // This is the same condition as in checkRenewalLocked.
 		o.failLocked("G16: the context of the handler of entry %s, version %d, reported a lost lease, but the lease was not lost", a.id, a.version)
 	}
@@ -182,7 +184,7 @@ func (o *oracle) checkQueueOutcomes(businessType string, items []processlog.Queu
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, item := range items {
-		l := o.lives[item.ID]
+		l := o.histories[item.ID]
 		if !item.Remove || l == nil || l.kind != businessType {
 			continue
 		}

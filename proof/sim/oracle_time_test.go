@@ -10,9 +10,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A service reschedules an entry while its batch runs. When its lease ends, the entry is free although the batch
-// continues. The same instance gets the entry from the queue and must put it back. The oracle must not call this entry
-// late.
+// A service reschedules an entry while the entry's batch runs. When the lease ends, the entry can be claimed although
+// the batch continues. The instance that runs the batch gets the entry from the queue and must put it back. The oracle
+// must not call this entry late.
 func TestEntryThatItsOwnInstanceStillHoldsIsNotLate(t *testing.T) {
 	for name, c := range map[string]struct {
 		before   uint32        // number of epochs that began after the attempt
@@ -29,7 +29,7 @@ func TestEntryThatItsOwnInstanceStillHoldsIsNotLate(t *testing.T) {
 				w := &world{plan: plan{calm: true, sharedQueue: true}}
 				w.oracle = newOracle(w)
 				rescheduled := &operation{kind: opChange, change: processlog.Change{Action: processlog.ActionReschedule}}
-				l := &life{kind: batchType, steps: []transition{{op: rescheduled, at: time.Now().Add(-2 * time.Second)}}}
+				l := &rowHistory{kind: batchType, steps: []transition{{op: rescheduled, at: time.Now().Add(-2 * time.Second)}}}
 				l.attempts = []*attempt{{from: &instance{w: w}, epoch: 1 - c.before, ended: c.endedAgo > 0, endedAt: time.Now().Add(-c.endedAgo)}}
 
 				w.oracle.checkPromptClaimLocked(l, processlog.Row{Epoch: 1, DueIn: -time.Second, LeaseLeft: -300 * time.Millisecond})

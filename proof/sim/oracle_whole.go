@@ -17,11 +17,11 @@ func (o *oracle) noteRebuild(token processlog.Token) {
 	}
 }
 
-// checkRebuilt checks the report that the queue holds all entries of some types. It looks at entries that were there when the
-// rebuild began. The queue must hold each of them that comes due within the horizon.
+// checkRebuilt is called when an instance reports that the queue holds all entries of some types again. For each entry
+// that existed when the rebuild began and is due within the horizon, checkRebuilt asserts that the queue holds it.
 //
-// checkRebuilt asserts nothing if the queue goes back in time or the database's clock jumps, because the horizon is
-// then unknown.
+// checkRebuilt asserts nothing if the queue goes back in time or the database's clock jumps. The oracle cannot know the
+// horizon in these seeds.
 func (o *oracle) checkRebuilt(types []string, token processlog.Token) {
 	if o.w.plan.active[queueBack] || o.w.plan.active[storeJump] {
 		return
@@ -37,7 +37,7 @@ func (o *oracle) checkRebuilt(types []string, token processlog.Token) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	began := o.rebuilding[token]
-	for _, l := range o.lives {
+	for _, l := range o.histories {
 		last := l.last()
 		due := max(last.row.DueIn, last.row.LeaseLeft) - time.Since(last.at)
 		if !slices.Contains(types, l.kind) || !last.at.Before(began) || due > o.w.plan.config.Horizon-time.Since(began)-slowest || l.everEnded() || l.blocked {
@@ -51,6 +51,6 @@ func (o *oracle) checkRebuilt(types []string, token processlog.Token) {
 }
 
 // everEnded reports whether an instance may have removed the entry from the queue.
-func (l *life) everEnded() bool {
+func (l *rowHistory) everEnded() bool {
 	return slices.ContainsFunc(l.steps, func(t transition) bool { return t.row.State.Terminal() })
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// orderingStream is the random stream for serial types. It is separate, so that the other draws of a seed stay as they
-// were.
+// orderingStream is the random stream for serial types. It is separate, so that the other draws of a seed keep their
+// values.
 const orderingStream = 7733
 
 // ordering tells which entries have ordering keys.
@@ -44,7 +44,7 @@ func (w *world) drawOrdering() {
 	}
 }
 
-// crowd adds orders for the same few keys at about the same time.
+// crowd adds many orders for a few keys at about the same time.
 func (w *world) crowd(rng *rand.Rand) {
 	from, span := time.Duration(rng.Int64N(int64(w.plan.chaos*7/10))), time.Duration(rng.Int64N(int64(3*time.Second)))
 	kind := handledTypes[rng.IntN(len(handledTypes))]
@@ -83,21 +83,21 @@ func (l *ordering) key(kind, idempotencyKey string) string {
 	}
 }
 
-// stands reports whether an entry in this state has a position under its key.
-func (l *ordering) stands(state compensator.State) bool {
+// hasPosition reports whether an entry in this state has a position under its key.
+func (l *ordering) hasPosition(state compensator.State) bool {
 	return !state.Terminal() || state == compensator.Dead && !l.passDead
 }
 
-// knows reports whether the instance's configuration makes a type serial.
-func (n *instance) knows(kind string) bool {
+// knowsSerial reports whether the instance's configuration makes a type serial.
+func (n *instance) knowsSerial(kind string) bool {
 	return n.handles(kind) && (n.runs || !n.w.apart.ordering.ignorant || n.number%2 == 0)
 }
 
-// ordered returns the TypeConfig of a type on this instance: its limit, and its ordering key if the instance knows the
-// type as serial.
+// ordered returns the TypeConfig of a type on this instance: its limit, and its ordering key if the instance's
+// configuration makes the type serial.
 func (n *instance) ordered(kind string) (cfg compensator.TypeConfig) {
 	l := &n.w.apart.ordering
-	if l.kinds[kind] && n.knows(kind) {
+	if l.kinds[kind] && n.knowsSerial(kind) {
 		cfg.Serial = func(e *compensator.Entry) string { return l.key(e.BusinessType, string(e.IdempotencyKey)) }
 		cfg.PassDead = l.passDead
 	}
@@ -105,10 +105,10 @@ func (n *instance) ordered(kind string) (cfg compensator.TypeConfig) {
 	return cfg
 }
 
-// checkOrderLocked asserts G30 (order of a key). No attempt begins while an attempt with a valid lease runs under the same
-// key. No attempt begins while an earlier entry of the key is open, if that entry was already earlier at the time of
-// the claim.
-func (o *oracle) checkOrderLocked(l *life, a *attempt) {
+// checkOrderLocked asserts G30 (order of a key). No attempt begins while another attempt with a valid lease runs under
+// the same key. No attempt begins while an earlier entry of the key is open, if that entry was already earlier at the
+// time of the claim.
+func (o *oracle) checkOrderLocked(l *rowHistory, a *attempt) {
 	lines := &o.w.apart.ordering
 	key := lines.key(l.kind, l.key)
 	if key == "" || !o.isLeasedLocked(l, a) {
@@ -116,11 +116,11 @@ func (o *oracle) checkOrderLocked(l *life, a *attempt) {
 	}
 	claimed := l.steps[a.version].at
 	for _, id := range o.idsLocked() {
-		other := o.lives[id]
+		other := o.histories[id]
 		if other == l || lines.key(other.kind, other.key) != key || other.kind != l.kind {
 			continue
 		}
-		if lines.stands(other.last().row.State) && other.last().op.kind != opPurge {
+		if lines.hasPosition(other.last().row.State) && other.last().op.kind != opPurge {
 			o.sights[sawOrdering]++
 		}
 		for _, b := range other.attempts {
@@ -134,10 +134,10 @@ func (o *oracle) checkOrderLocked(l *life, a *attempt) {
 	}
 }
 
-// isInFrontLocked reports whether other certainly comes before l under their key. The positions of the entries of one
-// call are the ids of these entries, assigned in the order in which the call recorded them. If the position of an entry
+// isInFrontLocked reports whether other certainly comes before l under their key. If one call records several entries,
+// their positions are their ids, assigned in the order in which the call lists the entries. If the position of an entry
 // was written again, the position is the entry's own id.
-func (o *oracle) isInFrontLocked(other, l *life) bool {
+func (o *oracle) isInFrontLocked(other, l *rowHistory) bool {
 	for _, a := range []compensator.EntryID{other.id, o.orderIDLocked(other)} {
 		for _, b := range []compensator.EntryID{l.id, o.orderIDLocked(l)} {
 			if moved := a != o.orderIDLocked(other) || b != o.orderIDLocked(l); moved && !o.mayBeRenotedLocked(other) && !o.mayBeRenotedLocked(l) {
@@ -152,20 +152,20 @@ func (o *oracle) isInFrontLocked(other, l *life) bool {
 }
 
 // mayBeRenotedLocked reports whether an entry may have lost its position and got a new one.
-func (o *oracle) mayBeRenotedLocked(l *life) bool {
+func (o *oracle) mayBeRenotedLocked(l *rowHistory) bool {
 	return slices.ContainsFunc(l.steps, func(s transition) bool { return s.row.State.Terminal() }) || l.steps[0].op.from == nil
 }
 
-// orderIDLocked returns the id that an entry got as its position when it was recorded.
-func (o *oracle) orderIDLocked(l *life) compensator.EntryID {
+// orderIDLocked returns the id that became the entry's position when it was recorded.
+func (o *oracle) orderIDLocked(l *rowHistory) compensator.EntryID {
 	lines, inserted := &o.w.apart.ordering, l.steps[0].op
-	if inserted.from == nil || !inserted.from.knows(l.kind) || l.steps[0].row.State.Terminal() {
+	if inserted.from == nil || !inserted.from.knowsSerial(l.kind) || l.steps[0].row.State.Terminal() {
 		return l.id
 	}
 	key := lines.key(l.kind, l.key)
 	var ids []compensator.EntryID
 	rank := 0
-	for _, other := range o.lives {
+	for _, other := range o.histories {
 		if other.steps[0].op == inserted && other.kind == l.kind && lines.key(other.kind, other.key) == key && !other.steps[0].row.State.Terminal() {
 			ids = append(ids, other.id)
 		}
@@ -174,7 +174,9 @@ func (o *oracle) orderIDLocked(l *life) compensator.EntryID {
 		if string(d.IdempotencyKey) == l.key {
 			break
 		}
-		inserted := func(other *life) bool { return other.steps[0].op == inserted && other.key == string(d.IdempotencyKey) }
+		inserted := func(other *rowHistory) bool {
+			return other.steps[0].op == inserted && other.key == string(d.IdempotencyKey)
+		}
 		if d.BusinessType == l.kind && !d.Done && lines.key(l.kind, string(d.IdempotencyKey)) == key && o.anyLocked(inserted) {
 			rank++
 		}
@@ -186,8 +188,8 @@ func (o *oracle) orderIDLocked(l *life) compensator.EntryID {
 	return ids[rank]
 }
 
-func (o *oracle) anyLocked(is func(*life) bool) bool {
-	for _, l := range o.lives {
+func (o *oracle) anyLocked(is func(*rowHistory) bool) bool {
+	for _, l := range o.histories {
 		if is(l) {
 			return true
 		}
@@ -202,37 +204,37 @@ func (o *oracle) noteBlocked(ids []compensator.EntryID) {
 	defer o.mu.Unlock()
 	lines := &o.w.apart.ordering
 	for _, id := range ids {
-		l := o.lives[id]
+		l := o.histories[id]
 		if l == nil {
 			continue
 		}
 		l.blocked = true
 		o.sights[sawBlocked]++
 		key := lines.key(l.kind, l.key)
-		if !o.anyLocked(func(other *life) bool {
-			return other != l && other.kind == l.kind && lines.key(other.kind, other.key) == key && lines.stands(other.last().row.State) && other.last().op.kind != opPurge
+		if !o.anyLocked(func(other *rowHistory) bool {
+			return other != l && other.kind == l.kind && lines.key(other.kind, other.key) == key && lines.hasPosition(other.last().row.State) && other.last().op.kind != opPurge
 		}) {
 			o.failLocked("G30: entry %s is reported as blocked, but no other entry has a position under its key", id)
 		}
 	}
 }
 
-// isLeasedLocked reports whether the row still has an attempt's claim, and the first lease of that claim has certainly
-// not ended.
-func (o *oracle) isLeasedLocked(l *life, a *attempt) bool {
+// isLeasedLocked reports whether the row still carries an attempt's claim, and the lease that this claim set has
+// certainly not ended.
+func (o *oracle) isLeasedLocked(l *rowHistory, a *attempt) bool {
 	return l.holdsLocked(a.version) && time.Since(l.steps[a.version].at) < o.w.configOf(a.from).Lease && !o.w.plan.active[storeJump]
 }
 
-// wasCountingLocked reports whether an entry had a known position under its key before the given time. The position is known
-// from the insert if the recording instance knew the type as serial. Otherwise it is known from the entry's first
+// wasCountingLocked reports whether an entry had a known position under its key before the given time. If the recording
+// instance knew the type as serial, the position is known from the insert. Otherwise it is known from the entry's first
 // attempt.
-func (o *oracle) wasCountingLocked(l *life, before time.Time) bool {
+func (o *oracle) wasCountingLocked(l *rowHistory, before time.Time) bool {
 	lines := &o.w.apart.ordering
 	stands, known := false, false
 	for i, s := range l.steps {
-		now := s.op.kind != opPurge && lines.stands(s.row.State)
+		now := s.op.kind != opPurge && lines.hasPosition(s.row.State)
 		if now && !stands {
-			known = s.op.kind == opInsert && s.op.from.knows(l.kind) && s.at.Before(before)
+			known = s.op.kind == opInsert && s.op.from.knowsSerial(l.kind) && s.at.Before(before)
 		}
 		stands = now
 		for _, a := range l.attempts {
@@ -242,8 +244,9 @@ func (o *oracle) wasCountingLocked(l *life, before time.Time) bool {
 	return stands && known
 }
 
-// checkBlockLocked checks a released claim. If the release sets a new due time, the entry must have an ordering key.
-func (o *oracle) checkBlockLocked(l *life, before, after processlog.Row) {
+// checkBlockLocked checks a released claim. If the release sets a new due time, the entry was blocked, so it must have
+// an ordering key.
+func (o *oracle) checkBlockLocked(l *rowHistory, before, after processlog.Row) {
 	if after.NextAt.Equal(before.NextAt) {
 		return
 	}
@@ -254,7 +257,7 @@ func (o *oracle) checkBlockLocked(l *life, before, after processlog.Row) {
 }
 
 // checkWakeLocked asserts G9 (nothing starts early): an entry is made due only if it was due when it was blocked.
-func (o *oracle) checkWakeLocked(l *life, before, after processlog.Row) {
+func (o *oracle) checkWakeLocked(l *rowHistory, before, after processlog.Row) {
 	if o.isFencedLocked(l, before, after) {
 		return
 	}
@@ -282,8 +285,8 @@ func (w *world) letPass() {
 	}
 }
 
-// orderingTimeout returns how much longer the entries may take to come to rest, because entries of one key run one
-// after another.
+// orderingTimeout returns how much longer the entries may take to come to rest because entries of one key run one after
+// another.
 func (w *world) orderingTimeout() time.Duration {
 	if w.apart.ordering.kinds == nil {
 		return 0

@@ -12,17 +12,17 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// pausesStream is the random stream for pauses of types. It is separate, so that the other draws of a seed stay as they
-// were.
+// pausesStream is the random stream for pauses of types. It is separate, so that the other draws of a seed keep their
+// values.
 const pausesStream = 9528
 
 // pausing is a pause of one type through package admin. It begins during the faults and ends a while after them.
 type pausing struct {
 	kind string // type that is paused (empty: none)
 	at   time.Duration
-	// on is the length of the pause after the end of the faults. It counts from the time at which every process has
-	// read the setting.
-	on time.Duration
+	// after is how long the pause continues after the end of the faults. It counts from the time at which every process
+	// has read the setting.
+	after time.Duration
 }
 
 // drawPauses draws whether a person pauses a type.
@@ -32,7 +32,7 @@ func (w *world) drawPauses() {
 		return
 	}
 	w.apart.pausing = pausing{kind: handledTypes[rng.IntN(len(handledTypes))], at: time.Duration(rng.Int64N(int64(w.plan.chaos))),
-		on: 5*time.Second + time.Duration(rng.Int64N(int64(20*time.Second)))}
+		after: 5*time.Second + time.Duration(rng.Int64N(int64(20*time.Second)))}
 }
 
 // pause tries to pause the type until that succeeds. Later it resumes the type.
@@ -43,11 +43,11 @@ func (w *world) pause(p pausing) {
 		return w.pausedType(ctx, d, who) != nil
 	})
 	w.await(2*w.plan.chaos, w.healed.Load)
-	time.Sleep(w.hearing() + time.Second)
+	time.Sleep(w.settingDelay() + time.Second)
 	for i := range w.living() {
 		w.recordPaused(p.kind, i)
 	}
-	time.Sleep(p.on)
+	time.Sleep(p.after)
 	w.throughAdmin(func(ctx context.Context, d *admin.Admin, who admin.Actor) bool {
 		if seen := w.pausedType(ctx, d, who); seen != nil {
 			_ = d.Resume(ctx, who, *seen, admin.Why{Reason: "looked"})
@@ -56,7 +56,7 @@ func (w *world) pause(p pausing) {
 	})
 }
 
-// recordPaused records an entry of the paused type, which its instance would otherwise claim at once.
+// recordPaused records an entry of the paused type. Without the pause, its instance would claim it at once.
 func (w *world) recordPaused(kind string, whom int) {
 	key := fmt.Sprint("p", whom)
 	w.produce(order{whom: whom, way: inTx, entries: []compensator.NewEntry{{BusinessType: kind, Content: strconv.AppendQuote(nil, key),
@@ -72,7 +72,7 @@ func (w *world) pausedType(ctx context.Context, d *admin.Admin, who admin.Actor)
 	return &paused[0]
 }
 
-// throughAdmin calls the function try, each time with the Admin of any process, until try succeeds.
+// throughAdmin calls try with the Admin of some living process until try succeeds.
 func (w *world) throughAdmin(try func(context.Context, *admin.Admin, admin.Actor) bool) {
 	w.await(5*time.Minute, func() bool {
 		n := w.alive(0)
@@ -89,8 +89,8 @@ func (w *world) throughAdmin(try func(context.Context, *admin.Admin, admin.Actor
 	})
 }
 
-// hearing returns the time that a process may need to read the pause and to finish claims that it has already sent.
-func (w *world) hearing() time.Duration { return w.plan.config.ReconcileInterval*6/5 + inFlight }
+// settingDelay returns how long a process may take to read the pause and to finish claims that it has already sent.
+func (w *world) settingDelay() time.Duration { return w.plan.config.ReconcileInterval*6/5 + inFlight }
 
 // noteSetting records the begin or the end of a pause.
 func (o *oracle) noteSetting(s processlog.Setting) {
@@ -104,10 +104,10 @@ func (o *oracle) noteSetting(s processlog.Setting) {
 	}
 }
 
-// checkNotPausedLocked asserts that no entry of a paused type is claimed or inserted with a lease. The check begins when
-// every process has had time to read the pause. During the faults checkNotPausedLocked asserts nothing, because nobody knows
-// how long that takes.
-func (o *oracle) checkNotPausedLocked(l *life, n *instance) {
+// checkNotPausedLocked asserts that no entry of a paused type is claimed or inserted with a lease. It asserts this only
+// when every process has had time to read the pause. During the faults it asserts nothing, because that time is
+// unknown.
+func (o *oracle) checkNotPausedLocked(l *rowHistory, n *instance) {
 	if l.kind != o.pausedType || o.calmSince.IsZero() {
 		return
 	}
@@ -115,7 +115,7 @@ func (o *oracle) checkNotPausedLocked(l *life, n *instance) {
 	if o.calmSince.After(since) {
 		since = o.calmSince
 	}
-	if now := time.Since(since); now > o.w.hearing() {
+	if now := time.Since(since); now > o.w.settingDelay() {
 		o.failLocked("entry %s is claimed by instance %d, although type %s is paused and there have been no faults for %v", l.id, n.number, l.kind, now)
 	}
 }

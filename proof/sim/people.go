@@ -27,10 +27,10 @@ const (
 	purgeDeed   = 6
 )
 
-// serviceDeeds are the actions of a service. A service may also act in its own transaction.
+// serviceDeeds are the actions of a service. The service may take them in its own transaction.
 var serviceDeeds = [...]processlog.Action{processlog.ActionCancel, processlog.ActionComplete, processlog.ActionReschedule}
 
-// purgeAge is the minimum age of an ended entry for a purge by a person.
+// purgeAge is the age from which a person purges an ended entry.
 const purgeAge = time.Minute
 
 // drawDeeds draws the actions of services and people.
@@ -48,7 +48,6 @@ func (w *world) drawDeeds() (deeds []deed) {
 	return deeds
 }
 
-// do carries out a deed.
 func (w *world) do(d deed) {
 	time.Sleep(d.at)
 	n := w.alive(d.whom)
@@ -73,8 +72,7 @@ func (w *world) firstDead() (first compensator.EntryID) {
 	return first
 }
 
-// act carries out a deed on an entry. It ignores the result, because every refusal is right in some state. The oracle
-// checks the row.
+// act carries out a deed on an entry. It ignores the result, because a refusal can be right. The oracle checks the row.
 func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 	by := admin.AuditInfo{Actor: "somebody", Reason: "because"}
 	switch d.what {
@@ -121,7 +119,8 @@ func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 	}
 }
 
-// requeueAll requeues a page of entries. The person has looked at the page for up to ten seconds.
+// requeueAll lists a page of entries, waits for up to ten seconds like a person who reads the page, and requeues the
+// entries.
 func (n *instance) requeueAll(ctx context.Context, d deed, opts admin.RequeueOptions) {
 	page, err := admin.Of(n.c).List(ctx, admin.Filter{States: []compensator.State{compensator.Dead, compensator.Retrying}})
 	if err != nil {
@@ -137,7 +136,7 @@ func (n *instance) requeueAll(ctx context.Context, d deed, opts admin.RequeueOpt
 	_, _ = admin.Of(n.c).RequeueAll(ctx, page.Entries, opts)
 }
 
-// deedInTx carries out a deed in a transaction. Half of these transactions belong to the library.
+// deedInTx carries out a deed in a transaction. Half of these transactions are opened with the library's InTx.
 func (n *instance) deedInTx(ctx context.Context, d deed, ref compensator.Ref) {
 	act := func(ctx context.Context, tx compensator.Tx) (err error) {
 		switch d.what {
@@ -172,8 +171,8 @@ func (n *instance) deedInTx(ctx context.Context, d deed, ref compensator.Ref) {
 	_ = tx.Commit()
 }
 
-// lockRows locks rows in a transaction for a while, as a caller's transaction does. It releases them when all faults
-// end, at the latest.
+// lockRows locks rows in a transaction for a while, as a caller's transaction does. It releases them at the latest when
+// all faults end.
 func (w *world) lockRows(e event) {
 	token := processlog.Token{}
 	token[0], token[1] = 0xff, byte(e.whom)

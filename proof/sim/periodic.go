@@ -10,8 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// periodicStream is the random stream for periodic types. It is separate, so that the other draws of a seed stay as
-// they were.
+// periodicStream is the random stream for periodic types. It is separate, so that the other draws of a seed keep their
+// values.
 const periodicStream = 5820
 
 // drawPeriodic draws whether a type is periodic. All running instances record its slots until the faults end.
@@ -40,7 +40,7 @@ func (s slots) Next(after time.Time) time.Time {
 }
 
 // periodic registers the periodic type. CatchUp is so large that the type records every slot that it missed during an
-// outage, so no slot may be missing.
+// outage, so that every slot must have an entry.
 func (n *instance) periodic(c *compensator.Compensator) error {
 	if n.w.apart.slots.every == 0 {
 		return nil
@@ -52,7 +52,8 @@ func (n *instance) periodic(c *compensator.Compensator) error {
 	return compensator.Periodic(context.Background(), t, n.w.apart.slots, &compensator.PeriodicConfig{CatchUp: processlog.MaxRows})
 }
 
-// checkSlotLocked asserts G23 (periodic slots): no slot is recorded before its time, or again after its entry was purged.
+// checkSlotLocked asserts G23 (periodic slots): no slot is recorded before its time, and no slot is recorded again
+// after its entry was purged.
 func (o *oracle) checkSlotLocked(row processlog.Row, fate *keyFate) {
 	name, at, found := strings.Cut(string(row.IdempotencyKey), "@")
 	if !found || name != plainType {
@@ -70,7 +71,7 @@ func (o *oracle) checkSlotLocked(row processlog.Row, fate *keyFate) {
 	}
 }
 
-// checkSlots asserts the rest of G23 (periodic slots): each slot up to the present time of the database has an entry.
+// checkSlots asserts the second half of G23 (periodic slots): each slot up to the database's current time has an entry.
 func (w *world) checkSlots() {
 	if w.apart.slots.every == 0 {
 		return
@@ -85,8 +86,8 @@ func (w *world) checkSlots() {
 	}
 }
 
-// missingSlot returns the first slot without an entry, or zero. After a loss it always returns zero, because the lost
-// slots are unknown.
+// missingSlot returns the first slot without an entry, or the zero time. After a loss it always returns the zero time,
+// because the lost slots are unknown.
 func (o *oracle) missingSlot() time.Time {
 	now := o.w.store.Now()
 	o.mu.Lock()

@@ -23,7 +23,7 @@ type order struct {
 	lost     fault         // fault of the first COMMIT
 }
 
-// courier is a Propagator. An order records entries, and courier carries the name of the order to their handlers.
+// courier is a Propagator that carries the name of an order to the handlers of its entries.
 type courier struct{}
 
 type orderName struct{}
@@ -122,7 +122,7 @@ func (w *world) produce(o order) {
 			return err
 		})
 	case once:
-		err = n.take(ctx, o)
+		err = n.runConsumer(ctx, o)
 	default:
 		err = n.plainTransaction(ctx, o)
 	}
@@ -137,7 +137,7 @@ func (w *world) produce(o order) {
 
 var errBusiness = errors.New("sim: the business decided against it")
 
-// business is the code inside the producer's transaction.
+// business is the business code in the producer's transaction.
 func (n *instance) business(ctx context.Context, tx compensator.Tx, o order) (*compensator.Receipt, error) {
 	inner := gatedOf(tx)
 	if o.undone {
@@ -164,8 +164,8 @@ func (n *instance) business(ctx context.Context, tx compensator.Tx, o order) (*c
 	return receipt, nil
 }
 
-// think waits between the recording and the end of the transaction. It returns an error if the business code decides
-// against the order.
+// think waits between the recording and the end of the transaction. It returns an error if the business code wants a
+// rollback.
 func (n *instance) think(o order) error {
 	if o.thinking > 0 {
 		select {
@@ -179,7 +179,7 @@ func (n *instance) think(o order) error {
 	return nil
 }
 
-// record records entries with the values that ctx carries.
+// record records entries. The Propagator takes their headers from ctx.
 func (n *instance) record(ctx context.Context, tx compensator.Tx, entries ...compensator.NewEntry) (*compensator.Receipt, error) {
 	for _, e := range entries {
 		n.w.oracle.noteRecordings(n, wish{NewEntry: e, carried: carriedBy(ctx)})
@@ -187,7 +187,6 @@ func (n *instance) record(ctx context.Context, tx compensator.Tx, entries ...com
 	return n.c.Record(ctx, tx, entries...)
 }
 
-// carriedBy returns the name of the order in a context.
 func carriedBy(ctx context.Context) string {
 	name, _ := ctx.Value(orderName{}).(string)
 	return name
@@ -212,17 +211,17 @@ func (n *instance) plainTransaction(ctx context.Context, o order) error {
 	return nil
 }
 
-// resolve asks for the result of a commit with an unknown outcome.
+// resolve asks for the outcome of a COMMIT that returned an error.
 func (n *instance) resolve(ctx context.Context, o order) {
 	if !o.undone {
 		_, _ = n.ask(ctx, o.entries[0].IdempotencyKey)
 	}
 }
 
-// ask looks up an entry. It judges the answer if ref is an idempotency key.
+// ask looks up an entry. If ref is an idempotency key, ask checks the answer.
 func (n *instance) ask(ctx context.Context, ref compensator.Ref) (*compensator.Entry, error) {
 	key, named := ref.(compensator.IdempotencyKey)
-	before := n.w.oracle.lifeOfKey(key)
+	before := n.w.oracle.historyOfKey(key)
 	e, err := n.c.Resolve(ctx, ref)
 	if named && (err == nil || errors.Is(err, compensator.ErrNotFound)) {
 		n.w.oracle.checkResolved(key, before, err == nil)

@@ -15,12 +15,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// resultStream is the random stream for results. It is separate, so that the other draws of a seed stay as they were.
+// resultStream is the random stream for results. It is separate, so that the other draws of a seed keep their values.
 const resultStream = 3840
 
-// drawResults draws which types return results. HandleCall registers the transactional ones of these types, and
-// HandleResult the others. drawResults also draws callers that wait for entries. All of them wait on one instance, so
-// that one statement reads several of their entries.
+// drawResults draws which types return results. HandleCall registers the transactional ones, and HandleResult the
+// others. drawResults also draws callers that wait for entries. All of them wait on one instance, so that one statement
+// reads several of their entries.
 func (w *world) drawResults() {
 	rng := rand.New(rand.NewPCG(w.seed, resultStream))
 	if rng.IntN(4) > 0 {
@@ -40,7 +40,6 @@ func (w *world) drawResults() {
 	}
 }
 
-// wait is one call of Wait by a caller.
 type wait struct {
 	at       time.Duration
 	whom     int // number that picks the instance
@@ -48,7 +47,7 @@ type wait struct {
 	entry    compensator.NewEntry
 }
 
-// answer is the result of an attempt. Text names the attempt, so that no two attempts return the same result.
+// answer is the result of an attempt. Text names the attempt, so that no two results are equal.
 type answer struct {
 	Text string
 	a    *attempt
@@ -76,8 +75,8 @@ func (n *instance) handle(c *compensator.Compensator, kind string, cfg *compensa
 	return n.returning(compensator.HandleResult(context.Background(), c, kind, run, cfg))
 }
 
-// handleTx registers the transactional handler of a type. In some seeds HandleCall registers it, so its transaction
-// begins after a first part without one.
+// handleTx registers the transactional handler of a type. In some seeds HandleCall registers it. The handler then has a
+// first part that runs before the transaction begins.
 func (n *instance) handleTx(c *compensator.Compensator, kind string, cfg *compensator.HandlerConfig[content]) (*compensator.Type[content], error) {
 	if !n.w.apart.returning[kind] {
 		return compensator.HandleTx(context.Background(), c, kind, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {
@@ -89,8 +88,8 @@ func (n *instance) handleTx(c *compensator.Compensator, kind string, cfg *compen
 	calls.Middleware = []compensator.Middleware{n.endCall}
 	return n.returning(compensator.HandleCall(context.Background(), c, kind, func(ctx context.Context, e *compensator.Entry, _ content) (*answer, error) {
 		n.w.oracle.checkHandled(kind, e)
-		return n.call(ctx, e)
-	}, n.then, &calls))
+		return n.firstPart(ctx, e)
+	}, n.secondPart, &calls))
 }
 
 func (n *instance) returning(t *resultType, err error) (*compensator.Type[content], error) {
@@ -104,9 +103,9 @@ func (n *instance) returning(t *resultType, err error) (*compensator.Type[conten
 	return t.Type, nil
 }
 
-// call is the first part of a handler of HandleCall. Some attempts fail in it, and others in the second part. An error
-// from a temporary condition of the database comes in the second part, because the first part has no transaction.
-func (n *instance) call(ctx context.Context, e *compensator.Entry) (*answer, error) {
+// firstPart is the first part of a handler of HandleCall. Some attempts fail here, and others in secondPart. A server
+// fault comes in secondPart, because the first part has no transaction.
+func (n *instance) firstPart(ctx context.Context, e *compensator.Entry) (*answer, error) {
 	n.w.oracle.checkCall(n, e)
 	n.w.oracle.checkFollows(n, e)
 	a, err := n.begin(ctx, e)
@@ -125,12 +124,12 @@ func (n *instance) call(ctx context.Context, e *compensator.Entry) (*answer, err
 	return r, nil
 }
 
-// worksLate reports whether the second part of the handler takes the attempt's working time. Otherwise the first part
-// takes it.
+// worksLate reports whether the attempt's working time is spent in the second part of the handler. Otherwise it is
+// spent in the first part.
 func (r *answer) worksLate() bool { return r.a.start%3 == 2 }
 
-// The method then is the second part of a handler of HandleCall.
-func (n *instance) then(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content, r *answer) error {
+// secondPart is the second part of a handler of HandleCall.
+func (n *instance) secondPart(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content, r *answer) error {
 	n.w.oracle.checkContinuesAfterCall(r.a, e)
 	var err error
 	if r.worksLate() {
@@ -150,12 +149,12 @@ func (o *oracle) noteCallReturned(a *attempt) {
 	o.sights[sawCalls]++
 }
 
-// endCall is a middleware around both parts. It notes the end of an attempt whose transaction could not begin, so that its
-// second part did not run.
+// endCall is a middleware around both parts. If the transaction cannot begin, the second part does not run, and endCall
+// notes the end of the attempt.
 func (n *instance) endCall(next compensator.HandlerFunc) compensator.HandlerFunc {
 	return func(ctx context.Context, e *compensator.Entry) error {
 		defer n.w.oracle.readCounts(func(o *oracle) {
-			if l := o.lives[e.ID]; l != nil {
+			if l := o.histories[e.ID]; l != nil {
 				if a := l.attemptOf(e.Version, n); a != nil && a.manner == called {
 					a.ended, a.endedAt = true, time.Now()
 				}
@@ -165,8 +164,8 @@ func (n *instance) endCall(next compensator.HandlerFunc) compensator.HandlerFunc
 	}
 }
 
-// checkContinuesAfterCall asserts a part of G40 (what follows a call): the second part runs after the first part of the same
-// attempt has returned nil.
+// checkContinuesAfterCall asserts a part of G40 (what follows a call): the second part runs only after the first part
+// of the same attempt has returned nil.
 func (o *oracle) checkContinuesAfterCall(a *attempt, e *compensator.Entry) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -176,9 +175,10 @@ func (o *oracle) checkContinuesAfterCall(a *attempt, e *compensator.Entry) {
 	a.manner = unfinished
 }
 
-// checkResultLocked asserts G38 (success and result): an entry has a result if, and only if, a success of its handler was
-// stored in this epoch. The result is the one that the successful attempt returned. An erasure deletes it.
-func (o *oracle) checkResultLocked(l *life, t *transition, before processlog.Row) {
+// checkResultLocked asserts G38 (success and result): an entry has a result if, and only if, a success of its handler
+// was stored in this epoch. The result is the one that the successful attempt returned. If the entry was erased, it has
+// no result.
+func (o *oracle) checkResultLocked(l *rowHistory, t *transition, before processlog.Row) {
 	var want []byte
 	after := t.row
 	switch {
@@ -205,17 +205,17 @@ func (w *world) wait(c wait) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.patience)
 	defer cancel()
 	key := c.entry.IdempotencyKey
-	before := w.oracle.lifeOfKey(key)
+	before := w.oracle.historyOfKey(key)
 	e, r, err := n.results[c.entry.BusinessType].Wait(ctx, key)
 	if !n.dead.Load() {
 		w.oracle.checkWaitResult(key, before, c.entry.BusinessType, e, r, err)
 	}
 }
 
-// checkWaitResult asserts G39 (a wait ends with its entry) for one call of Wait. The entry that Wait returned must have been
-// stored in this state at some time. If Wait returned a result, it must be the result of a stored success. The
-// parameter before is the entry that had the key when the call began, or nil.
-func (o *oracle) checkWaitResult(key compensator.IdempotencyKey, before *life, kind string, e *compensator.Entry, r *answer, err error) {
+// checkWaitResult asserts G39 (a wait ends with its entry) for one call of Wait. The entry that Wait returned must have
+// been stored in this state at some time. If Wait returned a result, a stored success must have returned that result.
+// before is the history of the row with this key when the call began, or nil.
+func (o *oracle) checkWaitResult(key compensator.IdempotencyKey, before *rowHistory, kind string, e *compensator.Entry, r *answer, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var ended *compensator.StateError
@@ -237,10 +237,10 @@ func (o *oracle) checkWaitResult(key compensator.IdempotencyKey, before *life, k
 	}
 }
 
-// checkPassedLocked asserts that the database stored the returned version of the entry, in a terminal state, with a row for
-// which fits returns true.
+// checkPassedLocked asserts that the database stored the returned version of the entry. The version must have a
+// terminal state, and fits must return true for its row.
 func (o *oracle) checkPassedLocked(e *compensator.Entry, fits func(row processlog.Row) bool) {
-	l := o.lives[e.ID]
+	l := o.histories[e.ID]
 	if l == nil || !slices.ContainsFunc(l.steps, func(t transition) bool {
 		return t.row.Version == e.Version && t.row.State == e.State && e.State.Terminal() && fits(t.row)
 	}) {
@@ -248,8 +248,8 @@ func (o *oracle) checkPassedLocked(e *compensator.Entry, fits func(row processlo
 	}
 }
 
-// checkResults waits for each entry once all have come to rest. It asserts that each wait ends, and that it returns the
-// result if there is one.
+// checkResults waits for each entry when all entries are at rest. It asserts that each wait ends, and that it returns
+// the result if there is one.
 func (w *world) checkResults() {
 	n := w.worker()
 	if n == nil || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
@@ -267,6 +267,6 @@ func (w *world) checkResults() {
 			w.oracle.fail("G39: a wait for entry %s, which is %s, returned %v", row.ID, row.State, err)
 			return
 		}
-		w.oracle.checkWaitResult(row.IdempotencyKey, w.oracle.lifeOfKey(row.IdempotencyKey), row.BusinessType, e, r, err)
+		w.oracle.checkWaitResult(row.IdempotencyKey, w.oracle.historyOfKey(row.IdempotencyKey), row.BusinessType, e, r, err)
 	}
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // request is a step that waits for the scheduler. Requests are sorted by their instance, operation, arguments, claim
-// and origin in the code. They are not sorted by arrival or by token, because both depend on the order of goroutines,
-// which the seed does not determine.
+// and origin in the code. Arrival and token do not matter, because both depend on the order of goroutines, which the
+// seed does not determine.
 type request struct {
 	from   *instance
 	class  class
@@ -21,13 +21,13 @@ type request struct {
 	origin [originDepth]uintptr // program counters of the innermost callers
 	lost   fault                // fault that the plan fixed for this step (none: spoil draws it)
 
-	// The world sets the following fields when it admits the request. world.own guards them.
+	// The world sets these fields when it admits the request. world.own guards them.
 	turn    *time.Timer // fires at ready
 	ready   time.Time   // time at which the step runs
 	verdict verdict
 }
 
-// verdict is what the seed decided for a step.
+// verdict holds the seed's decisions about a step.
 type verdict struct {
 	fault fault
 	reply time.Duration // time that the answer takes
@@ -45,10 +45,10 @@ type scheduler struct {
 	pending []*request // admitted requests; guarded by world.own
 }
 
-// The origin consists of the innermost callers, without Callers and pass itself. It distinguishes two claims of one
+// The origin consists of the innermost callers, without runtime.Callers and pass. It distinguishes two claims of one
 // entry: one got the entry from the queue, and the other from the database. It also distinguishes the releases of such
-// claims, which are ten calls deep. Other steps have no origin, because a read of the stack takes a tenth of the time
-// of a step.
+// claims, whose callers differ only ten calls up. Other steps have no origin, because reading the stack takes a tenth
+// of the time of a step.
 const (
 	originSkip  = 2
 	originDepth = 12
@@ -56,7 +56,7 @@ const (
 
 func newScheduler() *scheduler { return &scheduler{arrived: make(chan struct{}, 1)} }
 
-// pass waits until a step may run. The world starts the request's timer when it has drawn the moment.
+// pass waits until a step may run. The world's goroutine draws the moment and then starts the request's timer.
 func (t *scheduler) pass(r *request) verdict {
 	if r.from.dead.Load() {
 		return verdict{dead: true}
@@ -102,7 +102,7 @@ func (t *scheduler) poke() {
 	}
 }
 
-// take empties arrivals. The order of the result does not depend on the order of arrival.
+// take removes all arrivals and returns them in an order that does not depend on the order of arrival.
 func (t *scheduler) take() []*request {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,7 +119,7 @@ func compareRequests(a, b *request) int {
 		cmp.Compare(a.claim, b.claim), slices.Compare(a.origin[:], b.origin[:]))
 }
 
-// roundsPerSlice is how many rounds of the loop run in one time slice of the runtime.
+// roundsPerSlice is how many rounds of the loop run before the goroutine yields its time slice.
 const roundsPerSlice = 16
 
 // loop admits steps and fires events until the script has ended.
@@ -144,15 +144,16 @@ func (w *world) loop() {
 	}
 }
 
-// yieldToAll lets all other goroutines run. The runtime runs a goroutine that yields after the others, except in every
-// 61st turn. Which turn it is depends on the seeds that ran before in this process. So yieldToAll yields a second time.
+// yieldToAll lets all other goroutines run. Usually a goroutine that yields runs after the others, but not in every
+// 61st turn of the runtime. Which turn that is depends on the seeds that ran before in this process. So yieldToAll
+// yields a second time.
 func yieldToAll() {
 	runtime.Gosched()
 	runtime.Gosched()
 }
 
-// visitGate does the pending work of the world's goroutine and fires at most one event. next is the time at which the
-// next event is due.
+// visitGate does the pending work of the world's goroutine and fires at most one event. next is when the next event is
+// due.
 func (w *world) visitGate() (next time.Time, fired bool) {
 	w.own.Lock()
 	defer w.own.Unlock()
@@ -172,7 +173,7 @@ func (w *world) visitGate() (next time.Time, fired bool) {
 }
 
 // admit draws for each request the moment at which it runs, and its fault. Two requests that compare as equal get the
-// same moment and fault, because the seed cannot tell which of them is which.
+// same moment and fault, because the seed cannot tell them apart.
 func (w *world) admit(arrivals []*request) {
 	for i, r := range arrivals {
 		if i > 0 && compareRequests(arrivals[i-1], r) == 0 && !r.from.dead.Load() {
@@ -193,7 +194,7 @@ func (w *world) admitOne(r *request) {
 	ready := time.Now().Add(w.latency())
 	r.verdict = verdict{reply: w.latency()}
 	if r.class != classOwn && !w.healed.Load() {
-		ready = ready.Add(w.spoil(r))
+		ready = ready.Add(w.drawFault(r))
 	}
 	if until := r.from.paused(); ready.Before(until) {
 		ready = until.Add(w.latency())
@@ -213,7 +214,7 @@ func (r *request) readyAt(at time.Time) {
 }
 
 // refuse ends the wait of a request whose instance has died. If timers fired at the same instant, the runtime would
-// choose their order. So requests that wait together end a nanosecond apart: place is the index of this request among
+// choose their order. So requests that wait together end a nanosecond apart. place is the index of this request among
 // them.
 func (r *request) refuse(place int) {
 	r.verdict = verdict{dead: true}
@@ -227,7 +228,7 @@ func (w *world) awaitAnswer(r *request) {
 	}
 }
 
-// serve lets a request run, unless the world has postponed it. The goroutine of the step calls serve when the timer has
+// serve lets a request run, unless the world has postponed it. The step's goroutine calls serve when the timer has
 // fired.
 func (w *world) serve(r *request) (v verdict, served bool) {
 	w.own.Lock()
@@ -260,11 +261,11 @@ func (w *world) serve(r *request) (v verdict, served bool) {
 	return r.verdict, true
 }
 
-// maxSteps is far more steps than any seed needs.
+// maxSteps limits the steps of a seed. No seed needs nearly as many.
 const maxSteps = 60_000
 
-// latency draws how long a step takes to reach the server, to the nanosecond. So two steps hardly ever run at the same
-// instant. If they did, the runtime would choose the order of their timers.
+// latency draws how long a step takes to reach the server, to the nanosecond, so that two steps hardly ever run at the
+// same instant. If they did, the runtime would choose the order of their timers.
 func (w *world) latency() time.Duration {
 	return 50*time.Microsecond + time.Duration(w.rng.Int64N(int64(2*time.Millisecond)))
 }

@@ -13,25 +13,25 @@ import (
 )
 
 // serverFaultStream is the random stream for temporary conditions of the database. It is separate, so that the other
-// draws of a seed stay as they were.
+// draws of a seed keep their values.
 const serverFaultStream = 8450
 
 // lostAnswerStream is the random stream for errors which say that a call may have arrived.
 const lostAnswerStream = 8452
 
-// lostAnswer is an error of a handler whose call may have arrived.
+// lostAnswer is an error of a handler that does not know whether its call arrived.
 type lostAnswer struct{ error }
 
 func (lostAnswer) OutcomeUnknown() bool { return true }
 
-// errServerFault is the error that transactional handlers get as long as the database has a temporary condition.
+// errServerFault is the error that transactional handlers get while the database has a temporary condition.
 var errServerFault = &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
 
 // wholeServerStream is the random stream for conditions of the whole server. It is separate, so that the other draws of
-// a seed stay as they were.
+// a seed keep their values.
 const wholeServerStream = 8451
 
-// errServerDown is the error that transactional handlers get as long as the whole server has a temporary condition.
+// errServerDown is the error that transactional handlers get while the whole server has a temporary condition.
 var errServerDown = &mysql.MySQLError{Number: 1461, Message: "Can't create more than max_prepared_stmt_count statements"}
 
 // drawServerFaults draws whether most failures of transactional handlers come from a temporary condition of the
@@ -56,10 +56,10 @@ func (o *oracle) checkServerDownLocked(before, after processlog.Row, a *attempt)
 	}
 }
 
-// checkServerFaultLocked asserts G7 (no false exhaustion). The first errors of the database in a row spend no attempt, up
-// to as many as the entry may have attempts. Each further one spends an attempt. The row's error holds the number of
-// errors in a row.
-func (o *oracle) checkServerFaultLocked(l *life, before, after processlog.Row, a *attempt) {
+// checkServerFaultLocked asserts G7 (no false exhaustion). Of consecutive errors from the database, the first ones
+// spend no attempt, up to as many as the entry may have attempts. Each further error spends an attempt. The row's error
+// holds the number of consecutive errors.
+func (o *oracle) checkServerFaultLocked(l *rowHistory, before, after processlog.Row, a *attempt) {
 	o.sights[sawServerFault]++
 	most := o.w.plan.types.MaxAttempts
 	if before.MaxAttempts > 0 {
@@ -70,8 +70,7 @@ func (o *oracle) checkServerFaultLocked(l *life, before, after processlog.Row, a
 	}
 	row := serverFaultsInARow(before, before) + 1
 	spent := after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount
-	// The context may have ended just before the handler returned. In this case the error counts like any other
-	// failure.
+	// The context may have ended just before the handler returned. The error then counts like any other failure.
 	overtaken := !errors.Is(context.Cause(a.ctx), context.Canceled)
 	if !overtaken && (spent != (row > most) || serverFaultsInARow(before, after) != row) {
 		o.failLocked("G7: entry %s had the database's error %d times in a row, of %d allowed times; counted as a failure: %v, %q", after.ID, row, most, spent, after.LastError)
@@ -83,27 +82,31 @@ func (o *oracle) checkServerFaultLocked(l *life, before, after processlog.Row, a
 
 // refused reports whether the handler returned nil and the database refused to commit its transaction. The row's error
 // shows this.
-func (l *life) refused(before, after processlog.Row, a *attempt) bool {
+func (l *rowHistory) refused(before, after processlog.Row, a *attempt) bool {
 	return a.manner == fine && transactional(l.kind) && serverFaultsInARow(before, after) == serverFaultsInARow(before, before)+1
 }
 
 // serverFaultsInARow returns how many consecutive errors of the database the row counts after a write. The parameters
-// are the row before the write and the row after it. Only errors in the epoch of the row before the write count. The
-// handler and the compensation have separate counts.
+// are the row before the write and the row after it. Errors from earlier epochs do not count. The handler and the
+// compensation have separate counts.
 func serverFaultsInARow(before, after processlog.Row) int {
 	return after.Faults.In(&before).ServerFaults
 }
 
-// doubtLocked asserts G31 (each dead entry has a case): the row remembers that the outcome of an attempt of its epoch
-// is unknown. The attempt timed out, the library ended its context early, its lease ended without an outcome, its call
-// returned nil and no success was stored, or its error says so.
+// doubtLocked asserts G31 (each dead entry has a case): if the outcome of an attempt of this epoch is unknown, the row
+// says so. The outcome is unknown in these cases:
+//   - the attempt timed out, or the library ended its context early,
+//   - its lease ended without an outcome,
+//   - its call returned nil, but no success was stored, or
+//   - its error says that the outcome is unknown.
 func (o *oracle) doubtLocked(before, after processlog.Row, out processlog.Outcome, a *attempt) {
 	if after.State == compensator.Succeeded || after.State == compensator.Compensated {
 		return
 	}
 	unknown := before.Faults.In(&before).OutcomeUnknown || before.DeliveryCount > 1 || out.TimedOut || a != nil && (a.told && !a.voidable() || a.acted)
 	remembered := after.Faults.In(&after).OutcomeUnknown
-	// The context may have ended after the handler decided. A batch has another context than its entries.
+	// The context may have ended after the handler decided on its result. A batch has one context, and its entries have
+	// others. In these cases the oracle accepts both values.
 	either := a != nil && (toldToStop(a) || a.kind == batchType)
 	if remembered != unknown && (unknown || !either) && after.EndedBy != compensator.EndedByCrash {
 		o.failLocked("G31: entry %s, outcome unknown: %v, and its row remembers the opposite: %+v to %+v", after.ID, unknown, before.Faults, after.Faults)
@@ -119,12 +122,12 @@ func toldToStop(a *attempt) bool {
 	return errors.Is(cause, compensator.ErrStopping) || errors.Is(cause, compensator.ErrLeaseLost) || errors.Is(cause, compensator.ErrCancelled)
 }
 
-// isDoubted reports whether the row remembers that the outcome of an attempt is unknown. It reads the oracle's own
-// history, because Change returns rows without Faults.
+// isDoubted reports whether the row says that the outcome of an attempt is unknown. It reads the oracle's history,
+// because Change returns rows without Faults.
 func (o *oracle) isDoubted(row processlog.Row) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	l := o.lives[row.ID]
+	l := o.histories[row.ID]
 	for i := len(l.steps) - 1; i >= 0; i-- {
 		if l.steps[i].row.Version == row.Version {
 			return l.steps[i].row.Faults.In(&row).OutcomeUnknown

@@ -12,10 +12,10 @@ import (
 )
 
 var (
-	seedsFlag  = flag.Int("seeds", 300, "how many seeds TestSeeds lives")
+	seedsFlag  = flag.Int("seeds", 300, "how many seeds TestSeeds runs")
 	fromFlag   = flag.Uint64("from", 1, "the first of them")
-	replayFlag = flag.Int("replays", 200, "how many seeds TestSameSeedWalksTheSameWay lives")
-	seedFlag   = flag.Uint64("seed", 1, "the seed TestSeed lives")
+	replayFlag = flag.Int("replays", 200, "how many seeds TestSameSeedWalksTheSameWay runs")
+	seedFlag   = flag.Uint64("seed", 1, "the seed that TestSeed runs")
 )
 
 func TestMain(m *testing.M) {
@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// live runs one seed in a bubble.
-func live(t *testing.T, seed uint64, logger *slog.Logger) *world {
+// runSeed runs one seed in a bubble.
+func runSeed(t *testing.T, seed uint64, logger *slog.Logger) *world {
 	var w *world
 	synctest.Test(t, func(*testing.T) {
 		w = newWorld(seed)
@@ -40,23 +40,24 @@ func live(t *testing.T, seed uint64, logger *slog.Logger) *world {
 	return w
 }
 
-// TestSeed replays one seed in a separate process, as all seeds run. With -v it prints every step and the engine's log.
+// TestSeed replays one seed in a separate process, as TestSeeds does. With -v it prints every step and the engine's
+// log.
 func TestSeed(t *testing.T) {
 	process := startWorker(t, workerBinary(t), share{From: *seedFlag, Step: 1, Count: 1, Walk: testing.Verbose(), Log: testing.Verbose()})
-	for _, life := range process.wait() {
-		life.report(t)
+	for _, report := range process.wait() {
+		report.report(t)
 	}
 }
 
 // TestSeeds runs many seeds on all processors.
 func TestSeeds(t *testing.T) {
-	lives := liveAll(t, *fromFlag, *seedsFlag)
+	reports := runAll(t, *fromFlag, *seedsFlag)
 	var sum tally
-	for _, life := range lives {
-		life.report(t)
-		sum.add(life.Tally)
+	for _, report := range reports {
+		report.report(t)
+		sum.add(report.Tally)
 	}
-	t.Logf("%d seeds: %s", len(lives), sum)
+	t.Logf("%d seeds: %s", len(reports), sum)
 	if *seedsFlag >= enoughSeeds {
 		for _, never := range sum.missing() {
 			t.Errorf("vacuous: in %d seeds there was no %s", *seedsFlag, never)
@@ -64,22 +65,21 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// enoughSeeds is a number of seeds that always reaches every fault and every situation of the tally, whatever the first
-// seed is. The rarest of these occurs in more than one of fifty seeds.
+// enoughSeeds seeds always reach every fault and every situation of the tally, from any first seed on. The rarest
+// situation occurs in more than one of fifty seeds.
 const enoughSeeds = 1000
 
-// TestRegressionSeeds runs the seeds that have found faults.
 func TestRegressionSeeds(t *testing.T) {
 	for _, seed := range regressionSeeds(t) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			for _, life := range startWorker(t, workerBinary(t), share{From: seed, Step: 1, Count: 1}).wait() {
-				life.report(t)
+			for _, report := range startWorker(t, workerBinary(t), share{From: seed, Step: 1, Count: 1}).wait() {
+				report.report(t)
 			}
 		})
 	}
 }
 
-// TestSameSeedWalksTheSameWay runs each seed in two processes, together with different other seeds. Both runs must make
+// TestSameSeedWalksTheSameWay runs each seed in two processes, and before it different other seeds. Both runs must make
 // the same decisions.
 //
 // On a busy machine a process may wait more than 10 ms for a processor. The runtime may then interrupt a goroutine
@@ -100,18 +100,18 @@ func TestSameSeedWalksTheSameWay(t *testing.T) {
 }
 
 // differing lists the seeds for which two processes made different decisions.
-func differing(t *testing.T, first, second []*lifeReport, count int) (differ []uint64) {
+func differing(t *testing.T, first, second []*seedReport, count int) (differ []uint64) {
 	t.Helper()
-	other := make(map[uint64]*lifeReport, count)
-	for _, life := range second {
-		other[life.Seed] = life
+	other := make(map[uint64]*seedReport, count)
+	for _, report := range second {
+		other[report.Seed] = report
 	}
 	if len(first) != count || len(other) != count {
 		t.Fatalf("got the decisions of %d and %d seeds, want %d", len(first), len(other), count)
 	}
-	for _, life := range first {
-		if other[life.Seed].Hash != life.Hash {
-			differ = append(differ, life.Seed)
+	for _, report := range first {
+		if other[report.Seed].Hash != report.Hash {
+			differ = append(differ, report.Seed)
 		}
 	}
 	return differ
@@ -122,8 +122,8 @@ func requireSameWalk(t *testing.T, binary string, seed uint64) {
 	t.Helper()
 	walks := make(map[uint64]int)
 	for range 4 {
-		for _, life := range startWorker(t, binary, share{From: seed, Step: 1, Count: 1}).wait() {
-			walks[life.Hash]++
+		for _, report := range startWorker(t, binary, share{From: seed, Step: 1, Count: 1}).wait() {
+			walks[report.Hash]++
 		}
 	}
 	for _, n := range walks {

@@ -14,19 +14,19 @@ import (
 // statisticStream is the random stream for statistics.
 const statisticStream = 7014
 
-// drawStatistics decides at random whether processes count what they do.
+// drawStatistics decides at random whether instances write statistics.
 func (w *world) drawStatistics() {
 	rng := rand.New(rand.NewPCG(w.seed, statisticStream))
 	w.apart.counted = w.apart.admin && rng.IntN(2) == 0
 }
 
-// countedMinute has the counts that an instance wants to store for a minute.
+// countedMinute holds the counts that an instance wants to store for a minute.
 type countedMinute struct {
 	stats  []processlog.Stat
 	stored bool // whether the instance knows that they are stored
 }
 
-// WriteStats asserts that the counts of a minute are the same at each try (G43).
+// WriteStats asserts G43 (each count is stored once): if an instance writes a minute again, its counts are the same.
 func (s *gatedStore) WriteStats(ctx context.Context, instance string, at time.Time, stats []processlog.Stat) error {
 	key := fmt.Sprint(instance, at.UnixMilli())
 	s.from.w.oracle.readCounts(func(o *oracle) {
@@ -50,8 +50,9 @@ func (s *gatedStore) WriteStats(ctx context.Context, instance string, at time.Ti
 	return err
 }
 
-// checkCounts asserts G43 (each count is stored once). The table has the counts that instances know to be stored, however often they were folded.
-// The table has nothing that no instance wanted to store, and no more ends of entries than the rows have had.
+// checkCounts asserts G43 (each count is stored once). The table has all counts that instances know to be stored, and
+// folding rows does not change them. The table has no counts that no instance wanted to store. It has no more ends of
+// entries than the rows' histories.
 func (w *world) checkCounts() {
 	if !w.apart.counted || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
 		return
@@ -101,10 +102,10 @@ func (o *oracle) countsLocked(stats []processlog.Stat) {
 	}
 }
 
-// endsLocked counts what the rows have gone through, by type.
+// endsLocked counts the ends of entries in the rows' histories, by type.
 func (o *oracle) endsLocked() map[string]processlog.StatCounts {
 	truth := make(map[string]processlog.StatCounts)
-	for _, l := range o.lives {
+	for _, l := range o.histories {
 		sum := truth[l.kind]
 		for i, t := range l.steps {
 			if i == 0 || t.op.kind != opSettle && t.op.kind != opChange {

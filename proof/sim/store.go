@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// gatedStore is the shared store as one instance uses it. Every statement is a step.
+// gatedStore is one instance's view of the shared store. Every statement is a step.
 type gatedStore struct {
 	from  *instance
 	store *memory.Store
@@ -30,7 +30,7 @@ func (a args) id(id compensator.EntryID) args {
 func (a args) num(n uint64) args  { return append(strconv.AppendUint(a, n, 10), ' ') }
 func (a args) text(s string) args { return append(append(a, s...), ' ') }
 
-// ids appends the entries in id order, because the order in which goroutines pass them is random.
+// ids appends the ids in ascending order, because the order in which goroutines pass them is random.
 func (a args) ids(ids []compensator.EntryID) args {
 	sorted := slices.SortedFunc(slices.Values(ids), func(a, b compensator.EntryID) int { return cmp.Compare(a.Row(), b.Row()) })
 	for _, id := range sorted {
@@ -39,7 +39,6 @@ func (a args) ids(ids []compensator.EntryID) args {
 	return a
 }
 
-// idsOf returns the text of the items' entry ids.
 func idsOf[T any](items []T, id func(T) compensator.EntryID) string {
 	ids := make([]compensator.EntryID, len(items))
 	for i, item := range items {

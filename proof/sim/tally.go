@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// These are the situations that a run of many seeds must have seen, in addition to the faults.
+// These are the situations that must occur in a run of many seeds, in addition to the faults.
 const (
 	sawCommitted = iota
 	sawAttempts
@@ -133,7 +133,7 @@ var sightNames = [sights]string{
 	sawWaits:            "waits that returned a result",
 }
 
-// tally counts the faults and the situations that were seen.
+// tally counts how often each fault and each situation occurred.
 type tally struct {
 	Faults [faults]int
 	Sights [sights]int
@@ -178,7 +178,6 @@ func (a tally) String() string {
 	return b.String()
 }
 
-// tally returns the counts of a seed.
 func (w *world) tally() tally {
 	return tally{Faults: w.counts, Sights: w.oracle.sights}
 }

@@ -9,14 +9,13 @@ import (
 )
 
 // triggerStream is the random stream for rows that the database refuses to change. It is separate, so that the other
-// draws of a seed stay as they were.
+// draws of a seed keep their values.
 const triggerStream = 1644
 
-// errTrigger is the error of a trigger.
 var errTrigger = errors.New("sim: a trigger refuses to change this entry")
 
-// drawTriggers draws when the database refuses to change some entries. It then refuses to claim, renew, release and
-// settle these entries.
+// drawTriggers draws when the database refuses to change some entries. While it does, it refuses to claim, renew,
+// release and settle them.
 func (w *world) drawTriggers() {
 	rng := rand.New(rand.NewPCG(w.seed, triggerStream))
 	if w.plan.calm || rng.IntN(6) > 0 {
@@ -28,7 +27,7 @@ func (w *world) drawTriggers() {
 	}
 }
 
-// refuseRows refuses about half of the entries until the end of the event's span.
+// refuseRows makes the database refuse changes of about half of the entries until the end of the event's span.
 func (w *world) refuseRows(e event) {
 	var ids []processlog.ID
 	for i, row := range w.store.Rows() {

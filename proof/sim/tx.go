@@ -15,7 +15,7 @@ import (
 )
 
 // gatedTx is a transaction whose statements and COMMIT are steps. Besides entries it holds effects, which stand for the
-// writes of a transactional handler in this database.
+// writes that a transactional handler makes in this database.
 type gatedTx struct {
 	*memory.Tx
 	from    *instance
@@ -40,8 +40,8 @@ type effect struct {
 const effectSQL = "INSERT INTO effects"
 
 // ExecContext handles three cases:
-//   - If the context asks for the transaction behind a handle, the answer is this transaction.
-//   - An effect's statement adds the effect.
+//   - gatedOf asks which transaction is behind a handle. The answer is this transaction.
+//   - The statement effectSQL adds an effect.
 //   - All other statements come from the store, and go to the store's transaction.
 func (tx *gatedTx) ExecContext(ctx context.Context, query string, values ...any) (sql.Result, error) {
 	if found, asked := ctx.Value(whichTx{}).(**gatedTx); asked {
@@ -101,11 +101,11 @@ func (tx *gatedTx) Commit() error {
 	return err
 }
 
-// errRefused is the error of a COMMIT that the server answers with a rollback.
+// errRefused is the error of a COMMIT that made the server roll back.
 var errRefused = &mysql.MySQLError{Number: 1213, Message: "deadlock at commit"}
 
-// Rollback is not a step, because a lost answer does not change its outcome: without a connection the server rolls back
-// too.
+// Rollback is not a step, because a lost answer does not change the outcome: if the connection breaks, the server rolls
+// back, too.
 func (tx *gatedTx) Rollback() error {
 	defer tx.from.disown(tx)
 	return tx.Tx.Rollback()

@@ -38,8 +38,8 @@ func (w *walk) text(s string) {
 	}
 }
 
-// The method until prints the last n decisions before a position in the list.
-func (w *walk) until(place, n int) string {
+// describeBefore prints the last n decisions before a position in the list.
+func (w *walk) describeBefore(place, n int) string {
 	var b strings.Builder
 	for _, d := range w.list[max(0, place-n):place] {
 		fmt.Fprintf(&b, "%14v  %2d  %-10s %s", d.at, d.who, d.op, d.args)

@@ -15,9 +15,9 @@ var (
 	walkSeedsFlag = flag.Int("walk-seeds", 200, "how many seeds it writes")
 )
 
-// TestRecordWalks writes every decision of many seeds, one file for each seed. See proof/traces. The runtime may
-// interrupt a seed, as TestSameSeedWalksTheSameWay explains. The test therefore runs each seed until two runs have made
-// the same decisions.
+// TestRecordWalks writes every decision of many seeds, one file for each seed. Program proof/traces compares them. The
+// runtime may interrupt a seed, as TestSameSeedWalksTheSameWay explains. The test therefore runs each seed until two
+// runs have made the same decisions.
 func TestRecordWalks(t *testing.T) {
 	if *walksFlag == "" {
 		t.Skip("make traces runs this, with a directory to write to")
@@ -31,35 +31,35 @@ func TestRecordWalks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for round := 0; len(waiting) > 0; round++ {
-		if round == maxLivesOfAWalk {
+		if round == maxRunsOfAWalk {
 			t.Fatalf("seeds that never made the same decisions twice: %v", slices.Sorted(maps.Keys(waiting)))
 		}
-		for _, life := range liveSeeds(t, binary, slices.Sorted(maps.Keys(waiting))) {
-			walks := waiting[life.Seed]
-			if walks[life.Hash]++; walks[life.Hash] < 2 {
+		for _, report := range runSeeds(t, binary, slices.Sorted(maps.Keys(waiting))) {
+			walks := waiting[report.Seed]
+			if walks[report.Hash]++; walks[report.Hash] < 2 {
 				continue
 			}
-			if err := os.WriteFile(filepath.Join(*walksFlag, fmt.Sprintf("%04d.txt", life.Seed)), []byte(life.Walk), 0o666); err != nil {
+			if err := os.WriteFile(filepath.Join(*walksFlag, fmt.Sprintf("%04d.txt", report.Seed)), []byte(report.Walk), 0o666); err != nil {
 				t.Fatal(err)
 			}
-			delete(waiting, life.Seed)
+			delete(waiting, report.Seed)
 		}
 	}
 }
 
-// maxLivesOfAWalk is the maximum number of runs of one seed.
-const maxLivesOfAWalk = 12
+// maxRunsOfAWalk is the maximum number of runs of one seed.
+const maxRunsOfAWalk = 12
 
-// liveSeeds runs seeds and returns their walks. Consecutive seeds run in one process.
-func liveSeeds(t *testing.T, binary string, seeds []uint64) (lives []*lifeReport) {
+// runSeeds runs seeds and returns their walks. Consecutive seeds run in one process.
+func runSeeds(t *testing.T, binary string, seeds []uint64) (reports []*seedReport) {
 	t.Helper()
 	for len(seeds) > 0 {
 		n := 1
 		for n < len(seeds) && n < 50 && seeds[n] == seeds[0]+uint64(n) {
 			n++
 		}
-		lives = append(lives, startWorker(t, binary, share{From: seeds[0], Step: 1, Count: n, Walk: true}).wait()...)
+		reports = append(reports, startWorker(t, binary, share{From: seeds[0], Step: 1, Count: n, Walk: true}).wait()...)
 		seeds = seeds[n:]
 	}
-	return lives
+	return reports
 }

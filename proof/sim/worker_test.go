@@ -18,11 +18,11 @@ import (
 	"time"
 )
 
-// workEnv holds a worker's share as JSON. Each worker process has one processor and no garbage collection during a
-// seed, so that only the seed decides the order of goroutines.
+// workEnv is the environment variable that holds a worker's share as JSON. Each worker process has one processor and
+// collects no garbage during a seed, so that only the seed decides the order of goroutines.
 const workEnv = "COMPENSATOR_SIM_SHARE"
 
-// share is the work of one worker.
+// share names the seeds that one worker runs.
 type share struct {
 	From  uint64
 	Step  int64
@@ -31,8 +31,8 @@ type share struct {
 	Log   bool // whether to print the engine's log
 }
 
-// lifeReport is a worker's report on one seed, one line of JSON.
-type lifeReport struct {
+// seedReport is a worker's report on one seed, one line of JSON.
+type seedReport struct {
 	Seed    uint64
 	Hash    uint64
 	Steps   int
@@ -44,7 +44,7 @@ type lifeReport struct {
 // walkShown is how many decisions of a failing seed are printed.
 const walkShown = 60
 
-func (l *lifeReport) report(t *testing.T) {
+func (l *seedReport) report(t *testing.T) {
 	t.Helper()
 	if l.Walk != "" {
 		t.Logf("seed %d, %d steps, walk %x:\n%s", l.Seed, l.Steps, l.Hash, l.Walk)
@@ -54,7 +54,7 @@ func (l *lifeReport) report(t *testing.T) {
 	}
 }
 
-// TestWorker is the main function of a worker. It runs the seeds of its share.
+// TestWorker is the main function of a worker process.
 func TestWorker(t *testing.T) {
 	asked := os.Getenv(workEnv)
 	if asked == "" {
@@ -73,18 +73,18 @@ func TestWorker(t *testing.T) {
 	defer out.Flush()
 	for i := range s.Count {
 		seed := uint64(int64(s.From) + int64(i)*s.Step)
-		_ = json.NewEncoder(out).Encode(lifeReport{Seed: seed, Verdict: "did not end"})
+		_ = json.NewEncoder(out).Encode(seedReport{Seed: seed, Verdict: "did not end"})
 		_ = out.Flush() // Write the seed's number now, because the next seed may end the process.
 		if i%seedsPerCollection == 0 {
 			collectWithDeepStacks()
 		}
-		w := live(t, seed, logger)
-		l := lifeReport{Seed: seed, Hash: w.walk.hash, Steps: w.steps, Verdict: w.oracle.verdict, Tally: w.tally()}
+		w := runSeed(t, seed, logger)
+		l := seedReport{Seed: seed, Hash: w.walk.hash, Steps: w.steps, Verdict: w.oracle.verdict, Tally: w.tally()}
 		if l.Verdict != "" {
-			l.Walk = w.walk.until(w.oracle.at, walkShown)
+			l.Walk = w.walk.describeBefore(w.oracle.at, walkShown)
 		}
 		if s.Walk {
-			l.Walk = w.walk.until(len(w.walk.list), len(w.walk.list))
+			l.Walk = w.walk.describeBefore(len(w.walk.list), len(w.walk.list))
 		}
 		_ = json.NewEncoder(out).Encode(l)
 	}
@@ -97,8 +97,8 @@ const seedsPerCollection = 20
 const stackInUse = 13 << 10
 
 // collectWithDeepStacks collects garbage while many goroutines use as much stack as the engine's goroutines do. With
-// adaptivestackstart, the runtime then gives new goroutines this much stack. If it did not, the growth of their stacks
-// would take an eighth of a seed's time.
+// the runtime setting adaptivestackstart, new goroutines then start with this much stack. Otherwise the growth of their
+// stacks would take an eighth of a seed's time.
 func collectWithDeepStacks() {
 	var deep, ended sync.WaitGroup
 	release := make(chan struct{})
@@ -135,7 +135,7 @@ type worker struct {
 	t       *testing.T
 	command *exec.Cmd
 	output  bytes.Buffer // output of the process, without its reports
-	lives   chan []*lifeReport
+	reports chan []*seedReport
 }
 
 func startWorker(t *testing.T, binary string, s share) *worker {
@@ -149,7 +149,7 @@ func startWorker(t *testing.T, binary string, s share) *worker {
 	if deadline, ok := t.Deadline(); ok {
 		waitTimeout = time.Until(deadline)
 	}
-	p := &worker{t: t, command: exec.Command(binary, "-test.run=^TestWorker$", "-test.timeout="+waitTimeout.String()), lives: make(chan []*lifeReport, 1)}
+	p := &worker{t: t, command: exec.Command(binary, "-test.run=^TestWorker$", "-test.timeout="+waitTimeout.String()), reports: make(chan []*seedReport, 1)}
 	p.command.Env = append(os.Environ(), workEnv+"="+string(asked), "GODEBUG=asyncpreemptoff=1,adaptivestackstart=1", "GOMAXPROCS=1")
 	p.command.Stdout, p.command.Stderr, p.command.ExtraFiles = &p.output, &p.output, []*os.File{writes}
 	if err := p.command.Start(); err != nil {
@@ -158,41 +158,41 @@ func startWorker(t *testing.T, binary string, s share) *worker {
 	_ = writes.Close()
 	go func() {
 		defer reports.Close()
-		p.lives <- readReports(bufio.NewReader(reports))
+		p.reports <- readReports(bufio.NewReader(reports))
 	}()
 	return p
 }
 
-// readReports returns the last report of every seed.
-func readReports(from *bufio.Reader) (lives []*lifeReport) {
+// readReports returns for every seed the last report that the worker wrote.
+func readReports(from *bufio.Reader) (reports []*seedReport) {
 	decoder := json.NewDecoder(from)
 	for {
-		l := new(lifeReport)
+		l := new(seedReport)
 		if decoder.Decode(l) != nil {
-			return lives
+			return reports
 		}
-		if len(lives) > 0 && lives[len(lives)-1].Seed == l.Seed {
-			lives[len(lives)-1] = l
+		if len(reports) > 0 && reports[len(reports)-1].Seed == l.Seed {
+			reports[len(reports)-1] = l
 		} else {
-			lives = append(lives, l)
+			reports = append(reports, l)
 		}
 	}
 }
 
-// wait returns the reports of the process. It also reports the seed during which a process crashed.
-func (p *worker) wait() []*lifeReport {
+// wait returns the reports of the process. If the process crashed, the last report is about the seed that crashed it.
+func (p *worker) wait() []*seedReport {
 	p.t.Helper()
-	lives := <-p.lives
+	reports := <-p.reports
 	if err := p.command.Wait(); err != nil {
 		p.t.Errorf("worker: %v\n%s", err, p.output.String())
 	} else if testing.Verbose() && p.output.Len() > 100 {
 		p.t.Logf("%s", p.output.String())
 	}
-	return lives
+	return reports
 }
 
-// liveAll runs seeds in one worker per processor.
-func liveAll(t *testing.T, from uint64, count int) (lives []*lifeReport) {
+// runAll runs seeds in one worker per processor.
+func runAll(t *testing.T, from uint64, count int) (reports []*seedReport) {
 	t.Helper()
 	binary := workerBinary(t)
 	workers := min(runtime.NumCPU(), count)
@@ -201,17 +201,17 @@ func liveAll(t *testing.T, from uint64, count int) (lives []*lifeReport) {
 		started[i] = startWorker(t, binary, share{From: from + uint64(i), Step: int64(workers), Count: (count - i + workers - 1) / workers})
 	}
 	for _, p := range started {
-		lives = append(lives, p.wait()...)
+		reports = append(reports, p.wait()...)
 	}
-	if len(lives) != count {
-		t.Errorf("got reports of %d seeds, want %d", len(lives), count)
+	if len(reports) != count {
+		t.Errorf("got reports of %d seeds, want %d", len(reports), count)
 	}
-	return lives
+	return reports
 }
 
 // workerBinary builds the worker without the race detector. The detector makes the order of goroutines random on
-// purpose. With bubbles it sometimes ends the process (golang/go#78156). The tests against real servers run the engine
-// under the detector.
+// purpose, and with bubbles it sometimes ends the process (golang/go#78156). The tests against real servers run the
+// engine with the detector.
 func workerBinary(t *testing.T) string {
 	t.Helper()
 	if !raceEnabled {

@@ -81,7 +81,8 @@ type plan struct {
 	compensateCrashed bool
 	calm              bool   // no faults, so no entry may be late
 	hog               string // in a calm seed, the type whose handlers hang
-	// ordered counts all orders of an idempotency key. untold counts those whose commit is not reported to the library.
+	// ordered counts all orders for an idempotency key. untold counts those whose commit is not reported to the
+	// library.
 	ordered, untold map[string]int
 	thinking        map[string]time.Duration   // by idempotency key: longest time from the recording to the end of a transaction
 	holds           time.Duration              // longest time for which a person's transaction holds locks
@@ -129,30 +130,31 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-// The method between draws a duration from least to most.
-func (w *world) between(least, most time.Duration) time.Duration {
+// randomDuration draws a duration from least to most.
+func (w *world) randomDuration(least, most time.Duration) time.Duration {
 	return least + time.Duration(w.rng.Int64N(int64(most-least)+1))
 }
 
-// drawPlan draws all properties of the seed that do not depend on what happens in it.
+// drawPlan draws all properties of the seed that are known before it runs.
 func (w *world) drawPlan() {
 	p := &w.plan
 	p.config = compensator.Config{
-		// The values have nanoseconds on purpose. Renewals happen at tenths of the lease, and entries come due at whole
-		// milliseconds of the same clock. If two timers fired at the same instant, the runtime would choose their order.
-		Lease: w.between(time.Second, 4*time.Second), Grace: w.between(500*time.Millisecond, 2*time.Second),
-		ReconcileInterval: w.between(time.Second, 6*time.Second), PollInterval: w.between(500*time.Millisecond, 2*time.Second),
-		Horizon: w.between(20*time.Second, 3*time.Minute), StopTimeout: w.between(3*time.Second, 9*time.Second),
+		// These durations are not round on purpose. Renewals happen at tenths of the lease, and entries come due at
+		// whole milliseconds of the same clock. If two timers fired at the same instant, the runtime would choose their
+		// order.
+		Lease: w.randomDuration(time.Second, 4*time.Second), Grace: w.randomDuration(500*time.Millisecond, 2*time.Second),
+		ReconcileInterval: w.randomDuration(time.Second, 6*time.Second), PollInterval: w.randomDuration(500*time.Millisecond, 2*time.Second),
+		Horizon: w.randomDuration(20*time.Second, 3*time.Minute), StopTimeout: w.randomDuration(3*time.Second, 9*time.Second),
 	}
 	p.types = compensator.BatchConfig[content]{
-		MaxAttempts: 1 + w.rng.IntN(4), MaxCompensateAttempts: 1 + w.rng.IntN(3), Timeout: w.between(2*time.Second, 5*time.Second),
+		MaxAttempts: 1 + w.rng.IntN(4), MaxCompensateAttempts: 1 + w.rng.IntN(3), Timeout: w.randomDuration(2*time.Second, 5*time.Second),
 		Concurrency: 1 + w.rng.IntN(4), BatchSize: 1 + w.rng.IntN(4), Retry: compensator.Exponential(500*time.Millisecond, 4*time.Second),
 	}
 	p.sharedQueue = w.rng.IntN(5) > 0
 	p.bulkIDsHidden = w.rng.IntN(2) == 0
 	p.compensateCrashed = w.rng.IntN(2) == 0
 	p.runners, p.recorders = 1+w.rng.IntN(3), w.rng.IntN(3)/2
-	p.chaos = w.between(12*time.Second, 35*time.Second)
+	p.chaos = w.randomDuration(12*time.Second, 35*time.Second)
 	if w.rng.IntN(25) == 0 {
 		p.chaos += purgeAge + 10*time.Second
 	}
@@ -186,7 +188,6 @@ func (w *world) drawCalm() {
 	}
 }
 
-// countOrders counts the orders of each idempotency key.
 func (p *plan) countOrders() {
 	p.ordered, p.untold, p.thinking = make(map[string]int), make(map[string]int), make(map[string]time.Duration)
 	for _, o := range p.orders {
@@ -208,22 +209,22 @@ func (w *world) drawEvents() {
 			continue
 		}
 		for range 1 + w.rng.IntN(3) {
-			e := event{at: w.began.Add(w.between(time.Second, w.plan.chaos)), fault: f, whom: w.rng.IntN(64)}
+			e := event{at: w.began.Add(w.randomDuration(time.Second, w.plan.chaos)), fault: f, whom: w.rng.IntN(64)}
 			switch f {
 			case pause:
 				e.span = time.Duration(w.rng.Float64() * 3 * float64(w.plan.config.Lease))
 			case queueJump, storeJump:
-				e.span = w.between(-20*time.Second, 20*time.Second)
+				e.span = w.randomDuration(-20*time.Second, 20*time.Second)
 				if w.rng.IntN(3) == 0 {
 					e.span *= 6
 				}
 			case storeDown, queueDown:
-				e.span = w.between(100*time.Millisecond, 8*time.Second)
+				e.span = w.randomDuration(100*time.Millisecond, 8*time.Second)
 			case lockStorm:
 				e.whom = 1 + w.rng.IntN(1<<12)
-				e.span = w.between(100*time.Millisecond, 5*time.Second)
+				e.span = w.randomDuration(100*time.Millisecond, 5*time.Second)
 			case queueBack:
-				w.schedule(event{at: e.at.Add(-w.between(100*time.Millisecond, 10*time.Second)), after: func() {
+				w.schedule(event{at: e.at.Add(-w.randomDuration(100*time.Millisecond, 10*time.Second)), after: func() {
 					w.snapshots = append(w.snapshots, w.queue.Snapshot())
 				}})
 			}
@@ -232,8 +233,8 @@ func (w *world) drawEvents() {
 	}
 }
 
-// refusalStream is the random stream for refused outcomes only, because draws that share a stream are not independent.
-// Its number is chosen so that no seed in testdata/seeds.txt gets refused outcomes that it did not have before.
+// refusalStream is the random stream for refused outcomes. They need a separate stream, because draws that share a
+// stream are not independent. With this number, the seeds in testdata/seeds.txt get no additional refused outcomes.
 const refusalStream = 156202
 
 // drawRefusals picks the times at which the database refuses outcomes.
@@ -248,11 +249,11 @@ func (w *world) drawRefusals() {
 	}
 }
 
-// run runs the seed. Call it in a separate bubble.
+// run runs the seed. Each call needs a separate bubble.
 func (w *world) run() {
 	w.launch(true)
 	for i := 1; i < w.plan.runners+w.plan.recorders; i++ { // Start them one after the other, so that their timers do not coincide.
-		w.later(w.between(1, time.Second), func() { w.launch(i < w.plan.runners) })
+		w.later(w.randomDuration(1, time.Second), func() { w.launch(i < w.plan.runners) })
 	}
 	for _, o := range w.plan.orders {
 		w.act(func() { w.produce(o) })
@@ -287,8 +288,8 @@ func (w *world) act(do func()) {
 	})
 }
 
-// script runs the phases of every seed. It waits during the faults and ends them. Then it waits until all entries are
-// at rest, and stops the instances gracefully.
+// script runs the phases of a seed. It waits during the faults and ends them. Then it waits until all entries are at
+// rest, and stops the instances gracefully.
 func (w *world) script() {
 	defer w.gate.poke()
 	defer w.over.Store(true)
@@ -319,16 +320,15 @@ func (w *world) script() {
 	}
 }
 
-// tick is the time between two checks of the script. Because it is not a round number, no other timer fires at the same
+// tick is the time between two checks of the script. It is not a round number, so that no other timer fires at the same
 // instant.
 const tick = 97_003_019 * time.Nanosecond
 
-// looksPerVisit is the number of checks between two visits of people. People act on the entries that only they can
-// bring to rest.
+// looksPerVisit is how many checks the script makes between two rounds of people's actions. People act on the entries
+// that only they can bring to rest.
 const looksPerVisit = 8
 
-// await calls the function holds until it returns true, or until the time in most is over. It also returns after a
-// violation.
+// await calls holds until holds returns true, or until the duration most is over. It also returns after a violation.
 func (w *world) await(most time.Duration, holds func() bool) bool {
 	for deadline := time.Now().Add(most); time.Now().Before(deadline); {
 		if holds() {
@@ -342,7 +342,7 @@ func (w *world) await(most time.Duration, holds func() bool) bool {
 	return holds()
 }
 
-// awaitRest waits until every entry is at rest, or until the time in most is over. Between its checks, people act on
+// awaitRest waits until every entry is at rest, or until the duration most is over. Between its checks, people act on
 // the entries that only people can bring to rest.
 func (w *world) awaitRest(most time.Duration) bool {
 	for deadline := time.Now().Add(most); time.Now().Before(deadline); {
@@ -358,9 +358,9 @@ func (w *world) awaitRest(most time.Duration) bool {
 	return w.oracle.countNotAtRest() == 0
 }
 
-// lookForRest checks whether every entry is at rest. It checks at once. Then it checks at the first tick after a change
-// that may have brought the last entry to rest. It gives up after span. If it checked at every tick, the checks would
-// take as long as all steps of a seed with few events.
+// lookForRest checks at once whether every entry is at rest. Then it checks at the first tick after a change that may
+// have brought the last entry to rest. It gives up after span. If it checked at every tick, the checks would take as
+// long as all steps of a seed with few events.
 func (w *world) lookForRest(span time.Duration) bool {
 	began := time.Now()
 	end := time.NewTimer(span)
@@ -381,8 +381,8 @@ func (w *world) lookForRest(span time.Duration) bool {
 	return false
 }
 
-// heal ends all faults and makes sure that an instance runs. It returns when every waiting step has run or hangs,
-// including slow steps and the steps of paused instances.
+// heal ends all faults and makes sure that an instance runs. It returns when every step that waits has run or hangs.
+// These steps include slow ones and those of paused instances.
 func (w *world) heal() {
 	w.healed.Store(true)
 	var answered time.Time
@@ -402,7 +402,7 @@ func (w *world) heal() {
 			}
 			n.pausedUntil.Store(now.UnixNano())
 		}
-		if w.someoneWorks() && answered.Before(now) {
+		if w.ensureWorker() && answered.Before(now) {
 			answered = now // The new instances start before the script goes on. It may stop some of them.
 		}
 		close(ready)
@@ -412,10 +412,10 @@ func (w *world) heal() {
 	w.oracle.readCounts(func(o *oracle) { o.calmSince = time.Now() })
 }
 
-// unhindered reports whether no step from before the end of the faults still hangs, and no person's action still runs.
+// unhindered reports whether no step from the time of the faults still hangs, and no person's action is still running.
 func (w *world) unhindered() bool { return w.stuck.Load() == 0 && w.meddling.Load() == 0 }
 
-// hangUpTheDead ends all transactions of dead instances, because these transactions may lock rows.
+// hangUpTheDead ends all transactions of dead instances, because these transactions may hold row locks.
 func (w *world) hangUpTheDead() {
 	w.mu.Lock()
 	instances := slices.Clone(w.instances)
@@ -427,9 +427,9 @@ func (w *world) hangUpTheDead() {
 	}
 }
 
-// someoneWorks starts an instance, unless an instance that handles every type is running. It reports whether it has
+// ensureWorker starts an instance, unless an instance that handles every type is running. It reports whether it has
 // started one.
-func (w *world) someoneWorks() bool {
+func (w *world) ensureWorker() bool {
 	if w.worker() != nil {
 		return false
 	}
@@ -505,8 +505,8 @@ func (w *world) rest() {
 		return left == ""
 	}
 	// A call of the queue may still be on its way when the last row comes to rest. This call may add an entry to the
-	// queue again, due at the end of the entry's last lease. If the database's clock has jumped back, that lease ends
-	// later.
+	// queue again, with the end of the entry's last lease as its due time. If the database's clock has jumped back,
+	// that lease ends later.
 	if w.await(inFlight, clean) {
 		return
 	}
@@ -552,7 +552,7 @@ func (w *world) endAllBut(last *instance) {
 // entries at the same time as its Concurrency allows.
 func (w *world) fillEverySlot() {
 	var last *instance
-	// Wait until an instance runs. A handler may kill its process at this instant, and then another instance starts.
+	// Wait until an instance runs. A handler may have just killed its process, and another instance starts after that.
 	w.await(time.Minute, func() bool { last = w.worker(); return last != nil })
 	w.endAllBut(last)
 	w.resume(last)
@@ -579,6 +579,6 @@ func (w *world) fillEverySlot() {
 		}
 	}
 	if !w.await(2*time.Minute, func() bool { return w.oracle.countNotAtRest() == 0 && w.barrier.full() }) {
-		w.oracle.fail("slots leaked: each type may run %v calls at once, but the types ran only %v", w.barrier.slots, w.barrier.most())
+		w.oracle.fail("slots leaked: each type may run %v calls at once, but the types ran only %v", w.barrier.slots, w.barrier.highestCounts())
 	}
 }
