@@ -34,8 +34,8 @@ var points = []Point{
 // armed is the point at which this process ends itself.
 var armed Point
 
-// left counts how many more times the process must reach the armed point before it ends itself.
-var left atomic.Int64
+// reachesLeft counts how many more times the process must reach the armed point before it ends itself.
+var reachesLeft atomic.Int64
 
 func init() {
 	text := os.Getenv(Env)
@@ -62,14 +62,14 @@ func arm(text string) (Point, error) {
 	if !slices.Contains(points, Point(name)) {
 		return "", fmt.Errorf("unknown point %q", name)
 	}
-	left.Store(n)
+	reachesLeft.Store(n)
 	return Point(name), nil
 }
 
 // Reach ends the process if p is the armed point and has been reached often enough. Before the end,
 // Reach writes Farewell to stderr, so that a parent can recognise this end.
 func Reach(p Point) {
-	if p != armed || left.Add(-1) != 0 {
+	if p != armed || reachesLeft.Add(-1) != 0 {
 		return
 	}
 	fmt.Fprintf(os.Stderr, "%s%s\n", Farewell, p)

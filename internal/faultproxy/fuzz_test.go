@@ -224,8 +224,8 @@ func whole(wire []byte) []byte {
 	return wire[:at]
 }
 
-// cleartext removes the TLS and compression flags from the greeting of a server's bytes: two bits in the low byte of
-// the capabilities, one in the high byte.
+// cleartext removes the TLS and compression flags from the greeting with which a server's bytes begin: two bits in
+// the low byte of the capabilities, one in the high byte.
 func cleartext(wire []byte) []byte {
 	wire = bytes.Clone(wire)
 	if len(wire) < headerSize {

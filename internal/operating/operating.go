@@ -25,7 +25,7 @@ type Log interface {
 	// KeepsStatistics reports whether statistics are kept.
 	KeepsStatistics() bool
 
-	// KeepsInstances reports whether processes store what they are.
+	// KeepsInstances reports whether each process stores a description of itself.
 	KeepsInstances() bool
 
 	// Entry converts a row into a *compensator.Entry with the codec of its type.
@@ -47,7 +47,7 @@ type Log interface {
 	// OpenBreakers returns the open breakers. This process does not run their types at the moment.
 	OpenBreakers() []observe.OpenBreaker
 
-	// Limited returns the types with entries that this process knows to wait for a limit.
+	// Limited returns the types with entries that wait for a limit, as far as this process knows.
 	Limited() []observe.LimitedType
 
 	// Local returns what this process knows about an entry and its type.

@@ -85,7 +85,7 @@ func ownClusterClient(opt redis.ClusterOptions) *redis.ClusterClient {
 	opt.PoolTimeout = redisTimeout
 	opt.PoolSize, opt.MaxActiveConns = poolWithin(opt.PoolSize, opt.MaxActiveConns), 0
 	opt.MinIdleConns = 0
-	// A replica may lag behind recent writes.
+	// Read from primaries only, because a replica may lag behind recent writes.
 	opt.ReadOnly, opt.RouteByLatency, opt.RouteRandomly = false, false, false
 	cluster := redis.NewClusterClient(&opt)
 	cluster.OnNewNode(func(node *redis.Client) { node.AddHook(sendOnce{}) })

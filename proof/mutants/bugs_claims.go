@@ -74,7 +74,7 @@ $batch, $results, $asked := $writeOutcomes($token, $batch, $failed)`},
 			name: "queue-makes-due-entries-wait", breaks: "G10",
 			what: "An entry that comes due at once waits for others before it is enqueued.",
 			edits: []edit{
-				{"queue.Queue.Enqueue", `return $e.$In <= soon`, `return false`},
+				{"queue.Queue.Enqueue", `return $e.$In <= shareAfter`, `return false`},
 			},
 			sees: tests("TestEntriesThatComeDueLaterShareACall"),
 		},

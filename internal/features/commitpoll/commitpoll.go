@@ -113,7 +113,7 @@ func (p *Poller) Close() {
 	p.polling.Wait()
 }
 
-// poll asks for the transactions that are due, and schedules the next poll.
+// poll asks the database about the transactions that are due, and schedules the next poll.
 func (p *Poller) poll() {
 	p.mu.Lock()
 	if p.closed {
@@ -265,7 +265,6 @@ func (p *Poller) readIDs(keys []processlog.IdempotencyKey) map[processlog.Idempo
 	return ids
 }
 
-// readTokens reads the tokens of entries.
 func (p *Poller) readTokens(ids []processlog.ID) map[processlog.ID]processlog.Token {
 	if len(ids) == 0 {
 		return nil

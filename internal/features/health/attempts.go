@@ -34,8 +34,8 @@ func report(e *engine.Engine, businessType string, err error, counted bool) {
 	kind := v.Kind
 	switch {
 	case v.Undecodable:
-		// A success of another entry of the type does not end this problem. A waiting entry is tried again within
-		// MaxUnavailableDelay.
+		// A success of another entry of the type does not end this problem, because a waiting entry may still
+		// fail. A waiting entry is tried again within MaxUnavailableDelay.
 		e.Problems.FailedFor(2*engine.MaxUnavailableDelay+time.Minute, problemContent, businessType, err)
 	case kind == verdict.KindServerFault && counted:
 		e.Problems.Failed(problemFaults, businessType, err)

@@ -1,7 +1,7 @@
 // Package instances stores what this process is, for people: its name, its versions, its types, and how busy they are.
 //
 // The process writes one row when it begins, when Run begins, once a minute, and when it is closed. Nothing reads the row to
-// decide anything. A process that is killed leaves its row, and its time tells people that the process is gone.
+// decide anything. A process that is killed leaves its row. The old time in the row tells people that the process is gone.
 package instances
 
 import (

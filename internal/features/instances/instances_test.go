@@ -44,8 +44,8 @@ func (t *table) all() []written {
 	return slices.Clone(t.writes)
 }
 
-// fails makes every write return err.
-func (t *table) fails(err error) {
+// setError makes every write return err.
+func (t *table) setError(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.err = err
@@ -91,11 +91,11 @@ func TestProcessReportsOnceAMinuteAndAtItsEnd(t *testing.T) {
 // A failed report is a problem until a later report is stored.
 func TestFailedReportIsFollowedByAnotherWithinAMinute(t *testing.T) {
 	reporting(t, func(t *testing.T, e *engine.Engine, _ *Reporter, to *table) {
-		to.fails(errors.New("gone away"))
+		to.setError(errors.New("gone away"))
 		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
 		require.Len(t, e.OpenProblems(), 1)
-		to.fails(nil)
+		to.setError(nil)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Empty(t, e.OpenProblems())
@@ -108,7 +108,7 @@ func TestNothingIsReportedAfterAMissingTable(t *testing.T) {
 		to := new(table)
 		e := engine.New(t.Context(), engine.Config{Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }})
 		r := Attach(e, to, "api-1:17", func() processlog.InstanceQueue { return processlog.InstanceQueueNone })
-		to.fails(errors.New("no such table"))
+		to.setError(errors.New("no such table"))
 		require.Error(t, r.Begin(t.Context()))
 		e.Close()
 		assert.Len(t, to.all(), 1)

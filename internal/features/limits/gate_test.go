@@ -46,7 +46,7 @@ func TestGateStaysClosedUntilTheRateAllowsAStart(t *testing.T) {
 	require.Zero(t, waiting, "nobody has claimed since, so nothing is due any more")
 }
 
-// A fast rate is claimed for several starts at once, but a third of the burst stays for a claim that comes late.
+// Under a fast rate, one claim takes several starts. A third of the burst must stay free for a claim that comes late.
 func TestGateWaitsForSeveralStartsOfAFastRate(t *testing.T) {
 	for _, of := range []struct {
 		interval time.Duration
@@ -69,7 +69,8 @@ func TestGateNeverStaysClosedForLong(t *testing.T) {
 	require.Equal(t, []any{1, now.Add(time.Hour)}, []any{waiting, free}, "people are told when the rate allows a start")
 }
 
-// All permits are held. The end of an entry here opens the gate at once. For those of other processes it opens after a moment.
+// All permits are held. If the entry of a permit ends in this process, the gate must open at once. A permit of another process
+// ends unnoticed, so the gate must also open after a moment.
 func TestGateOpensWhenAPermitEndsHere(t *testing.T) {
 	var g gate
 	now, limit := time.Now(), &processlog.StartLimit{Concurrent: 2}

@@ -143,7 +143,7 @@ func (l *Limits) attach(t *engine.Type, s Settings) {
 	l.mu.Unlock()
 }
 
-// Waiting returns the types with entries that this process knows to wait for a permit, sorted by type.
+// Waiting returns the types with entries that wait for a permit, as far as this process knows, sorted by type.
 func (l *Limits) Waiting() (waiting []observe.LimitedType) {
 	l.mu.Lock()
 	types := l.limitedTypes

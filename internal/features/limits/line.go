@@ -9,8 +9,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// maxSleepers is how many waiting entries of a type a process remembers. While no queue answers, an entry with more
-// waiting entries in front of it waits too, even if its own key is free.
+// maxSleepers is how many waiting entries of a type a process remembers. If more entries wait and no queue answers,
+// the entries behind them wait too, even if their own keys are free.
 const maxSleepers = 5000
 
 // maxRounding limits how much later than its permit an entry is claimed, so that one claim takes entries of several keys. A

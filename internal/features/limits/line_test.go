@@ -17,16 +17,17 @@ func newWanted(ids ...uint64) (wanted []processlog.Wanted) {
 	return wanted
 }
 
-// limitedIDs returns a claim whose entries all wait for a key. The wait ends after the duration in.
-func limitedIDs(key string, in time.Duration, ids ...uint64) *processlog.Claimed {
-	claim := &processlog.Claimed{Rooms: map[string]processlog.Room{key: {Permits: processlog.Unbounded, Next: in}}}
+// limitedIDs returns a claim whose entries all wait for a key. They wait for the duration wait.
+func limitedIDs(key string, wait time.Duration, ids ...uint64) *processlog.Claimed {
+	claim := &processlog.Claimed{Rooms: map[string]processlog.Room{key: {Permits: processlog.Unbounded, Next: wait}}}
 	for _, id := range ids {
-		claim.Limited = append(claim.Limited, processlog.Limited{ID: processlog.RowID(id), Key: key, In: in})
+		claim.Limited = append(claim.Limited, processlog.Limited{ID: processlog.RowID(id), Key: key, In: wait})
 	}
 	return claim
 }
 
-// Each waiting entry of a key has its own time, one interval after the entry before. Until then its offers cost no statement.
+// Each waiting entry of a key has its own time, one interval after the entry before. Until that time, a claim that the entry
+// is offered to sends no statement for it.
 func TestEntriesOfAKeyWaitOneIntervalAfterEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, limit := newLine(), &processlog.StartLimit{Interval: 10 * time.Second, Burst: 1}
@@ -49,7 +50,7 @@ func TestEntriesOfAKeyWaitOneIntervalAfterEachOther(t *testing.T) {
 	})
 }
 
-// Other processes may return starts, and people raise limits. So nobody waits for a whole day.
+// Other processes may return starts, and people raise limits. So no entry may wait for a whole day.
 func TestEntryOfASlowKeyIsTriedAgainWithinAMinute(t *testing.T) {
 	l, limit := newLine(), &processlog.StartLimit{Interval: 24 * time.Hour, Burst: 1}
 	now := time.Now()
@@ -74,7 +75,8 @@ func TestStartsThatAreLeftWakeTheFirstEntriesOfTheirKey(t *testing.T) {
 	require.Empty(t, l.wakeAll())
 }
 
-// An entry that another process has claimed leaves the line without a word.
+// No message reports that another process has claimed an entry. So the line must forget each entry
+// some time after the entry's time.
 func TestLineForgetsEntriesLongAfterTheirTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, limit := newLine(), &processlog.StartLimit{Interval: time.Second, Burst: 1}

@@ -351,8 +351,8 @@ func (o *Ordering) blockedWait() time.Duration {
 	return o.e.ReconcileInterval
 }
 
-// block puts entries back until the entry in front of them has ended. Then it checks whether that entry has ended
-// meanwhile. After an error the entries are still due.
+// block writes that entries wait until the entry in front of them has ended. After the write it checks whether
+// that entry ended before the write. After an error the entries are still due.
 func (o *Ordering) block(t *engine.Type, s Serial, waiting []waiter) error {
 	blocked, keys := make([]processlog.BlockedEntry, len(waiting)), make([]processlog.Position, len(waiting))
 	for i, w := range waiting {

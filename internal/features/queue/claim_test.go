@@ -184,7 +184,7 @@ func TestProcessThatCameForNothingHoldsBack(t *testing.T) {
 }
 
 // A backlog may be reported while a claim runs, after the claim has read the due entries. The end of the claim must then
-// not clear the backlog. Neither may it hide the entries that another claim has left in the database.
+// not clear the backlog. It must also not hide the entries that another claim has left in the database.
 func TestClaimThatDrainedWhatItReadHidesNoBacklogTheOthersHaveFoundSince(t *testing.T) {
 	for name, find := range map[string]func(c *claims){
 		"a report":      func(c *claims) { c.noteBacklog("refund") },

@@ -13,8 +13,8 @@ import (
 )
 
 // health knows whether the queue answers. After one failed call, this process stops relying on the queue. Only the
-// probe of a round makes it rely on the queue again. So a queue that fails now and then does not switch the engine to
-// and fro.
+// probe of a round makes it rely on the queue again. So a queue that fails now and then does not make the engine switch
+// again and again.
 type health struct {
 	q *Queue
 
@@ -37,7 +37,8 @@ const quietTime = 10 * time.Second
 
 func newHealth(q *Queue) *health {
 	h := &health{q: q}
-	// One worker may be inside QueueUp or QueueDown, which may ask for Health. The other worker answers then.
+	// Use two workers. The first may be inside QueueUp or QueueDown, and this function of the observer may
+	// ask for Health. The second worker then answers.
 	h.questions.Max, h.questions.Workers, h.questions.Flush = maxWaiting, 2, h.askQueue
 	if q.Down { // New has logged the outage.
 		h.down, h.hasGaps, h.warned, h.downSince = true, true, true, time.Now()

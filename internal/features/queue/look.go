@@ -74,9 +74,9 @@ func (q *Queue) lookOnce(ctx context.Context) {
 	}
 	q.noteRoom(names, lostTypes)
 	for i, wait := range waits {
-		// Postpone can move the next claim to a later time. It does nothing if the type was notified after the call of
-		// Notifications above. Expect can move the next claim to an earlier time. The queue does not know when entries of a
-		// backlog are due.
+		// Postpone moves the next claim to a later time, unless the type was notified after the call of Notifications
+		// above. Do not postpone a type with a backlog, because the queue does not know when entries of a backlog are due.
+		// Expect moves the next claim to an earlier time.
 		if !q.HasBacklog(names[i]) {
 			q.e.Postpone(names[i], notified[i], wait)
 		}

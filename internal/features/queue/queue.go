@@ -50,7 +50,7 @@ type Queue struct {
 	lossSignal   chan struct{} // of capacity 1: holds a token when the queue has lost entries, so that the next look comes sooner
 
 	recordedEntries groupcommit.Batcher[processlog.QueueEntry] // entries that come due
-	laterEntries    groupcommit.Batcher[processlog.QueueEntry] // entries that come due after soon
+	laterEntries    groupcommit.Batcher[processlog.QueueEntry] // entries that come due later than shareAfter
 	rescheduled     groupcommit.Batcher[processlog.QueueEntry] // entries that come due sooner than the queue knows
 	outcomes        groupcommit.Batcher[settledEntry]
 }
@@ -65,8 +65,9 @@ const (
 	// callTimeout limits each call, so that a connection without answers does not hold up a batcher forever.
 	callTimeout = 2 * time.Second
 
-	// An entry that comes due after soon may wait up to laterPause for others, so that one call enqueues them all.
-	soon       = 100 * time.Millisecond
+	// An entry that comes due later than shareAfter may wait up to laterPause for others, so that one call
+	// enqueues them all.
+	shareAfter = 100 * time.Millisecond
 	laterPause = 10 * time.Millisecond
 
 	// maxWaiting is the maximum number of entries that wait in memory. The reconciler finds the others.
@@ -124,7 +125,7 @@ func (q *Queue) Enqueue(entries []processlog.QueueEntry) {
 		return
 	}
 	batcher := &q.laterEntries
-	if slices.ContainsFunc(entries, func(e processlog.QueueEntry) bool { return e.In <= soon }) {
+	if slices.ContainsFunc(entries, func(e processlog.QueueEntry) bool { return e.In <= shareAfter }) {
 		batcher = &q.recordedEntries
 	}
 	if !batcher.Add(entries...) {
@@ -176,7 +177,8 @@ func (q *Queue) enqueueNow(ctx context.Context, batch []processlog.QueueEntry, m
 		}
 	}
 	for _, e := range batch {
-		// Call Expect only now. An earlier claim would find nothing, because the queue did not have the entry.
+		// Call Expect only now. A claim before this point would find nothing, because the queue did not have
+		// the entry yet.
 		q.e.Expect(e.BusinessType, e.In)
 	}
 	// If this process's scanner can begin a claim, the other processes need not wake.
@@ -280,8 +282,8 @@ func (q *Queue) flushSettled(batch []settledEntry) {
 		}
 		for _, item := range items {
 			if !item.Remove {
-				// Call Expect only now. An earlier claim would find nothing, because the queue did not know the new due
-				// time.
+				// Call Expect only now. A claim before this point would find nothing, because the queue did not know
+				// the new due time yet.
 				q.e.Expect(name, item.In)
 			}
 		}

@@ -303,7 +303,8 @@ func (s *Starter) mayStart(f engine.InsertedEntry, row *processlog.Row, sentAt t
 	case slot && inTime:
 		return true
 	case slot || t.Slots().TakeRecorded():
-		// Claim it under the token it was inserted with. No handler has run under that lease, so it does not count as lost.
+		// Claim the row under the token with which it was inserted. No handler has run under that lease, so the lease does
+		// not count as lost.
 		s.claims.Add(claimRequest{f, true})
 	default:
 		s.e.Releases.Release(f.Token, queueEntry(f))

@@ -231,7 +231,7 @@ func (d *Detector) unlock() {
 	}
 }
 
-// findings are the results of checks of which the observer must hear.
+// findings are the results of checks that the observer gets.
 type findings struct {
 	loss    *loss                  // nil if there is no new loss
 	missing []engine.RecordedEntry // recorded entries that were not found

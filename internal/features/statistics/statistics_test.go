@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// table is a Store. Its clock is ahead of the one of this process.
+// table is a Store. Its clock is ahead of this process's clock.
 type table struct {
 	mu       sync.Mutex // guards the fields below
 	ahead    time.Duration
@@ -41,8 +41,8 @@ func (t *table) stored() (written []processlog.Stat, asked int) {
 	return slices.Clone(t.written), t.asked
 }
 
-// fails makes every write return err.
-func (t *table) fails(err error) {
+// setError makes every write return err.
+func (t *table) setError(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.err = err
@@ -121,7 +121,7 @@ func TestMinuteWithoutEventsSendsNothing(t *testing.T) {
 // The counts of a minute keep their time, however long the database does not answer.
 func TestCountsAreStoredUntilTheDatabaseAnswers(t *testing.T) {
 	counting(t, func(t *testing.T, e *engine.Engine, c *Counter, to *table) {
-		to.fails(errors.New("gone away"))
+		to.setError(errors.New("gone away"))
 		begin := time.Now().Add(to.ahead).Truncate(time.Minute)
 		c.began("refund")
 		time.Sleep(time.Minute + time.Second)
@@ -131,7 +131,7 @@ func TestCountsAreStoredUntilTheDatabaseAnswers(t *testing.T) {
 		_, asked := to.stored()
 		require.Greater(t, asked, 10)
 		require.Len(t, e.OpenProblems(), 1)
-		to.fails(nil)
+		to.setError(nil)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		written, _ := to.stored()
@@ -176,13 +176,13 @@ func TestCloseStoresTheCountsOfThePresentMinute(t *testing.T) {
 // If the database stores nothing for hours, the counts of the newest minutes are lost, so that memory is bounded.
 func TestMinutesThatWaitAreBounded(t *testing.T) {
 	counting(t, func(t *testing.T, _ *engine.Engine, c *Counter, to *table) {
-		to.fails(errors.New("gone away"))
+		to.setError(errors.New("gone away"))
 		for range 5 * mostMinutes {
 			c.began("refund")
 			time.Sleep(time.Minute + time.Second)
 		}
 		synctest.Wait()
-		to.fails(nil)
+		to.setError(nil)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		written, _ := to.stored()
