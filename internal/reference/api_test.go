@@ -185,6 +185,7 @@ var runnable = map[string][]string{
 }
 
 // go test runs an example only if it has an "Output:" comment. Without this comment it only compiles the example.
+// So each of the names must have an example with such a comment.
 func TestCommonestNamesHaveAnExampleThatRuns(t *testing.T) {
 	for dir, names := range runnable {
 		files, err := filepath.Glob(filepath.Join("..", "..", dir, "*_test.go"))

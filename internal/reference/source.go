@@ -113,7 +113,7 @@ func (s *source) defaults() map[string]string {
 	return found
 }
 
-// least returns the smallest values that methods validate accept, by type and field.
+// least returns the smallest values that methods named validate accept, by type and field.
 func (s *source) least() map[string]string {
 	found := make(map[string]string)
 	for _, file := range s.files {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// otherName matches the begin of a comment that describes something by its name: a name with a capital letter inside, or
+// otherName matches the beginning of a comment that describes something by its name: a name with a capital letter inside, or
 // a capitalized word with a verb.
 var otherName = regexp.MustCompile(`^(\w*[a-z][A-Z]\w*|[A-Z]\w* (?:returns|reports|implements|asks|makes|begins|lets|finds|counts|says|adds|waits))\b`)
 

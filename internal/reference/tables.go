@@ -65,7 +65,8 @@ func tablesPage(root string) (string, error) {
 	return strings.TrimRight(out.String(), "\n") + "\n", nil
 }
 
-// columnMeanings says what each column holds, by the table's name behind common_process_log and the column's name.
+// columnMeanings says what each column holds. A key is the suffix of the table's name after common_process_log, a
+// dot, and the column's name.
 var columnMeanings = map[string]string{
 	".id":                "Number of the entry. `EntryID` in Go.",
 	".idempotent_id":     "The idempotency key: one business event, one entry. Compared byte by byte.",

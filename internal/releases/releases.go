@@ -191,8 +191,8 @@ func (d *List) releaseAll(batch []release) {
 	startedAt := time.Now()
 	for _, list := range grouped.Each(batch, func(r release) processlog.Token { return r.token }) {
 		due := slices.DeleteFunc(slices.Clone(list), func(r release) bool { return startedAt.Before(r.pausedUntil) })
-		// A try may wait for locks, so begin none after MaxDuration. Begin none either once the database has not
-		// answered, because it may answer nothing.
+		// A try may wait for locks, so begin none after MaxDuration. After a statement without an answer begin
+		// none either, because the database may not answer the next one.
 		if len(due) == 0 || unanswered != nil || time.Since(startedAt) > d.MaxDuration {
 			left = append(left, list...)
 			continue
@@ -214,7 +214,8 @@ func (d *List) releaseAll(batch []release) {
 	}
 	d.NoteResult(lastErr)
 	left = append(left, unanswered...)
-	// Wait returns false after Close. Nothing is added then, and the leases end by themselves and count as lost.
+	// Wait returns false after Close. The releases are then not added, so their leases end by themselves and
+	// count as lost.
 	if len(left) > 0 && d.Wait(d.Pause(max(1, left[len(left)-1].failures))) {
 		d.Batcher.Add(left...)
 	}

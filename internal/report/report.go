@@ -16,7 +16,8 @@ const (
 // Interval is the minimum time between two log lines about the same cause.
 const Interval = time.Minute
 
-// Receiver receives reports. A nil err says that the thing works again.
+// Receiver receives reports. The parameter what names an operation. A nil err says that the
+// operation works again.
 type Receiver interface{ Reported(what string, err error) }
 
 type key struct{}

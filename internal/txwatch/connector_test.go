@@ -208,7 +208,8 @@ func TestPreparedProbeSendsNothing(t *testing.T) {
 }
 
 // An ORM may cache the statement of a probe by its text. It may then prepare it on one connection and run it on
-// another.
+// another. As a probe, the statement must answer for the transaction in which it runs. Run without a Question,
+// it must reach the server.
 func TestKeptProbeServesOtherTransactionsAndOtherUses(t *testing.T) {
 	db, plain := connectorDB(t)
 	ctx, unused := Ask(t.Context())

@@ -93,12 +93,12 @@ func SQLiteInside(answer error) (inside bool, err error) {
 	return false, answer
 }
 
-// cameOf returns the outcome of a transaction for which database/sql sent a COMMIT. err is the result of the COMMIT.
+// outcomeOfCommit returns the outcome of a transaction for which database/sql sent a COMMIT. err is the result of the COMMIT.
 //
 // On SQLite a failed COMMIT may leave the transaction open, for example if readers hold the file too long or a deferred
-// constraint fails. The caller could not end the transaction, and its lock would stay on a pooled connection. So cameOf
+// constraint fails. The caller could not end the transaction, and its lock would stay on a pooled connection. So outcomeOfCommit
 // rolls the transaction back.
-func (c *watchedConn) cameOf(err error) Outcome {
+func (c *watchedConn) outcomeOfCommit(err error) Outcome {
 	outcome := Classify(err)
 	if outcome != Unknown || mysqlerr.Number(err) != 0 || mysqlerr.IsBroken(err) {
 		return outcome

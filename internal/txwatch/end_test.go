@@ -113,7 +113,8 @@ func TestClosedConnectionRollsBack(t *testing.T) {
 }
 
 // A connection goes back to the pool while a transaction that was begun as text is still open. The next user of the
-// connection decides what happens to the transaction.
+// connection decides what happens to the transaction, so the outcome must be Unknown. The state of the old
+// transaction must not affect the next one.
 func TestTransactionLeftInThePoolIsUnknownAndDoesNotLeak(t *testing.T) {
 	db, _ := connectorDB(t)
 	db.SetMaxOpenConns(1)

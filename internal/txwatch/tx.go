@@ -183,7 +183,7 @@ func (t *watchedDriverTx) Commit() error {
 	failpoint.Reach(failpoint.CommitNext)
 	err := t.inner.Commit()
 	failpoint.Reach(failpoint.CommitDone)
-	return t.conn.committed(err, t.conn.cameOf(err))
+	return t.conn.committed(err, t.conn.outcomeOfCommit(err))
 }
 
 func (t *watchedDriverTx) Rollback() error {

@@ -77,7 +77,7 @@ func TestNothingIsLostBothWaysWhileTheBrokerIsKilled(t *testing.T) {
 }
 
 // TestBrokersWordThatIsLostIsAskedForAgainUnderTheSameID drops the broker's confirmation. The broker has the message,
-// but the Publisher does not know it.
+// but the Publisher does not know it. The Publisher must send the message again with the same UUID.
 // Failure: F87
 func TestBrokersWordThatIsLostIsAskedForAgainUnderTheSameID(t *testing.T) {
 	t.Parallel()
