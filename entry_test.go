@@ -259,7 +259,7 @@ func TestEntryHasEveryFieldOfARow(t *testing.T) {
 }
 
 // Two kinds of audit records name no entry: an accepted loss concerns the whole log, and a refused export was for many
-// entries.
+// entries. Both must decode their own JSON.
 func TestAuditRecordsWithoutAnEntryDecodeTheirOwnJSON(t *testing.T) {
 	change := processlog.AuditRecord{Action: "accept loss", Actor: "ann", Reason: "checked"}
 	written, err := json.Marshal(change)

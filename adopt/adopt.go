@@ -180,11 +180,11 @@ func isRefusal(err error) bool {
 	case errors.As(err, &otherType), errors.Is(err, compensator.ErrOtherContent):
 		return true
 	}
-	return errors.As(err, &field) && !ownTables[field.Field] && !processlog.IsSessionError(err)
+	return errors.As(err, &field) && !ownFields[field.Field] && !processlog.IsSessionError(err)
 }
 
-// ownTables lists the fields of a *compensator.FieldError that belong to the Import itself, not to the entry of a row.
-var ownTables = map[string]bool{"tx": true, "Key": true, "Take": true}
+// ownFields lists the fields of a *compensator.FieldError that belong to the Import itself, not to the entry of a row.
+var ownFields = map[string]bool{"tx": true, "Key": true, "Take": true}
 
 // pause waits for d. It returns false if ctx has ended.
 func pause(ctx context.Context, d time.Duration) bool {

@@ -255,7 +255,8 @@ func TestRunTakesRowsUntilItIsStopped(t *testing.T) {
 	r.requireOneEach("pay", 31)
 }
 
-// TestRunOutlivesProblemsWithTheDatabase cuts Run's connections again and again.
+// TestRunOutlivesProblemsWithTheDatabase cuts Run's connections again and again. Run must go on
+// until every row is an entry.
 // Failure: F109
 func TestRunOutlivesProblemsWithTheDatabase(t *testing.T) {
 	t.Parallel()

@@ -221,7 +221,7 @@ func (p *permits) roomOf(row limitRow) processlog.Room {
 	return r
 }
 
-// lacksPermit reports whether an entry needs a permit and there is none.
+// lacksPermit reports whether an entry needs a permit and none is free.
 func (p *permits) lacksPermit(row *processlog.Row) bool {
 	_, stored, isLimited := p.storedFor(row.ID)
 	if !isLimited {
@@ -234,7 +234,7 @@ func (p *permits) lacksPermit(row *processlog.Row) bool {
 // isRefused reports whether StartLimit.Key returned that the entry must not start.
 func (p *permits) isRefused(row *processlog.Row) bool { return p != nil && !p.keyOf[row.ID].ok }
 
-// limited describes an entry that gets no permit.
+// newLimited describes an entry that gets no permit.
 func (p *permits) newLimited(row *processlog.Row) processlog.Limited {
 	at, stored, _ := p.storedFor(row.ID)
 	l := processlog.Limited{ID: row.ID, Key: at.key}

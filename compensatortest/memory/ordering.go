@@ -308,8 +308,8 @@ func (s *Store) Advance(ctx context.Context, businessType string, positions []pr
 	return advanced, nil
 }
 
-// clearLocked deletes the positions before the first entry that has not ended. It deletes nothing if the first position
-// is in the list left.
+// clearLocked deletes the positions before the first entry that has not ended. It deletes nothing if the entry at the
+// first position is in positions.
 func (s *Store) clearLocked(key orderingKey, counting []*version, positions []processlog.Position) {
 	for i, id := range s.inPositionLocked(key) {
 		first := len(counting) > 0 && counting[0].entry.ID == id

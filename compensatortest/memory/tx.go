@@ -25,7 +25,7 @@ type Tx struct {
 	stop    func() bool   // stops watching the context
 	endedCh chan struct{} // closed when the transaction ends
 
-	// store.mu guards end and the fields below.
+	// store.mu guards ending and the fields below.
 	ending      *txEnd       // how the transaction ended (nil: it is open)
 	isReturned  bool         // whether Commit or Rollback has returned the end
 	waitsForRow *storedRow   // row that tx waits for because another transaction holds it

@@ -186,7 +186,7 @@ func (t *storeTest) missingCaseIsFoundAndOpened() {
 	_, found := t.caseOf(alive.ID)
 	assert.False(t, found)
 	assert.Equal(t, processlog.Fingerprint{8}, t.openCase(with.ID).Fingerprint)
-	// This entry was requeued after the test read it.
+	// Requeue this entry after the test has read it.
 	t.change(closed.ID, processlog.ActionRequeue)
 	_, err = t.ops().CloseCases(t.ctx, 10)
 	require.NoError(t, err)

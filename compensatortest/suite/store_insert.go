@@ -184,7 +184,8 @@ func (t *storeTest) entryInsertedWithALeaseHasItsToken() {
 	t.follows(row, found.Mine[0])
 }
 
-// One insert has a draft with Done set among other drafts.
+// One insert has a draft with Done set among other drafts. Its entry must have succeeded, and no
+// claim may take it.
 func (t *storeTest) entryInsertedAsDoneHasSucceededAndNeverRuns() {
 	done := t.draft("done")
 	done.Done = true

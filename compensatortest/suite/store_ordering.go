@@ -262,7 +262,8 @@ func (t *storeTest) membersAreReadWhereNoneIsClaimed() {
 	assert.Equal(t, members(rows...), t.line("a", first, true).Members)
 }
 
-// The key has more entries than a KeyState lists.
+// The key has more entries than a KeyState lists. Members must hold the first of them, and the
+// claim of the last entry must still be seen.
 // Failure: F117
 func (t *storeTest) longKeyIsToldToItsEnd() {
 	var rows []processlog.Row
@@ -424,7 +425,7 @@ func (t *storeTest) firstOfAKeyIsMadeDue() {
 	assert.Equal(t, second.ID, t.line("a", claimed, true).First)
 }
 
-// The test blocks an entry whose row was not written since its insert.
+// The test blocks an entry whose row was not written since its insert. Advance must make this entry due.
 // Failure: F115
 func (t *storeTest) blockedAsItWasInsertedIsMadeDue() {
 	d := t.draft("serial")

@@ -69,7 +69,7 @@ func (t *storeTest) resultComesWithItsSuccess() {
 }
 
 // resultsOfManyEntriesAreStoredAtOnce settles successes with and without results in one call. Half of the successes are
-// absorbed.
+// absorbed. Each result must be stored.
 func (t *storeTest) resultsOfManyEntriesAreStoredAtOnce() {
 	const entries = 230
 	var ids []processlog.ID
@@ -97,7 +97,7 @@ func (t *storeTest) resultsOfManyEntriesAreStoredAtOnce() {
 	}
 }
 
-// largeResultsAreStored stores results that do not fit one statement together.
+// largeResultsAreStored stores results that do not fit one statement together. Each of them must be stored.
 func (t *storeTest) largeResultsAreStored() {
 	var ids []processlog.ID
 	for range 5 {
@@ -171,7 +171,8 @@ func (t *storeTest) resultCommitsWithTheHandlersTransaction() {
 	assert.Equal(t, o.Result, end.Result)
 }
 
-// resultCountsInItsEpochOnly requeues an entry that has a result.
+// resultCountsInItsEpochOnly requeues an entry that has a result. In the new epoch, Ends must not
+// return the old result.
 func (t *storeTest) resultCountsInItsEpochOnly() {
 	id := t.insertOne("results").ID
 	t.succeedWith(id, []byte("old"))

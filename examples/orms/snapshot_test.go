@@ -93,7 +93,8 @@ func TestCompletionBehindTheSnapshotAbortsAndLosesNothing(t *testing.T) {
 }
 
 // TestRecordBehindTheSnapshotIsADuplicateOrAborts records a key that another transaction has recorded since the
-// snapshot. An entry with a new key must be recorded.
+// snapshot. Record must report a duplicate, or the transaction must abort. An entry with a new key must be
+// recorded.
 // Failure: F16
 func TestRecordBehindTheSnapshotIsADuplicateOrAborts(t *testing.T) {
 	eachSnapshot(t, func(t *testing.T, w *world, o orm, watched, isolated bool) {

@@ -30,7 +30,7 @@ func (s *sale) storeOutcome(ctx context.Context, t shop.Ticket, outcome error) e
 	return outcome
 }
 
-// lookAfter calls decide for each open ticket that is so old that its process must have died.
+// lookAfter calls the method decide for each open ticket that is so old that its process must have died.
 func (s *sale) lookAfter(ctx context.Context, g shop.Goods) error {
 	tickets, err := s.counter.abandoned(ctx, g.Goods, s.abandon)
 	for _, t := range tickets {

@@ -59,7 +59,8 @@ func (s *scene) left(ctx context.Context) (int, error) {
 	return waiting + unsent, err
 }
 
-// A ticket without create_order, an order without close_order, or an ended ticket without return_stock is lost.
+// countAlone counts lost work: a ticket without create_order, an order without close_order, or an ended ticket
+// without return_stock.
 const countAlone = `SELECT
 	(SELECT COUNT(*) FROM shop_tickets t LEFT JOIN shop_log l ON l.idempotent_id = CONCAT('create/', t.goods, '/', t.buyer, '/', t.ticket) WHERE l.id IS NULL) +
 	(SELECT COUNT(*) FROM shop_orders o LEFT JOIN shop_log l ON l.idempotent_id = CONCAT('close/', o.ticket) WHERE l.id IS NULL) +

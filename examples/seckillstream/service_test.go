@@ -330,7 +330,7 @@ func TestServiceThatCannotStartSaysWhy(t *testing.T) {
 	}
 }
 
-// This test covers a scene on servers from the environment.
+// The scene of this test runs on servers from the environment. It must remove only its own data from them.
 func TestSceneRemovesOnlyItsOwnData(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 2 })

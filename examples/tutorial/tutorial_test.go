@@ -164,6 +164,7 @@ func TestEachDockerStepOfTheSecondTutorialPrintsWhatThePageShows(t *testing.T) {
 }
 
 // TestSecondTutorialShowsTheLogOfAServerThatDoesNotStart starts the servers on a port that is taken.
+// The command of the page must then show the reason in the server's log.
 func TestSecondTutorialShowsTheLogOfAServerThatDoesNotStart(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

@@ -52,7 +52,7 @@ var ErrPrepare = errors.New("gormtx: a transaction of the library prepares no st
 func Use(ctx context.Context, db *gorm.DB, tx *compensator.ScopedTx) *gorm.DB {
 	scoped := db.WithContext(ctx)
 	p := &pool{ctx: ctx, tx: tx}
-	// Set both, because sessions that GORM derives may start from either.
+	// Set both fields, because a session that GORM derives may start from either of them.
 	scoped.Statement.ConnPool, scoped.Config.ConnPool = p, p
 	return scoped
 }

@@ -17,7 +17,7 @@ import (
 
 // A payment arrives at each stage of the entry that closes its order: about to run, running, failing, compensated,
 // dead-lettered after repeated crashes, and dead. Handlers write in their own transactions, so the table of effects
-// shows whether the payment or the handler won. Exactly one of them must win.
+// shows whether the payment or the handler won. They must never both win.
 // Failure: F73
 func TestPaymentRacesTheEndOfItsClosing(t *testing.T) {
 	t.Parallel()
