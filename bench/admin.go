@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/ui"
 )
 
-// These constants set which rows fillAdminLog writes in addition to the ended entries.
+// These constants set the kinds of rows that fillAdminLog writes in addition to the ended entries.
 const (
 	adminTypes    = 40
 	adminDeadOf   = 2 // number of types that have dead entries
@@ -27,7 +27,7 @@ const (
 
 func adminType(n int) string { return fmt.Sprintf("type_%02d", n) }
 
-// operations returns the Operations of a service in which every dead entry is worth the same amount of money.
+// operations returns the Operations of a service. In it, every entry is worth the same amount of money.
 func operations() *compensator.Operations {
 	worth := compensator.CaseConfig{Amount: func(*compensator.Entry) (compensator.Amount, error) {
 		return compensator.Amount{Minor: 12900, Currency: "CNY"}, nil
@@ -39,15 +39,15 @@ func operations() *compensator.Operations {
 	return &compensator.Operations{Types: types}
 }
 
-// numbers returns a table expression with a column seq. MySQL has no sequence engine, so the expression is recursive.
-// The options in adminServer raise the server's limit for such recursions.
+// numbers returns a table expression with a column seq that holds the numbers from first to last. MySQL has no sequence
+// engine, so the expression is recursive. The options in adminServer raise the server's limit for such recursions.
 func numbers(first, last int) string {
 	return fmt.Sprintf("(WITH RECURSIVE n (seq) AS (SELECT %d UNION ALL SELECT seq+1 FROM n WHERE seq<%d) SELECT seq FROM n) AS numbers", first, last)
 }
 
 var adminServer = []string{"--innodb-buffer-pool-size=8G", "--innodb-io-capacity=10000", "--loose-cte-max-recursion-depth=1000000", "--loose-max-recursive-iterations=1000000"}
 
-// fillAdminLog fills the log with the given number of ended entries. It adds the other rows that the constants above
+// fillAdminLog fills the log with the given number of ended entries, and with the rows that the constants above
 // describe.
 func (a *arena) fillAdminLog(ended int) {
 	a.Helper()
@@ -61,7 +61,7 @@ func (a *arena) fillAdminLog(ended int) {
 		}
 	}
 	now := fmt.Sprint(time.Now().UnixMilli())
-	// Of 100 entries 98 have succeeded, over the last 30 days. The others were compensated, cancelled or settled
+	// 98 of 100 ended entries have succeeded, over the last 30 days. The others were compensated, cancelled or settled
 	// manually.
 	insert("e", 1, ended, "IF(MOD(seq,100)<98,1,2+MOD(seq DIV 100,3))", "0", fmt.Sprintf("%s-30*86400000+seq*%d", now, 30*86_400_000/(ended+1)), "'handler'", "''")
 	// Of ten open entries eight are pending, one is retrying and one is being compensated. The entries of one type are
@@ -96,13 +96,13 @@ func (a *arena) adminLog() *adminLog {
 	a.Helper()
 	a.operations = operations()
 	defer func() { a.operations = nil }()
-	h := &adminLog{library: a.ours(0, nil)}
-	h.pages = h.open()
+	h := &adminLog{library: a.newLibrary(0, nil)}
+	h.pages = h.newPages()
 	return h
 }
 
-// The method open returns new admin pages that have served no request yet.
-func (h *adminLog) open() http.Handler {
+// newPages returns new admin pages that have served no request yet.
+func (h *adminLog) newPages() http.Handler {
 	everything := admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })
 	d, err := admin.New(h.Compensator, admin.Options{Access: everything})
 	h.a.must(err)
@@ -111,8 +111,8 @@ func (h *adminLog) open() http.Handler {
 	return pages
 }
 
-// adminReader returns the name in the header X-Who. Without this header it returns a new name for each request, because
-// the pages limit each reader to twenty requests a second.
+// adminReader returns the name in the header X-Who. Without this header it returns a new name for each request. The
+// pages allow each reader only twenty requests a second, which the benchmark exceeds.
 func adminReader(r *http.Request) string {
 	if name := r.Header.Get("X-Who"); name != "" {
 		return name
@@ -120,8 +120,8 @@ func adminReader(r *http.Request) string {
 	return fmt.Sprint("reader ", time.Now().UnixNano())
 }
 
-// ask requests one page in this process, with the headers of a browser.
-func (h *adminLog) ask(pages http.Handler, path string, set ...string) *httptest.ResponseRecorder {
+// getPage requests one page in this process, with the headers of a browser.
+func (h *adminLog) getPage(pages http.Handler, path string, set ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequestWithContext(h.a.Context(), http.MethodGet, "/ops/"+path, nil)
 	r.Header.Set("Accept-Encoding", "gzip")
 	r.Header.Set("Sec-Fetch-Site", "same-origin")

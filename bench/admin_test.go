@@ -11,8 +11,8 @@ import (
 
 var part = flag.String("part", "pages,viewers,producers,browser,idle,pairs,deaths,attempts", "comma-separated parts that TestAdmin measures")
 
-// TestAdmin measures the admin pages on a log with -most ended entries, and what administration costs the log. It takes
-// about twelve minutes with -pairs 10. With 10 million entries it needs 8 GB of disk.
+// TestAdmin measures the admin pages on a log with -most ended entries. It also measures what Operations cost the log.
+// It takes about twelve minutes with -pairs 10. With 10 million entries it needs 8 GB of disk.
 func TestAdmin(t *testing.T) {
 	a := newArena(t, adminServer...)
 	var figures []figure
@@ -39,9 +39,9 @@ func TestAdmin(t *testing.T) {
 	}
 	tell("pairs", func() (found []figure) {
 		for _, c := range []contest{a.records(n(8000), 1), a.sustained(n(6000)), a.drain(n(40_000), 4)} {
-			found = append(found, ratios(a.operated(c).hold(a, *pairs), operationsSides, 0)...)
+			found = append(found, ratios(a.operated(c).runPairs(a, *pairs), operationsSides, 0)...)
 		}
-		return append(found, ratios(a.operated(a.failing(2)).hold(a, *pairs), operationsSides, 0.95)...)
+		return append(found, ratios(a.operated(a.failAndDie(2)).runPairs(a, *pairs), operationsSides, 0.95)...)
 	})
 	tell("deaths", func() []figure {
 		dead := n(10_000)
@@ -49,9 +49,9 @@ func TestAdmin(t *testing.T) {
 	})
 	tell("attempts", func() (found []figure) {
 		for _, c := range []contest{a.drainWithFailures(n(40_000)), a.sustainedWithFailures(n(6000))} {
-			found = append(found, ratios(a.attempted(c).hold(a, *pairs), attemptsSides, 0.7)...)
+			found = append(found, ratios(a.attempted(c).runPairs(a, *pairs), attemptsSides, 0.7)...)
 		}
-		return append(found, ratios(a.attempted(a.failing(2)).hold(a, *pairs), attemptsSides, 0.7)...)
+		return append(found, ratios(a.attempted(a.failAndDie(2)).runPairs(a, *pairs), attemptsSides, 0.7)...)
 	})
 	fmt.Print("\n", figureHead, "\n")
 	for _, f := range figures {

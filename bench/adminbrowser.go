@@ -14,13 +14,13 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// visit holds what a browser measures when it opens a page for the first time and clicks on it.
+// visit holds what a browser measures when it opens a page for the first time and clicks in it.
 type visit struct {
 	Bytes, Requests, Nodes, Heap float64
 	LCP, TBT, CLS, INP           float64 // in ms, except CLS
 }
 
-// watching is a script that stores what the browser reports about the page, from the start of the page.
+// watching is a script that stores the browser's performance events about a page, from the start of the page.
 const watching = `window.seen = {lcp: 0, fcp: 0, long: [], cls: 0, inp: 0};
 const watch = (type, note, more) => new PerformanceObserver((list) => list.getEntries().forEach(note)).observe({type, buffered: true, ...more});
 watch("largest-contentful-paint", (e) => { seen.lcp = e.startTime; });
@@ -29,8 +29,8 @@ watch("longtask", (e) => { seen.long.push(e); });
 watch("layout-shift", (e) => { if (!e.hadRecentInput) seen.cls += e.value; });
 watch("event", (e) => { if (e.interactionId) seen.inp = Math.max(seen.inp, e.duration); }, {durationThreshold: 16});`
 
-// blocking is a JavaScript expression for the total blocking time: the time beyond 50 ms of each task after the first
-// paint.
+// blocking is a JavaScript expression for the total blocking time: the sum, over all tasks after the first paint, of
+// the time beyond 50 ms.
 const blocking = `seen.long.filter((e) => e.startTime >= seen.fcp).reduce((sum, e) => sum + e.duration - 50, 0)`
 
 // adminBrowser opens the overview in five new browsers, one after the other, and returns the medians of their
@@ -63,7 +63,6 @@ func (a *arena) adminBrowser(h *adminLog) []figure {
 	}
 }
 
-// visit opens a page in a new browser and returns what the browser measured.
 func (a *arena) visit(address string) (v visit) {
 	a.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WSURLReadTimeout(time.Minute), chromedp.WindowSize(1280, 800))

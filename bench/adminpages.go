@@ -18,7 +18,6 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// adminPage is an admin page with its limits.
 type adminPage struct {
 	what, path string
 	times      []float64 // limits in ms for p50 and p95
@@ -28,12 +27,12 @@ type adminPage struct {
 }
 
 // unvisited returns pages that have served no request. visited returns pages that know the existing types, because they
-// have served another page within the last five seconds. watched returns pages that have just read the requested data.
-func unvisited(h *adminLog) http.Handler { return h.open() }
+// have served a request within the last five seconds. watched returns pages that have just read the requested data.
+func unvisited(h *adminLog) http.Handler { return h.newPages() }
 
 func visited(h *adminLog) http.Handler {
-	pages := h.open()
-	h.ask(pages, "trail")
+	pages := h.newPages()
+	h.getPage(pages, "trail")
 	return pages
 }
 
@@ -68,12 +67,12 @@ func (a *arena) adminPages(h *adminLog) (figures []figure) {
 	return append(figures, a.adminTypes(h))
 }
 
-// adminTypes measures the query for the existing types. An Admin runs it at most once in five seconds, and requests
-// wait for it.
+// adminTypes measures the query for the existing types. An Admin runs it at most once in five seconds. Requests wait
+// until it has finished.
 func (a *arena) adminTypes(h *adminLog) figure {
 	pages := unvisited(h)
-	first, firstRows := a.asked(func() { h.ask(pages, "trail") })
-	second, secondRows := a.asked(func() { h.ask(pages, "trail") })
+	first, firstRows := a.statementsOf(func() { h.getPage(pages, "trail") })
+	second, secondRows := a.statementsOf(func() { h.getPage(pages, "trail") })
 	return figure{What: "query for the types, at most once in 5 s: statements / rows read", Got: []float64{first - second, firstRows - secondRows}}
 }
 
@@ -81,45 +80,45 @@ var nextLink = regexp.MustCompile(`[?&;]c=([^&"]+)[^"]*" rel="next"`)
 
 // cursor returns the cursor of the page after the given page.
 func (h *adminLog) cursor(path string) string {
-	found := nextLink.FindStringSubmatch(h.ask(h.pages, path, "Accept-Encoding", "identity").Body.String())
+	found := nextLink.FindStringSubmatch(h.getPage(h.pages, path, "Accept-Encoding", "identity").Body.String())
 	if found == nil {
 		h.a.Fatalf("/%s has no next page", path)
 	}
 	return found[1]
 }
 
-// adminPage measures a page: its time, its statements and the rows that they read. The rows come from the server's
-// Handler_read counters.
+// adminPage measures the time of a page, the number of its statements, and the number of rows that they read. The rows
+// come from the server's Handler_read counters.
 func (a *arena) adminPage(h *adminLog, p adminPage) []figure {
 	for range 5 { // Warm the caches of the server.
-		h.ask(p.of(h), p.path)
+		h.getPage(p.of(h), p.path)
 	}
 	times := make([]time.Duration, 60)
 	for i := range times {
 		pages := p.of(h)
 		began := time.Now()
-		h.ask(pages, p.path)
+		h.getPage(pages, p.path)
 		times[i] = time.Since(began)
 	}
 	pages := p.of(h)
-	statements, rows := a.asked(func() { h.ask(pages, p.path) })
+	statements, rows := a.statementsOf(func() { h.getPage(pages, p.path) })
 	return []figure{
 		{What: p.what + ": p50 / p95", Unit: "ms", Most: p.times, Got: quantiles(times)},
 		{What: p.what + ": statements / rows read", Most: []float64{p.statements, p.rows}, Got: []float64{statements, rows}},
 	}
 }
 
-// asked returns the number of statements that the server runs during work, and the number of rows that they read.
-// During this time, nothing else may use the database.
-func (a *arena) asked(work func()) (statements, rows float64) {
-	own := a.between(func() {})
-	all := a.between(work)
+// statementsOf returns the number of statements that the server receives while run runs, and the number of rows that
+// they read. Meanwhile nothing else may use the database.
+func (a *arena) statementsOf(run func()) (statements, rows float64) {
+	own := a.workOf(func() {})
+	all := a.workOf(run)
 	return all.statements - own.statements, max(0, all.rows-own.rows)
 }
 
-func (a *arena) between(work func()) serverWork {
+func (a *arena) workOf(run func()) serverWork {
 	before := a.serverWork()
-	work()
+	run()
 	after := a.serverWork()
 	return serverWork{after.statements - before.statements, after.rows - before.rows, after.redis - before.redis, after.cpu - before.cpu}
 }
@@ -132,7 +131,7 @@ const (
 )
 
 // watch lets all viewers refresh the overview until ctx ends. It returns when the last viewer has stopped. A viewer
-// keeps its ETag for the next call.
+// sends the ETag of its last answer with the next request.
 func (h *adminLog) watch(ctx context.Context) {
 	var group sync.WaitGroup
 	for v := range viewers {
@@ -143,30 +142,29 @@ func (h *adminLog) watch(ctx context.Context) {
 					return
 				case <-time.After(wait):
 				}
-				h.seen[v] = h.ask(h.pages, "", "X-Who", fmt.Sprint("viewer ", v), "If-None-Match", h.seen[v]).Header().Get("ETag")
+				h.seen[v] = h.getPage(h.pages, "", "X-Who", fmt.Sprint("viewer ", v), "If-None-Match", h.seen[v]).Header().Get("ETag")
 			}
 		})
 	}
 	group.Wait()
 }
 
-// watchFor lets the viewers watch for the duration d.
 func (h *adminLog) watchFor(d time.Duration) {
 	ctx, cancel := context.WithTimeout(h.a.Context(), d)
 	defer cancel()
 	h.watch(ctx)
 }
 
-// spentIn runs work, which must take d. It returns the statements per second, and the CPU seconds per second that the
+// spentIn calls run, which must take d. It returns the statements per second, and the CPU seconds per second that the
 // database and this process used.
-func (a *arena) spentIn(d time.Duration, work func()) serverWork {
+func (a *arena) spentIn(d time.Duration, run func()) serverWork {
 	own := processCPU()
-	all := a.between(work)
+	all := a.workOf(run)
 	return serverWork{statements: all.statements / d.Seconds(), cpu: (all.cpu + processCPU() - own) / d.Seconds()}
 }
 
-// adminViewers measures what the viewers of the overview cost while the log does not change: statements and CPU time.
-// It also measures the bytes of one refresh on the wire.
+// adminViewers measures what the viewers of the overview cost while the log does not change: statements, CPU time, and
+// the bytes of one refresh on the wire.
 func (a *arena) adminViewers(h *adminLog) []figure {
 	a.Helper()
 	h.watchFor(viewEvery) // The first requests load the whole page, so that only refreshes are measured.
@@ -183,8 +181,8 @@ func (a *arena) adminViewers(h *adminLog) []figure {
 	}
 }
 
-// adminBeside measures producers at full load with and without viewers, in pairs. It compares the 99th percentiles of
-// the duration of their transactions.
+// adminBeside measures producers at full load, in pairs: once with viewers and once without them. It compares the 99th
+// percentiles of the durations of their transactions.
 func (a *arena) adminBeside(h *adminLog, pairs, n int) []figure {
 	a.Helper()
 	h.watchFor(viewEvery) // The viewers load the page before the measurement.
@@ -210,8 +208,8 @@ func (a *arena) adminBeside(h *adminLog, pairs, n int) []figure {
 		Most: []float64{1.05}, Got: []float64{s.Median, s.Min, s.Max}}}
 }
 
-// slowestHundredth returns the 99th percentile in ms of the duration of n business transactions. Their entries are due
-// two days later, so none of them runs.
+// slowestHundredth runs n business transactions and returns the 99th percentile of their durations in ms. Their entries
+// are due two days later, so none of them runs.
 func (a *arena) slowestHundredth(l *library, n int) float64 {
 	a.Helper()
 	var mu sync.Mutex
@@ -254,12 +252,13 @@ func (a *arena) wire(server *httptest.Server, path string, set ...string) (*http
 	return got, len(all)
 }
 
-// adminIdle measures what a process with Operations costs at rest. It first postpones the overdue entries of the log.
+// adminIdle measures what a process with Operations costs at rest. Before that, it postpones the overdue entries of the
+// log.
 func (a *arena) adminIdle(rest time.Duration) []figure {
 	a.Helper()
 	a.exec("UPDATE common_process_log SET next_at=next_at+86400000 WHERE state IN (0,-1,-3) AND business_type=?", adminType(1))
 	a.operations = operations()
 	defer func() { a.operations = nil }()
-	i := a.idle(0, 1, rest)
+	i := a.measureIdle(0, 1, rest)
 	return []figure{{What: "a process at rest, with Operations: statements", Unit: "/s", Most: []float64{0.25}, Got: []float64{i.Statements}}}
 }

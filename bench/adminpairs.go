@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// operated compares the library with Config.Operations and without.
+// operated compares the library with Config.Operations and the library without it.
 func (a *arena) operated(c contest) contest {
 	without := c.ours
 	c.other, c.goal, c.theirs = "the same without Operations", 0, without
@@ -21,7 +21,7 @@ func (a *arena) operated(c contest) contest {
 	return c
 }
 
-// These texts name the sides of a contest in the table.
+// These texts say which settings the two sides of a contest have.
 const (
 	operationsSides = "with Operations ÷ without"
 	attemptsSides   = "with Attempts ÷ Operations alone"
@@ -29,9 +29,9 @@ const (
 
 var errFails = errors.New("POST https://psp.example/v2/refund: status 503")
 
-// The method failing measures the rate of outcomes of entries that come due at 2,000 a second. Each entry fails, fails
-// again a second later, and is then dead.
-func (a *arena) failing(seconds int) contest {
+// failAndDie measures how many outcomes a second the library stores for entries that come due at 2,000 a second. Each
+// entry fails, fails again a second later, and is then dead.
+func (a *arena) failAndDie(seconds int) contest {
 	const aSecond = 2000
 	n := aSecond * seconds
 	var begins time.Time
@@ -45,10 +45,10 @@ func (a *arena) failing(seconds int) contest {
 			a.writeBack()
 		},
 		ours: func() float64 {
-			l := a.oursWith(compensator.HandlerConfig[raw]{Concurrency: 1000, MaxAttempts: 2, Retry: compensator.Fixed(time.Second)}, fails)
+			l := a.newLibraryWith(compensator.HandlerConfig[raw]{Concurrency: 1000, MaxAttempts: 2, Retry: compensator.Fixed(time.Second)}, fails)
 			defer l.close()
 			l.run()
-			a.until(func() bool { return l.settled.Load() >= int64(2*n) })
+			a.waitUntil(func() bool { return l.settled.Load() >= int64(2*n) })
 			return float64(2*n) / time.Since(begins).Seconds()
 		},
 	}
@@ -64,11 +64,11 @@ func (a *arena) dieAtOnce(n int) float64 {
 	a.backlog(n)
 	a.operations = operations()
 	defer func() { a.operations = nil }()
-	l := a.oursWith(compensator.HandlerConfig[raw]{Concurrency: 1000}, func(context.Context, *compensator.Entry) error { return compensator.Permanent(errFails) })
+	l := a.newLibraryWith(compensator.HandlerConfig[raw]{Concurrency: 1000}, func(context.Context, *compensator.Entry) error { return compensator.Permanent(errFails) })
 	defer l.close()
 	began := time.Now()
 	l.run()
-	a.until(func() bool { return l.settled.Load() >= int64(n) })
+	a.waitUntil(func() bool { return l.settled.Load() >= int64(n) })
 	took := time.Since(began).Seconds()
 	var cases int
 	a.must(a.admin.QueryRowContext(a.Context(), "SELECT COUNT(*) FROM common_process_log_case c JOIN common_process_log l ON l.id=c.entry_id AND l.state=-2 WHERE c.closed_at=0").Scan(&cases))
@@ -78,8 +78,9 @@ func (a *arena) dieAtOnce(n int) float64 {
 	return took
 }
 
-// ratios returns the figures of a contest for the admin table. The argument sides names the sides. A setting costs nothing if an
-// entry needs the same statements, Redis calls and allocations, and the upper end of the ratio's interval is at least 1.
+// ratios returns the figures of a contest for the admin table. sides names the two sides. A setting costs nothing if
+// two things hold: an entry needs the same statements, Redis calls and allocations, and the upper end of the ratio's
+// interval is at least 1.
 func ratios(r row, sides string, least float64) []figure {
 	found := []figure{
 		{What: fmt.Sprintf("%s, %s: median of %d pairs", r.Work, sides, r.Pairs), Least: true, Got: []float64{r.Ratio.Median}},

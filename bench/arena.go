@@ -19,7 +19,7 @@ const payload = 200
 // producers is the number of goroutines that record at the same time.
 const producers = 16
 
-// arena holds the servers of one run. It shares no server with the tests.
+// arena holds the servers of one run. No test uses them.
 type arena struct {
 	testing.TB
 	sql   *testservers.SQLServer
@@ -34,8 +34,8 @@ type arena struct {
 	operations *compensator.Operations // passed to every library made on this arena
 }
 
-// newArena starts servers that keep every acknowledged commit. The SQL server has enough memory that no figure measures
-// disk reads. flags are passed to the SQL server last, so they override the defaults.
+// newArena starts servers that keep every acknowledged commit. The SQL server has so much memory that no figure
+// includes disk reads. flags come last on the SQL server's command line, so they override the defaults.
 func newArena(tb testing.TB, flags ...string) *arena {
 	a := &arena{TB: tb}
 	a.sql = testservers.NewSQL(tb, append([]string{"--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=2G",
@@ -43,14 +43,14 @@ func newArena(tb testing.TB, flags ...string) *arena {
 		"--max-connections=500", "--innodb-print-all-deadlocks=1"}, flags...)...)
 	a.redis = testservers.NewRedis(tb)
 	a.dsn = a.sql.Database(tb, "interpolateParams=true")
-	a.admin = a.plain(4)
+	a.admin = a.openPlain(4)
 	a.exec("CREATE TABLE orders (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, buyer BIGINT NOT NULL, amount BIGINT NOT NULL, note VARBINARY(200) NOT NULL) ENGINE=InnoDB")
 	a.must(compensator.Migrate(tb.Context(), a.admin))
 	return a
 }
 
-// invite starts the servers that the peers need and creates the peers' tables.
-func (a *arena) invite() {
+// startPeers starts the servers that the peers need and creates the peers' tables.
+func (a *arena) startPeers() {
 	a.Helper()
 	a.peers, a.postgres = true, startPostgres(a)
 	a.migrateWatermill()
@@ -72,7 +72,7 @@ func (a *arena) exec(query string, args ...any) {
 	a.must(err)
 }
 
-// empty truncates every table and flushes Redis. Otherwise the second run of a pair would be slower than the first.
+// empty truncates every table and flushes Redis. Otherwise the second run in a pair would be slower than the first.
 func (a *arena) empty() {
 	a.Helper()
 	a.exec("TRUNCATE TABLE common_process_log")
@@ -90,11 +90,11 @@ func (a *arena) empty() {
 	}
 }
 
-// plain opens a pool of n open connections without the Connector.
-func (a *arena) plain(n int) *sql.DB { return a.open(n, false) }
+// openPlain opens a pool of n open connections without the Connector.
+func (a *arena) openPlain(n int) *sql.DB { return a.open(n, false) }
 
-// watched opens a pool of n open connections through compensator.Connector.
-func (a *arena) watched(n int) *sql.DB { return a.open(n, true) }
+// openWatched opens a pool of n open connections through compensator.Connector.
+func (a *arena) openWatched(n int) *sql.DB { return a.open(n, true) }
 
 func (a *arena) open(n int, watched bool) *sql.DB {
 	a.Helper()

@@ -20,15 +20,15 @@ type asynqSettings struct {
 var (
 	asynqPlain = asynqSettings{}
 
-	// asynqTuned holds tuned settings. One goroutine of an asynq server fetches all tasks, so more workers than it can
-	// feed do not help. The rate is the same from 10 to 100 workers.
+	// asynqTuned holds tuned settings. One goroutine of an asynq server fetches all tasks, so adding workers helps only
+	// up to a point. The rate is the same from 10 to 100 workers.
 	//
 	// The intervals are short because they set the latency: 0.5 to 1.5 polls, plus up to one forward interval. asynq's
 	// documentation warns only of the load on Redis, and this Redis has no other work.
 	asynqTuned = asynqSettings{concurrency: 20, poll: 10 * time.Millisecond, forward: 10 * time.Millisecond}
 )
 
-// asynqPeer is an asynq client and server on Redis, plus a business transaction on MariaDB. No transaction covers both.
+// asynqPeer is an asynq client and server on Redis, with business transactions on MariaDB. No transaction covers both.
 // Redis runs without persistence, as asynq's users run it.
 type asynqPeer struct {
 	a      *arena
@@ -43,7 +43,7 @@ type asynqPeer struct {
 
 func (a *arena) asynq(name string, settings asynqSettings) rival {
 	return rival{name, func(handler func(string)) peer {
-		q := &asynqPeer{a: a, db: a.plain(producers), redis: a.client(), handler: handler}
+		q := &asynqPeer{a: a, db: a.openPlain(producers), redis: a.client(), handler: handler}
 		// The pool is so large that no worker or producer waits for a connection.
 		at := asynq.RedisClientOpt{Addr: a.redis.Addr(), PoolSize: max(settings.concurrency, producers) + 4}
 		q.client = asynq.NewClient(at)
@@ -90,7 +90,7 @@ func (q *asynqPeer) run() {
 	})))
 }
 
-// finished returns the number of handled tasks. Once that number has reached n, finished returns asynq's own counter in
+// finished returns the number of handled tasks. When that number has reached n, finished returns asynq's own counter in
 // Redis instead. asynq increments this counter when it stores an outcome, so the run ends only when every outcome is
 // stored.
 func (q *asynqPeer) finished(n int) int {

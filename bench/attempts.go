@@ -7,7 +7,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// attempted compares the library with Operations.Attempts and with Operations alone.
+// attempted compares the library with Operations.Attempts and the library with Operations alone.
 func (a *arena) attempted(c contest) contest {
 	measure := c.ours
 	with := func(attempts bool) func() float64 {
@@ -32,23 +32,23 @@ func tenthFails(_ context.Context, e *compensator.Entry) error {
 	return nil
 }
 
-// drainWithFailures drains a backlog of which a tenth fails once.
+// drainWithFailures drains a backlog in which a tenth of the entries fail once.
 func (a *arena) drainWithFailures(n int) contest {
 	return contest{
 		work: "drain a backlog, a tenth fails once", unit: "entries/s", entries: n,
 		prepare: func() { a.backlog(n) },
 		ours: func() float64 {
-			l := a.oursWith(retrying, tenthFails)
+			l := a.newLibraryWith(retrying, tenthFails)
 			defer l.close()
 			began := time.Now()
 			l.run()
-			a.until(func() bool { return l.settled.Load() >= int64(n+n/10) })
+			a.waitUntil(func() bool { return l.settled.Load() >= int64(n+n/10) })
 			return float64(n) / time.Since(began).Seconds()
 		},
 	}
 }
 
-// sustainedWithFailures records entries and runs them at the same time. A tenth fails once.
+// sustainedWithFailures records entries and runs them at the same time. A tenth of them fail once.
 func (a *arena) sustainedWithFailures(n int) contest {
 	c := a.sustained(n)
 	c.work = "record and run, a tenth fails once"

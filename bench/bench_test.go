@@ -19,7 +19,7 @@ var (
 	out   = flag.String("out", "../build/bench.json", "path of the JSON report")
 )
 
-// atLeastOne defines a flag for a number of 1 and more. With no pair of runs there is nothing to put into the table.
+// atLeastOne defines a flag for a number of at least 1. With 0 pairs of runs, the table would be empty.
 func atLeastOne(name string, value int, usage string) *int {
 	n := &value
 	flag.Func(name, fmt.Sprintf("%s, at least 1 (default %d)", usage, value), func(text string) error {

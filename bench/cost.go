@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// cost is what one entry costs the servers and this process's memory. It includes the statements of the business
-// transaction.
+// cost is what one entry costs the servers, and what it costs this process in memory. It includes the statements of the
+// business transaction.
 type cost struct {
 	Statements float64 `json:"statements"` // including BEGIN and COMMIT
 	Redis      float64 `json:"redis_calls"`
@@ -24,13 +24,13 @@ func (c cost) String() string {
 	return fmt.Sprintf("%.2f | %.3f | %.0f | %.0f", c.Statements, c.Redis, c.Allocs, c.Bytes)
 }
 
-// costOf runs work, which processes n entries, and returns the cost of one entry.
-func (a *arena) costOf(n int, work func()) cost {
+// costOf calls run, which processes n entries, and returns the cost of one entry.
+func (a *arena) costOf(n int, run func()) cost {
 	a.Helper()
 	var before, after runtime.MemStats
 	served := a.serverWork()
 	runtime.ReadMemStats(&before)
-	work()
+	run()
 	runtime.ReadMemStats(&after)
 	all := a.serverWork()
 	each := func(total float64) float64 { return total / float64(n) }
@@ -40,7 +40,7 @@ func (a *arena) costOf(n int, work func()) cost {
 	}
 }
 
-// serverWork holds counters of the servers since they started.
+// serverWork holds counters that the servers have kept since they started.
 type serverWork struct {
 	statements, rows, redis float64
 	cpu                     float64 // CPU seconds of the database

@@ -9,8 +9,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// crowd measures several instances on one database. Each instance records and runs entries. The instances live in one
-// process. Each has its own Compensator, pool and Redis connection.
+// crowd is the result for several instances on one database. Each instance records and runs entries, and has a separate
+// Compensator, pool and Redis connection. All instances live in one process.
 type crowd struct {
 	Instances int     `json:"instances"`
 	Sustained float64 `json:"sustained_per_second"`
@@ -30,7 +30,7 @@ func (a *arena) crowd(instances, sustained, drained int) crowd {
 	a.empty()
 	c := crowd{Instances: instances}
 	deadlocks, waits := a.conflicts()
-	c.Sustained = a.together(instances, sustained, func(members []*library) {
+	c.Sustained = a.runTogether(instances, sustained, func(members []*library) {
 		var turn atomic.Int64
 		_, err := share(sustained, producers, func(int) error {
 			_, err := members[turn.Add(1)%int64(instances)].record(a.Context(), 1, compensator.Options{})
@@ -40,18 +40,18 @@ func (a *arena) crowd(instances, sustained, drained int) crowd {
 	})
 	a.empty()
 	a.backlog(drained)
-	c.Drain = a.together(instances, drained, func([]*library) {})
+	c.Drain = a.runTogether(instances, drained, func([]*library) {})
 	after, waitsAfter := a.conflicts()
 	c.Deadlocks, c.LockWaits = after-deadlocks, waitsAfter-waits
 	return c
 }
 
-// The method together runs the instances until n entries are settled. It returns the entries settled a second.
-func (a *arena) together(instances, n int, work func([]*library)) float64 {
+// runTogether runs the instances until n entries are settled. It returns the number of entries settled a second.
+func (a *arena) runTogether(instances, n int, work func([]*library)) float64 {
 	a.Helper()
 	members := make([]*library, instances)
 	for i := range members {
-		members[i] = a.ours(1000/instances, nothing)
+		members[i] = a.newLibrary(1000/instances, nothing)
 		defer members[i].close()
 	}
 	began := time.Now()
@@ -59,7 +59,7 @@ func (a *arena) together(instances, n int, work func([]*library)) float64 {
 		l.run()
 	}
 	work(members)
-	a.until(func() bool {
+	a.waitUntil(func() bool {
 		var settled int64
 		for _, l := range members {
 			settled += l.settled.Load()
@@ -69,7 +69,7 @@ func (a *arena) together(instances, n int, work func([]*library)) float64 {
 	return float64(n) / time.Since(began).Seconds()
 }
 
-// conflicts returns the deadlocks and row lock waits of all statements since the server started.
+// conflicts returns how many deadlocks and row lock waits the server has counted since it started.
 func (a *arena) conflicts() (deadlocks, waits int) {
 	a.Helper()
 	rows, err := a.admin.QueryContext(a.Context(), "SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_deadlocks','Innodb_row_lock_waits')")

@@ -14,21 +14,21 @@ import (
 // dueKey is the Redis key of the library's due entries of benchType.
 const dueKey = "{compensator:v1:0}:" + benchType + ":0:due"
 
-// drain compares how fast both sides run a backlog of due entries that Redis holds. The handler does nothing.
+// drain compares how fast both sides run a backlog of due entries that are in Redis. The handler does nothing.
 func (a *arena) drain(n, loops int) contest {
 	return contest{
 		work: "drain a due backlog", other: fmt.Sprintf("floor: %d loops", loops), unit: "entries/s", goal: 0.7, entries: n,
 		prepare: func() { a.backlog(n) },
 		ours: func() float64 {
-			l := a.ours(1000, nothing)
+			l := a.newLibrary(1000, nothing)
 			defer l.close()
 			began := time.Now()
 			l.run()
-			a.until(func() bool { return l.settled.Load() >= int64(n) })
+			a.waitUntil(func() bool { return l.settled.Load() >= int64(n) })
 			return float64(n) / time.Since(began).Seconds()
 		},
 		theirs: func() float64 {
-			own := a.plain(loops)
+			own := a.openPlain(loops)
 			defer own.Close()
 			client := a.client()
 			defer client.Close()
@@ -80,8 +80,8 @@ func (a *arena) enqueue(after uint64) {
 	}
 }
 
-// floorDrain starts loops goroutines. Each repeats the claim script, the claim transaction, the settle statement and
-// the ack script.
+// floorDrain starts as many goroutines as loops says. Each repeats the claim script, the claim transaction, the settle
+// statement and the ack script.
 func (a *arena) floorDrain(own *sql.DB, client *redis.Client, n, loops int) error {
 	claim, err := script("claim")
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// fairEach is the number of entries of each key.
+// fairEach is how many entries each key has.
 const fairEach = 20
 
-// fairLookAhead is how many due entries a process reads before it chooses.
+// fairLookAhead is how many due entries a process reads before it chooses which to claim.
 const fairLookAhead = 5000
 
-// fairTurns gives the keys of due entries equal turns. It is deficit round robin, in which each entry costs the same. It is a prototype: only
-// the benchmark uses it.
+// fairTurns gives the keys of due entries equal turns. Its algorithm is deficit round robin in which each entry costs
+// the same. Only this benchmark uses it: the library has no fair turns.
 type fairTurns struct {
 	load func(ctx context.Context, ids []processlog.ID) ([]processlog.Row, error)
 	mu   sync.Mutex     // guards the fields below
@@ -75,8 +75,8 @@ func (f *fairTurns) take(from *[]fairEntry, n int) (ids []processlog.ID) {
 	return ids
 }
 
-// fairStore chooses the due entries that a process claims when it polls. Each read begins at the earliest entry, as without fair turns, and
-// keeps the turns of entries that it has seen.
+// fairStore chooses which due entries a process claims when it polls. As without fair turns, each read begins at the
+// earliest entry. Entries that were read before keep their turns.
 type fairStore struct {
 	processlog.Store
 	turns *fairTurns
@@ -113,7 +113,7 @@ func (s *fairStore) Due(ctx context.Context, businessType string, limit int) ([]
 	return s.turns.take(&entries, limit), nil
 }
 
-// fairQueue chooses the due entries that a process claims when Redis answers.
+// fairQueue chooses which due entries a process claims when Redis answers.
 type fairQueue struct {
 	processlog.Queue
 	turns   *fairTurns
@@ -143,7 +143,7 @@ func (q *fairQueue) Claim(ctx context.Context, businessType string, limit int, l
 	return leased, nil
 }
 
-// fair returns an orderRun.wrap that opens the store and the queue, and puts fair turns in front of both if on is set.
+// fair returns an orderRun.wrap that opens the store and the queue. If on is set, both use fair turns.
 func (a *arena) fair(on bool) func(cfg *compensator.Config) {
 	return func(cfg *compensator.Config) {
 		store, err := compensator.OpenStore(a.Context(), cfg.DB, "common_process_log")

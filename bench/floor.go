@@ -15,9 +15,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// These are the statements of the floors. They have the table, columns and expressions of the library's statements.
-// They leave out the checks of the transaction and its session. TestFloorsSendTheStatementsOfTheLibrary compares them
-// with those that the library sends.
+// These are the statements of the floors. Their tables, columns and expressions are the library's. They leave out the
+// checks of the transaction and its session. TestFloorsSendTheStatementsOfTheLibrary compares them with the statements
+// that the library sends.
 const (
 	floorNow     = "(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(3)) DIV 1000)"
 	floorColumns = "(idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
@@ -79,8 +79,8 @@ func floorRecord(ctx context.Context, db *sql.DB, n int, tuple string, delay tim
 	return first, tx.Commit()
 }
 
-// floorInserted inserts n rows and reads their ids. The id of a single row comes from LastInsertId. For more rows the
-// query returns ids and keys, because a server may leave gaps between ids or interleave them.
+// floorInserted inserts n rows. It returns the id of a single row from LastInsertId. For more rows it reads ids and
+// keys with a query, as the library does, because a server may leave gaps between ids.
 func floorInserted(ctx context.Context, tx *sql.Tx, query string, n int, args []any) (id int64, err error) {
 	if n == 1 {
 		res, err := tx.ExecContext(ctx, query, args...)
@@ -112,7 +112,7 @@ func floorRead(ctx context.Context, db querier, query string) (sums []string, er
 	return sumsOf(found), err
 }
 
-// floorFound is what the floors keep of a row that they read.
+// floorFound holds the columns of a read row that the floors need later.
 type floorFound struct {
 	id, version uint64
 	sum         string // checksum of the idempotency key
@@ -126,7 +126,7 @@ func sumsOf(found []floorFound) []string {
 	return sums
 }
 
-// floorRows works like floorRead, and also returns ids and versions.
+// floorRows is floorRead with ids and versions.
 func floorRows(ctx context.Context, db querier, query string) (found []floorFound, err error) {
 	rows, err := db.QueryContext(ctx, query)
 	if err != nil {

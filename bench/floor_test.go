@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/internal/faultproxy"
 )
 
-// The floors must run the library's own scripts. With other scripts the comparison would not be fair.
+// The floors must run the library's own scripts. Otherwise the comparison would not be fair.
 func TestFloorsRunTheScriptsOfTheLibrary(t *testing.T) {
 	for _, name := range []string{"claim", "settle"} {
 		if _, err := script(name); err != nil {
@@ -25,9 +25,9 @@ func TestFloorsRunTheScriptsOfTheLibrary(t *testing.T) {
 }
 
 // TestFloorsSendTheStatementsOfTheLibrary captures the statements that the library sends when it records, verifies,
-// claims and settles entries. It requires each statement of the floors to be one of them. The library's INSERT also
-// checks that its transaction is open and its session is suitable. The floors leave out this check and nothing else, as
-// docs/internals/performance.md says.
+// claims and settles entries. Each statement of the floors must be one of them. There is one difference: the library's
+// INSERT also checks that its transaction is open and its session is suitable. docs/internals/performance.md describes
+// this difference.
 func TestFloorsSendTheStatementsOfTheLibrary(t *testing.T) {
 	a := newArena(t)
 	config, err := mysql.ParseDSN(a.dsn)
@@ -60,9 +60,9 @@ func TestFloorsSendTheStatementsOfTheLibrary(t *testing.T) {
 			recorded += int64(n)
 		}
 	}
-	// Due entries are inserted with a lease as soon as the process has run its first entries.
+	// The library inserts due entries with a lease as soon as the process has run its first entries.
 	leased := withoutValues(floorInsert + floorLeased + "," + floorLeased + floorIDs)
-	a.until(func() bool {
+	a.waitUntil(func() bool {
 		_, err := l.record(t.Context(), 2, compensator.Options{})
 		a.must(err)
 		recorded += 2
@@ -70,7 +70,7 @@ func TestFloorsSendTheStatementsOfTheLibrary(t *testing.T) {
 		defer mu.Unlock()
 		return sent[leased]
 	})
-	a.until(func() bool { return l.settled.Load() == recorded })
+	a.waitUntil(func() bool { return l.settled.Load() == recorded })
 	l.close()
 	token := make([]byte, 16)
 	for name, text := range map[string]string{
@@ -110,7 +110,7 @@ var values = []struct {
 	{regexp.MustCompile(` DIV 1000\) ?\+ ?[1-9][0-9]{3,}`), " DIV 1000)+LEASE"},
 }
 
-// withoutValues returns a statement without the values that differ from call to call.
+// withoutValues returns a statement without the values that differ between calls.
 func withoutValues(text string) string {
 	for _, v := range values {
 		text = v.is.ReplaceAllString(text, v.text)

@@ -19,7 +19,7 @@ import (
 
 const forwarderTopic = "bench_forwarder"
 
-// The forwarder uses the newest version of watermill-sql. Its table has the same settings as the table in watermill.go.
+// The forwarder uses the newest version of watermill-sql. Its table has the same settings as the one in watermill.go.
 var (
 	forwarderSchema  = watermillsql.DefaultMySQLSchema{GeneratePayloadType: func(string) string { return "MEDIUMBLOB" }}
 	forwarderOffsets = watermillsql.DefaultMySQLOffsetsAdapter{}
@@ -33,7 +33,7 @@ func amqpPublisher(url string) (message.Publisher, error) {
 	return wmamqp.NewPublisher(config, watermill.NopLogger{})
 }
 
-// byWatermill registers relay/watermill on a publisher from amqpPublisher.
+// byWatermill registers a handler of relay/watermill that publishes with a publisher from amqpPublisher.
 func byWatermill(c *compensator.Compensator, url, queue string, batch int) (io.Closer, error) {
 	to, err := amqpPublisher(url)
 	if err != nil {
@@ -51,8 +51,8 @@ func byWatermill(c *compensator.Compensator, url, queue string, batch int) (io.C
 	return to, err
 }
 
-// throughWatermill returns the contests of relay/watermill. The other sides are relay/rabbitmq and watermill's own
-// forwarder. All use the same database and the same broker.
+// throughWatermill returns two contests for relay/watermill: one against relay/rabbitmq, and one against watermill's
+// own forwarder. All use the same database and the same broker.
 func (p *post) throughWatermill(n, batch int) []contest {
 	work := "relay by watermill, one by one"
 	if batch > 1 {
@@ -70,12 +70,12 @@ func (p *post) throughWatermill(n, batch int) []contest {
 	}
 }
 
-// forwarded measures how fast watermill's forwarder moves a backlog from its SQL table into the queue. The forwarder
-// has its default form: one subscriber that forwards message by message.
+// forwarded measures how fast watermill's forwarder moves a backlog from its SQL table into the queue. As by default,
+// the forwarder has one subscriber that forwards message by message.
 func (p *post) forwarded(n int) float64 {
 	p.a.Helper()
-	db := p.a.plain(4)
-	p.enclose(db, n)
+	db := p.a.openPlain(4)
+	p.fillForwarder(db, n)
 	from, err := watermillsql.NewSubscriber(watermillsql.BeginnerFromStdSQL(db), watermillsql.SubscriberConfig{
 		ConsumerGroup: "bench", PollInterval: 10 * time.Millisecond, SchemaAdapter: forwarderSchema, OffsetsAdapter: forwarderOffsets}, nil)
 	p.a.must(err)
@@ -93,8 +93,8 @@ func (p *post) forwarded(n int) float64 {
 	return float64(n) / took.Seconds()
 }
 
-// enclose fills the forwarder's table with n messages for the queue. They carry the same payload as the entries.
-func (p *post) enclose(db *sql.DB, n int) {
+// fillForwarder fills the forwarder's table with n messages for the queue. They carry the same payload as the entries.
+func (p *post) fillForwarder(db *sql.DB, n int) {
 	p.a.Helper()
 	config := watermillsql.PublisherConfig{SchemaAdapter: forwarderSchema}
 	for _, table := range []string{forwarderSchema.MessagesTable(forwarderTopic), forwarderOffsets.MessagesOffsetsTable(forwarderTopic)} {
@@ -124,8 +124,8 @@ func (p *post) enclose(db *sql.DB, n int) {
 // awaitDepth waits until the queue holds n messages. It checks every 10 ms.
 func (p *post) awaitDepth(n int) {
 	p.a.Helper()
-	p.with(func(ch *amqp091.Channel) error {
-		p.a.until(func() bool {
+	p.withChannel(func(ch *amqp091.Channel) error {
+		p.a.waitUntil(func() bool {
 			time.Sleep(10 * time.Millisecond)
 			q, err := ch.QueueDeclarePassive(p.queue, true, false, false, false, nil)
 			p.a.must(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// idle holds what a process at rest costs a second.
+// idle holds what a process that has nothing to do costs a second.
 type idle struct {
 	Entries    int     `json:"entries"` // number of entries that are due beyond the horizon; the log holds as many settled entries
 	Types      int     `json:"types"`
@@ -30,11 +30,11 @@ func (i idle) String() string {
 		i.Entries, i.Entries, i.Types, i.Statements, i.Rows, i.Redis, i.Database, i.Process, float64(i.Heap)/1e6)
 }
 
-// idle measures, for the duration rest, a process that has nothing to do. entries is the number of waiting entries in
-// the table; it is only reported.
-func (a *arena) idle(entries, types int, rest time.Duration) idle {
+// measureIdle measures, for the duration rest, a process that has nothing to do. entries is only reported: it is the
+// number of waiting entries in the table.
+func (a *arena) measureIdle(entries, types int, rest time.Duration) idle {
 	a.Helper()
-	l := a.ours(100, nothing)
+	l := a.newLibrary(100, nothing)
 	defer l.close()
 	for n := range types - 1 {
 		_, err := compensator.Handle(a.TB.Context(), l.Compensator, fmt.Sprintf("%s %d", benchType, n),

@@ -22,13 +22,13 @@ const (
 	intakeBatch  = 200 // the default of an Intake; the floor has the same batch
 )
 
-// intakeOrder returns the statement that inserts one business row for each of n messages. Both sides run it.
+// intakeOrder returns a statement that inserts n business rows, one for each message. Both sides of the contest run it.
 func intakeOrder(n int) string {
 	return "INSERT INTO orders (buyer, amount, note) VALUES " + strings.Repeat("(1,100,?),", n-1) + "(1,100,?)"
 }
 
-// flow adds n messages to the stream. bad is how many of every thousand messages cannot be decoded.
-func (a *arena) flow(n, bad int) {
+// addMessages adds n messages to the stream. Of every thousand messages, as many cannot be decoded as undecodable says.
+func (a *arena) addMessages(n, undecodable int) {
 	a.Helper()
 	client := a.client()
 	defer client.Close()
@@ -38,7 +38,7 @@ func (a *arena) flow(n, bad int) {
 		pipe := client.Pipeline()
 		for i := first; i < min(first+1000, n); i++ {
 			value := content
-			if i%1000 < bad {
+			if i%1000 < undecodable {
 				value = []byte("none")
 			}
 			pipe.XAdd(ctx, &redis.XAddArgs{Stream: intakeStream, Values: []any{"order", value}})
@@ -53,24 +53,24 @@ func (a *arena) flow(n, bad int) {
 func (a *arena) takenIn(n int) contest {
 	return contest{
 		work: "intake from a Redis Stream", other: "floor: XREADGROUP, 2 INSERTs, XACK", unit: "messages/s", goal: 0.85,
-		prepare: func() { a.flow(n, 0) },
+		prepare: func() { a.addMessages(n, 0) },
 		ours:    func() float64 { return a.intake(n) }, theirs: func() float64 { return a.bareIntake(n) },
 	}
 }
 
-// poisoned measures how much one undecodable message in a thousand slows down the others.
+// poisoned measures by how much one undecodable message in a thousand slows the other messages down.
 func (a *arena) poisoned(n int) contest {
 	return contest{
 		work: "intake, 1 in 1,000 is poison", other: "the same, none is", unit: "messages/s", goal: 0.9,
-		ours:   func() float64 { a.flow(n, 1); return a.intake(n) },
-		theirs: func() float64 { a.flow(n, 0); return a.intake(n) },
+		ours:   func() float64 { a.addMessages(n, 1); return a.intake(n) },
+		theirs: func() float64 { a.addMessages(n, 0); return a.intake(n) },
 	}
 }
 
-// intake runs an Intake until every message is settled.
+// intake runs an Intake until every message has become an entry or was set aside.
 func (a *arena) intake(n int) float64 {
 	a.Helper()
-	l := a.ours(1, nil)
+	l := a.newLibrary(1, nil)
 	defer l.close()
 	ctx, cancel := context.WithCancel(a.Context())
 	defer cancel()
@@ -115,7 +115,7 @@ func notes(n int) []any {
 // bareIntake is the floor: the same loop without the library.
 func (a *arena) bareIntake(n int) float64 {
 	a.Helper()
-	db, client := a.plain(4), a.client()
+	db, client := a.openPlain(4), a.client()
 	defer db.Close()
 	defer client.Close()
 	ctx := a.Context()

@@ -9,7 +9,7 @@ import (
 func TestIntake(t *testing.T) {
 	n := max(2000, int(100_000**size))
 	a := newArena(t)
-	rows := []row{a.takenIn(n).hold(a, *pairs), a.poisoned(n).hold(a, *pairs)}
+	rows := []row{a.takenIn(n).runPairs(a, *pairs), a.poisoned(n).runPairs(a, *pairs)}
 	fmt.Print("\n", table(rows), "\n")
 	a.must(save("../build/intake.json", rows))
 }

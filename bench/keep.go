@@ -7,8 +7,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// keeping measures whether producers become slower while entries are purged. It compares sustained work while Keep
-// purges a backlog of old entries with the same work without a purge.
+// keeping measures whether purging makes producers slower. On one side, producers record entries and handlers run them
+// while Keep purges a backlog of old entries. The other side is the same without a purge.
 func (a *arena) keeping(n int) contest {
 	rate := func(l *library) float64 {
 		began := time.Now()
@@ -17,31 +17,31 @@ func (a *arena) keeping(n int) contest {
 			return err
 		})
 		a.must(err)
-		a.until(func() bool { return l.settled.Load() >= int64(n) })
+		a.waitUntil(func() bool { return l.settled.Load() >= int64(n) })
 		return float64(n) / time.Since(began).Seconds()
 	}
 	library := func(keep time.Duration) *library {
-		l := a.oursWith(compensator.HandlerConfig[raw]{Concurrency: 1000, TypeConfig: compensator.TypeConfig{Keep: keep}}, nothing)
+		l := a.newLibraryWith(compensator.HandlerConfig[raw]{Concurrency: 1000, TypeConfig: compensator.TypeConfig{Keep: keep}}, nothing)
 		l.run()
 		return l
 	}
 	return contest{
 		work: "sustained, while Keep purges", other: "the same, and nothing is purged", unit: "entries/s", entries: n,
 		prepare: func() {
-			a.old(4 * n)
+			a.insertOldRows(4 * n)
 			a.awaitRound()
 		},
 		ours: func() float64 {
 			l := library(time.Hour)
 			defer l.close()
 			before := 4 * n
-			a.until(func() bool {
+			a.waitUntil(func() bool {
 				time.Sleep(20 * time.Millisecond) // A count has a cost too, so count only every 20 ms.
-				before = a.oldLeft()
+				before = a.oldRowsLeft()
 				return before < 4*n
 			})
 			found := rate(l)
-			purged := before - a.oldLeft()
+			purged := before - a.oldRowsLeft()
 			if a.Logf("%d entries were purged during this run", purged); purged == 0 {
 				a.Errorf("nothing was purged during this pair, so the pair is void")
 			}
@@ -55,27 +55,27 @@ func (a *arena) keeping(n int) contest {
 	}
 }
 
-// awaitRound waits until a whole purge round fits into the current minute. Keep starts a round at the beginning of a
-// minute. The round ends 45 s later, and a late start does not move its end.
+// awaitRound waits until the rest of the current minute is long enough for a whole purge round. Keep starts a round at
+// the beginning of a minute. The round ends 45 s later, and a late start does not move its end.
 func (a *arena) awaitRound() {
 	a.Helper()
-	a.until(func() bool {
+	a.waitUntil(func() bool {
 		var second int
 		a.must(a.admin.QueryRowContext(a.Context(), "SELECT SECOND(UTC_TIMESTAMP())").Scan(&second))
 		return second < 20
 	})
 }
 
-// The method old inserts n rows that were settled three days ago and makes a purge round due.
-func (a *arena) old(n int) {
+// insertOldRows inserts n rows that were settled three days ago and makes a purge round due.
+func (a *arena) insertOldRows(n int) {
 	a.Helper()
 	a.exec(fmt.Sprintf("INSERT INTO common_process_log (idempotent_id, business_type, user_id, content, state, version, next_at, created_at, updated_at) "+
 		"SELECT CONCAT('old ', seq), '%s', 'old', ?, 1, 2, %s-3*86400000, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3) FROM seq_1_to_%d", benchType, floorNow, n), content)
 	a.exec("REPLACE INTO common_process_log_slots (business_type, slot) VALUES (' keep', " + floorNow + "-120000)")
 }
 
-// oldLeft counts the rows from old that are still there.
-func (a *arena) oldLeft() (n int) {
+// oldRowsLeft counts the rows from insertOldRows that still exist.
+func (a *arena) oldRowsLeft() (n int) {
 	a.Helper()
 	a.must(a.admin.QueryRowContext(a.Context(), "SELECT COUNT(*) FROM common_process_log WHERE user_id='old'").Scan(&n))
 	return n

@@ -18,8 +18,8 @@ import (
 	"github.com/compensator-go/compensator/bench/internal/child"
 )
 
-// killed measures how long entries wait after their process dies while it runs them. No process can distinguish a dead
-// process from a slow one before the leases end.
+// killed holds how long entries wait if a process dies while it runs them. Before the leases end, no other process can
+// distinguish a dead process from a slow one.
 type killed struct {
 	Lease   time.Duration `json:"lease_ns"`
 	Entries int           `json:"entries"`
@@ -46,12 +46,12 @@ type victim struct {
 	Limited    bool          // whether the type has the limit of limitOfRun
 }
 
-// killed kills a process that runs entries. A second process takes the entries over.
-func (a *arena) killed(lease time.Duration, entries int) killed {
+// measureKill kills a process that runs entries, and measures how long a second process takes to run them.
+func (a *arena) measureKill(lease time.Duration, entries int) killed {
 	a.Helper()
 	a.empty()
 	seen := newStarts()
-	successor := a.oursWith(compensator.HandlerConfig[raw]{Concurrency: entries, Lease: lease}, func(_ context.Context, e *compensator.Entry) error {
+	successor := a.newLibraryWith(compensator.HandlerConfig[raw]{Concurrency: entries, Lease: lease}, func(_ context.Context, e *compensator.Entry) error {
 		seen.note(e.ID.String())
 		return nil
 	})
@@ -66,8 +66,8 @@ func (a *arena) killed(lease time.Duration, entries int) killed {
 	for _, e := range ids.Entries {
 		at[e.ID.String()] = now
 	}
-	a.until(func() bool { return seen.count() >= entries })
-	l := lagsOf("", 0, seen.since(at, lease))
+	a.waitUntil(func() bool { return seen.count() >= entries })
+	l := lagsOf("", 0, seen.latencies(at, lease))
 	return killed{lease, entries, l.P50, l.Max}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// lags holds the latencies of one kind of work. The table shows them beside the contests.
+// lags holds the latencies of one kind of work. The table shows them below the contests.
 type lags struct {
 	Work   string        `json:"work"`
 	N      int           `json:"n"`
@@ -25,7 +25,7 @@ type lags struct {
 	Absent bool          `json:"absent,omitempty"` // whether it was not measured, because a program that it needs is missing
 }
 
-// latency is one kind of work, with the function that measures its latencies.
+// latency is one kind of work whose latencies measure returns.
 type latency struct {
 	work    string
 	measure func() lags
@@ -88,11 +88,11 @@ func (s *starts) count() int {
 	return len(s.at)
 }
 
-// The method since returns the latency of each handler. The argument from holds the time at which
-// each latency begins. The latency ends when the handler begins. It leaves out handlers that never began.
+// latencies returns the latency of each handler, from the time in from to the time when the handler began. It leaves
+// out handlers that never began.
 //
 // Without a delay, a handler may begin before Commit has returned to the caller. Such a latency counts as 0.
-func (s *starts) since(from map[string]time.Time, delay time.Duration) []time.Duration {
+func (s *starts) latencies(from map[string]time.Time, delay time.Duration) []time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := make([]time.Duration, 0, len(from))
@@ -109,8 +109,8 @@ func (s *starts) since(from map[string]time.Time, delay time.Duration) []time.Du
 }
 
 // lagPlan describes one latency measurement. The latency runs from the end of Commit, or from the due time, to the
-// start of the handler. The due time is computed as the time just before the insert plus the delay. The real due time
-// is never before it, so no punctual handler appears early.
+// start of the handler. The benchmark computes the due time as the time just before the insert plus the delay. The real
+// due time is never before it, so no punctual handler appears early.
 type lagPlan struct {
 	work      string
 	goal      time.Duration
@@ -119,8 +119,7 @@ type lagPlan struct {
 	apart     bool // whether the producer runs no handlers itself
 }
 
-// lag records 500 entries a second and measures when each handler began. The latency counts from the entry's commit, or
-// from its due time.
+// lag records 500 entries a second and measures the latency of each handler.
 func (a *arena) lag(plan lagPlan, seconds int) latency {
 	return latency{plan.work, func() lags {
 		a.empty()
@@ -131,14 +130,14 @@ func (a *arena) lag(plan lagPlan, seconds int) latency {
 		}
 		var workers []*library
 		for range plan.instances {
-			l := a.ours(100, handler)
+			l := a.newLibrary(100, handler)
 			l.run()
 			defer l.close()
 			workers = append(workers, l)
 		}
 		producer := workers[0]
 		if plan.apart {
-			producer = a.ours(0, nil)
+			producer = a.newLibrary(0, nil)
 			defer producer.close()
 		}
 		time.Sleep(300 * time.Millisecond) // Wait until the scanners have made their first claims.
@@ -151,18 +150,18 @@ func (a *arena) lag(plan lagPlan, seconds int) latency {
 			}
 			return receipt.ID().String(), time.Now()
 		})
-		a.until(func() bool { return seen.count() >= len(from) })
-		return lagsOf(plan.work, plan.goal, seen.since(from, plan.delay))
+		a.waitUntil(func() bool { return seen.count() >= len(from) })
+		return lagsOf(plan.work, plan.goal, seen.latencies(from, plan.delay))
 	}}
 }
 
-// commits measures how long a business transaction with one entry takes, at 500 transactions a second. The result shows
-// how much of each other latency comes from the commit to disk.
+// commits measures how long a business transaction with one entry takes, at 500 transactions a second. It shows how
+// much of the other latencies comes from writing the commit to disk.
 func (a *arena) commits(seconds int) latency {
 	const work = "for comparison: a business transaction + 1 entry, 500/s"
 	return latency{work, func() lags {
 		a.empty()
-		l := a.ours(0, nil)
+		l := a.newLibrary(0, nil)
 		defer l.close()
 		return lagsOf(work, 0, a.timedRecords(l, seconds))
 	}}
@@ -178,8 +177,8 @@ func (a *arena) timedRecords(l *library, seconds int) []time.Duration {
 	})))
 }
 
-// atRate calls the function do n times, evenly spread over n/rate seconds. It does not wait for one call before the
-// next.
+// atRate calls do n times, evenly spread over n/rate seconds. It does not wait for one call to return before it makes
+// the next.
 func atRate[T any](rate, n int, do func() (string, T)) map[string]T {
 	var mu sync.Mutex // guards found
 	found := make(map[string]T, n)

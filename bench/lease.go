@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// These are the statements of a claim that writes one lease row and no entry. The library does not send them.
-// docs/internals/decisions.md says why. An entry is held while an unexpired lease row contains its id and its present
+// These are the statements of a claim that writes one lease row and changes no entry. The library does not send them.
+// docs/internals/decisions.md says why. An entry is held while an unexpired lease row contains its id and its current
 // version.
 const (
 	leaseTable = "CREATE TABLE IF NOT EXISTS `common_process_log_lease` (" +
@@ -53,7 +53,7 @@ var withBinaryLog = []string{"--log-bin=binlog", "--binlog-format=ROW", "--binlo
 
 var errLeasedTwice = errors.New("an entry was claimed twice")
 
-// leaseLoop claims and settles in one form on one connection.
+// leaseLoop claims and settles entries in one form, on one connection.
 type leaseLoop struct {
 	form  leaseForm
 	conn  *sql.Conn
@@ -71,7 +71,7 @@ func newLeaseLoop(ctx context.Context, own *sql.DB, form leaseForm) (*leaseLoop,
 	return &leaseLoop{form: form, conn: conn}, err
 }
 
-// leaseWorker opens a loop and a queue for it. The caller closes both with the returned function.
+// leaseWorker opens a leaseLoop and a leaseQueue for it. The caller closes both with closeBoth.
 func (a *arena) leaseWorker(ctx context.Context, own *sql.DB, form leaseForm) (l *leaseLoop, q *leaseQueue, closeBoth func(), err error) {
 	if l, err = newLeaseLoop(ctx, own, form); err != nil {
 		return nil, nil, nil, err
@@ -83,7 +83,8 @@ func (a *arena) leaseWorker(ctx context.Context, own *sql.DB, form leaseForm) (l
 	return l, q, func() { q.client.Close(); l.conn.Close() }, nil
 }
 
-// step claims ids, runs nothing, and settles them. With fused commits it settles the entries of the step before.
+// step claims ids and settles them, without handlers. If the form has fused commits, one transaction claims ids and
+// settles the entries of the previous step.
 func (l *leaseLoop) step(ctx context.Context, ids []string) (settled []string, err error) {
 	tx, err := l.conn.BeginTx(ctx, nil)
 	if err != nil {
@@ -109,7 +110,7 @@ func (l *leaseLoop) step(ctx context.Context, ids []string) (settled []string, e
 	return settled, floorSettle(ctx, l.conn, settled, sumsOf(l.open))
 }
 
-// flush settles the entries of the last step if the form has fused commits.
+// flush settles the entries that the last step has claimed, if the form has fused commits.
 func (l *leaseLoop) flush(ctx context.Context) ([]string, error) {
 	if len(l.ids) == 0 || !l.form.fused {
 		return nil, nil
@@ -137,7 +138,8 @@ func (l *leaseLoop) claim(ctx context.Context, tx *sql.Tx, ids []string) error {
 	return err
 }
 
-// writeLease reads the lease rows of others while the entries are locked, and writes the claim's own lease row.
+// writeLease reads the lease rows of other claims while the entries are locked, and then writes the lease row of this
+// claim.
 func (l *leaseLoop) writeLease(ctx context.Context, tx *sql.Tx, token uuid.UUID, found []floorFound) error {
 	first, last := found[0].id, found[len(found)-1].id
 	taken, err := held(ctx, tx, fmt.Sprintf(leaseRead, last, first, l.lease[:]), found)
@@ -162,7 +164,8 @@ func (l *leaseLoop) writeLease(ctx context.Context, tx *sql.Tx, token uuid.UUID,
 	return err
 }
 
-// held reports whether an unexpired lease row of another claim has the id and the present version of one of the entries.
+// held reports whether an unexpired lease row of another claim has the id and the current version of one of the
+// entries.
 func held(ctx context.Context, tx *sql.Tx, query string, found []floorFound) (taken bool, err error) {
 	rows, err := tx.QueryContext(ctx, query)
 	if err != nil {
@@ -180,8 +183,8 @@ func held(ctx context.Context, tx *sql.Tx, query string, found []floorFound) (ta
 	return taken, rows.Err()
 }
 
-// packEntries encodes the entries as varints: the difference to the id before, then the version. An entry of a backlog
-// takes about two bytes. found is in the order of ids.
+// packEntries encodes the entries as varints: for each entry the difference from the previous id, then the version. In
+// a backlog an entry takes about two bytes. found is sorted by id.
 func packEntries(found []floorFound) (list []byte) {
 	last := uint64(0)
 	for _, f := range found {
@@ -192,8 +195,8 @@ func packEntries(found []floorFound) (list []byte) {
 	return list
 }
 
-// namesOne reports whether a list that packEntries encoded contains one of the entries in found, with the same id and
-// version. Both lists are in the order of ids.
+// namesOne reports whether an encoded list contains an entry of found, with the same id and version. Both are sorted by
+// id.
 func namesOne(list []byte, found []floorFound) bool {
 	id := uint64(0)
 	for len(list) > 0 {

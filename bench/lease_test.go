@@ -16,19 +16,19 @@ type leaseReport struct {
 }
 
 // TestLease compares claims that write one lease row with the library's claims, which update each entry. It also
-// measures a table whose ended_by is VARCHAR. It never fails because a figure is low. -only selects parts: drain,
-// fused, varchar, sustained, log, bytes, calm, size, crowd, snapshot.
+// measures a table whose column ended_by is VARCHAR. It never fails because a figure is low. -only selects parts:
+// drain, fused, varchar, sustained, log, bytes, calm, size, crowd, snapshot.
 func TestLease(t *testing.T) {
 	n := func(full int) int { return max(1, int(float64(full)**size)) }
 	var found leaseReport
 	wanted := func(part string) bool { return *only == "" || slices.Contains(strings.Split(*only, ","), part) }
-	// With the default capacity, writing back the dirty pages before each run would take most of the time.
+	// With the default I/O capacity, writing back the dirty pages before each run would take most of the time.
 	io := []string{"--innodb-io-capacity=5000", "--innodb-io-capacity-max=10000"}
 	plain := newArena(t, io...)
 	plain.exec(leaseTable)
 	hold := func(a *arena, all ...contest) {
 		for _, c := range all {
-			found.Contests = append(found.Contests, c.hold(a, *pairs))
+			found.Contests = append(found.Contests, c.runPairs(a, *pairs))
 		}
 	}
 	drain := func(loops int, form, other leaseForm) contest {

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// leaseBytes is what the claim and the settle of one entry write.
+// leaseBytes holds how many bytes of log the claim and the settle of one entry write.
 type leaseBytes struct {
 	Form    string  `json:"form"`
 	Content int     `json:"content"`
@@ -31,7 +31,6 @@ func (a *arena) bytesOf(n, content int, form leaseForm) leaseBytes {
 	return leaseBytes{form.name, content, each(a.redoBytes() - redo), each(a.logBytes() - log)}
 }
 
-// redoBytes returns how much redo log the server has written.
 func (a *arena) redoBytes() (total float64) {
 	a.Helper()
 	var name string
@@ -62,14 +61,14 @@ func (a *arena) logBytes() (total float64) {
 	return total
 }
 
-// leaseCalm is how long a business transaction takes while entries are claimed and settled in one form, in ms.
+// leaseCalm holds how long a business transaction takes, in ms, while entries are claimed and settled in one form.
 type leaseCalm struct {
 	Form     string `json:"form"`
 	P50, P99 spread
 }
 
-// calmPause is the time between two claims. With this pause, the claims and outcomes make as many commits as the
-// library makes for 1,000 entries a second.
+// calmPause is the time between two claims. With this pause, claims and settles make as many commits as the library
+// makes for 1,000 entries a second.
 const calmPause = 3 * time.Millisecond
 
 func (a *arena) calmLeases(seconds, rounds int) (found []leaseCalm) {
@@ -93,7 +92,7 @@ func (a *arena) calmLease(form leaseForm, seconds int, busy bool) lags {
 	a.fillLeases(form, 1000*seconds+1000, payload)
 	a.enqueue(0)
 	a.writeBack()
-	db, own := a.plain(producers), a.plain(1)
+	db, own := a.openPlain(producers), a.openPlain(1)
 	defer db.Close()
 	defer own.Close()
 	ctx, stop := context.WithCancel(a.Context())
@@ -163,8 +162,8 @@ func (a *arena) claimSizes(rounds int) (found []leaseClaim) {
 }
 
 // claimsInACrowd measures claims while the table holds lease rows of up to 100 other processes. Each row holds 500
-// entries. In some cases the id range of each lease row includes the claimed entries. That
-// happens after long attempts, when a row holds old and new entries.
+// entries. In some cases the id range of each lease row includes the claimed entries. In production this happens after
+// long attempts, when one lease row holds both old and new entries.
 func (a *arena) claimsInACrowd(rounds int) (found []leaseClaim) {
 	for _, crowd := range []struct {
 		work       string
@@ -179,8 +178,8 @@ func (a *arena) claimsInACrowd(rounds int) (found []leaseClaim) {
 	return found
 }
 
-// leaseCrowd inserts lease rows of 500 entries each. Their ids are larger than any real one. If overlapped is true, the
-// first id of each row is 1, so that the range of the row includes the claimed entries.
+// leaseCrowd inserts lease rows that hold 500 entries each. The ids are larger than any real id. If overlapped is true,
+// the first id of each row is 1, so that the id range of the row includes the claimed entries.
 func (a *arena) leaseCrowd(rows int, overlapped bool) {
 	a.Helper()
 	for i := range rows {
@@ -225,10 +224,10 @@ func (a *arena) ids() (ids []string) {
 	return ids
 }
 
-// timeOf claims ids, entries at a time, and returns the mean time of a claim in ms.
+// timeOf claims ids, as many at a time as entries says. It returns the mean time of a claim and its settle in ms.
 func (a *arena) timeOf(form leaseForm, ids []string, entries int) []float64 {
 	a.Helper()
-	own := a.plain(1)
+	own := a.openPlain(1)
 	defer own.Close()
 	l, err := newLeaseLoop(a.Context(), own, form)
 	a.must(err)
@@ -245,13 +244,13 @@ func (a *arena) timeOf(form leaseForm, ids []string, entries int) []float64 {
 }
 
 // claimsBesideASnapshot measures claims of four entries while another session keeps a snapshot, as a backup does.
-// Because of the snapshot, the server keeps the rows that are deleted later.
+// Because of the snapshot, the server must keep rows that are deleted meanwhile.
 func (a *arena) claimsBesideASnapshot(n int) (found []leaseClaim) {
 	for _, form := range []leaseForm{formToday, formRow, formRewrite} {
 		a.emptyLeases()
 		a.fillLeases(form, n, payload)
 		a.writeBack()
-		backup := a.plain(1)
+		backup := a.openPlain(1)
 		tx, err := backup.BeginTx(a.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 		a.must(err)
 		var rows int

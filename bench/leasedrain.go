@@ -22,8 +22,8 @@ func (a *arena) emptyLeases() {
 	a.exec("TRUNCATE TABLE common_process_log_lease")
 }
 
-// fillLeases inserts n rows with contents of the given size. It first gives the table the columns that the form needs.
-// It reads no ids, so it also works on MySQL.
+// fillLeases inserts n rows with contents of the given size. Before that, it gives the table the columns that the form
+// needs. It reads no ids, so it also works on MySQL.
 func (a *arena) fillLeases(form leaseForm, n, size int) {
 	a.Helper()
 	kind := "CHAR"
@@ -45,7 +45,7 @@ func (a *arena) fillLeases(form leaseForm, n, size int) {
 	}
 }
 
-// leaseDrain compares how fast two forms of lease drain a backlog.
+// leaseDrain compares how fast two forms drain a backlog.
 func (a *arena) leaseDrain(n, loops, size int, form, other leaseForm) contest {
 	prepare := func(form leaseForm) func() {
 		return func() {
@@ -71,9 +71,9 @@ func (a *arena) leaseDrain(n, loops, size int, form, other leaseForm) contest {
 	}
 }
 
-// drainLeases does the same as floorDrain, with one form of lease.
+// drainLeases is floorDrain with the claims of one form.
 func (a *arena) drainLeases(form leaseForm, n, loops int) error {
-	own := a.plain(loops)
+	own := a.openPlain(loops)
 	defer own.Close()
 	ctx, cancel := context.WithCancelCause(a.Context())
 	defer cancel(nil)
@@ -118,7 +118,7 @@ func (a *arena) drainLeaseLoop(ctx context.Context, own *sql.DB, form leaseForm,
 	return nil
 }
 
-// leaseQueue runs the library's scripts.
+// leaseQueue claims and acknowledges entries in Redis with the library's scripts.
 type leaseQueue struct {
 	client     *redis.Client
 	take, done *redis.Script
@@ -158,13 +158,12 @@ func (q *leaseQueue) ack(ctx context.Context, ids []string) error {
 	return q.done.Run(ctx, q.client, []string{dueKey}, args...).Err()
 }
 
-// leaseSustained compares two forms while one process records entries and another process runs them. It leaves out
-// entries that run in the process that recorded them. In both forms these are inserted with a lease, so they need no
-// claim.
+// leaseSustained compares two forms while one process records entries and another process runs them. No entry runs in
+// the process that recorded it. Such entries are inserted with a lease in both forms, so they need no claim.
 func (a *arena) leaseSustained(n int, form leaseForm) contest {
 	side := func(form leaseForm) func() float64 {
 		return func() float64 {
-			db, own := a.plain(producers), a.plain(4)
+			db, own := a.openPlain(producers), a.openPlain(4)
 			defer db.Close()
 			defer own.Close()
 			began := time.Now()

@@ -15,7 +15,7 @@ import (
 // benchType is the business type of every entry in this package.
 const benchType = "bench"
 
-// library is one Compensator with its own pool.
+// library is one Compensator with a separate pool.
 type library struct {
 	*compensator.Compensator
 	a       *arena
@@ -25,15 +25,15 @@ type library struct {
 	stop    func()
 }
 
-// ours opens a library for one measurement. A nil handler means that the library only records.
-func (a *arena) ours(concurrency int, handler func(context.Context, *compensator.Entry) error) *library {
+// newLibrary opens a library for one measurement. If handler is nil, the library only records.
+func (a *arena) newLibrary(concurrency int, handler func(context.Context, *compensator.Entry) error) *library {
 	a.Helper()
-	return a.oursWith(compensator.HandlerConfig[raw]{Concurrency: concurrency}, handler)
+	return a.newLibraryWith(compensator.HandlerConfig[raw]{Concurrency: concurrency}, handler)
 }
 
-func (a *arena) oursWith(cfg compensator.HandlerConfig[raw], handler func(context.Context, *compensator.Entry) error) *library {
+func (a *arena) newLibraryWith(cfg compensator.HandlerConfig[raw], handler func(context.Context, *compensator.Entry) error) *library {
 	a.Helper()
-	return a.oursOn(a.watched(producers+4), cfg, handler)
+	return a.oursOn(a.openWatched(producers+4), cfg, handler)
 }
 
 func (a *arena) oursOn(db *sql.DB, cfg compensator.HandlerConfig[raw], handler func(context.Context, *compensator.Entry) error) *library {
@@ -102,7 +102,7 @@ func (l *library) record(ctx context.Context, n int, opts compensator.Options) (
 	return receipt, tx.Commit()
 }
 
-// raw is content as it is stored. asIs is its codec, so that no figure measures JSON.
+// raw is content that is stored unchanged. Its codec asIs does nothing, so that no figure measures JSON.
 type raw []byte
 
 type asIs struct{}

@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// limitRun measures two processes that run a due backlog of a type with a limit.
+// limitRun measures two processes that run a backlog of due entries. The type has a limit.
 type limitRun struct {
 	Entries int  `json:"entries"`
 	Redis   bool `json:"redis"`
@@ -45,7 +45,7 @@ func (r limitRun) run(a *arena) limitRun {
 	for range 2 {
 		defer a.startVictim(v)()
 	}
-	recorder, err := openLibrary(a.watched(2), client, compensator.HandlerConfig[raw]{}, nil, nil)
+	recorder, err := openLibrary(a.openWatched(2), client, compensator.HandlerConfig[raw]{}, nil, nil)
 	a.must(err)
 	_, err = compensator.Declare[raw](a.Context(), recorder.Compensator, benchType, &compensator.TypeConfig{Codec: asIs{}, Limit: limitOfRun})
 	a.must(err)
@@ -65,7 +65,7 @@ func (r limitRun) run(a *arena) limitRun {
 	return r
 }
 
-// questions returns the number of statements that the server has received, without this one.
+// questions returns the number of statements that the server has received so far, except its own.
 func (a *arena) questions() (n int64) {
 	a.Helper()
 	var name string

@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// lostType measures what it costs if Redis loses the queue of a type. Three processes run the entries of this one type.
-// The fields hold the number of entries that ran in each second, with the loss and without it.
+// lostType holds what it costs if Redis loses the queue of a type. Three processes run the entries of this one type.
+// The fields say how many entries ran in each second, with the loss and without it.
 type lostType struct {
 	Undisturbed []int `json:"undisturbed"`
 	Lost        []int `json:"lost"`
@@ -26,7 +26,7 @@ const (
 	lostTakes     = 40 * time.Millisecond // duration of each handler; it waits as if it called a service
 )
 
-// lossPlan says how many entries there are and when the queue is lost.
+// lossPlan says how many entries there are and when Redis loses the queue.
 type lossPlan struct {
 	due     int           // entries that are due when the measurement begins
 	later   int           // entries that come due one after the other during the measurement, as fast as they are run
@@ -40,7 +40,7 @@ var (
 	shortLoss = lossPlan{due: 400, later: 400, records: 2 * time.Second, at: 1, seconds: 3} // for a trial run only
 )
 
-// losses holds the faults of the queue by the name that the flag -loses takes.
+// losses maps the values of the flag -loses to faults of the queue.
 var losses = map[string]func(a *arena, client *redis.Client){
 	"its key": (*arena).loseKey,
 	"its key, and has no memory left": func(a *arena, client *redis.Client) {
@@ -69,9 +69,8 @@ func (a *arena) fillRedis(client *redis.Client) {
 	a.must(client.ConfigSet(a.Context(), "maxmemory", "1").Err())
 }
 
-// ratio returns how many entries the run that lost Redis data ran, divided by how many the undisturbed run ran. It
-// counts only the seconds with the numbers first to end-1. The first second of a run has the number 0. If there is no
-// such second, ratio returns "–".
+// ratio divides the number of entries that ran with the loss by the number that ran without it. It counts only the
+// seconds from first to end-1. The first second of a run is number 0. If there are no such seconds, ratio returns "–".
 func (l lostType) ratio(first, end int) string {
 	if first >= end {
 		return "–"
@@ -94,13 +93,13 @@ func (l lostType) String() string {
 		l.ratio(at, at+1), l.ratio(at+1, min(at+5, end)), l.ratio(at+5, end))
 }
 
-// lostType measures both sides. Odd pairs measure the side with the loss first.
-func (a *arena) lostType(plan lossPlan, pair int, loses func(*arena, *redis.Client)) lostType {
+// measureLostType measures both sides. In odd pairs the side with the loss runs first.
+func (a *arena) measureLostType(plan lossPlan, pair int, loses func(*arena, *redis.Client)) lostType {
 	a.Helper()
 	l := lostType{plan: plan}
 	sides := []func(){
-		func() { l.Undisturbed = a.workedOff(plan, func(*arena, *redis.Client) {}) },
-		func() { l.Lost = a.workedOff(plan, loses) },
+		func() { l.Undisturbed = a.settledByThree(plan, func(*arena, *redis.Client) {}) },
+		func() { l.Lost = a.settledByThree(plan, loses) },
 	}
 	if pair%2 == 1 {
 		slices.Reverse(sides)
@@ -111,8 +110,8 @@ func (a *arena) lostType(plan lossPlan, pair int, loses func(*arena, *redis.Clie
 	return l
 }
 
-// workedOff lets three processes run the entries and returns how many they settled in each second.
-func (a *arena) workedOff(plan lossPlan, loses func(*arena, *redis.Client)) []int {
+// settledByThree lets three processes run the entries and returns how many they settled in each second.
+func (a *arena) settledByThree(plan lossPlan, loses func(*arena, *redis.Client)) []int {
 	a.Helper()
 	a.empty()
 	var workers sync.WaitGroup
@@ -123,7 +122,7 @@ func (a *arena) workedOff(plan lossPlan, loses func(*arena, *redis.Client)) []in
 		})
 	}
 	workers.Wait()
-	recorder := a.ours(0, nil)
+	recorder := a.newLibrary(0, nil)
 	defer recorder.close()
 	began := time.Now().Add(plan.records)
 	a.recordFor(plan, recorder, began)
@@ -160,7 +159,7 @@ func (a *arena) recordFor(plan lossPlan, recorder *library, began time.Time) {
 	}
 }
 
-// settledPerSecond counts the settled entries of each second, from epoch on.
+// settledPerSecond counts the entries that were settled in each second after epoch.
 func (a *arena) settledPerSecond(epoch int64, seconds int) []int {
 	a.Helper()
 	perSecond := make([]int, seconds)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// These are the statements of a hand-written poller, in the order of one row's life. The page query selects one state
-// only. With an IN list of states the server would sort every due row for each page.
+// These are the statements of a hand-written poller, in the order in which they run for one row. The page query selects
+// one state only. With an IN list of states the server would sort every due row for each page.
 const (
 	handPage = "SELECT id, version, content FROM common_process_log WHERE state=0 AND business_type=? AND next_at<=" + floorNow +
 		" AND lease_until<=" + floorNow + " ORDER BY next_at LIMIT 20"
@@ -34,7 +34,7 @@ type handPeer struct {
 
 func (a *arena) handWritten(name string) rival {
 	return rival{name, func(handler func(string)) peer {
-		return &handPeer{a: a, db: a.plain(producers), own: a.plain(1), stop: func() {}, handler: handler}
+		return &handPeer{a: a, db: a.openPlain(producers), own: a.openPlain(1), stop: func() {}, handler: handler}
 	}}
 }
 

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// contest is one kind of work that two sides do in turn. Each run returns a rate, so higher is better.
+// contest is one kind of work that the library and another side do in turn. Each run returns a rate, so higher is
+// better.
 type contest struct {
 	work, other string
 	unit        string
@@ -25,7 +26,7 @@ type contest struct {
 	theirs      func() float64 // runs the other side; nil if a program that it needs is missing
 }
 
-// row is the result of a contest: one row of the table and of build/bench.json.
+// row is the result of a contest: a row of the table and an object in build/bench.json.
 type row struct {
 	Work   string     `json:"work"`
 	Other  string     `json:"other"`
@@ -63,8 +64,8 @@ func within(figures []float64) [2]float64 {
 	return [2]float64{sorted[cut], sorted[len(sorted)-1-cut]}
 }
 
-// hold runs the pairs. The side that begins alternates, so that the servers are equally warm for both.
-func (c contest) hold(a *arena, pairs int) row {
+// runPairs runs the contest. The sides take turns in running first, so that the servers are equally warm for both.
+func (c contest) runPairs(a *arena, pairs int) row {
 	if c.theirs == nil {
 		return row{Work: c.work, Other: c.other, Unit: c.unit, Goal: c.goal, Absent: true}
 	}
@@ -133,8 +134,8 @@ func table(rows []row) string {
 	return b.String()
 }
 
-// costs formats the cost of an entry as a Markdown table. Costs are not compared with those of peers, because peers
-// also use other servers.
+// costs formats the cost of an entry as a Markdown table. The table leaves out peers, because they also use other
+// servers.
 func costs(rows []row) string {
 	var b strings.Builder
 	for _, r := range rows {
@@ -145,7 +146,7 @@ func costs(rows []row) string {
 	return costHead + "\n" + b.String()
 }
 
-// notHere replaces a figure when a needed program is missing on this machine.
+// notHere stands in the table in place of a figure when this machine lacks a program.
 const notHere = "not here"
 
 func lostNote(lost int) string {
@@ -174,8 +175,8 @@ func save(path string, result any) error {
 	return os.WriteFile(path, append(data, '\n'), 0o644)
 }
 
-// share runs work n times, split among workers that start together. It returns the runs a second.
-func share(n, workers int, work func(worker int) error) (float64, error) {
+// share calls run n times, split among workers that start together. It returns the number of calls a second.
+func share(n, workers int, run func(worker int) error) (float64, error) {
 	var left atomic.Int64
 	var failed atomic.Pointer[error]
 	left.Store(int64(n))
@@ -184,7 +185,7 @@ func share(n, workers int, work func(worker int) error) (float64, error) {
 	for w := range workers {
 		group.Go(func() {
 			for left.Add(-1) >= 0 && failed.Load() == nil {
-				if err := work(w); err != nil {
+				if err := run(w); err != nil {
 					failed.Store(&err)
 				}
 			}

@@ -47,9 +47,9 @@ func (r orderRun) String() string {
 	return fmt.Sprintf("| %d keys × %d | %v | %s | %s | %.0f | %.2f |", r.Keys, r.Each, r.Handler, redis, order, r.Rate, r.Writes)
 }
 
-// The method most returns the highest possible rate in entries a second. Calls of one key run one at a time, so no more
-// calls run at once than there are keys. orderConcurrency is another limit. Each call takes r.Handler.
-func (r orderRun) most() float64 {
+// maxRate returns the highest possible rate in entries a second. Calls of one key run one at a time, so no more calls
+// run at once than there are keys. At most orderConcurrency calls run at once. Each call takes r.Handler.
+func (r orderRun) maxRate() float64 {
 	return float64(min(r.Keys, orderConcurrency)) / r.Handler.Seconds()
 }
 
@@ -65,17 +65,17 @@ func (r orderRun) run(a *arena) orderRun {
 		time.Sleep(r.Handler)
 		return nil
 	}, func(observe.SettledEvent) { settled.Add(1) })
-	a.until(func() bool { return settled.Load() >= entries })
+	a.waitUntil(func() bool { return settled.Load() >= entries })
 	r.Rate = float64(entries) / time.Since(began).Seconds()
 	stop()
 	r.Writes = float64(a.rowWrites()-before) / float64(entries)
 	return r
 }
 
-// record records a hundred entries at a time. Successive entries have different keys.
+// record records the entries, a hundred at a time. Successive entries have different keys.
 func (r orderRun) record(a *arena) {
 	a.Helper()
-	db := a.watched(2)
+	db := a.openWatched(2)
 	r.wrap = nil
 	c, client := r.open(a, db, nil)
 	orders, err := compensator.Declare[raw](a.TB.Context(), c, benchType, r.typed())
@@ -123,7 +123,7 @@ func (r orderRun) open(a *arena, db *sql.DB, settled func(observe.SettledEvent))
 
 func (r orderRun) start(a *arena, cfg compensator.HandlerConfig[raw], handler func(context.Context, *compensator.Entry) error, settled func(observe.SettledEvent)) (stop func()) {
 	a.Helper()
-	db := a.watched(producers + 4)
+	db := a.openWatched(producers + 4)
 	c, client := r.open(a, db, settled)
 	cfg.TypeConfig = *r.typed()
 	_, err := compensator.Handle(a.TB.Context(), c, benchType, func(ctx context.Context, e *compensator.Entry, _ raw) error { return handler(ctx, e) }, &cfg)
@@ -148,7 +148,7 @@ func (r orderRun) close(a *arena, c *compensator.Compensator, db *sql.DB, client
 }
 
 // rowWrites returns the number of rows that the server has written. It reads the counters of InnoDB. On MariaDB it
-// reads the handler counters, which leave out temporary tables.
+// reads the handler counters instead, which leave out temporary tables.
 func (a *arena) rowWrites() (n int64) {
 	a.Helper()
 	counted := "'Innodb_rows_inserted','Innodb_rows_updated','Innodb_rows_deleted'"

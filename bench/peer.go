@@ -6,23 +6,22 @@ import (
 	"time"
 )
 
-// peer is another library that runs on its own pool. Its handler only calls the function that was passed to rival.open.
+// peer is another library, on a separate pool. Its handler only calls the function that was passed to rival.open.
 type peer interface {
 	// record runs a business transaction with n jobs that are due after delay. It returns the id of one job and the
-	// moment from which its latency counts. That moment is the end of Commit, or the due time.
+	// moment from which its latency counts: the end of Commit, or the due time.
 	record(ctx context.Context, n int, delay time.Duration) (id string, from time.Time, err error)
 
 	// backlog writes n due jobs. It is called before run.
 	backlog(n int)
 
-	// run starts to run handlers.
 	run()
 
-	// finished returns how many jobs have a stored outcome. Until n handlers have run, it may return the number of
-	// handlers that have run.
+	// finished returns how many jobs have a stored outcome. As long as fewer than n handlers have run, it may return
+	// their number instead.
 	finished(n int) int
 
-	// close stops everything that the peer's run has started.
+	// close stops everything that run has started.
 	close()
 }
 
@@ -32,8 +31,8 @@ type rival struct {
 	open func(handler func(id string)) peer // nil if a program that it needs is missing
 }
 
-// The method against returns the contest c with the peer r as the other side.
-func (c contest) against(r rival, theirs func(peer) float64) contest {
+// withPeer returns the contest c with the peer r as the other side.
+func (c contest) withPeer(r rival, theirs func(peer) float64) contest {
 	c.other, c.goal, c.entries, c.theirs = r.name, 0, 0, nil
 	if prepare, ours := c.prepare, c.ours; prepare != nil {
 		c.prepare, c.ours = nil, func() float64 { // prepare runs for the library's side only, because the peer prepares in its own way.
@@ -52,7 +51,7 @@ func (c contest) against(r rival, theirs func(peer) float64) contest {
 }
 
 func (a *arena) recordsAgainst(r rival, transactions, perTx int) contest {
-	return a.records(transactions, perTx).against(r, func(p peer) float64 {
+	return a.records(transactions, perTx).withPeer(r, func(p peer) float64 {
 		rate, err := share(transactions, producers, func(int) error {
 			_, _, err := p.record(a.Context(), perTx, time.Second)
 			return err
@@ -63,7 +62,7 @@ func (a *arena) recordsAgainst(r rival, transactions, perTx int) contest {
 }
 
 func (a *arena) sustainedAgainst(r rival, n int) contest {
-	return a.sustained(n).against(r, func(p peer) float64 {
+	return a.sustained(n).withPeer(r, func(p peer) float64 {
 		p.run()
 		began := time.Now()
 		_, err := share(n, producers, func(int) error {
@@ -76,7 +75,7 @@ func (a *arena) sustainedAgainst(r rival, n int) contest {
 }
 
 func (a *arena) drainAgainst(r rival, n int) contest {
-	return a.drain(n, 0).against(r, func(p peer) float64 {
+	return a.drain(n, 0).withPeer(r, func(p peer) float64 {
 		p.backlog(n)
 		began := time.Now()
 		p.run()
@@ -84,8 +83,8 @@ func (a *arena) drainAgainst(r rival, n int) contest {
 	})
 }
 
-// rate waits until n jobs have outcomes, and returns the finished jobs a second. Lost jobs do not lower the rate,
-// because the time ends with the last outcome.
+// rate waits until n jobs have outcomes, and returns the number of finished jobs a second. Lost jobs do not lower the
+// rate, because the measured time ends with the last stored outcome.
 func (a *arena) rate(p peer, n int, began time.Time) float64 {
 	a.Helper()
 	done, at := progress(n, func() int { return p.finished(n) })
@@ -97,11 +96,11 @@ func (a *arena) rate(p peer, n int, began time.Time) float64 {
 }
 
 // waitTimeout is how long a peer may make no progress before its missing jobs count as lost. It is more than twice the
-// longest poll interval of any peer, 5 s.
+// longest poll interval of any peer, which is 5 s.
 const waitTimeout = 15 * time.Second
 
-// progress waits until count returns n, or has not grown for waitTimeout. It returns the last count and the
-// time at which it was reached.
+// progress waits until count returns n, or has not grown for waitTimeout. It returns the last count and the time at
+// which count first returned it.
 func progress(n int, count func() int) (last int, at time.Time) {
 	at = time.Now()
 	for last < n && time.Since(at) < waitTimeout {
@@ -113,7 +112,7 @@ func progress(n int, count func() int) (last int, at time.Time) {
 	return last, at
 }
 
-// lagOf measures a peer's latency, as lag measures the library's.
+// lagOf measures a peer's latency in the same way as lag measures the library's.
 func (a *arena) lagOf(r rival, delay time.Duration, seconds int) latency {
 	work := "commit → handler, 500/s, " + r.name
 	if delay > 0 {
@@ -137,7 +136,7 @@ func (a *arena) lagOf(r rival, delay time.Duration, seconds int) latency {
 		if done, _ := progress(len(from), seen.count); done == 0 {
 			a.Fatalf("%s ran no job", r.name)
 		}
-		l := lagsOf(work, 0, seen.since(from, delay))
+		l := lagsOf(work, 0, seen.latencies(from, delay))
 		l.Lost = len(from) - l.N
 		return l
 	}}

@@ -8,15 +8,15 @@ import (
 	"github.com/compensator-go/compensator/bench/internal/pgserver"
 )
 
-// postgres is a PostgreSQL server for the benchmark alone. It is as durable as the arena's MariaDB.
+// postgres is a PostgreSQL server that only the benchmark uses. It is as durable as the arena's MariaDB.
 type postgres struct {
 	a     *arena
 	url   string
 	admin *pgxpool.Pool
 }
 
-// postgresSettings holds the settings that differ from the defaults, and the two that ensure durability. As on MariaDB,
-// all data fits into memory and the server writes no log for replicas. No checkpoint happens during a run.
+// postgresSettings holds the two settings that ensure durability, and those that differ from the defaults. As on
+// MariaDB, all data fits into memory and the server writes no log for replicas. No checkpoint happens during a run.
 var postgresSettings = []string{
 	"fsync=on", "synchronous_commit=on", "shared_buffers=2GB", "max_wal_size=4GB", "checkpoint_timeout=30min",
 	"wal_level=minimal", "max_wal_senders=0", "max_connections=200",
@@ -45,7 +45,7 @@ func (p *postgres) pool(n int32) *pgxpool.Pool {
 	pool, err := pgxpool.NewWithConfig(p.a.Context(), cfg)
 	p.a.must(err)
 	p.a.Cleanup(pool.Close)
-	p.a.until(func() bool { return pool.Stat().IdleConns() == n })
+	p.a.waitUntil(func() bool { return pool.Stat().IdleConns() == n })
 	return pool
 }
 

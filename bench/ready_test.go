@@ -13,14 +13,14 @@ import (
 	"github.com/compensator-go/compensator/observe/probe"
 )
 
-// TestReady measures how often the readiness probe of a process succeeds while SIGSTOP has stopped Redis. The process
-// records entries but does not run them. A prober sends a request every 2 s and accepts an answer within 1.5 s.
+// TestReady measures how often the readiness probe of a process succeeds while Redis is stopped with SIGSTOP. The
+// process records entries but does not run them. A prober sends a request every 2 s and accepts an answer within 1.5 s.
 func TestReady(t *testing.T) {
 	const tries, every, deadline = 20, 2 * time.Second, 1500 * time.Millisecond
 	a := newArena(t)
 	client := a.client()
 	t.Cleanup(func() { _ = client.Close() })
-	c, err := compensator.New(t.Context(), compensator.Config{DB: a.watched(4), Redis: client, Logger: slog.New(slog.DiscardHandler)})
+	c, err := compensator.New(t.Context(), compensator.Config{DB: a.openWatched(4), Redis: client, Logger: slog.New(slog.DiscardHandler)})
 	a.must(err)
 	t.Cleanup(func() { _ = c.Close() })
 	server := httptest.NewServer(probe.Ready(deadline, c))

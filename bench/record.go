@@ -7,7 +7,7 @@ import (
 )
 
 // records measures the rate of business transactions with perTx entries each. No process runs the entries during the
-// measurement. The library also adds its entries to Redis. The floor makes no such call.
+// measurement. The library also adds its entries to Redis, which the floor does not.
 func (a *arena) records(transactions, perTx int) contest {
 	work, goal := "record: business transaction + 1 entry", 0.85
 	if perTx > 1 {
@@ -15,9 +15,9 @@ func (a *arena) records(transactions, perTx int) contest {
 	}
 	return contest{
 		work: work, other: "floor: the same statements", unit: "entries/s", goal: goal, entries: transactions * perTx,
-		ours: func() float64 { return a.recordRate(a.ours(0, nil), transactions, perTx) },
+		ours: func() float64 { return a.recordRate(a.newLibrary(0, nil), transactions, perTx) },
 		theirs: func() float64 {
-			db := a.plain(producers)
+			db := a.openPlain(producers)
 			defer db.Close()
 			rate, err := share(transactions, producers, func(int) error {
 				_, err := floorRecord(a.Context(), db, perTx, floorTuple, time.Second)
@@ -48,7 +48,7 @@ func (a *arena) withoutConnector(transactions int) contest {
 	c := a.records(transactions, 1)
 	c.work, c.goal = "record without the Connector: business transaction + 1 entry", 0
 	c.ours = func() float64 {
-		return a.recordRate(a.oursOn(a.plain(producers+4), compensator.HandlerConfig[raw]{}, nil), transactions, 1)
+		return a.recordRate(a.oursOn(a.openPlain(producers+4), compensator.HandlerConfig[raw]{}, nil), transactions, 1)
 	}
 	return c
 }
@@ -59,7 +59,7 @@ func (a *arena) withoutEntry(transactions int) contest {
 	c := a.records(transactions, 1)
 	c.other, c.goal = "business transaction alone", 0
 	c.theirs = func() float64 {
-		db := a.plain(producers)
+		db := a.openPlain(producers)
 		defer db.Close()
 		rate, err := share(transactions, producers, func(int) error {
 			_, err := floorRecord(a.Context(), db, 0, "", 0)

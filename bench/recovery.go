@@ -13,8 +13,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// recovery holds what the benchmark measures while the library recovers from killed processes, from a Redis that lost
-// its data, and from an outage. It also holds how long new entries wait during that time.
+// recovery holds how the library recovers from killed processes, from a Redis that lost its data, and from an outage.
+// It also holds how long new entries wait during that time.
 type recovery struct {
 	Killed      []killed      `json:"killed"`
 	Enqueued    int           `json:"announced"`          // number of entries within the horizon when Redis lost all data
@@ -44,15 +44,16 @@ func (a *arena) recovery(enqueued, backlog int) recovery {
 	a.Helper()
 	r := recovery{Enqueued: enqueued, Backlog: backlog, NewRate: 500}
 	for _, lease := range []time.Duration{30 * time.Second, 5 * time.Second} { // the default lease, and a short lease
-		r.Killed = append(r.Killed, a.killed(lease, 100))
+		r.Killed = append(r.Killed, a.measureKill(lease, 100))
 	}
-	a.forgotten(&r)
+	a.flushRedis(&r)
 	a.outage(&r)
 	return r
 }
 
-// forgotten flushes Redis while it holds entries that are due in some minutes.
-func (a *arena) forgotten(r *recovery) {
+// flushRedis flushes Redis while it holds entries that are due in some minutes, and measures how long the library takes
+// to enqueue them again.
+func (a *arena) flushRedis(r *recovery) {
 	a.Helper()
 	a.empty()
 	for left := r.Enqueued; left > 0; left -= floorBatch {
@@ -62,16 +63,16 @@ func (a *arena) forgotten(r *recovery) {
 	client := a.client()
 	defer client.Close()
 	before := a.redisBytes(client)
-	l := a.ours(100, nothing)
+	l := a.newLibrary(100, nothing)
 	defer l.close()
 	l.run()
 	known := func() int { return int(client.ZCard(a.Context(), dueKey).Val()) }
-	a.until(func() bool { return known() >= r.Enqueued })
+	a.waitUntil(func() bool { return known() >= r.Enqueued })
 	r.Bytes = (a.redisBytes(client) - before) / float64(r.Enqueued)
 	a.must(client.FlushAll(a.Context()).Err())
-	a.until(func() bool { return known() > 0 })
+	a.waitUntil(func() bool { return known() > 0 })
 	first, had := time.Now(), known()
-	a.until(func() bool { return known() >= r.Enqueued })
+	a.waitUntil(func() bool { return known() >= r.Enqueued })
 	r.Seconds = time.Since(first).Seconds() * float64(r.Enqueued) / float64(r.Enqueued-had)
 }
 
@@ -84,7 +85,7 @@ func (a *arena) redisBytes(client *redis.Client) float64 {
 	return used
 }
 
-// outage runs a backlog of entries that are not in Redis, while new entries are recorded.
+// outage runs a backlog of entries that are missing in Redis, while new entries are recorded.
 func (a *arena) outage(r *recovery) {
 	a.Helper()
 	a.empty()
@@ -92,7 +93,7 @@ func (a *arena) outage(r *recovery) {
 		"SELECT CONCAT('late ', seq), '%s', ?, UNHEX(MD5(seq)), %s-60000+MOD(seq,50000), UTC_TIMESTAMP(3), UTC_TIMESTAMP(3) FROM seq_1_to_%d", benchType, floorNow, r.Backlog), content)
 	seen := newStarts()
 	var old atomic.Int64
-	l := a.ours(1000, func(_ context.Context, e *compensator.Entry) error {
+	l := a.newLibrary(1000, func(_ context.Context, e *compensator.Entry) error {
 		if e.BusinessID == "" { // This is an entry of the backlog.
 			old.Add(1)
 		} else {
@@ -128,7 +129,7 @@ func (a *arena) outage(r *recovery) {
 		default:
 		}
 	}
-	a.until(func() bool { return seen.count() >= len(from) })
-	l2 := lagsOf("", 0, seen.since(from, 0))
+	a.waitUntil(func() bool { return seen.count() >= len(from) })
+	l2 := lagsOf("", 0, seen.latencies(from, 0))
 	r.NewP50, r.NewP99 = l2.P50, l2.P99
 }

@@ -37,33 +37,33 @@ type post struct {
 func (a *arena) newPost() *post {
 	server := testservers.NewRabbitMQ(a)
 	p := &post{a: a, server: server, queue: server.Name()}
-	p.with(func(ch *amqp091.Channel) error {
+	p.withChannel(func(ch *amqp091.Channel) error {
 		_, err := ch.QueueDeclare(p.queue, true, false, false, false, nil)
 		return err
 	})
 	return p
 }
 
-// The method with calls the function work with a channel of a separate connection.
-func (p *post) with(work func(ch *amqp091.Channel) error) {
+// withChannel calls run with a channel of a separate connection.
+func (p *post) withChannel(run func(ch *amqp091.Channel) error) {
 	p.a.Helper()
 	conn, err := amqp091.Dial(p.server.URL())
 	p.a.must(err)
 	defer conn.Close()
 	ch, err := conn.Channel()
 	p.a.must(err)
-	p.a.must(work(ch))
+	p.a.must(run(ch))
 }
 
 func (p *post) empty() {
 	p.a.empty()
-	p.with(func(ch *amqp091.Channel) error {
+	p.withChannel(func(ch *amqp091.Channel) error {
 		_, err := ch.QueuePurge(p.queue, false)
 		return err
 	})
 }
 
-// relayed measures how fast a due backlog gets into a durable queue, with confirms. The floor is bare amqp091, which
+// relayed measures how fast a due backlog gets into a durable queue, with confirms. The floor uses amqp091 directly. It
 // reads no log and stores no outcome.
 func (p *post) relayed(n, batch int) contest {
 	how := "one by one"
@@ -74,34 +74,35 @@ func (p *post) relayed(n, batch int) contest {
 		work: "relay to RabbitMQ, " + how, other: fmt.Sprintf("floor: bare amqp091, %d channels", relayChannels), unit: "messages/s",
 		reset: p.empty, prepare: func() { p.a.backlog(n) },
 		ours:   func() float64 { return p.relay(direct, n, batch) },
-		theirs: func() float64 { return p.bare(n, batch) },
+		theirs: func() float64 { return p.publishBare(n, batch) },
 	}
 }
 
-// relay opens the relay that the function by registers, and returns how many messages a second it publishes.
-func (p *post) relay(by way, n, batch int) float64 {
+// relay opens a relay and returns how many messages a second it publishes. register registers the relay's handler.
+func (p *post) relay(register registerRelay, n, batch int) float64 {
 	p.a.Helper()
-	r, err := openRelay(by, p.a.dsn, p.a.redis.Addr(), p.server.URL(), p.queue, batch)
+	r, err := openRelay(register, p.a.dsn, p.a.redis.Addr(), p.server.URL(), p.queue, batch)
 	p.a.must(err)
 	r.a = p.a
 	defer r.publisher.Close()
 	defer r.close()
 	began := time.Now()
 	r.run()
-	p.a.until(func() bool { return r.settled.Load() >= int64(n) })
+	p.a.waitUntil(func() bool { return r.settled.Load() >= int64(n) })
 	return float64(n) / time.Since(began).Seconds()
 }
 
-// relaying is a library whose entries go to a queue.
+// relaying is a library whose handler publishes each entry to a queue.
 type relaying struct {
 	*library
 	publisher io.Closer
 }
 
-// way registers the type whose entries go to a queue. It returns the publisher to close after Run.
-type way func(c *compensator.Compensator, url, queue string, batch int) (io.Closer, error)
+// registerRelay registers the type whose entries go to a queue. It returns the publisher, which must be closed after
+// Run.
+type registerRelay func(c *compensator.Compensator, url, queue string, batch int) (io.Closer, error)
 
-func openRelay(by way, dsn, redis, url, queue string, batch int) (*relaying, error) {
+func openRelay(register registerRelay, dsn, redis, url, queue string, batch int) (*relaying, error) {
 	db, err := openPool(dsn, producers+4, true)
 	if err != nil {
 		return nil, err
@@ -110,14 +111,14 @@ func openRelay(by way, dsn, redis, url, queue string, batch int) (*relaying, err
 	if err != nil {
 		return nil, err
 	}
-	publisher, err := by(l.Compensator, url, queue, batch)
+	publisher, err := register(l.Compensator, url, queue, batch)
 	return &relaying{l, publisher}, err
 }
 
-// relayedSingly configures a handler that publishes each entry by itself.
+// relayedSingly configures a handler that publishes one entry per call.
 var relayedSingly = &compensator.HandlerConfig[raw]{TypeConfig: compensator.TypeConfig{Codec: asIs{}}, Concurrency: 1000}
 
-// relayedInBatches configures a handler that publishes size entries at a time.
+// relayedInBatches configures a handler that publishes size entries per call.
 func relayedInBatches(size int) *compensator.BatchConfig[raw] {
 	return &compensator.BatchConfig[raw]{TypeConfig: compensator.TypeConfig{Codec: asIs{}}, Concurrency: 1000 / size, BatchSize: size}
 }
@@ -136,8 +137,8 @@ func direct(c *compensator.Compensator, url, queue string, batch int) (io.Closer
 	return publisher, err
 }
 
-// bare publishes without the library. Each channel publishes batch messages and then waits for their confirms.
-func (p *post) bare(n, batch int) float64 {
+// publishBare publishes without the library. Each channel publishes batch messages and then waits for their confirms.
+func (p *post) publishBare(n, batch int) float64 {
 	p.a.Helper()
 	conn, err := amqp091.Dial(p.server.URL())
 	p.a.must(err)
@@ -188,7 +189,7 @@ func (p *post) bareChannel(conn *amqp091.Connection, left *atomic.Int64, batch i
 	}
 }
 
-// relayVictimEnv names the environment variable that configures the relay to be killed.
+// relayVictimEnv names the environment variable that configures a relay process that will be killed.
 const relayVictimEnv = "BENCH_RELAY_VICTIM"
 
 type relayVictim struct {
@@ -214,7 +215,7 @@ func runRelayVictim() {
 	os.Exit(1)
 }
 
-// doubled counts the messages that arrived twice because relaying processes were killed.
+// doubled holds how many messages arrived twice because relay processes were killed.
 type doubled struct {
 	Batch    int `json:"batch"`
 	Messages int `json:"messages"`
@@ -229,8 +230,8 @@ func (d doubled) String() string {
 	return fmt.Sprintf("| %d | %d | %d | %d | %d |", d.Batch, d.Messages, d.Kills, d.Lost, d.Doubled)
 }
 
-// doubled kills one relaying process after the other. The last process relays the rest.
-func (p *post) doubled(n, kills, batch int) doubled {
+// measureDoubled kills one relay process after the other. The last process publishes the rest.
+func (p *post) measureDoubled(n, kills, batch int) doubled {
 	p.a.Helper()
 	p.empty()
 	p.a.backlog(n)
@@ -242,7 +243,7 @@ func (p *post) doubled(n, kills, batch int) doubled {
 	for d.Kills < kills {
 		before := done()
 		kill := p.startVictim(batch)
-		p.a.until(func() bool { return done() > before })
+		p.a.waitUntil(func() bool { return done() > before })
 		time.Sleep(rand.N(200 * time.Millisecond))
 		kill()
 		d.Kills++
@@ -251,10 +252,10 @@ func (p *post) doubled(n, kills, batch int) doubled {
 		}
 	}
 	kill := p.startVictim(batch)
-	p.a.until(func() bool { return done() == n })
+	p.a.waitUntil(func() bool { return done() == n })
 	kill()
 	ids := make(map[string]int)
-	p.with(func(ch *amqp091.Channel) error {
+	p.withChannel(func(ch *amqp091.Channel) error {
 		for {
 			m, ok, err := ch.Get(p.queue, true)
 			if err != nil || !ok {

@@ -10,7 +10,8 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// growth holds what an entry costs in a log with many waiting entries beyond the horizon and as many settled entries.
+// growth holds what an entry costs in a large log. The log holds many waiting entries that are due beyond the horizon,
+// and as many settled entries.
 type growth struct {
 	Entries   int           `json:"entries"` // waiting entries; the log holds as many settled entries
 	Record    row           `json:"record"`
@@ -54,10 +55,10 @@ func (a *arena) grow(entries int) growth {
 // onTop runs a contest on the filled table.
 func (a *arena) onTop(filled uint64, c contest) row {
 	c.reset = func() { a.forget(filled) }
-	return c.hold(a, 5)
+	return c.runPairs(a, 5)
 }
 
-// writeBack waits until the filled rows are in the data files, so that later measurements do not pay for writing them.
+// writeBack waits until the filled rows are in the data files. Otherwise later measurements would include writing them.
 func (a *arena) writeBack() {
 	a.Helper()
 	a.exec("SET GLOBAL innodb_max_dirty_pages_pct=0")
@@ -67,8 +68,8 @@ func (a *arena) writeBack() {
 	a.exec("SET GLOBAL innodb_max_dirty_pages_pct=90")
 }
 
-// awaitPurge waits until InnoDB has purged the deleted rows. A measurement that runs during this purge reads twice as
-// many pages per entry.
+// awaitPurge waits until InnoDB has purged the deleted rows. During this purge a measurement would read twice as many
+// pages per entry.
 func (a *arena) awaitPurge() {
 	a.Helper()
 	for last, still := 0.0, 0; still < 3; still++ {
@@ -88,8 +89,8 @@ func (a *arena) filled() (id uint64) {
 	return id
 }
 
-// forget removes what a measurement has left, so that the next one does not pay for it. It deletes all rows after the
-// filled rows and flushes Redis.
+// forget deletes the rows that a measurement has added after the filled rows, and flushes Redis. The next measurement
+// then does not pay for them.
 func (a *arena) forget(filled uint64) {
 	a.Helper()
 	a.exec("DELETE FROM common_process_log WHERE id>?", filled)
@@ -101,7 +102,7 @@ func (a *arena) forget(filled uint64) {
 }
 
 // fill adds waiting and settled rows until the table has the given number of each. The waiting rows are due between one
-// hour and 30 days from now. Ids grow with the time of recording, as the library's do.
+// hour and 30 days from now. As in production, ids grow with the time of recording.
 func (a *arena) fill(entries int) {
 	a.Helper()
 	var have int
@@ -118,12 +119,12 @@ func (a *arena) fill(entries int) {
 	}
 }
 
-// purge deletes n rows that were settled three days ago, and returns the rows a second.
+// purge inserts n rows that were settled three days ago, deletes them, and returns the number of deleted rows a second.
 func (a *arena) purge(n int) float64 {
 	a.Helper()
 	a.exec(fmt.Sprintf("INSERT INTO common_process_log (idempotent_id, business_type, content, state, version, next_at, created_at, updated_at) "+
 		"SELECT CONCAT('old ', seq), '%s', ?, 1, 2, %s-3*86400000, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3) FROM seq_1_to_%d", benchType, floorNow, n), content)
-	l := a.ours(0, nil)
+	l := a.newLibrary(0, nil)
 	defer l.close()
 	began := time.Now()
 	purged, err := admin.Of(l.Compensator).Purge(a.Context(), 24*time.Hour)
@@ -134,13 +135,13 @@ func (a *arena) purge(n int) float64 {
 	return float64(n) / time.Since(began).Seconds()
 }
 
-// start returns the time from New to the first handler.
+// start returns the time from the call of New to the first handler.
 func (a *arena) start() time.Duration {
 	a.Helper()
 	a.backlog(1)
 	ran := make(chan struct{}, 1)
 	began := time.Now()
-	l := a.ours(1, func(context.Context, *compensator.Entry) error {
+	l := a.newLibrary(1, func(context.Context, *compensator.Entry) error {
 		ran <- struct{}{}
 		return nil
 	})
@@ -150,10 +151,10 @@ func (a *arena) start() time.Duration {
 	return time.Since(began)
 }
 
-// dashboard measures the queries of a typical operator's page.
+// dashboard measures the queries of a typical page for operators.
 func (a *arena) dashboard() (list, deep, count time.Duration) {
 	a.Helper()
-	l := a.ours(0, nil)
+	l := a.newLibrary(0, nil)
 	defer l.close()
 	began := time.Now()
 	_, err := admin.Of(l.Compensator).List(a.Context(), admin.Filter{States: []compensator.State{compensator.Pending}, BusinessType: benchType, Newest: true})

@@ -26,11 +26,11 @@ func TestScale(t *testing.T) {
 			g := a.grow(entries)
 			result.Growth = append(result.Growth, g)
 			fmt.Println(g)
-			result.Idle = append(result.Idle, a.idle(entries, 1, *still))
+			result.Idle = append(result.Idle, a.measureIdle(entries, 1, *still))
 		}
 	}
 	a.empty()
-	result.Idle = append(result.Idle, a.idle(0, 1, *still), a.idle(0, 1000, *still))
+	result.Idle = append(result.Idle, a.measureIdle(0, 1, *still), a.measureIdle(0, 1000, *still))
 	fmt.Print("\n", idleHead, "\n")
 	for _, i := range result.Idle {
 		fmt.Println(i)
@@ -46,8 +46,8 @@ func TestScale(t *testing.T) {
 	a.must(save("../build/scale.json", result))
 }
 
-// TestLostType measures, in pairs, the cost of a fault that hits the queue of one type in Redis. A pair takes 50 s.
-// With -short it runs one pair of a few seconds. That pair measures nothing. It only checks that no entry runs twice.
+// TestLostType measures, in pairs, the cost of a fault in Redis that hits the queue of one type. A pair takes 50 s.
+// With -short it measures nothing: it runs one pair of a few seconds, to check that no entry runs twice.
 func TestLostType(t *testing.T) {
 	a := newArena(t)
 	lose := losses[*loses]
@@ -60,7 +60,7 @@ func TestLostType(t *testing.T) {
 	}
 	fmt.Printf("\n"+lostHead+"\n", *loses)
 	for pair := range most {
-		fmt.Println(a.lostType(plan, pair, lose))
+		fmt.Println(a.measureLostType(plan, pair, lose))
 	}
 }
 

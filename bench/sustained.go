@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// sustained records and runs entries at the same time. The time ends when the last outcome is durable.
+// sustained records entries and runs them at the same time. The measured time ends when the last outcome is durable.
 func (a *arena) sustained(n int) contest {
 	return contest{
 		work: "sustained: record and run at once", other: "floor: the same statements", unit: "entries/s", goal: 0.8, entries: n,
@@ -19,7 +19,7 @@ func (a *arena) sustained(n int) contest {
 			return a.ourSustained(compensator.HandlerConfig[raw]{Concurrency: 1000}, nothing, n, n)
 		},
 		theirs: func() float64 {
-			db, own := a.plain(producers), a.plain(4)
+			db, own := a.openPlain(producers), a.openPlain(4)
 			defer db.Close()
 			defer own.Close()
 			began := time.Now()
@@ -29,10 +29,10 @@ func (a *arena) sustained(n int) contest {
 	}
 }
 
-// ourSustained records n entries and runs them at the same time, until as many outcomes are stored as the argument
-// outcomes says. It returns the entries a second.
+// ourSustained records n entries and runs them at the same time, until as many outcomes are stored as outcomes says. It
+// returns the number of entries a second.
 func (a *arena) ourSustained(cfg compensator.HandlerConfig[raw], handler func(context.Context, *compensator.Entry) error, n, outcomes int) float64 {
-	l := a.oursWith(cfg, handler)
+	l := a.newLibraryWith(cfg, handler)
 	defer l.close()
 	l.run()
 	began := time.Now()
@@ -41,7 +41,7 @@ func (a *arena) ourSustained(cfg compensator.HandlerConfig[raw], handler func(co
 		return err
 	})
 	a.must(err)
-	a.until(func() bool { return l.settled.Load() >= int64(outcomes) })
+	a.waitUntil(func() bool { return l.settled.Load() >= int64(outcomes) })
 	return float64(n) / time.Since(began).Seconds()
 }
 
@@ -81,7 +81,8 @@ func floorRun(ctx context.Context, own *sql.DB, ids []string) error {
 	return floorSettle(ctx, own, ids, sums)
 }
 
-// batches yields the ids that have accumulated, at most floorBatch at a time, until ids is closed and empty.
+// batches yields the ids that have accumulated, at most floorBatch at a time, until the channel ids is closed and
+// empty.
 func batches(ids <-chan string) func(yield func([]string) bool) {
 	return func(yield func([]string) bool) {
 		for first := range ids {
@@ -103,8 +104,8 @@ func batches(ids <-chan string) func(yield func([]string) bool) {
 	}
 }
 
-// The method until calls the function done repeatedly. It returns once done returns true. It fails the test after two minutes.
-func (a *arena) until(done func() bool) {
+// waitUntil calls done repeatedly until it returns true. It fails the test after two minutes.
+func (a *arena) waitUntil(done func() bool) {
 	a.Helper()
 	deadline := time.Now().Add(2 * time.Minute)
 	for !done() {

@@ -28,7 +28,6 @@ type waitPlan struct {
 	Callers int `json:"callers"` // callers at once. Each records the next entry as soon as it has its answer
 }
 
-// waitRun is the result of a measurement.
 type waitRun struct {
 	waitPlan
 	FromRecord lags `json:"from_record"` // from the call of Record to the answer
@@ -57,7 +56,7 @@ func (r waitRun) String() string {
 		ms(r.FromEnd.P50), ms(r.FromEnd.P99), ms(r.goal()), verdict)
 }
 
-// goal returns the goal for the median from the handler's end to the answer.
+// goal returns the goal for the median time from the handler's end to the answer.
 func (p waitPlan) goal() time.Duration {
 	if p.Redis {
 		return 5 * time.Millisecond
@@ -66,7 +65,7 @@ func (p waitPlan) goal() time.Duration {
 }
 
 // waits records entries, waits for their results, and measures both latencies. The result of an entry is the time at
-// which its handler returned, by the clock of the machine.
+// which its handler returned, by the machine's clock.
 func (a *arena) waits(plan waitPlan) waitRun {
 	a.Helper()
 	a.empty()
@@ -115,8 +114,8 @@ func (a *arena) waits(plan waitPlan) waitRun {
 	return waitRun{plan, lagsOf("record → answer", 0, fromRecord), lagsOf("end → answer", 0, fromEnd)}
 }
 
-// crowdOfWaits has many callers of one process wait for entries that are not due. It returns the statements of the reads
-// in the first seconds, and how many statements that is for each 50 ms.
+// crowdOfWaits lets many callers in one process wait for entries that are not due. It returns how many SELECT
+// statements the server receives in two seconds, and how many that is per 50 ms.
 func (a *arena) crowdOfWaits(callers int) (statements int, aRound float64) {
 	a.Helper()
 	a.empty()
@@ -189,7 +188,7 @@ func (w waitWorker) handle(context.Context, *compensator.Entry, raw) (raw, error
 	return binary.BigEndian.AppendUint64(nil, uint64(time.Now().UnixNano())), nil
 }
 
-// startWaitWorker starts the other process and returns once it runs.
+// startWaitWorker starts a process that runs the handlers, and returns when it runs.
 func (a *arena) startWaitWorker(w waitWorker) (stop func()) {
 	a.Helper()
 	text, err := json.Marshal(w)

@@ -11,11 +11,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// These are the settings of watermill-sql. Its payload column is JSON by default, which MariaDB would validate. The
-// library's column is not validated either, so the payload here is a MEDIUMBLOB.
+// These are the settings of watermill-sql. By default its payload column is JSON, which MariaDB would validate. The
+// library's column is not validated, so the payload here is a MEDIUMBLOB.
 //
 // An empty table is read again after 10 ms instead of 1 s. With 1 s, the last messages of a run would wait for the
-// poll. A page has the default of 100 messages. Every message costs its own statement, whatever the page size.
+// poll. A page has the default of 100 messages. Every message costs one statement, with any page size.
 var (
 	watermillSchema  = watermillsql.DefaultMySQLSchema{GeneratePayloadType: func(string) string { return "MEDIUMBLOB" }}
 	watermillOffsets = watermillsql.DefaultMySQLOffsetsAdapter{}
@@ -24,11 +24,11 @@ var (
 	}
 )
 
-// watermillPeer publishes inside the business transaction and has one subscriber. A second subscriber of the same group
-// would only wait for the first one's offsets.
+// watermillPeer publishes inside the business transaction and has one subscriber. A second subscriber in the same group
+// would only wait until the first one releases the group's offsets.
 //
-// Messages may stay unread forever when several transactions publish. A transaction may hold an offset before its row
-// is visible. If the subscriber reads a page past this offset, the group's offset moves on and the message is lost.
+// If several transactions publish, messages may stay unread forever. A transaction may hold an offset before its row is
+// visible. If the subscriber reads a page past this offset, the group's offset moves on and the message is lost.
 type watermillPeer struct {
 	a       *arena
 	db, own *sql.DB
@@ -41,7 +41,7 @@ type watermillPeer struct {
 
 func (a *arena) watermill(name string) rival {
 	return rival{name, func(handler func(string)) peer {
-		w := &watermillPeer{a: a, db: a.plain(producers), own: a.plain(2), stop: func() {}, handler: handler}
+		w := &watermillPeer{a: a, db: a.openPlain(producers), own: a.openPlain(2), stop: func() {}, handler: handler}
 		var err error
 		w.reader, err = watermillsql.NewSubscriber(w.own, watermillReader, nil)
 		a.must(err)
@@ -66,7 +66,7 @@ func (w *watermillPeer) record(ctx context.Context, n int, _ time.Duration) (str
 	return id, time.Now(), err
 }
 
-// watermillPublish creates a publisher for this transaction, as watermill's documentation does.
+// watermillPublish creates a publisher for this transaction, as watermill's documentation shows.
 func watermillPublish(tx *sql.Tx, n int) (last string, err error) {
 	publisher, err := watermillsql.NewPublisher(tx, watermillsql.PublisherConfig{SchemaAdapter: watermillSchema}, nil)
 	if err != nil {

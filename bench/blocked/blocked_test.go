@@ -24,27 +24,27 @@ var (
 	only    = flag.String("only", "", "run only blocks and pools whose names contain this text")
 )
 
-// processes is the number of processes that run the library. Each connects as its own database user, so that the server
-// can count its sessions.
+// processes is the number of processes that run the library. Each connects as a separate database user, so that the
+// server can count the sessions of each process.
 const processes = 4
 
-// entries is the number of entries. They come due one by one, most of them while the server blocks.
+// entries is the number of entries. They come due one by one, most of them while the server blocks statements.
 const entries = 4000
 
-// childEnv is the name of an environment variable. If it is set, the test binary runs as one process of the library.
-// Its value is the kind of pool and the DSN.
+// childEnv is the name of an environment variable. If it is set, the test binary runs the library. Its value is the
+// kind of pool and the DSN.
 const childEnv = "BENCH_BLOCKED"
 
 func TestMain(m *testing.M) {
 	if text := os.Getenv(childEnv); text != "" {
-		fmt.Fprintln(os.Stderr, "blocked process:", live(text))
+		fmt.Fprintln(os.Stderr, "blocked process:", runUntilKilled(text))
 		os.Exit(2)
 	}
 	os.Exit(testservers.Main(m))
 }
 
-// live runs the library with its default Config until the process is killed.
-func live(text string) error {
+// runUntilKilled runs the library with its default Config until the process is killed.
+func runUntilKilled(text string) error {
 	pool, dsn, _ := strings.Cut(text, " ")
 	db, err := open(pool, dsn)
 	if err != nil {
@@ -81,7 +81,7 @@ func register(c *compensator.Compensator) error {
 	return err
 }
 
-// block is a way to make the server block the statements of other sessions.
+// block is a way to make the server block the statements of all other sessions.
 type block struct {
 	name, only string
 	begin, end []string
@@ -162,9 +162,9 @@ func run(t *testing.T, server *testservers.SQLServer, b block, pool string) (mos
 		count("(SELECT l.id FROM common_process_log l LEFT JOIN paid p ON p.number=l.user_id WHERE l.business_type='pay' GROUP BY l.id HAVING COUNT(p.number)<>1) w")
 }
 
-// record writes entries that come due during the block. transactional says whether half of them get a handler with a
-// transaction. It is false for a frozen server. The sessions of a frozen server can be counted only after it answers
-// again, and transactions of handlers would then count as the service's own sessions.
+// record writes entries that come due during the block. transactional says whether half of them get a transactional
+// handler. It is false if the server is frozen. The sessions of a frozen server can be counted only after it answers
+// again. Transactions of handlers would then count as sessions of the service.
 func record(t *testing.T, admin *sql.DB, transactional bool) {
 	types := []string{"close", "close"}
 	if transactional {
@@ -188,7 +188,7 @@ func record(t *testing.T, admin *sql.DB, transactional bool) {
 	}
 }
 
-// start runs a process with its own database user until the test ends.
+// start runs a process, which connects as a separate database user, until the test ends.
 func start(t *testing.T, admin *sql.DB, dsn, pool string, i int) {
 	config, err := mysql.ParseDSN(dsn)
 	must(t, err)
@@ -211,7 +211,7 @@ func start(t *testing.T, admin *sql.DB, dsn, pool string, i int) {
 	must(t, err, "a process did not start")
 }
 
-// sessions returns the number of server sessions of the process that has the most.
+// sessions returns how many server sessions the process with the most sessions has.
 func sessions(t *testing.T, admin *sql.DB) (most int) {
 	err := admin.QueryRowContext(t.Context(), "SELECT COALESCE(MAX(n),0) FROM (SELECT COUNT(*) AS n FROM information_schema.processlist WHERE user LIKE 'process%' GROUP BY user) s").Scan(&most)
 	must(t, err)

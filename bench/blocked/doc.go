@@ -1,3 +1,3 @@
 // Package blocked measures how many sessions the library's processes hold on a server that blocks their statements. It
-// also checks that nothing is lost. See TestBlocked.
+// also checks that no entry is lost. See TestBlocked.
 package blocked

@@ -36,7 +36,7 @@ func (asynqQueue) serve(_ context.Context, p place, fire fire) (record, error) {
 	}, nil
 }
 
-func (asynqQueue) left(_ context.Context, p place) (numbers []int, err error) {
+func (asynqQueue) unfinished(_ context.Context, p place) (numbers []int, err error) {
 	inspector := asynq.NewInspector(asynq.RedisClientOpt{Addr: p.Redis})
 	defer inspector.Close()
 	for _, list := range []func(string, ...asynq.ListOption) ([]*asynq.TaskInfo, error){

@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// keeper starts and kills the service and stores the notes that it writes. When the service loses a deadline that it
-// recorded, the keeper still knows the deadline.
+// keeper starts and kills the service and stores the notes that it writes. If the mechanism loses a recorded deadline,
+// the keeper still knows the deadline.
 type keeper struct {
 	cfg serviceConfig
 	log string // path of the service's log
@@ -25,7 +25,7 @@ type keeper struct {
 	ended   chan struct{} // closed when the last note of the process is read
 }
 
-// fact holds what the benchmark knows of one deadline. Its times are in µs since 1970.
+// fact holds what the benchmark knows about one deadline. Its times are in µs since 1970.
 type fact struct {
 	recorded int64 // 0 until it is recorded
 	due      int64
@@ -41,7 +41,7 @@ func newKeeper(cfg serviceConfig, dir string) *keeper {
 	return &keeper{cfg: cfg, log: filepath.Join(dir, "service.log"), facts: make([]fact, cfg.Plan.Deadlines)}
 }
 
-// start starts the service. record says whether it records the deadlines.
+// start starts the service. record says whether the service records the deadlines.
 func (k *keeper) start(record bool) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -129,7 +129,7 @@ func (k *keeper) lastWords() string {
 	return strings.Join(lines[max(0, len(lines)-15):], "\n")
 }
 
-// recorded returns the time at which everything was recorded, in µs since 1970. Until then it returns 0.
+// recorded returns the time at which the last deadline was recorded, in µs since 1970. Before that it returns 0.
 func (k *keeper) recorded() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// keyExpiry stores a key with a time to live for each deadline. A subscriber is notified when the server deletes the
-// key. The setting comes from Redis's page on keyspace notifications: E stands for events, x for expired keys. SET …
-// PX replaces the older SETEX, which supports whole seconds only.
+// keyExpiry stores, for each deadline, a key with a time to live. A subscriber is notified when the server deletes the
+// key. The setting comes from Redis's page on keyspace notifications: E stands for events, x for expired keys. The
+// command is SET … PX, because the older SETEX supports whole seconds only.
 type keyExpiry struct{}
 
 const (
@@ -59,7 +59,7 @@ func (keyExpiry) serve(ctx context.Context, p place, fire fire) (record, error) 
 	}, nil
 }
 
-func (keyExpiry) left(ctx context.Context, p place) (numbers []int, err error) {
+func (keyExpiry) unfinished(ctx context.Context, p place) (numbers []int, err error) {
 	client := redis.NewClient(&redis.Options{Addr: p.Redis})
 	defer client.Close()
 	keys := client.Scan(ctx, 0, expiryKey+"*", 1000).Iterator()

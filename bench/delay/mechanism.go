@@ -14,20 +14,20 @@ type mechanism interface {
 	prepare(tb testing.TB) (place, error)
 
 	// serve runs in the service. It starts to fire due deadlines, also those that an earlier process recorded. It
-	// returns the function by which this process records deadlines. ctx ends with the process.
+	// returns the function with which this process records deadlines. ctx ends with the process.
 	serve(ctx context.Context, p place, fire fire) (record, error)
 
-	// The method left returns the numbers of the deadlines that the mechanism's own store holds as not done. The call
-	// may disturb the mechanism, so it is made only after everything has fired, or at the end.
-	left(ctx context.Context, p place) ([]int, error)
+	// unfinished returns the numbers of the deadlines that the mechanism's own store holds as not done. The call may
+	// disturb the mechanism, so it is made only after everything has fired, or at the end.
+	unfinished(ctx context.Context, p place) ([]int, error)
 }
 
-// fire is the handler. It reports that deadline number n has fired. It may be called concurrently. entry is the
-// mechanism's own id, for mechanisms that could record one deadline several times. Otherwise entry is 0.
+// fire is the handler. It reports that deadline number n has fired. It may be called concurrently. If a mechanism could
+// record one deadline several times, entry is the mechanism's id of the record. Otherwise it is 0.
 type fire func(n int, entry uint64)
 
-// record records deadline number n, which fires after delay. It returns when the mechanism has accepted it. It is
-// called concurrently.
+// record records deadline number n, which fires after delay. It returns when the mechanism has accepted the deadline.
+// It is called concurrently.
 type record func(ctx context.Context, n int, delay time.Duration) error
 
 // place holds the addresses of a mechanism's servers.
@@ -41,7 +41,7 @@ type place struct {
 
 var errNotHere = errors.New("not here")
 
-// entrant is a mechanism with its name and its settings for the table.
+// entrant is a mechanism with its name and its settings, as the table shows them.
 type entrant struct {
 	name, setting string
 	mechanism

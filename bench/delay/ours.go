@@ -14,8 +14,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// ours is compensator as its README shows it: the Connector, a plain handler and all defaults. Without redis, the queue
-// is the library's timing wheel.
+// ours is compensator as its README shows it: the Connector, a plain handler and all defaults. If redis is false, the
+// queue is the library's timing wheel.
 type ours struct{ redis bool }
 
 const oursLeft = "SELECT CAST(business_id AS SIGNED) FROM common_process_log WHERE state+0 IN (0,-1,-2,-3)"
@@ -73,4 +73,6 @@ func (o ours) serve(ctx context.Context, p place, fire fire) (record, error) {
 	}, nil
 }
 
-func (ours) left(ctx context.Context, p place) ([]int, error) { return numbersOf(ctx, p, oursLeft) }
+func (ours) unfinished(ctx context.Context, p place) ([]int, error) {
+	return numbersOf(ctx, p, oursLeft)
+}

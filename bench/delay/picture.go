@@ -16,7 +16,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// People who cannot distinguish red from green can distinguish these colours.
+// These colours are safe for readers who cannot distinguish red from green.
 var (
 	blue   = color.RGBA{R: 0x00, G: 0x5a, B: 0xb5, A: 255}
 	orange = color.RGBA{R: 0xdc, G: 0x6a, B: 0x00, A: 255}
@@ -30,7 +30,7 @@ const (
 	laneHeight = 0.75 * vg.Inch
 )
 
-// The horizontal axis is logarithmic on both sides of the deadline. Its unit is a decade.
+// The horizontal axis shows lateness. It is logarithmic on both sides of 0, and its unit is a decade.
 const (
 	least    = 0.1   // in ms; smaller deviations are drawn in the middle
 	earliest = 10e3  // ms early, the left end
@@ -39,8 +39,8 @@ const (
 	binsTo   = 12    // bins per decade
 )
 
-// A strip is 1 high on the vertical axis. Its bars point upwards from base. Bars of deadlines around the kill point
-// downwards.
+// A strip is 1 high on the vertical axis. Its bars start at base. Most bars point upwards. The bars of deadlines near
+// the kill point downwards.
 const (
 	base  = 0.36
 	up    = 0.56
@@ -48,7 +48,7 @@ const (
 	grain = 0.0005 // share of all deadlines that is just visible
 )
 
-// axis returns the position of a lateness on the horizontal axis. A negative lateness is early.
+// axis returns the position of a lateness on the horizontal axis. A negative lateness means early.
 func axis(ms float64) float64 {
 	if ms < 0 {
 		return -math.Log10(min(earliest, max(least, -ms)) / least)
@@ -114,7 +114,7 @@ func strip(axes *plot.Plot, r result, low float64, shaded bool) {
 	}
 }
 
-// bars draws the share of all deadlines at each lateness. Early bars are orange.
+// bars draws the share of all deadlines at each lateness. The bars of early deadlines are orange.
 func bars(axes *plot.Plot, late []float64, low, full float64, all int, fill color.Color) {
 	for i, n := range bins(late) {
 		left := axis(-earliest) + float64(i)/binsTo
@@ -129,7 +129,7 @@ func bars(axes *plot.Plot, late []float64, low, full float64, all int, fill colo
 	}
 }
 
-// words returns the text beside the strip, with figures that the strip cannot show.
+// words returns the text beside the strip. It has the figures that the strip cannot show.
 func (r result) words() string {
 	if r.NotHere != "" {
 		return r.NotHere
@@ -146,7 +146,7 @@ func (r result) words() string {
 	return strings.Join(lines, "\n")
 }
 
-// bins counts the deadlines per bin of the axis.
+// bins counts the deadlines in each bin of the horizontal axis.
 func bins(late []float64) []int {
 	middle := int(math.Round(-axis(-earliest) * binsTo))
 	counts := make([]int, middle+int(math.Round(axis(latest)*binsTo))+1)
@@ -160,7 +160,7 @@ func bins(late []float64) []int {
 	return counts
 }
 
-// height returns the height of a bar, up to 1. It is logarithmic, so that one in a thousand stays visible.
+// height returns the height of a bar, at most 1. It is logarithmic, so that a share of one in a thousand stays visible.
 func height(n, all int) float64 {
 	return math.Log1p(float64(n)/float64(all)/grain) / math.Log1p(1/grain)
 }
@@ -184,8 +184,7 @@ func roundLength(ms float64) string {
 	return fmt.Sprintf("%.0f s", ms/1000)
 }
 
-// legend names the colours. It gives the legend a box of size zero for each colour, because a legend shows only things
-// that are plotted.
+// legend names the colours. A legend shows only plotted things, so legend plots a box of size zero for each colour.
 func legend(axes *plot.Plot) {
 	for _, entry := range []struct {
 		name string

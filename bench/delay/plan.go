@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// plan holds the size and the limits of a run. It is the same for every mechanism.
+// plan holds the size and the limits of a run. All mechanisms have the same plan.
 type plan struct {
 	Deadlines int
 	Span      time.Duration // the longest delay; the shortest is 1 s
@@ -18,8 +18,8 @@ const (
 	shortest  = time.Second
 )
 
-// delays returns the same delays for every mechanism. They are uniformly distributed. They are whole milliseconds, so
-// that no mechanism has to round.
+// delays returns the same delays for every mechanism, uniformly distributed. They are whole milliseconds, so that no
+// mechanism has to round.
 func (p plan) delays() []time.Duration {
 	random := rand.New(rand.NewPCG(seed, 1))
 	all := make([]time.Duration, p.Deadlines)
@@ -29,12 +29,11 @@ func (p plan) delays() []time.Duration {
 	return all
 }
 
-// killAfter returns how long after the last record the service is killed.
+// killAfter is the time from the last record to the kill of the service.
 func (p plan) killAfter() time.Duration { return p.Span / 2 }
 
-// lead and tail limit the deadlines around the kill. Deadlines within lead before the kill, or within tail after the
-// restart, are counted separately. Work that is due just before the kill may be running, or may wait for a poll. The
-// mechanism is not at fault if such work is late, because the kill delayed it. The longest poll interval of a mechanism
-// is 5 s.
+// Deadlines within lead before the kill, or within tail after the restart, are counted separately. Work that is due
+// just before the kill may be running, or may wait for a poll. If it is late, the cause is the kill and not the
+// mechanism. The longest poll interval of a mechanism is 5 s.
 func (p plan) lead() time.Duration { return p.Span / 6 }
 func (p plan) tail() time.Duration { return p.Span / 3 }

@@ -11,8 +11,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// polling is a typical hand-written poller: it reads a page of due rows, then claims, runs and finishes each row. The
-// libraries Oban and Solid Queue also poll every 1 s.
+// polling is a typical hand-written poller: it reads a page of due rows, then claims, runs and finishes each row. It
+// polls every 1 s, like the libraries Oban and Solid Queue.
 type polling struct{}
 
 const (
@@ -41,7 +41,7 @@ func (polling) prepare(tb testing.TB) (place, error) {
 	return p, err
 }
 
-// newSQL starts a server that keeps every acknowledged commit, and creates a database.
+// newSQL starts a server that keeps every acknowledged commit, and creates a database on it.
 func newSQL(tb testing.TB) place {
 	server := testservers.NewSQL(tb, "--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=256M")
 	return place{SQL: server.Database(tb, "interpolateParams=true"), Versions: server.Flavor + " " + server.Version}
@@ -117,9 +117,11 @@ func pollDo(ctx context.Context, db *sql.DB, task pollTask, fire fire) error {
 	return err
 }
 
-func (polling) left(ctx context.Context, p place) ([]int, error) { return numbersOf(ctx, p, pollLeft) }
+func (polling) unfinished(ctx context.Context, p place) ([]int, error) {
+	return numbersOf(ctx, p, pollLeft)
+}
 
-// numbersOf returns the numbers of deadlines in a query's result.
+// numbersOf runs a query and returns the numbers of deadlines in its result.
 func numbersOf(ctx context.Context, p place, query string) (numbers []int, err error) {
 	db, err := sql.Open("mysql", p.SQL)
 	if err != nil {

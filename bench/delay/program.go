@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/bench/internal/child"
 )
 
-// childAttributes returns attributes with which no child outlives the benchmark, however the benchmark ends.
+// childAttributes returns attributes with which no child outlives the benchmark, even if the benchmark is killed.
 func childAttributes() *syscall.SysProcAttr { return child.Attributes(nil, syscall.SIGKILL) }
 
 // serve runs a server in dir, in its own process group, until the test ends. It returns when ask returns nil.

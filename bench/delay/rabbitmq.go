@@ -64,8 +64,8 @@ func (rabbitMQ) serve(ctx context.Context, p place, fire fire) (record, error) {
 	if err := rabbitConsume(conn, fire); err != nil {
 		return nil, err
 	}
-	// The client's documentation says that one goroutine must own a channel. A confirm means that RabbitMQ has stored
-	// the persistent message.
+	// According to the client's documentation, only one goroutine may use a channel. A confirm means that RabbitMQ has
+	// stored the persistent message.
 	channels := make(chan *amqp.Channel, producers)
 	for range producers {
 		ch, err := conn.Channel()
@@ -126,8 +126,8 @@ func rabbitConsume(conn *amqp.Connection, fire fire) error {
 	return nil
 }
 
-// The method left reads both queues to their ends and returns the messages to them.
-func (rabbitMQ) left(_ context.Context, p place) (numbers []int, err error) {
+// unfinished reads all messages of both queues and returns the messages to the queues.
+func (rabbitMQ) unfinished(_ context.Context, p place) (numbers []int, err error) {
 	conn, err := amqp.Dial(p.RabbitMQ)
 	if err != nil {
 		return nil, err

@@ -47,8 +47,8 @@ func startRabbitMQ(tb testing.TB) (string, error) {
 	})
 }
 
-// rabbitEnv returns an environment that keeps all files in dir. With RABBITMQ_ALLOW_INPUT the script replaces itself
-// with the server. Otherwise it would start the server as a child, which could outlive the benchmark.
+// rabbitEnv returns an environment that keeps all files in dir. With RABBITMQ_ALLOW_INPUT the start script replaces
+// itself with the server. Otherwise it would start the server as a child, which could outlive the benchmark.
 func rabbitEnv(dir string, names, port, distribution int) []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + dir,

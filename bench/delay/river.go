@@ -16,7 +16,7 @@ import (
 // their defaults.
 //
 // Every 5 s River reads the scheduled jobs that come due within the next 5 s. It polls available jobs every second, and
-// when PostgreSQL notifies it. It rescues a dead process's jobs after an hour.
+// also when PostgreSQL notifies it. An hour after a process died, River runs the process's jobs again.
 type riverQueue struct{}
 
 // riverJob holds a job's arguments.
@@ -78,7 +78,7 @@ func (riverQueue) serve(ctx context.Context, p place, fire fire) (record, error)
 	}, nil
 }
 
-func (riverQueue) left(ctx context.Context, p place) ([]int, error) {
+func (riverQueue) unfinished(ctx context.Context, p place) ([]int, error) {
 	conn, err := pgx.Connect(ctx, p.Postgres)
 	if err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// serviceConfig is what the benchmark sends to its service.
+// serviceConfig is the configuration that the benchmark passes to its service.
 type serviceConfig struct {
 	Mechanism string
 	Place     place
@@ -46,7 +46,7 @@ func runService() {
 	select {} // The service runs until it is killed.
 }
 
-// must ends the service with an error. The benchmark shows the end of the service's log.
+// must ends the service with an error. The benchmark prints the end of the service's log.
 func must(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "delay service:", err)

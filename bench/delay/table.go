@@ -16,7 +16,7 @@ const tableHead = "| mechanism | recorded/s | early, by at most | p50 late | p99
 func (r result) line() string {
 	cells := []string{r.Name, r.NotHere, "", "", "", "", "", "", "", "", ""}
 	if r.NotHere == "" {
-		cells = []string{r.Name, fmt.Sprintf("%.0f", r.RecordRate), r.early(), r.late(r.P50), r.late(r.P99), r.late(r.Max), length(r.OverKill), strconv.Itoa(r.Waiting), r.lost(), r.twice(), strconv.Itoa(r.Again)}
+		cells = []string{r.Name, fmt.Sprintf("%.0f", r.RecordRate), r.early(), r.late(r.P50), r.late(r.P99), r.late(r.Max), length(r.OverKill), strconv.Itoa(r.Waiting), r.lost(), r.firedTwice(), strconv.Itoa(r.Again)}
 	}
 	return "| " + strings.Join(cells, " | ") + " |\n"
 }
@@ -42,10 +42,10 @@ func (r result) lost() string {
 	return fmt.Sprintf("%d, %d of them held", r.NotFired, r.Held)
 }
 
-// The method twice returns how many deadlines fired twice. One deadline may be recorded as two entries, which is
-// another fault than one entry that runs twice. So it adds the number of entries that fired twice, if that number
-// differs.
-func (r result) twice() string {
+// firedTwice returns how many deadlines fired twice. If this number differs from the number of entries that fired
+// firedTwice, firedTwice adds the latter. A mechanism may have recorded one deadline as two entries, which is another fault
+// than running one entry twice.
+func (r result) firedTwice() string {
 	if r.Twice == 0 || r.Entries == r.Twice {
 		return strconv.Itoa(r.Twice)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// trial is the run of one mechanism.
+// trial measures one mechanism.
 type trial struct {
 	entrant
 	plan   plan
@@ -18,11 +18,11 @@ type trial struct {
 	killed, restarted int64 // µs since 1970
 }
 
-// recordLimit is the maximum time for recording everything.
+// recordLimit is the maximum time for recording all deadlines.
 const recordLimit = 10 * time.Minute
 
-// hold runs the trial and returns its result.
-func (e entrant) hold(tb testing.TB, p plan) (result, error) {
+// runTrial measures the mechanism and returns the result.
+func (e entrant) runTrial(tb testing.TB, p plan) (result, error) {
 	place, err := e.prepare(tb)
 	if errors.Is(err, errNotHere) {
 		return result{Name: e.name, Setting: e.setting, NotHere: err.Error()}, nil
@@ -36,7 +36,7 @@ func (e entrant) hold(tb testing.TB, p plan) (result, error) {
 	if err := t.run(tb.Context()); err != nil {
 		return result{}, err
 	}
-	left, err := e.left(tb.Context(), place)
+	left, err := e.unfinished(tb.Context(), place)
 	if err != nil {
 		return result{}, fmt.Errorf("read the numbers that the mechanism has left: %w", err)
 	}
@@ -88,8 +88,8 @@ func (t *trial) awaitRecorded(ctx context.Context) error {
 	return nil
 }
 
-// awaitFired returns when everything has fired and the store holds nothing that could fire again. It returns no later
-// than end.
+// awaitFired returns when every deadline has fired and the store holds nothing that could fire again. It returns at end
+// at the latest.
 func (t *trial) awaitFired(ctx context.Context, end time.Time) error {
 	for time.Now().Before(end) {
 		if err := sleepUntil(ctx, time.Now().Add(2*time.Second)); err != nil {
@@ -98,7 +98,7 @@ func (t *trial) awaitFired(ctx context.Context, end time.Time) error {
 		if !t.keeper.allFired() {
 			continue
 		}
-		left, err := t.left(ctx, t.place)
+		left, err := t.unfinished(ctx, t.place)
 		if err != nil {
 			return fmt.Errorf("read the numbers that the mechanism has left: %w", err)
 		}

@@ -21,11 +21,11 @@ func (timingWheel) serve(_ context.Context, _ place, fire fire) (record, error) 
 	}, nil
 }
 
-// The method left returns nothing, because the wheel has no store.
-func (timingWheel) left(context.Context, place) ([]int, error) { return nil, nil }
+// unfinished returns nothing, because the wheel has no store.
+func (timingWheel) unfinished(context.Context, place) ([]int, error) { return nil, nil }
 
 // wheel is the hashed timing wheel of Varghese and Lauck, as in Netty's HashedWheelTimer. A slot holds the timers that
-// come due at its tick. Each timer counts the full rounds of the wheel that must pass before it fires.
+// come due at its tick. Each timer counts how many more full rounds of the wheel must pass before it fires.
 type wheel struct {
 	start time.Time
 	tick  time.Duration
@@ -44,7 +44,7 @@ func newWheel(slots int, tick time.Duration) *wheel {
 	return &wheel{start: time.Now(), tick: tick, slots: make([][]wheelTimer, slots)}
 }
 
-// add calls the function do in a new goroutine after delay, and never earlier.
+// add calls do in a new goroutine after delay, and never earlier.
 func (w *wheel) add(delay time.Duration, do func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,7 +54,7 @@ func (w *wheel) add(delay time.Duration, do func()) {
 	w.slots[slot] = append(w.slots[slot], wheelTimer{rounds: (due - w.passed - 1) / size, do: do})
 }
 
-// turn runs the wheel forever. After a late tick it catches up.
+// turn runs the wheel forever. After a late tick it fires the timers of all missed ticks.
 func (w *wheel) turn() {
 	ticker := time.NewTicker(w.tick)
 	for range ticker.C {
@@ -63,8 +63,8 @@ func (w *wheel) turn() {
 	}
 }
 
-// pass fires the timers of the next tick. It returns false and does nothing if the wheel has already reached
-// lastTick.
+// pass fires the timers of the next tick. If the wheel has already reached lastTick, pass does nothing and returns
+// false.
 func (w *wheel) pass(lastTick int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// startLimit is long enough that a loaded machine does not fail the run.
+// startLimit is how long a server may take to start. It is so long that a loaded machine does not fail the run.
 const startLimit = 90 * time.Second
 
-// Serve starts a server and returns once ask returns nil. The server's output goes to a file in cmd.Dir. At the end of
-// the test, stop must end the process. ended is closed when the process has ended.
+// Serve starts a server and returns when ask returns nil. The server's output goes to a file in cmd.Dir. At the end of
+// the test Serve calls stop, which must end the process. ended is closed when the process has ended.
 func Serve(tb testing.TB, cmd *exec.Cmd, ask func() error, stop func(process *os.Process, ended <-chan struct{})) error {
 	path := filepath.Join(cmd.Dir, filepath.Base(cmd.Path)+".log")
 	log, err := os.Create(path)
@@ -44,8 +44,8 @@ func Serve(tb testing.TB, cmd *exec.Cmd, ask func() error, stop func(process *os
 	return nil
 }
 
-// await waits until ask returns nil. It checks for the end of the server after each answer, because an answer may come
-// from another process that already uses the port.
+// await waits until ask returns nil. After each answer it checks whether the server has ended, because the answer may
+// come from another process that already uses the port.
 func await(ask func() error, ended <-chan struct{}) error {
 	for limit := time.Now().Add(startLimit); ; {
 		answer := ask()

@@ -21,7 +21,7 @@ import (
 	"github.com/compensator-go/compensator/bench/internal/child"
 )
 
-// ErrNotHere is the error of Start on a machine that cannot run PostgreSQL.
+// ErrNotHere is the error that Start returns on a machine that cannot run PostgreSQL.
 var ErrNotHere = errors.New("no PostgreSQL")
 
 // Server is a running PostgreSQL server.
@@ -58,7 +58,7 @@ func Start(tb testing.TB, settings ...string) (*Server, error) {
 	return s, s.serve(tb, filepath.Join(programs, "postgres"), settings)
 }
 
-// findPrograms returns the directory of the newest PostgreSQL on this machine. Debian keeps it out of PATH.
+// findPrograms returns the directory of the newest PostgreSQL on this machine. In Debian this directory is not in PATH.
 func findPrograms() (string, error) {
 	if path, err := exec.LookPath("postgres"); err == nil {
 		return filepath.Dir(path), nil
@@ -74,7 +74,8 @@ func findPrograms() (string, error) {
 	return filepath.Dir(slices.MaxFunc(found, func(x, y string) int { return version(x) - version(y) })), nil
 }
 
-// findOwner returns the user that runs the server. PostgreSQL refuses to run as root. nil means this process's user.
+// findOwner returns the user that must run the server, because PostgreSQL refuses to run as root. nil means this
+// process's user.
 func findOwner() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -91,7 +92,8 @@ func findOwner() (*syscall.Credential, error) {
 	return nil, fmt.Errorf("%w: it does not run as root, and this machine has neither a user postgres nor a user nobody", ErrNotHere)
 }
 
-// makeDir creates a directory that owner can enter. A directory from TempDir is accessible to this process's user only.
+// makeDir creates a directory that owner can enter. A directory from TempDir would be accessible only to this process's
+// user.
 func makeDir(tb testing.TB, owner *syscall.Credential) (string, error) {
 	sweepDirs()
 	dir, err := os.MkdirTemp("", dirPrefix)
@@ -105,8 +107,8 @@ func makeDir(tb testing.TB, owner *syscall.Credential) (string, error) {
 	return dir, os.Chown(dir, int(owner.Uid), int(owner.Gid))
 }
 
-// sweepDirs removes the directories that killed benchmarks have left, which take gigabytes. It skips directories that
-// changed within the last minute, because a server needs this time to write its lock file.
+// sweepDirs removes the directories that killed benchmarks have left. They take gigabytes. It skips directories that
+// changed within the last minute, because a server that starts may not have written its lock file yet.
 func sweepDirs() {
 	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), dirPrefix+"*"))
 	for _, dir := range dirs {
