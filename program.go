@@ -156,6 +156,7 @@ func (p program) Local(row *processlog.Row) operating.Local {
 	}
 	if t := p.engine.TypeNamed(row.BusinessType); t != nil {
 		local.Handler, local.Slots, local.Full, local.BatchWait = true, t.Concurrency, t.Slots().Available() == 0, t.Linger()
+		local.Hold = p.engine.ClaimHold(t, row.DeliveryCount)
 	}
 	for _, problem := range p.engine.OpenProblems() {
 		if problem.BusinessType == row.BusinessType || problem.BusinessType == "" {

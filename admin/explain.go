@@ -212,13 +212,21 @@ func (x *explainer) addHolder(ctx context.Context, fallback Reason) {
 	}
 }
 
-// addOtherProcesses adds how many live processes have a handler for the entry's type. If no process has stored a description of
-// itself, it adds the code fallback.
+// addOtherProcesses adds how many live processes have a handler for the entry's type, and which of them do not claim the entry.
+// If no process has stored a description of itself, it adds the code fallback.
 func (x *explainer) addOtherProcesses(ctx context.Context, fallback string) {
 	all, n := x.instances(ctx), 0
+	var holds []Reason
 	for _, i := range all {
-		if i.State() == InstanceLive && slices.ContainsFunc(i.Types, func(t InstanceType) bool { return t.Name == x.row.BusinessType }) {
-			n++
+		at := slices.IndexFunc(i.Types, func(t InstanceType) bool { return t.Name == x.row.BusinessType })
+		if i.State() != InstanceLive || at < 0 {
+			continue
+		}
+		n++
+		if hold := i.Types[at].Hold; hold != nil && hold.LostLeases <= x.row.DeliveryCount && holdCodes[hold.Reason] != "" {
+			told := x.holdReason(i.Name, *hold)
+			told.At = i.SeenAt.Add(-hold.For)
+			holds = append(holds, told)
 		}
 	}
 	switch {
@@ -229,6 +237,24 @@ func (x *explainer) addOtherProcesses(ctx context.Context, fallback string) {
 	default:
 		x.addReason(Reason{Code: "in_processes", Name: x.row.BusinessType, N: n})
 	}
+	for _, hold := range holds {
+		x.addReason(hold)
+	}
+}
+
+// holdCodes are the codes of the reasons for which a process does not claim due entries. The code for another process ends with
+// "_in".
+var holdCodes = map[processlog.ClaimHoldReason]string{
+	processlog.HeldByBacklog: "outcomes_wait", processlog.HeldByRefusals: "outcomes_refused", processlog.HeldBySuspects: "suspects_run",
+}
+
+// holdReason returns the reason for which a process does not claim the entry. The name of this process is empty.
+func (x *explainer) holdReason(process string, hold ClaimHold) Reason {
+	code := holdCodes[hold.Reason]
+	if process != "" {
+		code += "_in"
+	}
+	return Reason{Code: code, Name: process, N: hold.N, At: x.explanation.At.Add(-hold.For)}
 }
 
 // addWaits explains an entry that no process has claimed. It adds the reasons that hold for all processes first.
@@ -457,6 +483,8 @@ func (x *explainer) addProcess(ctx context.Context) {
 		x.addOtherProcesses(ctx, "no_handler")
 	case !x.local.Running:
 		x.addReason(Reason{Code: "not_running"})
+	case x.local.Hold != nil:
+		x.addReason(x.holdReason("", *x.local.Hold))
 	case x.local.BatchWait+x.row.DueIn > 0 && x.row.State != compensator.Compensating:
 		x.addReason(Reason{Code: "lingers", Until: x.explanation.At.Add(x.local.BatchWait + x.row.DueIn)})
 	case x.local.Full:

@@ -12,6 +12,7 @@ import (
 type (
 	Instance     = processlog.Instance     // what a process says about itself
 	InstanceType = processlog.InstanceType // a business type with a handler in a process
+	ClaimHold    = processlog.ClaimHold    // why a process does not claim due entries of a type
 
 	InstanceState = processlog.InstanceState // whether a process runs
 )

@@ -60,7 +60,27 @@ type InstanceType struct {
 	Slots   int    `json:"slots"`   // number of handler calls that may run at once
 	Running int    `json:"running"` // attempts whose handler runs. One call of a batch handler runs several attempts
 	Stuck   int    `json:"stuck"`   // those of them whose handler runs on after its timeout
+
+	Hold *ClaimHold `json:"hold,omitempty"` // why the process does not claim due entries of the type; nil if it claims them
 }
+
+// ClaimHold says why a process does not claim due entries of a type. A pause, a limit or a breaker of the type is no ClaimHold.
+type ClaimHold struct {
+	Reason     ClaimHoldReason `json:"reason"`                // what keeps the process from claiming
+	N          int             `json:"n"`                     // number of waiting outcomes, refused outcomes or running suspects, by Reason
+	LostLeases int             `json:"lost_leases,omitempty"` // the process claims entries that have lost fewer leases in a row; 0: it claims none
+	For        time.Duration   `json:"for_ns"`                // time since it began
+}
+
+// ClaimHoldReason is the reason of a ClaimHold.
+type ClaimHoldReason string
+
+// The reasons for which a process does not claim due entries.
+const (
+	HeldByBacklog  ClaimHoldReason = "outcomes wait"    // too many outcomes of all types wait until the database can store them
+	HeldByRefusals ClaimHoldReason = "outcomes refused" // the database refuses to store too many outcomes of the type
+	HeldBySuspects ClaimHoldReason = "suspects run"     // few entries that have lost leases run at once, because each may have crashed a process
+)
 
 // InstanceQueue says whether a process reaches the shared queue.
 type InstanceQueue string

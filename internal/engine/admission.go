@@ -36,6 +36,10 @@ type Admission struct {
 	// times for one acceptance.
 	SuspectDone func(row *processlog.Row, why SuspectEnd)
 
+	// SuspectHold returns why Accept returns false now for entries of the type that have lost the given number of leases. It
+	// returns nil if Accept returns true for them. It is for people only.
+	SuspectHold func(lost int) *processlog.ClaimHold
+
 	// Admit returns which of the claimed attempts may start. The engine gives back the leases and slots of the others.
 	Admit func(attempts []*Attempt) (admitted, refused []*Attempt)
 
@@ -81,6 +85,7 @@ var allowAll = Admission{
 	Paused:           func() bool { return false },
 	Accept:           func(*processlog.Row, int) bool { return true },
 	SuspectDone:      func(*processlog.Row, SuspectEnd) {},
+	SuspectHold:      func(int) *processlog.ClaimHold { return nil },
 	Admit:            func(attempts []*Attempt) (admitted, refused []*Attempt) { return attempts, nil },
 	SharedCallBegins: func([]*Attempt) {},
 	AdmitAlone:       func(*Attempt) bool { return true },

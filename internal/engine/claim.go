@@ -59,7 +59,30 @@ func (e *Engine) startClaims(claims *sync.WaitGroup) time.Duration {
 
 // mayClaim reports whether a type may be claimed. If the database refuses many outcomes of the type, it may not: more
 // outcomes could not be stored either.
-func (e *Engine) mayClaim(t *Type) bool { return e.Refusals.Outcomes(t.Name) < maxRefusedOutcomes }
+func (e *Engine) mayClaim(t *Type) bool { return !e.OutcomesRefused(t) }
+
+// OutcomesRefused reports whether the database refuses so many outcomes of a type that this process must not claim more of
+// its entries.
+func (e *Engine) OutcomesRefused(t *Type) bool {
+	return e.Refusals.Outcomes(t.Name) >= maxRefusedOutcomes
+}
+
+// ClaimHold returns why this process does not claim due entries of a type that have lost the given number of leases. It returns
+// nil if this process claims them, as far as outcomes and suspects matter.
+func (e *Engine) ClaimHold(t *Type, lostLeases int) *processlog.ClaimHold {
+	switch {
+	case e.OutcomesBacklogged():
+		return &processlog.ClaimHold{Reason: processlog.HeldByBacklog, N: e.outcomes.waiting(), For: e.outcomes.backloggedFor()}
+	case e.OutcomesRefused(t):
+		return &processlog.ClaimHold{Reason: processlog.HeldByRefusals, N: e.Refusals.Outcomes(t.Name), For: e.Refusals.OutcomesFor(t.Name, maxRefusedOutcomes)}
+	}
+	for _, a := range t.admissions {
+		if hold := a.SuspectHold(lostLeases); hold != nil {
+			return hold
+		}
+	}
+	return nil
+}
 
 // claimDue claims and starts entries of a type for the given number of calls. The caller has taken their slots.
 //

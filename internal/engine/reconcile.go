@@ -122,7 +122,7 @@ func (e *Engine) OverdueAfter() time.Duration {
 
 // pollOverdue claims overdue entries directly from the database, as many as there are free slots.
 func (e *Engine) pollOverdue(ctx context.Context, t *Type, state processlog.State) int {
-	if e.OutcomesBacklogged() {
+	if e.OutcomesBacklogged() || e.OutcomesRefused(t) {
 		return 0
 	}
 	// Count the free slots now and take them after the read. No slot stays unused during the read.

@@ -37,9 +37,10 @@ type outcomes struct {
 	locked   groupcommit.Batcher[pendingOutcome] // retries outcomes whose rows are locked by other transactions
 	refused  groupcommit.Batcher[pendingOutcome] // retries outcomes that the database has refused to write
 
-	refusedSinceRetry atomic.Bool   // whether the database has refused an outcome since settleRefused last read this flag
-	stopCount         atomic.Uint64 // number of stops that have begun
-	endPause          chan struct{} // of capacity 1: a token ends the pause before refused outcomes are retried
+	refusedSinceRetry atomic.Bool               // whether the database has refused an outcome since settleRefused last read this flag
+	stopCount         atomic.Uint64             // number of stops that have begun
+	backloggedSince   atomic.Pointer[time.Time] // when OutcomesBacklogged began to return true; nil if it last returned false
+	endPause          chan struct{}             // of capacity 1: a token ends the pause before refused outcomes are retried
 }
 
 // refusedBatchSize is how many refused outcomes are retried together. If the database refuses them again, the retry costs
@@ -202,7 +203,26 @@ const maxWaitingOutcomes = 4 * processlog.MaxRows
 
 // OutcomesBacklogged reports whether so many outcomes wait to be stored that this process must not claim more entries.
 func (e *Engine) OutcomesBacklogged() bool {
-	return e.outcomes.ordinary.Size()+e.outcomes.prompt.Size() > maxWaitingOutcomes
+	isBacklogged, since := e.outcomes.waiting() > maxWaitingOutcomes, e.outcomes.backloggedSince.Load()
+	switch {
+	case isBacklogged && since == nil:
+		now := time.Now()
+		e.outcomes.backloggedSince.CompareAndSwap(nil, &now)
+	case !isBacklogged && since != nil:
+		e.outcomes.backloggedSince.CompareAndSwap(since, nil)
+	}
+	return isBacklogged
+}
+
+// waiting returns how many outcomes wait to be stored. Outcomes that were refused or whose rows are locked do not count.
+func (o *outcomes) waiting() int { return o.ordinary.Size() + o.prompt.Size() }
+
+// backloggedFor returns for how long OutcomesBacklogged has returned true.
+func (o *outcomes) backloggedFor() time.Duration {
+	if since := o.backloggedSince.Load(); since != nil {
+		return time.Since(*since)
+	}
+	return 0
 }
 
 var settleBackoff = jitter.Exponential(200*time.Millisecond, stopGrace/2) // The longest pause fits into stopGrace, so a stop sees one more try.

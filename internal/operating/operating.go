@@ -99,9 +99,10 @@ type Local struct {
 	Stuck    bool      // if Held: whether the handler still runs after its timeout
 	Returned bool      // if Held: whether the handler has returned, so that only the outcome is not stored yet
 
-	Slots     int           // number of handler calls of the type that this process may run at once
-	Full      bool          // whether this process may begin no further call of the type now
-	BatchWait time.Duration // how long a due entry of the type may wait for others to share its call
+	Slots     int                   // number of handler calls of the type that this process may run at once
+	Full      bool                  // whether this process may begin no further call of the type now
+	Hold      *processlog.ClaimHold // why this process does not claim the entry because of outcomes or suspects; nil if it may
+	BatchWait time.Duration         // how long a due entry of the type may wait for others to share its call
 
 	Known      bool   // whether this process knows the settings of the type and the entry's content
 	Limit      string // if Known: name of the type's limit; empty: none

@@ -58,6 +58,7 @@ type change struct{ what, businessType string }
 // refusedEntry is the state of one refused entry.
 type refusedEntry struct {
 	err         error
+	since       time.Time // first refusal
 	refusals    int
 	pausedUntil time.Time // no new try before this time
 }
@@ -94,7 +95,7 @@ func (r *List) Note(what, businessType string, list []processlog.Refusal) {
 	for _, refusal := range list {
 		entry := byID[refusal.ID]
 		if entry == nil {
-			entry = new(refusedEntry)
+			entry = &refusedEntry{since: time.Now()}
 			byID[refusal.ID] = entry
 			newIDs = append(newIDs, refusal.ID.String())
 		}
@@ -255,6 +256,22 @@ func (r *List) Outcomes(businessType string) (n int) {
 		}
 	}
 	return n
+}
+
+// OutcomesFor returns for how long at least n outcomes of a type have been refused, as far as the outcomes show that are refused
+// now. It returns 0 if fewer are refused.
+func (r *List) OutcomesFor(businessType string, n int) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var since []time.Time
+	for _, e := range r.entries[change{Outcome, businessType}] {
+		since = append(since, e.since)
+	}
+	if len(since) < n {
+		return 0
+	}
+	slices.SortFunc(since, time.Time.Compare)
+	return time.Since(since[n-1])
 }
 
 // OutcomeRefusals returns for each entry how many times its outcome was refused.

@@ -73,3 +73,21 @@ func TestRefusedEntriesThatNobodyTriesAgainAreForgotten(t *testing.T) {
 		require.ErrorContains(t, r.Unstored(), "entry 2")
 	})
 }
+
+func TestRefusedOutcomesSayForHowLongTheyAreSoMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, r := empty()
+		for id := range uint64(3) {
+			r.Note(Outcome, "order", []processlog.Refusal{{ID: processlog.RowID(id + 1), Err: errors.New("no")}})
+			time.Sleep(time.Minute)
+		}
+		require.Equal(t, 3*time.Minute, r.OutcomesFor("order", 1))
+		require.Equal(t, 2*time.Minute, r.OutcomesFor("order", 2))
+		require.Zero(t, r.OutcomesFor("order", 4))
+		require.Zero(t, r.OutcomesFor("refund", 1))
+		r.Note(Outcome, "order", []processlog.Refusal{{ID: processlog.RowID(1), Err: errors.New("no")}})
+		require.Equal(t, 3*time.Minute, r.OutcomesFor("order", 1), "a further refusal begins nothing")
+		r.Accepted(Outcome, "order", processlog.RowID(1))
+		require.Equal(t, 2*time.Minute, r.OutcomesFor("order", 1))
+	})
+}

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -67,6 +68,7 @@ func newExplained(t *testing.T, w *harness.World, cfg compensator.Config) *expla
 		Rate: compensator.Rate{Starts: 2, Per: 24 * time.Hour}, Key: func(e *compensator.Entry) string { return e.UserID }}}}, nil)
 	x.held("alone", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Concurrent: 1}}}, x.gate.Pass)
 	x.held("held", compensator.HandlerConfig[harness.Order]{Concurrency: 1}, x.gate.Pass)
+	x.held("crashed", compensator.HandlerConfig[harness.Order]{Concurrency: 3}, x.gate.Pass)
 	x.held("deaf", compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond}, func(_ context.Context, e *compensator.Entry) error { return x.gate.PassIgnoringContext(e) })
 	lingers, err := compensator.HandleBatch(t.Context(), x.c, "lingers", func(context.Context, []compensator.Item[harness.Order]) []error { return nil },
 		&compensator.BatchConfig[harness.Order]{Lease: time.Hour, BatchWait: time.Hour, BatchSize: 50})
@@ -270,6 +272,15 @@ var explainCases = []explainCase{
 		return receipt.ID()
 	}, "not_due_waits undecodable", later, "This process cannot decode its content:"},
 	{"its leases were lost", func(x *explained) compensator.EntryID { return x.inserted("nobody", "delivery_count=2") }, "lost_leases no_handler", "next_queue", "Number: 2"},
+	{"few entries that lost a lease run at once", func(x *explained) compensator.EntryID {
+		var ids []compensator.EntryID
+		for range 3 {
+			ids = append(ids, x.put("crashed", compensator.Options{Delay: time.Hour}))
+		}
+		x.Exec("UPDATE common_process_log SET delivery_count=1, next_at=1 WHERE business_type='crashed'")
+		running := []compensator.EntryID{x.gate.Await(x.t), x.gate.Await(x.t)}
+		return slices.DeleteFunc(ids, func(id compensator.EntryID) bool { return slices.Contains(running, id) })[0]
+	}, "lost_leases suspects_run", later + "|next_reconciler", "Number that run: 2."},
 	{"no handler is here", func(x *explained) compensator.EntryID { return x.inserted("nobody", "") }, "no_handler", "next_queue", "This process has no handler for nobody"},
 	{"its row is locked", func(x *explained) compensator.EntryID {
 		id := x.put("works", compensator.Options{Delay: 2 * time.Second})
@@ -458,4 +469,102 @@ func TestExplanationOfALimitNeedsNoHandler(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, limits, 1, "the others are of types that the actor may not see")
 	})
+}
+
+// A process stops claiming when the database takes no outcomes. It must say so about its own entries.
+func TestExplanationSaysThatOutcomesCannotBeStored(t *testing.T) {
+	t.Parallel()
+	const limit = processlog.MaxRows // refused outcomes of one type
+	newHeld := func(t *testing.T, n int) *explained {
+		w := harness.NewWorld(t)
+		x := &explained{World: w, t: t, types: make(map[string]*compensator.Type[harness.Order]), gate: harness.NewGate()}
+		x.c = w.New(operated(w.QuickConfig()))
+		x.d = open(t, x.c)
+		x.held("pay", compensator.HandlerConfig[harness.Order]{Concurrency: n, Lease: time.Hour}, x.gate.Pass)
+		w.Run(x.c)
+		w.InsertDue("pay", 1, n)
+		for range n {
+			x.gate.Await(t)
+		}
+		return x
+	}
+	t.Run("refused", func(t *testing.T) {
+		t.Parallel()
+		x := newHeld(t, limit)
+		x.Exec("CREATE TRIGGER refuse BEFORE UPDATE ON common_process_log FOR EACH ROW IF NEW.state=1 THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT='the auditors say no'; END IF")
+		x.gate.Open()
+		x.Eventually(func() bool {
+			problems := x.c.Health(t.Context()).Problems
+			return len(problems) == 1 && strings.Count(problems[0].Error, ",") > 0 && strings.Contains(problems[0].Error, fmt.Sprintf("%d more", limit-strings.Count(problems[0].Error, ",")))
+		}, "all outcomes are refused")
+		x.require(explainCase{codes: "outcomes_refused problem", next: "next_poll", says: "the database refuses to store 500 outcomes of the type"}, x.d, x.put("pay", compensator.Options{}))
+	})
+	t.Run("backlogged", func(t *testing.T) {
+		t.Parallel()
+		x := newHeld(t, 8*limit)
+		// Each write of an outcome waits until the test gives the lock back.
+		x.Exec("CREATE TRIGGER wait BEFORE UPDATE ON common_process_log FOR EACH ROW BEGIN IF NEW.state=1 THEN DO GET_LOCK(DATABASE(), 600); DO RELEASE_LOCK(DATABASE()); END IF; END")
+		conn, err := x.DB.Conn(t.Context())
+		require.NoError(t, err)
+		defer func() { require.NoError(t, conn.Close()) }()
+		_, err = conn.ExecContext(t.Context(), "DO GET_LOCK(DATABASE(), 0)")
+		require.NoError(t, err)
+		defer func() {
+			_, err := conn.ExecContext(t.Context(), "DO RELEASE_LOCK(DATABASE())")
+			require.NoError(t, err)
+		}()
+		x.gate.Open()
+		var next compensator.EntryID
+		x.Eventually(func() bool {
+			next = x.put("pay", compensator.Options{})
+			found, err := x.d.Explain(t.Context(), mei, next)
+			require.NoError(t, err)
+			return found.Reasons[0].Code == "outcomes_wait"
+		}, "the process stops claiming")
+		x.require(explainCase{codes: "outcomes_wait", next: "next_poll", says: "This process claims nothing since "}, x.d, next)
+	})
+}
+
+// The row of a process says why it does not claim entries. Another process must read that from the row, and must leave out
+// processes that are gone, and entries that the process claims.
+func TestExplanationNamesTheProcessThatDoesNotClaim(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	x := &explained{World: w, t: t, next: 5000}
+	c := w.New(listed(w.QuickConfig(), "pages"))
+	d := open(t, c)
+	opened, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, opened.Close()) })
+	store := opened.(processlog.Operations)
+	id, suspect := x.inserted("pay", ""), x.inserted("pay", "delivery_count=1")
+	i := processlog.Instance{ID: processlog.NewInstanceID(), Name: "api-1", Types: []processlog.InstanceType{{Name: "mail"}, {Name: "pay", Slots: 5}}}
+	for _, of := range []struct {
+		hold       processlog.ClaimHold
+		id         compensator.EntryID
+		code, says string
+	}{
+		{processlog.ClaimHold{Reason: processlog.HeldByBacklog, N: 2100, For: time.Hour}, id, " outcomes_wait_in", "api-1 claims nothing since "},
+		{processlog.ClaimHold{Reason: processlog.HeldByRefusals, N: 500, For: time.Hour}, id, " outcomes_refused_in", "api-1 claims no entry of the type since "},
+		{processlog.ClaimHold{Reason: processlog.HeldBySuspects, N: 2, LostLeases: 1}, suspect, " suspects_run_in", "api-1 starts no further one. Number that run: 2."},
+		{processlog.ClaimHold{Reason: processlog.HeldBySuspects, N: 1, LostLeases: 2}, suspect, "", "Number of other processes that have one: 1."},
+		{processlog.ClaimHold{Reason: processlog.HeldBySuspects, N: 2, LostLeases: 1}, id, "", "Number of other processes that have one: 1."},
+		{processlog.ClaimHold{Reason: "of a later version"}, id, "", "Number of other processes that have one: 1."},
+	} {
+		i.Types[1].Hold = &of.hold
+		require.NoError(t, store.WriteInstance(t.Context(), i, time.Hour, false))
+		codes := "in_processes" + of.code
+		if of.id == suspect {
+			codes = "lost_leases " + codes
+		}
+		x.require(explainCase{name: string(of.hold.Reason), codes: codes + " queue_not_asked", next: "next_unknown", says: of.says}, d, of.id)
+		found, err := d.Explain(t.Context(), mei, of.id)
+		require.NoError(t, err)
+		if last := found.Reasons[len(found.Reasons)-2]; of.code != "" {
+			all := named(t, c)
+			require.Equal(t, all["api-1"].SeenAt.Add(-of.hold.For), last.At, "by the database's clock")
+		}
+	}
+	w.Exec("UPDATE common_process_log_instance SET seen_at=seen_at-300000 WHERE name='api-1'")
+	x.require(explainCase{name: "gone", codes: "no_process queue_not_asked", next: "next_unknown"}, d, id)
 }

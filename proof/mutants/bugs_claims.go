@@ -241,7 +241,7 @@ case $oneWriter && $usesTx && $lease > $enough:`},
 			name: "suspects-run-with-all", breaks: "G17",
 			what: "Entries that have lost one lease run without the limit for suspects.",
 			edits: []edit{
-				{"typePlaces.takePlace", `if $full || $held >= $allowed {`, `if false {`},
+				{"typePlaces.takePlace", `if f.isFull() {`, `if false {`},
 			},
 			sees: tests("TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone", "TestInnocentsBesideKillersAreToldApart", "TestEntriesOfAPlainKillAreWorkedOffAmongFew").and(simulation, "2000"),
 		},

@@ -150,6 +150,14 @@ func operating() []mutant {
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/EndedInstanceStaysEnded"),
 		},
 		{
+			name: "hold-of-every-entry", breaks: "G44",
+			what: "An entry that has lost no lease is said to wait for suspects of another process.",
+			edits: []edit{
+				{"explainer.addOtherProcesses", `$hold != nil && $hold.LostLeases <= $row.DeliveryCount && $$rest {`, `$hold != nil {`},
+			},
+			sees: tests("TestExplanationNamesTheProcessThatDoesNotClaim"),
+		},
+		{
 			name: "leases-do-not-name-their-process", breaks: "G44",
 			what: "The token of a claim does not begin with the mark of its process.",
 			edits: []edit{

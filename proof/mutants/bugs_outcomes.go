@@ -315,6 +315,15 @@ if false {`},
 			sees: tests("TestRowThatTheDatabaseRefusesHoldsUpNoOther", "TestRefusedItemsAreFoundByHalving"),
 		},
 		{
+			name: "records-into-refusals", breaks: "G8",
+			what: "A process starts entries that it records, although the database refuses to store the outcomes of their type.",
+			edits: []edit{
+				{"readback.Starter.Reserve", `$t.Linger() > 0 || s.e.OutcomesRefused($t)`, `$t.Linger() > 0`},
+				{"readback.Starter.Committed", `!s.e.OutcomesBacklogged() && !s.e.OutcomesRefused($t)`, `!s.e.OutcomesBacklogged()`},
+			},
+			sees: tests("TestExplanationSaysThatOutcomesCannotBeStored"),
+		},
+		{
 			name: "waiting-trigger-holds-up-all", breaks: "G8",
 			what: "A trigger that waits for a lock keeps every outcome of its batch from being stored.",
 			edits: []edit{

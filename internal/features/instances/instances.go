@@ -152,7 +152,20 @@ func (r *Reporter) describe() processlog.Instance {
 		stuck[s.BusinessType]++
 	}
 	for _, t := range r.e.Types() {
-		i.Types = append(i.Types, processlog.InstanceType{Name: t.Name, Slots: t.Concurrency, Running: running[t.Name], Stuck: stuck[t.Name]})
+		i.Types = append(i.Types, processlog.InstanceType{Name: t.Name, Slots: t.Concurrency, Running: running[t.Name], Stuck: stuck[t.Name], Hold: r.hold(t)})
 	}
 	return i
 }
+
+// hold returns why this process does not claim due entries of a type, or nil. Entries that have lost no lease come first.
+func (r *Reporter) hold(t *engine.Type) *processlog.ClaimHold {
+	for lostLeases := range mostLostLeases + 1 {
+		if hold := r.e.ClaimHold(t, lostLeases); hold != nil {
+			return hold
+		}
+	}
+	return nil
+}
+
+// mostLostLeases is the number of lost leases from which on all entries are treated alike.
+const mostLostLeases = 2

@@ -169,7 +169,7 @@ func (o *Ordering) claimNext(batch []nextEntry) {
 // begin, for example because no slot was free.
 func (o *Ordering) claimKnown(businessType string, entries []nextEntry) (found engine.ClaimedRows, tried int) {
 	t := o.e.AcceptingType(businessType)
-	if t == nil || t.Linger() > 0 || o.e.OutcomesBacklogged() || o.e.HoldReason() != nil {
+	if t == nil || t.Linger() > 0 || o.e.OutcomesBacklogged() || o.e.OutcomesRefused(t) || o.e.HoldReason() != nil {
 		return found, 0
 	}
 	calls := t.Slots().Take(t.CallsFor(len(entries)))

@@ -31,7 +31,9 @@ type Quarantine struct {
 	places          map[suspect]int // number of lost leases of each suspect that holds a place
 	byType          map[*engine.Type]*typePlaces
 	shared          int       // places held by suspects with one lost lease
+	sharedSince     time.Time // when shared last became greater than 0
 	loneSuspectRuns bool      // whether a suspect with two lost leases runs
+	loneSince       time.Time // when that suspect was accepted
 	noEntryUntil    time.Time // until then no suspect with one lost lease may start, because a suspect with two was refused
 }
 
@@ -52,6 +54,7 @@ func (q *Quarantine) Attach(t *engine.Type) {
 		a.Accept = func(row *processlog.Row, lostLeases int) bool {
 			return q.accept(t, suspect{row.ID, row.Epoch}, lostLeases)
 		}
+		a.SuspectHold = func(lostLeases int) *processlog.ClaimHold { return q.hold(t, lostLeases) }
 		a.SuspectDone = func(row *processlog.Row, reason engine.SuspectEnd) { q.release(t, suspect{row.ID, row.Epoch}, reason) }
 	})
 }
@@ -69,6 +72,32 @@ func (q *Quarantine) accept(t *engine.Type, s suspect, lostLeases int) bool {
 	}
 	q.places[s] = lostLeases
 	return true
+}
+
+// hold returns why suspects with the given number of lost leases may not start now, or nil if they may. The parts of the answer
+// follow enterLocked.
+func (q *Quarantine) hold(t *engine.Type, lostLeases int) *processlog.ClaimHold {
+	if lostLeases < engine.SuspectAfter {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	running, since := q.shared, q.sharedSince
+	f := q.placesOf(t)
+	switch {
+	case q.loneSuspectRuns:
+		running, since = 1, q.loneSince
+	case lostLeases >= loneLosses && q.shared > 0:
+	case lostLeases >= loneLosses:
+		return nil
+	case time.Now().Before(q.noEntryUntil):
+		since = q.noEntryUntil.Add(-lonePause)
+	case f.isFull():
+		running, since = f.taken, f.fullSince
+	default:
+		return nil
+	}
+	return &processlog.ClaimHold{Reason: processlog.HeldBySuspects, N: running, LostLeases: min(lostLeases, loneLosses), For: time.Since(since)}
 }
 
 // release gives the place of a suspect back.
@@ -97,10 +126,13 @@ func (q *Quarantine) enterLocked(t *engine.Type, lostLeases int) bool {
 		q.noEntryUntil = time.Now().Add(lonePause)
 		return false
 	case lostLeases >= loneLosses:
-		q.loneSuspectRuns, q.noEntryUntil = true, time.Time{}
+		q.loneSuspectRuns, q.loneSince, q.noEntryUntil = true, time.Now(), time.Time{}
 		return true
 	case time.Now().Before(q.noEntryUntil) || !q.placesOf(t).takePlace(t):
 		return false
+	}
+	if q.shared == 0 {
+		q.sharedSince = time.Now()
 	}
 	q.shared++
 	return true
@@ -136,6 +168,7 @@ type typePlaces struct {
 	// refusing becomes true when all places are taken, and false when half of them are free again. Without it, each freed
 	// place would start a call with a single entry.
 	refusing   bool
+	fullSince  time.Time // when the last place was taken
 	endedCount int       // number of suspects that have ended since limit was raised
 	releasedAt time.Time // when a place was last given back
 }
@@ -166,13 +199,18 @@ func (f *typePlaces) takePlace(t *engine.Type) bool {
 	if f.limit == 0 || f.taken == 0 && time.Since(f.releasedAt) > placesReset {
 		f.limit, f.endedCount, f.refusing = first, 0, false
 	}
-	if f.refusing || f.taken >= f.limit {
+	if f.isFull() {
 		return false
 	}
 	f.taken++
-	f.refusing = t.Grouped() && f.taken == f.limit
+	if f.taken == f.limit {
+		f.refusing, f.fullSince = t.Grouped(), time.Now()
+	}
 	return true
 }
+
+// isFull reports whether no place may be taken. A type without suspects has no limit yet, and is not full.
+func (f *typePlaces) isFull() bool { return f.refusing || f.limit > 0 && f.taken >= f.limit }
 
 // leave gives a place back, and reports whether other suspects may start. The parameter ended says whether the entry
 // has an outcome.

@@ -124,3 +124,44 @@ func TestSuspectThatIsToRunAloneGetsItsTurn(t *testing.T) {
 		require.True(t, q.enter(typ, 1), "but not for ever: it may run elsewhere by now")
 	})
 }
+
+// hold must agree with accept: a suspect is held exactly if it is refused.
+func TestHoldSaysWhyASuspectIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		typ, other := &engine.Type{Concurrency: 4}, &engine.Type{Concurrency: 4}
+		q := New(engine.New(t.Context(), engine.Config{Log: slog.New(slog.DiscardHandler)}))
+		defer q.e.Close()
+		held := func(of *engine.Type, lostLeases, n int, since time.Duration) {
+			t.Helper()
+			hold := q.hold(of, lostLeases)
+			accepted := q.accept(of, suspect{id: processlog.RowID(99)}, lostLeases)
+			if accepted {
+				q.release(of, suspect{id: processlog.RowID(99)}, engine.NotClaimed)
+			}
+			require.Equal(t, hold == nil, accepted)
+			if n > 0 {
+				require.Equal(t, &processlog.ClaimHold{Reason: processlog.HeldBySuspects, N: n, LostLeases: lostLeases, For: since}, hold)
+			}
+			require.Equal(t, n > 0, hold != nil)
+		}
+		held(typ, 0, 0, 0)
+		held(typ, 1, 0, 0)
+		held(typ, 2, 0, 0)
+		require.True(t, q.accept(typ, suspect{id: processlog.RowID(1)}, 1))
+		time.Sleep(time.Second)
+		require.True(t, q.accept(typ, suspect{id: processlog.RowID(2)}, 1))
+		time.Sleep(time.Second)
+		held(typ, 1, 2, time.Second)
+		held(other, 1, 0, 0)
+		held(other, 2, 2, 2*time.Second)
+		held(other, 1, 2, 0) // A suspect with two lost leases was refused just now.
+		time.Sleep(lonePause)
+		held(other, 1, 0, 0)
+		q.release(typ, suspect{id: processlog.RowID(1)}, engine.OutcomeDecided)
+		q.release(typ, suspect{id: processlog.RowID(2)}, engine.OutcomeDecided)
+		require.True(t, q.accept(typ, suspect{id: processlog.RowID(3)}, 2))
+		time.Sleep(time.Second)
+		held(typ, 1, 1, time.Second)
+		held(other, 2, 1, time.Second)
+	})
+}

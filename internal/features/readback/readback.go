@@ -60,7 +60,7 @@ func (s *Starter) Reserve(drafts []processlog.Draft) (reservations []engine.Rese
 	for i := range drafts {
 		d := &drafts[i]
 		t := s.e.AcceptingType(d.BusinessType)
-		if t == nil || t.IsOrdered() || d.Done || d.Delay > 0 || t.Linger() > 0 {
+		if t == nil || t.IsOrdered() || d.Done || d.Delay > 0 || t.Linger() > 0 || s.e.OutcomesRefused(t) {
 			continue
 		}
 		// An entry inserted with a lease runs alone. Several entries recorded together are claimed together instead, so
@@ -102,9 +102,9 @@ func (s *Starter) Committed(fresh []engine.InsertedEntry) {
 			s.resolveOrDrop(f)
 		case f.Reservation != nil:
 			toVerify = append(toVerify, f)
-		// Claim here only with a free slot, and only if not too many outcomes wait to be stored. Otherwise the queue
+		// Claim here only with a free slot, and only if not too many outcomes wait to be stored or are refused. Otherwise the queue
 		// offers the entry to all processes.
-		case t.Linger() == 0 && !s.e.OutcomesBacklogged():
+		case t.Linger() == 0 && !s.e.OutcomesBacklogged() && !s.e.OutcomesRefused(t):
 			if seated, slot := calls.takeSeat(t); seated {
 				toClaim = append(toClaim, claimRequest{f, slot})
 			} else {
