@@ -12,11 +12,11 @@ import (
 	"github.com/compensator-go/compensator/adopt"
 )
 
-// perPage is the number of old rows that one transaction turns into entries.
+// perPage is how many old rows one transaction turns into entries.
 const perPage = 4
 
-// openImport opens the import that the victims and the healthy process run. The import skips every seventh row. These
-// rows stand for those that the old system still handles.
+// openImport opens the import that the victims and the healthy process run. The import skips every seventh row, as if
+// the old system still handled these rows.
 func openImport(p *process) (*adopt.Import, error) {
 	return adopt.Open(p.Compensator, adopt.Config{
 		Name: "old", Table: "old_rows", Key: "id", Columns: []string{"id % 7"}, Where: "state = 0", Take: "state = 9",
@@ -34,27 +34,27 @@ func openImport(p *process) (*adopt.Import, error) {
 	})
 }
 
-// leave adds the old rows that a victim may import. They fill five pages.
-func (w *world) leave() {
+// addOldRows adds the old rows that a victim may import. They fill five pages.
+func (w *world) addOldRows() {
 	w.t.Helper()
 	for range 5 * perPage {
 		w.exec("INSERT INTO old_rows () VALUES ()")
 	}
 }
 
-// adoptOff waits until the healthy process has imported every row.
-func (w *world) adoptOff() {
+// awaitImport waits until the healthy process has imported every row.
+func (w *world) awaitImport() {
 	w.t.Helper()
 	w.eventually(func() bool { return w.count("old_rows WHERE state=0 AND id%7<>0") == 0 }, func() string { return "some old rows are not imported" })
 }
 
-// checkRows requires one entry for each imported row, and one imported row for each entry.
+// checkRows requires that each imported row has one entry, and that each entry has one imported row.
 func (w *world) checkRows() {
 	w.t.Helper()
 	const pairs = " JOIN common_process_log ON idempotent_id = CONCAT('old:', old_rows.id)"
-	w.none("imported rows without an entry", "old_rows LEFT"+pairs+" WHERE old_rows.state=9 AND common_process_log.id IS NULL")
-	w.none("entries of rows that are not imported", "old_rows"+pairs+" WHERE old_rows.state=0")
-	w.none("imported rows that belong to the old system", "old_rows WHERE id%7=0 AND state<>0")
+	w.requireNone("imported rows without an entry", "old_rows LEFT"+pairs+" WHERE old_rows.state=9 AND common_process_log.id IS NULL")
+	w.requireNone("entries of rows that are not imported", "old_rows"+pairs+" WHERE old_rows.state=0")
+	w.requireNone("imported rows that belong to the old system", "old_rows WHERE id%7=0 AND state<>0")
 	rows := w.count("old_rows WHERE state=9")
 	assert.Equal(w.t, rows, w.count("common_process_log WHERE business_type=? AND state=1", ship), "entries")
 	assert.NotZero(w.t, rows)

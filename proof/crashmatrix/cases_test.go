@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/migrations"
 )
 
-// surroundings name the state of the servers and the tables, and the tasks of a victim.
+// surroundings names the state of the servers and the tables, and the tasks of a victim.
 type surroundings string
 
 const (
@@ -40,8 +40,8 @@ func (s surroundings) staffed() bool { return s == staffed || s == adjusted }
 
 func (s surroundings) limited() bool { return s == limited || s == adjusted || s == tenants }
 
-// beside reports whether a healthy process runs while the victims are killed.
-func (s surroundings) beside() bool { return s == beside || s == recorders }
+// isBeside reports whether a healthy process runs while the victims are killed.
+func (s surroundings) isBeside() bool { return s == beside || s == recorders }
 
 // crash is one case of the matrix.
 type crash struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// check compares the tables with the records of what happened.
+// check compares the tables with the records that the service, handlers and triggers wrote.
 func (w *world) check(in surroundings) {
 	w.t.Helper()
 	if in == streamed {
@@ -54,21 +54,21 @@ func (w *world) check(in surroundings) {
 	w.checkRest(logs)
 }
 
-// The method none requires that a query finds no row. from is the part after SELECT COUNT(*) FROM.
-func (w *world) none(what, from string, args ...any) {
+// requireNone requires that a query finds no row. from is the part of the query after SELECT COUNT(*) FROM.
+func (w *world) requireNone(what, from string, args ...any) {
 	w.t.Helper()
 	assert.Zero(w.t, w.count(from, args...), what)
 }
 
-// checkLedger requires that each committed transaction has its entry, and that no other entry exists. Only old entries
-// may be purged.
+// checkLedger requires that each committed transaction has its entry, and that no other entry exists. Only the entries
+// that seed made old may be purged.
 func (w *world) checkLedger() {
 	w.t.Helper()
-	w.none("committed rows without an entry", "ledger LEFT JOIN common_process_log ON idempotent_id=`key` WHERE id IS NULL AND `key` NOT LIKE 'old-%'")
-	w.none("entries without a committed row", "common_process_log LEFT JOIN ledger ON idempotent_id=`key` WHERE `key` IS NULL AND business_type<>'tick'")
-	w.none("old entries that were not purged", "common_process_log WHERE idempotent_id LIKE 'old-%'")
-	w.none("young entries that were purged", "ledger LEFT JOIN common_process_log ON idempotent_id=`key` WHERE id IS NULL AND `key` LIKE 'young-%'")
-	w.none("runs without an entry", "runs LEFT JOIN common_process_log l ON l.id=runs.entry WHERE l.id IS NULL")
+	w.requireNone("committed rows without an entry", "ledger LEFT JOIN common_process_log ON idempotent_id=`key` WHERE id IS NULL AND `key` NOT LIKE 'old-%'")
+	w.requireNone("entries without a committed row", "common_process_log LEFT JOIN ledger ON idempotent_id=`key` WHERE `key` IS NULL AND business_type<>'tick'")
+	w.requireNone("old entries that were not purged", "common_process_log WHERE idempotent_id LIKE 'old-%'")
+	w.requireNone("young entries that were purged", "ledger LEFT JOIN common_process_log ON idempotent_id=`key` WHERE id IS NULL AND `key` LIKE 'young-%'")
+	w.requireNone("runs without an entry", "runs LEFT JOIN common_process_log l ON l.id=runs.entry WHERE l.id IS NULL")
 }
 
 // checkSlots requires one entry for each slot from the first to the last. No entry may be recorded before the time of
@@ -94,10 +94,10 @@ func (w *world) checkSlots() {
 	}
 }
 
-// checkLimitChanges requires that each change of a limit is on record, and that each record has its change.
+// checkLimitChanges requires that each change of a limit has its audit record, and that each record has its change.
 func (w *world) checkLimitChanges() {
 	w.t.Helper()
-	w.none("limits whose changes are not those on record", `common_process_log_limit l WHERE limit_key='' AND version<>(
+	w.requireNone("limits whose changes are not those on record", `common_process_log_limit l WHERE limit_key='' AND version<>(
 		SELECT COUNT(DISTINCT o.reason) FROM common_process_log_operation o WHERE o.action='change limit' AND o.refused=0 AND o.subject LIKE CONCAT(l.limit_name, ':%'))`)
 	require.NotZero(w.t, w.count("common_process_log_limit WHERE version>0"), "a person must have changed the limit")
 }
@@ -110,20 +110,20 @@ func (w *world) checkLimitChanges() {
 // There is one exception: an entry that a service cancelled may still have an open case.
 func (w *world) checkCases() {
 	w.t.Helper()
-	w.none("dead entries without an open case", "common_process_log l LEFT JOIN common_process_log_case c ON c.entry_id=l.id AND c.closed_at=0 WHERE l.state=-2 AND c.entry_id IS NULL")
-	w.none("entries repaired in the admin whose case is still open", `common_process_log_case c JOIN common_process_log_audit a ON a.entry_id=c.entry_id AND a.actor='admin'
+	w.requireNone("dead entries without an open case", "common_process_log l LEFT JOIN common_process_log_case c ON c.entry_id=l.id AND c.closed_at=0 WHERE l.state=-2 AND c.entry_id IS NULL")
+	w.requireNone("entries repaired in the admin whose case is still open", `common_process_log_case c JOIN common_process_log_audit a ON a.entry_id=c.entry_id AND a.actor='admin'
 		WHERE c.closed_at=0 AND JSON_EXTRACT(a.before_state,'$.state')=-2 AND JSON_EXTRACT(a.before_state,'$.epoch')=c.epoch`)
-	w.none("cases with an owner and without a record of taking", `common_process_log_case c WHERE owner<>'' AND NOT EXISTS (SELECT 1 FROM common_process_log_operation o WHERE o.entry_id=c.entry_id AND o.action='take case')`)
-	w.none("records of taking a case that has no owner", `common_process_log_operation o JOIN common_process_log_case c ON c.entry_id=o.entry_id WHERE c.owner=''`)
+	w.requireNone("cases with an owner and without a record of taking", `common_process_log_case c WHERE owner<>'' AND NOT EXISTS (SELECT 1 FROM common_process_log_operation o WHERE o.entry_id=c.entry_id AND o.action='take case')`)
+	w.requireNone("records of taking a case that has no owner", `common_process_log_operation o JOIN common_process_log_case c ON c.entry_id=o.entry_id WHERE c.owner=''`)
 	require.NotZero(w.t, w.count("common_process_log_audit WHERE actor='admin'")+w.count("common_process_log_operation"), "a person must have acted in the admin")
 }
 
-// countedRows is the number of rows of statistics that each victim finds. A step of the fold takes 500.
+// countedRows is the number of statistics rows that each victim finds. Folding takes 500 rows per step.
 const countedRows = 1200
 
 // checkCounts requires that folding neither loses a count nor adds one twice. The rows are up to a week old, so folding
-// turns them into rows of minutes and of hours. The killed processes have left some rows unfolded, and checkCounts folds
-// these rows.
+// turns them into rows of minutes and of hours. The killed processes have left some rows unfolded, so checkCounts folds
+// them before it compares.
 func (w *world) checkCounts() {
 	w.t.Helper()
 	store, err := compensator.OpenStore(w.t.Context(), w.db, compensator.DefaultTable)
@@ -139,8 +139,8 @@ func (w *world) checkCounts() {
 	require.Equal(w.t, *kills*countedRows, w.counted())
 }
 
-// checkInstances requires that each victim has its row, and that it is gone after three minutes: it was killed before its end was
-// stored.
+// checkInstances requires that each victim has a row, and that the victim is listed as gone after three minutes. It was
+// killed before its end was stored.
 func (w *world) checkInstances() {
 	w.t.Helper()
 	w.exec("UPDATE common_process_log_instance SET seen_at=seen_at-200000")
@@ -156,29 +156,27 @@ func (w *world) checkInstances() {
 	}
 }
 
-// counted returns the sum of the counts that victims found.
+// counted returns the sum of the counts in the table.
 func (w *world) counted() (sum int) {
 	w.t.Helper()
 	require.NoError(w.t, w.db.QueryRow("SELECT SUM(recorded) FROM common_process_log_stat WHERE business_type='counted'").Scan(&sum))
 	return sum
 }
 
-// checkAttempts compares the failures that a row counts in its present epoch with the stored failed attempts. Their
-// numbers must be equal. When an entry is dead-lettered after crashes during its compensation, that counts as one
-// failure of the compensation, too.
+// checkAttempts compares the number of failures that a row counts in its current epoch with the number of stored failed
+// attempts. A dead-lettering after crashes during the compensation counts as one failure of the compensation, too.
 //
-// Two kinds of entries are left out, because they keep the counts of an earlier epoch: entries that a person settled,
-// and erased entries.
+// Entries that a person settled and erased entries are left out, because they keep the counts of an earlier epoch.
 func (w *world) checkAttempts() {
 	w.t.Helper()
 	const counted = `common_process_log l WHERE ended_by<>'person' AND COALESCE(headers,'')<>'"erased"' AND %s<>
 		(SELECT COUNT(*) FROM common_process_log_attempt a WHERE a.entry_id=l.id AND a.epoch=l.epoch AND a.compensating=%d AND a.verdict IN ('failed','exhausted','permanent'%s))`
-	w.none("failures of handlers without their attempts, or attempts without their failures", fmt.Sprintf(counted, "process_count", 0, ""))
-	w.none("failures of compensations without their attempts, or attempts without their failures", fmt.Sprintf(counted, "compensate_count", 1, ",'crashed'"))
-	w.none("attempts that were dead-lettered of an entry that was not", `common_process_log_attempt a JOIN common_process_log l ON l.id=a.entry_id AND l.epoch=a.epoch
+	w.requireNone("failures of handlers without their attempts, or attempts without their failures", fmt.Sprintf(counted, "process_count", 0, ""))
+	w.requireNone("failures of compensations without their attempts, or attempts without their failures", fmt.Sprintf(counted, "compensate_count", 1, ",'crashed'"))
+	w.requireNone("attempts that were dead-lettered of an entry that was not", `common_process_log_attempt a JOIN common_process_log l ON l.id=a.entry_id AND l.epoch=a.epoch
 		WHERE a.verdict='crashed' AND l.state=-2 AND l.ended_by<>'crash'`)
-	w.none("errors of attempts of erased entries", `common_process_log_attempt a JOIN common_process_log l ON l.id=a.entry_id WHERE a.error<>'' AND COALESCE(headers,'')='"erased"'`)
-	w.none("attempts without an entry", "common_process_log_attempt a LEFT JOIN common_process_log l ON l.id=a.entry_id WHERE l.id IS NULL")
+	w.requireNone("errors of attempts of erased entries", `common_process_log_attempt a JOIN common_process_log l ON l.id=a.entry_id WHERE a.error<>'' AND COALESCE(headers,'')='"erased"'`)
+	w.requireNone("attempts without an entry", "common_process_log_attempt a LEFT JOIN common_process_log l ON l.id=a.entry_id WHERE l.id IS NULL")
 	require.NotZero(w.t, w.count("common_process_log_attempt"), "an attempt must have failed")
 }
 
@@ -190,39 +188,39 @@ func (w *world) checkEffects() {
 		undo  bool
 		state compensator.State
 	}{{pay, false, compensator.Succeeded}, {wire, false, compensator.Succeeded}, {sum, false, compensator.Succeeded}, {refund, true, compensator.Compensated}} {
-		w.none(e.kind+": settled entries without exactly one effect", `common_process_log l WHERE business_type=? AND state=?
+		w.requireNone(e.kind+": settled entries without exactly one effect", `common_process_log l WHERE business_type=? AND state=?
 			AND (SELECT COUNT(*) FROM effects f WHERE f.entry=l.id AND f.epoch=l.epoch AND f.undoing=?) <> 1`, e.kind, e.state, e.undo)
-		w.none(e.kind+": effects without a success", `effects f JOIN common_process_log l ON l.id=f.entry
+		w.requireNone(e.kind+": effects without a success", `effects f JOIN common_process_log l ON l.id=f.entry
 			WHERE business_type=? AND (state<>? OR f.epoch<>l.epoch OR f.undoing<>?)`, e.kind, e.state, e.undo)
 	}
-	w.none("entries of a batch that were open when the entry after the batch ran", "early")
-	w.none("effects without an entry", "effects LEFT JOIN common_process_log l ON l.id=effects.entry WHERE l.id IS NULL")
+	w.requireNone("entries of a batch that were open when the entry after the batch ran", "early")
+	w.requireNone("effects without an entry", "effects LEFT JOIN common_process_log l ON l.id=effects.entry WHERE l.id IS NULL")
 }
 
 // checkResults requires that each success of a handler with a result has this result, and that no other entry has one.
 func (w *world) checkResults() {
 	w.t.Helper()
-	w.none("successes without their results", `common_process_log l LEFT JOIN common_process_log_result r ON r.entry_id=l.id AND r.result_epoch=l.epoch
+	w.requireNone("successes without their results", `common_process_log l LEFT JOIN common_process_log_result r ON r.entry_id=l.id AND r.result_epoch=l.epoch
 		WHERE business_type IN ('ship','wire') AND state=1 AND ended_by='handler' AND COALESCE(headers,'')<>'"erased"' AND COALESCE(r.result,'')<>CONCAT('"',l.id,'-',l.epoch,'"')`)
-	w.none("results without a success", `common_process_log_result r JOIN common_process_log l ON l.id=r.entry_id AND l.epoch=r.result_epoch
+	w.requireNone("results without a success", `common_process_log_result r JOIN common_process_log l ON l.id=r.entry_id AND l.epoch=r.result_epoch
 		WHERE business_type NOT IN ('ship','wire') OR state<>1 OR ended_by<>'handler'`)
-	w.none("results of erased entries", `common_process_log_result r JOIN common_process_log l ON l.id=r.entry_id WHERE COALESCE(headers,'')='"erased"'`)
-	w.none("results without an entry", "common_process_log_result r LEFT JOIN common_process_log l ON l.id=r.entry_id WHERE l.id IS NULL")
+	w.requireNone("results of erased entries", `common_process_log_result r JOIN common_process_log l ON l.id=r.entry_id WHERE COALESCE(headers,'')='"erased"'`)
+	w.requireNone("results without an entry", "common_process_log_result r LEFT JOIN common_process_log l ON l.id=r.entry_id WHERE l.id IS NULL")
 }
 
-// checkRest requires that no settled entry has a lease or a delivery count. It also requires that each situation which
-// the case is about has occurred.
-func (w *world) checkRest(logs []*log) {
+// checkRest requires that no settled entry has a lease or a delivery count. It also requires that the situations for
+// which this case exists have occurred.
+func (w *world) checkRest(logs []*entryLog) {
 	w.t.Helper()
-	w.none("settled entries with a lease or a delivery count", "common_process_log WHERE lease_until>0 OR delivery_count>0")
-	w.none("entries whose epoch differs from their number of audit rows", `common_process_log l WHERE epoch <> (SELECT COUNT(*) FROM common_process_log_audit WHERE entry_id=l.id)`)
-	w.none("erased entries that keep some content", `common_process_log l WHERE headers='"erased"' AND (content<>'' OR last_error<>'' OR
+	w.requireNone("settled entries with a lease or a delivery count", "common_process_log WHERE lease_until>0 OR delivery_count>0")
+	w.requireNone("entries whose epoch differs from their number of audit rows", `common_process_log l WHERE epoch <> (SELECT COUNT(*) FROM common_process_log_audit WHERE entry_id=l.id)`)
+	w.requireNone("erased entries that keep some content", `common_process_log l WHERE headers='"erased"' AND (content<>'' OR last_error<>'' OR
 		EXISTS (SELECT 1 FROM common_process_log_audit a WHERE a.entry_id=l.id AND a.action<>'erase' AND a.reason<>''))`)
-	w.none("entries that were erased without an audit row, or have only the audit row", `common_process_log l WHERE (COALESCE(headers,'')='"erased"') <>
+	w.requireNone("entries that were erased without an audit row, or have only the audit row", `common_process_log l WHERE (COALESCE(headers,'')='"erased"') <>
 		EXISTS (SELECT 1 FROM common_process_log_audit a WHERE a.entry_id=l.id AND a.action='erase')`)
-	w.none("audit rows with an erased reason whose entry is not erased", `common_process_log_audit a JOIN common_process_log l ON l.id=a.entry_id
+	w.requireNone("audit rows with an erased reason whose entry is not erased", `common_process_log_audit a JOIN common_process_log l ON l.id=a.entry_id
 		WHERE a.action<>'erase' AND a.reason='' AND COALESCE(headers,'')<>'"erased"'`)
-	w.none("entries whose error tells of a timeout that the table of faults does not know", `common_process_log l LEFT JOIN common_process_log_fault f ON f.entry_id=l.id
+	w.requireNone("entries whose error tells of a timeout that the table of faults does not know", `common_process_log l LEFT JOIN common_process_log_fault f ON f.entry_id=l.id
 		WHERE l.last_error LIKE 'compensator: handler timed out%' AND COALESCE(f.outcome_unknown,0)=0`)
 	byEnd := make(map[string]int)
 	for _, l := range logs {
@@ -232,8 +230,8 @@ func (w *world) checkRest(logs []*log) {
 	require.NotZero(w.t, byEnd[pay+" handler"], "at least one entry must have succeeded")
 }
 
-// log is the history of one entry.
-type log struct {
+// entryLog is the history of one entry.
+type entryLog struct {
 	id    uint64
 	key   string
 	kind  string
@@ -243,7 +241,6 @@ type log struct {
 	runs  map[uint64][]run // keyed by the version of the claim
 }
 
-// step is one write of a row.
 type step struct {
 	was, wasDue, wasLeased int64 // values before the write. The field `was` is the version before it, or −1 for an insert
 	began, at              int64 // when the statement began, and when the row was written
@@ -264,14 +261,14 @@ type run struct {
 	at      int64
 }
 
-func (l *log) last() step { return l.steps[len(l.steps)-1] }
+func (l *entryLog) last() step { return l.steps[len(l.steps)-1] }
 
 // readLogs reads the history of every existing entry.
-func (w *world) readLogs() (logs []*log) {
+func (w *world) readLogs() (logs []*entryLog) {
 	w.t.Helper()
-	byID := make(map[uint64]*log)
+	byID := make(map[uint64]*entryLog)
 	w.each("SELECT id, idempotent_id, business_type, IF(business_type='book', business_id, ''), state FROM common_process_log ORDER BY id", func(scan func(...any)) {
-		l := &log{runs: make(map[uint64][]run)}
+		l := &entryLog{runs: make(map[uint64][]run)}
 		scan(&l.id, &l.key, &l.kind, &l.line, &l.state)
 		byID[l.id] = l
 		logs = append(logs, l)
@@ -309,7 +306,7 @@ func (w *world) each(query string, row func(scan func(...any))) {
 }
 
 // check verifies the history of an entry from its insert to its end.
-func (l *log) check(w *world) {
+func (l *entryLog) check(w *world) {
 	w.t.Helper()
 	wrong := func(s step, what string, args ...any) {
 		w.t.Helper()
@@ -351,8 +348,8 @@ func (l *log) check(w *world) {
 	}
 }
 
-// badEnd returns what is wrong with the final state of an entry. Each kind allows only a few final states.
-func (l *log) badEnd(f follower) string {
+// badEnd says which rule the final state of an entry breaks. Each kind of entry allows only a few final states.
+func (l *entryLog) badEnd(f follower) string {
 	end := f.now
 	if end.endedBy == compensator.EndedByCrash {
 		return "" // follow has already verified that the entry has lost too many leases.
@@ -378,7 +375,7 @@ func (l *log) badEnd(f follower) string {
 	return fmt.Sprintf("wrong final state: %s by %q after %d failures and %d failures of the compensation", end.state, end.endedBy, end.failed, end.undoFailed)
 }
 
-func (l *log) String() (text string) {
+func (l *entryLog) String() (text string) {
 	for _, s := range l.steps {
 		text += fmt.Sprintf("\n  %s: version %d→%d, %s, epoch %d, failed %d+%d, delivered %d, due %+d ms, leased %+d ms, %q",
 			time.UnixMilli(s.at).UTC().Format("05.000"), s.was, s.version, s.state, s.epoch, s.failed, s.undoFailed, s.delivered,

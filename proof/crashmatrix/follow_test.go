@@ -9,19 +9,19 @@ import (
 )
 
 // crashBudget is how many leases in a row an entry may lose before it no longer runs. The next claim starts no handler.
-// The lease of this claim gives another process time to store a success.
+// While the lease of this claim runs, another process can still store a success.
 const crashBudget = 3
 
-// follower knows the history of an entry up to a write. It verifies whether the next write is a step of the contract.
+// follower knows the history of an entry up to a write. It checks whether the library may make the next write.
 type follower struct {
-	log     *log
+	log     *entryLog
 	now     step
 	lost    int            // number of claims since the last outcome. It is counted here, not read from the row
 	claims  map[uint64]int // number of claims since the last outcome, this claim included, by the version that the claim wrote
 	claimed bool           // whether the last write of a new version was a claim
 }
 
-// follow takes the next write and returns what is wrong with it.
+// follow takes the next write. It returns which rule the write breaks, or "".
 func (f *follower) follow(s step) string {
 	was := f.now
 	f.now = s
@@ -38,8 +38,8 @@ func (f *follower) follow(s step) string {
 	return what
 }
 
-// renewal verifies a write that keeps the version. Only a renewal of a lease keeps it, and a renewal changes nothing
-// else.
+// renewal checks a write that keeps the version. Only a renewal of a lease keeps the version, and it changes nothing
+// except the lease.
 func (f *follower) renewal(was, s step) string {
 	same := s
 	same.was, same.wasDue, same.wasLeased, same.leased = was.was, was.wasDue, was.wasLeased, was.leased
@@ -50,7 +50,7 @@ func (f *follower) renewal(was, s step) string {
 	return ""
 }
 
-// step verifies a write of a new version.
+// step checks a write that sets a new version.
 func (f *follower) step(was, s step) string {
 	held := f.claimed
 	f.claimed = false
@@ -82,7 +82,7 @@ func (f *follower) step(was, s step) string {
 	return f.outcome(was, s, held)
 }
 
-// manual verifies a person's action: a requeue to the handler or to the compensation, a manual settle, or an erase.
+// manual checks a person's action: a requeue to the handler or to the compensation, a manual settle, or an erasure.
 func (f *follower) manual(was, s step) string {
 	fresh := s.failed == 0 && s.undoFailed == 0
 	switch {
@@ -95,8 +95,8 @@ func (f *follower) manual(was, s step) string {
 	return ""
 }
 
-// claim verifies that the entry was due and free when it was claimed. It takes the time at which the claim's statement
-// began, because the statement compares the row with this time.
+// claim checks that the entry was due and had no valid lease when it was claimed. The claim's statement compares the
+// row with the time at which the statement began, so claim uses this time.
 func (f *follower) claim(s step) string {
 	f.lost++
 	f.claims[s.version] = f.lost
@@ -119,7 +119,7 @@ func serviceEnds(was, s step) bool {
 	return ended && was.state == compensator.Dead && was.undoFailed == 0
 }
 
-// ended verifies a write by which a service ended the entry, with or without an attempt in progress.
+// ended checks a write by which a service ended the entry, with or without an attempt in progress.
 func (f *follower) ended(was, s step) string {
 	if was.state != compensator.Pending && was.state != compensator.Retrying && !serviceEnds(was, s) || s.failed != was.failed || s.undoFailed != was.undoFailed {
 		return fmt.Sprintf("from %s to %s", was.state, s.state)
@@ -127,7 +127,7 @@ func (f *follower) ended(was, s step) string {
 	return ""
 }
 
-// outcome verifies the outcome of an attempt, or a dead-lettering after too many crashes.
+// outcome checks a write that stores the outcome of an attempt, or dead-letters the entry after too many crashes.
 func (f *follower) outcome(was, s step, held bool) string {
 	lost := f.lost - 1
 	f.lost = 0
@@ -178,17 +178,17 @@ func (f *follower) failure(was, s step) string {
 	return fmt.Sprintf("a failure led to the state %s", s.state)
 }
 
-// absorbed reports whether a success counts even if another process holds the lease. It does not count if the effect
-// and the outcome share one transaction.
-func (l *log) absorbed(undo bool) bool {
+// absorbed reports whether the library accepts a success of this entry while another process holds the lease. It does
+// not if the effect and the outcome share one transaction.
+func (l *entryLog) absorbed(undo bool) bool {
 	if undo {
 		return l.kind == recall
 	}
 	return l.kind != pay && l.kind != wire && l.kind != sum
 }
 
-// explained requires that a handler of this epoch returned the given verdict. The handler must have run under exactly
-// this claim. There is one exception: a success that absorbed accepts may have run under another claim.
+// explained requires that a handler in this epoch returned the given verdict, under the claim that this write ends. If
+// absorbed returns true, a success may come from another claim.
 func (f *follower) explained(was, s step, verdict string, undo bool) string {
 	for version, runs := range f.log.runs {
 		for _, r := range runs {

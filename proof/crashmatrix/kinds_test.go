@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// These are the kinds of entries. Each is a business type with its own sequence of outcomes.
+// These are the kinds of entries. Each is a business type whose entries end in a different way.
 const (
 	pay    = "pay"    // transactional, succeeds
 	ship   = "ship"   // succeeds with its CallKey as the result
@@ -42,12 +42,11 @@ const (
 	ok, wrong, never = "ok", "failed", "permanent" // verdicts of handlers
 )
 
-// content is the content of an entry.
 type content struct {
 	Breaks bool // whether the entry prevents the verdict of its batch
 }
 
-// kinds are the registered types. When a handler runs, it writes a row through the plain pool db.
+// kinds holds the registered types. When a handler runs, it writes a row through the plain pool db.
 type kinds struct {
 	db *sql.DB
 	of map[string]*compensator.Type[content]
@@ -56,7 +55,7 @@ type kinds struct {
 	hang  bool // whether some compensations of recall run longer than their lease
 }
 
-// register registers the kinds. limit is the limit of those with a plain handler.
+// register registers the kinds. The kinds with a plain handler get the limit.
 func register(c *compensator.Compensator, db *sql.DB, limit compensator.Limit) (*kinds, error) {
 	k := &kinds{db: db, of: make(map[string]*compensator.Type[content])}
 	var problems []error
@@ -102,7 +101,7 @@ func register(c *compensator.Compensator, db *sql.DB, limit compensator.Limit) (
 	return k, errors.Join(append(problems, err)...)
 }
 
-// tickEvery is the time between two slots. Every slot must get an entry, even if the entry is late.
+// tickEvery is the time between two slots. Every slot must get an entry, if necessary after its time.
 const tickEvery = 100 * time.Millisecond
 
 func (k *kinds) tick(ctx context.Context) error {
@@ -118,7 +117,7 @@ func (k *kinds) takeOrdering(c *compensator.Compensator) (err error) {
 	return err
 }
 
-// verdict returns the verdict that the handler of an entry returns.
+// verdict decides what the handler of an entry returns.
 func verdict(e *compensator.Entry) string {
 	switch {
 	case e.State == compensator.Compensating && e.CompensateCount < undoFailures:
@@ -133,7 +132,7 @@ func verdict(e *compensator.Entry) string {
 	return ok
 }
 
-// answer converts a verdict to an error.
+// answer returns the error that stands for a verdict.
 func answer(verdict string) error {
 	switch verdict {
 	case wrong:
@@ -144,9 +143,9 @@ func answer(verdict string) error {
 	return nil
 }
 
-// ran stores one row for each entry whose handler has begun. It does not use the handlers' transactions, so a rollback
-// does not remove these rows.
-func (k *kinds) ran(ctx context.Context, entries ...*compensator.Entry) error {
+// noteRun stores one row for each entry whose handler has begun. It does not use the handlers' transactions, so a
+// rollback does not remove these rows.
+func (k *kinds) noteRun(ctx context.Context, entries ...*compensator.Entry) error {
 	var args []any
 	for _, e := range entries {
 		args = append(args, e.ID.Row(), e.Version, e.Epoch, e.State == compensator.Compensating, verdict(e))
@@ -157,7 +156,7 @@ func (k *kinds) ran(ctx context.Context, entries ...*compensator.Entry) error {
 }
 
 func (k *kinds) plain(ctx context.Context, e *compensator.Entry, _ content) error {
-	if err := k.ran(ctx, e); err != nil {
+	if err := k.noteRun(ctx, e); err != nil {
 		return compensator.Unavailable(err)
 	}
 	if e.BusinessType == slow {
@@ -174,8 +173,8 @@ func (k *kinds) pay(ctx context.Context, tx *compensator.ScopedTx, e *compensato
 	return k.effect(ctx, tx, e)
 }
 
-// sum is the handler of an entry that runs after a batch. It stores the number of entries of the batch that have not
-// ended, which must be 0.
+// sum is the handler of an entry that runs after a batch. It stores in early the entries of the batch that have not
+// ended, of which there must be none.
 func (k *kinds) sum(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {
 	_, err := k.db.ExecContext(ctx, "INSERT INTO early SELECT id FROM common_process_log WHERE batch_id=? AND state IN (0,-1,-3)", e.BusinessID)
 	if err != nil {
@@ -188,10 +187,10 @@ func (k *kinds) undo(ctx context.Context, tx *compensator.ScopedTx, e *compensat
 	return k.effect(ctx, tx, e)
 }
 
-// undoPlain is a compensation that ignores its context. So it may return a success after another process has claimed
-// the entry.
+// undoPlain is a compensation that ignores its context. It may therefore return a success after another process has
+// claimed the entry.
 func (k *kinds) undoPlain(ctx context.Context, e *compensator.Entry) error {
-	if err := k.ran(context.WithoutCancel(ctx), e); err != nil {
+	if err := k.noteRun(context.WithoutCancel(ctx), e); err != nil {
 		return compensator.Unavailable(err)
 	}
 	if k.hang && verdict(e) == ok && e.ID.Row()%3 == 0 {
@@ -201,7 +200,7 @@ func (k *kinds) undoPlain(ctx context.Context, e *compensator.Entry) error {
 }
 
 func (k *kinds) effect(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
-	err := k.ran(ctx, e)
+	err := k.noteRun(ctx, e)
 	if err == nil {
 		_, err = tx.ExecContext(ctx, "INSERT INTO effects (entry, epoch, undoing) VALUES (?,?,?)", e.ID.Row(), e.Epoch, e.State == compensator.Compensating)
 	}
@@ -216,7 +215,7 @@ func (k *kinds) mail(ctx context.Context, items []compensator.Item[content]) []e
 	for i, item := range items {
 		entries[i] = item.Entry
 	}
-	if err := k.ran(ctx, entries...); err != nil {
+	if err := k.noteRun(ctx, entries...); err != nil {
 		return slices.Repeat([]error{compensator.Unavailable(err)}, len(items))
 	}
 	for _, item := range items {

@@ -37,8 +37,8 @@ var (
 	seed  = flag.Uint64("seed", 0, "seed of the number n, where a process is killed at the nth time it reaches the point; 0: random")
 )
 
-// waitTimeout limits how long a victim may take to reach its point, and how long the healthy process may take for the
-// rest. It is so long because the purge rounds are a minute apart.
+// waitTimeout limits how long a victim may take to reach its point, and how long the healthy process may take to run
+// the remaining entries. It is so long because purge rounds begin a minute apart.
 const waitTimeout = 3 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -85,31 +85,31 @@ func TestProcessKilledAtAnyPointLosesNothingAndRepeatsNothing(t *testing.T) {
 			if c.in == recorders {
 				w.makeWhole()
 			}
-			if c.in.beside() {
-				w.work(c.in)
+			if c.in.isBeside() {
+				w.startHealthy(c.in)
 			}
 			random := c.random()
 			for n := range *kills {
 				w.prepare(c.in, n)
 				w.kill(c, n, 1+random.IntN(c.most))
 			}
-			if !c.in.beside() {
-				w.work(c.in)
+			if !c.in.isBeside() {
+				w.startHealthy(c.in)
 			}
 			if c.in == streamed {
-				w.takeOff()
+				w.awaitIntake()
 			}
 			if c.in == adopting {
-				w.adoptOff()
+				w.awaitImport()
 			}
-			w.workOff()
+			w.awaitHealthy()
 			w.check(c.in)
 		})
 	}
 }
 
-// random returns a random source that depends only on the seed and the case. So a case does the same when it runs
-// alone.
+// random returns a random source that depends only on the seed and the case, so a case that runs alone repeats the same
+// kills.
 func (c crash) random() *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(c.name()))
@@ -139,8 +139,8 @@ func (w *world) kill(c crash, number, nth int) {
 	require.True(w.t, status.Signaled() && status.Signal() == syscall.SIGKILL, "victim %d: %v", number, err)
 }
 
-// work starts a healthy process. The process runs until w.stop is called or the test ends.
-func (w *world) work(in surroundings) {
+// startHealthy starts a healthy process. The process runs until w.stop is called or the test ends.
+func (w *world) startHealthy(in surroundings) {
 	w.t.Helper()
 	hang := in == beside
 	if in != wheel && in != streamed && in != adopting && in != inLine && !in.staffed() && !in.limited() {
@@ -160,11 +160,11 @@ func (w *world) work(in surroundings) {
 	w.t.Cleanup(w.stop)
 }
 
-// workOff waits until the healthy process has ended every entry and the queue is empty. Then it stops the process.
-func (w *world) workOff() {
+// awaitHealthy waits until the healthy process has ended every entry and the queue is empty. Then it stops the process.
+func (w *world) awaitHealthy() {
 	w.t.Helper()
 	defer w.stop()
-	w.eventually(func() bool { return w.count("common_process_log WHERE state IN (0,-1,-3)") == 0 }, w.open)
+	w.eventually(func() bool { return w.count("common_process_log WHERE state IN (0,-1,-3)") == 0 }, w.describeOpen)
 	w.eventually(func() bool { return len(w.queued()) == 0 }, func() string { return fmt.Sprintf("all entries have ended, but the queue still holds %v", w.queued()) })
 	w.eventually(func() bool { return len(w.healthy.Health(w.t.Context()).Stuck) == 0 }, func() string { return "a handler does not return" })
 	_, err := admin.Of(w.healthy.Compensator).Purge(w.t.Context(), purgeAge)
@@ -173,7 +173,6 @@ func (w *world) workOff() {
 	require.True(w.t, h.Ready() == nil && h.OldestOverdue == 0 && h.Queue == nil && len(h.UnknownTypes) == 0 && len(h.Stuck) == 0, "%v", h)
 }
 
-// queued returns the members of the queue.
 func (w *world) queued() (members []string) {
 	w.t.Helper()
 	keys, err := w.redis.Keys(w.t.Context(), "*"+w.place.Prefix+"*:due").Result()
@@ -186,8 +185,8 @@ func (w *world) queued() (members []string) {
 	return members
 }
 
-// The method open returns a description of one entry that has not ended.
-func (w *world) open() string {
+// describeOpen describes one entry that has not ended.
+func (w *world) describeOpen() string {
 	for _, l := range w.readLogs() {
 		if !l.state.Terminal() {
 			return fmt.Sprintf("entry %d (%s, %s) does not end: %s", l.id, l.kind, l.key, l)
@@ -196,8 +195,7 @@ func (w *world) open() string {
 	return "the last entry ended just now"
 }
 
-// The method eventually waits until the function check returns true. If that takes too long, the test fails with the
-// text that the function why returns.
+// eventually waits until check returns true. If that takes too long, the test fails with the text that why returns.
 func (w *world) eventually(check func() bool, why func() string) {
 	w.t.Helper()
 	deadline := time.After(waitTimeout)
@@ -210,9 +208,8 @@ func (w *world) eventually(check func() bool, why func() string) {
 	}
 }
 
-// killMigrations requires that the next Migrate completes the tables after a killed Migrate. The result must equal
-// tables that were made without a crash, and have one schema fingerprint. The kill comes after each part of the
-// migration in turn.
+// killMigrations kills Migrate after each part of the migration in turn. The next Migrate must complete the tables. The
+// result must equal tables that were made without a crash, and must have one schema fingerprint.
 func (w *world) killMigrations(c crash) {
 	w.t.Helper()
 	require.NoError(w.t, compensator.Migrate(w.t.Context(), w.db))

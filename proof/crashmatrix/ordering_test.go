@@ -12,7 +12,7 @@ import (
 )
 
 // checkOrdering checks the order of the entries of each ordering key.
-func (w *world) checkOrdering(logs []*log) {
+func (w *world) checkOrdering(logs []*entryLog) {
 	w.t.Helper()
 	lines := make(map[string][]*attempt)
 	for _, l := range logs {
@@ -28,14 +28,14 @@ func (w *world) checkOrdering(logs []*log) {
 	}
 }
 
-// attempt is a run that began while its claim was valid. It lasts until the claim ends, by a write or by the end of its
-// lease.
+// attempt is a run of a handler that began while its claim was valid. It lasts until the claim ends, by a write or by
+// the end of its lease.
 type attempt struct {
-	*log
+	*entryLog
 	at, over int64
 }
 
-func (l *log) attempts() (list []*attempt) {
+func (l *entryLog) attempts() (list []*attempt) {
 	for version, runs := range l.runs {
 		over := l.claimOver(version)
 		for _, r := range runs {
@@ -47,8 +47,8 @@ func (l *log) attempts() (list []*attempt) {
 	return list
 }
 
-// claimOver returns the time at which a claim ended.
-func (l *log) claimOver(version uint64) (over int64) {
+// claimOver returns the time at which the claim with this version ended.
+func (l *entryLog) claimOver(version uint64) (over int64) {
 	for _, s := range l.steps {
 		switch {
 		case s.version == version:
@@ -60,9 +60,8 @@ func (l *log) claimOver(version uint64) (over int64) {
 	return over
 }
 
-// ended returns when an entry first reached a terminal state. The handler of a cancelled entry may still be running
-// then.
-func (l *log) ended() int64 {
+// ended returns when an entry first reached a terminal state. The handler of a cancelled entry may run longer.
+func (l *entryLog) ended() int64 {
 	for _, s := range l.steps {
 		if s.state.Terminal() {
 			return s.at
@@ -71,20 +70,20 @@ func (l *log) ended() int64 {
 	return math.MaxInt64
 }
 
-// unnoted is the suffix of the key of an entry recorded by plain SQL. Such an entry has no position before its first
-// claim.
+// unnoted is a suffix of idempotency keys. It marks entries that were recorded by plain SQL. Such an entry has no
+// position before its first claim.
 const unnoted = "-plain"
 
 // victim returns the victim that recorded the entry, and the number that the victim gave to the entry.
-func (l *log) victim() (victim string, number int) {
+func (l *entryLog) victim() (victim string, number int) {
 	victim, rest, _ := strings.Cut(strings.TrimSuffix(l.key, unnoted), "-")
 	number, _ = strconv.Atoi(rest)
 	return victim, number
 }
 
-// The method before reports whether an entry precedes another. Two entries of one victim are in the order in which the
-// victim recorded them. Entries of different victims are in the order of their ids.
-func (l *log) before(other *log) bool {
+// precedes reports whether an entry must run before other. Two entries of one victim must run in the order in which the
+// victim recorded them. Entries of different victims must run in the order of their ids.
+func (l *entryLog) precedes(other *entryLog) bool {
 	victim, number := l.victim()
 	if theirs, n := other.victim(); victim == theirs {
 		return number < n
@@ -92,12 +91,12 @@ func (l *log) before(other *log) bool {
 	return l.id < other.id
 }
 
-// outOfOrder returns what is wrong with the attempts of one ordering key. No attempt may begin before the entries that
-// precede it have ended. No attempt may begin during another attempt.
+// outOfOrder describes a violation among the attempts of one ordering key, or returns "". No attempt may begin before
+// the entries that precede it have ended. No attempt may begin during another attempt.
 //
-// Two entries of one victim are committed in their order. Entries of two victims may be committed in another order,
-// because the COMMIT of a killed process may complete later. So an entry of another victim is compared only after its
-// first attempt.
+// The entries of one victim are committed in order. The entries of two victims may be committed in any order, because
+// the COMMIT of a killed process may complete late. So entries of different victims are compared only once the earlier
+// one has begun to run.
 func outOfOrder(attempts []*attempt) string {
 	for _, a := range attempts {
 		for _, b := range attempts {
@@ -105,7 +104,7 @@ func outOfOrder(attempts []*attempt) string {
 			victimB, _ := b.victim()
 			noted := !strings.HasSuffix(a.key, unnoted) && !strings.HasSuffix(b.key, unnoted)
 			switch {
-			case !a.before(b.log):
+			case !a.precedes(b.entryLog):
 			case noted && (victimA == victimB || a.at < b.at) && a.ended() > b.at:
 				return fmt.Sprintf("entry %d begins before entry %d of the same ordering key has ended\nhistory of the preceding entry: %s\nits own: %s", b.id, a.id, a, b)
 			case a.at < b.over && b.at < a.over:

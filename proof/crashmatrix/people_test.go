@@ -16,10 +16,10 @@ import (
 
 var ann = admin.AuditInfo{Actor: "ann", Reason: "again"}
 
-// actManually acts as a person. In random order, it repairs dead entries, repeats compensations, and erases repaired
-// entries. The order is random so that a process may be killed during any of these actions.
+// actManually acts as a person, with these steps in random order: repair dead entries, repeat compensations, and erase
+// repaired entries. The order is random so that a process may be killed during each of them.
 func (l *victim) actManually(ctx context.Context) error {
-	acts := []func(context.Context) error{l.putRight, l.undoAgain, l.erase}
+	acts := []func(context.Context) error{l.repairDead, l.undoAgain, l.erase}
 	if l.In == adjusted {
 		acts = append(acts, l.changeLimit)
 	}
@@ -32,9 +32,9 @@ func (l *victim) actManually(ctx context.Context) error {
 	return nil
 }
 
-// putRight acts as a person who requeues dead entries, one by one or all at once, and settles others.
-func (l *victim) putRight(ctx context.Context) error {
-	dead, err := l.found(ctx, hand, compensator.Dead)
+// repairDead acts as a person who requeues dead entries, one by one or all at once, and settles others.
+func (l *victim) repairDead(ctx context.Context) error {
+	dead, err := l.latest(ctx, hand, compensator.Dead)
 	dead = slices.DeleteFunc(dead, func(e compensator.Entry) bool { return e.EndedBy != compensator.EndedByPermanent })
 	if err != nil || l.p.admin == nil && rand.N(3) == 0 {
 		return errors.Join(err, l.requeueAll(ctx, dead))
@@ -61,8 +61,8 @@ func (l *victim) putRight(ctx context.Context) error {
 	return nil
 }
 
-// The method found returns the latest few entries of a kind that are in one of the given states.
-func (l *victim) found(ctx context.Context, kind string, in ...compensator.State) ([]compensator.Entry, error) {
+// latest returns the latest entries of a kind that are in one of the given states, at most four.
+func (l *victim) latest(ctx context.Context, kind string, in ...compensator.State) ([]compensator.Entry, error) {
 	page, err := admin.Of(l.p.Compensator).List(ctx, admin.Filter{States: in, BusinessType: kind, Newest: true, Limit: 4})
 	return page.Entries, err
 }
@@ -77,7 +77,7 @@ func (l *victim) requeueAll(ctx context.Context, entries []compensator.Entry) er
 
 // undoAgain acts as a person who repeats the compensation of some compensated entries.
 func (l *victim) undoAgain(ctx context.Context) error {
-	undone, err := l.found(ctx, recall, compensator.Compensated)
+	undone, err := l.latest(ctx, recall, compensator.Compensated)
 	for _, e := range undone {
 		if e.Epoch == 0 && e.ID.Row()%2 == 0 {
 			err = errors.Join(err, unlessLate(admin.Of(l.p.Compensator).Requeue(ctx, e.ID, admin.RequeueOptions{AuditInfo: ann, Compensate: true})))
@@ -88,7 +88,7 @@ func (l *victim) undoAgain(ctx context.Context) error {
 
 // erase acts as a person who erases some repaired entries.
 func (l *victim) erase(ctx context.Context) error {
-	rest, err := l.found(ctx, hand, compensator.SettledManually, compensator.Succeeded)
+	rest, err := l.latest(ctx, hand, compensator.SettledManually, compensator.Succeeded)
 	for _, e := range rest {
 		if !e.Erased && e.ID.Row()%3 > 0 {
 			_, failed := admin.Of(l.p.Compensator).Erase(ctx, e.ID, ann)
@@ -98,7 +98,7 @@ func (l *victim) erase(ctx context.Context) error {
 	return err
 }
 
-// changeLimit changes the limit. Each change has its own reason, by which the check counts the records.
+// changeLimit changes the limit. Each change has a different reason, so that checkLimitChanges can count the changes.
 func (l *victim) changeLimit(ctx context.Context) error {
 	actor := admin.Actor{ID: "admin"}
 	limits, err := l.p.admin.Limits(ctx, actor)
@@ -109,8 +109,8 @@ func (l *victim) changeLimit(ctx context.Context) error {
 	return unlessLate(l.p.admin.ChangeLimit(ctx, actor, limits[0], values, admin.Why{Reason: fmt.Sprint(rand.Uint64())}))
 }
 
-// throughAdmin takes the case of an entry through the Admin. Then it acts on the version of the entry that the Admin
-// showed.
+// throughAdmin takes the case of an entry through package admin. Then it acts on the version of the entry that
+// admin.Entry returned.
 func (l *victim) throughAdmin(ctx context.Context, e compensator.Entry, action admin.Right) error {
 	actor, why := admin.Actor{ID: "admin"}, admin.Why{Reason: "again"}
 	view, err := l.p.admin.Entry(ctx, actor, e.ID)
@@ -126,7 +126,7 @@ func (l *victim) throughAdmin(ctx context.Context, e compensator.Entry, action a
 	return err
 }
 
-// unlessLate returns nil for errors that say that the entry has changed or is leased.
+// unlessLate returns nil if the error says that the entry has changed or is leased.
 func unlessLate(err error) error {
 	var state *compensator.StateError
 	if errors.As(err, &state) || errors.Is(err, compensator.ErrBusy) || errors.Is(err, admin.ErrChanged) {

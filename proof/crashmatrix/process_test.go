@@ -70,7 +70,7 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 		if p.store, err = compensator.OpenStore(ctx, p.watched, compensator.DefaultTable); err != nil {
 			return nil, err
 		}
-		config.DB, config.Store = nil, blind{p.store}
+		config.DB, config.Store = nil, storeWithoutIDs{p.store}
 	}
 	if p.Compensator, err = compensator.New(ctx, config); err != nil {
 		return nil, errors.Join(err, p.close())
@@ -128,10 +128,10 @@ func (p *process) close() error {
 	return errors.Join(append(problems, p.watched.Close(), p.plain.Close())...)
 }
 
-// blind is a store that does not return the ids of a bulk insert.
-type blind struct{ processlog.Store }
+// storeWithoutIDs is a store whose Insert returns no ids for several rows.
+type storeWithoutIDs struct{ processlog.Store }
 
-func (b blind) Insert(ctx context.Context, tx compensator.Tx, drafts []processlog.Draft, proven bool) ([]processlog.Inserted, error) {
+func (b storeWithoutIDs) Insert(ctx context.Context, tx compensator.Tx, drafts []processlog.Draft, proven bool) ([]processlog.Inserted, error) {
 	inserted, err := b.Store.Insert(ctx, tx, drafts, proven)
 	for i := range inserted {
 		if len(drafts) > 1 && !inserted[i].Duplicate {

@@ -10,7 +10,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// A victim seldom breaks a rule of the checks. So these tests break each rule once and require that the check fails.
+// A victim seldom breaks a rule of the checks. So these tests break each rule once and require that the check reports
+// it.
 
 func TestClaimThatBeganTooSoonIsSeenHoweverLateItWasWritten(t *testing.T) {
 	for name, s := range map[string]step{
@@ -20,15 +21,15 @@ func TestClaimThatBeganTooSoonIsSeenHoweverLateItWasWritten(t *testing.T) {
 		s.at, s.leased, s.version = 110, 1100, 2
 		for began, good := range map[int64]bool{99: false, 100: true} {
 			s.began = began
-			f := follower{log: &log{}, claims: make(map[uint64]int)}
+			f := follower{log: &entryLog{}, claims: make(map[uint64]int)}
 			assert.Equal(t, good, f.claim(s) == "", "%s, begun at %d", name, began)
 		}
 	}
 }
 
 func TestAttemptOutOfOrderIsSeen(t *testing.T) {
-	entry := func(id uint64, key string, ended int64) *log {
-		return &log{id: id, key: key, steps: []step{{}, {at: ended, state: compensator.Succeeded}}}
+	entry := func(id uint64, key string, ended int64) *entryLog {
+		return &entryLog{id: id, key: key, steps: []step{{}, {at: ended, state: compensator.Succeeded}}}
 	}
 	for name, attempts := range map[string]struct {
 		good          bool

@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/intake"
 )
 
-// These are the texts of messages. The text of a message decides how its work ends.
+// These are the texts of messages. The text decides how the processing of the message ends.
 const (
 	good     = "good"
 	failing  = "failing"  // fails until the entry in the log is retried
@@ -36,14 +36,14 @@ const (
 func (p place) stream() string { return p.Prefix + ":messages" }
 
 // openIntake opens the intake that the victims and the healthy process run. MaxDeliveries is high, because each kill
-// also costs good messages a delivery.
+// costs the messages in progress a delivery.
 func openIntake(p *process, at place) (*intake.Intake, error) {
 	stream := intake.Stream{Redis: p.redis, Stream: at.stream(), Group: takers, Block: 20 * time.Millisecond, Idle: 2 * time.Second, Trim: true}
 	if at.Named {
 		stream.Consumer = taker
 	}
 	return stream.Open(context.Background(), p.Compensator, intake.Config{
-		Type: aside, Entry: entryOf, Work: take, Batch: perBatch, Timeout: time.Second, MaxDeliveries: 1000, Logger: slog.New(slog.DiscardHandler),
+		Type: aside, Entry: entryOf, Work: writeTaken, Batch: perBatch, Timeout: time.Second, MaxDeliveries: 1000, Logger: slog.New(slog.DiscardHandler),
 		Aside: compensator.HandlerConfig[intake.Message]{Retry: compensator.Fixed(retryAfter)},
 	})
 }
@@ -55,8 +55,8 @@ func entryOf(m *intake.Message) (compensator.NewEntry, error) {
 	return compensator.NewEntry{BusinessType: ship, Content: []byte("{}")}, nil
 }
 
-// take writes the service's rows.
-func take(ctx context.Context, tx *compensator.ScopedTx, batch []*intake.Message) error {
+// writeTaken writes the service's row for each message.
+func writeTaken(ctx context.Context, tx *compensator.ScopedTx, batch []*intake.Message) error {
 	for _, m := range batch {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO taken (message) VALUES (?)", m.ID); err != nil {
 			return err
@@ -71,8 +71,8 @@ func take(ctx context.Context, tx *compensator.ScopedTx, batch []*intake.Message
 	return nil
 }
 
-// send adds the messages that a victim may take. They fill four batches. One and a half of these batches are already
-// pending for a consumer that has disappeared.
+// send adds the messages that a victim may take. They fill four batches. Of these, one and a half batches are already
+// pending for a consumer that no longer exists.
 func (w *world) send(victim int) {
 	w.t.Helper()
 	if w.sent == nil {
@@ -91,8 +91,8 @@ func (w *world) send(victim int) {
 		Group: takers, Consumer: gone, Streams: []string{w.place.stream(), ">"}, Count: perBatch * 3 / 2, Block: -1}).Err())
 }
 
-// forsake makes all pending messages look as if they were idle for an hour, so that the test need not wait.
-func (w *world) forsake() {
+// agePending makes all pending messages look as if they were idle for an hour, so that the test need not wait.
+func (w *world) agePending() {
 	w.t.Helper()
 	for _, p := range w.pending() {
 		require.NoError(w.t, w.redis.Do(w.t.Context(), "XCLAIM", w.place.stream(), takers, p.Consumer, 0, p.ID,
@@ -108,8 +108,8 @@ func (w *world) pending() []redis.XPendingExt {
 	return pending
 }
 
-// takeOff waits until the healthy process has taken every message and trimmed the stream.
-func (w *world) takeOff() {
+// awaitIntake waits until the healthy process has processed every message and trimmed the stream.
+func (w *world) awaitIntake() {
 	w.t.Helper()
 	length := func() int64 { return w.redis.XLen(w.t.Context(), w.place.stream()).Val() }
 	w.eventually(func() bool { return length() == 0 && len(w.pending()) == 0 }, func() string {
@@ -117,7 +117,7 @@ func (w *world) takeOff() {
 	})
 }
 
-// checkMessages requires one entry for each message. It also requires one row for each message that can be processed.
+// checkMessages requires one entry for each message, and one service row for each message that can be processed.
 func (w *world) checkMessages() {
 	w.t.Helper()
 	type entry struct {

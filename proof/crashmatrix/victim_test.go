@@ -21,7 +21,7 @@ import (
 // victimEnv is the environment variable that holds a victim as JSON. If it is not set, the process is a test run.
 const victimEnv = "COMPENSATOR_CRASH_VICTIM"
 
-// victim is the program of a process that works until it is killed at its point.
+// victim is a process that works until it is killed at its point.
 type victim struct {
 	Number int
 	In     surroundings
@@ -33,7 +33,7 @@ type victim struct {
 	ended chan struct{} // closed when the current Run has returned
 }
 
-// runVictim runs the victim. It returns only if something is wrong, because the victim is killed otherwise.
+// runVictim runs the victim. It returns only on an error, because otherwise the victim is killed.
 func runVictim(text string) error {
 	l := &victim{ended: make(chan struct{})}
 	if err := json.Unmarshal([]byte(text), l); err != nil {
@@ -64,7 +64,7 @@ func runVictim(text string) error {
 	return l.runProgram(ctx)
 }
 
-// runProgram does what the victim's surroundings require.
+// runProgram does what the victim's surroundings say.
 func (l *victim) runProgram(ctx context.Context) error {
 	if l.In == streamed {
 		return l.p.intake.Run(ctx)
@@ -84,12 +84,13 @@ func (l *victim) runProgram(ctx context.Context) error {
 		return l.runAndClose(ctx, l.recordInTx, l.recordWatched, l.recordBatch)
 	}
 	problems := make(chan error, 2)
-	go func() { problems <- l.work(ctx) }()
+	go func() { problems <- l.runRepeatedly(ctx) }()
 	go func() { problems <- l.serve(ctx, steps...) }()
 	return <-problems
 }
 
-// runAndClose makes the steps, and runs for a while. It then closes the Compensator, which must kill this process.
+// runAndClose takes the steps, and runs entries for a while. It then closes the Compensator, during which this process
+// must be killed.
 func (l *victim) runAndClose(ctx context.Context, steps ...func(context.Context) error) error {
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -101,8 +102,8 @@ func (l *victim) runAndClose(ctx context.Context, steps ...func(context.Context)
 	return errors.Join(l.p.Run(running), l.p.Compensator.Close())
 }
 
-// work starts and stops Run again and again.
-func (l *victim) work(ctx context.Context) error {
+// runRepeatedly starts and stops Run again and again.
+func (l *victim) runRepeatedly(ctx context.Context) error {
 	longest := 600 * time.Millisecond
 	if l.In == keeping || l.In == counting {
 		longest = 10 * time.Second // A stopped Run leaves the rest of its purge or fold to the next round, which comes minutes later.
@@ -129,7 +130,7 @@ func (l *victim) runEnded() <-chan struct{} {
 	return l.ended
 }
 
-// serve acts as the service. It runs the steps again and again.
+// serve acts as the service: it takes the steps again and again.
 func (l *victim) serve(ctx context.Context, steps ...func(context.Context) error) error {
 	for round := 0; ; round++ {
 		for _, step := range steps {
@@ -145,13 +146,13 @@ func (l *victim) serve(ctx context.Context, steps ...func(context.Context) error
 	}
 }
 
-// key returns a new key for the next entry of this victim.
 func (l *victim) key() string {
 	l.keys++
 	return fmt.Sprintf("%d-%d", l.Number, l.keys)
 }
 
-// put records an entry together with the service's own row. If the entry exists already, put changes nothing.
+// put records an entry and writes the service's own row, in one transaction. If the entry exists already, put changes
+// nothing.
 func (l *victim) put(ctx context.Context, tx compensator.Tx, kind, key string, delay time.Duration) (*compensator.Receipt, error) {
 	receipt, err := l.p.of[kind].Record(ctx, tx, content{}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key), Delay: delay})
 	if err != nil || receipt.Duplicate() {
@@ -161,7 +162,7 @@ func (l *victim) put(ctx context.Context, tx compensator.Tx, kind, key string, d
 	return receipt, err
 }
 
-// recordInTx records in InTx, so an insert can lease its entries.
+// recordInTx records in InTx, where an insert can lease its entries.
 func (l *victim) recordInTx(ctx context.Context) error {
 	return l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		for _, kind := range []string{pay, ship, wire} {
@@ -173,8 +174,8 @@ func (l *victim) recordInTx(ctx context.Context) error {
 	})
 }
 
-// recordAgain records one of the previous victim's keys again, because that victim may have received no answer. If an
-// entry with the key exists, OtherTypeError names its kind.
+// recordAgain records one of the previous victim's keys again, as a caller does that got no answer. If an entry with
+// the key exists, OtherTypeError names its kind.
 func (l *victim) recordAgain(ctx context.Context) error {
 	key := fmt.Sprintf("%d-%d", l.Number-1, 1+rand.N(40))
 	as := func(kind string) error {
@@ -207,7 +208,7 @@ func (l *victim) recordWatched(ctx context.Context) error {
 	})
 }
 
-// recordPlain records in a transaction whose end the library does not see. The service then calls Receipt.Committed.
+// recordPlain records in a transaction that the library does not watch. After the commit it calls Receipt.Committed.
 func (l *victim) recordPlain(ctx context.Context) error {
 	var receipts []*compensator.Receipt
 	err := inTx(ctx, l.p.plain, func(tx *sql.Tx) error {
@@ -228,7 +229,8 @@ func (l *victim) recordPlain(ctx context.Context) error {
 	return err
 }
 
-// recordSilently does not call Receipt.Committed, so the reconciler must find the entry.
+// recordSilently records in a transaction that the library does not watch, without calling Receipt.Committed. The
+// reconciler must find the entry.
 func (l *victim) recordSilently(ctx context.Context) error {
 	return inTx(ctx, l.p.plain, func(tx *sql.Tx) error {
 		_, err := l.put(ctx, tx, ship, l.key(), 0)
@@ -265,7 +267,7 @@ func (l *victim) recordBatch(ctx context.Context) error {
 	})
 }
 
-// recordOrdering records entries of two ordering keys:
+// recordOrdering records entries under two ordering keys:
 //   - five in one call,
 //   - one without calling Receipt.Committed,
 //   - two by plain SQL,
@@ -319,8 +321,8 @@ func (l *victim) recordOrdering(ctx context.Context) error {
 
 var errTakenBack = errors.New("taken back")
 
-// recordAndTakeBack records entries and leaves none. It rolls back one whole transaction, and the part after a
-// savepoint of another one.
+// recordAndTakeBack records entries that are all rolled back: one whole transaction, and another transaction to a
+// savepoint.
 func (l *victim) recordAndTakeBack(ctx context.Context) error {
 	err := l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		_, err := l.put(ctx, tx, pay, l.key(), 0)
@@ -341,7 +343,7 @@ func (l *victim) recordAndTakeBack(ctx context.Context) error {
 	})
 }
 
-// recordAcrossStop inserts an entry with a lease. It commits after the end of the Run that would have run the entry.
+// recordAcrossStop inserts an entry with a lease. It commits after the end of the Run that should have run the entry.
 func (l *victim) recordAcrossStop(ctx context.Context) error {
 	ended := l.runEnded()
 	key := l.key()
@@ -355,7 +357,7 @@ func (l *victim) recordAcrossStop(ctx context.Context) error {
 	return nil
 }
 
-// actOnLater cancels one entry, reschedules one and completes one. Each of these entries may have run already.
+// actOnLater cancels one entry, reschedules one and completes one. Each of these entries may have run before.
 func (l *victim) actOnLater(ctx context.Context) error {
 	keys := []string{l.key(), l.key(), l.key()}
 	err := inTx(ctx, l.p.watched, func(tx *sql.Tx) error {

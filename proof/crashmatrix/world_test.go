@@ -35,8 +35,8 @@ type place struct {
 	Named              bool // whether the victim uses the consumer name of an earlier victim; only in the surroundings streamed
 }
 
-// These are the tables beside the log. The service writes the table ledger. Handlers and triggers write the other
-// tables when something happens.
+// These tables are not the library's. The service writes the table ledger. Handlers and triggers record in the other
+// tables what happens.
 var tables = []string{
 	"CREATE TABLE ledger (`key` VARCHAR(191) COLLATE utf8mb4_bin PRIMARY KEY)",
 	"CREATE TABLE effects (id BIGINT AUTO_INCREMENT PRIMARY KEY, entry BIGINT UNSIGNED, epoch INT, undoing BOOL)",
@@ -54,8 +54,8 @@ var tables = []string{
 }
 
 // historyTrigger returns a trigger that writes a step of an entry's history. began is the time at which the statement
-// began. The statement computed its values from that time. at is the time of the write. The times differ if the machine
-// stalls between them.
+// began, from which it computed its values. at is the time of the write. The times differ if the machine stalls between
+// them.
 func historyTrigger(event, before string) string {
 	return "CREATE TRIGGER history_" + event + " AFTER " + event + " ON common_process_log FOR EACH ROW INSERT INTO history " +
 		"(entry, was, was_due, was_leased, began, at, version, state, process_count, compensate_count, delivery_count, epoch, due, leased, ended_by) VALUES " +
@@ -93,15 +93,15 @@ func (w *world) exec(query string, args ...any) {
 	require.NoError(w.t, err, query)
 }
 
-// count runs SELECT COUNT(*) FROM with the rest of a query.
+// count runs SELECT COUNT(*) FROM followed by from.
 func (w *world) count(from string, args ...any) (n int) {
 	w.t.Helper()
 	require.NoError(w.t, w.db.QueryRow("SELECT COUNT(*) FROM "+from, args...).Scan(&n), from)
 	return n
 }
 
-// makeWhole marks the queue of every kind as complete: it holds all entries. That is true, because the log is empty.
-// Without this call the reconciler would set the mark, and a mutant may have no reconciler.
+// makeWhole marks the queue as holding all entries of every kind. That is true, because the log is empty. Otherwise the
+// reconciler would set the mark, and a mutant may have no reconciler.
 func (w *world) makeWhole() {
 	w.t.Helper()
 	queue, err := redisqueue.Open(w.redis, w.place.Prefix)
@@ -143,16 +143,16 @@ func (w *world) prepare(in surroundings, victim int) {
 		w.seed(fmt.Sprintf("young-%d", victim), 10, "state, ended_by", "1, 'handler'", 60)
 	case streamed:
 		w.send(victim)
-		w.forsake()
+		w.agePending()
 	case adopting:
-		w.leave()
+		w.addOldRows()
 	case old:
 		w.seed(fmt.Sprintf("old-%d", victim), 250, "state, ended_by", "1, 'handler'", 3600)
 	}
 }
 
-// seed inserts n entries as an earlier process would have left them, successes with their results. They became due secondsAgo seconds
-// ago.
+// seed inserts n entries as an earlier process would have left them. A success gets its result. The entries became due
+// secondsAgo seconds ago.
 func (w *world) seed(key string, n int, columns, values string, secondsAgo int) {
 	w.t.Helper()
 	var log, ledger []string

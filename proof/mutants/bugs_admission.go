@@ -35,7 +35,7 @@ func ordering() []mutant {
 			edits: []edit{
 				{"ShareSlot", `$slot = $slot2`, `$slot = nil`},
 			},
-			sees: tests("TestConcurrencyCountsBatchesAndCapsNone").and(simulation, "300"),
+			sees: tests("TestConcurrencyCountsBatchesAndCapsNone").with(simulation, "300"),
 		},
 		{
 			name: "batch-waits-for-nobody", breaks: "G26",
@@ -59,7 +59,7 @@ func ordering() []mutant {
 			edits: []edit{
 				{"Compensator.snoozeUntilEnded", `if !$isZero() {`, `if $isZero() && batchID == "" {`},
 			},
-			sees: tests("TestFollowUpRunsOnceAllOfItsBatchHaveEnded").and(simulation, "1000").and(crash, "batch-ended"),
+			sees: tests("TestFollowUpRunsOnceAllOfItsBatchHaveEnded").with(simulation, "1000").with(crash, "batch-ended"),
 		},
 		{
 			name: "follow-up-before-retries", breaks: "G27",
@@ -77,7 +77,7 @@ func ordering() []mutant {
 			edits: []edit{
 				{"Engine.callHandler", `return $attemptResult{$field: usererr.Of($free($err))}`, `return $attemptResult{$field: usererr.Of($err)}`},
 			},
-			sees: tests("TestFollowUpRunsOnceAllOfItsBatchHaveEnded").and(simulation, "1000"),
+			sees: tests("TestFollowUpRunsOnceAllOfItsBatchHaveEnded").with(simulation, "1000"),
 		},
 		{
 			name: "turn-out-of-order", breaks: "G30",
@@ -90,7 +90,7 @@ func ordering() []mutant {
 					`$blocked, $err := $askStore($ctx, $businessType, $ids, !$passDead)`,
 					`$blocked, $err := $askStore($ctx, $businessType, nil, !$passDead)`},
 			},
-			sees:    tests("TestWaitingFirstKeepsTheOthersWaiting").and(simulation, "300").and(crash, "ordering-joined,in-line"),
+			sees:    tests("TestWaitingFirstKeepsTheOthersWaiting").with(simulation, "300").with(crash, "ordering-joined,in-line"),
 			inModel: "m:turn-out-of-order",
 		},
 		{
@@ -113,7 +113,7 @@ func ordering() []mutant {
 $orderAsGiven($joining)`,
 					`}`},
 			},
-			sees: tests("TestEntriesOfOneCallRunInTheOrderInWhichTheyWereGiven", "TestCrossedCallsDoNotDeadlock").and(simulation, "300"),
+			sees: tests("TestEntriesOfOneCallRunInTheOrderInWhichTheyWereGiven", "TestCrossedCallsDoNotDeadlock").with(simulation, "300"),
 		},
 		{
 			name: "turn-started-ahead", breaks: "G30",
@@ -157,7 +157,7 @@ $orderAsGiven($joining)`,
 }`,
 					``},
 			},
-			sees: tests("TestDeclaredTypeRecordsPositions", "TestWaitingFirstKeepsTheOthersWaiting").and(simulation, "300"),
+			sees: tests("TestDeclaredTypeRecordsPositions", "TestWaitingFirstKeepsTheOthersWaiting").with(simulation, "300"),
 		},
 	}
 }

@@ -51,7 +51,7 @@ func surviving() []mutant {
 					`if $refutes($now, $exists) && ($exists || !$purgedSince($notes, $at)) {`,
 					`if false && $refutes($now, $exists) && ($exists || !$purgedSince($notes, $at)) {`},
 			},
-			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn", "TestWorkGoesOnInADatabaseThatHasGoneBackWhichIsReported", "TestProcessThatOnlyRecordsReportsADatabaseThatHasGoneBack").and(simulation, "500"),
+			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn", "TestWorkGoesOnInADatabaseThatHasGoneBackWhichIsReported", "TestProcessThatOnlyRecordsReportsADatabaseThatHasGoneBack").with(simulation, "500"),
 		},
 		{
 			name: "loss-noticed-but-claims-go-on", breaks: "G19",
@@ -69,7 +69,7 @@ func surviving() []mutant {
 }`,
 					``},
 			},
-			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn").and(simulation, "500"),
+			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn").with(simulation, "500"),
 		},
 		{
 			name: "loss-stops-all", breaks: "G19",
@@ -93,7 +93,7 @@ func surviving() []mutant {
 					`if $err == nil {
 	_ = $sawClaimed(nil, $asked)`},
 			},
-			sees: tests("TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn").and(simulation, "1000"),
+			sees: tests("TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn").with(simulation, "1000"),
 		},
 		{
 			name: "loss-reported-under-the-lock", breaks: "G19",
@@ -126,7 +126,7 @@ $d.$e.$ReportMissing($found.$missing)`},
 }
 d.versions.sawRows([]processlog.Row{{ID: r.ID, IdempotencyKey: r.IdempotencyKey, BusinessType: r.BusinessType, Token: processlog.NewToken()}}, time.Now())`},
 			},
-			sees: tests("TestNothingIsTakenForALossThatIsNone").and(simulation, "500"),
+			sees: tests("TestNothingIsTakenForALossThatIsNone").with(simulation, "500"),
 		},
 		{
 			name: "keep-takes-young", breaks: "G24",
@@ -136,7 +136,7 @@ d.versions.sawRows([]processlog.Row{{ID: r.ID, IdempotencyKey: r.IdempotencyKey,
 					`$n, $err := $purge($step, $businessType, $state, $keep, $keepStep)`,
 					`$n, $err := $purge($step, $businessType, $state, $keep/2, $keepStep)`},
 			},
-			sees: tests("TestEndedEntriesArePurgedOnceTheyHaveBeenKept").and(simulation, "1000"),
+			sees: tests("TestEndedEntriesArePurgedOnceTheyHaveBeenKept").with(simulation, "1000"),
 		},
 		{
 			name: "keep-takes-dead", breaks: "G24",
@@ -144,7 +144,7 @@ d.versions.sawRows([]processlog.Row{{ID: r.ID, IdempotencyKey: r.IdempotencyKey,
 			edits: []edit{
 				{"Compensator.addRetention", `for _, $state := range $purged {`, `for _, $state := range append($purged[:3:3], Dead) {`},
 			},
-			sees: tests("TestEndedEntriesArePurgedOnceTheyHaveBeenKept").and(simulation, "1000"),
+			sees: tests("TestEndedEntriesArePurgedOnceTheyHaveBeenKept").with(simulation, "1000"),
 		},
 		{
 			name: "purge-takes-what-moved-on", breaks: "G24",

@@ -51,7 +51,7 @@ func operating() []mutant {
 					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || $mayBeCutOff && $toldToStop($cause) || LostLeases($row) > 0 || $called && verdict.IsOutcomeUnknown($err)`,
 					`$faults.OutcomeUnknown = $faults.OutcomeUnknown || $timedOut || LostLeases($row) > 0 || $called && verdict.IsOutcomeUnknown($err)`},
 			},
-			sees: tests("TestOutcomeOfAnAttemptThatAStopEndsIsUnknown").and(simulation, "300"),
+			sees: tests("TestOutcomeOfAnAttemptThatAStopEndsIsUnknown").with(simulation, "300"),
 		},
 		{
 			name: "lost-result-of-a-call-is-forgotten", breaks: "G31",
@@ -59,7 +59,7 @@ func operating() []mutant {
 			edits: []edit{
 				{"Attempt.errorForOutcome", `if $a.hasActed {`, `if false {`},
 			},
-			sees: tests("TestOutcomeIsUnknownIfTheResultOfACallIsLost").and(simulation, "1000"),
+			sees: tests("TestOutcomeIsUnknownIfTheResultOfACallIsLost").with(simulation, "1000"),
 		},
 		{
 			name: "lost-result-of-a-handler-is-forgotten", breaks: "G31",
@@ -75,7 +75,7 @@ func operating() []mutant {
 			edits: []edit{
 				{"IsOutcomeUnknown", `return $ok && $u.OutcomeUnknown()`, `return $ok && false && $u.OutcomeUnknown()`},
 			},
-			sees: tests("TestOutcomeIsUnknownIfAPartnerDidNotAnswer", "TestOutcomeIsUnknownIfTheResultOfACallIsLost").and(simulation, "1000"),
+			sees: tests("TestOutcomeIsUnknownIfAPartnerDidNotAnswer", "TestOutcomeIsUnknownIfTheResultOfACallIsLost").with(simulation, "1000"),
 		},
 		{
 			name: "repeated-call-never-arrived", breaks: "G31",
@@ -107,7 +107,7 @@ func operating() []mutant {
 			edits: []edit{
 				{"attempts.verdictOf", `return processlog.AttemptExhausted`, `return ""`},
 			},
-			sees: tests("TestEachFailedAttemptIsKeptForPeople").and(simulation, "300"),
+			sees: tests("TestEachFailedAttemptIsKeptForPeople").with(simulation, "300"),
 		},
 		{
 			name: "erasure-ends-an-entry-again", breaks: "G43",
@@ -163,7 +163,7 @@ func operating() []mutant {
 			edits: []edit{
 				{"Base.LeaseToken", `token = token.Mark(b.instance)`, `_ = b.instance`},
 			},
-			sees: tests("TestEachProcessSaysWhatItIs").and(simulation, "300"),
+			sees: tests("TestEachProcessSaysWhatItIs").with(simulation, "300"),
 		},
 		{
 			name: "closed-process-looks-killed", breaks: "G44",
@@ -233,7 +233,7 @@ func operating() []mutant {
 					`if !$checked && $outcomeUnknown && $action != $reschedule {`,
 					`if false && !$checked && $outcomeUnknown && $action != $reschedule {`},
 			},
-			sees: tests("TestUnknownOutcomeWaitsForSomebodysWord", "TestAttemptUnderWayIsOfUnknownOutcome").and(simulation, "1000"),
+			sees: tests("TestUnknownOutcomeWaitsForSomebodysWord", "TestAttemptUnderWayIsOfUnknownOutcome").with(simulation, "1000"),
 		},
 		{
 			name: "case-taken-unseen", breaks: "G32",

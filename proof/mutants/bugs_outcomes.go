@@ -19,7 +19,7 @@ func ending() []mutant {
 					`case $state == $dead && $compensateCount > 0 && !$persons():`,
 					`case $state == $dead && $compensateCount < 0:`},
 			},
-			sees:    tests("TestDeadEntryIsEndedByAServiceUnlessItsCompensationHasBegun").and(simulation, "300"),
+			sees:    tests("TestDeadEntryIsEndedByAServiceUnlessItsCompensationHasBegun").with(simulation, "300"),
 			inModel: "m:ends-the-undone",
 		},
 		{
@@ -30,7 +30,7 @@ func ending() []mutant {
 					`if $version != $number || $idempotencyKey != $seenIdempotentID {`,
 					`if $idempotencyKey != $seenIdempotentID {`},
 			},
-			sees: tests("TestEntryThatChangedSinceItWasSeenIsNotRequeued", "TestMemoryStoreKeepsEveryPromise/RequeueAllTakesWhatStandsAsItWasSeen").and(simulation, "1000"),
+			sees: tests("TestEntryThatChangedSinceItWasSeenIsNotRequeued", "TestMemoryStoreKeepsEveryPromise/RequeueAllTakesWhatStandsAsItWasSeen").with(simulation, "1000"),
 		},
 		{
 			name: "erased-runs-again", breaks: "G3",
@@ -38,7 +38,7 @@ func ending() []mutant {
 			edits: []edit{
 				{"Change.After", `case $action == ActionRequeue && $erased:`, `case false:`},
 			},
-			sees: tests("TestErasedEntryHoldsNothingPersonalAndStaysKnown").and(simulation, "1000"),
+			sees: tests("TestErasedEntryHoldsNothingPersonalAndStaysKnown").with(simulation, "1000"),
 		},
 		{
 			name: "already-succeeded-is-nil", breaks: "G3",
@@ -57,7 +57,7 @@ func ending() []mutant {
 				{"claim.claimable", `$dueIn <= 0 && ($leaseLeft <= 0 || $ours($row))`, `$dueIn <= 0`},
 				{"claimCall.claimLocked", `case $dueIn > 0 || $leaseLeft > 0 && !$own:`, `case $dueIn > 0 || false && !$own:`},
 			},
-			sees:    tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ClaimSortsWhatItCannotHave", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ConcurrentClaimsGetEachEntryOnce").and(simulation, "300"),
+			sees:    tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ClaimSortsWhatItCannotHave", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ConcurrentClaimsGetEachEntryOnce").with(simulation, "300"),
 			inModel: "m:queue-trusted",
 		},
 		{
@@ -79,7 +79,7 @@ func ending() []mutant {
 					`" WHERE id IN ({ids}) AND state+0 IN (0,-1,-3) AND {same entries}"`},
 				{"version.acceptsOutcome", `return $version == $outcomeVersion && !$terminal()`, `return !$terminal()`},
 			},
-			sees:    tests("TestStaleFailureIsDropped", "TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration").and(simulation, "300").and(chaos, "60s"),
+			sees:    tests("TestStaleFailureIsDropped", "TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration").with(simulation, "300").with(chaos, "60s"),
 			inModel: "m:failure-unfenced",
 		},
 		{
@@ -104,7 +104,7 @@ $token = $chToken`,
 	return nil
 case $row == nil:`},
 			},
-			sees: tests("TestStaleTransactionalEffectIsRolledBack", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SettleTxIsFenced").and(simulation, "300"),
+			sees: tests("TestStaleTransactionalEffectIsRolledBack", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SettleTxIsFenced").with(simulation, "300"),
 		},
 		{
 			name: "unknown-handler-commit-fails", breaks: "G5",
@@ -115,7 +115,7 @@ case $row == nil:`},
 					`return engine.Result{Err: $err}
 case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrNoTransaction):`},
 			},
-			sees:    tests("TestTransactionalEffectHappensOnceThoughItsCommitIsUnknown").and(simulation, "2000"),
+			sees:    tests("TestTransactionalEffectHappensOnceThoughItsCommitIsUnknown").with(simulation, "2000"),
 			inModel: "m:unknown-is-failure",
 		},
 		{
@@ -164,7 +164,7 @@ case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrN
 					`return $cancelled($change($ctx, processlog.Change{$ref: $ref2, $action: $actionCancel}))`,
 					`return $cancelled($change($ctx, processlog.Change{$ref: $ref2, $action: processlog.ActionComplete}))`},
 			},
-			sees: selection{}.and(simulation, "300"),
+			sees: selection{}.with(simulation, "300"),
 		},
 		{
 			name: "exhausted-early", breaks: "G7",
@@ -172,7 +172,7 @@ case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrN
 			edits: []edit{
 				{"Type.countHandlerFailure", `case $processCount >= $maxAttempts($row):`, `case $processCount+1 >= $maxAttempts($row):`},
 			},
-			sees:    tests("TestSuccessIsNeverCompensated", "TestEntrysOwnMaxAttemptsIsItsBudget").and(simulation, "300"),
+			sees:    tests("TestSuccessIsNeverCompensated", "TestEntrysOwnMaxAttemptsIsItsBudget").with(simulation, "300"),
 			inModel: "m:exhaust-early",
 		},
 		{
@@ -191,7 +191,7 @@ case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrN
 					`if $may, $whole := $serversFault(usererr.Safe($err)); $may && $ended() == nil {`,
 					`if $may, $whole := $serversFault(usererr.Safe($err)); $may && a == nil {`},
 			},
-			sees: tests("TestServersConditionSpendsNoAttempt").and(simulation, "600"),
+			sees: tests("TestServersConditionSpendsNoAttempt").with(simulation, "600"),
 		},
 		{
 			name: "snooze-counts", breaks: "G7",
@@ -202,7 +202,7 @@ case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrN
 					`o.ProcessCount, o.To = o.ProcessCount+1, processlog.Retrying
 $after = $backoff($v, max(1, $attempt()-1))`},
 			},
-			sees: tests("TestVerdictsOfAHandlerAreObeyed").and(simulation, "300"),
+			sees: tests("TestVerdictsOfAHandlerAreObeyed").with(simulation, "300"),
 		},
 		{
 			name: "wait-counts-at-once", breaks: "G7",
@@ -212,7 +212,7 @@ $after = $backoff($v, max(1, $attempt()-1))`},
 					`func ($t *$type) $hadItsTime($row *processlog.Row) bool { return $maxWait > 0 && $age() >= $maxWait }`,
 					`func ($t *$type) $hadItsTime($row *processlog.Row) bool { return $maxWait > 0 }`},
 			},
-			sees: tests("TestHandlersWaitsAreFailuresOnceMaxWaitIsOver", "TestWaitsCountOnceMaxWaitIsOver").and(simulation, "1000"),
+			sees: tests("TestHandlersWaitsAreFailuresOnceMaxWaitIsOver", "TestWaitsCountOnceMaxWaitIsOver").with(simulation, "1000"),
 		},
 		{
 			name: "batch-failure-spreads", breaks: "G7",
@@ -247,7 +247,7 @@ case $verdicts == nil:`},
 					`$to, $endedBy, $absorb = processlog.Succeeded, processlog.EndedByHandler, true`,
 					`$to, $endedBy, $absorb = processlog.Succeeded, processlog.EndedByHandler, row.State == processlog.Compensating`},
 			},
-			sees: tests("TestStaleSuccessIsAbsorbedWhileTheEntryIsOnItsWay").and(simulation, "300"),
+			sees: tests("TestStaleSuccessIsAbsorbedWhileTheEntryIsOnItsWay").with(simulation, "300"),
 		},
 		{
 			name: "settle-forgets-token", breaks: "G8",
@@ -273,7 +273,7 @@ if false {`},
 					`if !$pause($delay($settleBackoff, $failures)) {`,
 					`if true || !$pause($delay($settleBackoff, $failures)) {`},
 			},
-			sees: tests("TestOutcomeWhoseReplyWasLostIsCountedOnce").and(simulation, "300"),
+			sees: tests("TestOutcomeWhoseReplyWasLostIsCountedOnce").with(simulation, "300"),
 		},
 		{
 			name: "holder-claims-again", breaks: "G8",
@@ -286,7 +286,7 @@ if false {`},
 					`if $err() != nil || $held[$holding()] != nil || $after($leaseEnd) {`,
 					`if $err() != nil || $after($leaseEnd) {`},
 			},
-			sees:    tests("TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess").and(simulation, "300"),
+			sees:    tests("TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess").with(simulation, "300"),
 			inModel: "m:holder-claims-again",
 		},
 		{
@@ -296,7 +296,7 @@ if false {`},
 				{"picker.mayClaim", `case $deliveryCount > $crashBudget:`, `case $deliveryCount >= $crashBudget:`},
 				{"Engine.attemptsOf", `if $lost > $crashBudget {`, `if $lost >= $crashBudget {`},
 			},
-			sees: tests("TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess").and(simulation, "300"),
+			sees: tests("TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess").with(simulation, "300"),
 		},
 		{
 			name: "stop-leaves-the-refused", breaks: "G15",
@@ -353,7 +353,7 @@ $lastWait = waitErr.took`,
 }
 switch {`},
 			},
-			sees: tests("TestExhaustionIsDurableBeforeTheCompensationRuns", "TestExhaustionLosesAgainstASuccessRecordedMeanwhile").and(simulation, "300"),
+			sees: tests("TestExhaustionIsDurableBeforeTheCompensationRuns", "TestExhaustionLosesAgainstASuccessRecordedMeanwhile").with(simulation, "300"),
 		},
 		{
 			name: "compensation-without-fence", breaks: "G12",
@@ -374,7 +374,7 @@ return $sql($statement, append($args,
 case outcome.To != processlog.Compensated && outcome.CompensateCount > 0:
 	return $state == processlog.Compensating`},
 			},
-			sees:    tests("TestStaleFailureOfACompensationIsDropped").and(simulation, "2000"),
+			sees:    tests("TestStaleFailureOfACompensationIsDropped").with(simulation, "2000"),
 			inModel: "m:undo-unfenced",
 		},
 		{
@@ -397,7 +397,7 @@ case outcome.To != processlog.Compensated && outcome.CompensateCount > 0:
 					`if $compensateCrashed && $compensates() && $state != processlog.Compensating {`,
 					`if $compensates() && $state != processlog.Compensating {`},
 			},
-			sees: tests("TestCrashedEntryIsCompensatedOnlyWhereItsTypeAsksForIt").and(simulation, "300"),
+			sees: tests("TestCrashedEntryIsCompensatedOnlyWhereItsTypeAsksForIt").with(simulation, "300"),
 		},
 		{
 			name: "success-without-epoch", breaks: "G13",
@@ -420,7 +420,7 @@ case outcome.To != processlog.Compensated && outcome.CompensateCount > 0:
 $epoch++`,
 					`$processCount, $compensateCount = 0, 0`},
 			},
-			sees:    tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration").and(simulation, "300"),
+			sees:    tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration").with(simulation, "300"),
 			inModel: "m:same-epoch-again",
 		},
 		{

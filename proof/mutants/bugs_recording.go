@@ -9,7 +9,7 @@ func recording() []mutant {
 			edits: []edit{
 				{"Compensator.Run", `$loops.Go(func() { $engine.Reconcile($claiming) })`, ``},
 			},
-			sees:    tests("TestEntryThatIsNeverEnqueuedIsFoundByTheReconciler").and(simulation, "300").and(crash, "commit-done,recorders|enqueue-next,recorders"),
+			sees:    tests("TestEntryThatIsNeverEnqueuedIsFoundByTheReconciler").with(simulation, "300").with(crash, "commit-done,recorders|enqueue-next,recorders"),
 			inModel: "m:no-reconciler",
 		},
 		{
@@ -31,7 +31,7 @@ for _, f := range $found {
 }
 return slices.DeleteFunc($found, func(f processlog.Scheduled) bool { return f.ID.Compare(mark) < 0 }), $err`},
 			},
-			sees: tests("TestEntryCommittedAfterOnesWithHigherIdsIsNotMissed").and(simulation, "300"),
+			sees: tests("TestEntryCommittedAfterOnesWithHigherIdsIsNotMissed").with(simulation, "300"),
 		},
 		{
 			name: "missing-entry-untold", breaks: "G1",
@@ -97,7 +97,7 @@ if row == nil {
 	row.ID, row.IdempotencyKey, row.BusinessType, row.Content, row.DeliveryCount = $id, f.Key, f.BusinessType, draft.Content, 1
 }`},
 			},
-			sees:    tests("TestEntryRolledBackToASavepointNeverRuns").and(simulation, "300"),
+			sees:    tests("TestEntryRolledBackToASavepointNeverRuns").with(simulation, "300"),
 			inModel: "m:fast-unverified",
 		},
 		{
@@ -137,7 +137,7 @@ return nil`},
 return processlog.Inserted{
 	$id: $rowId, $duplicate: true, $businessType: $entryBusinessType, $state: $entryState, $contentMatches: $erased || bytes.Equal($content, $draftContent)`},
 			},
-			sees: tests("TestDuplicateResurrectsNothing", "TestDuplicateWithOtherContentIsTold").and(simulation, "300"),
+			sees: tests("TestDuplicateResurrectsNothing", "TestDuplicateWithOtherContentIsTold").with(simulation, "300"),
 		},
 		{
 			name: "other-type-is-a-duplicate", breaks: "G11",
@@ -145,7 +145,7 @@ return processlog.Inserted{
 			edits: []edit{
 				{"recording.otherEvent", `if $recorded != $businessType {`, `if $recorded == "" {`},
 			},
-			sees: tests("TestKeyOfAnotherTypeIsRefusedByName", "TestTransactionWithAKeyOfAnotherTypeCommitsNothing").and(simulation, "300"),
+			sees: tests("TestKeyOfAnotherTypeIsRefusedByName", "TestTransactionWithAKeyOfAnotherTypeCommitsNothing").with(simulation, "300"),
 		},
 		{
 			name: "other-content-is-a-duplicate", breaks: "G11",
@@ -169,7 +169,7 @@ return processlog.Inserted{
 					`case $state == $succeeded:
 	return true, nil`},
 			},
-			sees: tests("TestMessageIsDoneOnceHoweverOftenItComesAtOnce").and(simulation, "300"),
+			sees: tests("TestMessageIsDoneOnceHoweverOftenItComesAtOnce").with(simulation, "300"),
 		},
 		{
 			name: "done-work-runs", breaks: "G35",
@@ -186,7 +186,7 @@ return processlog.Inserted{
 					`if false {
 	$state, $endedBy = processlog.Succeeded, processlog.EndedByComplete`},
 			},
-			sees: tests("TestWorkThatIsDoneWhereItIsRecordedNeverRuns").and(simulation, "300"),
+			sees: tests("TestWorkThatIsDoneWhereItIsRecordedNeverRuns").with(simulation, "300"),
 		},
 		{
 			name: "cancelled-taken-for-done", breaks: "G35",
@@ -194,7 +194,7 @@ return processlog.Inserted{
 			edits: []edit{
 				{"Type.Once", `_, $err = $completeTx($ctx, $tx, $id)`, `return false, nil`},
 			},
-			sees: tests("TestOnceCompletesWhatIsOpenAndRefusesWhatEndedOtherwise").and(simulation, "1000"),
+			sees: tests("TestOnceCompletesWhatIsOpenAndRefusesWhatEndedOtherwise").with(simulation, "1000"),
 		},
 		{
 			name: "unknown-commit-is-run-again", breaks: "G36",

@@ -1,7 +1,6 @@
 package main
 
-// resulting returns mutants for three parts of the library: results of handlers, waits for an entry, and handler calls
-// that end in a transaction.
+// resulting returns mutants of the results of handlers, of waits for an entry, and of HandleCall.
 func resulting() []mutant {
 	return []mutant{
 		{
@@ -18,7 +17,7 @@ func resulting() []mutant {
 			edits: []edit{
 				{"sqlstore.Store.SettleTx", `case $changed == 1 && hasResult(&$o):`, `case $changed == 2 && hasResult(&$o):`},
 			},
-			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/ResultCommitsWithTheHandlersTransaction").and(chaos, "60s"),
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/ResultCommitsWithTheHandlersTransaction").with(chaos, "60s"),
 		},
 		{
 			name: "outcome-without-its-result", breaks: "G38",
@@ -27,7 +26,7 @@ func resulting() []mutant {
 				{"engine.successOutcome", `o.To, o.EndedBy, o.Absorb, o.Result = processlog.Succeeded, processlog.EndedByHandler, true, row.Result`,
 					`o.To, o.EndedBy, o.Absorb = processlog.Succeeded, processlog.EndedByHandler, true`},
 			},
-			sees: tests("TestResultIsStoredWithItsSuccess").and(simulation, "300"),
+			sees: tests("TestResultIsStoredWithItsSuccess").with(simulation, "300"),
 		},
 		{
 			name: "result-of-an-earlier-epoch", breaks: "G38",
@@ -76,7 +75,7 @@ func resulting() []mutant {
 			edits: []edit{
 				{"Waiting.readEntries", `row, $exists := $found[id]`, `row, exists := found[ids[0]]`},
 			},
-			sees: selection{}.and(simulation, "300"),
+			sees: selection{}.with(simulation, "300"),
 		},
 		{
 			name: "end-here-is-not-told", breaks: "G39",
@@ -118,7 +117,7 @@ err := handler(a.Context(), func() (Transaction, error) { return t.tx, nil }, &a
 				{"attemptTx.storeSuccess", `return engine.Result{Err: $err, MovedOn: $err == errEntryChanged}`, `_ = t.tx.Commit()
 return engine.Result{Err: err, MovedOn: err == errEntryChanged}`},
 			},
-			sees: tests("TestCallThatLostItsEntryHasNoEffect").and(simulation, "300"),
+			sees: tests("TestCallThatLostItsEntryHasNoEffect").with(simulation, "300"),
 		},
 		{
 			name: "long-result-is-stored", breaks: "G38",

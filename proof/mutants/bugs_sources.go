@@ -104,7 +104,7 @@ $settle($works, $items)`,
 in.acknowledge($works, messages)
 $settle($works, $items)`},
 			},
-			sees: tests("TestNothingIsAcknowledgedBeforeItIsCommitted", "TestNoSeedLosesOrDoublesAMessage").and(crash, "messages-written,streamed"),
+			sees: tests("TestNothingIsAcknowledgedBeforeItIsCommitted", "TestNoSeedLosesOrDoublesAMessage").with(crash, "messages-written,streamed"),
 		},
 		{
 			name: "intake-condition-is-a-fault", breaks: "G22",
@@ -120,7 +120,7 @@ $settle($works, $items)`},
 			edits: []edit{
 				{"batch.condemn", `$settle($ctx, []*$item{$it})`, `it.isSettled = true`},
 			},
-			sees: tests("TestMessageThatFailsForAWhileIsDoneByTheLog", "TestPoisonIsSetAsideAsItCameAndHoldsUpNobody", "TestNoSeedLosesOrDoublesAMessage").and(crash, "aside-settled,streamed"),
+			sees: tests("TestMessageThatFailsForAWhileIsDoneByTheLog", "TestPoisonIsSetAsideAsItCameAndHoldsUpNobody", "TestNoSeedLosesOrDoublesAMessage").with(crash, "aside-settled,streamed"),
 		},
 		{
 			name: "intake-waits-for-a-refused-row", breaks: "G22",
@@ -162,7 +162,7 @@ $settle($works, $items)`},
 					`return $recur($ctx, features.Period{$name: $tName, $schedule: $next, $catchUp: $cfgCatchUp,`,
 					`return $recur($ctx, features.Period{$name: $tName, $schedule: $next, $catchUp: 1,`},
 			},
-			sees: tests("TestMissedSlotsAreMadeUpForAsTold").and(simulation, "1000"),
+			sees: tests("TestMissedSlotsAreMadeUpForAsTold").with(simulation, "1000"),
 		},
 		{
 			name: "slots-by-this-clock", breaks: "G23",
@@ -199,7 +199,7 @@ now = $read`},
 			edits: []edit{
 				{"pageRun.recordRows", `if $take == "" {`, `if $take != "" {`},
 			},
-			sees: tests("TestEveryOldRowBecomesOneEntryAndIsTakenWithIt", "TestOldScannerAndImportSideBySideRunEachRowOnce").and(crash, "rows-adopted,adopting"),
+			sees: tests("TestEveryOldRowBecomesOneEntryAndIsTakenWithIt", "TestOldScannerAndImportSideBySideRunEachRowOnce").with(crash, "rows-adopted,adopting"),
 		},
 		{
 			name: "adopt-refused-is-taken", breaks: "G28",

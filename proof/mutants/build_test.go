@@ -24,8 +24,8 @@ import (
 
 const modulePath = "github.com/compensator-go/compensator"
 
-// TestEveryMutantBuilds type-checks the packages that mutants change. This finds each error that a build would find, at
-// a hundredth of the cost. With the race detector the test takes eight times as long and finds nothing more, because it
+// TestEveryMutantBuilds type-checks the packages that mutants change. This finds each error that a build would find, in
+// a hundredth of the time. With the race detector the test takes eight times as long and finds nothing more, because it
 // has one goroutine. So under the detector, the test runs itself again without it.
 func TestEveryMutantBuilds(t *testing.T) {
 	if raceEnabled {
@@ -64,7 +64,7 @@ func TestEveryMutantBuilds(t *testing.T) {
 }
 
 // checker holds the compiled imports and the unchanged files of all packages. If two modules import the same package,
-// it uses the version of the first module.
+// it uses the first module's version.
 type checker struct {
 	root    string
 	fset    *token.FileSet
@@ -88,8 +88,8 @@ func newChecker(t *testing.T, tree *tree, dirs []string) *checker {
 	return &checker{root: tree.root, fset: fset, imports: importer.ForCompiler(fset, "gc", lookup), parsed: make(map[string]*ast.File)}
 }
 
-// addExports adds the compiled form of some packages of a module, and of everything that they import. dir is the
-// module's directory. addExports uses the flags of make test, so that the build cache holds these packages.
+// addExports adds the compiled packages of the module in dir, and all packages that they import. It uses the flags of
+// make test, so that the build cache holds these packages.
 func addExports(t *testing.T, exports map[string]string, dir string, packages ...string) {
 	list := exec.Command("go", append([]string{"list", "-race", "-gcflags=modernc.org/...=-race=false -d=checkptr=0", "-export", "-deps", "-json=ImportPath,Export"}, packages...)...)
 	var stderr bytes.Buffer

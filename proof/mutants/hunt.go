@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// hunt runs mutants through layers of tests and reports the result of each run.
+// hunt runs mutants through layers of tests and reports each run.
 type hunt struct {
 	tree    *tree
 	mutants []mutant
@@ -39,9 +39,8 @@ func (h hunt) baseline(ctx context.Context) error {
 	return nil
 }
 
-// The method all runs every mutant in every layer whose tests should find it. It continues after a mutant that no test
-// finds.
-func (h hunt) all(ctx context.Context) error {
+// runAll runs every mutant in every layer whose tests should find it. It continues after a mutant that survives.
+func (h hunt) runAll(ctx context.Context) error {
 	runs := 0
 	var bad []string
 	for _, m := range h.mutants {
@@ -76,7 +75,7 @@ func (h hunt) report(name string, l layer, v verdict, text string) {
 	fmt.Fprintf(h.out, "%-36s %-10s %4.0fs  %s\n", name, l, v.took.Seconds(), text)
 }
 
-// accept returns whether the tests of a layer found the mutant as required, and a text for the report.
+// accept reports whether the tests of a layer found the mutant as required. text is for the report.
 func accept(l layer, what string, v verdict) (good bool, text string) {
 	missed := v.missed(l.names(what))
 	switch {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// layer is a kind of test that can find a mutant. Each layer selects its tests in its own way.
+// layer is a kind of test that can find a mutant.
 type layer string
 
 const (
@@ -18,7 +18,7 @@ const (
 	chaos      layer = "chaos"      // the chaos harness; selection: duration
 )
 
-// layers are in the order in which they run, the cheapest first.
+// layers lists the layers in the order in which they run, the fastest first.
 var layers = []layer{unit, simulation, crash, chaos}
 
 // command is one call of the go command.
@@ -27,8 +27,7 @@ type command struct {
 	args []string
 }
 
-// commands returns the calls of go test for a selection. If the tests are in several modules, there is one call for
-// each module.
+// commands returns one call of go test for each module that has tests of the selection.
 func (l layer) commands(t *tree, what string) ([]command, error) {
 	switch l {
 	case unit:
@@ -53,7 +52,8 @@ func anchored(names string) string {
 	return strings.Join(patterns, "|")
 }
 
-// names returns the tests of a selection that must all fail. If any failure is enough for this layer, it returns none.
+// names returns the tests of a selection that must all fail. If one failed test is enough for this layer, names returns
+// nil.
 func (l layer) names(what string) []string {
 	if l != unit {
 		return nil
@@ -62,8 +62,8 @@ func (l layer) names(what string) []string {
 }
 
 // settings returns the edits that every run of the layer gets, with or without a mutant. They shorten how long tests
-// wait for an event. Tests on real servers wait for minutes, so that they do not fail on a slow machine. With a mutant,
-// that event often never happens.
+// wait for an event. Tests on real servers wait for minutes, so that they do not fail on a slow machine. But with a
+// mutant, the event often never comes.
 func (l layer) settings() []edit {
 	if l != unit {
 		return nil
@@ -74,7 +74,7 @@ func (l layer) settings() []edit {
 	}
 }
 
-// union returns one selection that covers all the given selections.
+// union returns one selection that includes all the given selections.
 func (l layer) union(all []string) string {
 	switch l {
 	case unit, crash:
@@ -85,8 +85,8 @@ func (l layer) union(all []string) string {
 	return slices.MaxFunc(all, func(a, b string) int { return cmp.Compare(l.length(a), l.length(b)) })
 }
 
-// length returns the length of a run, so that runs of a layer can be compared. It is the number of seeds of the
-// simulation, or the duration of the chaos harness.
+// length returns the length of a run: the number of seeds of the simulation, or the duration of the chaos run. union
+// needs it to find the longest run.
 func (l layer) length(what string) int64 {
 	if l == simulation {
 		seeds, err := strconv.ParseInt(what, 10, 64)

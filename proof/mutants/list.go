@@ -27,7 +27,7 @@ func (m mutant) seenBy() []string {
 	return lines
 }
 
-// selected describes a selection in words.
+// selected describes a selection for human readers.
 func (l layer) selected(what string) string {
 	switch l {
 	case unit:

@@ -21,7 +21,8 @@ type declaration struct {
 	source string
 }
 
-// tree holds every declaration of all modules below a root. A declaration is stored under each of its names.
+// tree holds every declaration in all modules below a root. A declaration can have several names, and is stored under
+// each.
 type tree struct {
 	root   string
 	byName map[string][]declaration
@@ -29,10 +30,10 @@ type tree struct {
 	tests  map[string][]testPlace // by the name of a test: the packages that have it
 }
 
-// elsewhere lists names of directories that hold no code of the library.
+// elsewhere lists names of directories that tree leaves out, because mutants never change them.
 var elsewhere = []string{".git", "build", "testdata", "node_modules", "bench", "examples", "mutants"}
 
-// theTree reads the tree that this program runs in.
+// theTree reads the tree that contains the current directory.
 var theTree = sync.OnceValues(func() (*tree, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -66,7 +67,6 @@ func readTree(root string) (*tree, error) {
 	return t, err
 }
 
-// read adds the declarations of a file.
 func (t *tree) read(path, name string) error {
 	source, err := os.ReadFile(path)
 	if err != nil {
@@ -82,7 +82,6 @@ func (t *tree) read(path, name string) error {
 	return nil
 }
 
-// add adds the declarations of a parsed file.
 func (t *tree) add(files *token.FileSet, parsed *ast.File, file, source string) {
 	add := func(node ast.Node, name string) {
 		d := declaration{file: file, node: node, tokens: files.File(parsed.Pos()), source: source}
@@ -135,8 +134,9 @@ func receiverType(f *ast.FuncDecl) string {
 	}
 }
 
-// declared returns the declaration of a name: name, Type.method, package.name or package.Type.method. It fails unless
-// there is exactly one. Declarations in test files count only if no other file declares the name.
+// declared returns the declaration of a name. The forms of a name are name, Type.method, package.name and
+// package.Type.method. declared fails unless exactly one declaration matches. Declarations in test files count only if
+// no other file declares the name.
 func (t *tree) declared(name string) (declaration, error) {
 	all := t.byName[name]
 	found := slices.DeleteFunc(slices.Clone(all), func(d declaration) bool { return strings.HasSuffix(d.file, "_test.go") })
@@ -153,7 +153,8 @@ func (t *tree) declared(name string) (declaration, error) {
 	return declaration{}, fmt.Errorf("%d declarations have the name %s, want one: %s", len(found), name, strings.Join(places, ", "))
 }
 
-// text returns the file that is not Go and whose path ends with suffix. It fails unless there is exactly one.
+// text returns the path of the file whose path ends with suffix, among the files that are not Go. It fails unless there
+// is exactly one.
 func (t *tree) text(suffix string) (string, error) {
 	var found []string
 	for _, file := range t.texts {

@@ -2,7 +2,7 @@ package main
 
 import "strings"
 
-// mutant is a known bug of the library: the edits that insert it, the promise that it breaks, and the tests that see
+// mutant is a known bug of the library: the edits that insert it, the promise that it breaks, and the tests that find
 // it.
 type mutant struct {
 	name    string
@@ -13,25 +13,25 @@ type mutant struct {
 	inModel string    // switch that breaks the model in the same way; see proof/model
 }
 
-// edit replaces code inside one declaration. It finds the declaration by name, whatever file it is in.
+// edit replaces code inside one declaration. It finds the declaration by its name, in any file.
 type edit struct {
 	in   string // name of a declaration, as tree.declared finds it; for a file that is not Go, the end of its path
 	from string // pattern that occurs exactly once
 	to   string // replacement; a name of the pattern stands for the code that it matched
 }
 
-// isText reports whether the edit changes a file that is not Go. For such a file, the field from holds plain text, in
-// which any white space matches any other white space.
+// isText reports whether the edit changes a file that is not Go. For such a file, the field from holds plain text. Any
+// white space in it matches any other white space.
 func (e edit) isText() bool { return strings.Contains(e.in, "/") }
 
-// selection names the tests of each layer. The form of the text depends on the layer.
+// selection says which tests of each layer must find the mutant. The form of the text depends on the layer.
 type selection map[layer]string
 
-// tests returns the selection of these unit tests.
+// tests returns a selection with these unit tests.
 func tests(names ...string) selection { return selection{unit: strings.Join(names, "|")} }
 
-// The method and returns s with the selection of one more layer.
-func (s selection) and(l layer, what string) selection {
+// with adds the tests of one more layer to s and returns s.
+func (s selection) with(l layer, what string) selection {
 	s[l] = what
 	return s
 }

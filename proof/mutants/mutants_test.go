@@ -50,8 +50,7 @@ func TestEachGuaranteeHasAMutant(t *testing.T) {
 	}
 }
 
-// TestEveryModelThatIsNamedIsPlanned checks that the switches of the model exist, because the program does not run the
-// model.
+// This program does not run the model. The test checks that the switches of the model that mutants name exist.
 func TestEveryModelThatIsNamedIsPlanned(t *testing.T) {
 	plan, err := os.ReadFile(root(t) + "/proof/model/plan")
 	require.NoError(t, err)
@@ -60,8 +59,8 @@ func TestEveryModelThatIsNamedIsPlanned(t *testing.T) {
 	}
 }
 
-// TestEveryTestThatIsNamedExists finds names of tests that were renamed. go test reports no error if at least one name
-// of a pattern exists.
+// If a pattern of go test matches at least one test, go test reports no error about the others. This test finds tests
+// that were renamed.
 func TestEveryTestThatIsNamedExists(t *testing.T) {
 	tree := readTheTree(t)
 	for _, m := range catalogue() {

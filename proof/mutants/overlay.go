@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// overlay is the file that makes the go command read changed files instead of those of the tree.
+// overlay is a file with which the go command reads changed files instead of those in the tree.
 type overlay struct {
 	dir  string // temporary directory that holds the changed files
 	path string
@@ -40,7 +40,7 @@ func (t *tree) changed(edits []edit) (map[string]string, error) {
 }
 
 // apply returns the file that an edit changes, and its new text. before holds the texts of files that earlier edits
-// changed.
+// have changed.
 func (t *tree) apply(e edit, before map[string]string) (file, text string, err error) {
 	if e.isText() {
 		return t.applyToText(e, before)
@@ -50,7 +50,7 @@ func (t *tree) apply(e edit, before map[string]string) (file, text string, err e
 		return "", "", err
 	}
 	if changed, again := before[d.file]; again {
-		if d, err = d.within(changed, e.in); err != nil {
+		if d, err = d.findIn(changed, e.in); err != nil {
 			return "", "", err
 		}
 	}
@@ -62,8 +62,8 @@ func (t *tree) apply(e edit, before map[string]string) (file, text string, err e
 	return d.file, text, err
 }
 
-// The method within finds the declaration of a name in source, which is the changed text of the declaration's file.
-func (d declaration) within(source, name string) (declaration, error) {
+// findIn finds the declaration of a name in source, which is the changed text of the declaration's file.
+func (d declaration) findIn(source, name string) (declaration, error) {
 	files := token.NewFileSet()
 	parsed, err := parser.ParseFile(files, d.file, source, parser.SkipObjectResolution)
 	if err != nil {

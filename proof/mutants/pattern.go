@@ -17,10 +17,10 @@ import (
 //	$x   matches one identifier, or one whole expression
 //	$$x  matches the shortest run of tokens with balanced brackets that fits, which may be empty
 //
-// A name that occurs twice in a pattern matches the same tokens both times. Patterns are compared token by token. White
-// space, line breaks, comments and trailing commas do not matter.
+// If a name occurs twice in a pattern, both occurrences must match the same tokens. Patterns are compared token by
+// token. White space, line breaks, comments and trailing commas do not matter.
 
-// These marks replace the dollar sign when a pattern is scanned. No name in this repository begins with their letter.
+// These marks replace the dollar sign when a pattern is scanned. No name in this repository begins with the letter Ⱦ.
 const (
 	oneMark = "Ⱦ"
 	runMark = "ȾȾ"
@@ -51,7 +51,7 @@ func scanPattern(pattern string) ([]lexeme, error) {
 }
 
 // scanTokens returns the tokens of a source without comments. It leaves out a semicolon or comma before a closing
-// bracket, and a semicolon at the end, because they do not change the meaning.
+// bracket, and a semicolon at the end. They do not change the meaning.
 func scanTokens(source string) ([]lexeme, error) {
 	var s scanner.Scanner
 	var failed error
@@ -84,7 +84,7 @@ func closes(t token.Token) bool {
 	return t == token.EOF || t == token.RPAREN || t == token.RBRACE || t == token.RBRACK
 }
 
-// code is a declaration as tokens, with the ends of the expressions that begin at each token.
+// code is a declaration as tokens. For each token it has the ends of the expressions that begin there.
 type code struct {
 	source string
 	tokens []lexeme
@@ -126,7 +126,7 @@ func newCode(file *token.File, source string, declaration ast.Node) (code, error
 	return c, nil
 }
 
-// match is the position of a pattern in the code, with the code that each of its names matched.
+// match is a place in the code that a pattern matches, with the code that matches each name in the pattern.
 type match struct {
 	from, to int // indexes of tokens
 	names    map[string]span
@@ -157,7 +157,7 @@ func (c code) find(pattern []lexeme) []match {
 
 func (c code) afterDot(i int) bool { return i > 0 && c.tokens[i-1].token == token.PERIOD }
 
-// fits matches a pattern from the token at an index. It fills names and returns where the match ends.
+// fits matches a pattern against the tokens from index at on. It fills names and returns where the match ends.
 func (c code) fits(pattern []lexeme, at int, names map[string]span) (end int, ok bool) {
 	if len(pattern) == 0 {
 		return at, true
@@ -184,7 +184,7 @@ func (c code) fits(pattern []lexeme, at int, names map[string]span) (end int, ok
 	return 0, false
 }
 
-// candidates returns where the match of a name can end.
+// candidates returns the token indexes at which the match of a name can end.
 func (c code) candidates(name lexeme, at int) []int {
 	if name.isRun() {
 		return c.runs(at)
@@ -198,7 +198,7 @@ func (c code) candidates(name lexeme, at int) []int {
 	return c.ends[at]
 }
 
-// runs returns the ends of the runs of tokens with balanced brackets that begin at a token.
+// runs returns the ends of all runs of tokens with balanced brackets that begin at token at.
 func (c code) runs(at int) []int {
 	ends := []int{at}
 	depth := 0
@@ -231,7 +231,7 @@ func (c code) text(s span) string {
 	return c.source[c.tokens[s.from].start:c.tokens[s.to-1].end]
 }
 
-// replace finds the only match of a pattern. It returns the whole source, with that match replaced by the replacement.
+// replace finds the only match of the pattern from. It returns the whole source with to in its place.
 func (c code) replace(from, to string) (string, error) {
 	pattern, err := scanPattern(from)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// codeOf returns the declaration of a name in the given source.
+// codeOf returns the declaration of a name in source as tokens.
 func codeOf(t *testing.T, name, source string) code {
 	files := token.NewFileSet()
 	parsed, err := parser.ParseFile(files, "x.go", source, parser.SkipObjectResolution)

@@ -27,7 +27,7 @@ func run(ctx context.Context, t *tree, l layer, what string, edits []edit) (verd
 		if err != nil {
 			return verdict{}, err
 		}
-		all = all.and(v)
+		all = all.join(v)
 	}
 	all.took = time.Since(began)
 	return all, nil

@@ -10,7 +10,6 @@ import (
 	"time"
 )
 
-// verdict is the result of a run of tests.
 type verdict struct {
 	kind   kind
 	why    string    // why a broken run proves nothing
@@ -26,8 +25,8 @@ const (
 	broken      // The run proves nothing: it had no build, no tests, no servers, or no end.
 )
 
-// The method and joins the verdicts of two runs of the same selection.
-func (v verdict) and(other verdict) verdict {
+// join combines the verdicts of two runs of the same selection.
+func (v verdict) join(other verdict) verdict {
 	switch {
 	case v.kind == broken:
 		return v
@@ -52,7 +51,7 @@ type testEvent struct {
 	Action, Test, Output, FailedBuild string
 }
 
-// judge returns the verdict on a run from its events. The parameter passed says whether the go command succeeded.
+// judge computes the verdict from a run's events. passed says whether the go command succeeded.
 func judge(events []byte, passed bool) verdict {
 	log := testLog{output: make(map[string]*strings.Builder)}
 	for line := range bytes.Lines(events) {
@@ -111,7 +110,7 @@ func (l *testLog) text(test string) string {
 	return l.output[test].String()
 }
 
-// problem returns why the run proves nothing, or "".
+// problem returns why the run proves nothing, or "" if it proves something.
 func (l *testLog) problem() string {
 	if l.noGo {
 		return "does not build: " + lastLines(l.build.String())
@@ -157,7 +156,8 @@ var (
 	logged    = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: (.+)$`)
 )
 
-// firstWords returns the first message of a failed test. The test's own message has priority over the assertion's.
+// firstWords returns the first message of a failed test. A message that the test itself printed has priority over the
+// message of an assertion.
 func firstWords(output string) string {
 	if seeds := seed.FindAllStringSubmatch(output, -1); len(seeds) > 0 {
 		return fmt.Sprintf("%s (%d seeds in all)", shorten(seeds[0][1]), len(seeds))
@@ -190,7 +190,7 @@ func lastLines(text string) string {
 	return strings.Join(lines[max(0, len(lines)-6):], "\n")
 }
 
-// missed returns those of the names for which no test failed.
+// missed returns those of the given tests that did not fail.
 func (v verdict) missed(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		return slices.ContainsFunc(v.failed, func(f failure) bool { return f.test == name || strings.HasPrefix(f.test, name+"/") })
@@ -202,7 +202,7 @@ func (v verdict) saw(word string) bool {
 	return slices.ContainsFunc(v.failed, func(f failure) bool { return strings.HasPrefix(f.said, word+" ") })
 }
 
-// killers returns the verdict's failures in one line.
+// killers names the failed tests in one line.
 func (v verdict) killers() string {
 	if len(v.failed) > 2 {
 		return fmt.Sprintf("%s; and %d more", v.failed[0], len(v.failed)-1)

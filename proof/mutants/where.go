@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// testPlace is a package that has a certain test.
+// testPlace is the package that contains a test.
 type testPlace struct{ module, dir string } // Both paths are relative to the root.
 
 var testDeclaration = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(\w \*testing\.[TF]\)`)

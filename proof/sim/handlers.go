@@ -155,7 +155,7 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 		}
 	}
 	if w.apart.sleepy && b.deed == 0 && e.State != compensator.Compensating && rng.IntN(2) == 0 {
-		b.after += time.Duration(31+rng.IntN(400)) * 24 * time.Hour // The function wake reschedules such an entry.
+		b.after += time.Duration(31+rng.IntN(400)) * 24 * time.Hour // wake reschedules such an entry.
 	}
 	return b
 }

@@ -397,7 +397,7 @@ func (w *world) heal() {
 		w.hangUpTheDead()
 		answered = w.answered
 		for _, n := range w.living() {
-			if until := n.paused().Add(time.Millisecond); until.After(answered) { // The function reply delays the answer to a paused instance.
+			if until := n.paused().Add(time.Millisecond); until.After(answered) { // reply delays the answer to a paused instance.
 				answered = until
 			}
 			n.pausedUntil.Store(now.UnixNano())

@@ -64,8 +64,8 @@ func (r rule) follow(name string) (string, bool) {
 	return r.successor + rest, true
 }
 
-// compare returns the problems and how many rules apply. The problems are missing names, missing successors, tests that
-// are now skipped, and rules that apply to no name.
+// compare returns the problems and the number of rules that were used. The problems are missing names, missing
+// successors, tests that are now skipped, and rules that apply to no name.
 func compare(before, after record, rules []rule) (problems []string, used int) {
 	all, ran := before.counts()
 	allNow, ranNow := after.counts()

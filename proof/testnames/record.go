@@ -122,7 +122,7 @@ func parseRecord(text string) (record, error) {
 	return r, nil
 }
 
-// counts returns for each name how many packages have it, and in how many of them it ran and was not skipped.
+// counts returns for each name how many packages have it, and in how many packages it ran.
 func (r record) counts() (all, ran map[string]int) {
 	all, ran = make(map[string]int), make(map[string]int)
 	for e, skipped := range r {

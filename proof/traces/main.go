@@ -87,9 +87,8 @@ func readWords(file string) (*strings.Replacer, error) {
 	return strings.NewReplacer(pairs...), nil
 }
 
-// compareFiles compares each file of one directory with the file of the same name in another directory. The parameters
-// before and after are the paths of the old and of the new directory. The replacer words turns the name of an old file
-// into its new name. compareFiles returns the number of files that differ.
+// compareFiles compares each file in the directory before with the file of the same name in the directory after. words
+// turns the name of an old file into its new name. compareFiles returns the number of files that differ.
 func compareFiles(out io.Writer, before, after string, words *strings.Replacer, compare func(before, after string) (string, error)) (differ int, err error) {
 	there, err := namesIn(before)
 	if err != nil {
@@ -149,7 +148,7 @@ func namesIn(dir string) ([]string, error) {
 // shownBefore is how many equal lines firstDifference shows before the first difference.
 const shownBefore = 5
 
-// firstDifference shows the first difference of two lists of lines, or returns "".
+// firstDifference describes the first difference between two lists of lines, or returns "".
 func firstDifference(before, after string) string {
 	if before == after {
 		return ""

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// normals replace values that are random in each run: names of databases and prefixes, tokens, hashes and times. Small
-// numbers stay. They are ids, which begin at 1 in each scenario, and states.
+// normals replace values that are random in each run: names of databases and prefixes, tokens, hashes and times. They
+// keep small numbers, which are states, or ids that begin at 1 in each scenario.
 var normals = []struct {
 	what *regexp.Regexp
 	with string

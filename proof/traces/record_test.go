@@ -33,7 +33,7 @@ func TestMain(m *testing.M) { harness.Main(m) }
 const recordedRuns = 3
 
 // TestRecordTraces writes the statements and commands that the scenarios of both suites send. The scenarios run in
-// parallel, each on its own database or Redis.
+// parallel, each with a separate database or Redis.
 func TestRecordTraces(t *testing.T) {
 	if *tracesFlag == "" {
 		t.Skip("make traces runs this, with a directory to write to")
@@ -58,7 +58,7 @@ type recorder struct {
 	scenarios map[string]scenario // runs by "sql/Name" or "redis/Name"
 }
 
-// add adds the lines of one run. The scenario has the name of its test, without the number of the run.
+// add adds the lines of one run. The scenario's name is the test's name without the number of the run.
 func (r *recorder) add(test string, lines []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +91,7 @@ type statements struct {
 	lines       []string
 }
 
-// match records every request and returns false, so the proxy applies no fault to it.
+// match records every request. It always returns false, so that the proxy applies no fault.
 func (s *statements) match(r faultproxy.Request) bool {
 	if r.Text == "" || r.Command == comStmtClose {
 		return false
@@ -106,7 +106,7 @@ func (s *statements) match(r faultproxy.Request) bool {
 	return false
 }
 
-// The command bytes of the MySQL protocol.
+// These are command bytes of the MySQL protocol.
 const (
 	comQuery       = 0x03
 	comStmtPrepare = 0x16
@@ -114,7 +114,7 @@ const (
 	comStmtClose   = 0x19
 )
 
-// tracedStore opens a store behind a proxy. Statements from then on belong to one run of the test's scenario.
+// tracedStore opens a store behind a proxy. The proxy adds all later statements to one run of the test's scenario.
 func tracedStore(t *testing.T, r *recorder) suite.Harness {
 	t.Parallel()
 	config, err := mysql.ParseDSN(testservers.Database(t))
@@ -135,7 +135,8 @@ func tracedStore(t *testing.T, r *recorder) suite.Harness {
 	return h
 }
 
-// tracedQueue opens a queue on its own server. It adds the commands of the server to the test's scenario, as one run.
+// tracedQueue opens a queue on a separate server. It adds all commands that the server runs to one run of the test's
+// scenario.
 func tracedQueue(t *testing.T, r *recorder) suite.QueueHarness {
 	t.Parallel()
 	server := testservers.NewRedis(t)
@@ -195,8 +196,8 @@ func commandsUntilMark(t *testing.T, client *redis.Client, monitored <-chan stri
 // script matches the text of a script in a command.
 var script = regexp.MustCompile(`^(?i)("eval") "(?:[^"\\]|\\.)*"`)
 
-// command returns a line of MONITOR with its random values replaced. Such a line is 1700000000.123456 [0
-// 127.0.0.1:5000] "get" "key".
+// command returns a line of MONITOR with its random values replaced. A line of MONITOR is, for example,
+// 1700000000.123456 [0 127.0.0.1:5000] "get" "key".
 func command(line string, connections map[string]int) string {
 	_, line, _ = strings.Cut(line, "[")
 	from, line, found := strings.Cut(line, "] ")

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// scenario holds the runs of one scenario. A run has one line for each statement or command. The line begins with the
+// scenario holds the runs of one scenario. A run has one line for each statement or command, which begins with the
 // number of the connection.
 type scenario [][]string
 
@@ -45,14 +45,14 @@ func parseScenario(text string) (scenario, error) {
 	return s, nil
 }
 
-// view is a way to compare runs. It ignores certain differences.
+// view is a way to compare runs. It ignores some differences.
 type view struct {
 	name string
 	of   func(run []string) []string
 }
 
-// views are the views to try, the strictest first. Looser views are needed, because goroutines run in random order. A
-// scenario that waits for a time also sends some statements more or less often.
+// views lists the views to try, the strictest first. Looser views are needed, because goroutines run in random order.
+// If a scenario waits for a time, the number of some statements is random too.
 var views = []view{
 	{"every statement in order, by connection", func(run []string) []string { return run }},
 	{"every statement in order", func(run []string) []string { return each(run, withoutConnection) }},
@@ -85,7 +85,8 @@ var (
 	manyWords = regexp.MustCompile(`"\?"(?: "\?")+`)
 )
 
-// withoutNumbers removes the connection and all numbers. It also makes lists of different length equal.
+// withoutNumbers removes the connection and all numbers. It also shortens lists, so that lists of different lengths
+// become equal.
 func withoutNumbers(line string) string {
 	line = number.ReplaceAllString(withoutConnection(line), "?")
 	line = repeats.ReplaceAllString(line, "?")
@@ -93,8 +94,8 @@ func withoutNumbers(line string) string {
 	return manyRows.ReplaceAllString(line, "$1")
 }
 
-// agreed returns the index of the strictest view in which all runs are equal. It looks at the views from the given
-// index on. It returns -1 if there is no such view.
+// agreed returns the index of the strictest view in which all runs are equal, among the views from index from on. It
+// returns -1 if there is none.
 func (s scenario) agreed(from int) int {
 	for i := from; i < len(views); i++ {
 		first := views[i].of(s[0])
@@ -105,9 +106,9 @@ func (s scenario) agreed(from int) int {
 	return -1
 }
 
-// compareScenarios returns the first difference of two traces of a scenario, or "". It uses the strictest view in which
-// the runs of each trace are equal. If there is no such view, both traces must contain the same statements, without
-// numbers.
+// compareScenarios describes the first difference between two traces of a scenario, or returns "". It uses the
+// strictest view in which the runs of each trace are equal. If there is no such view, both traces must contain the same
+// statements, without numbers.
 func compareScenarios(before, after string) (string, error) {
 	old, err := parseScenario(before)
 	if err != nil {
@@ -122,15 +123,15 @@ func compareScenarios(before, after string) (string, error) {
 		at = now.agreed(at)
 	}
 	if at < 0 {
-		difference := only("-", old.all(), now.all()) + only("+", now.all(), old.all())
+		difference := surplus("-", old.distinct(), now.distinct()) + surplus("+", now.distinct(), old.distinct())
 		return titled("any statement of any run, without numbers", difference), nil
 	}
-	// In this view the runs of each trace are equal, so one run of each is enough.
+	// In this view all runs of a trace are equal, so the comparison needs only one run of each trace.
 	a, b := views[at].of(old[0]), views[at].of(now[0])
 	if strings.Contains(views[at].name, "in order") {
 		return titled(views[at].name, firstDifference(strings.Join(a, "\n"), strings.Join(b, "\n"))), nil
 	}
-	return titled(views[at].name, only("-", counted(a), counted(b))+only("+", counted(b), counted(a))), nil
+	return titled(views[at].name, surplus("-", counted(a), counted(b))+surplus("+", counted(b), counted(a))), nil
 }
 
 func titled(name, difference string) string {
@@ -140,8 +141,8 @@ func titled(name, difference string) string {
 	return "  (" + name + ")\n" + difference
 }
 
-// The method all returns every statement of any run, without its numbers.
-func (s scenario) all() map[string]int {
+// distinct returns the different statements of all runs, without numbers.
+func (s scenario) distinct() map[string]int {
 	all := make(map[string]int)
 	for _, run := range s {
 		for _, line := range run {
@@ -159,9 +160,8 @@ func counted(run []string) map[string]int {
 	return n
 }
 
-// The function only lists the lines that occur more often in the map these than in the map those. Each listed line
-// begins with sign.
-func only(sign string, these, those map[string]int) string {
+// surplus lists the lines that occur more often in these than in those. Each listed line begins with sign.
+func surplus(sign string, these, those map[string]int) string {
 	var b strings.Builder
 	for _, line := range slices.Sorted(maps.Keys(these)) {
 		if n := these[line] - those[line]; n > 0 {

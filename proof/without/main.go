@@ -1,18 +1,20 @@
-// Program without shows that the library works without each of its features. It takes out one feature after the other, and at
-// the end all of them:
+// Program without shows that the library works without each of its features. It takes out one feature after the other,
+// and finally all of them:
 //
 //	go run ./proof/without
 //	go run ./proof/without -name pause
 //
-// A feature is a package directly below internal/features, with its file of the same name there. Redis is a feature
-// too. Its package is internal/redisqueue, and its file is queue_redis.go in the root. A file whose functions return an
-// error replaces that file. Without the package, its tests and its file, the following must pass:
+// A feature is a package directly below internal/features, and the file with the same name in internal/features. Redis
+// is a feature too. Its package is internal/redisqueue, and its file is queue_redis.go in the root. When Redis is taken
+// out, a file whose functions return an error replaces queue_redis.go.
+//
+// Without the package, its tests and its file, the following must pass:
 //
 //   - the root module builds, and go vet accepts the root package with its tests;
 //   - the tests of internal/engine;
 //   - package smoke: one entry succeeds, and another is compensated.
 //
-// The program changes no file. The go command reads an overlay in which the files of the feature are missing. So most
+// The program changes no file. The go command reads an overlay in which the files of the feature are missing, so most
 // packages come from the build cache.
 package main
 
@@ -34,7 +36,7 @@ import (
 // below is the directory that holds the features.
 const below = "internal/features"
 
-// redis is the only feature whose package and file are outside internal/features.
+// Redis is the only feature whose package and file are outside internal/features.
 const (
 	redis        = "redis"
 	redisPackage = "internal/redisqueue"
@@ -78,7 +80,7 @@ func work(args []string, out io.Writer) error {
 	}
 	features = append(features, redis)
 	if *name == "" {
-		return each(root, features, out)
+		return takeOutEach(root, features, out)
 	}
 	if !slices.Contains(features, *name) {
 		return fmt.Errorf("no feature %q: the features are %s", *name, strings.Join(features, ", "))
@@ -86,9 +88,9 @@ func work(args []string, out io.Writer) error {
 	return try(root, []string{*name}, checks, out)
 }
 
-// The function each takes out each feature by itself, and then all of them. It goes on after a failure, so that one run
-// names every feature that the rest needs.
-func each(root string, features []string, out io.Writer) error {
+// takeOutEach takes out each feature alone, and then all of them. It continues after a failure, so that one run names
+// every feature that other code needs.
+func takeOutEach(root string, features []string, out io.Writer) error {
 	var failed []error
 	for _, name := range features {
 		failed = append(failed, try(root, []string{name}, checks, out))
@@ -96,8 +98,8 @@ func each(root string, features []string, out io.Writer) error {
 	return errors.Join(append(failed, try(root, features, checks, out))...)
 }
 
-// list returns the names of the features. It returns an error if a package lacks the file that attaches it, or if such
-// a file lacks its package.
+// list returns the names of the features. It returns an error if a package lacks the file that attaches it to the
+// engine, or if such a file lacks its package.
 func list(root string) ([]string, error) {
 	found, err := os.ReadDir(filepath.Join(root, below))
 	if err != nil {
@@ -129,14 +131,14 @@ func list(root string) ([]string, error) {
 	return names, nil
 }
 
-// checks are the commands of the go command that must pass.
+// checks holds the arguments of the go commands that must pass.
 var checks = [][]string{
 	{"build", "./..."},
 	{"vet", "."},
 	{"test", "-vet=off", "-ldflags=-w", "./internal/engine", "./proof/without/smoke"},
 }
 
-// try runs the checks without some features.
+// try runs the checks without the given features.
 func try(root string, features []string, checks [][]string, out io.Writer) error {
 	began, without := time.Now(), "without "+strings.Join(features, ", ")
 	dir, err := os.MkdirTemp("", "without-*")
@@ -161,7 +163,7 @@ func try(root string, features []string, checks [][]string, out io.Writer) error
 	return err
 }
 
-// hide writes an overlay into dir that hides the files of features.
+// hide writes an overlay into dir in which the files of the features are missing.
 func hide(root string, features []string, dir string) (overlay string, err error) {
 	replace := make(map[string]string) // "": the file is missing
 	for _, name := range features {

@@ -1,4 +1,4 @@
-// Package smoke shows that a build of the library works at all. It must pass without any of the features.
+// Package smoke shows that a build of the library can run entries. It must pass without any of the features.
 package smoke
 
 import (
@@ -18,8 +18,8 @@ import (
 
 type order struct{ Number int }
 
-// TestEntrySucceedsAndAnotherIsCompensated records two entries and runs them. One succeeds. The other fails for good, so it is
-// compensated.
+// TestEntrySucceedsAndAnotherIsCompensated records two entries and runs them. One succeeds. The other fails
+// permanently, so it is compensated.
 func TestEntrySucceedsAndAnotherIsCompensated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Logger: slog.New(slog.DiscardHandler)})
