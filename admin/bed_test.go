@@ -39,6 +39,8 @@ type bed struct {
 
 	dead, succeeded, pending compensator.Entry // entries of type refund; the type mail has entries in the same states
 	otherDead                compensator.Entry
+
+	bulk admin.BulkID // action of ann on dead; only prepared sets it
 }
 
 const (

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -91,74 +92,110 @@ func (d *Admin) Change(ctx context.Context, a Actor, ch Change) ([]error, error)
 	if d.readOnly {
 		return nil, ErrReadOnly
 	}
+	c, err := d.checkChange(ctx, a, ch, len(ch.Entries), false)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.versions) == 0 {
+		return c.answers, nil
+	}
+	defer d.actionCount.Add(1) // Count the action even if the answer to COMMIT is lost.
+	results, err := d.log.ChangeAll(ctx, c.versions, c.change)
+	if err != nil {
+		return nil, err
+	}
+	for i, index := range c.indexes {
+		c.answers[index] = results[i].Err
+	}
+	return c.answers, nil
+}
+
+// checkedChange is a Change after the checks of the Admin.
+type checkedChange struct {
+	change   processlog.Change
+	answers  []error              // one for each entry of the Change: why the Admin refuses it, or nil
+	versions []processlog.Version // the entries that the Admin does not refuse
+	indexes  []int                // their places in answers
+}
+
+// errUnknown and errFinished are the answers for entries that a part of a bulk action leaves out.
+var (
+	errUnknown  = errors.New("admin: the outcome is unknown, and Checked is not set")
+	errFinished = errors.New("admin: the entry has ended already, and Again is not set")
+)
+
+// checkChange decides which entries the actor may change as ch says. It records refusals. total is the number of entries
+// for which Access is asked: Subject.Count. If leavesOut is true, entries that need Checked or Again get an answer of
+// their own. Otherwise checkChange returns an *UncheckedError for them.
+func (d *Admin) checkChange(ctx context.Context, a Actor, ch Change, total int, leavesOut bool) (c checkedChange, err error) {
 	ids := make([]compensator.EntryID, len(ch.Entries))
 	for i, seen := range ch.Entries {
 		ids[i] = seen.ID
 	}
-	change, err := ch.newChange(a, ids)
-	if err != nil {
-		return nil, err
+	if c.change, err = ch.newChange(a, ids); err != nil {
+		return c, err
 	}
 	ctx = withAction(ctx)
-	answers := make([]error, len(ch.Entries))
+	c.answers = make([]error, len(ch.Entries))
 	outlines, err := d.outlines(ctx, a, ids)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
 	amounts, cases, err := d.readAmountsAndCases(ctx, outlines)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
 	unknownOutcomes, err := d.outcomesUnknown(ctx, entriesOf(outlines), cases)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
 	rows := rowsByID(outlines)
-	var versions []processlog.Version
-	var indexes []int
 	var toChange []Line
 	rejections := refusedEntries{total: len(ch.Entries)}
 	for i, seen := range ch.Entries {
 		row, isFound := rows[seen.ID]
-		subject := Subject{Type: row.BusinessType, Amount: amounts[seen.ID], Count: len(ch.Entries)}
+		subject := Subject{Type: row.BusinessType, Amount: amounts[seen.ID], Count: total}
+		line := Line{Entry: entryOf(row), OutcomeUnknown: unknownOutcomes[row.ID]}
 		switch {
 		case !isFound: // The entry does not exist, or the actor may not see it.
-			answers[i] = newNotFoundError(seen.ID)
+			c.answers[i] = newNotFoundError(seen.ID)
 			rejections.addRefusal(seen.ID, "")
 		case !d.mayDo(ctx, a, ch.Action, subject):
-			answers[i] = ErrNotAllowed
+			c.answers[i] = ErrNotAllowed
 			rejections.addRefusal(row.ID, row.BusinessType)
 		case row.Version != seen.Version:
-			answers[i] = fmt.Errorf("%s entry %s: %w", ch.Action, seen.ID, ErrChanged)
+			c.answers[i] = fmt.Errorf("%s entry %s: %w", ch.Action, seen.ID, ErrChanged)
 		case !d.checkRepeat(ctx, a, ch.Action, row.State, subject):
-			answers[i] = ErrNotAllowed
+			c.answers[i] = ErrNotAllowed
 			rejections.addRefusal(row.ID, row.BusinessType)
+		case leavesOut && ch.leftOut(line) != nil:
+			c.answers[i] = ch.leftOut(line)
 		default:
-			versions = append(versions, processlog.Version{ID: row.ID, IdempotencyKey: row.IdempotencyKey, State: row.State, Number: row.Version, Epoch: row.Epoch})
-			indexes = append(indexes, i)
-			toChange = append(toChange, Line{Entry: entryOf(row), OutcomeUnknown: unknownOutcomes[row.ID]})
+			c.versions = append(c.versions, processlog.Version{ID: row.ID, IdempotencyKey: row.IdempotencyKey, State: row.State, Number: row.Version, Epoch: row.Epoch})
+			c.indexes = append(c.indexes, i)
+			toChange = append(toChange, line)
 		}
 	}
-	if err := d.recordRefusals(ctx, a, processlog.Operation{Action: string(ch.Action), Reason: change.Reason}, rejections); err != nil {
-		return nil, err
+	if err := d.recordRefusals(ctx, a, processlog.Operation{Action: string(ch.Action), Reason: c.change.Reason}, rejections); err != nil {
+		return c, err
 	}
-	// Below, d.log.ChangeAll changes an entry only if it still has the version that was read here. If an attempt starts
+	// Afterwards the log changes an entry only if it still has the version that was read here. If an attempt starts
 	// after this check, the version changes, and the entry stays as it is.
 	if unchecked := ch.Unchecked(toChange); unchecked != nil {
-		return nil, unchecked
+		return c, unchecked
 	}
-	if len(versions) == 0 {
-		return answers, nil
+	return c, nil
+}
+
+// leftOut returns why a part of a bulk action leaves an entry out that needs Checked or Again, or nil.
+func (ch Change) leftOut(line Line) error {
+	switch unchecked := ch.Unchecked([]Line{line}); {
+	case unchecked == nil:
+		return nil
+	case len(unchecked.Unknown) > 0:
+		return errUnknown
 	}
-	defer d.actionCount.Add(1) // Count the action even if the answer to COMMIT is lost.
-	results, err := d.log.ChangeAll(ctx, versions, change)
-	if err != nil {
-		return nil, err
-	}
-	for i, index := range indexes {
-		answers[index] = results[i].Err
-	}
-	return answers, nil
+	return errFinished
 }
 
 // Offers reports whether Change would apply an action to the entry of line, if the entry has not changed since. A page

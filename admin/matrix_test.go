@@ -17,6 +17,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 var (
@@ -68,6 +69,19 @@ func deeds() []deed {
 		}},
 		{"overview's errors", "Overview", admin.SeeErrors, []admin.Right{admin.SeeOverview}, false, canary, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return answered(d.Overview(ctx, a))
+		}},
+		{"bulk action of another person", "Bulk", admin.SeeAuditLog, sees, false, "PSP is back", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+			return answered(d.Bulk(ctx, a, b.bulk))
+		}},
+		{"rest of a bulk action", "ContinueBulk", admin.Requeue, []admin.Right{admin.SeeEntries, admin.SeeAuditLog}, true, "", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+			return nil, d.ContinueBulk(ctx, a, b.bulk)
+		}},
+		{"bulk action", "StartBulk", admin.Cancel, sees, true, "", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+			_, answers, err := d.StartBulk(ctx, a, admin.Change{Action: admin.Cancel, Entries: []admin.Seen{{ID: b.dead.ID, Version: b.dead.Version}}, Why: why}, admin.BulkOptions{})
+			if err != nil {
+				return nil, err
+			}
+			return nil, answers[0]
 		}},
 		{"entries", "Entries", admin.SeeEntries, nil, false, "o-refund", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return answered(d.Entries(ctx, a, admin.Filter{}))
@@ -224,6 +238,10 @@ func prepared(t *testing.T) *bed {
 	require.NoError(t, d.Pause(t.Context(), host, refundType, why))
 	counted := admin.Stat{At: time.Now().Truncate(time.Minute).Add(-5 * time.Minute), BusinessType: refundType}
 	require.NoError(t, b.store.WriteStats(t.Context(), "A", counted.At, []admin.Stat{counted}))
+	var err error
+	b.bulk, _, err = b.store.ChangeBulk(t.Context(), nil, processlog.Change{Action: processlog.ActionRequeue}, processlog.BulkBatch{ID: admin.BulkID{Secret: "0123456789abcdef"}, Action: processlog.ActionRequeue, Actor: "ann", Reason: "[OPS-988] PSP is back",
+		Entries: []processlog.BulkEntry{{ID: b.succeeded.ID, Version: b.succeeded.Version}}, Plan: json.RawMessage(fmt.Sprintf(`{"right":"requeue","total":2,"rest":[{"ID":"%s","Version":%d}]}`, b.dead.ID, b.dead.Version))})
+	require.NoError(t, err)
 	require.NoError(t, b.store.WriteInstance(t.Context(), admin.Instance{Name: "api-1:17", Types: []admin.InstanceType{{Name: refundType, Slots: 5}}}, 0, false))
 	return b
 }

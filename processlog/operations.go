@@ -21,6 +21,15 @@ type Operations interface {
 	// In all other points ChangeAll works like RequeueAll.
 	ChangeAll(ctx context.Context, seen []Version, change Change) ([]Changed, error)
 
+	// ChangeBulk works like ChangeAll. The same transaction also stores batch.With(seen, …) as a record, even if no entry
+	// was changed and even if seen is empty. If batch.ID.Record is 0, the batch is the first one of its action.
+	// ChangeBulk returns the id of the action.
+	ChangeBulk(ctx context.Context, seen []Version, change Change, batch BulkBatch) (BulkID, []Changed, error)
+
+	// Bulk reads the batches of an action on several entries, the oldest first. It returns ErrNotFound if there are none.
+	// It finds a batch only if fewer than MaxBulkRecords records without an entry lie between it and the first one.
+	Bulk(ctx context.Context, id BulkID) ([]BulkBatch, error)
+
 	// Outlines reads rows as Load does, but without content.
 	Outlines(ctx context.Context, ids []ID) ([]Row, error)
 
@@ -138,6 +147,9 @@ type Operations interface {
 	// differs from Setting.Version. Version 0 means that the setting does not exist yet.
 	PutSetting(ctx context.Context, setting Setting, op Operation) error
 }
+
+// MaxBulkRecords is how many records without an entry Bulk reads at most.
+const MaxBulkRecords = 10_000
 
 // Amount is the value of an entry, in the smallest unit of its currency. An Amount without a currency, such as the zero
 // Amount, is unknown. An unknown Amount never counts as zero.
@@ -336,6 +348,7 @@ type AuditLogRecord struct {
 	BusinessType string      `json:"business_type,omitempty"` // empty: no type, or the entry was purged
 	Subject      string      `json:"subject,omitempty"`       // Operation.Subject
 	Reason       string      `json:"reason,omitempty"`        // reason that Actor gave
+	Bulk         *BulkID     `json:"bulk,omitempty"`          // action on several entries, if this is the record of one of its batches
 	Before       *AuditState `json:"before,omitempty"`        // the entry before the change; nil for an operation
 	After        *AuditState `json:"after,omitempty"`         // the entry after the change; nil for an operation
 }

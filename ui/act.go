@@ -293,7 +293,10 @@ func (s *server) do(rq *request) {
 		rq.showFailure(err)
 		return
 	}
-	result, err := s.performAction(rq, action)
+	result, isAnswered, err := s.performAction(rq, action)
+	if isAnswered {
+		return
+	}
 	if errors.As(err, new(*admin.UncheckedError)) {
 		problem, _ := rq.T("confirm.be_sure")
 		s.askReason(rq, action, problem, http.StatusUnprocessableEntity)
@@ -357,13 +360,12 @@ func idsOf[T any](items []T, id func(T) compensator.EntryID) []compensator.Entry
 	return ids
 }
 
-// performAction calls the Admin.
-func (s *server) performAction(rq *request, action formAction) (outcome, error) {
-	result := outcome{Do: action.Do, Type: action.Type, Back: rq.Back(), Counts: map[string]int{"done": 1}}
+// performAction calls the Admin. isAnswered says that the browser was sent to the page of the action.
+func (s *server) performAction(rq *request, action formAction) (result outcome, isAnswered bool, err error) {
+	result = outcome{Do: action.Do, Type: action.Type, Back: rq.Back(), Counts: map[string]int{"done": 1}}
 	var answers []error
-	var err error
 	if action.Do == doAssign && action.Owner == "" { // An assignment to no owner gives the case back.
-		return result, &compensator.FieldError{Field: "owner", Reason: "is empty"}
+		return result, false, &compensator.FieldError{Field: "owner", Reason: "is empty"}
 	}
 	switch action.Do {
 	case doTake:
@@ -387,12 +389,16 @@ func (s *server) performAction(rq *request, action formAction) (outcome, error) 
 	case doReveal:
 		err = &compensator.FieldError{Field: "action", Reason: "is shown, not done"}
 	default:
+		if len(action.Seen) > 1 {
+			answers, isAnswered, err = s.startBulk(rq, action)
+			break
+		}
 		answers, err = s.admin.Change(rq.ctx, rq.Actor, action.newChange())
 	}
 	if answers != nil {
 		result.addResults(action.entryIDs(), answers)
 	}
-	return result, err
+	return result, isAnswered, err
 }
 
 // revealContent shows an entry with its content. No URL contains the content, and no cache stores it.

@@ -71,6 +71,7 @@ var allRoutes = []route{
 	{"GET settings", (*server).showSettings},
 	{"GET confirm", (*server).showConfirm},
 	{"GET done", (*server).showDone},
+	{"GET actions/{id}", (*server).showBulk},
 	{"POST do", (*server).do},
 	{"POST reveal", (*server).revealContent},
 	{"POST export", (*server).exportEntries},

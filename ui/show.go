@@ -197,7 +197,7 @@ func (w words) AnswerIcon(answer string) string {
 	switch answer {
 	case "done":
 		return "succeeded"
-	case "changed", "busy", "state":
+	case "changed", "busy", "state", "finished":
 		return "pending"
 	}
 	return "cancelled"

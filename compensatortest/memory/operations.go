@@ -19,6 +19,7 @@ type operations struct {
 	cases    map[processlog.ID]processlog.Case
 	done     []processlog.AuditLogRecord
 	settings map[string]processlog.Setting
+	batches  []processlog.BulkBatch // of all actions on several entries, the oldest first
 	stats    statistics
 
 	instances map[processlog.InstanceID]processlog.Instance
@@ -30,7 +31,7 @@ func newOperations() operations {
 }
 
 func (o operations) clone() operations {
-	return operations{maps.Clone(o.cases), slices.Clone(o.done), maps.Clone(o.settings), o.stats.clone(), maps.Clone(o.instances)}
+	return operations{maps.Clone(o.cases), slices.Clone(o.done), maps.Clone(o.settings), slices.Clone(o.batches), o.stats.clone(), maps.Clone(o.instances)}
 }
 
 // CheckOperations implements processlog.Operations. It finds no problem, because no table can be missing.
@@ -65,11 +66,45 @@ func (s *Store) closeCaseLocked(id processlog.ID) {
 
 // ChangeAll implements processlog.Operations.
 func (s *Store) ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error) {
-	return s.changeSeen(ctx, seen, change, func(before processlog.Row) {
-		if state := s.rows[before.ID].committed.entry.State; before.State == processlog.Dead && state != processlog.Dead {
-			s.closeCaseLocked(before.ID)
+	return s.changeSeen(ctx, seen, change, s.closeCaseAfterLocked, nil)
+}
+
+// closeCaseAfterLocked closes the case of an entry that was dead before a change and no longer is.
+func (s *Store) closeCaseAfterLocked(before processlog.Row) {
+	if state := s.rows[before.ID].committed.entry.State; before.State == processlog.Dead && state != processlog.Dead {
+		s.closeCaseLocked(before.ID)
+	}
+}
+
+// ChangeBulk implements processlog.Operations.
+func (s *Store) ChangeBulk(ctx context.Context, seen []processlog.Version, change processlog.Change, batch processlog.BulkBatch) (processlog.BulkID, []processlog.Changed, error) {
+	answers, err := s.changeSeen(ctx, seen, change, s.closeCaseAfterLocked, func(answers []processlog.Changed) {
+		batch = batch.With(seen, answers, change)
+		batch.At = millisToTime(s.nowLocked())
+		if batch.ID.Record == 0 {
+			batch.ID.Record = uint64(len(s.ops.batches)) + 1
 		}
+		s.ops.batches = append(s.ops.batches, batch)
 	})
+	return batch.ID, answers, err
+}
+
+// Bulk implements processlog.Operations.
+func (s *Store) Bulk(ctx context.Context, id processlog.BulkID) (batches []processlog.BulkBatch, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, batch := range s.ops.batches {
+		if batch.ID == id {
+			batches = append(batches, batch)
+		}
+	}
+	if len(batches) == 0 {
+		return nil, processlog.ErrNotFound
+	}
+	return batches, nil
 }
 
 // eraseOperationsLocked clears the personal data of an entry in cases and operations.
@@ -420,6 +455,11 @@ func (s *Store) auditLogLocked() []processlog.AuditLogRecord {
 			}
 			entries = append(entries, r)
 		}
+	}
+	for _, batch := range s.ops.batches {
+		id := batch.ID
+		entries = append(entries, processlog.AuditLogRecord{At: batch.At, Actor: batch.Actor, Action: string(batch.Action), Reason: batch.Reason,
+			Subject: processlog.BulkSubject(len(batch.Entries)), Bulk: &id})
 	}
 	slices.SortStableFunc(entries, func(a, b processlog.AuditLogRecord) int {
 		return cmp.Or(a.At.Compare(b.At), a.EntryID.Compare(b.EntryID))

@@ -159,12 +159,12 @@ func (s *Store) changeLocked(tx *Tx, row *storedRow, change processlog.Change) (
 
 // RequeueAll implements processlog.Store.
 func (s *Store) RequeueAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error) {
-	return s.changeSeen(ctx, seen, change, func(processlog.Row) {})
+	return s.changeSeen(ctx, seen, change, func(processlog.Row) {}, nil)
 }
 
 // changeSeen changes the entries that still have the version in seen. It calls onChanged with the earlier row of each
-// of them.
-func (s *Store) changeSeen(ctx context.Context, seen []processlog.Version, change processlog.Change, onChanged func(before processlog.Row)) ([]processlog.Changed, error) {
+// of them. At the end it calls finish, which may be nil, with all answers.
+func (s *Store) changeSeen(ctx context.Context, seen []processlog.Version, change processlog.Change, onChanged func(before processlog.Row), finish func(answers []processlog.Changed)) ([]processlog.Changed, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -187,6 +187,9 @@ func (s *Store) changeSeen(ctx context.Context, seen []processlog.Version, chang
 			}
 		}
 		results[i].Before.Content = nil
+	}
+	if finish != nil {
+		finish(results)
 	}
 	return results, nil
 }

@@ -16,6 +16,8 @@ var operationPromises = []storePromise{
 	{"BlockingEntryIsNamed", false, ofOperations((*storeTest).blockingEntryIsNamed)},
 	{"ChangeAllTakesWhatStandsAsItWasSeen", false, ofOperations((*storeTest).changeAllTakesWhatStandsAsItWasSeen)},
 	{"ChangeAllWaitsForNobody", true, ofOperations((*storeTest).changeAllWaitsForNobody)},
+	{"BatchIsRecordedWithItsChange", false, ofOperations((*storeTest).batchIsRecordedWithItsChange)},
+	{"BatchesOfAnActionAreFoundByItsID", false, ofOperations((*storeTest).batchesOfAnActionAreFoundByItsID)},
 	{"OutlinesAreRowsWithoutContent", false, ofOperations((*storeTest).outlinesAreRowsWithoutContent)},
 	{"TypesAreThoseOfLogAndOperations", false, ofOperations((*storeTest).typesAreThoseOfLogAndOperations)},
 	{"AuditLogTellsAllNewestFirst", false, ofOperations((*storeTest).auditLogTellsAllNewestFirst)},

@@ -70,6 +70,9 @@ type Log interface {
 	RequeueAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error)
 	ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error)
 
+	// ChangeBulk works like ChangeAll, and stores a record of the whole batch in the same transaction.
+	ChangeBulk(ctx context.Context, seen []processlog.Version, change processlog.Change, batch processlog.BulkBatch) (processlog.BulkID, []processlog.Changed, error)
+
 	// Amounts returns the amounts of entries. The result has no entry whose type has no Amount function. The decoded
 	// contents of all other entries are in memory at the same time.
 	Amounts(ctx context.Context, rows []processlog.Row) (map[processlog.ID]processlog.Amount, error)

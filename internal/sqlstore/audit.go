@@ -75,7 +75,7 @@ func readState(text []byte) (processlog.AuditState, error) {
 }
 
 // History implements Store. It returns the records of one entry, oldest first. An entry that no person has changed has
-// none. The history stays when the entry is purged.
+// none. The history stays when the entry is purged. The records of batches are left out: see Bulk.
 func (s *Store) History(ctx context.Context, id processlog.ID) ([]processlog.AuditRecord, error) {
 	stored, err := s.history(ctx, s.pool(), id)
 	if err != nil {
@@ -107,6 +107,9 @@ func (s *Store) history(ctx context.Context, tx processlog.Tx, id processlog.ID)
 		var at, ago int64
 		var oldState, newState []byte
 		err := rows.Scan(&r.row, &at, &ago, &r.Action, &r.Actor, &r.Reason, &oldState, &newState)
+		if err == nil && id.IsZero() && isBatch(oldState) {
+			continue
+		}
 		if err == nil {
 			r.Before, err = readState(oldState)
 		}

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -157,8 +158,11 @@ func (q *auditLogQuery) read(ctx context.Context) (sides [2]auditLogSide, err er
 			continue
 		}
 		r.At, r.Action, r.EntryID = unixMilli(at), string(action), processlog.RowID(entry)
-		if side == 0 && entry != 0 {
+		switch {
+		case side == 0 && entry != 0:
 			r.changed(oldState, newState)
+		case side == 0 && isBatch(oldState):
+			r.batch(oldState, newState)
 		}
 		sides[side].rows = append(sides[side].rows, r)
 	}
@@ -176,6 +180,20 @@ func (r *auditLogRow) changed(oldState, newState []byte) {
 	if err1 == nil && err2 == nil {
 		r.Before, r.After = &was, &is
 	}
+}
+
+// batch fills in Bulk and Subject of a batch.
+func (r *auditLogRow) batch(mark, data []byte) {
+	var bulk storedBulk
+	var batch storedBatch
+	if json.Unmarshal(mark, &bulk) != nil || json.Unmarshal(data, &batch) != nil {
+		return
+	}
+	id, err := processlog.ParseBulkID(bulk.Bulk)
+	if err != nil { // The first batch has only the secret.
+		id = processlog.BulkID{Record: r.row, Secret: bulk.Bulk}
+	}
+	r.Bulk, r.Subject = &id, processlog.BulkSubject(len(batch.Entries))
 }
 
 // mergeAuditLog makes a page of the newest rows of both tables.

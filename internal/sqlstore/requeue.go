@@ -14,23 +14,28 @@ const requeueStep = 200
 
 // RequeueAll implements Store. It sends three statements per 200 entries, in one transaction.
 func (s *Store) RequeueAll(ctx context.Context, seenVersions []processlog.Version, ch processlog.Change) ([]processlog.Changed, error) {
-	return s.changeSeen(ctx, seenVersions, ch, s.apply)
+	return s.changeSeen(ctx, seenVersions, ch, s.apply, nil)
 }
 
 // ChangeAll implements Operations. If it closes cases, it sends one statement more than RequeueAll.
 func (s *Store) ChangeAll(ctx context.Context, seenVersions []processlog.Version, ch processlog.Change) ([]processlog.Changed, error) {
-	return s.changeSeen(ctx, seenVersions, ch, func(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
-		if err := s.apply(ctx, tx, ch, rows); err != nil {
-			return err
-		}
-		return s.closeCasesOf(ctx, tx, rows)
-	})
+	return s.changeSeen(ctx, seenVersions, ch, s.applyAndClose, nil)
+}
+
+// applyAndClose writes the result of a Change into locked rows, and closes their cases.
+func (s *Store) applyAndClose(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
+	if err := s.apply(ctx, tx, ch, rows); err != nil {
+		return err
+	}
+	return s.closeCasesOf(ctx, tx, rows)
 }
 
 // applying is the type of functions that write the result of a Change into locked rows.
 type applying func(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error
 
-func (s *Store) changeSeen(ctx context.Context, seenVersions []processlog.Version, ch processlog.Change, apply applying) ([]processlog.Changed, error) {
+// changeSeen changes rows that still have the version that was seen. If finish is not nil, it is called at the end of the
+// transaction with all answers.
+func (s *Store) changeSeen(ctx context.Context, seenVersions []processlog.Version, ch processlog.Change, apply applying, finish func(tx processlog.Tx, answers []processlog.Changed) error) ([]processlog.Changed, error) {
 	places := make([]int, len(seenVersions))
 	for i := range places {
 		places[i] = i
@@ -44,6 +49,9 @@ func (s *Store) changeSeen(ctx context.Context, seenVersions []processlog.Versio
 			if err := s.changeChunk(ctx, tx, seenVersions, ch, apply, chunk, answers); err != nil {
 				return err
 			}
+		}
+		if finish != nil {
+			return finish(tx, answers)
 		}
 		return nil
 	})

@@ -98,7 +98,18 @@ func (w *world) visit(v visit) {
 	if !checked {
 		ctx = context.WithValue(ctx, unchecked{}, true)
 	}
-	_, _ = d.Change(ctx, actor, admin.Change{Action: v.action, Entries: seen, Why: why, Checked: checked})
+	change := admin.Change{Action: v.action, Entries: seen, Why: why, Checked: checked}
+	if v.thinks%2 == 0 {
+		_, _ = d.Change(ctx, actor, change)
+		return
+	}
+	id, _, err := d.StartBulk(ctx, actor, change, admin.BulkOptions{})
+	if err != nil || id == (admin.BulkID{}) {
+		return
+	}
+	if view, err := d.Bulk(ctx, actor, id); err == nil && view.Changed+len(view.Skipped) != len(seen) {
+		w.oracle.fail("G32: an action on %d entries tells of %d changed and %d skipped ones", len(seen), view.Changed, len(view.Skipped))
+	}
 }
 
 // unchecked marks the context of a change by a person who has not checked the outcome.
@@ -139,6 +150,64 @@ func (s *gatedStore) ChangeAll(ctx context.Context, seen []processlog.Version, c
 		return nil, err
 	}
 	return answers, nil
+}
+
+// ChangeBulk does what ChangeAll does. It also asserts that the record of the batch names the changed entries in the
+// versions that they have now.
+func (s *gatedStore) ChangeBulk(ctx context.Context, seen []processlog.Version, change processlog.Change, batch processlog.BulkBatch) (id processlog.BulkID, answers []processlog.Changed, err error) {
+	op := &operation{kind: opChange, from: s.from, change: change, seen: make(map[compensator.EntryID]uint64)}
+	for _, v := range seen {
+		op.seen[v.ID] = v.Number
+	}
+	s.from.w.oracle.noteOperation(change.Token, op)
+	err = s.from.step(ctx, classOnce, "changebulk", string(change.Action)+" "+idsOf(seen, func(v processlog.Version) compensator.EntryID { return v.ID }), func() (err error) {
+		if id, answers, err = s.store.ChangeBulk(ctx, seen, change, batch); err == nil {
+			s.changedAll(ctx, seen, answers)
+			s.batchRecorded(id, answers)
+		}
+		return err
+	})
+	if err != nil {
+		return id, nil, err
+	}
+	return id, answers, nil
+}
+
+func (s *gatedStore) Bulk(ctx context.Context, id processlog.BulkID) (batches []processlog.BulkBatch, err error) {
+	err = s.from.step(ctx, classRead, "bulk", "", func() (err error) {
+		batches, err = s.store.Bulk(ctx, id)
+		return err
+	})
+	return batches, err
+}
+
+// batchRecorded asserts G32 (actions of people): the record of a batch names each changed entry once, in the version that
+// the entry has now, and no other.
+func (s *gatedStore) batchRecorded(id processlog.BulkID, answers []processlog.Changed) {
+	batches, err := s.store.Bulk(context.Background(), id)
+	if err != nil || len(batches) == 0 {
+		s.from.w.oracle.fail("G32: the record of an action on %d entries is missing: %v", len(answers), err)
+		return
+	}
+	recorded := make(map[compensator.EntryID]processlog.BulkEntry)
+	for _, e := range batches[len(batches)-1].Entries {
+		recorded[e.ID] = e
+	}
+	changed := 0
+	for _, answer := range answers {
+		if answer.Err != nil {
+			continue
+		}
+		changed++
+		rows, err := s.store.Outlines(context.Background(), []compensator.EntryID{answer.Before.ID})
+		if err != nil || len(rows) != 1 || recorded[answer.Before.ID] != (processlog.BulkEntry{ID: rows[0].ID, Version: rows[0].Version, Epoch: rows[0].Epoch}) {
+			s.from.w.oracle.fail("G32: the record of an action says %+v of entry %s, which is %+v", recorded[answer.Before.ID], answer.Before.ID, rows)
+		}
+	}
+	if changed != len(recorded) {
+		s.from.w.oracle.fail("G32: an action changed %d entries, and its record names %d", changed, len(recorded))
+	}
+	s.from.w.oracle.readCounts(func(o *oracle) { o.sights[sawBulkBatches]++ })
 }
 
 func (s *gatedStore) changedAll(ctx context.Context, seen []processlog.Version, answers []processlog.Changed) {

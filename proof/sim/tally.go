@@ -63,6 +63,7 @@ const (
 	sawCountedMinutes
 	sawReports
 	sawAdminActions
+	sawBulkBatches
 	sawUncheckedActions
 	sawWaitedOut
 	sawConsumed
@@ -116,6 +117,7 @@ var sightNames = [sights]string{
 	sawCountedMinutes:   "minutes whose counts were stored",
 	sawReports:          "reports of processes about themselves",
 	sawAdminActions:     "entries changed through package admin",
+	sawBulkBatches:      "batches of actions on several entries recorded",
 	sawUncheckedActions: "entries changed by a person who had not checked",
 	sawWaitedOut:        "waits that counted because MaxWait was over",
 	sawConsumed:         "messages processed",

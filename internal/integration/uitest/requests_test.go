@@ -63,7 +63,7 @@ func entryForm(more ...string) func(e compensator.Entry) []string {
 }
 
 // calls returns requests to all routes. The client does not follow redirects.
-func calls(e compensator.Entry, c *admin.Case) map[string][]call {
+func calls(e compensator.Entry, c *admin.Case, bulk admin.BulkID) map[string][]call {
 	of := func(pairs ...string) func(compensator.Entry) []string {
 		return func(compensator.Entry) []string { return append(pairs, "reason", "why not") }
 	}
@@ -82,6 +82,7 @@ func calls(e compensator.Entry, c *admin.Case) map[string][]call {
 		"GET confirm": {{"GET", "confirm?do=requeue&seen=" + seen(e), nil, 200, 404, 404, 403}, {"GET", "confirm?do=take+case&seen=" + theCase(0), nil, 200, 404, 404, 403},
 			{"GET", "confirm?do=see+content&id=" + e.ID.String(), nil, 200, 404, 404, 403}, {"GET", "confirm?do=pause&type=a", nil, 200, 403, 200, 403}},
 		"GET done":          {{"GET", "done?n=x", nil, 404, 404, 404, 404}},
+		"GET actions/{id}":  {{"GET", "actions/" + bulk.String(), nil, 200, 404, 404, 200}, {"GET", "actions/x", nil, 404, 404, 404, 404}},
 		"GET assets/{name}": {{"GET", "assets/x.css", nil, 404, 404, 404, 404}},
 		"POST preferences":  {{"POST", "preferences", of("language", "en"), 303, 303, 303, 303}},
 		"POST export": {{"POST", "export", of("type", "salary"), 200, 403, 403, 403}, {"POST", "export", of("format", "jsonl"), 200, 403, 200, 403},
@@ -131,6 +132,7 @@ func TestEveryRouteRefusesWhoHasNoRight(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "/ops/", func(o *admin.Options) { o.ReadOnly = name == "read only" })
 			e := w.secret(t)
+			bulk := w.requeued(t, &e)
 			view, err := w.admin.Entry(t.Context(), admin.Actor{ID: "test"}, e.ID)
 			require.NoError(t, err)
 			who := w.client("eve")
@@ -140,7 +142,7 @@ func TestEveryRouteRefusesWhoHasNoRight(t *testing.T) {
 				w.allow(may)
 			}
 			who.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-			table := calls(e, view.Case)
+			table := calls(e, view.Case, bulk)
 			require.ElementsMatch(t, routes, keysOf(table), "each route has its line")
 			for _, route := range routes {
 				for i, call := range table[route] {
@@ -173,6 +175,24 @@ func TestEveryRouteRefusesWhoHasNoRight(t *testing.T) {
 			assert.Equal(t, name == "ok", w.changed(t, e), name)
 		})
 	}
+}
+
+// requeued requeues a dead entry as an action of its own, and waits until it has died again. It returns the action.
+func (w *world) requeued(t *testing.T, e *compensator.Entry) admin.BulkID {
+	t.Helper()
+	set, err := admin.New(w.c, admin.Options{Access: problems.Everything})
+	require.NoError(t, err)
+	id, answers, err := set.StartBulk(t.Context(), admin.Actor{ID: "ann"}, admin.Change{Action: admin.Requeue, Why: admin.Why{Reason: "again"}, Checked: true,
+		Entries: []admin.Seen{{ID: e.ID, Version: e.Version}}}, admin.BulkOptions{})
+	require.NoError(t, joined(answers, nil))
+	require.NoError(t, err)
+	w.until(func() bool {
+		now, err := w.c.Get(t.Context(), e.ID)
+		require.NoError(t, err)
+		*e = *now
+		return now.State == compensator.Dead && now.Epoch > 0
+	})
+	return id
 }
 
 // changed reports whether an entry has changed since e was read.
@@ -494,12 +514,11 @@ func putRefundsRight(t *testing.T, w *world) {
 	form.Set("ticket", "OPS-991")
 	done := alice.post("do", form)
 	require.Equal(t, 200, done.status)
-	assert.Contains(t, done.at, "/ops/done?n=")
-	text := plain(done.text)
-	assert.Regexp(t, `Done\s+2\b`, text)
-	assert.Regexp(t, `Changed meanwhile\s+1\b`, text)
+	assert.Contains(t, done.at, "/ops/actions/")
+	assert.Regexp(t, `Changed meanwhile\s+1\b`, plain(done.text))
 	w.until(func() bool { return len(w.entriesOf("refund", compensator.Succeeded)) >= theSum.Fine+2 })
 	assert.Contains(t, plain(alice.get("trail?action=requeue&actor=alice").text), "[OPS-991] PSP is back")
+	assert.Regexp(t, `succeeded\s+2\b`, plain(alice.get(done.at).text), "the page follows the entries")
 	assert.Regexp(t, `Changed meanwhile\s+3\b`, plain(alice.post("do", form).text), "a form that is sent again does nothing again")
 }
 
@@ -530,8 +549,8 @@ func TestAnIncidentIsPutRightAtOnePress(t *testing.T) {
 	has(t, confirm.text, "66 entries")
 	done := alice.post("do", form)
 	require.Equal(t, 200, done.status)
-	assert.Regexp(t, `Done\s+66\b`, plain(done.text))
 	w.until(func() bool { return len(w.entriesOf("refund", compensator.Succeeded)) >= theSum.Fine+66 })
+	assert.Regexp(t, `succeeded\s+66\b`, plain(alice.get(done.at).text))
 	after := plain(alice.get(incident).text)
 	has(t, after, "No open case that you may see matches.")
 	lacks(t, after, "Nothing waits for a person", "of others some wait")

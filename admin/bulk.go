@@ -1,0 +1,390 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// These are the types of actions on several entries. Package processlog describes them in full.
+
+type (
+	BulkID   = processlog.BulkID   // names an action on several entries. Its text is a part of an address
+	BulkSkip = processlog.BulkSkip // an entry that the action left as it was, and why
+)
+
+// ParseBulkID parses the text of a BulkID. For any other text it returns a *FieldError.
+func ParseBulkID(text string) (BulkID, error) { return processlog.ParseBulkID(text) }
+
+// BulkOptions say how an action on several entries is carried out.
+type BulkOptions struct {
+	// TryFirst changes the oldest entry only. ContinueBulk changes the others after a person has seen how it ended.
+	TryFirst bool
+}
+
+// StartBulk does what Change does, and stores the action under an id. Bulk then tells what became of the entries. The
+// record of the action is in the transaction that changes the entries.
+//
+// If the actor may change none of the entries, StartBulk stores nothing and returns a zero BulkID. The answers are those
+// of Change. With TryFirst the answers for all entries but the oldest are nil.
+func (d *Admin) StartBulk(ctx context.Context, a Actor, ch Change, opts BulkOptions) (BulkID, []error, error) {
+	if d.readOnly {
+		return BulkID{}, nil, ErrReadOnly
+	}
+	c, err := d.checkChange(ctx, a, ch, len(ch.Entries), false)
+	if err != nil || len(c.versions) == 0 {
+		return BulkID{}, c.answers, err
+	}
+	plan := bulkPlan{Right: ch.Action, Delay: ch.Delay, Checked: ch.Checked, Again: ch.Again, Total: len(ch.Entries)}
+	if opts.TryFirst && len(c.versions) > 1 {
+		plan.TriesFirst = true
+		plan.Rest = c.keepOldest(ch.Entries)
+	}
+	batch := processlog.BulkBatch{ID: BulkID{Secret: newBulkSecret()}, Skipped: c.skipped(ch.Entries)}
+	id, err := d.storeBatch(ctx, a, c, batch, plan)
+	return id, c.answers, err
+}
+
+// ContinueBulk acts on entries of the action that no batch has yet, with the reason, the delay and the confirmations of
+// StartBulk. It changes up to maxBulkBatches batches of MaxEntries entries, each in a transaction with its record. So a
+// process that is killed in between loses nothing, and a second call does nothing twice. The entries must still have the
+// version that the person saw. Rights and amounts are checked again for each entry. Entries that have become unknown
+// meanwhile are skipped, unless Checked was set.
+//
+// It needs the same rights as Bulk and as the action itself. If nothing is left, it does nothing.
+func (d *Admin) ContinueBulk(ctx context.Context, a Actor, id BulkID) error {
+	if d.readOnly {
+		return ErrReadOnly
+	}
+	hidden, err := d.readBulk(withAction(ctx), id)
+	if err != nil {
+		return err
+	}
+	if _, err := d.Bulk(ctx, a, id); errors.Is(err, compensator.ErrNotFound) {
+		if refusal := d.recordRefusal(ctx, a, processlog.Operation{Action: string(hidden.plan.Right), Reason: hidden.first().Reason}); refusal != ErrNotAllowed {
+			return refusal
+		}
+		return err
+	} else if err != nil {
+		return err
+	}
+	for range maxBulkBatches {
+		bulk, err := d.readBulk(withAction(ctx), id)
+		if err != nil || len(bulk.rest) == 0 {
+			return err
+		}
+		entries := bulk.rest[:min(len(bulk.rest), MaxEntries)]
+		if err := d.continueWith(ctx, a, id, &bulk, entries); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxBulkBatches is how many batches one call of ContinueBulk changes at most.
+const maxBulkBatches = 4
+
+// continueWith changes one batch.
+func (d *Admin) continueWith(ctx context.Context, a Actor, id BulkID, bulk *storedBulk, entries []Seen) error {
+	plan := bulk.plan
+	ch := Change{Action: plan.Right, Entries: entries, Why: Why{Reason: bulk.first().Reason}, Delay: plan.Delay, Checked: plan.Checked, Again: plan.Again}
+	c, err := d.checkChange(ctx, a, ch, plan.Total, true)
+	if err != nil {
+		return err
+	}
+	if len(c.versions) == 0 && !slices.ContainsFunc(c.answers, func(err error) bool {
+		return !errors.Is(err, ErrNotAllowed) && !errors.Is(err, compensator.ErrNotFound)
+	}) {
+		return ErrNotAllowed // Store nothing: another person may go on.
+	}
+	_, err = d.storeBatch(ctx, a, c, processlog.BulkBatch{ID: id, Skipped: c.skipped(entries)}, bulkPlan{Right: plan.Right, Total: plan.Total})
+	return err
+}
+
+// bulkPlan is what an Admin stores with a batch to continue the action. Its JSON names never change.
+type bulkPlan struct {
+	Right      Right         `json:"right"`
+	Delay      time.Duration `json:"delay,omitempty"`
+	Checked    bool          `json:"checked,omitempty"`
+	Again      bool          `json:"again,omitempty"`
+	Total      int           `json:"total"`                 // number of entries of the whole action
+	TriesFirst bool          `json:"tries_first,omitempty"` // whether the first batch has one entry only
+	Rest       []Seen        `json:"rest,omitempty"`        // entries for the following batches
+}
+
+// newBulkSecret returns a text that nobody can guess.
+func newBulkSecret() string { return strings.ToLower(rand.Text()) }
+
+// keepOldest leaves only the oldest of the entries to change in c. It returns the others.
+func (c *checkedChange) keepOldest(entries []Seen) (rest []Seen) {
+	oldest := slices.IndexFunc(c.versions, func(v processlog.Version) bool {
+		return v.ID == slices.MinFunc(c.versions, func(a, b processlog.Version) int { return a.ID.Compare(b.ID) }).ID
+	})
+	for i, index := range c.indexes {
+		if i != oldest {
+			rest = append(rest, entries[index])
+		}
+	}
+	c.versions, c.indexes = c.versions[oldest:oldest+1], c.indexes[oldest:oldest+1]
+	return rest
+}
+
+// skipped returns the entries that the Admin refuses.
+func (c *checkedChange) skipped(entries []Seen) (skipped []BulkSkip) {
+	for i, err := range c.answers {
+		if err != nil {
+			skipped = append(skipped, BulkSkip{ID: entries[i].ID, Why: skipWord(err)})
+		}
+	}
+	return skipped
+}
+
+// Words of BulkSkip beside those of package processlog.
+const (
+	bulkNotAllowed = "not_allowed"
+	bulkUnknown    = "unknown"  // the outcome is unknown, and Checked was not set
+	bulkFinished   = "finished" // the entry has ended, and Again was not set
+)
+
+func skipWord(err error) string {
+	switch {
+	case errors.Is(err, ErrNotAllowed):
+		return bulkNotAllowed
+	case errors.Is(err, errUnknown):
+		return bulkUnknown
+	case errors.Is(err, errFinished):
+		return bulkFinished
+	case errors.Is(err, compensator.ErrNotFound):
+		return processlog.BulkNotFound
+	}
+	return processlog.BulkChanged
+}
+
+// storeBatch makes the change, and fills in the answers of the log.
+func (d *Admin) storeBatch(ctx context.Context, a Actor, c checkedChange, batch processlog.BulkBatch, plan bulkPlan) (BulkID, error) {
+	defer d.actionCount.Add(1) // Count the action even if the answer to COMMIT is lost.
+	var err error
+	if batch.Plan, err = json.Marshal(plan); err != nil {
+		return BulkID{}, err
+	}
+	batch.Action, batch.Actor, batch.Reason = c.change.Action, a.ID, c.change.Reason
+	id, results, err := d.log.ChangeBulk(withAction(ctx), c.versions, c.change, batch)
+	if err != nil {
+		return BulkID{}, err
+	}
+	for i, index := range c.indexes {
+		c.answers[index] = results[i].Err
+	}
+	return id, nil
+}
+
+// BulkOutcome says what has become of an entry since an action changed it.
+type BulkOutcome string
+
+// The outcomes of entries.
+const (
+	BulkSucceeded   BulkOutcome = "succeeded"       // it has succeeded
+	BulkCompensated BulkOutcome = "compensated"     // it was compensated
+	BulkSettled     BulkOutcome = "settled by hand" // it is settled manually
+	BulkCancelled   BulkOutcome = "cancelled"       // it is cancelled
+	BulkDead        BulkOutcome = "dead"            // it is dead. If the action was a requeue, it has died again
+	BulkRetrying    BulkOutcome = "retrying"        // an attempt has failed, and the next one waits
+	BulkRunning     BulkOutcome = "running"         // an attempt holds it
+	BulkWaiting     BulkOutcome = "waiting"         // no attempt has begun
+	BulkOverridden  BulkOutcome = "changed"         // another person or a service has changed it since
+	BulkGone        BulkOutcome = "gone"            // it was purged
+)
+
+// BulkOutcomes lists all outcomes: first those that need a person.
+var BulkOutcomes = [...]BulkOutcome{BulkDead, BulkRetrying, BulkRunning, BulkWaiting, BulkSucceeded, BulkCompensated, BulkSettled, BulkCancelled, BulkOverridden, BulkGone}
+
+// Ended reports whether the entry runs no more unless somebody acts on it.
+func (o BulkOutcome) Ended() bool { return o != BulkRetrying && o != BulkRunning && o != BulkWaiting }
+
+// BulkView is an action on several entries, and what has become of them.
+type BulkView struct {
+	ID       BulkID              `json:"id"`                // identifies the action
+	Action   Right               `json:"action"`            // Change.Action
+	Actor    string              `json:"actor"`             // person who started the action
+	Reason   string              `json:"reason"`            // reason that Actor gave, after the ticket
+	At       time.Time           `json:"at"`                // when the first batch was stored
+	Delay    time.Duration       `json:"delay,omitempty"`   // Change.Delay
+	Total    int                 `json:"total"`             // number of entries that the action is about
+	Changed  int                 `json:"changed"`           // number of entries that the action has changed
+	Left     int                 `json:"left"`              // number of entries that ContinueBulk would try to change
+	Outcomes map[BulkOutcome]int `json:"outcomes"`          // number of changed entries by outcome
+	Skipped  []BulkSkip          `json:"skipped,omitempty"` // entries that the action left as they were
+	Tried    *BulkOutcome        `json:"tried,omitempty"`   // outcome of the first entry, while ContinueBulk has not been called after TryFirst
+
+	Entries map[BulkOutcome][]compensator.EntryID `json:"-"` // changed entries by outcome, the oldest first
+}
+
+// Open reports whether an entry of the action may still end.
+func (v BulkView) Open() bool {
+	for outcome, n := range v.Outcomes {
+		if n > 0 && !outcome.Ended() {
+			return true
+		}
+	}
+	return false
+}
+
+// Bulk reads an action on several entries, and what has become of its entries. It needs SeeEntries for each entry. An
+// actor who did not start the action also needs SeeAuditLog. Bulk leaves out entries for which the actor lacks a right,
+// and returns compensator.ErrNotFound if it leaves out all of them or if there is no such action.
+func (d *Admin) Bulk(ctx context.Context, a Actor, id BulkID) (BulkView, error) {
+	bulk, err := d.readBulk(ctx, id)
+	if err != nil {
+		return BulkView{}, err
+	}
+	view := BulkView{ID: id, Action: bulk.plan.Right, Actor: bulk.first().Actor, Reason: bulk.first().Reason, At: bulk.first().At, Delay: bulk.plan.Delay, Total: bulk.plan.Total,
+		Outcomes: make(map[BulkOutcome]int), Entries: make(map[BulkOutcome][]compensator.EntryID)}
+	rights := []Right{SeeEntries}
+	if a.ID != view.Actor {
+		rights = append(rights, SeeAuditLog)
+	}
+	mayRead := d.rightsOf(a, rights...)
+	rows, err := d.readRows(ctx, bulk.ids())
+	if err != nil {
+		return BulkView{}, err
+	}
+	for _, e := range bulk.entries {
+		row, isFound := rows[e.ID]
+		if !mayRead.holds(ctx, row.BusinessType) && (isFound || a.ID != view.Actor) { // A purged entry has no type.
+			continue
+		}
+		outcome := BulkGone
+		if isFound {
+			outcome = outcomeOf(bulk.plan.Right, e, row)
+		}
+		view.Changed++
+		view.Outcomes[outcome]++
+		view.Entries[outcome] = append(view.Entries[outcome], e.ID)
+		if bulk.isTrying() {
+			view.Tried = &outcome
+		}
+	}
+	for _, s := range bulk.skipped {
+		if row, isFound := rows[s.ID]; isFound && mayRead.holds(ctx, row.BusinessType) || a.ID == view.Actor {
+			view.Skipped = append(view.Skipped, s)
+		}
+	}
+	if view.Changed+len(view.Skipped) == 0 {
+		return BulkView{}, newNotFoundError(compensator.IdempotencyKey(id.String()))
+	}
+	view.Left = len(bulk.rest)
+	return view, nil
+}
+
+// readRows reads the outlines of entries in parts.
+func (d *Admin) readRows(ctx context.Context, ids []compensator.EntryID) (map[compensator.EntryID]processlog.Row, error) {
+	rows := make(map[compensator.EntryID]processlog.Row, len(ids))
+	for part := range slices.Chunk(ids, MaxEntries) {
+		found, err := runQuery(ctx, d, func(ctx context.Context) ([]processlog.Row, error) { return d.log.Operations().Outlines(ctx, part) })
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range found {
+			rows[row.ID] = row
+		}
+	}
+	return rows, nil
+}
+
+// storedBulk is an action on several entries, joined from its batches.
+type storedBulk struct {
+	batches []processlog.BulkBatch
+	plan    bulkPlan // plan of the first batch
+	entries []processlog.BulkEntry
+	skipped []BulkSkip
+	rest    []Seen // entries of the plan that no batch has
+}
+
+func (b *storedBulk) first() processlog.BulkBatch { return b.batches[0] }
+
+// isTrying reports whether only the first entry was changed.
+func (b *storedBulk) isTrying() bool { return b.plan.TriesFirst && len(b.batches) == 1 }
+
+func (b *storedBulk) ids() (ids []compensator.EntryID) {
+	for _, e := range b.entries {
+		ids = append(ids, e.ID)
+	}
+	for _, s := range b.skipped {
+		ids = append(ids, s.ID)
+	}
+	return ids
+}
+
+func (d *Admin) readBulk(ctx context.Context, id BulkID) (storedBulk, error) {
+	batches, err := runQuery(ctx, d, func(ctx context.Context) ([]processlog.BulkBatch, error) { return d.log.Operations().Bulk(ctx, id) })
+	if err != nil {
+		return storedBulk{}, err
+	}
+	b := storedBulk{batches: batches}
+	if err := json.Unmarshal(batches[0].Plan, &b.plan); err != nil {
+		return storedBulk{}, err
+	}
+	b.join()
+	return b, nil
+}
+
+// join merges the batches. If two people continue an action at once, one batch may list entries as changed, and the other
+// may list them as skipped.
+func (b *storedBulk) join() {
+	isKnown := make(map[compensator.EntryID]bool)
+	for _, batch := range b.batches {
+		for _, e := range batch.Entries {
+			if !isKnown[e.ID] {
+				isKnown[e.ID], b.entries = true, append(b.entries, e)
+			}
+		}
+	}
+	for _, batch := range b.batches {
+		for _, s := range batch.Skipped {
+			if !isKnown[s.ID] {
+				isKnown[s.ID], b.skipped = true, append(b.skipped, s)
+			}
+		}
+	}
+	slices.SortFunc(b.entries, func(x, y processlog.BulkEntry) int { return x.ID.Compare(y.ID) })
+	slices.SortStableFunc(b.skipped, func(x, y BulkSkip) int { return cmp.Or(strings.Compare(x.Why, y.Why), x.ID.Compare(y.ID)) })
+	for _, seen := range b.plan.Rest {
+		if !isKnown[seen.ID] {
+			b.rest = append(b.rest, seen)
+		}
+	}
+}
+
+// outcomeOf returns what has become of an entry since the action right changed it. The action and each later requeue or
+// settling by a person begin an epoch of their own. So another epoch says that somebody has acted on the entry since.
+func outcomeOf(right Right, e processlog.BulkEntry, row processlog.Row) BulkOutcome {
+	endedByOthers := map[processlog.EndedBy]Right{processlog.EndedByCancel: Cancel, processlog.EndedByComplete: Complete, processlog.EndedByPerson: SettleManually}
+	if by, is := endedByOthers[row.EndedBy]; row.Epoch != e.Epoch || row.Version < e.Version || is && by != right {
+		return BulkOverridden
+	}
+	switch {
+	case row.State == compensator.Succeeded:
+		return BulkSucceeded
+	case row.State == compensator.Compensated:
+		return BulkCompensated
+	case row.State == compensator.SettledManually:
+		return BulkSettled
+	case row.State == compensator.Cancelled:
+		return BulkCancelled
+	case row.State == compensator.Dead:
+		return BulkDead
+	case row.LeaseLeft > 0:
+		return BulkRunning
+	case row.State == compensator.Retrying || row.State == compensator.Compensating && row.CompensateCount > 0:
+		return BulkRetrying
+	}
+	return BulkWaiting
+}

@@ -1,0 +1,107 @@
+package processlog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// BulkID identifies an action on several entries. People send it to each other as a part of an address, so nobody must
+// be able to guess one.
+type BulkID struct {
+	Record uint64 // number of the action's first record in the audit table
+	Secret string // random text, 16 to 32 lowercase letters and digits
+}
+
+// String returns the record and the secret, joined by a hyphen. ParseBulkID parses this text.
+func (id BulkID) String() string { return strconv.FormatUint(id.Record, 10) + "-" + id.Secret }
+
+// MarshalText returns the result of String.
+func (id BulkID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText parses the result of String. For any other text it returns a *FieldError.
+func (id *BulkID) UnmarshalText(text []byte) (err error) {
+	*id, err = ParseBulkID(string(text))
+	return err
+}
+
+// ParseBulkID parses the result of BulkID.String. For any other text it returns a *FieldError.
+func ParseBulkID(text string) (BulkID, error) {
+	number, secret, _ := strings.Cut(text, "-")
+	record, err := strconv.ParseUint(number, 10, 63)
+	isForeign := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }
+	if err != nil || record == 0 || len(secret) < 16 || len(secret) > 32 || strings.ContainsFunc(secret, isForeign) {
+		return BulkID{}, &FieldError{Field: "bulk action", Reason: fmt.Sprintf("%q is no id of one", text)}
+	}
+	return BulkID{record, secret}, nil
+}
+
+// BulkBatch is the record of one batch of an action on several entries. An action has one batch or more. The audit table
+// has one row for each, without an entry.
+type BulkBatch struct {
+	ID      BulkID          // Record is 0 in the first batch until ChangeBulk has stored it
+	At      time.Time       // when the batch was stored. UTC, milliseconds
+	Action  Action          // what was done
+	Actor   string          // person who acted
+	Reason  string          // reason that Actor gave
+	Entries []BulkEntry     // entries that the batch changed
+	Skipped []BulkSkip      // entries that the batch left as they were
+	Plan    json.RawMessage // what the caller needs to continue the action, as JSON. A store does not read it
+}
+
+// BulkEntry is an entry as an action has left it.
+type BulkEntry struct {
+	ID      ID     `json:"id"`      // Row.ID
+	Version uint64 `json:"version"` // Row.Version after the action
+	Epoch   uint32 `json:"epoch"`   // Row.Epoch after the action
+}
+
+// BulkSkip is an entry that an action did not change.
+type BulkSkip struct {
+	ID  ID     `json:"id"`  // Row.ID
+	Why string `json:"why"` // one word, for example changed
+}
+
+// Reasons of BulkSkip for the errors of a store.
+const (
+	BulkChanged  = "changed"   // ErrChanged
+	BulkBusy     = "busy"      // ErrBusy
+	BulkNotFound = "not_found" // ErrNotFound
+	BulkState    = "state"     // a *StateError or another error of Change.After
+)
+
+// With returns the batch with the results of its change: answers[i] is the answer for seen[i]. A store calls it in the
+// transaction that makes the change.
+func (b BulkBatch) With(seen []Version, answers []Changed, change Change) BulkBatch {
+	entries, skipped := make([]BulkEntry, 0, len(b.Entries)+len(seen)), make([]BulkSkip, 0, len(b.Skipped)+len(seen))
+	entries, skipped = append(entries, b.Entries...), append(skipped, b.Skipped...)
+	for i, answer := range answers {
+		after, err := change.After(answer.Before)
+		switch {
+		case answer.Err != nil:
+			skipped = append(skipped, BulkSkip{seen[i].ID, skipReason(answer.Err)})
+		case err == nil:
+			entries = append(entries, BulkEntry{seen[i].ID, after.Version, after.Epoch})
+		}
+	}
+	b.Entries, b.Skipped = entries, skipped
+	return b
+}
+
+func skipReason(err error) string {
+	switch {
+	case errors.Is(err, ErrChanged):
+		return BulkChanged
+	case errors.Is(err, ErrBusy):
+		return BulkBusy
+	case errors.Is(err, ErrNotFound):
+		return BulkNotFound
+	}
+	return BulkState
+}
+
+// BulkSubject returns the subject of a batch in the audit log.
+func BulkSubject(entries int) string { return fmt.Sprintf("%d entries", entries) }

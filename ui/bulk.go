@@ -1,0 +1,133 @@
+package ui
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
+)
+
+// bulkData is the data of the page of an action on several entries.
+type bulkData struct {
+	admin.BulkView
+	Counts  []bulkCount // changed entries by outcome
+	Skips   []skipCount // entries that were not changed
+	Show    admin.BulkOutcome
+	Lines   []admin.Line // entries whose outcome is Show
+	Actions []string
+	pager
+}
+
+// bulkCount counts the entries of one outcome.
+type bulkCount struct {
+	Outcome admin.BulkOutcome
+	N       int
+	Link    string // address of the page that lists them
+}
+
+// skipCount names the entries that the action left as they were for one reason.
+type skipCount struct {
+	Why string
+	N   int
+	IDs []compensator.EntryID // the first of them
+}
+
+// maxSkipsNamed limits how many skipped entries the page names for each reason.
+const maxSkipsNamed = 20
+
+// bulkIcons maps outcomes to the badges of states.
+var bulkIcons = map[admin.BulkOutcome]string{admin.BulkDead: "dead", admin.BulkRetrying: "retrying", admin.BulkRunning: "compensating", admin.BulkWaiting: "pending", admin.BulkSucceeded: "succeeded",
+	admin.BulkCompensated: "compensated", admin.BulkSettled: "settled", admin.BulkCancelled: "cancelled", admin.BulkOverridden: "unknown", admin.BulkGone: "cancelled"}
+
+// Icon returns the icon of an outcome.
+func (bulkData) Icon(o admin.BulkOutcome) string { return bulkIcons[o] }
+
+// bulkLink returns the address of the page of an action on several entries.
+func (rq *request) bulkLink(id admin.BulkID, query ...any) string {
+	to, _ := rq.Link("actions/"+id.String(), query...)
+	return to
+}
+
+// BulkLink returns the address of the page of an action that the audit log names.
+func (rq *request) BulkLink(id *admin.BulkID) string { return rq.bulkLink(*id) }
+
+// showBulk shows what has become of the entries of an action. The page has no cookie and no secret of a session, so its
+// address can be sent to other people.
+func (s *server) showBulk(rq *request) {
+	id, err := admin.ParseBulkID(rq.r.PathValue("id"))
+	if err != nil { // For people a wrong address is a missing page.
+		rq.showFailure(compensator.ErrNotFound)
+		return
+	}
+	view, err := s.admin.Bulk(rq.ctx, rq.Actor, id)
+	if err != nil {
+		rq.showFailure(err)
+		return
+	}
+	data := bulkData{BulkView: view, Show: admin.BulkOutcome(rq.r.URL.Query().Get("show"))}
+	for _, outcome := range admin.BulkOutcomes {
+		if n := view.Outcomes[outcome]; n > 0 {
+			data.Counts = append(data.Counts, bulkCount{outcome, n, rq.bulkLink(id, "show", outcome)})
+		}
+	}
+	if data.Show == "" && len(data.Counts) > 0 {
+		data.Show = data.Counts[0].Outcome
+	}
+	for _, skip := range view.Skipped {
+		data.addSkip(skip)
+	}
+	if err := s.addBulkLines(rq, &data); err != nil {
+		rq.showFailure(err)
+		return
+	}
+	rq.showPage(http.StatusOK, "bulk", data)
+}
+
+func (d *bulkData) addSkip(skip admin.BulkSkip) {
+	i := slices.IndexFunc(d.Skips, func(c skipCount) bool { return c.Why == skip.Why })
+	if i < 0 {
+		i = len(d.Skips)
+		d.Skips = append(d.Skips, skipCount{Why: skip.Why})
+	}
+	d.Skips[i].N++
+	if len(d.Skips[i].IDs) < maxSkipsNamed {
+		d.Skips[i].IDs = append(d.Skips[i].IDs, skip.ID)
+	}
+}
+
+// addBulkLines reads one page of the entries of the chosen outcome.
+func (s *server) addBulkLines(rq *request, data *bulkData) (err error) {
+	ids := data.Entries[data.Show]
+	from, _ := strconv.Atoi(rq.r.URL.Query().Get("from"))
+	from = max(0, min(from, len(ids)))
+	to := min(from+pageSize, len(ids))
+	if data.Lines, err = s.admin.Lines(rq.ctx, rq.Actor, ids[from:to]); err != nil {
+		return err
+	}
+	if to < len(ids) {
+		data.Older = rq.bulkLink(data.ID, "show", data.Show, "from", to)
+	}
+	if from > 0 {
+		data.First = rq.bulkLink(data.ID, "show", data.Show)
+		data.Newer = rq.bulkLink(data.ID, "show", data.Show, "from", max(0, from-pageSize))
+	}
+	data.Actions = append(rq.offeredActions(data.Lines), rq.caseActions(data.Lines)...)
+	return nil
+}
+
+// News changes when the counts change.
+func (d bulkData) News() string { return fmt.Sprint(d.Counts, d.Left) }
+
+// startBulk carries out an action on several entries. It answers with a redirect to the page of the action. If no entry
+// was changed, it returns the answers.
+func (s *server) startBulk(rq *request, action formAction) (answers []error, isAnswered bool, err error) {
+	id, answers, err := s.admin.StartBulk(rq.ctx, rq.Actor, action.newChange(), admin.BulkOptions{})
+	if err != nil || id == (admin.BulkID{}) {
+		return answers, false, err
+	}
+	rq.redirect(rq.bulkLink(id))
+	return answers, true, nil
+}
