@@ -208,8 +208,8 @@ var (
 	notProse    = regexp.MustCompile("(?s)```.*?```|<!--.*?-->|!\\[[^\\]]*\\]\\([^)]*\\)|\\]\\([^)]*\\)")
 )
 
-// TestDocsReadmeHasAtMost600Words counts the words of both READMEs without code, pictures and the targets of links. A
-// Chinese text of the same length has about one and a half times as many characters as the English text has words.
+// TestDocsReadmeHasAtMost600Words counts the words of both READMEs without code, pictures and the targets of links.
+// In the Chinese README it counts characters, and allows one and a half times as many.
 func TestDocsReadmeHasAtMost600Words(t *testing.T) {
 	english := notProse.ReplaceAllString(page(t, "README.md"), " ")
 	assert.LessOrEqual(t, len(wordOfProse.FindAllString(english, -1)), 600)

@@ -82,7 +82,7 @@ func (r *rig) child(p program) (kill func()) {
 }
 
 // TestNoRowIsLostOrDoubledWhileImportersAreKilled runs two importers, kills them with SIGKILL and starts them again.
-// Meanwhile old services write rows, and roll back one transaction in ten.
+// Meanwhile old services write rows, and roll back one transaction in ten. Each row must become one entry.
 // Failure: F109
 func TestNoRowIsLostOrDoubledWhileImportersAreKilled(t *testing.T) {
 	for name, copy := range map[string]bool{"taking": false, "copying": true} {

@@ -336,8 +336,8 @@ func TestRedisThatIsKilledIsWaitedFor(t *testing.T) {
 	r.requireBooks(1000, 0)
 }
 
-// TestStreamThatMovesWithinAClusterIsFollowed moves the stream's slot to another node of the cluster, with
-// unacknowledged messages.
+// TestStreamThatMovesWithinAClusterIsFollowed moves the stream's slot, with unacknowledged messages, to another node
+// of the cluster. The Intake must record all messages.
 func TestStreamThatMovesWithinAClusterIsFollowed(t *testing.T) {
 	t.Parallel()
 	cluster := testservers.NewRedisCluster(t)
@@ -490,7 +490,8 @@ func TestScheduleLongerThanTheLogKeepsIsCut(t *testing.T) {
 	r.requireBooks(0, 1)
 }
 
-// TestTwoConsumersOfOneMessageRecordItOnce lets a second consumer take over a message while the first is only slow.
+// TestTwoConsumersOfOneMessageRecordItOnce lets a second consumer take over a message while the first consumer is
+// only slow. The message must be recorded once.
 // Failure: F97
 func TestTwoConsumersOfOneMessageRecordItOnce(t *testing.T) {
 	t.Parallel()
@@ -611,7 +612,7 @@ func TestMessageWhoseRowIsRefusedIsInNobodysWay(t *testing.T) {
 }
 
 // TestMessageOfHalfMaxContentIsSetAsideWhateverIsInIt fills messages with characters that take six bytes in JSON. The
-// error text may contain the whole message once more.
+// error text may contain the whole message once more. The messages must fit their entries nevertheless.
 // Failure: F101
 func TestMessageOfHalfMaxContentIsSetAsideWhateverIsInIt(t *testing.T) {
 	t.Parallel()

@@ -75,7 +75,7 @@ func TestTwoGroupsOfAStreamHaveEntriesOfTheirOwn(t *testing.T) {
 }
 
 // TestStreamsOfOneNameOnTwoServersHaveEntriesOfTheirOwn uses two databases of one Redis server. Their streams have the
-// same name and messages with the same ids.
+// same name, and messages with the same ids. With Stream.Server, each message must have its own entry.
 // Failure: F100
 func TestStreamsOfOneNameOnTwoServersHaveEntriesOfTheirOwn(t *testing.T) {
 	t.Parallel()

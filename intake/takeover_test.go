@@ -174,8 +174,8 @@ func TestMessageThatKeepsComingIsSetAsideAndItsNeighboursAreNot(t *testing.T) {
 	assert.Equal(t, "delivered 5 times without success: it may have killed the processes that had it", m.SetAside)
 }
 
-// TestMessageThatIsInTheLogIsOnlyAcknowledged redelivers a message that is in the log, also more often than
-// MaxDeliveries.
+// TestMessageThatIsInTheLogIsOnlyAcknowledged redelivers messages that are in the log, some of them more often than
+// MaxDeliveries. They must be acknowledged and not be set aside.
 // Failure: F97
 func TestMessageThatIsInTheLogIsOnlyAcknowledged(t *testing.T) {
 	t.Parallel()

@@ -352,7 +352,7 @@ func TestWhateverFailsEndsTheProgramInTheSameOrder(t *testing.T) {
 	}
 }
 
-// Servers and consumers end first, then the log. The servers in Inside answer until the end.
+// When the program stops, servers and consumers must end before the log. The servers in Inside must answer until the end.
 func TestProgramStopsFromTheOutsideIn(t *testing.T) {
 	t.Parallel()
 	var order []string // needs no mutex, because each step ends before the next one begins

@@ -25,7 +25,8 @@ func newCharges(c *compensator.Compensator, partner func(order string) error) (*
 	}, &compensator.HandlerConfig[string]{TypeConfig: compensator.TypeConfig{Limit: limit}})
 }
 
-// The test records three charges of one customer and one charge of another customer. Three of them run.
+// The test records three charges of one customer and one charge of another customer. The limit lets two charges of
+// the first customer and the charge of the other run.
 func TestPartnerIsCalledTwiceAnHourForEachCustomer(t *testing.T) {
 	t.Parallel()
 	c, _ := sqlitetest.New(t)

@@ -54,7 +54,7 @@ func TestRefundIsWrittenOnceAlthoughThePartnerIsCalledTwice(t *testing.T) {
 	assert.Equal(t, "R-42", result)
 }
 
-// The second function fails, so its writes are rolled back and there is no result.
+// The function that writes the result fails. So its writes are rolled back, and the entry has no result.
 func TestRefundThatCannotBeWrittenHasNoResult(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t)
@@ -70,7 +70,7 @@ func TestRefundThatCannotBeWrittenHasNoResult(t *testing.T) {
 	require.ErrorAs(t, err, &state)
 }
 
-// A part of the service waits for the result while Run runs the handler.
+// The test waits for the result, as a part of the service would, while Run runs the handler.
 func TestCallerGetsTheResult(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t)

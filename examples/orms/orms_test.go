@@ -105,7 +105,7 @@ func TestRecordOutsideATransactionIsRefused(t *testing.T) {
 }
 
 // TestContentSurvivesTheORM records content with special characters, because some ORMs insert arguments into the SQL
-// text themselves.
+// text themselves. The log must store the content unchanged.
 func TestContentSurvivesTheORM(t *testing.T) {
 	each(t, func(t *testing.T, w *world, o orm) {
 		var entries []compensator.NewEntry

@@ -62,7 +62,7 @@ func TestUrgentRefundsDoNotWaitForNormalOnes(t *testing.T) {
 	assert.Equal(t, []string{"refund_urgent", "refund_urgent", "refund_urgent"}, ended[:3])
 }
 
-// The program runs all refunds and stops in good order.
+// The program must run all refunds and then stop without an error.
 func TestProgramRunsAllRefunds(t *testing.T) {
 	t.Parallel()
 	program, err := os.Executable()

@@ -199,8 +199,8 @@ func TestMalformedMessageWaitsForAPersonAndHoldsUpNoOther(t *testing.T) {
 	require.Zero(t, waiting)
 }
 
-// The broker refuses the service's messages and its consumer. Buyers do not notice, and no attempt is counted. When the
-// queue is right again, every ticket becomes an order.
+// The broker refuses the service's messages and its consumer. Purchases must succeed meanwhile, and no attempt may be
+// counted. When the queue is right again, every ticket must become an order.
 func TestBrokerThatRefusesMessagesLosesNone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock, s.Most = 3, 1 })
@@ -271,8 +271,8 @@ func TestPurchaseThatTheDatabaseRefusesGivesItsPieceBack(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, w.Buy("ben").Status)
 }
 
-// The answer to a COMMIT is lost, and the COMMIT has or has not happened. In both cases the buyer gets the right answer
-// at once.
+// The answer to a COMMIT is lost. The COMMIT has happened in one case, and has not happened in the other. In both cases
+// the buyer must get the right answer at once.
 func TestPurchaseWhoseCommitIsUnknownIsResolved(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -164,7 +164,7 @@ func TestTicketThatBecomesNoOrderIsUndone(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, w.Buy("ann").Status)
 }
 
-// A failed message does not hold up the others. The log makes its order later.
+// A message fails. It must not hold up the other messages, and the log must make its order later.
 func TestMessageThatFailedIsTriedAgainByTheLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock, s.Resend, s.Most = 3, 100*time.Millisecond, 10 })
@@ -195,8 +195,8 @@ func TestMalformedMessageWaitsForAPersonAndHoldsUpNoOther(t *testing.T) {
 	require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckillstream_log WHERE business_type = 'order_aside' AND content LIKE '%{{no order}%'`), "the original message")
 }
 
-// When Redis is emptied, it loses the messages that are not in the database yet. They become no orders, and their
-// buyers may buy again.
+// When Redis is emptied, it loses the messages that are not in the database yet. These messages become no orders, and
+// their buyers must be able to buy again.
 func TestBuyerOfAnOrderThatRedisLosesMayBuyAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 3 })

@@ -73,8 +73,8 @@ func TestPageAboutTablesListsEachTable(t *testing.T) {
 	}
 }
 
-// TestSimplestUseNeedsOnlyTheTablesThatThePageNames drops every table that the page does not list for every service, and
-// runs an entry.
+// TestSimplestUseNeedsOnlyTheTablesThatThePageNames drops every table except those that the page lists for every
+// service. An entry must run nevertheless.
 func TestSimplestUseNeedsOnlyTheTablesThatThePageNames(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/how-to/tables.md")

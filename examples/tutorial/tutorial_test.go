@@ -190,7 +190,8 @@ func TestEachStepOfTheThirdTutorialPrintsWhatThePageShows(t *testing.T) {
 	run(t, stepsOf(t, "docs/tutorials/dead-entry.md"), reads, "8090", port)
 }
 
-// TestReadmesProgramsAreBuiltAndPrintAsTheReadmeShows follows the README in an empty folder.
+// TestReadmesProgramsAreBuiltAndPrintAsTheReadmeShows runs the README's commands in an empty folder. They must print
+// what the README shows.
 func TestReadmesProgramsAreBuiltAndPrintAsTheReadmeShows(t *testing.T) {
 	t.Parallel()
 	steps := stepsOf(t, "README.md")

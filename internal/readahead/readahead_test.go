@@ -173,7 +173,8 @@ func TestLastShareOfAReadingIsNotTheDatabasesLastWord(t *testing.T) {
 	require.False(t, s.MoreDue)
 }
 
-// The database returns an entry that another claim is leasing, until that claim commits.
+// The database returns an entry that another claim is leasing, until that claim commits. A read must leave out such
+// an entry.
 func TestReadingLeavesOutWhatAnotherClaimIsAt(t *testing.T) {
 	rows, ahead := newDueRows(1000), New()
 	first, err := ahead.Take(100, rows.read)

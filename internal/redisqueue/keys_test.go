@@ -134,7 +134,8 @@ func FuzzRedisVersion(f *testing.F) {
 	})
 }
 
-// The texts in this test come from Redis 6.0.16 and 7.0.15.
+// Redis refuses this client a command inside a script. The error must say so for each form of the reply. The texts
+// come from Redis 6.0.16 and 7.0.15.
 func TestRefusalOfACommandInsideAScriptIsTold(t *testing.T) {
 	for _, answer := range []string{
 		"ERR Error running script (call to f_bd6f3018b28bbdb36260f19d3c44afed740db987): @user_script:1: @user_script: 1: The user executing the script can't run this command or subcommand",

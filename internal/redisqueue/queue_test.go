@@ -153,8 +153,8 @@ func TestRedisQueueNoticesFlushAndSweptKeys(t *testing.T) {
 	assert.Equal(t, []string{"order"}, lostOf(t, q, "order", "stock"))
 }
 
-// TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt loses a type while it is being rebuilt, so entries that were
-// enqueued before are gone.
+// TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt loses a type while it is being rebuilt. Entries that were
+// enqueued before the loss are gone, so the type must still count as lost.
 // Failure: F44
 func TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt(t *testing.T) {
 	t.Parallel()

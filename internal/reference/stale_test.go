@@ -17,8 +17,8 @@ import (
 // a capitalized word with a verb.
 var otherName = regexp.MustCompile(`^(\w*[a-z][A-Z]\w*|[A-Z]\w* (?:returns|reports|implements|asks|makes|begins|lets|finds|counts|says|adds|waits))\b`)
 
-// A comment that begins with another name than its declaration has was probably left unchanged when the declaration was
-// renamed.
+// A comment must begin with the name of its declaration. A comment that begins with another name was probably left
+// unchanged when the declaration was renamed.
 func TestCommentsBeginWithTheNameThatTheyDescribe(t *testing.T) {
 	var stale []string
 	require.NoError(t, eachGoFile("../..", func(path, text string) error {

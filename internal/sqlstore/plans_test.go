@@ -236,8 +236,9 @@ func successes(results bool, from, to uint64) (outcomes []processlog.Outcome) {
 	return outcomes
 }
 
-// TestSuccessesWithoutResultsCostNothingMore settles successes of which some have results. Those without a result are
-// written by themselves, with the two statements of a plain pool. No statement names the table of results.
+// TestSuccessesWithoutResultsCostNothingMore settles successes of which some have results. The successes without a
+// result must be written separately, with the two statements of a plain pool. None of these statements may name the
+// table of results.
 func TestSuccessesWithoutResultsCostNothingMore(t *testing.T) {
 	b := openLogbook(t)
 	b.fill(600)

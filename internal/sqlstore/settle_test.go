@@ -46,7 +46,8 @@ func TestOutcomeIsNotJudgedByAnOldSnapshot(t *testing.T) {
 }
 
 // TestASuccessIsWrittenIntoTheRowInPlace reads how much redo log the server writes for successes of entries with 4 KB of
-// content. If a success changed the length of the row, the server would log the whole row again.
+// content. It must be less than 2 KB per entry. If a success changed the length of the row, the server would log the
+// whole row again.
 func TestASuccessIsWrittenIntoTheRowInPlace(t *testing.T) {
 	db, err := sql.Open("mysql", testservers.NewSQL(t).Database(t)) // The server is the test's own, because the counter is the server's.
 	require.NoError(t, err)

@@ -51,7 +51,8 @@ func TestSQLiteErrorsAreKnownByCodeAndByMessage(t *testing.T) {
 	}
 }
 
-// SQLite's own errors are tested by TestErrorOfTheBusinessIsNotTakenForSQLites, in a module that has a driver.
+// An error that no SQLite driver returned must not count as SQLite's, whatever its text is.
+// TestErrorOfTheBusinessIsNotTakenForSQLites tests SQLite's own errors, in a module that has a driver.
 func TestErrorOfNoDriverIsNotOfSQLitesCondition(t *testing.T) {
 	for _, err := range []error{
 		nil, errors.New("payment was interrupted by the customer"), errors.New("the vendor is out of memory"), errors.New("database is locked"),

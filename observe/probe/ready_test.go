@@ -181,8 +181,8 @@ func TestProbeAsksAllLogsAtTheSameTimeUnderOneDeadline(t *testing.T) {
 	}
 }
 
-// net/http recovers from a panic in the goroutine of a request only. A panic in any other goroutine would end the
-// process.
+// A log panics. The panic must come back in the goroutine of the request, because net/http recovers only there. A
+// panic in any other goroutine would end the process.
 // Failure: F85
 func TestLogThatPanicsFailsItsProbeAlone(t *testing.T) {
 	t.Parallel()

@@ -72,8 +72,8 @@ func TestFailedBatchTakesItsBatchesBackAndNothingElse(t *testing.T) {
 	})
 }
 
-// A handler completes its own entry through GORM, in its own transaction and in others. If one of them were accepted, the
-// handler's transaction would be rolled back, and the entry would show a success without the order.
+// A handler completes its own entry through GORM, in its own transaction and in others. Each call must be refused. If one
+// were accepted, the handler's transaction would be rolled back, and the entry would show a success without the order.
 // Failure: F68
 func TestHandlerDoesNotCompleteItsOwnEntryThroughGORM(t *testing.T) {
 	t.Parallel()
@@ -199,8 +199,8 @@ func TestSessionWithPreparedStatementsWritesNothingOutside(t *testing.T) {
 	})
 }
 
-// An entry recorded through GORM's handle is enqueued when the library's transaction commits. The poll interval is too
-// long to find it in time.
+// An entry recorded through GORM's handle must be enqueued when the library's transaction commits. The poll interval
+// of the test is so long that polling cannot start the entry.
 func TestEntryRecordedThroughTheHandleIsEnqueued(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

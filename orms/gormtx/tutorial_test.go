@@ -72,7 +72,8 @@ func (s *tutorial) place(tb testing.TB, note string) {
 	}))
 }
 
-// TestEntryRecordedAsInTheTutorialStarts sets every interval to an hour, so that only the queue can start the entry.
+// TestEntryRecordedAsInTheTutorialStarts sets every interval to an hour. The entry must start nevertheless, so the
+// queue must have got it.
 // Failure: F12
 func TestEntryRecordedAsInTheTutorialStarts(t *testing.T) {
 	t.Parallel()

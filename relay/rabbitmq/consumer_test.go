@@ -535,8 +535,9 @@ func TestMessageIsHeldUntilTheDatabaseIsBack(t *testing.T) {
 	assert.Zero(t, b.depth(queue), "and acknowledged")
 }
 
-// TestMessagesStayInTheirQueueWhileTheLogIsAway makes the log unavailable. If the consumer took messages and gave them
-// back, each return would count as a delivery, and a quorum queue would drop the messages.
+// TestMessagesStayInTheirQueueWhileTheLogIsAway makes the log unavailable. The consumer must then take no messages. If
+// it took messages and gave them back, each return would count as a delivery, and a quorum queue would drop the
+// messages.
 // Failure: F92
 func TestMessagesStayInTheirQueueWhileTheLogIsAway(t *testing.T) {
 	t.Parallel()
@@ -708,7 +709,7 @@ func TestHeadersOfEveryNumberReachTheFunction(t *testing.T) {
 }
 
 // TestGoexitOfAFunctionIsAFailureAndFreesItsSlot ends a function with runtime.Goexit, as FailNow of a test library
-// does.
+// does. This must count as a failure and free the function's slot.
 func TestGoexitOfAFunctionIsAFailureAndFreesItsSlot(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -888,8 +889,8 @@ func TestMessageThatCanNeverBeRecordedIsSetAside(t *testing.T) {
 	}
 }
 
-// TestMessageThatTheLogMayTakeLaterIsHeld refuses rows with errors that pass: another transaction is in the way, or the
-// disk is full and has room for small entries only.
+// TestMessageThatTheLogMayTakeLaterIsHeld refuses rows with temporary errors: another transaction is in the way, or the
+// disk is full and has room for small entries only. The messages must be held, and not moved to the refused queue.
 // Failure: F92
 func TestMessageThatTheLogMayTakeLaterIsHeld(t *testing.T) {
 	t.Parallel()

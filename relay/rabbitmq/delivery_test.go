@@ -94,7 +94,7 @@ func TestCodecThatPanicsEndsNoProcess(t *testing.T) {
 }
 
 // TestMessageSetAsideFromTheLogHasNotSucceeded calls SetAside for a message that comes from the log. The entry exists
-// already, and its attempt decides its outcome.
+// already, and its attempt decides its outcome. So SetAside must return an error.
 // Failure: F90
 func TestMessageSetAsideFromTheLogHasNotSucceeded(t *testing.T) {
 	t.Parallel()

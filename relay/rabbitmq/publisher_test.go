@@ -103,8 +103,8 @@ func TestLongIdempotencyKeyBecomesAHashedMessageID(t *testing.T) {
 	}
 }
 
-// TestRefusedMessageWaitsForAPerson sends messages that the broker refuses. Another attempt would not help, so they
-// wait for a person, and the reason names the destination.
+// TestRefusedMessageWaitsForAPerson sends messages that the broker refuses. Another attempt would not help, so each
+// entry must wait for a person. The reason must name the destination.
 // Failure: F88
 func TestRefusedMessageWaitsForAPerson(t *testing.T) {
 	t.Parallel()
@@ -167,7 +167,8 @@ func TestRefusedMessageWaitsForAPerson(t *testing.T) {
 }
 
 // TestHeadersFillAFrameToTheLastByteAndNoMore sends headers that fill a frame exactly, and headers with one byte more.
-// The broker closes the connection for a longer frame, which affects all senders.
+// The longer headers must be refused before they are sent. The broker would close the connection, which would affect
+// all senders.
 func TestHeadersFillAFrameToTheLastByteAndNoMore(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)

@@ -10,7 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The log may refuse only the session of the pool. Another session takes the message, so it is held.
+// The log may refuse a message only because of the session of the pool. Another session takes the message, so the
+// message must be held and not be refused.
 // Failure: F33, F92
 func TestMessageIsHeldIfTheLogRefusesOnlyTheSession(t *testing.T) {
 	err := fmt.Errorf("record: %w", &processlog.SessionError{Refusal: &compensator.FieldError{Field: "unique_checks", Reason: "is 0"}})

@@ -237,8 +237,8 @@ func TestUnreadableMessageIsSetAsideAndBlocksNobody(t *testing.T) {
 	assert.Equal(t, 2, calls.all()["poison"])
 }
 
-// TestMessageIsHeldUntilTheLogIsBack makes the log unavailable. A broker that counts nacks would drop a message that is
-// not held.
+// TestMessageIsHeldUntilTheLogIsBack makes the log unavailable. The Consumer must hold its messages without a nack,
+// because some brokers drop a message after a number of nacks.
 // Failure: F92
 func TestMessageIsHeldUntilTheLogIsBack(t *testing.T) {
 	t.Parallel()
@@ -413,7 +413,7 @@ func TestMessageThatCanNeverBeRecordedIsPassedToRefused(t *testing.T) {
 }
 
 // TestMessageThatTheLogMayTakeLaterIsHeld refuses rows with temporary errors: another transaction holds a lock, or the disk
-// is full and has room for small entries only.
+// is full and has room for small entries only. The messages must be held, and not passed to Refused.
 // Failure: F92
 func TestMessageThatTheLogMayTakeLaterIsHeld(t *testing.T) {
 	t.Parallel()
@@ -596,8 +596,8 @@ func TestMessageNackedInTheLogHasFailed(t *testing.T) {
 	assert.Equal(t, 1, w.CountEnded(compensator.Succeeded, 1))
 }
 
-// TestGoexitOfAFunctionIsAFailure ends a function with runtime.Goexit. In the router's goroutine, a Goexit would leave
-// the message neither acknowledged nor nacked.
+// TestGoexitOfAFunctionIsAFailure ends a function with runtime.Goexit. This must count as a failure. In the router's
+// goroutine, a Goexit would leave the message neither acknowledged nor nacked.
 func TestGoexitOfAFunctionIsAFailure(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -88,7 +88,7 @@ func TestProcessReportsOnceAMinuteAndAtItsEnd(t *testing.T) {
 	})
 }
 
-// A failed report is a problem until a later report is stored.
+// A failed report must show as a problem until a later report is stored.
 func TestFailedReportIsFollowedByAnotherWithinAMinute(t *testing.T) {
 	reporting(t, func(t *testing.T, e *engine.Engine, _ *Reporter, to *table) {
 		to.setError(errors.New("gone away"))

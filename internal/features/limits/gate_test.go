@@ -28,7 +28,8 @@ func TestGateIsOpenBeforeTheFirstClaimAndNeverUnlimited(t *testing.T) {
 	require.True(t, g.opensAt().IsZero())
 }
 
-// The rate is used up. The type is not claimed before a start is free, and then for as many entries as starts are free.
+// The rate is used up. The type must not be claimed before a start is free, and then only for as many entries as starts
+// are free.
 func TestGateStaysClosedUntilTheRateAllowsAStart(t *testing.T) {
 	var g gate
 	now, limit := time.Now(), &processlog.StartLimit{Interval: time.Second, Burst: 3}

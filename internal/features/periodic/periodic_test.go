@@ -56,6 +56,7 @@ func (r *register) process(t *testing.T, ctx context.Context, p Period) {
 }
 
 // Three processes die and restart throughout a year. The schedule follows a local time with daylight saving time.
+// Each slot must be done once, in order.
 // Failure: F102
 func TestEachSlotOfAYearIsDoneOnce(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")

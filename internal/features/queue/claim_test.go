@@ -116,7 +116,8 @@ func TestClaimFromTheQueueHoldsOneSlotWhileItSearches(t *testing.T) {
 	})
 }
 
-// In this test, other entries take all other slots while the claim asks which entries are blocked.
+// In this test, other entries take all other slots while the claim asks which entries are blocked. The claim must
+// give the entries without a slot back to the queue.
 func TestClaimWithTooFewSlotsGivesEntriesBackToTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSearching(t, func(s *countedSlots) int {

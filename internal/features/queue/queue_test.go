@@ -40,7 +40,8 @@ func (q *storingQueue) Enqueue(_ context.Context, batch []processlog.QueueEntry,
 	return nil, nil, nil
 }
 
-// A process that stops, or only records, makes no rounds that probe the queue. Its own calls find out that the queue is back.
+// A process that stops, or only records, makes no rounds that probe the queue. So one of its calls must find out that the
+// queue is back.
 func TestCallThatFindsTheQueueBackTellsAllThatHasGathered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		has := &storingQueue{}
@@ -79,7 +80,7 @@ func (q *silentQueue) Settle(ctx context.Context, businessType string, _ []proce
 	return context.Cause(ctx)
 }
 
-// A stop waits for the queue's answer to one call, and not to one call of each type.
+// The queue does not answer. A stop must wait for one call, and not for one call of each type.
 func TestQueueThatDoesNotAnswerForOneTypeIsNotAskedForTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := &silentQueue{}
@@ -105,8 +106,8 @@ func (q *peekCounter) Peek(context.Context, []string) (waits []time.Duration, lo
 	return nil, nil, nil
 }
 
-// A request and a loss may wait together when a look begins. One look serves both, and the next look comes after the
-// usual time.
+// A request and a loss may wait together when a look begins. One look must serve both, and the next look must come
+// after the usual time.
 func TestOneLookServesAllThatWaitsForIt(t *testing.T) {
 	queue := &peekCounter{}
 	q := newQueue(t, queue)
@@ -119,7 +120,8 @@ func TestOneLookServesAllThatWaitsForIt(t *testing.T) {
 	require.Empty(t, q.lossSignal)
 }
 
-// A select with two ready cases takes either, so the test tries many times.
+// A round must not begin under a context that has ended. A select with two ready cases takes either, so the test
+// tries many times.
 func TestNoRoundBeginsAfterItsContextHasEnded(t *testing.T) {
 	q := newQueue(t, &silentQueue{})
 	ended, cancel := context.WithCancel(t.Context())
@@ -130,8 +132,8 @@ func TestNoRoundBeginsAfterItsContextHasEnded(t *testing.T) {
 	require.Empty(t, q.rounds.guard)
 }
 
-// Most delayed entries come due in minutes. Entries that are recorded within a few milliseconds share one call. An entry
-// that comes due at once shares no call with them, and does not wait.
+// Most delayed entries come due in minutes. Entries that are recorded within a few milliseconds must share one call. An
+// entry that comes due at once must not wait for that call.
 func TestEntriesThatComeDueLaterShareACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		has := &storingQueue{}

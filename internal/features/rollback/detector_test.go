@@ -151,7 +151,8 @@ func TestClaimWaitsForNoCheckWhereALossDoesNotStopTheProcess(t *testing.T) {
 	})
 }
 
-// Work goes on after a loss, so there may be a second one before a person has accepted the first.
+// Work goes on after a loss, so a second loss may follow before a person has accepted the first. The report must then
+// hold both.
 func TestSecondLossIsAddedToTheReportOfTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []int

@@ -118,7 +118,8 @@ func TestMinuteWithoutEventsSendsNothing(t *testing.T) {
 	})
 }
 
-// The counts of a minute keep their time, however long the database does not answer.
+// The database does not answer for a while. When it answers again, the counts of each minute must be stored under
+// their own time.
 func TestCountsAreStoredUntilTheDatabaseAnswers(t *testing.T) {
 	counting(t, func(t *testing.T, e *engine.Engine, c *Counter, to *table) {
 		to.setError(errors.New("gone away"))
@@ -173,7 +174,7 @@ func TestCloseStoresTheCountsOfThePresentMinute(t *testing.T) {
 	})
 }
 
-// If the database stores nothing for hours, the counts of the newest minutes are lost, so that memory is bounded.
+// The database stores nothing for hours. The counts of the newest minutes must then be dropped, so that memory is bounded.
 func TestMinutesThatWaitAreBounded(t *testing.T) {
 	counting(t, func(t *testing.T, _ *engine.Engine, c *Counter, to *table) {
 		to.setError(errors.New("gone away"))

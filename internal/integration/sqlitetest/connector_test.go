@@ -201,7 +201,8 @@ func TestPlainCommitThatFindsTheFileBusyIsRunAgain(t *testing.T) {
 	assert.Equal(t, 1, count(t, db))
 }
 
-// A deferred constraint also makes the COMMIT fail and leaves the transaction open.
+// A deferred constraint makes the COMMIT fail and leaves SQLite's transaction open. The connection must roll it back,
+// and the lock must be free.
 // Failure: F11
 func TestPlainCommitThatAConstraintRefusesEndsItsTransaction(t *testing.T) {
 	t.Parallel()
@@ -221,7 +222,7 @@ func TestPlainCommitThatAConstraintRefusesEndsItsTransaction(t *testing.T) {
 }
 
 // A caller that sends COMMIT as text may send it again, or send a ROLLBACK. If the caller does neither, the connection
-// is closed.
+// must be closed, so that no lock stays.
 // Failure: F11
 func TestCommitSentAsTextThatFindsTheFileBusyKeepsNoLock(t *testing.T) {
 	t.Parallel()

@@ -41,8 +41,8 @@ func (w *world) broken() (open observe.OpenBreaker) {
 	return open
 }
 
-// A type has an open breaker. A reader with the right sees that this process does not claim it, since when, when the
-// next try is, and the error. A type without problems shows as on time.
+// A type has an open breaker. A reader with the right must see that this process does not claim the type and since
+// when, the time of the next attempt, and the error. A type without problems must show as on time.
 // Failure: F130
 func TestOpenBreakerIsToldBesideItsType(t *testing.T) {
 	t.Parallel()

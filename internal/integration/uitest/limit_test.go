@@ -42,7 +42,7 @@ func (w *world) limits() (limited observe.LimitedType) {
 	return limited
 }
 
-// A limit holds entries up. A reader with the right sees which limit, and when the next entry starts.
+// A limit holds entries up. A reader with the right must see the limit, and when the next entry starts.
 func TestLimitThatIsUsedUpIsToldBesideItsType(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -111,7 +111,7 @@ func TestLimitIsChangedAndSetBack(t *testing.T) {
 	has(t, plain(alice.get("trail").text), "changed a limit psp: as the program PSP is back")
 }
 
-// A person changes a limit in a browser, on a telephone and on a desk.
+// A person must be able to change a limit in a browser, on a phone and on a desktop.
 func TestLimitIsChangedInABrowser(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")

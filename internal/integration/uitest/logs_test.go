@@ -94,7 +94,7 @@ func TestPagesOfSeveralLogsStayApart(t *testing.T) {
 	require.Regexp(t, `filename="entries-stock-\d{8}T`, exported.header.Get("Content-Disposition"))
 }
 
-// With one log, addresses and pages are the same with and without a name.
+// A service with one log gives it a name or gives it none. Addresses and pages must be the same in both cases.
 func TestPagesOfOneLogShowNoName(t *testing.T) {
 	t.Parallel()
 	c, _ := sqlitetest.New(t, func(cfg *compensator.Config) { configure(cfg); cfg.Name = "orders" })
@@ -128,7 +128,7 @@ func TestLogsThatTheirNamesDoNotDistinguishAreRefused(t *testing.T) {
 }
 
 // A person switches between two logs with the mouse and with the keyboard, in both languages, on a wide screen and on a
-// phone. Their language stays.
+// phone. The person's language must stay.
 // Failure: F131
 func TestSwitcherLeadsFromLogToLogOnAWideScreenAndOnAPhone(t *testing.T) {
 	t.Parallel()

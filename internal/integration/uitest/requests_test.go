@@ -263,7 +263,7 @@ func TestOutcomeIsShownToWhoActedAlone(t *testing.T) {
 	assert.Equal(t, 404, browser.get(done.at).status)
 }
 
-// An actor may see a type but not the health of the process. The pages work all the same.
+// An actor may see a type but not the health of the process. The pages must work for this actor too.
 // Failure: F130
 func TestPagesAreThereForWhoMaySeeNoHealth(t *testing.T) {
 	t.Parallel()
@@ -313,8 +313,8 @@ func TestNothingWaitsIsSaidToWhoWouldSeeIt(t *testing.T) {
 	lacks(t, w.client("alice").get("").text, "Nothing waits for a person<", "of its types he sees none")
 }
 
-// Content is shown only after a reveal, and then only the fields that the type's view names. An actor without SeeErrors
-// sees masked errors.
+// Content must show only after a reveal, and then only the fields that the type's view names. An actor without
+// SeeErrors must see masked errors.
 // Failure: F132
 func TestContentIsShownOnlyToWhoRevealsItAndOnlyWhatTheViewNames(t *testing.T) {
 	t.Parallel()
@@ -667,8 +667,8 @@ func TestCasesAndPausesGoByWhatWasSeen(t *testing.T) {
 	assert.Equal(t, 409, bob.post("do", resume).status)
 }
 
-// A person pauses a type without open entries by typing its name, before planned work. A person without the right
-// learns that from the page, and nothing is recorded.
+// A person pauses a type without open entries by typing its name, for example before planned work. A person without
+// the right must learn from the page that the pause is not allowed. Nothing may be recorded for that.
 func TestTypeIsPausedBeforeAnythingOfItIsOpen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")

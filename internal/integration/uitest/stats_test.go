@@ -26,7 +26,7 @@ func count(t *testing.T, db *sql.DB, businessType string, ago time.Duration, rec
 }
 
 // TestTrendIsReadableWithoutScript reads the chart of the first page and of a type: bars, links to the entries of a minute, and
-// the same numbers as text.
+// the same numbers as text. Each must be there without script.
 func TestTrendIsReadableWithoutScript(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, configure)
@@ -71,7 +71,7 @@ func TestTrendIsReadableWithoutScript(t *testing.T) {
 	has(t, bob.get("").text, "<b>1,041</b>")
 }
 
-// TestTrendIsAccessible looks at the chart in both languages and schemes, on a desktop and on a phone.
+// TestTrendIsAccessible checks the chart in both languages and schemes, on a desktop and on a phone.
 func TestTrendIsAccessible(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, configure)
