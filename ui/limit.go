@@ -116,7 +116,7 @@ func (s *server) changeLimit(rq *request, action formAction) error {
 	return s.admin.ChangeLimit(rq.ctx, rq.Actor, admin.Limit{Name: action.Type, Version: action.Version}, values, action.Why)
 }
 
-// limitValues parses the values of the form. An empty field is the program's own value. Not all fields may be empty.
+// limitValues parses the values of the form. An empty field means the program's own value. Not all fields may be empty.
 func (action formAction) limitValues() (v admin.LimitValues, err error) {
 	parseNumber := func(field, text string) (n int) {
 		if text == "" || err != nil {

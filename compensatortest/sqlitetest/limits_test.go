@@ -26,7 +26,7 @@ func newCharges(c *compensator.Compensator, partner func(order string) error) (*
 }
 
 // The test records three charges of one customer and one charge of another customer. The limit lets two charges of
-// the first customer and the charge of the other run.
+// the first customer and the charge of the second customer run.
 func TestPartnerIsCalledTwiceAnHourForEachCustomer(t *testing.T) {
 	t.Parallel()
 	c, _ := sqlitetest.New(t)

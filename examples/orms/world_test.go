@@ -25,7 +25,7 @@ import (
 func TestMain(m *testing.M) {
 	code := testservers.Main(m)
 	if code == 0 {
-		// The goroutine of GORM's statement cache never ends.
+		// The goroutine of GORM's statement cache never ends, so ignore it.
 		if err := goleak.Find(goleak.IgnoreAnyFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1

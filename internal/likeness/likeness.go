@@ -60,8 +60,8 @@ type shaper struct {
 	code bool // whether the last word says that a number after it is a code
 }
 
-// codes are the lower-case words that say that a number after them is a code. For Chinese they are the last characters
-// of such words.
+// codes lists the words, in lower case, after which a number is a code. For Chinese it lists the last characters of
+// such words.
 var codes = map[string]bool{"status": true, "code": true, "error": true, "errno": true, "http": true, "exit": true, "码": true, "误": true, "态": true}
 
 // longestCode is the maximum number of digits of a code.

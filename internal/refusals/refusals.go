@@ -212,7 +212,7 @@ func (r *List) WithoutPaused(businessType string, wanted []processlog.Wanted) (c
 // refuses to put it back while it is blocked.
 var refusedClaims = [...]string{Claim, Block}
 
-// anyClaimRefusedLocked reports whether any entry of a type has such a refusal. The caller holds mu.
+// anyClaimRefusedLocked reports whether any entry of a type has one of refusedClaims. The caller holds mu.
 func (r *List) anyClaimRefusedLocked(businessType string) bool {
 	for _, what := range refusedClaims {
 		if len(r.entries[change{what, businessType}]) > 0 {

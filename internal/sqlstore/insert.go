@@ -34,8 +34,9 @@ const (
 // Insert implements Store. Rows are inserted in ascending order of their idempotency keys. Two transactions that share
 // keys then wait for each other and do not deadlock.
 func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlog.Draft, proven bool) ([]processlog.Inserted, error) {
-	// If the transaction was rolled back without the library's knowledge, the INSERT would commit by itself. The entry
-	// would then exist without its business change (G2). On MariaDB the INSERT itself contains this check.
+	// Check first whether the transaction is still open. If it was rolled back without the library's knowledge, the
+	// INSERT would commit by itself. The entry would then exist without its business change (G2). On MariaDB the INSERT
+	// itself contains this check.
 	if (!proven || s.d.unseenEnd) && s.d.inTx == "" {
 		if err := s.Probe(ctx, tx); err != nil {
 			return nil, orRowsOpen(err)

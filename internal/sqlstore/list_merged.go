@@ -111,7 +111,7 @@ func (l *listing) merged(groups []group, front []listPosition) string {
 		bounds = " AND " + l.beyond("next_at", fmt.Sprint(l.after.at))
 	}
 	if len(front) > l.limit {
-		// With the newest first, the comparison is reversed.
+		// If the newest rows come first, l.direction() reverses the comparison.
 		bounds += fmt.Sprintf(" AND %d%s=next_at", front[l.limit].at, l.direction())
 	}
 	parts := make([]string, len(groups))

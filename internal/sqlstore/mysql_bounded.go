@@ -15,9 +15,9 @@ import (
 // rowWait is how long the library's statements wait for a row lock.
 const rowWait = txwatch.RowWait
 
-// MySQL has no hint that limits a statement's wait for a row lock, and a user's session waits for 50 s by default. In
-// such a session the library locks its rows with SKIP LOCKED. So its statements wait only for locks that a trigger
-// wants.
+// MySQL has no hint that limits a statement's wait for a row lock, and a user's session waits for 50 s by default. So
+// in a user's session the library locks its rows with SKIP LOCKED. Its statements then wait only for locks that a
+// trigger wants.
 //
 // After such a wait, transactions of the library limit the wait of their session. They set the limit when they begin,
 // and restore the user's value when they end. The limit takes two statements per transaction, so the library sets it

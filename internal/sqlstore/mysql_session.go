@@ -92,8 +92,8 @@ var mysqlFit = strings.Join(mysqlFits[:], " AND ")
 
 var mysqlFits = [...]string{"@@unique_checks=1", mysqlSteady, mysqlASCII, "COALESCE(@@character_set_results,'') NOT IN ('ucs2','utf16','utf16le','utf32')"}
 
-// mysqlASCII is true in a session that stores ASCII literals unchanged. The condition sends the characters that differ
-// between such charsets, and compares their bytes.
+// mysqlASCII is true in a session that stores ASCII literals unchanged. The condition sends the characters that some
+// charsets change, and compares their bytes.
 const mysqlASCII = "OCTET_LENGTH(SPACE(1))=1 AND HEX(CONVERT('[^{|}~' USING utf8mb4))='5B5E7B7C7D7E'"
 
 // mysqlSteady is true in a session that uses the server's clock.

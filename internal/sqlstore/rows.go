@@ -52,7 +52,7 @@ func (s *Store) read(ctx context.Context, query string) (*sql.Rows, error) {
 	return s.readIn(ctx, nil, query)
 }
 
-// readIn does the same as read in tx. If tx is nil, it reads in the pool.
+// readIn runs a query in tx, or in the pool if tx is nil. Like the method read, it adds a time limit.
 func (s *Store) readIn(ctx context.Context, tx processlog.Tx, query string) (*sql.Rows, error) {
 	if tx == nil {
 		tx = s.pool()

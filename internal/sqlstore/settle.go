@@ -14,7 +14,8 @@ import (
 // Settle implements Store. One statement writes up to 500 successes of handlers of one epoch, or up to 500 successes of
 // compensations of one epoch. Of all other outcomes, one statement writes up to 100, or fewer if their errors are long.
 // If an outcome opens a case, changes Faults, or has a Result or an Attempt, its statement runs in a short transaction.
-// Successes with a Result are not written together with others, so the others cost no more than without results.
+// Successes with a Result get statements of their own, so that the statements of the other successes cost no more than
+// without results.
 func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
 	places := make([]int, len(outcomes))
 	for i := range places {
@@ -75,8 +76,8 @@ func (g settleGroup) rowsPerStatement() int {
 	return 100
 }
 
-// maxSettleBytes is the maximum length of such a statement in bytes. A client may send less at once than the server
-// accepts (maxAllowedPacket), and the library cannot see the client's limit.
+// maxSettleBytes is the maximum length of one statement of Settle in bytes. A client may send less at once than the
+// server accepts (maxAllowedPacket), and the library cannot see the client's limit.
 const maxSettleBytes = 128 << 10
 
 // settleChunks cuts places into pieces that each fit one statement.
@@ -266,8 +267,9 @@ func (s *Store) explain(ctx context.Context, token processlog.Token, ids []proce
 // SettleTx implements Store. It is the last statement of the handler's own transaction, or the last but one if there is
 // a Result. So effect, outcome and result commit together or not at all.
 func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog.Token, o processlog.Outcome) error {
-	// Outside a transaction the UPDATE would commit by itself, and the outcome would be stored without its effect (G5,
-	// the effect happens exactly once). On MariaDB the UPDATE itself contains this check.
+	// Check first whether the transaction is still open. Outside a transaction the UPDATE would commit by itself, and
+	// the outcome would be stored without its effect (G5, the effect happens exactly once). On MariaDB the UPDATE itself
+	// contains this check.
 	if s.d.inTx == "" {
 		if err := s.Probe(ctx, tx); err != nil {
 			return fmt.Errorf("settle entry %s: the handler ended its transaction: %w", o.ID, err)

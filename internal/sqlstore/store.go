@@ -185,7 +185,8 @@ func (s *Store) inSchema() string {
 
 const whichSchema = "SELECT {name}, {in schema}"
 
-// wrongSchema returns the error that names the other database if inSchema refused a statement. Otherwise it returns nil.
+// wrongSchema returns the error that names the database of tx, if inSchema refused a statement because tx is in another
+// database than the log. Otherwise it returns nil.
 func (s *Store) wrongSchema(ctx context.Context, tx processlog.Tx) error {
 	if s.schema == "" {
 		return nil

@@ -49,8 +49,8 @@ func startSQLContainer(flags []string) (machine, string, error) {
 	if path := os.Getenv("COMPENSATOR_MYSQLD"); path != "" {
 		return nil, "", fmt.Errorf("COMPENSATOR_MYSQLD=%s asks for a local server", path)
 	}
-	// Every client connects from outside the container. Without this flag, the server would look up the name of each
-	// client, which may take seconds to fail.
+	// Every client connects from outside the container. Without --skip-name-resolve, the server would look up the name
+	// of each client, which may take seconds to fail.
 	defaults := append([]string{"--skip-name-resolve"}, usualSQLFlags...)
 	return startContainer("mysql", func(int) ([]string, error) { return slices.Concat(defaults, flags), nil })
 }

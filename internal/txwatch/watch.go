@@ -90,7 +90,7 @@ func (t *txWatch) beforeLoss(kind sqlKind) error {
 // doomed returns an error if a statement that may commit must not be sent, because an entry was not written. Otherwise
 // it returns nil.
 func (t *txWatch) doomed() error {
-	// If the transaction has ended, it cannot be committed without its entry any more.
+	// If the transaction has ended, it cannot be committed without its entry any more. So let the statement pass.
 	if t.currentTx == nil || t.currentTx.Over() != nil {
 		return nil
 	}
@@ -167,7 +167,7 @@ func (t *txWatch) afterDrop() Outcome {
 
 func (t *txWatch) end(outcome Outcome) {
 	t.state, t.suspect, t.urgent, t.unended = txClosed, false, false, false
-	// With autocommit=0 the next statement begins a transaction, without a BEGIN.
+	// With autocommit=0 the next statement begins a transaction without a BEGIN. So the state is doubtful.
 	if t.implicit {
 		t.state = txDoubtful
 	}

@@ -185,7 +185,7 @@ func (lt *limitedType) newKeyFunc(settings Settings) func(row *processlog.Row) (
 	return func(row *processlog.Row) (string, bool, bool) {
 		key, isLimited, err := settings.KeyOf(row)
 		if err != nil {
-			// Without its key, it is unknown which limit applies to this entry.
+			// Without its key, it is unknown which limit applies to this entry. So the function refuses the entry.
 			lt.e.Problems.LogLimited(problemKey, err, "type", lt.t.Name, "entry", row.ID)
 		}
 		return key, isLimited, err == nil

@@ -196,7 +196,7 @@ func (s *Starter) resolveFresh(batch []unresolvedEntry) {
 	for _, f := range orphaned {
 		s.releaseLater(f)
 	}
-	// Route them again, now that their ids are known.
+	// Route the entries again, now that their ids are known.
 	s.Committed(found)
 	// Report missing entries only here, where the database has answered.
 	s.reportUnfound(unfound)

@@ -174,9 +174,9 @@ func (d *Detector) checkInRound(ctx context.Context) {
 
 // checkAside checks in the background.
 func (d *Detector) checkAside(batch []version) {
-	more := slices.DeleteFunc(batch, func(v version) bool { return v.ID.IsZero() })
-	if len(more) > 0 {
-		_ = d.check(d.e.Work, more)
+	extraVersions := slices.DeleteFunc(batch, func(v version) bool { return v.ID.IsZero() })
+	if len(extraVersions) > 0 {
+		_ = d.check(d.e.Work, extraVersions)
 		return
 	}
 	_ = d.checkIf(d.e.Work, func() bool { return d.serverMayDiffer() || d.checkDue() })
@@ -197,13 +197,13 @@ func (d *Detector) checkIf(ctx context.Context, needed func() bool) error {
 	return nil
 }
 
-// check reads back some of the remembered versions, and all versions of the argument more.
-func (d *Detector) check(ctx context.Context, more []version) error {
+// check reads back some of the remembered versions, and all of extraVersions.
+func (d *Detector) check(ctx context.Context, extraVersions []version) error {
 	if err := d.lock(ctx); err != nil {
 		return err
 	}
 	defer d.unlock()
-	return d.checkLocked(ctx, more)
+	return d.checkLocked(ctx, extraVersions)
 }
 
 // lock waits until no other check runs. If ctx ends first, lock returns the cause.
@@ -239,7 +239,7 @@ type findings struct {
 
 // checkLocked makes one check. The caller holds the lock. A check lasts for engine.StatementTimeout at most, and ends with ctx
 // and with Close.
-func (d *Detector) checkLocked(ctx context.Context, more []version) error {
+func (d *Detector) checkLocked(ctx context.Context, extraVersions []version) error {
 	limited, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
 	defer cancel()
 	defer context.AfterFunc(d.e.Work, cancel)()
@@ -248,7 +248,7 @@ func (d *Detector) checkLocked(ctx context.Context, more []version) error {
 	opened := d.connections()
 	d.mustCheck.Store(false)
 	d.lastCheck.Store(int64(time.Since(d.startedAt)))
-	err := d.askDatabase(limited, more)
+	err := d.askDatabase(limited, extraVersions)
 	if err != nil {
 		d.checkLater()
 	} else {
@@ -262,19 +262,19 @@ func (d *Detector) checkLocked(ctx context.Context, more []version) error {
 
 // askDatabase checks whether a person has accepted the reported loss. Without a reported loss it looks for one. A process
 // that a loss has stopped looks for no second loss, because a person has not decided about the first.
-func (d *Detector) askDatabase(ctx context.Context, more []version) error {
+func (d *Detector) askDatabase(ctx context.Context, extraVersions []version) error {
 	if loss := d.openLoss.Load(); loss != nil {
 		accepted, err := d.endIfAccepted(ctx, loss)
 		if err != nil || accepted || d.stopOnLoss {
 			return err
 		}
 	}
-	return d.compareVersions(ctx, more)
+	return d.compareVersions(ctx, extraVersions)
 }
 
-// compareVersions reads back some of the remembered versions, and all versions of the argument more.
-func (d *Detector) compareVersions(ctx context.Context, more []version) error {
-	remembered, began := slices.Concat(d.versions.latestNow(), d.versions.sweepOn(), more), time.Now()
+// compareVersions reads back some of the remembered versions, and all of extraVersions.
+func (d *Detector) compareVersions(ctx context.Context, extraVersions []version) error {
+	remembered, began := slices.Concat(d.versions.latestNow(), d.versions.sweepOn(), extraVersions), time.Now()
 	recorded := d.takeRecorded()
 	if len(remembered)+len(recorded) == 0 {
 		return nil

@@ -50,7 +50,7 @@ func versionOf(row *processlog.Row) processlog.Version {
 }
 
 // contradicts reports whether the database must have gone back. The database once had version v. The parameter found is
-// what it has now, or exists is false if it has no such entry.
+// what the database has now. The parameter exists is false if the database lacks the entry.
 //
 // Version numbers only grow, and each number is written once. After a success only a person changes the entry, and that
 // change begins a new epoch. So if a success is gone although the epoch is the same, the success was lost.

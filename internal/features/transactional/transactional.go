@@ -20,8 +20,9 @@ type Settings struct {
 	// Begin starts the transaction that a handler and its outcome share.
 	Begin func(ctx context.Context) (Transaction, error)
 
-	// ServersFault reports whether a condition of the server may have caused an error of such a transaction. The result
-	// wholeServer says that it is a condition of the whole server, which no statement could have avoided.
+	// ServersFault reports whether a condition of the server may have caused an error of a transaction that Begin
+	// returned. The result wholeServer says that it is a condition of the whole server, which no statement could have
+	// avoided.
 	ServersFault func(err error) (possible, wholeServer bool)
 }
 
@@ -219,7 +220,7 @@ func (d *Transactions) resultOfCommit(a *engine.Attempt, err error, token proces
 	case processlog.IsSessionError(err): // The handler ignored that Record had refused the session.
 		return engine.Result{Err: d.serverError(fmt.Errorf("commit: %w", err))}
 	case errors.Is(err, processlog.ErrNotRecorded), errors.Is(err, processlog.ErrNoTransaction):
-		// The handler continued after Record had refused an entry, or after its transaction had ended.
+		// This is a failure of the handler: it continued after Record had refused an entry, or after its transaction had ended.
 		return engine.Result{Err: fmt.Errorf("commit: %w", err)}
 	default:
 		return engine.Result{Err: d.serverError(fmt.Errorf("commit: %w", err))}
