@@ -102,14 +102,14 @@ func (t *pageRun) page(ctx context.Context, tx *compensator.ScopedTx) ([]key, er
 }
 
 // scanKey reads the key from the first column. It discards the other columns. The parameter more is their number.
-func scanKey(rows *sql.Rows, more int) (key, error) {
+func scanKey(rows *sql.Rows, otherColumns int) (key, error) {
 	types, err := rows.ColumnTypes()
 	if err != nil {
 		return key{}, err
 	}
 	var value any
 	dest := []any{&value}
-	for range more {
+	for range otherColumns {
 		dest = append(dest, new(any))
 	}
 	if err := rows.Scan(dest...); err != nil {

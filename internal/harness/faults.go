@@ -77,7 +77,7 @@ func (w *World) HooksOnlyConfig(cfg compensator.Config) (_ compensator.Config, w
 	return cfg, func() { w.Wait(firstRound, "the first round of the reconciler") }
 }
 
-// Wait waits for event. If the event does not come, the test fails, and what names the missing event.
+// Wait waits for event. If the event does not come, the test fails with a message that contains the text in what.
 func (w *World) Wait(event <-chan struct{}, what string) {
 	w.T.Helper()
 	timer := time.NewTimer(Timeout)

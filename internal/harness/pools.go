@@ -13,8 +13,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// CommitTx runs work in a plain transaction and commits it. It has the signature of Compensator.InTx, so that tests can
-// use both.
+// CommitTx runs the function work in a plain transaction and commits it. It has the signature of Compensator.InTx, so
+// that tests can use both.
 func CommitTx(_ *compensator.Compensator, db *sql.DB, work func(tx compensator.Tx) error) error {
 	tx, err := db.Begin()
 	if err != nil {
@@ -162,7 +162,7 @@ func WatchedPool(dsn string) func() (*sql.DB, error) {
 	return func() (*sql.DB, error) { return compensator.Open("mysql", dsn) }
 }
 
-// PlainPool returns a function that opens dsn without the Connector.
+// PlainPool returns a function that opens dsn with the MySQL driver alone, without the library's Connector.
 func PlainPool(dsn string) func() (*sql.DB, error) {
 	return func() (*sql.DB, error) { return sql.Open("mysql", dsn) }
 }

@@ -86,7 +86,7 @@ func (w *World) Run(c *compensator.Compensator) (stop func() error) {
 	return stop
 }
 
-// InTx runs work in a plain transaction of db and commits it.
+// InTx runs the function work in a plain transaction of db and commits it.
 func (w *World) InTx(db *sql.DB, work func(tx *sql.Tx)) {
 	w.T.Helper()
 	tx, err := db.Begin()

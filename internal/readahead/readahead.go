@@ -144,7 +144,7 @@ func (r *List) ClaimEnded(s Share, found processlog.Claimed, err error) {
 }
 
 // countUnrunnable returns how many entries the next read should skip. These entries must not run here now, or their rows are
-// locked. Without this, a claim for a single free slot would meet the same locked row again and again. If the claim got
+// locked. Without the skip, a claim for a single free slot would meet the same locked row again and again. If the claim got
 // nothing, more such entries may follow, so the number is doubled.
 func countUnrunnable(found processlog.Claimed) int {
 	n := len(found.Refused) + len(found.Rejected) + found.LimitedLater()

@@ -41,7 +41,7 @@ func settingsPage(root string) (string, error) {
 	return strings.TrimRight(out.String(), "\n") + "\n", nil
 }
 
-// settings describes the structs of one package. known are the names that comments mark as code.
+// settings describes the structs of one package. The parameter known holds the names that comments mark as code.
 func (s *source) settings(dir string, known names) (text string, failed error) {
 	var out strings.Builder
 	defaults, least := s.defaults(), s.least()

@@ -293,8 +293,9 @@ func (r *List) OutcomeRefusals() map[processlog.ID]int {
 	return counts
 }
 
-// OutcomesUnanswered reports whether a refused outcome still waits for the answer to its next try. before is an earlier
-// result of OutcomeRefusals. An outcome waits if its number of refusals is still the number in before.
+// OutcomesUnanswered reports whether a refused outcome still waits for the answer to its next try. The parameter before
+// is an earlier result of OutcomeRefusals. An outcome waits if its number of refusals has not changed since that
+// result.
 func (r *List) OutcomesUnanswered(before map[processlog.ID]int) bool {
 	for id, count := range r.OutcomeRefusals() {
 		if countBefore, found := before[id]; found && countBefore == count {

@@ -47,9 +47,9 @@ func (s *Store) Change(ctx context.Context, tx processlog.Tx, proven bool, ch pr
 	return row, err
 }
 
-// untilFree runs work in a transaction of the library. It runs work again as long as another transaction has locked the
-// rows, and returns ErrBusy after timeout. It never waits inside the database, because the user's sessions may be set
-// to wait very long.
+// untilFree runs the function work in a transaction of the library. It runs the function again as long as another
+// transaction has locked the rows, and returns ErrBusy after timeout. It never waits inside the database, because the
+// user's sessions may be set to wait very long.
 func (s *Store) untilFree(ctx context.Context, timeout time.Duration, within func(context.Context, func(processlog.Transaction) error) error, work func(processlog.Transaction) error) error {
 	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()

@@ -51,8 +51,8 @@ func (p *proof) lookAt(ctx context.Context, id processlog.ID) error {
 
 var errNoSecond = errors.New("no second connection")
 
-// look runs work in a transaction of another session. The next look uses the same session if it needs the same pool and
-// level.
+// look runs the function work in a transaction of another session. The next look uses the same session if it needs the
+// same pool and level.
 func (p *proof) look(ctx context.Context, db *sql.DB, level sql.IsolationLevel, work func(ctx context.Context, tx *sql.Tx) error) (err error) {
 	if p.s.ownPool == nil && db.Stats().MaxOpenConnections == 1 {
 		return errNoSecond

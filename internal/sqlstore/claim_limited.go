@@ -203,7 +203,7 @@ func (p *permits) lock(ctx context.Context, tx processlog.Tx, wanted map[string]
 	return errors.New("the first row of the limit does not exist")
 }
 
-// read reads the rows of the keys. first reports whether the first row of the limit exists.
+// read reads the rows of the keys. It reports whether the first row of the limit exists.
 func (p *permits) read(ctx context.Context, tx processlog.Tx, query string) (first bool, err error) {
 	rows, err := tx.QueryContext(ctx, query)
 	if err != nil {

@@ -109,7 +109,8 @@ func (s *Store) insertError(err error) error {
 	case f == faultAborted:
 		return fmt.Errorf("record: %w: %w", processlog.ErrTxAborted, err)
 	case f == faultNull:
-		// The library never sends NULL, so MariaDB has turned an empty text into NULL. It does that in one SQL mode.
+		// The library never sends NULL, so MariaDB has turned an empty text into NULL. MariaDB does that in the SQL mode
+		// EMPTY_STRING_IS_NULL.
 		return errors.Join(sessionError("sql_mode", "has EMPTY_STRING_IS_NULL in this transaction's session, and the log's columns accept no NULL; remove that mode"), err)
 	}
 	return fmt.Errorf("compensator: record: %w", orRowsOpen(finished(err)))

@@ -60,7 +60,7 @@ func (b *logbook) fill(n int) {
 		"WHERE i<=? AND i>(SELECT COALESCE(MAX(id),0) FROM common_process_log l)", n)
 }
 
-// written runs work, and returns the statements on the log that it sent.
+// written runs the function work, and returns the statements on the log that it sent.
 func (b *logbook) written(work func(ctx context.Context, s *Store)) (statements []string) {
 	b.t.Helper()
 	b.exec("SET GLOBAL general_log=0")

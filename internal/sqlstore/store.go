@@ -287,7 +287,8 @@ func (s *Store) beginNow(ctx context.Context) (processlog.Transaction, error) {
 	return tx, err
 }
 
-// inOwn runs work in the library's own transaction. It commits if work returns nil, and rolls back otherwise.
+// inOwn runs the function work in the library's own transaction. It commits if the function returns nil, and rolls
+// back otherwise.
 func (s *Store) inOwn(ctx context.Context, work func(tx processlog.Transaction) error) error {
 	return s.dropReadOnly(s.send(ctx, transacting, func() error {
 		tx, err := s.beginOwn(ctx)

@@ -33,8 +33,8 @@ import (
 var ErrCommit = errors.New("gormtx: the library commits this transaction: return nil instead of calling Commit")
 
 // ErrPrepare is the error of a statement in a Session with PrepareStmt. GORM keeps prepared statements for the whole
-// pool, but this transaction ends sooner. You may set PrepareStmt in gorm.Config, because GORM then prepares nothing
-// inside the transaction.
+// pool, but a transaction of the library ends sooner. You may set PrepareStmt in gorm.Config, because GORM then
+// prepares nothing inside the transaction.
 var ErrPrepare = errors.New("gormtx: a transaction of the library prepares no statements: use a Session without PrepareStmt")
 
 // Use returns a copy of db that runs on tx with ctx. It keeps db's callbacks, plugins, hooks and default transactions

@@ -282,7 +282,7 @@ func (k *Consumer) arrive(ctx context.Context, msg *message.Message) (*arrival, 
 	return a, nil
 }
 
-// runRecovered calls work and returns its panic as an error.
+// runRecovered calls the function work and returns its panic as an error.
 func runRecovered(work func()) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -324,9 +324,9 @@ func (k *Consumer) extract(ctx context.Context, metadata map[string]string) (ext
 	return k.cfg.Propagator.Extract(ctx, metadata)
 }
 
-// call runs work in a separate goroutine and waits for it. It turns a panic or a runtime.Goexit into an error. If it
-// did not, work that always panics would get its message forever. After a runtime.Goexit, the goroutine of a router
-// would send neither an ack nor a nack.
+// call runs the user's function in a separate goroutine and waits for it. It turns a panic or a runtime.Goexit into
+// an error. If it did not, a function that always panics would get its message forever. After a runtime.Goexit, the
+// goroutine of a router would send neither an ack nor a nack.
 func (k *Consumer) call(msg *message.Message) error {
 	result := make(chan error, 1)
 	go func() {

@@ -270,7 +270,7 @@ func (c *claims) asked(businessType string, offered int, result engine.ClaimResu
 	return delay
 }
 
-// askedStore records what a claim has found in the database. before is what was known when the claim began.
+// askedStore records what a claim has found in the database. The parameter before is the state in c when the claim began.
 func (c *claims) askedStore(businessType string, result engine.ClaimResult, before typeClaims) {
 	if result.Err != nil {
 		return

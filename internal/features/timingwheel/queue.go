@@ -118,8 +118,8 @@ func (w *Queue) Settle(ctx context.Context, businessType string, items []process
 			continue
 		}
 		switch due := now.after(item.In); {
-		// The entry has another lease by now. Leave the entry alone, unless it would be due later than this outcome says.
-		// In that case the default case makes it due earlier.
+		// If the entry has another lease by now, leave the entry alone. But if this outcome makes the entry due earlier,
+		// the default case moves it.
 		case e.at != item.Token && (item.Remove || e.at <= due):
 		case item.Remove:
 			t.remove(e)

@@ -15,10 +15,10 @@ import (
 	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
 )
 
-// count stores counts of a type for the minute that began ago before the present one. It returns the begin of that minute.
-func count(t *testing.T, db *sql.DB, businessType string, ago time.Duration, recorded, succeeded, failed, dead int) time.Time {
+// count stores counts of a type for the minute that began this age before the present minute. It returns the begin of that minute.
+func count(t *testing.T, db *sql.DB, businessType string, age time.Duration, recorded, succeeded, failed, dead int) time.Time {
 	t.Helper()
-	at := time.Now().UTC().Truncate(time.Minute).Add(-ago)
+	at := time.Now().UTC().Truncate(time.Minute).Add(-age)
 	_, err := db.Exec("INSERT INTO common_process_log_stat (instance, `at`, business_type, recorded, succeeded, failed, dead, took_20ms, took_5s, late_100ms) VALUES ('', ?, ?, ?, ?, ?, ?, 90, 10, 100)",
 		at.UnixMilli(), businessType, recorded, succeeded, failed, dead)
 	require.NoError(t, err)

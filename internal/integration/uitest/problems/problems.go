@@ -129,7 +129,7 @@ func (s *Shop) undoShip(_ context.Context, _ *compensator.Entry, m Money) error 
 // Sum says how many entries of each kind to record.
 type Sum struct{ Refunds, Closed, Transfers, Mails, Locked, Parcels, Shelves, Fine int }
 
-// Record records the entries of n, some of which will fail. It returns their ids.
+// Record records as many entries of each kind as n says. Some of them will fail. It returns their ids.
 func (s *Shop) Record(ctx context.Context, seed uint64, n Sum) ([]compensator.EntryID, error) {
 	r := rand.New(rand.NewPCG(seed, 7))
 	var entries []compensator.NewEntry
