@@ -123,8 +123,9 @@ func TestActionWithoutARightIsNotRecorded(t *testing.T) {
 	require.ErrorIs(t, err, admin.ErrReadOnly)
 }
 
-// TestOneEntryIsTriedBeforeTheOthers requeues the oldest of four entries first. The others must stay as they are until
-// the person goes on. Then those that nobody has changed meanwhile are requeued once, however often the person goes on.
+// TestOneEntryIsTriedBeforeTheOthers requeues the oldest of four entries first. The other entries must stay as they are
+// until the person continues. Each of them that nobody has changed since must then be requeued once, even if the person
+// continues several times.
 func TestOneEntryIsTriedBeforeTheOthers(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

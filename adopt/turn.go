@@ -101,7 +101,7 @@ func (t *pageRun) page(ctx context.Context, tx *compensator.ScopedTx) ([]key, er
 	return keys, rows.Err()
 }
 
-// scanKey reads the key from the first column. It discards the other columns. The parameter more is their number.
+// scanKey reads the key from the first column. It discards the other columns, whose number is otherColumns.
 func scanKey(rows *sql.Rows, otherColumns int) (key, error) {
 	types, err := rows.ColumnTypes()
 	if err != nil {

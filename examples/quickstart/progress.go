@@ -16,7 +16,7 @@ type progress struct {
 }
 
 // progress reads the process log. delivery_count is stored before a handler runs and reset with its outcome. So if no
-// worker is alive, it is the number of attempts that were cut short.
+// worker is alive, an entry has a delivery_count above 0 only if its attempt was cut short.
 func (s *shop) progress(ctx context.Context) (progress, error) {
 	p := progress{underWay: make(map[string]int)}
 	rows, err := s.db.QueryContext(ctx, "SELECT business_type, SUM(state IN (1, 2)), SUM(state IN (0, -1, -3)), SUM(delivery_count > 0) FROM "+logTable+" GROUP BY business_type")

@@ -82,7 +82,7 @@ func latencyChart(text string) (string, error) {
 	return drawBars("From the due time to the handler: 99th percentile, logarithmic scale", bars, func(v float64) float64 { return math.Log10(v) / 4 }), nil
 }
 
-// drawBars draws a chart of horizontal bars. part returns the share of the width that a value takes.
+// drawBars draws a chart of horizontal bars. The function part returns the share of the width that a value takes.
 func drawBars(title string, bars []bar, part func(value float64) float64) string {
 	const left, width, line = 230, 330, 34
 	height := 56 + line*len(bars)

@@ -40,8 +40,8 @@ func (b *logbook) naming(table string) (statements []string) {
 }
 
 // TestFailuresWithoutAttemptsCostNothingMore settles failures with and without attempts, and purges their entries
-// before and after KeepAttempts. Before KeepAttempts, a purge only checks whether another process has stored attempts,
-// once for each type.
+// before and after KeepAttempts. Failures without attempts must send no statement about attempts. Before KeepAttempts,
+// a purge may only check, once for each type, whether another process has stored attempts.
 func TestFailuresWithoutAttemptsCostNothingMore(t *testing.T) {
 	t.Parallel()
 	b := openLogbook(t)

@@ -35,7 +35,7 @@ type dialect struct {
 	binary   func(b []byte) string      // literal of bytes
 	text     func(utf8 string) string   // literal of a text
 	// instr is the name of an SQL function. It returns the position of a text in a longer text, counted from 1, or 0 if
-	// the longer text does not contain the other one.
+	// the longer text does not contain the shorter one.
 	instr    string
 	numbers  func(columns string) string // expressions that read whole numbers from columns of any type
 	byteType string                      // type that a text is cast to so that no charset changes it

@@ -169,7 +169,8 @@ func (m *storeTwins) side(n int) twinSide {
 }
 
 // fences returns a command that inserts a row between every two keys of the commands. InnoDB locks the gap below an
-// existing key. With the fences, no insert of a command falls into such a gap. The double has no gap locks.
+// existing key. With the fences, no insert of a command falls into such a gap. So the commands do the same on the
+// memory store, which has no gap locks.
 func fences() storeCommand {
 	insert := insertCommand{Commit: true}
 	for key := range storeKeys {

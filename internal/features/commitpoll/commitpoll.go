@@ -1,6 +1,6 @@
-// Package commitpoll asks the database which transactions have committed. It does so for transactions whose end this
-// process cannot see, because they run on a pool that is not a Connector. Without this package, their entries start
-// with the next round of the reconciler.
+// Package commitpoll asks the database which transactions have committed, if they run on a pool that is not a
+// Connector. This process cannot see the end of such a transaction. Without this package, its entries start with the
+// next round of the reconciler.
 package commitpoll
 
 import (

@@ -121,8 +121,8 @@ func (q *Quarantine) enterLocked(t *engine.Type, lostLeases int) bool {
 	case q.loneSuspectRuns:
 		return false
 	case lostLeases >= loneLosses && q.shared > 0:
-		// Without this wait, suspects with one lost lease could follow each other without a gap, and a suspect with two
-		// would never start.
+		// Without this wait, suspects with one lost lease could follow each other without a gap. A suspect with two lost
+		// leases would then never start.
 		q.noEntryUntil = time.Now().Add(lonePause)
 		return false
 	case lostLeases >= loneLosses:

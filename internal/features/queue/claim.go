@@ -107,7 +107,7 @@ func (q *Queue) removeBlocked(t *engine.Type, leased processlog.Leased) (unblock
 }
 
 // settleUnclaimed settles the queue's leases of entries that were not claimed. Gone entries are removed, and the others
-// come due again. Without this, the queue would offer them to no process until its lease ends.
+// come due again. If settleUnclaimed did nothing, the queue would offer them to no process until its lease ends.
 func (q *Queue) settleUnclaimed(t *engine.Type, leased processlog.Leased, found engine.ClaimedRows, err error) {
 	settle := func(id processlog.ID, outcome processlog.QueueOutcome) {
 		outcome.ID, outcome.Token = id, leased.Token

@@ -73,7 +73,7 @@ const (
 	// maxWaiting is the maximum number of entries that wait in memory. The reconciler finds the others.
 	maxWaiting = 100_000
 
-	// problemNotify and problemFull are what Health and the log say.
+	// problemNotify and problemFull are texts for Health and for the log.
 	problemNotify = "other processes could not be notified"
 	problemFull   = "the queue has no room for entries, which are found in the database"
 )
