@@ -67,8 +67,8 @@ func (r *List) readSize(n int) int {
 	if len(r.ids) > 0 {
 		return 0
 	}
-	// A read first returns entries that cannot run here or that another claim of this process is trying. Read that many
-	// more. Otherwise the read could bring nothing new.
+	// A read first returns entries that cannot run here or that another claim of this process is trying. So read as many
+	// entries in addition. Without the addition, the read could bring nothing new.
 	return n*r.claimsPerRead + r.unrunnable + len(r.handedOut)
 }
 

@@ -85,7 +85,7 @@ type changedRow struct{ oldRow, newRow processlog.Row }
 
 // apply writes the result of a Change into locked rows.
 func (s *Store) apply(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
-	if ch.Audited() { // Write the audit log first. If the caller ignores its error and commits, nothing has changed.
+	if ch.Audited() { // Write the audit log first. If this fails and the caller commits nevertheless, nothing has changed.
 		if err := s.audit(ctx, tx, ch, rows); err != nil {
 			return err
 		}

@@ -18,8 +18,8 @@ import (
 func (s *Store) updateRows(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changedRows int64, busy []processlog.ID, err error) {
 	write := s.updateAtOnce
 	return s.updateApart(ctx, ids, update, func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (int64, []processlog.ID, error) {
-		// Only the first statement may wait for a lock. After a refusal, each half would wait for the same locked row
-		// again.
+		// Only the first statement may wait for a lock. After a refusal the ids are halved, and each half would wait for
+		// the same locked row again.
 		once := write
 		write = s.updateFree
 		return once(ctx, ids, update)

@@ -167,5 +167,5 @@ func (r *Reporter) hold(t *engine.Type) *processlog.ClaimHold {
 	return nil
 }
 
-// mostLostLeases is the number of lost leases from which on all entries are treated alike.
+// Entries with mostLostLeases or more lost leases are treated alike.
 const mostLostLeases = 2
