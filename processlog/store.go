@@ -428,8 +428,8 @@ type Outcome struct {
 	Attempt *FailedAttempt
 
 	// Result is the encoded result of the handler. It is stored in the transaction that stores the outcome, and only if
-	// To is Succeeded. An empty result that is not nil is stored, too. nil: there is no result, and no statement is
-	// sent for one.
+	// To is Succeeded. An empty result that is not nil is stored, too. If Result is nil, no result is stored, and no
+	// statement is sent for it.
 	Result []byte
 }
 

@@ -72,7 +72,7 @@ func divide(goods *shop.Goods, living map[string]bool, batch []*intake.Message) 
 func (s *sale) undo(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, m intake.Message) error {
 	t, err := s.ticketOf(&m)
 	if err != nil {
-		return compensator.Permanent(err) // No piece belongs to it, so a person must look at it.
+		return compensator.Permanent(err) // The message names no ticket of this sale, so a person must look at it.
 	}
 	ended, err := s.insertEnded(ctx, tx, t)
 	if err != nil || !ended { // The ticket was sold.

@@ -15,7 +15,7 @@ import (
 const rangesPerStatement = 100
 
 // readMerged reads the first rows of many ranges of the due index. The last statement reads the page. If there are more
-// ranges than fit into one statement, earlier statements read the front positions of the others.
+// ranges than fit into one statement, earlier statements read the front positions of the other ranges.
 func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err error) {
 	groups, err := l.groups(ctx)
 	if err != nil || len(groups) == 0 {

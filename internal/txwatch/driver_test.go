@@ -298,7 +298,7 @@ func (r *oldRows) Next(dest []driver.Value) error {
 	return nil
 }
 
-// checkingStmt accepts one type itself, and leaves all others to the converter.
+// checkingStmt accepts one type itself, and leaves all other types to the converter of database/sql.
 type checkingStmt struct{ oldStmt }
 
 func (checkingStmt) CheckNamedValue(value *driver.NamedValue) error {
