@@ -366,6 +366,10 @@ type Claimed struct {
 	Limited []Limited       // entries that got no permit; set by ClaimLimited only
 	Rooms   map[string]Room // by key, for the keys that ClaimLimited has read; otherwise nil
 	InForce *LimitValues    // values that ClaimLimited has obeyed; nil if it has read no limit
+
+	// GrantedAfter is a time of this process just before the database granted the permits. If it is zero, only the
+	// beginning of the claim is known to be earlier.
+	GrantedAfter time.Time
 }
 
 // Held is an entry that the caller holds under a lease.

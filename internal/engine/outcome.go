@@ -48,7 +48,7 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 	}
 	v := verdict.Of(err)
 	o.LastError = cmp.Or(err.Error(), verdict.NoReason)
-	called := !v.NotCalled && !v.NoMaxWait && !v.Undecodable // Without a call of the handler there is no effect.
+	called := v.HandlerCalled() // Without a call of the handler there is no effect.
 	// An error of the server came from a statement that was answered, so the end of the context did not interrupt the
 	// handler's work. The context may have ended while the handler returned.
 	mayBeCutOff := called && v.Kind != verdict.KindServerFault && v.Kind != verdict.KindServerDown

@@ -28,6 +28,7 @@ func (s *Store) ClaimLimited(ctx context.Context, want []processlog.Wanted, toke
 	if err != nil {
 		return found, s.withoutLimits(err)
 	}
+	found.GrantedAfter = p.writeSentAt
 	if found.Rooms = p.rooms(); found.Rooms != nil {
 		values := p.limit.Values()
 		found.InForce = &values
@@ -46,6 +47,7 @@ type permits struct {
 	stored       processlog.StoredLimit // what the first row says of the limit
 	now          int64                  // the database's clock when the rows were read, in ms
 	program      processlog.LimitValues // the values before a person's change
+	writeSentAt  time.Time              // when the statement that grants the permits was sent, by the clock of this process
 }
 
 // keyed is what StartLimit.Of has returned for an entry.
@@ -320,6 +322,7 @@ func (p *permits) write(ctx context.Context, tx processlog.Tx, written map[strin
 	query := p.s.sql(writeLimits, "values", strings.Join(values, ","),
 		"again", p.s.d.again("limit_key, limit_name", "granted_at", "starts", "holders", "start_interval", "burst", "concurrent"),
 		"moved", p.s.d.later(tat, now)+"+"+p.s.d.offer("tat")+"-"+now)
+	p.writeSentAt = time.Now()
 	if _, err := execCount(ctx, tx, query); err != nil {
 		return fmt.Errorf("take permits of %d keys of the limit %q: %w", len(written), p.limit.Name, err)
 	}

@@ -40,6 +40,9 @@ type Verdict struct {
 	err error
 }
 
+// HandlerCalled reports whether the handler was called with a decoded content. If not, the attempt had no effect.
+func (v *Verdict) HandlerCalled() bool { return !v.NotCalled && !v.NoMaxWait && !v.Undecodable }
+
 // Error returns the text of the error.
 func (v *Verdict) Error() string { return v.err.Error() }
 

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/testservers"
 )
@@ -271,4 +273,56 @@ func fill(ctx context.Context, db *sql.DB, name string, round int) error {
 		}
 	}
 	return tx.Commit()
+}
+
+// The database is far away, or claims of other processes hold the limit. So the statements before the grant of a permit take
+// longer than a permit may be old. The entries must start nevertheless.
+// Failure: F59
+func TestEntryStartsWhoseClaimWasSlowBeforeItsPermitWasGranted(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	proxy, db := w.OpenProxied(true)
+	cfg := w.QuickConfig()
+	cfg.DB, cfg.Lease = db, 10*time.Second
+	c := w.New(cfg)
+	limit := compensator.Limit{Rate: compensator.Rate{Starts: 1, Per: time.Hour}, Burst: 3, Concurrent: 3}
+	charges, ran := harness.HandleCounted(t, c, "charge", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: limit}}, nil)
+	w.RecordMany(c, charges, 3, compensator.Options{})
+	slow := proxy.Arm(faultproxy.Rule{Fault: faultproxy.DelayReply, Delay: 1100 * time.Millisecond, Match: func(r faultproxy.Request) bool {
+		return strings.Contains(r.Text, "common_process_log_limit") && strings.Contains(r.Text, "FOR UPDATE")
+	}})
+	w.Run(c)
+	w.WaitAllEnded()
+	require.Equal(t, 3, ran.Total())
+	require.Positive(t, slow.Fired())
+	require.Zero(t, w.Count("common_process_log WHERE state<>1 OR process_count>0"))
+}
+
+// An entry waits for a batch, and another entry has a content that this process cannot decode. Their attempts end before the
+// handler is called. So they must not use up the only start of the day.
+// Failure: F108
+func TestAttemptThatCallsNoHandlerUsesUpNoStart(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.QuickConfig())
+	limited := compensator.TypeConfig{Limit: compensator.Limit{Rate: compensator.Rate{Starts: 1, Per: 24 * time.Hour}, Key: func(e *compensator.Entry) string { return e.UserID }}}
+	parts, gate := harness.HandleGated(t, c, "part", compensator.HandlerConfig[harness.Order]{}, nil)
+	closings, closed := harness.HandleCounted(t, c, "close", compensator.HandlerConfig[harness.Order]{TypeConfig: limited, AfterBatch: func(*compensator.Entry) string { return "b" }}, nil)
+	charges, charged := harness.HandleCounted(t, c, "charge", compensator.HandlerConfig[harness.Order]{TypeConfig: limited}, nil)
+	w.Record(parts, 0, compensator.Options{BatchID: "b"})
+	closing := w.Record(closings, 0, compensator.Options{UserID: "a"})
+	w.InTx(w.DB, func(tx *sql.Tx) {
+		receipt, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "charge", Content: []byte("no JSON"), Options: compensator.Options{UserID: "b"}})
+		require.NoError(t, err)
+		defer receipt.Committed()
+	})
+	w.Run(c)
+	gate.Await(t)
+	const waited = "common_process_log WHERE business_type<>'part' AND version>=2 AND delivery_count=0"
+	w.Eventually(func() bool { return w.Count(waited) == 2 }, "both have had an attempt")
+	charge := w.Record(charges, 0, compensator.Options{UserID: "b"})
+	w.WaitState(charge, compensator.Succeeded)
+	gate.Open()
+	w.WaitState(closing, compensator.Succeeded)
+	require.Equal(t, []int{1, 1}, []int{closed.Total(), charged.Total()})
 }

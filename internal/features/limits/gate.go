@@ -90,7 +90,8 @@ func (g *gate) noteClaim(claim *processlog.Claimed, limit *processlog.StartLimit
 		gatherDelay := time.Duration(startsPerClaim(limit)-1) * limit.Interval
 		g.rateOpensAt = now.Add(min(room.Next+gatherDelay, maxGateWait))
 		if g.vainClaims > 0 {
-			g.rateOpensAt = g.rateOpensAt.Add(jitter.N(min(maxVainWait, (gatherDelay+limit.Interval)<<min(g.vainClaims, 10))))
+			firstWait := min(maxVainWait, gatherDelay+limit.Interval) // An Interval of months must not overflow when it is doubled.
+			g.rateOpensAt = g.rateOpensAt.Add(jitter.N(min(maxVainWait, firstWait<<min(g.vainClaims, 10))))
 		}
 	}
 	if room.Permits == 0 {

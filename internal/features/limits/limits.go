@@ -31,6 +31,7 @@ import (
 	"github.com/compensator-go/compensator/internal/groupcommit"
 	"github.com/compensator-go/compensator/internal/grouped"
 	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/internal/verdict"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -41,9 +42,12 @@ const (
 	problemReturn = "starts that were not used could not be returned to a limit"
 )
 
-// grantLife is the maximum age of a permit when its entry starts. The age counts from just before the claim is sent, so
-// it includes the commit. An entry that starts later could fall into the same window of time as starts that were
-// granted after it. That window could then hold more starts than the limit allows.
+// grantLife is the maximum age of a permit when its entry starts. The age counts from just before the statement that
+// grants the permit is sent, so it includes the commit. An entry that starts later could fall into the same window of time
+// as starts that were granted after it. That window could then hold more starts than the limit allows.
+//
+// The age does not include the earlier statements of the claim. They may take longer than grantLife, because the database is
+// far away or because other claims hold the limit. If they counted, no entry would ever start then.
 const grantLife = time.Second
 
 // Settings are the settings of TypeConfig.Limit. The fields mean the same as those of processlog.StartLimit. Key is nil, or returns
@@ -109,7 +113,7 @@ type permit struct {
 	key      string
 	granted  int64         // processlog.Room.Granted after the claim
 	interval time.Duration // under which the start was granted
-	sentAt   time.Time     // before the claim was sent
+	sentAt   time.Time     // just before the permit was granted
 	isUsed   bool          // the handler was called
 }
 
@@ -244,10 +248,13 @@ func (lt *limitedType) splitSleeping(wanted []processlog.Wanted, now time.Time) 
 	return lt.line.splitSleeping(wanted, now)
 }
 
-// noteClaim notes the result of a claim. It sets how long each limited entry waits. wokenIDs are entries that may get a permit now.
+// noteClaim notes the result of a claim that was sent at sentAt. It sets how long each limited entry waits. wokenIDs are entries that may get a permit now.
 func (lt *limitedType) noteClaim(claim *processlog.Claimed, sentAt time.Time) (wokenIDs []processlog.ID) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
+	if !claim.GrantedAfter.IsZero() {
+		sentAt = claim.GrantedAfter
+	}
 	hasChanged := lt.noteValues(claim.InForce)
 	for i := range claim.Mine {
 		row := &claim.Mine[i]
@@ -332,7 +339,7 @@ func holderOf(a *engine.Attempt) holder { return holder{a.Row.ID, a.Row.Version}
 func (lt *limitedType) noteAttemptEnd(a *engine.Attempt, r engine.Result) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
-	if p := lt.permits[holderOf(a)]; p != nil && !r.Unstarted {
+	if p := lt.permits[holderOf(a)]; p != nil && !r.Unstarted && verdict.Of(r.Err).HandlerCalled() {
 		p.isUsed = true
 	}
 }
