@@ -61,8 +61,8 @@ func dying(t *testing.T, w *harness.World, cfg compensator.Config) (*compensator
 	return c, orders, ran, &up
 }
 
-// seen lists the entries of the open cases in their current versions.
-func seen(t *testing.T, d *admin.Admin) (all []admin.Seen) {
+// openCases lists the entries that have an open case, with their current versions.
+func openCases(t *testing.T, d *admin.Admin) (all []admin.Seen) {
 	t.Helper()
 	page, err := d.Entries(t.Context(), mei, admin.Filter{BusinessType: "refund", States: []compensator.State{compensator.Dead}, Limit: 1000})
 	require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestWhatIsRequeuedRunsAgainOnceAndItsCaseIsClosed(t *testing.T) {
 		w.Run(c)
 		w.WaitAllEnded()
 		up.Store(true)
-		was := seen(t, d)
+		was := openCases(t, d)
 		require.Len(t, was, 40)
 		answers, err := d.Change(t.Context(), mei, admin.Change{Action: admin.Requeue, Entries: was[:30], Why: why})
 		require.NoError(t, err)
@@ -117,7 +117,7 @@ func TestTwoPeopleAtOnceDoItOnce(t *testing.T) {
 	stop := w.Run(c)
 	w.WaitAllEnded()
 	require.NoError(t, stop())
-	was := seen(t, d)
+	was := openCases(t, d)
 	var wg sync.WaitGroup
 	var done atomic.Int64
 	for _, action := range []admin.Right{admin.Requeue, admin.SettleManually, admin.Cancel, admin.Complete} {
@@ -149,8 +149,8 @@ func TestTwoPeopleAtOnceDoItOnce(t *testing.T) {
 	require.Equal(t, 20, w.Count("common_process_log_case WHERE closed_at>0"))
 }
 
-// TestActionAndItsRecordAreThereTogetherOrNotAtAll breaks the connection during the COMMIT of an action. Either the
-// action and its audit record must be stored, or neither.
+// TestActionAndItsRecordAreThereTogetherOrNotAtAll breaks the connection during the COMMIT of an action. Afterwards the
+// action and its audit record must both be stored, or both be missing.
 // Failure: F121
 func TestActionAndItsRecordAreThereTogetherOrNotAtAll(t *testing.T) {
 	t.Parallel()
@@ -167,7 +167,7 @@ func TestActionAndItsRecordAreThereTogetherOrNotAtAll(t *testing.T) {
 			stop := w.Run(c)
 			w.WaitAllEnded()
 			require.NoError(t, stop())
-			was := seen(t, d)
+			was := openCases(t, d)
 			fault.Match = harness.MatchNext(faultproxy.Contains("UPDATE `common_process_log_case`"), faultproxy.Commit())
 			trap := proxy.Arm(fault)
 			_, err := d.Change(t.Context(), mei, admin.Change{Action: admin.SettleManually, Entries: was, Why: why})
@@ -219,7 +219,7 @@ func TestWhatCannotBeRecordedIsNotDone(t *testing.T) {
 	require.ErrorIs(t, err, admin.ErrNotAllowed)
 }
 
-// TestCaseIsFollowedFromItsDeathToItsEnd reads a case through the Admin after each step of its life.
+// TestCaseIsFollowedFromItsDeathToItsEnd reads a case through package admin after each change of the case.
 func TestCaseIsFollowedFromItsDeathToItsEnd(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -260,8 +260,9 @@ func TestCaseIsFollowedFromItsDeathToItsEnd(t *testing.T) {
 	require.ErrorIs(t, joined(d.TakeCases(t.Context(), mei, []admin.SeenCase{{EntryID: id, Version: view.Case.Version}}, why)), compensator.ErrNotFound, "it is closed")
 }
 
-// TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce settles the first entry of an ordering key through the Admin. The
-// entry that it blocked must run at once. The key comes from the content, which the Admin does not read.
+// TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce settles the first entry of an ordering key through package admin.
+// The entry that was blocked by it must run at once, although package admin does not read the content, from which the
+// ordering key comes.
 func TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -287,14 +288,14 @@ func TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce(t *testing.T) {
 	w.WaitState(first, compensator.Dead)
 	second := w.Record(orders, 2, compensator.Options{})
 	require.Equal(t, 2, w.Count("common_process_log_turns"), "it stands behind the first")
-	answers, err := d.Change(t.Context(), mei, admin.Change{Action: admin.SettleManually, Entries: seen(t, d), Why: why})
+	answers, err := d.Change(t.Context(), mei, admin.Change{Action: admin.SettleManually, Entries: openCases(t, d), Why: why})
 	require.NoError(t, err)
 	require.Equal(t, []error{nil}, answers)
 	w.WaitState(second, compensator.Succeeded)
 }
 
-// TestErasureLocksInTheOrderOfWhoeverTakesTheCase runs Erase beside TakeCases. Both must lock the entry first and the
-// case second, because with different orders they could deadlock.
+// TestErasureLocksInTheOrderOfWhoeverTakesTheCase runs Erase and TakeCases at the same time. Both must lock the entry
+// first and the case second. With different orders they could deadlock.
 // Failure: F126
 func TestErasureLocksInTheOrderOfWhoeverTakesTheCase(t *testing.T) {
 	t.Parallel()

@@ -112,7 +112,8 @@ func TestEachFailedAttemptIsKeptForPeople(t *testing.T) {
 	})
 }
 
-// TestTimelineTellsTheLifeOfAnEntryInOrder requeues a dead entry, which then succeeds.
+// TestTimelineTellsTheLifeOfAnEntryInOrder requeues a dead entry, which then succeeds. The timeline must list each step
+// in order.
 func TestTimelineTellsTheLifeOfAnEntryInOrder(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -163,8 +164,8 @@ func TestTimelineTellsTheLifeOfAnEntryInOrder(t *testing.T) {
 	assert.Equal(t, 1, gap.N, "a failure without a record is not passed over in silence")
 }
 
-// TestWithoutAttemptsTheirTableIsNotTouched drops the table, and then lets entries fail and die. A person sees, erases and
-// purges them.
+// TestWithoutAttemptsTheirTableIsNotTouched drops the table of attempts. Then entries fail and die, and a person sees,
+// erases and purges them. Everything must work.
 func TestWithoutAttemptsTheirTableIsNotTouched(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -193,9 +194,9 @@ func TestWithoutAttemptsTheirTableIsNotTouched(t *testing.T) {
 	assert.Equal(t, 1, n)
 }
 
-// TestTextsOfOtherProcessesAreErasedAndPurged lets a process keep cases, operations and failed attempts. Another process has
-// no Config.Operations, and erases and purges the entries. No text about a person may stay. The log of that process may
-// also lack the tables.
+// TestTextsOfOtherProcessesAreErasedAndPurged lets a process store cases, operations and failed attempts. A second
+// process has no Config.Operations, and erases and purges the entries. No text about a person may stay. The tables may
+// also be missing in the second process's log, and the purge must still work.
 // Failure: F126
 func TestTextsOfOtherProcessesAreErasedAndPurged(t *testing.T) {
 	t.Parallel()
@@ -237,7 +238,8 @@ func TestTextsOfOtherProcessesAreErasedAndPurged(t *testing.T) {
 	purge()
 }
 
-// TestErrorsOfAttemptsAreErasedAndPurged erases one entry, and purges both.
+// TestErrorsOfAttemptsAreErasedAndPurged erases one of two entries, and then purges both. The errors of their attempts
+// must be gone.
 func TestErrorsOfAttemptsAreErasedAndPurged(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -89,8 +89,8 @@ func TestEveryEntryThatDiesHasItsCaseAtOnce(t *testing.T) {
 	})
 }
 
-// TestCaseSaysThatAnOutcomeIsUnknown lets an attempt of each entry time out or never end. Their cases must say that the
-// outcome is unknown.
+// TestCaseSaysThatAnOutcomeIsUnknown lets an attempt of each entry time out or never end. The cases of these entries
+// must say that the outcome is unknown.
 // Failure: F119
 func TestCaseSaysThatAnOutcomeIsUnknown(t *testing.T) {
 	t.Parallel()
@@ -118,8 +118,8 @@ func TestCaseSaysThatAnOutcomeIsUnknown(t *testing.T) {
 	require.Equal(t, 1, w.Count("common_process_log_case WHERE entry_id=? AND amount IS NULL AND due_at-opened_at BETWEEN 86400000 AND 86401000", unknown.Row()))
 }
 
-// TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned lets attempts time out and return any error. The case must
-// say that the outcome is unknown, because a person who reads "dead" might repeat a refund that has happened.
+// TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned lets attempts time out and then return some error. The
+// case must say that the outcome is unknown, because a person who reads "dead" might repeat a refund that has happened.
 // Failure: F119
 func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 	t.Parallel()
@@ -184,7 +184,7 @@ func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 }
 
 // timesOutFirst registers a type with three attempts. The first attempt of each entry times out, perhaps after its
-// effect. The two others fail without a timeout. The last argument returns their errors.
+// effect. The two others do not time out. They return the error from says.
 func timesOutFirst(t *testing.T, c *compensator.Compensator, name string, says func(e *compensator.Entry) error) *compensator.Type[harness.Order] {
 	t.Helper()
 	var calls harness.Calls
@@ -199,8 +199,8 @@ func timesOutFirst(t *testing.T, c *compensator.Compensator, name string, says f
 	return orders
 }
 
-// requireUnchecked asserts that the outcome of an entry is shown as unknown, and that a requeue of the entry without
-// Change.Checked is refused.
+// requireUnchecked asserts that package admin shows the outcome of an entry as unknown, and refuses to requeue the
+// entry without Change.Checked.
 func requireUnchecked(t *testing.T, d *admin.Admin, id compensator.EntryID) {
 	t.Helper()
 	lines, err := d.Lines(t.Context(), mei, []compensator.EntryID{id})
@@ -218,8 +218,8 @@ func requireUnchecked(t *testing.T, d *admin.Admin, id compensator.EntryID) {
 }
 
 // TestOutcomeIsUnknownIfTheResultOfACallIsLost lets the first attempt pay. Then the attempt fails before its success is
-// stored. The partner refuses the second payment, and the handler takes this for a permanent failure. A requeue would
-// pay again under another CallKey, so the outcome must be unknown.
+// stored. In the second attempt the partner refuses to pay again, and the handler returns this as a permanent failure.
+// A requeue would pay again under another CallKey, so the outcome must be unknown.
 // Failure: F119
 func TestOutcomeIsUnknownIfTheResultOfACallIsLost(t *testing.T) {
 	t.Parallel()
@@ -329,9 +329,9 @@ func TestOutcomeIsUnknownIfAPartnerDidNotAnswer(t *testing.T) {
 	}
 }
 
-// TestOutcomeStaysUnknownThroughPlainFailures lets the first attempt time out after its effect, and two others fail
-// without a timeout. The outcome must stay unknown, because a person who reads "dead" might repeat a refund that has
-// happened.
+// TestOutcomeStaysUnknownThroughPlainFailures lets the first attempt time out after its effect. The two later attempts
+// fail without a timeout. The outcome must stay unknown, because a person who reads "dead" might repeat a refund that
+// has happened.
 // Failure: F119
 func TestOutcomeStaysUnknownThroughPlainFailures(t *testing.T) {
 	t.Parallel()
@@ -361,7 +361,7 @@ func TestOutcomeStaysUnknownOfEntriesThatDiedBeforeThereWereCases(t *testing.T) 
 	requireUnchecked(t, open(t, with), id) // no case exists yet
 }
 
-// TestOutcomeStaysUnknownAfterALostLease kills the process of the first attempt. The two other attempts fail without a
+// TestOutcomeStaysUnknownAfterALostLease kills the process of the first attempt. The two later attempts fail without a
 // timeout. The outcome must stay unknown.
 // Failure: F119
 func TestOutcomeStaysUnknownAfterALostLease(t *testing.T) {
@@ -378,9 +378,10 @@ func TestOutcomeStaysUnknownAfterALostLease(t *testing.T) {
 	requireUnchecked(t, open(t, c), id)
 }
 
-// TestOutcomeOfAnAttemptThatAStopEndsIsUnknown stops the process while its handlers run, and ends their contexts. Each
-// handler may have had its effect by then, whatever it returns. The entries die later of failures without a timeout.
-// Their outcome must be unknown. If a handler ends by itself during the stop, the outcome of its entry stays known.
+// TestOutcomeOfAnAttemptThatAStopEndsIsUnknown stops a process and ends the contexts of its running handlers. Each
+// handler may have had its effect by then, even if it returns an error. Later the entries die of failures without a
+// timeout. Their outcome must be unknown. If a handler returned before its context ended, the outcome of its entry
+// stays known.
 // Failure: F119
 func TestOutcomeOfAnAttemptThatAStopEndsIsUnknown(t *testing.T) {
 	t.Parallel()
@@ -473,8 +474,8 @@ func TestOutcomeOfAnAttemptThatAStopEndsIsUnknown(t *testing.T) {
 	})
 }
 
-// TestTextOfAHandlersErrorDecidesNothing lets a handler return errors that look like texts of the library. The library
-// must not decide by them.
+// TestTextOfAHandlersErrorDecidesNothing lets a handler return errors whose texts look like the library's. The library
+// must ignore these texts when it decides.
 // Failure: F119
 func TestTextOfAHandlersErrorDecidesNothing(t *testing.T) {
 	t.Parallel()
@@ -492,8 +493,8 @@ func TestTextOfAHandlersErrorDecidesNothing(t *testing.T) {
 	require.False(t, lines[0].OutcomeUnknown, "no attempt timed out")
 }
 
-// TestNoAmountIsMadeUp sets an Amount function that fails or panics. The case must then have no amount, and nothing
-// else may fail.
+// TestNoAmountIsMadeUp sets an Amount function that fails or panics. The case must then have no amount, and everything
+// else must work.
 // Failure: F118
 func TestNoAmountIsMadeUp(t *testing.T) {
 	t.Parallel()
@@ -524,8 +525,8 @@ func TestNoAmountIsMadeUp(t *testing.T) {
 	require.Equal(t, 4, w.Count("common_process_log_case WHERE amount IS NULL AND currency='' AND closed_at=0"))
 }
 
-// TestCaseOpensWhenTheAnswerWasLost loses the answer to the statement that stores a death, so the process stores the
-// outcome again. The entry must die once and have one case.
+// TestCaseOpensWhenTheAnswerWasLost loses the answer to the statement that makes an entry dead. The process then stores
+// the outcome again. The entry must die once and have one case.
 // Failure: F118
 func TestCaseOpensWhenTheAnswerWasLost(t *testing.T) {
 	t.Parallel()
@@ -582,8 +583,8 @@ func TestMissingTablesAreNamedWhereItIsTurnedOn(t *testing.T) {
 	require.NotContains(t, err.Error(), "common_process_log_operation")
 }
 
-// TestSuccessCostsTheSameStatements compares the statements of a success with Config.Operations and its Instances, and without
-// them. Apart from ids they must be the same.
+// TestSuccessCostsTheSameStatements runs an entry to its success twice: with Config.Operations and its Instances, and
+// without them. Apart from ids, the statements must be the same.
 // Failure: F123
 func TestSuccessCostsTheSameStatements(t *testing.T) {
 	t.Parallel()
@@ -722,9 +723,9 @@ func TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody(t *testing.T) {
 	})
 }
 
-// TestMaintenanceFindsWhatIsMissing has two inconsistent entries. A service ended one of them, so its case must be
-// closed. The other died before Config.Operations was set, so it must get a case. One of several processes must do both
-// within four minutes.
+// TestMaintenanceFindsWhatIsMissing makes two inconsistent entries. One was ended by a service, so its open case must
+// be closed. The other died before Config.Operations was set, so it must get a case. One of several processes must do
+// both within four minutes.
 // Failure: F118
 func TestMaintenanceFindsWhatIsMissing(t *testing.T) {
 	t.Parallel()
@@ -763,7 +764,7 @@ func TestMaintenanceFindsWhatIsMissing(t *testing.T) {
 	})
 }
 
-// The process that opens missing cases may start when the time of a missed round is long over.
+// The process that opens missing cases may start long after the time of a missed round. It must still open them.
 func TestRoundOfCasesThatBeginsLateStillOpensThem(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,4 +1,4 @@
 // Package admin tests package admin on a real server. Each entry that dies has a case (G31). Each action of a person
-// and its audit record are one transaction, and an action is done at most once (G32). Without Config.Operations the
-// library uses no table of cases, operations or settings.
+// and its audit record are one transaction, and an action takes effect at most once (G32). Without Config.Operations
+// the library uses no table of cases, operations or settings.
 package admin

@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// explained is one process with types whose entries wait for different reasons, and what a test needs of them.
+// explained is one process with types whose entries wait for different reasons.
 type explained struct {
 	*harness.World
 	t     *testing.T
@@ -29,9 +29,9 @@ type explained struct {
 	next  int           // id of the next entry that is inserted by SQL
 }
 
-// later lists the codes of Next for an entry that waits for its next attempt: next_queue if the queue holds the entry,
+// waits lists the codes of Next for an entry that waits for its next attempt: next_queue if the queue holds the entry,
 // and otherwise next_enqueue. After a rebuild, the queue holds the entry only if the attempt is near.
-const later = "next_queue|next_enqueue"
+const waits = "next_queue|next_enqueue"
 
 // explainCase is one reason why an entry does not run.
 type explainCase struct {
@@ -99,7 +99,7 @@ func (x *explained) put(name string, opts compensator.Options) compensator.Entry
 	return x.Record(x.types[name], 1, opts)
 }
 
-// inserted inserts a due entry by SQL, and then sets columns of it.
+// inserted inserts a due entry by SQL, and then sets some of its columns.
 func (x *explained) inserted(name, set string) compensator.EntryID {
 	x.next++
 	id := x.InsertDue(name, x.next, 1)[0]
@@ -109,7 +109,7 @@ func (x *explained) inserted(name, set string) compensator.EntryID {
 	return id
 }
 
-// ended records an entry and waits until it has this state.
+// ended records an entry and waits until it has the given state.
 func (x *explained) ended(name string, state compensator.State) compensator.EntryID {
 	id := x.put(name, compensator.Options{})
 	x.WaitState(id, state)
@@ -124,7 +124,8 @@ func (x *explained) change(id compensator.EntryID, action admin.Right) compensat
 	return id
 }
 
-// require waits until the explanation has the expected sentences. An entry may need a moment until it waits.
+// require waits until the explanation has the expected sentences. It must wait, because an entry may still be about to
+// be claimed or blocked.
 func (x *explained) require(of explainCase, d *admin.Admin, id compensator.EntryID) {
 	x.t.Helper()
 	var got, next, says string
@@ -225,9 +226,9 @@ var explainCases = []explainCase{
 	{"it is due much later", func(x *explained) compensator.EntryID {
 		return x.put("works", compensator.Options{Delay: 24 * time.Hour})
 	}, "not_due", "next_enqueue", "in the database"},
-	{"it has failed", func(x *explained) compensator.EntryID { return x.put("fails", compensator.Options{}) }, "not_due_failed", later, "after failure 1: sold out"},
-	{"its compensation has failed", func(x *explained) compensator.EntryID { return x.put("undoes", compensator.Options{}) }, "not_due_compensation", later, "after failed compensation 1: sold out"},
-	{"the other side is away", func(x *explained) compensator.EntryID { return x.put("away", compensator.Options{}) }, "not_due_waits", later, "did not count: sold out"},
+	{"it has failed", func(x *explained) compensator.EntryID { return x.put("fails", compensator.Options{}) }, "not_due_failed", waits, "after failure 1: sold out"},
+	{"its compensation has failed", func(x *explained) compensator.EntryID { return x.put("undoes", compensator.Options{}) }, "not_due_compensation", waits, "after failed compensation 1: sold out"},
+	{"the other side is away", func(x *explained) compensator.EntryID { return x.put("away", compensator.Options{}) }, "not_due_waits", waits, "did not count: sold out"},
 	{"the breaker is open", func(x *explained) compensator.EntryID {
 		x.put("broken", compensator.Options{})
 		x.Eventually(func() bool { return len(x.d.Broken(x.t.Context(), mei)) > 0 }, "the breaker opens")
@@ -258,7 +259,7 @@ var explainCases = []explainCase{
 	{"its batch has not ended", func(x *explained) compensator.EntryID {
 		x.put("works", compensator.Options{BatchID: "b", Delay: time.Hour})
 		return x.put("follows", compensator.Options{BusinessID: "b"})
-	}, "not_due after_batch", later, "batch b has ended. Entries of the batch that have not ended: 1"},
+	}, "not_due after_batch", waits, "batch b has ended. Entries of the batch that have not ended: 1"},
 	{"it waits for others", func(x *explained) compensator.EntryID {
 		x.WaitComplete("lingers")
 		return x.put("lingers", compensator.Options{})
@@ -270,7 +271,7 @@ var explainCases = []explainCase{
 			return err
 		}))
 		return receipt.ID()
-	}, "not_due_waits undecodable", later, "This process cannot decode its content:"},
+	}, "not_due_waits undecodable", waits, "This process cannot decode its content:"},
 	{"its leases were lost", func(x *explained) compensator.EntryID { return x.inserted("nobody", "delivery_count=2") }, "lost_leases no_handler", "next_queue", "Number: 2"},
 	{"few entries that lost a lease run at once", func(x *explained) compensator.EntryID {
 		var ids []compensator.EntryID
@@ -280,7 +281,7 @@ var explainCases = []explainCase{
 		x.Exec("UPDATE common_process_log SET delivery_count=1, next_at=1 WHERE business_type='crashed'")
 		running := []compensator.EntryID{x.gate.Await(x.t), x.gate.Await(x.t)}
 		return slices.DeleteFunc(ids, func(id compensator.EntryID) bool { return slices.Contains(running, id) })[0]
-	}, "lost_leases suspects_run", later + "|next_reconciler", "Number that run: 2."},
+	}, "lost_leases suspects_run", waits + "|next_reconciler", "Number that run: 2."},
 	{"no handler is here", func(x *explained) compensator.EntryID { return x.inserted("nobody", "") }, "no_handler", "next_queue", "This process has no handler for nobody"},
 	{"its row is locked", func(x *explained) compensator.EntryID {
 		id := x.put("works", compensator.Options{Delay: 2 * time.Second})
@@ -302,15 +303,16 @@ func TestExplanationNamesTheReasonWhyAnEntryDoesNotRun(t *testing.T) {
 	}
 }
 
-// explainingOnly opens the log in a process without handlers, as the command line does.
+// explainingOnly opens the log in a process without handlers, as the command line does. change may modify its
+// configuration.
 func (x *explained) explainingOnly(change func(cfg *compensator.Config)) *admin.Admin {
 	cfg := operated(x.QuickConfig())
 	change(&cfg)
 	return open(x.t, x.New(cfg))
 }
 
-// The queue may lack an entry, or may not answer. A process without handlers explains an entry, too, and may know less
-// than a service. The explanation must say what was found out.
+// The queue may lack an entry, or may not answer. A process without handlers may know less about an entry than a
+// service. The explanation must say what the process could find out.
 func TestExplanationTellsWhatTheQueueHolds(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -388,14 +390,14 @@ func TestExplanationTellsThatTheDatabaseWentBack(t *testing.T) {
 	}
 }
 
-// An explanation shows no more than the other pages do. It changes nothing.
+// An explanation shows only what the reader's rights allow on the other pages. It changes nothing.
 func TestExplanationKeepsToTheRightsOfItsReader(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	x := newExplained(t, w, w.QuickConfig())
 	failed, paused := x.put("fails", compensator.Options{}), x.put("paused", compensator.Options{})
 	settled := x.change(x.ended("permanent", compensator.Dead), admin.SettleManually)
-	x.require(explainCase{"failed", nil, "not_due_failed", later, ""}, x.d, failed)
+	x.require(explainCase{"failed", nil, "not_due_failed", waits, ""}, x.d, failed)
 	seeing := func(rights ...admin.Right) *admin.Admin {
 		d, err := admin.New(x.c, admin.Options{ReadOnly: true, Access: admin.AccessFunc(func(_ context.Context, _ admin.Actor, right admin.Right, _ admin.Subject) bool {
 			return slices.Contains(rights, right)
@@ -412,16 +414,17 @@ func TestExplanationKeepsToTheRightsOfItsReader(t *testing.T) {
 	x.require(explainCase{"settled", nil, "ended_person", "next_nobody", "A person settled it manually"}, d, settled)
 	x.put("works", compensator.Options{BatchID: "b", Delay: time.Hour})
 	follows := x.put("follows", compensator.Options{BusinessID: "b"})
-	x.require(explainCase{"follows", nil, "not_due after_some_batch", later, "the batch that it follows"}, d, follows)
-	x.require(explainCase{"follows", nil, "not_due after_batch", later, "batch b has ended"}, seeing(admin.SeeEntries, admin.SeeContent), follows)
+	x.require(explainCase{"follows", nil, "not_due after_some_batch", waits, "the batch that it follows"}, d, follows)
+	x.require(explainCase{"follows", nil, "not_due after_batch", waits, "batch b has ended"}, seeing(admin.SeeEntries, admin.SeeContent), follows)
 	away := x.put("away", compensator.Options{})
-	x.require(explainCase{"away", nil, "not_due_waits", later, "did not count: sold out"}, d, away)
+	x.require(explainCase{"away", nil, "not_due_waits", waits, "did not count: sold out"}, d, away)
 	x.require(explainCase{"settled", nil, "ended_person", "next_nobody", "mei settled it manually"}, seeing(admin.SeeEntries, admin.SeeAuditLog), settled)
 	_, err = d.Explain(t.Context(), mei, processlog.RowID(1<<40))
 	require.ErrorIs(t, err, compensator.ErrNotFound)
 }
 
-// A process without the type's settings reads from the database which limit holds. Only the key of an entry is not there.
+// A process without the type's settings reads from the database which limit holds. Only the entry's key is unknown to
+// it.
 func TestExplanationOfALimitNeedsNoHandler(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {

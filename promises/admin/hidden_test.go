@@ -19,10 +19,10 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// canary is a text that stands in all fields of entries of a hidden type.
+// canary is a text in all fields of entries whose type the reader must not see.
 const canary = "canary"
 
-// TestWhoSeesSomeTypesFindsNoTraceOfOthers checks each list: rows, pages, cursors, groups, sums and errors.
+// TestWhoSeesSomeTypesFindsNoTraceOfOthers checks rows, pages, cursors, groups, sums and errors of each list.
 // Failure: F122
 func TestWhoSeesSomeTypesFindsNoTraceOfOthers(t *testing.T) {
 	t.Parallel()
@@ -105,7 +105,7 @@ func traceless(t *testing.T, d *admin.Admin, visible map[string]bool) {
 			answer, rows, next, err := list(cursor)
 			require.NoError(t, err, name)
 			require.Equal(t, 1, rows, "%s, page %d", name, pages)
-			untold(t, answer, visible, name)
+			requireUntold(t, answer, visible, name)
 			cursor, more = next, next != ""
 		}
 		assert.Equal(t, 6, pages, name)
@@ -114,11 +114,11 @@ func traceless(t *testing.T, d *admin.Admin, visible map[string]bool) {
 	require.NoError(t, err)
 	require.Len(t, groups, 1)
 	assert.Equal(t, 6, groups[0].N)
-	untold(t, groups, visible, "groups")
+	requireUntold(t, groups, visible, "groups")
 	overview, err := d.Overview(ctx, bob)
 	require.NoError(t, err)
 	require.Len(t, overview.Types, 1)
-	untold(t, overview, visible, "overview")
+	requireUntold(t, overview, visible, "overview")
 	for id, may := range visible {
 		ref, err := compensator.ParseEntryID(id)
 		require.NoError(t, err)
@@ -131,15 +131,15 @@ func traceless(t *testing.T, d *admin.Admin, visible map[string]bool) {
 		require.NoError(t, err)
 		assert.Len(t, view.Siblings, 5)
 		assert.False(t, view.MoreSiblings)
-		untold(t, view, visible, "entry")
+		requireUntold(t, view, visible, "entry")
 	}
 }
 
 var words = regexp.MustCompile(`[A-Za-z0-9_-]{8,}`)
 
-// untold requires that an answer does not contain the canary, in plain text or encoded. A cursor of entries may hold
-// only ids of visible entries.
-func untold(t *testing.T, answer any, visible map[string]bool, what string) {
+// requireUntold requires that an answer does not contain the canary, in plain text or encoded. A cursor of entries may
+// hold only ids of visible entries.
+func requireUntold(t *testing.T, answer any, visible map[string]bool, what string) {
 	t.Helper()
 	text, err := json.Marshal(answer)
 	require.NoError(t, err)
@@ -154,8 +154,9 @@ func untold(t *testing.T, answer any, visible map[string]bool, what string) {
 	}
 }
 
-// TestNameThatTheDatabaseTakesForAnotherShowsNothing asks for the type "refund " with a space at its end. MySQL
-// compares it as equal to "refund". The actor may see every type except "refund", so the answer must not show entries of "refund".
+// TestNameThatTheDatabaseTakesForAnotherShowsNothing asks for the type "refund " with a trailing space. MySQL compares
+// it as equal to "refund". The actor may see every type except "refund", so the answer must not show entries of
+// "refund".
 func TestNameThatTheDatabaseTakesForAnotherShowsNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

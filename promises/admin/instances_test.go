@@ -24,7 +24,7 @@ func listed(cfg compensator.Config, name string) compensator.Config {
 	return cfg
 }
 
-// named returns the processes by name.
+// named returns the listed processes by name.
 func named(t *testing.T, c *compensator.Compensator) map[string]admin.Instance {
 	t.Helper()
 	all, err := admin.Of(c).Instances(t.Context())
@@ -36,7 +36,7 @@ func named(t *testing.T, c *compensator.Compensator) map[string]admin.Instance {
 	return byName
 }
 
-// TestEachProcessSaysWhatItIs runs two processes, of which one ends with a handler that does not return.
+// TestEachProcessSaysWhatItIs runs two processes. One of them stops while a handler does not return.
 func TestEachProcessSaysWhatItIs(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -92,8 +92,8 @@ func TestEachProcessSaysWhatItIs(t *testing.T) {
 	})
 }
 
-// TestKilledProcessIsGone makes rows old, as if their processes had been killed. A process must be gone after three minutes, and
-// its row must be deleted after a day.
+// TestKilledProcessIsGone makes rows old, as if their processes had been killed. After three minutes a process must be
+// listed as gone, and after a day its row must be deleted.
 func TestKilledProcessIsGone(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -114,7 +114,8 @@ func TestKilledProcessIsGone(t *testing.T) {
 	assert.Empty(t, c.Health(t.Context()).Problems)
 }
 
-// TestInstancesAreShownByRights asks for the list with rights for one type, and without rights for the empty type.
+// TestInstancesAreShownByRights asks for the list twice: as a person who may see one type and the empty type, and as a
+// person without a right for the empty type.
 func TestInstancesAreShownByRights(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -143,7 +144,7 @@ func TestInstancesAreShownByRights(t *testing.T) {
 	require.ErrorIs(t, err, admin.ErrNotAllowed)
 }
 
-// TestWithoutInstancesTheirTableIsNotTouched drops the table, and then lets an entry run.
+// TestWithoutInstancesTheirTableIsNotTouched drops the table of instances, and then lets an entry run.
 func TestWithoutInstancesTheirTableIsNotTouched(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// TestPausedTypeIsClaimedByNobodyUntilItIsResumed checks each mode. It checks entries that this process records, finds
-// due in the queue, or polls from the database. Entries of another type must continue to run.
+// TestPausedTypeIsClaimedByNobodyUntilItIsResumed pauses a type. It checks entries that this process records, finds due
+// in the queue, or polls from the database. Entries of another type must continue to run.
 // Failure: F124
 func TestPausedTypeIsClaimedByNobodyUntilItIsResumed(t *testing.T) {
 	t.Parallel()
@@ -72,7 +72,8 @@ func TestRunningProcessStopsClaimingWhatIsPaused(t *testing.T) {
 	require.Len(t, page.Records, 1)
 }
 
-// untilUnclaimed records entries until the process has seen the pause. It returns the first entry that is not claimed.
+// untilUnclaimed records entries until one is not claimed, because the process has seen the pause. It returns this
+// entry.
 func untilUnclaimed(w *harness.World, orders *compensator.Type[harness.Order]) (held compensator.EntryID) {
 	w.Eventually(func() bool {
 		held = w.Record(orders, 2, compensator.Options{})
@@ -81,8 +82,8 @@ func untilUnclaimed(w *harness.World, orders *compensator.Type[harness.Order]) (
 	return held
 }
 
-// TestStuckEntryOfAPausedTypeIsNotDeadLettered pauses a type whose handler never returns. Until the type is resumed, no
-// lost lease may count.
+// TestStuckEntryOfAPausedTypeIsNotDeadLettered pauses a type whose handler never returns. Lost leases must not count
+// until the type is resumed.
 // Failure: F124
 func TestStuckEntryOfAPausedTypeIsNotDeadLettered(t *testing.T) {
 	t.Parallel()

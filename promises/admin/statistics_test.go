@@ -38,7 +38,7 @@ func sums(t *testing.T, c *compensator.Compensator) map[string]admin.StatCounts 
 	return all
 }
 
-// total returns how many durations a histogram has.
+// total returns the number of durations in a histogram.
 func total(h admin.Histogram) (n uint64) {
 	for _, counted := range h {
 		n += counted
@@ -90,7 +90,8 @@ func TestStatisticsSayWhatTheProcessesDid(t *testing.T) {
 	})
 }
 
-// TestRecordedEntriesCountAtTheirCommit records with a commit, with a rollback, and twice.
+// TestRecordedEntriesCountAtTheirCommit records an entry in a transaction that commits, another in one that rolls back,
+// and a duplicate.
 func TestRecordedEntriesCountAtTheirCommit(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -125,7 +126,7 @@ func TestErasureOfAnEndedEntryCountsNothing(t *testing.T) {
 	assert.EqualValues(t, 1, sums(t, w.New(counted(w.QuickConfig())))["refund"].Succeeded)
 }
 
-// TestWithoutStatisticsTheirTableIsNotTouched drops the table, and then lets entries succeed and die.
+// TestWithoutStatisticsTheirTableIsNotTouched drops the table of statistics, and then lets entries succeed and die.
 func TestWithoutStatisticsTheirTableIsNotTouched(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -148,7 +149,7 @@ func TestWithoutStatisticsTheirTableIsNotTouched(t *testing.T) {
 	assert.Contains(t, missing.Error(), "Operations.Statistics")
 }
 
-// TestTrendShowsTheTypesThatAnActorMaySee reads counts from before and after they were folded.
+// TestTrendShowsTheTypesThatAnActorMaySee reads counts before and after they are folded.
 func TestTrendShowsTheTypesThatAnActorMaySee(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -190,7 +191,7 @@ func TestTrendShowsTheTypesThatAnActorMaySee(t *testing.T) {
 	require.ErrorAs(t, err, new(*compensator.FieldError))
 }
 
-// TestOldStatisticsBecomeRowsOfMinutesAndHours lets a process fold rows that others have left.
+// TestOldStatisticsBecomeRowsOfMinutesAndHours lets a process fold rows that other processes have left.
 func TestOldStatisticsBecomeRowsOfMinutesAndHours(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

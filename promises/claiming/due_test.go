@@ -73,7 +73,7 @@ func TestEntryThatIsNeverEnqueuedIsFoundByTheReconciler(t *testing.T) {
 	})
 }
 
-// slowStore takes long to scan the log, and long to return the result.
+// slowStore takes long to scan the log, and then long again to return the result.
 type slowStore struct{ processlog.Store }
 
 func (s slowStore) Scan(ctx context.Context, w processlog.Window) ([]processlog.Scheduled, error) {
@@ -89,9 +89,9 @@ func (s slowStore) Heads(ctx context.Context) ([]processlog.Head, error) {
 	return heads, err
 }
 
-// An entry comes due while the reconciler reads the log. So neither the reconciler's read of overdue entries nor its
-// read of future entries returns this entry. The entry was recorded before Run, so the wheel does not know it. It must
-// run on time.
+// An entry comes due while the reconciler reads the log. The reconciler reads overdue entries and future entries, and
+// neither read returns this entry. The entry was recorded before Run, so the timing wheel does not hold it. It must run
+// on time.
 func TestEntryThatComesDueWhileTheLogIsLookedThroughIsNotMissed(t *testing.T) {
 	t.Parallel()
 	for delay := time.Duration(0); delay < 6*time.Second; delay += 250 * time.Millisecond {
@@ -113,8 +113,8 @@ func TestEntryThatComesDueWhileTheLogIsLookedThroughIsNotMissed(t *testing.T) {
 	}
 }
 
-// A process does not enqueue all open entries again after its start, because other processes share the queue. So an
-// entry that was never enqueued must be enqueued when its due time is near.
+// Other processes share the queue, so a process does not enqueue all open entries again after its start. An entry that
+// was never enqueued must be enqueued when its due time is near.
 func TestDelayedEntryThatIsNeverEnqueuedRunsOnTime(t *testing.T) {
 	t.Parallel()
 	inSharedBubble(t, compensator.Config{}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, late *harness.Lateness) {
@@ -125,8 +125,8 @@ func TestDelayedEntryThatIsNeverEnqueuedRunsOnTime(t *testing.T) {
 	})
 }
 
-// The queue is full, so an entry was not enqueued. The process must enqueue it when its due time is near, even if the
-// queue is still full.
+// The queue was full when an entry was recorded, so the entry was not enqueued. The process must enqueue it when its
+// due time is near, even if the queue is still full.
 // Failure: F49
 func TestEntriesBeyondTheQueuesLimitRunOnTime(t *testing.T) {
 	t.Parallel()
@@ -140,8 +140,8 @@ func TestEntriesBeyondTheQueuesLimitRunOnTime(t *testing.T) {
 	})
 }
 
-// endlessStore takes a second for each read of the type "busy". It always returns a full page of entries that come due
-// at the end of the window that the read asks for.
+// endlessStore takes a second for each scan of the type "busy". Each scan returns a full page of entries that come due
+// at the end of the window that was asked for.
 type endlessStore struct{ processlog.Store }
 
 func (s endlessStore) Scan(ctx context.Context, w processlog.Window) ([]processlog.Scheduled, error) {
@@ -159,8 +159,8 @@ func (s endlessStore) Scan(ctx context.Context, w processlog.Window) ([]processl
 	return page, nil
 }
 
-// A reconciler round enqueues the entries that are due soon. While it reads one page of them, enough other entries come
-// near to fill the next page. The round must still end, because other types wait for it.
+// A reconciler round enqueues the entries that are due soon. While it reads one page of them, enough further entries
+// come close to their due time to fill the next page. The round must still end, because other types wait for it.
 func TestReconcilerDoesNotRunAfterWhatComesNearMeanwhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestClaimsThatAreRefusedBecomeRare(t *testing.T) {
 	})
 }
 
-// distantStore takes long to claim.
+// distantStore is a store whose claims take long.
 type distantStore struct{ processlog.Store }
 
 func (s distantStore) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
@@ -227,7 +227,7 @@ func (s distantStore) Claim(ctx context.Context, want []processlog.Wanted, token
 	return s.Store.Claim(ctx, want, token, lease, accept)
 }
 
-// An entry comes due while a claim is under way. A second claim must start at once.
+// A first claim is still on its way when an entry comes due. A second claim must start at once.
 func TestEntryDueDuringAClaimNeedNotWaitForItsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -249,7 +249,7 @@ func TestEntryDueDuringAClaimNeedNotWaitForItsEnd(t *testing.T) {
 	})
 }
 
-// awayStore fails every settle before a certain moment.
+// awayStore fails every settle until the time back.
 type awayStore struct {
 	processlog.Store
 	back time.Time
@@ -262,7 +262,7 @@ func (s awayStore) Settle(ctx context.Context, token processlog.Token, outcomes 
 	return s.Store.Settle(ctx, token, outcomes)
 }
 
-// The database comes back while Run stops. Run must store the outcomes, even if little time is left.
+// The database becomes available again while Run stops. Run must store the outcomes, even if little time is left.
 func TestStopStoresOutcomesInADatabaseThatIsBack(t *testing.T) {
 	t.Parallel()
 	for range 20 { // The waits between retries are random.
@@ -283,8 +283,8 @@ func TestStopStoresOutcomesInADatabaseThatIsBack(t *testing.T) {
 	}
 }
 
-// inSharedBubble runs test in a bubble. The library treats the queue as one that other processes share. The test gets
-// an instance and its registered type "quiet".
+// inSharedBubble runs test in a bubble, with a queue that the library treats as shared with other processes. test gets
+// an instance on which the type "quiet" is registered.
 func inSharedBubble(t *testing.T, cfg compensator.Config, test func(*testing.T, *compensator.Compensator, *compensatortest.MemoryStore, *harness.Lateness)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
@@ -328,7 +328,7 @@ func TestRetriesAreSpacedAsTheScheduleSays(t *testing.T) {
 	})
 }
 
-// TestStoredDueMomentIsNeverEarly stops the session's clock at the end of a recent millisecond. The time must be
+// TestStoredDueMomentIsNeverEarly stops the session's clock at the end of a millisecond. This millisecond must be
 // recent, because Record refuses a session whose clock differs much from the server's.
 func TestStoredDueMomentIsNeverEarly(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// countedQueue counts calls to the server. A Peek of up to 1,000 types is one call.
+// countedQueue counts calls to the server. A Peek for up to 1,000 types is one call.
 type countedQueue struct {
 	processlog.Queue
 	calls *atomic.Int64
@@ -70,7 +70,7 @@ func (q countedQueue) Notify(ctx context.Context, types []string) error {
 	return q.Queue.Notify(ctx, types)
 }
 
-// countedStore counts all statements that an idle process might send.
+// countedStore counts all statements that an idle process may send.
 type countedStore struct {
 	processlog.Store
 	calls *atomic.Int64

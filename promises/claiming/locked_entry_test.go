@@ -12,8 +12,9 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// A payment locks an entry's row when the entry comes due, and then rolls back. Only the process whose claim skipped
-// the locked row knows that the entry is due. The entry must run when that process next checks locked rows.
+// A payment locks an entry's row just when the entry comes due, and then rolls back. Only the process whose claim
+// skipped the locked row knows that the entry is due. That process checks locked rows again later. The entry must run
+// then.
 func TestEntryLockedAtItsDueTimeRunsOnceReleased(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -58,8 +59,8 @@ func TestEntryLockedAtItsDueTimeRunsOnceReleased(t *testing.T) {
 	w.WaitAllEnded()
 }
 
-// Another session locks the first rows of a backlog. The queue does not hold the backlog. The remaining entries must
-// run, also with one slot.
+// Another session locks the first rows of a backlog that is not in the queue. The remaining entries must run, even if
+// the type has only one slot.
 // Failure: F27
 func TestLockedHeadOfABacklogDoesNotHoldUpTheRest(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// transactionCounter counts the transactions that claim and settle entries. It delays each call as long as a real
+// transactionCounter counts the transactions that claim and settle entries. It delays each call by as long as a real
 // transaction takes.
 type transactionCounter struct {
 	processlog.Store

@@ -28,7 +28,7 @@ func scriptCalls(t *testing.T, client *redis.Client) int {
 	return calls
 }
 
-// atoiPrefix parses the number after prefix at the start of s.
+// atoiPrefix returns the number that follows prefix at the start of s.
 func atoiPrefix(s, prefix string) (n int) {
 	for _, c := range s[len(prefix):] {
 		if c < '0' || c > '9' {

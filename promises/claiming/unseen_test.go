@@ -44,7 +44,7 @@ func TestQueueMemberOfAnUncommittedEntryCostsNothing(t *testing.T) {
 	assert.Equal(t, 1, w.Count("common_process_log WHERE id=? AND version=2 AND process_count=0", receipt.ID().Row()))
 }
 
-// laggingStore answers plain reads like a replica that has not received the newest rows yet.
+// laggingStore answers Load like a replica that lacks the newest rows.
 type laggingStore struct{ processlog.Store }
 
 func (laggingStore) Load(context.Context, []compensator.EntryID) ([]processlog.Row, error) {

@@ -22,7 +22,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// heldQueue is a queue whose enqueue calls return only when the test lets them.
+// heldQueue is a queue whose enqueue calls return only when the test allows it.
 type heldQueue struct {
 	processlog.Queue
 	called  atomic.Int64
@@ -147,8 +147,8 @@ func TestEntryCommittedLongAfterTheLeaseItWasInsertedWithHasOneEffect(t *testing
 			require.NoError(t, err)
 			receipts = append(receipts, receipt)
 		}
-		// Make the last entry look as if its transaction took a day. It must be found although its due time is a day
-		// ago.
+		// Make the last entry look as if its transaction took a day. The library must find it although its due time is
+		// a day ago.
 		_, err = tx.Exec("UPDATE common_process_log SET next_at=next_at-86400000, lease_until=GREATEST(0, CAST(lease_until AS SIGNED)-86400000), created_at=created_at-INTERVAL 1 DAY WHERE id=?",
 			receipts[2].ID().Row())
 		require.NoError(t, err)
@@ -238,12 +238,12 @@ func TestSmallPoolsWorkEverythingOff(t *testing.T) {
 	}
 }
 
-// The warning comes once all types are known. It names each registered type once, and the pool with which no warning
-// comes.
+// The library logs a warning once all types are known. The warning names each registered type once, and gives the pool
+// size that needs no warning.
 func TestPoolThatTransactionalTypesMayTakeAltogetherIsTold(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		// run returns what a process with this pool logs about it.
+		// run starts a process with a pool of this size and returns what the process logs about the pool.
 		run := func(t *testing.T, size, concurrency int, types ...string) string {
 			cfg := w.QuickConfig()
 			cfg.DB = db

@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// committers are the ways to commit an entry after which the caller can ask whether the commit happened.
+// committers are the ways to commit an entry for which the caller can later ask whether the commit happened.
 var committers = map[string]struct {
 	watched bool
 	commit  func(c *compensator.Compensator, db *sql.DB, work func(tx compensator.Tx) error) error
@@ -34,7 +34,7 @@ func commitClosure(c *compensator.Compensator, _ *sql.DB, work func(tx compensat
 	return c.InTx(context.Background(), func(_ context.Context, tx *compensator.ScopedTx) error { return work(tx) })
 }
 
-// requireUnknown requires the error of a commit whose result is unknown.
+// requireUnknown requires the error that stands for an unknown commit.
 func requireUnknown(t *testing.T, err error, way string) {
 	t.Helper()
 	if way == "plain" {
@@ -44,8 +44,8 @@ func requireUnknown(t *testing.T, err error, way string) {
 	require.ErrorIs(t, err, compensator.ErrCommitUnknown)
 }
 
-// patient is how long a client waits for an answer. It is longer than the pauses of a busy machine.
-const patient = 5 * time.Second
+// clientTimeout is how long a client waits for an answer. A busy machine does not pause a process for as long.
+const clientTimeout = 5 * time.Second
 
 // Failure: F19
 func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
@@ -65,7 +65,7 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 				t.Run(way, func(t *testing.T) {
 					t.Parallel()
 					w := harness.NewWorld(t).WithRedis()
-					proxy, db := w.OpenProxied(committer.watched, harness.ReadTimeout(patient))
+					proxy, db := w.OpenProxied(committer.watched, harness.ReadTimeout(clientTimeout))
 					cfg := w.QuickConfig()
 					cfg.DB = w.Open(harness.WatchedPool(w.DSN)) // The worker connects to the server directly.
 					worker, producer := w.New(cfg), cfg
@@ -110,8 +110,8 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 }
 
 // TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen calls Once for an entry that already exists, and loses the
-// COMMIT or the reply to it. The entry existed before, so it does not prove the commit. The work must be done exactly
-// once.
+// COMMIT or the reply to it. The entry existed before, so its existence does not prove the commit. The work must be
+// done exactly once.
 // Failure: F19
 func TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen(t *testing.T) {
 	t.Parallel()
@@ -152,8 +152,8 @@ func TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen(t *testing.T) {
 }
 
 // TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID loses a COMMIT of Once. Then another transaction
-// records a pending entry with the same idempotency key. Once inserts entries that have already succeeded, so the
-// pending entry is no proof. The work must be run again.
+// records an entry with the same idempotency key. That entry is pending. Once inserts entries that have already
+// succeeded, so the pending entry does not prove the commit. The work must be done again.
 // Failure: F19
 func TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID(t *testing.T) {
 	t.Parallel()
@@ -165,7 +165,7 @@ func TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID(t *testing
 			t.Run(way+"/"+of, func(t *testing.T) {
 				t.Parallel()
 				w := harness.NewWorld(t)
-				proxy, db := w.OpenProxied(committer.watched, harness.ReadTimeout(patient))
+				proxy, db := w.OpenProxied(committer.watched, harness.ReadTimeout(clientTimeout))
 				cfg := w.QuickConfig()
 				cfg.DB = db
 				c := w.New(cfg)
@@ -239,7 +239,7 @@ func TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen(t *testing.T
 			t.Run(name+"/"+way, func(t *testing.T) {
 				t.Parallel()
 				w := harness.NewWorld(t)
-				proxy, db := w.OpenProxied(committer.watched, harness.ReadTimeout(patient))
+				proxy, db := w.OpenProxied(committer.watched, harness.ReadTimeout(clientTimeout))
 				cfg := w.QuickConfig()
 				cfg.DB = db
 				c := w.New(cfg)
@@ -340,8 +340,8 @@ func TestEntryRunsThoughItsCommitNeverReturns(t *testing.T) {
 	}
 }
 
-// unresolved calls Resolve until the server can answer.
-func unresolved(w *harness.World, c *compensator.Compensator, key string) (e *compensator.Entry, err error) {
+// resolveCertain calls Resolve until the server can answer.
+func resolveCertain(w *harness.World, c *compensator.Compensator, key string) (e *compensator.Entry, err error) {
 	w.T.Helper()
 	w.Eventually(func() bool {
 		e, err = c.Resolve(w.T.Context(), compensator.IdempotencyKey(key))
@@ -356,7 +356,7 @@ func TestResolveNeverAnswersWhileTheTransactionIsInFlight(t *testing.T) {
 	t.Run("and then rolls back", func(t *testing.T) {
 		t.Parallel()
 		w := harness.NewWorld(t)
-		proxy, db := w.OpenProxied(true, harness.ReadTimeout(patient))
+		proxy, db := w.OpenProxied(true, harness.ReadTimeout(clientTimeout))
 		cfg := w.QuickConfig()
 		c := w.New(cfg)
 		proxy.Arm(faultproxy.Rule{Match: faultproxy.Commit(), Nth: 1, Fault: faultproxy.DropRequest, Hang: true}) // The server waits for this COMMIT, which never reaches it.
@@ -365,14 +365,14 @@ func TestResolveNeverAnswersWhileTheTransactionIsInFlight(t *testing.T) {
 		_, err = c.Resolve(t.Context(), compensator.IdempotencyKey("key"))
 		require.ErrorIs(t, err, compensator.ErrBusy, "the result is not known yet")
 		proxy.Cut()
-		_, err = unresolved(w, c, "key")
+		_, err = resolveCertain(w, c, "key")
 		require.ErrorIs(t, err, compensator.ErrNotFound)
 	})
 	t.Run("and then commits", func(t *testing.T) {
 		t.Parallel()
 		server := testservers.NewSQL(t) // The test delays the commits of this server, so it needs its own.
 		w := harness.WorldAt(t, server.Database(t))
-		_, db := w.OpenProxied(true, harness.ReadTimeout(patient))
+		_, db := w.OpenProxied(true, harness.ReadTimeout(clientTimeout))
 		c := w.New(w.QuickConfig())
 		tx := w.Begin(db)
 		_, err := c.Record(t.Context(), tx, harness.NewReverseKeyed("key", 1)[0])
@@ -385,7 +385,7 @@ func TestResolveNeverAnswersWhileTheTransactionIsInFlight(t *testing.T) {
 		_, err = c.Resolve(t.Context(), compensator.IdempotencyKey("key-001"))
 		require.ErrorIs(t, err, compensator.ErrBusy, "the client is gone, its COMMIT is not")
 		harness.ExecAll(t, stopper, []string{"UNLOCK TABLES"})
-		e, err := unresolved(w, c, "key-001")
+		e, err := resolveCertain(w, c, "key-001")
 		require.NoError(t, err)
 		assert.EqualValues(t, "key-001", e.IdempotencyKey)
 	})
@@ -426,7 +426,7 @@ func TestUnknownCommitsOfManyProducersEndAsTheDatabaseSays(t *testing.T) {
 	producers.Wait()
 	acknowledged, happened, not := 0, 0, 0
 	for i, err := range errs {
-		e, resolved := unresolved(w, c, fmt.Sprintf("key-%d", i))
+		e, resolved := resolveCertain(w, c, fmt.Sprintf("key-%d", i))
 		switch {
 		case err == nil:
 			require.NoError(t, resolved, "an acknowledged entry is gone")

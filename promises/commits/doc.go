@@ -1,8 +1,7 @@
-// Package commits tests what the end of a transaction means for the entries that it recorded:
+// Package commits tests what the end of a transaction means for the entries that were recorded in it:
 //
-//   - Committed entries run, however late the commit is and whichever code sends it. They also run if the answer to the
-//     commit is lost (G1).
+//   - Committed entries run, also if the commit comes late, is sent by other code, or its answer is lost (G1).
 //   - Entries that were rolled back leave no trace (G2).
 //   - The commit does not wait for the queue or for handlers (G10, G14).
-//   - A caller can find out the result of a commit whose answer was lost.
+//   - If the answer to a commit was lost, the caller can find out whether it happened.
 package commits

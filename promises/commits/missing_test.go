@@ -12,8 +12,9 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// TestEntryThatIsNotThereAfterItsCommitIsReported records in a transaction that the server has rolled back. The caller
-// ignores the error. On a plain handle, Commit returns nil nevertheless. The library must report the missing entry.
+// TestEntryThatIsNotThereAfterItsCommitIsReported records in a transaction that the server then rolls back. The caller
+// ignores the error and commits. On a plain handle, Commit returns nil nevertheless. The library must report the
+// missing entry.
 // Failure: F2
 func TestEntryThatIsNotThereAfterItsCommitIsReported(t *testing.T) {
 	t.Parallel()
@@ -104,7 +105,7 @@ func TestEntriesThatAreThereAreNeverReportedMissing(t *testing.T) {
 	})
 }
 
-// The committing process does not read an entry back if the entry is due later or runs elsewhere. The next round of the
+// If an entry is due later or runs elsewhere, the committing process does not read it back. The next round of the
 // reconciler must report that the entry is missing.
 func TestEntryThatIsDueLaterAndNotThereIsReported(t *testing.T) {
 	t.Parallel()

@@ -13,15 +13,15 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// leftOpen are sequences of statements that leave a pooled session inside a transaction.
+// leftOpen holds statements that leave a pooled session inside a transaction.
 var leftOpen = map[string][]string{
 	"begin":           {"BEGIN", "SELECT COUNT(*) FROM common_process_log"},
 	"completion type": {"SET SESSION completion_type=1", "START TRANSACTION", "SELECT COUNT(*) FROM common_process_log", "COMMIT", "SELECT COUNT(*) FROM common_process_log"},
 	"autocommit":      {"SET SESSION autocommit=0", "SELECT COUNT(*) FROM common_process_log"},
 }
 
-// spoil leaves n idle connections of the pool inside a transaction.
-func spoil(w *harness.World, db *sql.DB, n int, statements []string) {
+// spoilPool leaves n idle connections of the pool inside a transaction.
+func spoilPool(w *harness.World, db *sql.DB, n int, statements []string) {
 	w.T.Helper()
 	var conns []*sql.Conn
 	for range n {
@@ -53,7 +53,7 @@ func TestSessionsLeftInsideATransactionHoldNothingUp(t *testing.T) {
 				c := w.New(cfg)
 				effects := harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
 				plainly, _ := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
-				spoil(w, db, 5, statements)
+				spoilPool(w, db, 5, statements)
 				paid := w.RecordThrough(w.DB, effects, 1, compensator.Options{}) // The pool is plain, so the commit is not reported to this process.
 				closed := w.RecordThrough(w.DB, plainly, 1, compensator.Options{})
 				w.Run(c)
@@ -84,7 +84,7 @@ func TestSessionLeftInAnotherDatabaseCostsOneAttempt(t *testing.T) {
 			cfg.DB.SetMaxOpenConns(1)
 			c := w.New(cfg)
 			effects := harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
-			spoil(w, cfg.DB, 1, []string{statement})
+			spoilPool(w, cfg.DB, 1, []string{statement})
 			paid := w.RecordThrough(w.DB, effects, 1, compensator.Options{})
 			w.Run(c)
 			w.WaitState(paid, compensator.Succeeded)
@@ -93,8 +93,8 @@ func TestSessionLeftInAnotherDatabaseCostsOneAttempt(t *testing.T) {
 	}
 }
 
-// TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction leaves more broken sessions in the pool than the three
-// that package sql retries. The closure must succeed all the same.
+// TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction leaves more broken sessions in the pool than package sql
+// retries, which is three. The closure must still succeed.
 // Failure: F39
 func TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction(t *testing.T) {
 	t.Parallel()
@@ -106,7 +106,7 @@ func TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction(t *testing.T) 
 				cfg := w.QuickConfig()
 				cfg.DB = db
 				c := w.New(cfg)
-				spoil(w, db, 10, statements)
+				spoilPool(w, db, 10, statements)
 				require.NoError(t, c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error {
 					w.WriteEffect(tx, "closure")
 					return nil
@@ -117,8 +117,8 @@ func TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction(t *testing.T) 
 	}
 }
 
-// TestHealthSeesPastASnapshotThatSomebodyLeftOpen leaves a session with an old snapshot in the pool. The new entry is
-// not visible in that snapshot. Health must still count the entry.
+// TestHealthSeesPastASnapshotThatSomebodyLeftOpen leaves a session with an old snapshot in the pool. A new entry is not
+// visible in that snapshot. Health must still count it.
 // Failure: F39
 func TestHealthSeesPastASnapshotThatSomebodyLeftOpen(t *testing.T) {
 	t.Parallel()
@@ -130,7 +130,7 @@ func TestHealthSeesPastASnapshotThatSomebodyLeftOpen(t *testing.T) {
 				cfg.DB = db
 				c := w.New(cfg)
 				db.SetMaxIdleConns(3)
-				spoil(w, db, 3, statements)
+				spoilPool(w, db, 3, statements)
 				w.InsertDue("close_order", 1, 1)
 				w.Exec("UPDATE common_process_log SET next_at=next_at-60000")
 				assert.GreaterOrEqual(t, c.Health(t.Context()).OldestOverdue, time.Minute)

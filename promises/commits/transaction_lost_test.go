@@ -13,8 +13,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// unseenDeadlocks are ways to meet a deadlock that database/sql reports only to the caller. The caller ignores the
-// error. Each way touches rows 1 and 2 of accounts.
+// unseenDeadlocks are ways to meet a deadlock that only the caller sees, and ignores. Each way touches rows 1 and 2 of
+// accounts.
 var unseenDeadlocks = map[string]func(t *testing.T, tx *compensator.ScopedTx) error{
 	"prepared exec": func(t *testing.T, tx *compensator.ScopedTx) error {
 		stmt, err := tx.PrepareContext(t.Context(), "UPDATE accounts SET n=? WHERE id=2")
@@ -47,8 +47,8 @@ var unseenDeadlocks = map[string]func(t *testing.T, tx *compensator.ScopedTx) er
 	},
 }
 
-// TestNothingIsSentOnceTheServerHasRolledBack causes a deadlock and then uses the handle. The server would commit each
-// later statement on its own, so the handle must send none.
+// TestNothingIsSentOnceTheServerHasRolledBack causes a deadlock and then uses the handle. After the deadlock, the
+// server would commit each further statement alone, so the handle must send none.
 // Failure: F2
 func TestNothingIsSentOnceTheServerHasRolledBack(t *testing.T) {
 	t.Parallel()
@@ -82,7 +82,7 @@ func TestNothingIsSentOnceTheServerHasRolledBack(t *testing.T) {
 	}
 }
 
-// laterStatements are all the ways to send a statement through a ScopedTx.
+// laterStatements returns all ways to send a statement through a ScopedTx.
 func laterStatements(ctx context.Context, tx *compensator.ScopedTx, early *sql.Stmt) map[string]func() error {
 	const insert = "INSERT INTO effects (what) VALUES ('by itself')"
 	return map[string]func() error{
@@ -124,8 +124,8 @@ func TestTransactionalHandlerThatSwallowsAnUnseenDeadlockHasItsEffectOnce(t *tes
 	}
 }
 
-// Error 1205 does not say whether the server rolled back the statement or the whole transaction. The library must find
-// out.
+// Error 1205 does not say whether the server rolled back only the statement or the whole transaction. The library must
+// find out.
 func TestLockWaitIsTakenForARollbackExactlyIfItWasOne(t *testing.T) {
 	t.Parallel()
 	for name, rollsBack := range map[string]bool{"OFF": false, "ON": true} {
@@ -165,8 +165,8 @@ func TestLockWaitIsTakenForARollbackExactlyIfItWasOne(t *testing.T) {
 	}
 }
 
-// In a session with autocommit=0 the server begins the next transaction implicitly, so a savepoint always exists. The
-// library must still notice the rollback.
+// In a session with autocommit=0 the server begins the next transaction implicitly, so the library can set a savepoint
+// even after a rollback. It must still notice the rollback.
 // Failure: F2
 func TestRollbackIsSeenInSessionsThatBeginByThemselves(t *testing.T) {
 	t.Parallel()

@@ -23,8 +23,8 @@ import (
 // recorder records one entry that would run at once and one that would wait in the queue.
 type recorder func(tx compensator.Tx)
 
-// lostConnection is the case in which the result of the commit is unknown. In this case the process may ask the queue
-// for the entry, although the entry does not exist.
+// lostConnection is the case in which the outcome of the commit is unknown. Only in this case may the process ask the
+// queue for an entry that does not exist.
 const lostConnection = "connection killed"
 
 // notCommitted are the ways in which a transaction does not commit.
@@ -154,7 +154,7 @@ func TestEntryRolledBackToASavepointNeverRuns(t *testing.T) {
 	})
 }
 
-// conflicts are errors after which the server has rolled back the whole transaction, although the handle still looks
+// conflicts are errors with which the server has rolled back the whole transaction, although the handle still looks
 // open.
 var conflicts = map[string]func(w *harness.World, tx harness.Statements){
 	"deadlock": func(w *harness.World, tx harness.Statements) { w.Deadlock(tx) },
@@ -258,8 +258,8 @@ func TestClosureThatSwallowsADeadlockIsNotCommitted(t *testing.T) {
 	})
 }
 
-// TestTransactionThatLostAgainstOthersIsRunAgain makes a transaction lose a conflict. WithRetry must run the transaction
-// again while Retryable reports true. The work must be done once.
+// TestTransactionThatLostAgainstOthersIsRunAgain makes a transaction fail because of another one. While Retryable
+// reports true, WithRetry must run the transaction again. The work must be done once.
 func TestTransactionThatLostAgainstOthersIsRunAgain(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -314,8 +314,9 @@ func TestTransactionIsRunAgainOnlyWhereThatMayHelp(t *testing.T) {
 	assert.Equal(t, "proof", field.Field)
 }
 
-// TestRunThatWroteNothingNeedsNoProof calls WithRetry with a function that records no entry and returns nil. WithRetry must
-// accept this without proof. If the COMMIT is lost, WithRetry may call the function again, because it wrote nothing.
+// TestRunThatWroteNothingNeedsNoProof calls WithRetry with a function that records no entry and returns nil. WithRetry
+// normally needs an entry to prove the commit, but must accept this function. If the COMMIT is lost, WithRetry may call
+// the function again, because it wrote nothing.
 func TestRunThatWroteNothingNeedsNoProof(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -334,7 +335,8 @@ func TestRunThatWroteNothingNeedsNoProof(t *testing.T) {
 	assert.Zero(t, w.Count("common_process_log"))
 }
 
-// TestConsumersProofIsTheIDOfItsOnce delivers a message and loses the COMMIT. The message must be processed once.
+// TestConsumersProofIsTheIDOfItsOnce processes a message with Once and loses the COMMIT. The message must be processed
+// once.
 func TestConsumersProofIsTheIDOfItsOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -368,7 +370,7 @@ func TestConsumersProofIsTheIDOfItsOnce(t *testing.T) {
 	assert.Equal(t, 2, w.Count("effects"))
 }
 
-// unwritten are ways to make Record fail. The transaction stays open and the entry is not written.
+// unwritten are ways to make Record fail without writing an entry. The transaction stays open.
 var unwritten = map[string]func(t *testing.T, w *harness.World, record func() error){
 	"another transaction holds the key for too long": func(t *testing.T, w *harness.World, record func() error) {
 		rival := w.Begin(w.DB)
@@ -529,8 +531,8 @@ func TestSecondCommitCancelsNothing(t *testing.T) {
 	})
 }
 
-// TestTransactionOfAStoreWithoutSQLSaysWhatItLacks uses a custom Store that cannot begin a *sql.Tx. The error must say
-// what the Store lacks.
+// TestTransactionOfAStoreWithoutSQLSaysWhatItLacks uses a custom Store that cannot begin a *sql.Tx. The error must name
+// the method that the Store lacks.
 func TestTransactionOfAStoreWithoutSQLSaysWhatItLacks(t *testing.T) {
 	t.Parallel()
 	c, err := compensator.New(t.Context(), compensator.Config{Store: memory.NewStore(), Logger: slog.New(slog.DiscardHandler)})

@@ -18,16 +18,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// polledOnly returns a configuration on a plain pool. The reconciler runs one round only. After that round, a new entry
-// is found only by polling for its commit.
+// polledOnly returns a configuration on a plain pool, with only one round of the reconciler. After this round, the
+// library finds a new entry only by polling for its commit.
 func polledOnly(w *harness.World) (cfg compensator.Config, ready func()) {
 	cfg = w.QuickConfig()
 	cfg.DB = w.Open(harness.PlainPool(w.DSN))
 	return w.HooksOnlyConfig(cfg)
 }
 
-// commitUnseen records and commits in a plain transaction, without calling Receipt.Committed. Tutorials of ORMs do the
-// same.
+// commitUnseen records and commits in a plain transaction, without calling Receipt.Committed. Code from tutorials of
+// ORMs does the same.
 func commitUnseen(w *harness.World, c *compensator.Compensator, db *sql.DB, before string, entries ...compensator.NewEntry) *compensator.Receipt {
 	w.T.Helper()
 	var receipt *compensator.Receipt
@@ -70,8 +70,8 @@ func TestEntryStartsAlthoughNobodyReportsItsCommit(t *testing.T) {
 	}
 }
 
-// TestEntryStartsElsewhereAlthoughNobodyReportsItsCommit records in a producer that runs no handlers, and does not
-// report the commit to it. The producer must notify the queue, so that another process starts the entry.
+// TestEntryStartsElsewhereAlthoughNobodyReportsItsCommit records in a producer without handlers, and does not call
+// Receipt.Committed. The producer must notify the queue, so that another process starts the entry.
 // Failure: F12
 func TestEntryStartsElsewhereAlthoughNobodyReportsItsCommit(t *testing.T) {
 	t.Parallel()
@@ -88,8 +88,9 @@ func TestEntryStartsElsewhereAlthoughNobodyReportsItsCommit(t *testing.T) {
 	assert.Equal(t, 1, ran.Total())
 }
 
-// TestChangeTakesEffectAlthoughNobodyReportsItsCommit commits a change without calling Receipt.Committed. If the change
-// makes an entry due earlier, the entry must start. If it ends an entry, the next entry of the ordering key must start.
+// TestChangeTakesEffectAlthoughNobodyReportsItsCommit commits a change of an entry without calling Receipt.Committed.
+// If the change makes the entry due earlier, the entry must start. If the change ends the entry, the next entry of its
+// ordering key must start.
 // Failure: F12
 func TestChangeTakesEffectAlthoughNobodyReportsItsCommit(t *testing.T) {
 	t.Parallel()
@@ -120,7 +121,8 @@ func TestChangeTakesEffectAlthoughNobodyReportsItsCommit(t *testing.T) {
 }
 
 // TestPollDoesNotTakeAnotherTransactionsEntryForItsOwn rolls a transaction back. Another transaction then records the
-// same idempotency key. The poll must not treat that entry as the one that was rolled back.
+// same idempotency key. The library polls for the commit of the first transaction. It must not take the second
+// transaction's entry as proof of this commit.
 func TestPollDoesNotTakeAnotherTransactionsEntryForItsOwn(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -144,13 +146,13 @@ func TestPollDoesNotTakeAnotherTransactionsEntryForItsOwn(t *testing.T) {
 	}
 }
 
-// asked is one query for the commit of an entry, with the time of the query.
+// asked is one query for the commit of a transaction, with the time of the query.
 type asked struct {
 	after time.Duration
 	keys  int
 }
 
-// askedStore notes each query for a commit by idempotency key.
+// askedStore notes each query for a commit.
 type askedStore struct {
 	processlog.Store
 	mu    sync.Mutex
@@ -199,8 +201,8 @@ func record(t *testing.T, c *compensator.Compensator, store *compensatortest.Mem
 func TestCommitIsPolledForDuringAMinuteAndForAllThatWaitAtOnce(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
-	// slow lists the polls after the first second. Until 8 s they come every second. Later, the pause is an eighth of
-	// the transaction's age.
+	// slow lists the polls after the first second. Until 8 s after the transaction there is a poll every second. Later,
+	// the pause between polls is an eighth of the transaction's age.
 	slow := func(keys int) (list []asked) {
 		for age := 2 * time.Second; age <= time.Minute; age += max(time.Second, age/8) {
 			list = append(list, asked{age, keys})

@@ -11,8 +11,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// The type compensates entries that have lost three leases. The handler of such an entry still runs in this process. As
-// long as it runs, this process must not compensate the entry.
+// The type compensates entries that have lost three leases. This process lost the leases of an entry, but its handler
+// is still running. While it runs, this process must not compensate the entry.
 func TestNothingIsUndoneBesideAHandlerThatIsStuckOnIt(t *testing.T) {
 	t.Parallel()
 	for name, returns := range map[string]bool{"it never returns": false, "it returns meanwhile": true} {

@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A service compares its books in Observer.HistoryLost, finds nothing wrong, and accepts the loss there. AcceptLoss
+// A service compares its books in Observer.HistoryLost, finds nothing wrong, and calls AcceptLoss there. AcceptLoss
 // must not wait for the callback from which it was called.
 // Failure: F21
 func TestLossCanBeAcceptedInsideItsCallback(t *testing.T) {
@@ -41,7 +41,7 @@ func TestLossCanBeAcceptedInsideItsCallback(t *testing.T) {
 	}
 }
 
-// The rollback detector finds that a recorded entry is missing. A callback that hears of the entry may accept a loss, too.
+// The rollback detector finds that a recorded entry is missing and calls a callback. The callback may accept a loss.
 func TestLossCanBeAcceptedWhereAnEntryIsReportedMissing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -62,7 +62,8 @@ func TestLossCanBeAcceptedWhereAnEntryIsReportedMissing(t *testing.T) {
 	require.NoError(t, harness.Receive(t, accepted))
 }
 
-// acceptLoss accepts a loss with a deadline that passes only if AcceptLoss waits for something that never happens.
+// acceptLoss calls AcceptLoss with a deadline. The deadline passes only if AcceptLoss waits for something that never
+// happens.
 func acceptLoss(c *compensator.Compensator) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()

@@ -46,8 +46,8 @@ func newFailover(t *testing.T) *failover {
 	return f
 }
 
-// happens kills the primary and promotes the replica.
-func (f *failover) happens() {
+// failOver kills the primary and promotes the replica.
+func (f *failover) failOver() {
 	f.T.Helper()
 	f.dies()
 	f.succeeds()
@@ -127,7 +127,7 @@ func (f *failover) serviceOn(db *sql.DB, runs bool) *service {
 	return s
 }
 
-// record records an entry of one of the types in its own transaction.
+// record records an entry of a type in a separate transaction.
 func (s *service) record(businessType, key string, content string, opts compensator.Options) (compensator.EntryID, error) {
 	tx, err := s.db.Begin()
 	if err != nil {
@@ -205,7 +205,7 @@ func TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn(t *testing.
 	orphan := a.mustRecord("slow", "lost and running", "{}", compensator.Options{})
 	awaitAny(t, a, b)
 
-	f.happens()
+	f.failOver()
 	for _, s := range []*service{a, b} {
 		f.Wait(s.noticed, "the loss is noticed")
 	}
@@ -283,8 +283,8 @@ func awaitAny(t *testing.T, a, b *service) {
 }
 
 // remembers watches the reads that pass through a proxy. The returned function reports whether the process behind the
-// proxy remembers an entry. The process reads a recorded entry once. If it remembers the entry, it reads it a second
-// time.
+// proxy remembers an entry. The process reads a recorded entry once. It reads the entry a second time only if it
+// remembers it.
 func remembers(proxy *faultproxy.MySQL) (remembers func(id compensator.EntryID) bool) {
 	var mu sync.Mutex
 	reads := make(map[string]int) // by entry id
@@ -307,7 +307,7 @@ func remembers(proxy *faultproxy.MySQL) (remembers func(id compensator.EntryID) 
 	}
 }
 
-// By default a process reports the loss and goes on. New entries that get the ids of lost entries must run once, like
+// By default a process reports the loss and continues. New entries that get the ids of lost entries must run once, like
 // all others.
 // Failure: F21
 func TestWorkGoesOnInADatabaseThatHasGoneBackWhichIsReported(t *testing.T) {
@@ -330,7 +330,7 @@ func TestWorkGoesOnInADatabaseThatHasGoneBackWhichIsReported(t *testing.T) {
 	orphan := a.mustRecord("slow", "lost and running", "{}", compensator.Options{})
 	awaitAny(t, a, b)
 
-	f.happens()
+	f.failOver()
 	var heirs []string
 	for _, s := range []*service{a, b} {
 		f.Wait(s.noticed, "the loss is noticed")
@@ -365,7 +365,8 @@ func TestWorkGoesOnInADatabaseThatHasGoneBackWhichIsReported(t *testing.T) {
 	}
 }
 
-// A process without Run notices the loss while it records, and goes on recording. It also notices when an operator accepts the loss.
+// A process without Run notices the loss while it records, and continues to record. It also notices when an operator
+// accepts the loss.
 // Failure: F21
 func TestProcessThatOnlyRecordsReportsADatabaseThatHasGoneBack(t *testing.T) {
 	t.Parallel()
@@ -382,7 +383,7 @@ func TestProcessThatOnlyRecordsReportsADatabaseThatHasGoneBack(t *testing.T) {
 		ids = append(ids, recorder.mustRecord("close_order", lost[len(lost)-1], "{}", compensator.Options{}))
 		return slices.ContainsFunc(ids, remembers)
 	}, "one that is lost is known to have been there")
-	f.happens()
+	f.failOver()
 	more := 0
 	recordsUntil := func(done func() bool, what string) {
 		t.Helper()
@@ -405,7 +406,7 @@ func TestProcessThatOnlyRecordsReportsADatabaseThatHasGoneBack(t *testing.T) {
 	assert.Equal(t, 1+more, f.Count("common_process_log"), "recording goes on")
 }
 
-// The success of an entry is lost. Another process then runs the entry again, before this process reads the row. So the
+// The success of an entry is lost. Before this process reads the row, another process runs the entry again. So the
 // row's version is higher than the version that this process remembers. The process must still report the loss.
 func TestSuccessThatOthersHaveWrittenOverIsALoss(t *testing.T) {
 	t.Parallel()

@@ -17,8 +17,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// lone is a process with its own type. Its reconciler runs only one round, so the process can notice a loss only when
-// it claims.
+// lone is a process that is the only one to handle its type. Its reconciler runs only one round, so the process can
+// notice a loss only when it claims.
 type lone struct {
 	*compensator.Compensator
 	db      *sql.DB
@@ -71,13 +71,13 @@ func TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn(t *testing.T) {
 	f := newFailover(t)
 	f.WithRedis()
 	person := f.service(false, false)
-	// idle does not work on entries. Its connections are dead after the failover, and it opens new ones without an
-	// error. On a plain pool the library cannot see new connections. On a plain pool only a reconciler round would
-	// notice the loss, and no round comes in this test.
+	// The process idle does not work on entries. After the failover its connections are dead, and it opens new ones
+	// without an error. It needs a watched pool. On a plain pool the library does not see new connections, and would
+	// notice the loss only in a reconciler round.
 	idle := f.lone("idle", f.Open(harness.WatchedPool(f.DSN)))
 	all := []*lone{idle}
-	// busy tries to claim a locked entry again and again. A locked entry is not an error. A claim fails once the primary
-	// has died, and its death also frees the lock.
+	// The processes busy_… repeatedly try to claim a locked entry, which is not an error. When the primary dies, the
+	// claim fails and the lock is gone.
 	held := f.Begin(f.DB)
 	for name, pool := range harness.Pools {
 		l := f.lone("busy_"+name, f.Open(pool(f.DSN)))

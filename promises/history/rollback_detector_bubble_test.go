@@ -28,7 +28,7 @@ type forgetful struct {
 }
 
 // inForgetfulBubble runs test twice: with a process that only reports a loss, and with one that also stops. wrap may
-// wrap the bubble's store.
+// put a store around the bubble's store.
 func inForgetfulBubble(t *testing.T, cfg compensator.Config, wrap func(*compensatortest.MemoryStore) processlog.Store, test func(t *testing.T, f *forgetful)) {
 	for name, stops := range map[string]bool{"reports": false, "stops": true} {
 		cfg.StopOnLoss = stops
@@ -57,8 +57,9 @@ func forgetfulBubble(t *testing.T, cfg compensator.Config, wrap func(*compensato
 
 func asItIs(store *compensatortest.MemoryStore) processlog.Store { return store }
 
-// runs records an entry with a delay and then waits for a second. In this time an entry without a delay runs.
-func (f *forgetful) runs(delay time.Duration) {
+// recordAndWait records an entry with a delay and then waits for a second. An entry without a delay runs in this
+// second.
+func (f *forgetful) recordAndWait(delay time.Duration) {
 	f.t.Helper()
 	harness.RecordIn(f.t, f.Compensator, f.store, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`), Options: compensator.Options{Delay: delay}})
 	time.Sleep(time.Second)
@@ -87,20 +88,20 @@ func accept(t *testing.T, c *compensator.Compensator) {
 	require.NoError(t, err)
 }
 
-// An operator has accepted an earlier loss with a note. After that there is a second loss, and the database's clock is
-// set back. By this clock, the note looks younger than it is. The note must not cover the second loss.
+// An operator accepts a loss, which writes a note. Later there is a second loss, and the database's clock is set back.
+// By this clock, the note looks younger than the second loss. The note must not accept the second loss.
 func TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{}, asItIs, func(t *testing.T, f *forgetful) {
 		before := f.store.Snapshot()
-		f.runs(0)
+		f.recordAndWait(0)
 		f.store.Restore(before)
 		f.requireReported("the first loss")
 		accept(t, f.Compensator)
 		f.requireGoingOn()
 
 		before = f.store.Snapshot()
-		f.runs(0)
+		f.recordAndWait(0)
 		f.store.Restore(before)
 		f.requireReported("the second loss")
 		f.store.ShiftClock(-time.Hour)
@@ -110,22 +111,22 @@ func TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss(t *testing.T) {
 	})
 }
 
-// The promoted replica has its own clock, which is an hour behind. So an earlier note of an accepted loss seems to lie
-// in the future. The process must notice the loss.
+// The clock of the promoted replica is an hour behind. By this clock, a note of an earlier accepted loss lies in the
+// future. The process must still notice the loss.
 func TestLossIsNoticedWhereTheClockIsBehindANote(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{}, asItIs, func(t *testing.T, f *forgetful) {
 		accept(t, f.Compensator)
 		time.Sleep(time.Minute)
 		before := f.store.Snapshot()
-		f.runs(0)
+		f.recordAndWait(0)
 		f.store.Restore(before)
 		f.store.ShiftClock(-time.Hour)
 		f.requireReported("what was accepted is older")
 	})
 }
 
-// distantNotes is a store that answers late when it is asked for notes of accepted losses.
+// distantNotes is a store that answers late when the process reads notes of accepted losses.
 type distantNotes struct{ processlog.Store }
 
 func (s distantNotes) History(ctx context.Context, id processlog.ID) ([]processlog.AuditRecord, error) {
@@ -134,8 +135,8 @@ func (s distantNotes) History(ctx context.Context, id processlog.ID) ([]processl
 	return notes, err
 }
 
-// Another process accepts an earlier loss with a note. Just afterwards this process sees a row that is then lost. The
-// note reaches this process late. It must not cover the later loss.
+// Another process accepts a loss with a note. Just afterwards this process sees a row that is then lost, too. The note
+// reaches this process late. It must not accept the later loss.
 func TestNoteThatIsLongOnItsWayAcceptsNoLaterLoss(t *testing.T) {
 	t.Parallel()
 	distant := func(store *compensatortest.MemoryStore) processlog.Store { return distantNotes{store} }
@@ -145,7 +146,7 @@ func TestNoteThatIsLongOnItsWayAcceptsNoLaterLoss(t *testing.T) {
 		accept(t, person)
 		time.Sleep(time.Second)
 		before := f.store.Snapshot()
-		f.runs(0)
+		f.recordAndWait(0)
 		f.store.Restore(before)
 		f.requireReported("what was accepted is older")
 		accept(t, person)
@@ -154,8 +155,8 @@ func TestNoteThatIsLongOnItsWayAcceptsNoLaterLoss(t *testing.T) {
 	})
 }
 
-// The process sees a new version of a row. Just after that it reads an older version of the same row. It must remember
-// the newest version that it saw.
+// The process reads a new version of a row, and then an older version of the same row. It must remember the newest
+// version that it saw.
 func TestLossIsNoticedAlthoughSomethingOlderWasReadSince(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{ReconcileInterval: 20 * time.Minute, PollInterval: time.Second}, asItIs, func(t *testing.T, f *forgetful) {
@@ -165,10 +166,10 @@ func TestLossIsNoticedAlthoughSomethingOlderWasReadSince(t *testing.T) {
 		}
 		harness.RecordIn(t, f.Compensator, f.store, many...)
 		time.Sleep(19 * time.Minute) // The process reads back at the start of a round, and a round comes every 20 minutes.
-		f.runs(0)
-		f.runs(time.Hour) // The process reads this entry back first in that round.
+		f.recordAndWait(0)
+		f.recordAndWait(time.Hour) // The process reads this entry back first in that round.
 		before := f.store.Snapshot()
-		f.runs(0)
+		f.recordAndWait(0)
 		time.Sleep(90 * time.Second)
 		f.store.Restore(before)
 		time.Sleep(20 * time.Minute)
@@ -176,17 +177,17 @@ func TestLossIsNoticedAlthoughSomethingOlderWasReadSince(t *testing.T) {
 	})
 }
 
-// Several entries are lost. After the loss, other processes raise the version of the last one above the lost version,
-// so this entry does not show the loss. An entry that the process saw earlier must still prove the loss.
+// Several entries are lost. Afterwards other processes raise the version of the last one above the lost version, so
+// this entry no longer shows the loss. Another entry that the process saw earlier must still show it.
 func TestLossIsNoticedAlthoughItsLastEntryWasCarriedPast(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{ReconcileInterval: 20 * time.Minute, PollInterval: time.Second}, asItIs, func(t *testing.T, f *forgetful) {
 		time.Sleep(time.Minute)
-		f.runs(0)
+		f.recordAndWait(0)
 		failing := harness.RecordIn(t, f.Compensator, f.store, compensator.NewEntry{BusinessType: "failing", Content: []byte(`{}`),
 			Options: compensator.Options{Delay: 10 * time.Second}}).ID()
 		before := f.store.Snapshot()
-		f.runs(0)
+		f.recordAndWait(0)
 		time.Sleep(20 * time.Second)
 		f.store.Restore(before)
 		other, err := compensator.New(t.Context(), compensator.Config{Store: f.store, Logger: slog.New(slog.DiscardHandler)})
@@ -210,7 +211,7 @@ func (s lateStore) Purge(ctx context.Context, businessType string, state compens
 	return s.Store.Purge(ctx, businessType, state, age, limit)
 }
 
-// A purge begins by writing a purge note, and then takes longer than the minimum age of the entries that it deletes. It
+// A purge begins by writing a purge note. It then takes longer than the minimum age of the entries that it deletes. It
 // must delete only entries that ended long enough before the note. The next purge deletes the others.
 // Failure: F21
 func TestPurgeDeletesNothingThatEndsAfterItsNote(t *testing.T) {
@@ -259,8 +260,8 @@ func (s *silentStore) Versions(ctx context.Context, ids []processlog.ID) ([]proc
 	return s.Store.Versions(ctx, ids)
 }
 
-// Another goroutine checks whether the database has lost entries, and gets no answer. Record must make no such check
-// and must not wait for the running one.
+// Another goroutine checks whether the database has lost entries, and gets no answer. Meanwhile Record must not make
+// such a check itself, and must not wait for the running one.
 // Failure: F21
 func TestRecordWaitsForNoCheckOfTheDatabase(t *testing.T) {
 	t.Parallel()
@@ -270,7 +271,7 @@ func TestRecordWaitsForNoCheckOfTheDatabase(t *testing.T) {
 		return silent
 	}
 	inForgetfulBubble(t, compensator.Config{}, wrap, func(t *testing.T, f *forgetful) {
-		f.runs(0) // The process now remembers an entry.
+		f.recordAndWait(0) // The process now remembers an entry.
 		silent.silent.Store(true)
 		time.Sleep(20 * time.Second) // A check now waits for its answer.
 		var records sync.WaitGroup
@@ -294,12 +295,12 @@ func TestRecordWaitsForNoCheckOfTheDatabase(t *testing.T) {
 	})
 }
 
-// If losses are ignored, the process must read no entry back. AcceptLoss must still write its note for other processes.
+// With IgnoreLoss the process must read no entry back. AcceptLoss must still write its note for other processes.
 func TestNothingIsReadBackWhereLossesAreIgnored(t *testing.T) {
 	t.Parallel()
 	forgetfulBubble(t, compensator.Config{IgnoreLoss: true}, asItIs, func(t *testing.T, f *forgetful) {
 		before := f.store.Snapshot()
-		f.runs(0)
+		f.recordAndWait(0)
 		f.store.Restore(before)
 		f.requireGoingOn()
 		accept(t, f.Compensator)

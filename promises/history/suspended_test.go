@@ -12,14 +12,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A machine is suspended for an hour. During that hour, other processes purge entries that the process on this machine
-// saw just before. The machine's clocks stood still, so the database's clock seems to have jumped. The process must not
-// report a loss.
+// A machine is suspended for an hour. Meanwhile other processes purge entries that this process saw just before. The
+// clock of this machine stood still, so the database's clock seems to have jumped. The process must not report a loss.
 // Failure: F21
 func TestPurgeWhileTheMachineWasSuspendedIsNoLoss(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{}, asItIs, func(t *testing.T, f *forgetful) {
-		f.runs(0)
+		f.recordAndWait(0)
 		f.store.ShiftClock(time.Hour + time.Minute)
 		n, err := f.store.Purge(t.Context(), "", compensator.Succeeded, time.Hour, 10)
 		require.NoError(t, err)
@@ -27,7 +26,7 @@ func TestPurgeWhileTheMachineWasSuspendedIsNoLoss(t *testing.T) {
 		f.requireGoingOn()
 
 		before := f.store.Snapshot()
-		f.runs(0)
+		f.recordAndWait(0)
 		f.store.Restore(before)
 		f.requireReported("what was seen since is")
 	})
@@ -46,7 +45,7 @@ func TestLossShowsInALogOfAnEarlierVersion(t *testing.T) {
 	wrap := func(store *compensatortest.MemoryStore) processlog.Store { return clockless{store} }
 	inForgetfulBubble(t, compensator.Config{}, wrap, func(t *testing.T, f *forgetful) {
 		before := f.store.Snapshot()
-		f.runs(0)
+		f.recordAndWait(0)
 		f.store.Restore(before)
 		f.requireReported("it was not purged")
 	})

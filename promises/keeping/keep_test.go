@@ -98,8 +98,7 @@ func config(store processlog.Store, keep time.Duration) compensator.Config {
 	}
 }
 
-// start runs a process. types maps the name of each type to its Keep. The content of an entry decides how the entry
-// ends.
+// start runs a process. types maps the name of each type to its Keep. The content of an entry says how the entry ends.
 func start(t *testing.T, cfg compensator.Config, types map[string]time.Duration) (*compensator.Compensator, func()) {
 	t.Helper()
 	c, err := compensator.New(t.Context(), cfg)
@@ -133,8 +132,8 @@ func record(t *testing.T, c *compensator.Compensator, store interface {
 	receipt.Committed()
 }
 
-// left returns the idempotency keys of the entries that are still there.
-func left(store *purgeStore) (ids []string) {
+// remainingKeys returns the idempotency keys of the entries that still exist.
+func remainingKeys(store *purgeStore) (ids []string) {
 	synctest.Wait()
 	for _, row := range store.Rows() {
 		ids = append(ids, string(row.IdempotencyKey))
@@ -165,22 +164,22 @@ func TestEndedEntriesArePurgedOnceTheyHaveBeenKept(t *testing.T) {
 
 		stay := []string{"ever succeeded", "stray succeeded", "usual by hand", "usual dead", "usual waiting"}
 		time.Sleep(89 * time.Minute)
-		require.Equal(t, append([]string{"ever succeeded", "long succeeded", "stray succeeded"}, "usual by hand", "usual cancelled", "usual dead", "usual succeeded", "usual waiting"), left(store), "too young, all of them")
+		require.Equal(t, append([]string{"ever succeeded", "long succeeded", "stray succeeded"}, "usual by hand", "usual cancelled", "usual dead", "usual succeeded", "usual waiting"), remainingKeys(store), "too young, all of them")
 		time.Sleep(3 * time.Minute)
-		require.NotContains(t, left(store), "usual succeeded")
-		require.Contains(t, left(store), "usual cancelled", "it ended later")
+		require.NotContains(t, remainingKeys(store), "usual succeeded")
+		require.Contains(t, remainingKeys(store), "usual cancelled", "it ended later")
 		time.Sleep(30 * time.Minute)
-		require.Equal(t, []string{"ever succeeded", "long succeeded", "stray succeeded", "usual by hand", "usual dead", "usual waiting"}, left(store))
+		require.Equal(t, []string{"ever succeeded", "long succeeded", "stray succeeded", "usual by hand", "usual dead", "usual waiting"}, remainingKeys(store))
 		time.Sleep(4 * time.Hour)
-		require.Equal(t, stay, left(store), "people's, other processes', and what is kept for ever")
+		require.Equal(t, stay, remainingKeys(store), "people's, other processes', and what is kept for ever")
 		time.Sleep(50 * time.Hour)
-		require.Equal(t, stay, left(store))
+		require.Equal(t, stay, remainingKeys(store))
 		stop()
 	})
 }
 
-// A declared type has no handler, and records entries that are already done. Its own Keep must decide how long they are
-// kept. Config.Keep must not apply.
+// A process declares a type without a handler, and records entries of it that are already done. The type's own Keep
+// must decide how long they are kept, not Config.Keep.
 // Failure: F106
 func TestDeclaredTypeIsKeptAsItSays(t *testing.T) {
 	t.Parallel()
@@ -189,15 +188,15 @@ func TestDeclaredTypeIsKeptAsItSays(t *testing.T) {
 		c, err := compensator.New(t.Context(), config(store, time.Hour))
 		require.NoError(t, err)
 		for name, keep := range map[string]time.Duration{"inbox": 2 * time.Hour, "other": 0} {
-			once(t, c, name, keep)
+			recordDone(t, c, name, keep)
 		}
 		stop := compensatortest.Run(t, c)
 		time.Sleep(119 * time.Minute)
-		require.Equal(t, []string{"inbox", "other"}, left(store))
+		require.Equal(t, []string{"inbox", "other"}, remainingKeys(store))
 		time.Sleep(3 * time.Minute)
-		require.Equal(t, []string{"other"}, left(store))
+		require.Equal(t, []string{"other"}, remainingKeys(store))
 		time.Sleep(24 * time.Hour)
-		require.Equal(t, []string{"other"}, left(store))
+		require.Equal(t, []string{"other"}, remainingKeys(store))
 		_, err = compensator.Declare[string](t.Context(), c, "short", &compensator.TypeConfig{Keep: time.Minute})
 		require.ErrorAs(t, err, new(*compensator.FieldError))
 		stop()
@@ -205,8 +204,8 @@ func TestDeclaredTypeIsKeptAsItSays(t *testing.T) {
 	})
 }
 
-// once declares a type and records one message of it as done.
-func once(t *testing.T, c *compensator.Compensator, name string, keep time.Duration) {
+// recordDone declares a type and records one message of it as done.
+func recordDone(t *testing.T, c *compensator.Compensator, name string, keep time.Duration) {
 	t.Helper()
 	declared, err := compensator.Declare[string](t.Context(), c, name, &compensator.TypeConfig{Keep: keep})
 	require.NoError(t, err)
@@ -226,12 +225,12 @@ func TestTypeIsPurgedOnceARoundHoweverOftenItIsDeclared(t *testing.T) {
 		c, err := compensator.New(t.Context(), config(store, 0))
 		require.NoError(t, err)
 		for _, keep := range []time.Duration{3 * time.Hour, 2 * time.Hour, 5 * time.Hour} {
-			once(t, c, "inbox", keep)
+			recordDone(t, c, "inbox", keep)
 		}
 		stop := compensatortest.Run(t, c)
-		once(t, c, "inbox", 4*time.Hour)
+		recordDone(t, c, "inbox", 4*time.Hour)
 		time.Sleep(119 * time.Minute)
-		require.Equal(t, []string{"inbox"}, left(store))
+		require.Equal(t, []string{"inbox"}, remainingKeys(store))
 		looks := make(map[time.Time]int)
 		store.mu.Lock()
 		begins := slices.Clone(store.begins)
@@ -244,29 +243,29 @@ func TestTypeIsPurgedOnceARoundHoweverOftenItIsDeclared(t *testing.T) {
 			require.Equal(t, 3, n, "%v: one of each state", minute)
 		}
 		time.Sleep(3 * time.Minute)
-		require.Empty(t, left(store))
+		require.Empty(t, remainingKeys(store))
 		stop()
 		require.NoError(t, c.Close())
 	})
 }
 
-// noLines is a store without support for serial types.
-type noLines struct{ *purgeStore }
+// noKeyStates is a store without support for serial types.
+type noKeyStates struct{ *purgeStore }
 
-func (noLines) KeyStates(context.Context, string, []processlog.Position, processlog.Token, bool) (map[string]processlog.KeyState, error) {
+func (noKeyStates) KeyStates(context.Context, string, []processlog.Position, processlog.Token, bool) (map[string]processlog.KeyState, error) {
 	return nil, errors.New("gone away")
 }
 
-// The service makes three registrations that are refused: a type that the store cannot order, a duplicate type, and a
-// type that comes during Run. A refused registration must purge nothing. It must not shorten the Keep of other types.
+// Three registrations are refused: a type that the store cannot order, a duplicate type, and a type that comes during
+// Run. A refused registration must purge nothing, and must not shorten the Keep of other types.
 // Failure: F106
 func TestTypeThatIsRefusedIsNotPurged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := newPurgeStore()
-		c, err := compensator.New(t.Context(), config(noLines{store}, 0))
+		c, err := compensator.New(t.Context(), config(noKeyStates{store}, 0))
 		require.NoError(t, err)
-		once(t, c, "inbox", 0)
+		recordDone(t, c, "inbox", 0)
 		_, err = compensator.Declare[string](t.Context(), c, "inbox", &compensator.TypeConfig{Keep: time.Hour, Serial: func(*compensator.Entry) string { return "one" }})
 		require.ErrorContains(t, err, "gone away")
 		handle := func(keep time.Duration) error {
@@ -278,7 +277,7 @@ func TestTypeThatIsRefusedIsNotPurged(t *testing.T) {
 		record(t, c, store, "usual", "succeeded", 0)
 		stop := compensatortest.Run(t, c)
 		time.Sleep(4 * time.Hour)
-		require.Equal(t, []string{"inbox", "usual succeeded"}, left(store))
+		require.Equal(t, []string{"inbox", "usual succeeded"}, remainingKeys(store))
 		stop()
 		require.NoError(t, c.Close())
 
@@ -301,7 +300,7 @@ func TestNothingIsPurgedUnlessToldSo(t *testing.T) {
 		c, stop := start(t, config(store, 0), map[string]time.Duration{"usual": 0})
 		record(t, c, store, "usual", "succeeded", 0)
 		time.Sleep(24 * time.Hour)
-		require.Equal(t, []string{"usual succeeded"}, left(store))
+		require.Equal(t, []string{"usual succeeded"}, remainingKeys(store))
 		require.Empty(t, store.begins)
 		stop()
 	})
@@ -333,7 +332,7 @@ func TestPurgingIsOneProcessesAtATimeInSmallSteps(t *testing.T) {
 		}
 		require.NoError(t, tx.Commit())
 		time.Sleep(90 * time.Minute)
-		require.Empty(t, left(store))
+		require.Empty(t, remainingKeys(store))
 		assert.Equal(t, 1, store.most, "steps at once")
 		assert.Equal(t, map[int]bool{100: true}, store.limits)
 		for _, stop := range stops {
@@ -386,7 +385,7 @@ func TestPurgeThatFailsStandsInHealth(t *testing.T) {
 	})
 }
 
-// deafStore is a store on which closing cases fails.
+// deafStore is a store that fails to close cases.
 type deafStore struct{ *compensatortest.MemoryStore }
 
 func (s deafStore) CloseCases(context.Context, int) (int, error) { return 0, errors.New("gone away") }
@@ -402,8 +401,8 @@ func (s *oldCases) ForgetCases(ctx context.Context, age time.Duration, limit int
 	return s.MemoryStore.ForgetCases(ctx, age, limit)
 }
 
-// No entry is dead here. Old cases must still be deleted, once in each thorough round. The first round and then one
-// round an hour are thorough.
+// No entry is dead, so there is nothing else to maintain. Old cases must still be deleted, once in each thorough round.
+// The first round is thorough, and then one round an hour.
 func TestOldCasesAreForgottenThoughNothingElseIsToBeDone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -418,8 +417,8 @@ func TestOldCasesAreForgottenThoughNothingElseIsToBeDone(t *testing.T) {
 	})
 }
 
-// Two kinds of rounds run side by side: those that purge by Keep, and those that maintain cases. One kind of round
-// fails. A round of the other kind must not clear this problem from Health.
+// Two kinds of rounds run side by side: one purges entries by Keep, and the other maintains cases. The rounds of one
+// kind fail. A successful round of the other kind must not clear this problem from Health.
 func TestMaintenanceOfCasesThatFailsIsReportedByItsName(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -449,8 +448,8 @@ func fill(t *testing.T, c *compensator.Compensator, store *purgeStore, n int, ty
 	require.NoError(t, tx.Commit())
 }
 
-// The oldest row is locked all the time, so each step purges one entry less than its limit. Purge must continue with
-// the rows behind the locked one.
+// The oldest row stays locked, so each step purges one entry less than its limit. Purge must continue with the rows
+// behind the locked one.
 func TestPurgeGoesOnBehindALockedRow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -462,13 +461,13 @@ func TestPurgeGoesOnBehindALockedRow(t *testing.T) {
 		n, err := admin.Of(c).Purge(t.Context(), time.Minute)
 		require.NoError(t, err)
 		require.Equal(t, 3000, n)
-		require.Empty(t, left(store))
+		require.Empty(t, remainingKeys(store))
 		stop()
 	})
 }
 
-// The oldest row of a type is locked all the time, so one step purges 99 entries. The round must continue with the rows
-// behind the locked one.
+// The oldest row of a type stays locked, so one step purges 99 entries. The round must continue with the rows behind
+// the locked one.
 // Failure: F106
 func TestRoundGoesOnBehindALockedRow(t *testing.T) {
 	t.Parallel()
@@ -478,7 +477,7 @@ func TestRoundGoesOnBehindALockedRow(t *testing.T) {
 		c, stop := start(t, config(store, time.Hour), map[string]time.Duration{"usual": 0})
 		fill(t, c, store, 3000, "usual")
 		time.Sleep(63 * time.Minute)
-		require.Empty(t, left(store), "a round or two take them")
+		require.Empty(t, remainingKeys(store), "a round or two take them")
 		stop()
 	})
 }
@@ -497,7 +496,7 @@ func TestRoundTakesTheRestOfARefusedEntry(t *testing.T) {
 		store.refers = 1 << 20
 		store.mu.Unlock()
 		time.Sleep(12 * time.Minute)
-		require.Empty(t, left(store))
+		require.Empty(t, remainingKeys(store))
 		problems := c.Health(t.Context()).Problems
 		require.Len(t, problems, 1)
 		require.Contains(t, problems[0].Error, "entry 7: a foreign key refers to it")
@@ -525,7 +524,7 @@ func TestTypeWhosePurgeFailsHoldsUpNoOther(t *testing.T) {
 		c, stop := start(t, config(store, time.Hour), map[string]time.Duration{"bad": 0, "good": 0, "fine": 0})
 		fill(t, c, store, 1, "bad", "good", "fine")
 		time.Sleep(63 * time.Minute)
-		require.Len(t, left(store), 1, "the others' are gone")
+		require.Len(t, remainingKeys(store), 1, "the others' are gone")
 		require.Equal(t, "bad", store.Rows()[0].BusinessType)
 		problems := c.Health(t.Context()).Problems
 		require.Len(t, problems, 1)
@@ -534,8 +533,8 @@ func TestTypeWhosePurgeFailsHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// Every minute, a purge uses all the time of its round. Every third round also maintains cases. Each round must
-// maintain the cases first, so that the purge does not delay them.
+// Every minute a purge round uses all its time. Every third round also maintains cases. Such a round must maintain the
+// cases first, so that the purge does not delay them.
 func TestPurgeThatTakesAllItsTimeHoldsUpNoCases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -546,7 +545,7 @@ func TestPurgeThatTakesAllItsTimeHoldsUpNoCases(t *testing.T) {
 		c, stop := start(t, cfg, map[string]time.Duration{"usual": 0})
 		fill(t, c, store, 3000, "usual")
 		time.Sleep(65 * time.Minute)
-		require.NotEmpty(t, left(store), "it is not done yet")
+		require.NotEmpty(t, remainingKeys(store), "it is not done yet")
 		require.Empty(t, c.Health(t.Context()).Problems)
 		stop()
 	})
@@ -564,7 +563,7 @@ func TestRoundThatBeginsLateEndsAsAnyOther(t *testing.T) {
 		store.late = true
 		store.mu.Unlock()
 		time.Sleep(3 * time.Hour)
-		require.Empty(t, left(store))
+		require.Empty(t, remainingKeys(store))
 		for _, at := range store.begins {
 			assert.Less(t, at.Second(), 46, "%v: the next round may have begun", at)
 		}
@@ -655,8 +654,8 @@ func (s *silentMarks) Marks(ctx context.Context, businessTypes []string) (time.T
 	}
 }
 
-// TestTypeIsDeclaredAlthoughTheDatabaseIsSilentToAnother declares two types while the database does not answer. The
-// second declaration must not wait for the first.
+// TestTypeIsDeclaredAlthoughTheDatabaseIsSilentToAnother declares a first type while the database does not answer, and
+// then a second. The second declaration must not wait for the first.
 func TestTypeIsDeclaredAlthoughTheDatabaseIsSilentToAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -675,7 +674,7 @@ func TestTypeIsDeclaredAlthoughTheDatabaseIsSilentToAnother(t *testing.T) {
 			_, err := compensator.Declare[string](t.Context(), c, "two", &compensator.TypeConfig{Keep: time.Hour})
 			ended <- err
 		}()
-		// Each call fails at its own deadline, counted from its own start. A third call works.
+		// Each of the two declarations fails at its own deadline, counted from its own start. A third one works.
 		require.ErrorIs(t, <-first, context.DeadlineExceeded)
 		require.ErrorIs(t, <-ended, context.DeadlineExceeded)
 		require.Equal(t, 10*time.Second, time.Since(began), "the second has waited in its own time, not behind the first one's")

@@ -17,10 +17,10 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// innocentRuns is how often TestInnocentsBesideKillersAreToldApart runs. More runs show the distribution.
+// innocentRuns is how often TestInnocentsBesideKillersAreToldApart repeats. Many runs show how the numbers vary.
 var innocentRuns = flag.Int("innocents", 1, "runs of TestInnocentsBesideKillersAreToldApart")
 
-// countDeliveries adds triggers that store the highest delivery count that each entry ever had.
+// countDeliveries adds triggers that store the highest delivery count of each entry.
 func countDeliveries(w *harness.World) {
 	w.Exec("CREATE TABLE deliveries (id BIGINT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")
 	for event, count := range map[string]string{"INSERT": "NEW.delivery_count>0", "UPDATE": "NEW.delivery_count>OLD.delivery_count"} {
@@ -29,7 +29,7 @@ func countDeliveries(w *harness.World) {
 	}
 }
 
-// innocents counts the succeeded entries by their highest delivery count. n[i] is the number of entries with count i.
+// innocents counts the succeeded entries by their highest delivery count: n[i] is the number of entries with count i.
 func innocents(w *harness.World) (n [5]int) {
 	w.T.Helper()
 	rows, err := w.DB.Query("SELECT d.n, COUNT(*) FROM deliveries d JOIN common_process_log l ON l.id=d.id WHERE l.state=1 GROUP BY d.n")
@@ -44,19 +44,20 @@ func innocents(w *harness.World) (n [5]int) {
 	return n
 }
 
-// few limits how many entries that have lost one lease run at the same time. The type's Concurrency would allow 50.
+// few is the expected limit on how many entries that have lost one lease run at the same time. The type's Concurrency
+// would allow 50.
 //
-// Before the first crash no entry has lost a lease. An entry that has lost two leases runs alone, so its crash harms no
-// other entry. In each other crash, at most 8 entries lose their second lease. One killer causes 3 crashes, so at most
-// 8 entries lose a second lease. Three killers cause 9 crashes, so at most 40 do.
+// One killer causes three crashes. At the first crash, no entry has lost a lease before. Once the killer has lost two
+// leases it runs alone, so its last crash harms no other entry. So with one killer at most 8 entries lose a second
+// lease. Three killers cause 9 crashes, and at most 40 entries lose a second lease.
 //
 // The number of entries that lost a second lease was measured on two cores beside four other workers. With this limit
-// (27 runs each) 0 to 7 entries lost a second lease with one killer, and 8 to 29 with three. Without the limit (18 runs
-// each) 10 to 49 did with one killer, and 37 to 143 with three.
+// (27 runs each) it was 0 to 7 with one killer, and 8 to 29 with three. Without the limit (18 runs each) it was 10 to
+// 49 with one killer, and 37 to 143 with three.
 const few = 8
 
-// Some entries kill their process. Many other entries run in the same process at that time. The other entries must not
-// come near the maximum number of lost leases.
+// Some entries kill their process while many other entries run in it. The other entries must not come near the maximum
+// number of lost leases.
 // Failure: F61
 func TestInnocentsBesideKillersAreToldApart(t *testing.T) {
 	t.Parallel()
@@ -78,8 +79,8 @@ func TestInnocentsBesideKillersAreToldApart(t *testing.T) {
 	}
 }
 
-// A killed process leaves all leases that it held. With a batch type these are many. Once the leases end, whole batches
-// of these entries must run, not one call for each entry.
+// A killed process leaves all leases that it held. With a batch type these are many. When the leases have ended, whole
+// batches of these entries must run. There must not be one call for each entry.
 // Failure: F61
 func TestEntriesThatAKilledProcessHeldAreWorkedOffInFewCalls(t *testing.T) {
 	t.Parallel()
@@ -106,7 +107,7 @@ func TestEntriesThatAKilledProcessHeldAreWorkedOffInFewCalls(t *testing.T) {
 	})
 }
 
-// One entry kills its process each time it runs. Other entries were in the same batch at the second crash. They must
+// One entry kills its process each time it runs. At its second crash, other entries are in the same batch. They must
 // run alone afterwards, so that they are not dead-lettered together with the killer.
 // Failure: F61
 func TestEntryThatKillsItsBatchIsDeadLetteredAlone(t *testing.T) {
@@ -124,9 +125,8 @@ func TestEntryThatKillsItsBatchIsDeadLetteredAlone(t *testing.T) {
 	require.LessOrEqual(t, n[3], 180, "no more than ran beside it at the second crash")
 }
 
-// Another instance kills a healthy process. All entries that the process had claimed lose a lease, and afterwards only
-// a few of them run at a time. All of them must end. The test logs how long that takes, for
-// docs/internals/reliability.md.
+// Somebody kills a healthy process. All entries that it had claimed lose a lease, and afterwards only a few of them run
+// at a time. All of them must end. The test logs how long that takes, for docs/internals/reliability.md.
 // Failure: F61
 func TestEntriesOfAPlainKillAreWorkedOffAmongFew(t *testing.T) {
 	t.Parallel()

@@ -18,9 +18,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack inserts an entry with a lease, and the entry
-// cannot be read back. No handler ran under the lease, so the process must release it. If the lease expired instead, it
-// would count as a crash.
+// TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack inserts an entry with a lease, and then the
+// process cannot read the entry back. No handler ran under the lease, so the process must release it. If the lease
+// expired instead, it would count as a crash.
 // Failure: F59
 func TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack(t *testing.T) {
 	t.Parallel()
@@ -68,8 +68,8 @@ func TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack(t *tes
 	}
 }
 
-// idless is a Store that cannot return the ids of inserted rows, like MySQL after an INSERT of several rows. Its IDs
-// method also fails for a while.
+// idless is a store that cannot return the ids of inserted rows, like MySQL after an INSERT of several rows. Its method
+// IDs fails for a while.
 type idless struct {
 	processlog.Store
 	fails atomic.Int64 // remaining number of failures of IDs
@@ -93,7 +93,7 @@ func (s *idless) IDs(ctx context.Context, tx processlog.Tx, keys []processlog.Id
 }
 
 // TestLeaseThatAnEntryIsInsertedWithIsGivenBackOnceItsIDIsTold inserts an entry with a lease in a store that does not
-// return its id. The process must release the lease once it has read the id.
+// return the entry's id. The process must release the lease when it has read the id.
 // Failure: F59
 func TestLeaseThatAnEntryIsInsertedWithIsGivenBackOnceItsIDIsTold(t *testing.T) {
 	t.Parallel()

@@ -70,7 +70,7 @@ func TestNoHandlerStartsUnderALeaseThatHasEnded(t *testing.T) {
 }
 
 // TestClaimsOfUnknownEndCostNoDelivery lets claims reach the database and drops the answers. The process cannot release
-// the leases either. The process is alive, so these leases must not count as crashes.
+// the leases either. But the process is alive, so these leases must not count as crashes.
 // Failure: F59
 func TestClaimsOfUnknownEndCostNoDelivery(t *testing.T) {
 	t.Parallel()

@@ -18,8 +18,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// A handler that ignores its context works on an entry, and a person requeues the entry. The running attempt loses its
-// lease. The new attempt runs in the same process and must keep its own lease.
+// A handler that ignores its context is running an entry when a person requeues the entry. The running attempt loses
+// its lease. The new attempt runs in the same process and must keep its own lease.
 // Failure: F57
 func TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook(t *testing.T) {
 	t.Parallel()
@@ -62,9 +62,9 @@ func TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook(t *testing.T) {
 	})
 }
 
-// The queue's lease of an entry ends while its handler still runs, because only the lease in the database is renewed.
-// So the queue reports this entry as due. Another process then enqueues a second entry. For the second entry the queue
-// wakes no process, because the first one is due already. The second entry must still run on time.
+// The handler of a first entry is running. Only the lease in the database is renewed, so the queue's lease of this
+// entry ends, and the queue reports the entry as due. Then another process enqueues a second entry. The queue wakes no
+// process for it, because it already has a due entry. The second entry must still run on time.
 // Failure: F56
 func TestEntryBehindAnEndedLeaseOfTheQueueRunsOnTime(t *testing.T) {
 	t.Parallel()
@@ -97,7 +97,8 @@ func TestEntryBehindAnEndedLeaseOfTheQueueRunsOnTime(t *testing.T) {
 	})
 }
 
-// An entry is rescheduled while an attempt runs. It must not run again before the lease of that attempt has ended.
+// A person reschedules an entry while an attempt runs. The entry must not run again before the lease of that attempt
+// has ended.
 func TestEntryRescheduledUnderItsAttemptRunsWhenThatLeaseHasEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

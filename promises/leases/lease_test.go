@@ -43,8 +43,8 @@ func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 	})
 }
 
-// overtaking is two instances that run the same entry. The handler of the first instance waits at a gate and ignores
-// its context. Then its lease ends, and the second instance runs the entry.
+// overtaking holds two instances that run the same entry. The handler of the first instance waits at a gate and ignores
+// its context. When its lease has ended, the second instance runs the entry.
 type overtaking struct {
 	*harness.World
 	first, second *compensator.Compensator
@@ -55,7 +55,7 @@ type overtaking struct {
 	ran           *harness.Calls            // calls in the second instance
 }
 
-// overtake lets the second instance run the entry while the first instance still runs it. It returns once the second
+// overtake lets the second instance run the entry while the first instance still runs it. It returns when the second
 // instance has stored fresh as the outcome. A nil error means success.
 func overtake(t *testing.T, w *harness.World, cfg compensator.Config, typ compensator.HandlerConfig[harness.Order], stale, fresh error) *overtaking {
 	t.Helper()
@@ -219,8 +219,8 @@ func TestStuckHandlerDoesNotHoldItsEntryForEver(t *testing.T) {
 	})
 }
 
-// The database is slow, so an outcome waits to be stored. The entry must keep its lease. If it lost the lease, another
-// process would run it too, and the first outcome would be lost.
+// The database is slow, so an outcome waits to be stored. The entry must keep its lease. Otherwise another process
+// would run it too, and the first outcome would be lost.
 func TestEntryWhoseOutcomeWaitsToBeStoredIsNotRunElsewhere(t *testing.T) {
 	t.Parallel()
 	for name, verdict := range map[string]error{"success": nil, "failure": compensator.Permanent(errors.New("no"))} {
@@ -339,8 +339,9 @@ func TestEntryTheQueueKeepsAfterItsEndDoesNotRunAgain(t *testing.T) {
 	require.Equal(t, 1, ran.Of(id))
 }
 
-// A transaction locks the row of a running entry, so its lease cannot be renewed. The handler must be cancelled with
-// ErrLeaseLost when the lease ends, while the row is still locked. After the lock, the entry can be claimed again.
+// A transaction locks the row of a running entry, so its lease cannot be renewed. When the lease ends, the handler must
+// be cancelled with ErrLeaseLost, even if the row is still locked. When the lock is released, another process can claim
+// the entry.
 // Failure: F27
 func TestHandlerIsToldWhenTheLeaseOfALockedRowEnds(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// muteStore performs the first claim but returns an error instead of the rows. It refuses releases until takes is set.
+// muteStore performs the first claim but returns an error instead of the rows. It refuses releases while takes is
+// false.
 type muteStore struct {
 	processlog.Store
 
@@ -58,9 +59,9 @@ func (s *muteStore) Release(ctx context.Context, ids []processlog.ID, token proc
 	return s.Store.Release(ctx, ids, token)
 }
 
-// The answer to a claim was lost, so its release is pending. A new claim would give the entry a new token. After that
-// the release with the old token would fail, and the lease would count as lost. The process must release before it
-// claims again.
+// The answer to a claim was lost, so the process must still release the claim. If it claimed the entry again first, the
+// entry would get a new token. The release with the old token would then fail, and the lease would count as lost. The
+// process must release before it claims again.
 // Failure: F59
 func TestEntryWithAPendingReleaseIsNotAskedForMeanwhile(t *testing.T) {
 	t.Parallel()
@@ -94,8 +95,8 @@ func TestEntryWithAPendingReleaseIsNotAskedForMeanwhile(t *testing.T) {
 	})
 }
 
-// owing is a store and a Compensator on it. The store performs some claims but returns an error, so their releases are
-// pending. A caller's transaction may lock rows of the store.
+// owing is a Compensator on a store that performs some claims but returns an error. The process must still release
+// these claims. A caller's transaction may lock rows of the store.
 type owing struct {
 	processlog.Store
 
@@ -134,7 +135,7 @@ func (s *owing) Release(ctx context.Context, ids []processlog.ID, token processl
 	return s.Store.Release(ctx, ids, token)
 }
 
-// newOwing makes an owing with a lease of an hour, so that no lease expires during the test.
+// newOwing returns an owing with a lease of an hour, so that no lease expires during the test.
 func newOwing(t *testing.T) *owing {
 	s := &owing{memory: compensatortest.NewMemoryStore(), ran: new(harness.Calls)}
 	s.Store = s.memory
@@ -150,8 +151,8 @@ func newOwing(t *testing.T) *owing {
 	return s
 }
 
-// record inserts n entries that are due in a second. If locked is set, it locks the row of the last entry. release
-// frees that row.
+// record inserts n entries that are due in a second. If locked is set, it locks the row of the last entry, and release
+// unlocks it.
 func (s *owing) record(t *testing.T, n int, locked bool) (release func()) {
 	entries := make([]compensator.NewEntry, n)
 	for i := range entries {

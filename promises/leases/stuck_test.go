@@ -16,8 +16,8 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// A suspect entry has lost leases before. It has run, and its outcome is not stored yet. Its process could still crash,
-// so the next suspect entry must wait.
+// A suspect entry is one that has lost leases. A first suspect has run, and its outcome is not stored yet. Its process
+// could still crash, so a second suspect must wait.
 // Failure: F61
 func TestSuspectHoldsItsQuarantineUntilItsOutcomeIsStored(t *testing.T) {
 	t.Parallel()
@@ -38,8 +38,8 @@ func TestSuspectHoldsItsQuarantineUntilItsOutcomeIsStored(t *testing.T) {
 	require.GreaterOrEqual(t, w.CountEnded(compensator.Succeeded, 0), 9)
 }
 
-// stuckOn registers a type whose handler does not return in time. It runs an instance with one entry of this type, and
-// returns when the handler is stuck.
+// stuckOn runs an instance with one entry whose handler does not return in time. It returns when the handler counts as
+// stuck.
 func stuckOn(t *testing.T, w *harness.World, cfg compensator.Config) (c *compensator.Compensator, id compensator.EntryID, ran *harness.Calls, g *harness.Gate) {
 	t.Helper()
 	cfg.StopTimeout = 300 * time.Millisecond
@@ -157,8 +157,8 @@ func TestEntryAProcessIsStuckOnRunsElsewhere(t *testing.T) {
 	})
 }
 
-// A dead-lettering waits for the database. During this wait the stuck handler of the entry returns success. The success
-// must win.
+// The process wants to dead-letter an entry and waits for the database. Meanwhile the stuck handler of the entry
+// returns success. The success must win.
 func TestDeadLetteringThatWaitsGivesWayToTheStuckHandlersSuccess(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -258,9 +258,9 @@ func TestEntryOfABrokenBatchThatWasStuckStartsAfresh(t *testing.T) {
 	w.WaitAllEnded()
 }
 
-// A process is stuck on an entry. Another process has run the entry since, and the retry of the entry waits. The entry
-// has no lease any more, so the stuck process cannot see how long the entry has been free. It must leave the retry to
-// other processes.
+// A process is stuck on an entry. Another process has run the entry since, and the entry waits for its retry. The entry
+// has no lease any more, so the stuck process cannot see for how long other processes could have claimed it. It must
+// leave the retry to them.
 // Failure: F62
 func TestStuckProcessLeavesARetryToOthers(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// purging is a store that counts what PurgeLimitKeys does.
+// purging is a store that counts calls of PurgeLimitKeys and the keys that they delete.
 type purging struct {
 	*memory.Store
 	rounds, deleted atomic.Int64
@@ -32,8 +32,9 @@ func (s *purging) PurgeLimitKeys(ctx context.Context, idle time.Duration) (int, 
 	return n, err
 }
 
-// Two processes run entries of three keys, and nothing more for two days. One of the processes must delete the keys, once an hour, and not
-// before a day has passed. Without keys there is nothing to delete.
+// Two processes run entries with three keys, and then nothing for two days. One of the processes must delete the keys
+// when they have been idle for a day. It looks for idle keys once an hour. If the limit has no keys, there is nothing
+// to delete.
 func TestIdleKeysOfALimitAreDeletedOnceADay(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]func(e *compensator.Entry) string{"keys": func(e *compensator.Entry) string { return e.UserID }, "no keys": nil} {
@@ -79,7 +80,8 @@ func TestIdleKeysOfALimitAreDeletedOnceADay(t *testing.T) {
 	}
 }
 
-// Keys of a table on a server were idle for more than a day, and the last round was hours ago. The next process that runs must delete them.
+// The keys in a table on a server were idle for more than a day, and the last purge of keys was hours ago. The next
+// process that runs must delete them.
 func TestIdleKeysOfALimitAreDeletedOnAServer(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -95,8 +97,8 @@ func TestIdleKeysOfALimitAreDeletedOnAServer(t *testing.T) {
 	})
 }
 
-// Many entries wait for a limit. Waiting must cost no lease and no attempt. The number of statements must not depend on how many entries
-// wait: one claim is for many entries, and reads them with one statement.
+// Many entries wait for a limit. Waiting must cost no lease and no attempt. The number of statements must not depend on
+// how many entries wait: one claim handles many entries, and reads them with one statement.
 func TestWaitingForALimitCostsNoStatementOfItsOwn(t *testing.T) {
 	t.Parallel()
 	const entries = 400

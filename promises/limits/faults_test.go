@@ -31,7 +31,7 @@ var (
 	faultsSeed = flag.Uint64("faults-seed", 1, "seed of its faults")
 )
 
-// limitedTypes are the types of the workers. Two of them share a limit.
+// limitedTypes are the types that the worker processes handle. Two of them share a limit.
 var limitedTypes = map[string]compensator.Limit{
 	"charge": {Rate: compensator.PerSecond(20), Burst: 5, Key: func(e *compensator.Entry) string { return e.UserID }},
 	"ship":   {Concurrent: 3},
@@ -49,8 +49,8 @@ type workerProgram struct {
 	Plain              bool   // whether the pool is opened without a Connector
 }
 
-// work handles the limited types until the process is killed.
-func work(program string) {
+// runWorker handles the limited types until the process is killed.
+func runWorker(program string) {
 	must := func(err error) {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -143,9 +143,9 @@ func mostPermits(w *harness.World, types ...string) (most int) {
 	return most
 }
 
-// Three processes work while faults follow each other. A process is killed or stopped, the database stands still or
-// crashes, and Redis stands still or loses everything. A person changes limits meanwhile. Triggers record each grant and each lease, so the check does not
-// trust the library. make limits DURATION=10m runs it for longer.
+// Three processes run entries while faults follow each other: a process is killed or stopped, the database stands still
+// or crashes, and Redis stands still or loses everything. Meanwhile a person changes limits. Triggers record each grant
+// and each lease, so the check does not trust the library. make limits DURATION=10m makes the test longer.
 // Failure: F1
 func TestLimitsHoldWhileProcessesAndServersFail(t *testing.T) {
 	t.Parallel()
@@ -214,7 +214,7 @@ func TestLimitsHoldWhileProcessesAndServersFail(t *testing.T) {
 	t.Logf("%d entries, %d and %d starts granted, at most %d and %d permits at once, %d rounds of faults", recorded, charges, calls, ships, both, rounds)
 }
 
-// changer returns a function that changes a limit as a person does. The function reports whether the change was made.
+// changer returns a function that changes a limit as a person does, and reports whether the change was made.
 func changer(w *harness.World) func(name string, values admin.LimitValues) bool {
 	w.T.Helper()
 	cfg := w.QuickConfig()
@@ -231,7 +231,8 @@ func changer(w *harness.World) func(name string, values admin.LimitValues) bool 
 	}
 }
 
-// record records entries of all types in small batches, while few are open. stop returns the number of recorded entries.
+// record records entries of all types in small batches, as long as few entries are open. stop returns the number of
+// recorded entries.
 func record(w *harness.World) (stop func() int) {
 	w.T.Helper()
 	ctx, cancel := context.WithCancel(w.T.Context())

@@ -14,14 +14,15 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// ownTransactions are the open transactions of this test. Other tests use the same server.
+// ownTransactions selects the open transactions of this test. Other tests use the same server.
 const ownTransactions = "information_schema.innodb_trx AS t JOIN information_schema.processlist AS p ON p.id=t.trx_mysql_thread_id WHERE p.db=DATABASE()"
 
 // busySessions are the sessions of this test that run a statement, except the session that reads the list.
 const busySessions = "information_schema.processlist WHERE db=DATABASE() AND id<>CONNECTION_ID() AND command<>'Sleep'"
 
-// A process is stopped in the middle of a claim, and so holds the row of a limit. Other processes must go on with other types at once.
-// They must not wait for the lock again and again. When the session of the stopped process ends, the limited type must go on.
+// A process is stopped in the middle of a claim, while it holds the row lock of a limit. Other processes must continue
+// with other types at once, without repeated waits for the lock. When the session of the stopped process ends, the
+// limited type must continue.
 func TestProcessStoppedInAClaimHoldsUpItsLimitOnly(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -77,7 +78,8 @@ func TestProcessStoppedInAClaimHoldsUpItsLimitOnly(t *testing.T) {
 	}, "other types go on")
 	require.EqualValues(t, 1, waits.Load(), "only the first claim waits")
 	require.Equal(t, 6, w.Count("common_process_log WHERE business_type='ship' AND state=0 AND delivery_count=0"), "waiting costs nothing")
-	// The server does this itself after 60 s, see TestServerEndsAClaimThatStandsStill.
+	// End the session of the stopped process. The server would do this after 60 s, see
+	// TestServerEndsAClaimThatStandsStill.
 	rows, err := w.DB.Query("SELECT t.trx_mysql_thread_id FROM " + ownTransactions + " AND t.trx_rows_modified>0")
 	require.NoError(t, err)
 	defer rows.Close()

@@ -17,8 +17,8 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// watchGrants creates triggers that record each grant and each return of starts in the table grants. So the tests need
-// not trust the library's own reports.
+// watchGrants creates triggers that record each grant and each return of starts in the table grants. With this table
+// the tests need not trust the library's own reports.
 func watchGrants(w *harness.World) {
 	w.T.Helper()
 	w.Exec("CREATE TABLE grants (seq BIGINT AUTO_INCREMENT PRIMARY KEY, limit_name VARCHAR(64) NOT NULL, limit_key VARBINARY(64) NOT NULL, at BIGINT NOT NULL," +
@@ -35,16 +35,17 @@ func watchGrants(w *harness.World) {
 	}
 }
 
-// requireBound asserts that every grant has the given interval and burst. It asserts that in every period the limit
-// granted at most as many starts as the interval and the burst allow. It returns the number of all granted starts.
+// requireBound asserts that every grant has the given interval and burst. It also asserts that, in every period, the
+// limit granted at most as many starts as the interval and the burst allow. It returns the total number of granted
+// starts.
 func requireBound(w *harness.World, name string, interval time.Duration, burst int) (total int) {
 	w.T.Helper()
 	return requireBounds(w, name, admin.LimitValues{Interval: interval, Burst: burst})
 }
 
-// requireBounds does the same as requireBound for a limit that people change. A period ends when the values change. At
-// such a change the library counts one start too many, so the trigger grants_next subtracts one start from the first
-// grant after the change.
+// requireBounds is requireBound for a limit that people change. A period ends when the values change. When that happens
+// the library counts one start too many, so the trigger grants_next subtracts one start from the first grant after the
+// change.
 func requireBounds(w *harness.World, name string, values ...admin.LimitValues) (total int) {
 	w.T.Helper()
 	rows, err := w.DB.Query("SELECT limit_key, at, starts, start_interval, burst FROM grants WHERE limit_name=? ORDER BY seq", name)
@@ -80,7 +81,7 @@ func requireBounds(w *harness.World, name string, values ...admin.LimitValues) (
 	return total
 }
 
-// running counts the calls of handlers that run at once, for each key.
+// running counts, for each key, the handler calls that run at the same time.
 type running struct {
 	mu      sync.Mutex
 	now     map[string]int
@@ -89,7 +90,7 @@ type running struct {
 	awaited int
 }
 
-// awaitAtOnce makes wait block until n calls of one key run at once for the first time.
+// awaitAtOnce makes wait block until n calls with one key have run at the same time.
 func (r *running) awaitAtOnce(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -222,7 +223,8 @@ func TestTypesThatNameTheSameLimitShareIt(t *testing.T) {
 	})
 }
 
-// A process dies while it holds all permits. Another process must get them when the leases have ended, and not earlier.
+// A process dies while it holds all permits. Another process must get them when the dead process's leases have ended,
+// and not earlier.
 // Failure: F1
 func TestPermitsOfAKilledProcessComeBackWithItsLeases(t *testing.T) {
 	t.Parallel()
@@ -276,8 +278,8 @@ func TestLimitIsValidated(t *testing.T) {
 	require.ErrorContains(t, err, "_limit")
 }
 
-// Limit.Key panics for one entry. This entry must not run, because no limit would apply to it. It must delay no other
-// entry.
+// Limit.Key panics for one entry. This entry must not run, because without its key no limit would apply. It must not
+// delay other entries.
 func TestEntryWhoseKeyPanicsWaitsAlone(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -302,9 +304,9 @@ func TestEntryWhoseKeyPanicsWaitsAlone(t *testing.T) {
 	lines.Contains(w, "the function Key of a limit panicked")
 }
 
-// The database answers a claim more than a second late. If its entry started now, it would start together with entries
-// that were granted later, which might exceed the rate. The process must release the entry and return the granted
-// start.
+// The database answers a claim more than a second late. Meanwhile it may have granted later starts. If the claimed
+// entry started now, it would start together with them and might exceed the rate. The process must release the entry
+// and return the start to the limit.
 func TestEntryWhosePermitIsOldDoesNotStartAndTheStartIsReturned(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -349,7 +351,8 @@ func TestRecordedEntriesNeedPermits(t *testing.T) {
 	})
 }
 
-// Entries that wait for a limit are neither lost nor late because of a fault. A person must see which limit they wait for.
+// Entries wait for a limit. Health must not report them as lost or late. It must show a person which limit they wait
+// for.
 func TestHealthTellsWhichEntriesWaitForALimit(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -393,7 +396,7 @@ func TestHealthTellsWhichEntriesWaitForALimit(t *testing.T) {
 	})
 }
 
-// A person lowers and raises a limit while two processes run. Neither is restarted.
+// A person lowers and raises a limit while two processes run. Both must follow the change without a restart.
 func TestLimitThatAPersonChangesHoldsInAllProcesses(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {

@@ -9,7 +9,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if program := os.Getenv(workerEnv); program != "" {
-		work(program)
+		runWorker(program)
 		return
 	}
 	harness.Main(m)

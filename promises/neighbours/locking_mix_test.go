@@ -26,8 +26,8 @@ func deadlocks(w *harness.World) (n int) {
 }
 
 // TestDeadlockedSettleIsTriedAgainWithoutTheHandler makes a transaction deadlock with the statement that settles a
-// batch. The transaction has written more, so the server rolls the settle back. The test cannot control how outcomes
-// are spread over statements, so it repeats until a settle was the victim.
+// batch. The transaction has written more rows, so the server rolls the settle back. The test does not know which
+// outcomes share a statement, so it repeats until the server has rolled back a settle.
 // Failure: F27
 func TestDeadlockedSettleIsTriedAgainWithoutTheHandler(t *testing.T) {
 	t.Parallel()
@@ -68,8 +68,8 @@ func TestDeadlockedSettleIsTriedAgainWithoutTheHandler(t *testing.T) {
 	assert.Contains(t, server.ErrorLog(), "common_process_log", "the server writes down what was crossed")
 }
 
-// crossSettling locks the last of n rows and calls finish, so that their outcomes are stored. Then it locks the rows
-// before the last one.
+// crossSettling locks the last of n rows and calls finish, which lets the library store the rows' outcomes. Then it
+// locks the other rows.
 func crossSettling(w *harness.World, after, n int, finish func()) {
 	w.T.Helper()
 	rival := w.Begin(w.DB)
@@ -96,8 +96,8 @@ func TestNoDeadlockNamesAStatementOfOurs(t *testing.T) {
 	processes := []*compensator.Compensator{mixedProcess(w, w.DB), mixedProcess(w, w.Open(harness.PlainPool(w.DSN)))}
 	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
 	require.NoError(t, err)
-	// This test purges entries that are younger than Purge of package admin allows. Without this purge note, the processes
-	// would report them as lost.
+	// This test purges entries that are too young for admin's Purge. Without this purge note, the processes would
+	// report them as lost.
 	w.Exec("INSERT INTO common_process_log_audit (entry_id, action, actor, reason, before_state, after_state, created_at) VALUES (0,?,'','','{}','{}',UTC_TIMESTAMP(3)+INTERVAL 1 HOUR)",
 		processlog.ActionPurge)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)

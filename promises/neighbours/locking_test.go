@@ -17,7 +17,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// inFlight are the library's statements on entries, by name. Each runs on existing ids and on one id far beyond them.
+// inFlight holds the library's statements on entries, by name. Each function runs its statement on existing ids and on
+// one id far beyond them.
 var inFlight = map[string]func(ctx context.Context, s processlog.Store, ids []compensator.EntryID) error{
 	"claim": func(ctx context.Context, s processlog.Store, ids []compensator.EntryID) error {
 		var want []processlog.Wanted
@@ -58,7 +59,7 @@ var inFlight = map[string]func(ctx context.Context, s processlog.Store, ids []co
 }
 
 // TestProducerNeverWaitsForAStatementOfOurs stops each of the library's transactions right before its COMMIT. Producers
-// must not wait.
+// must not wait for it.
 // Failure: F23, F26
 func TestProducerNeverWaitsForAStatementOfOurs(t *testing.T) {
 	for name, work := range inFlight {
@@ -83,7 +84,7 @@ func TestProducerNeverWaitsForAStatementOfOurs(t *testing.T) {
 	}
 }
 
-// producersGoOn records due entries at every isolation level. Its sessions fail instead of waiting for a lock.
+// producersGoOn records due entries at every isolation level. A session that has to wait for a lock fails.
 func producersGoOn(w *harness.World) {
 	w.T.Helper()
 	db := w.Open(harness.WatchedPool(harness.WithParams(w.T, w.DSN, map[string]string{"innodb_lock_wait_timeout": "1"})))
@@ -102,8 +103,8 @@ func producersGoOn(w *harness.World) {
 }
 
 // In TestThirdProducerIsNotStalledByARecordInFlight a first producer has an open transaction. A second producer inserts
-// the same key and waits. InnoDB then locks the gap before that key, so the test puts a row directly before it. The
-// third producer must not wait for any other lock, above all not for an auto-increment lock.
+// the same key and waits. InnoDB then locks the gap before that key. The test puts a row directly before the key, so
+// that the gap is empty. A third producer must not wait for any other lock, above all not for an auto-increment lock.
 func TestThirdProducerIsNotStalledByARecordInFlight(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -259,8 +260,8 @@ func TestTransactionalHandlerHoldsNoLockOnItsEntry(t *testing.T) {
 }
 
 // TestMigrationIsHeldUpByATransactionalHandlerNoLongerThanItsTimeout runs ALTER TABLE while a transactional handler is
-// stuck. The ALTER waits for every transaction that has used the table. All later statements on the table wait for the
-// ALTER. The ALTER must wait no longer than the handler's timeout.
+// stuck. The ALTER waits for every transaction that has used the table, and all later statements on the table wait for
+// the ALTER. The ALTER must not wait longer than the handler's timeout.
 // Failure: F28
 func TestMigrationIsHeldUpByATransactionalHandlerNoLongerThanItsTimeout(t *testing.T) {
 	t.Parallel()

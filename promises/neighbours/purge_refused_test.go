@@ -30,7 +30,7 @@ var refusals = map[string][]string{
 }
 
 // TestPurgeTakesTheRestOfEntriesThatTheDatabaseRefusesToDelete calls Purge while the database refuses to delete two of
-// the entries. Purge must name these two once, and must not try them again in every call.
+// the entries. Purge must name these two once, and must not try to delete them in every later call.
 // Failure: F106
 func TestPurgeTakesTheRestOfEntriesThatTheDatabaseRefusesToDelete(t *testing.T) {
 	t.Parallel()
@@ -83,8 +83,8 @@ func refusedIDs(w *harness.World) (ids []string) {
 	return ids
 }
 
-// TestPurgeOfEntriesThatAreAllRefusedFailsAFewTimes purges entries that the database refuses to delete. One call may
-// send only a limited number of statements, however many entries there are.
+// TestPurgeOfEntriesThatAreAllRefusedFailsAFewTimes purges entries that the database refuses to delete. The number of
+// statements in one call must be limited, also for many entries.
 // Failure: F106
 func TestPurgeOfEntriesThatAreAllRefusedFailsAFewTimes(t *testing.T) {
 	t.Parallel()

@@ -40,12 +40,12 @@ func upTo(n int) []int {
 	return numbers
 }
 
-// oldEntry returns an entry with the key of an ended entry. A message that is delivered again is recorded like this.
+// oldEntry returns an entry with the key of an ended entry, like the entry of a message that is delivered again.
 func oldEntry(n int) compensator.NewEntry {
 	return compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}"), Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprintf("old %03d", n))}}
 }
 
-// holders are transactions that hold a lock related to the entry "old 007".
+// holders are transactions that hold a lock on the entry "old 007" or on its key.
 var holders = map[string]func(t *testing.T, c *compensator.Compensator, tx *sql.Tx){
 	"recorded again": func(t *testing.T, c *compensator.Compensator, tx *sql.Tx) {
 		receipt, err := c.Record(t.Context(), tx, oldEntry(7))
@@ -111,8 +111,9 @@ func TestPurgePassesByAnEntryThatAnOpenTransactionHolds(t *testing.T) {
 	}
 }
 
-// TestPurgeGoesOnBehindHundredsOfEntriesThatAreRecordedAgain records 300 old keys again in one open transaction. That
-// transaction locks more entries than one purge step takes. Purge must continue with the entries behind them.
+// TestPurgeGoesOnBehindHundredsOfEntriesThatAreRecordedAgain records 300 old keys again in one open transaction, which
+// locks their entries. These are more entries than one purge step takes. Purge must continue with the entries behind
+// them.
 func TestPurgeGoesOnBehindHundredsOfEntriesThatAreRecordedAgain(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -135,9 +136,9 @@ func TestPurgeGoesOnBehindHundredsOfEntriesThatAreRecordedAgain(t *testing.T) {
 	})
 }
 
-// TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge lets each producer record its own keys again and again,
-// several in one transaction. At the same time the entries end and are purged. A producer that waits a second for a
-// lock fails the test. The server logs every deadlock.
+// TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge lets each producer repeatedly record the same keys, some of
+// them together in one transaction. At the same time the entries end and are purged. A producer that waits a second for
+// a lock fails the test. The server logs every deadlock.
 // Failure: F26
 func TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge(t *testing.T) {
 	t.Parallel()
@@ -146,8 +147,8 @@ func TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge(t *testing.T) {
 			t.Parallel()
 			server := testservers.NewSQL(t)
 			w := harness.WorldAt(t, server.Database(t))
-			// This test purges entries that are younger than Purge of package admin allows. Without this purge note, the
-			// processes would report them as lost.
+			// This test purges entries that are too young for admin's Purge. Without this purge note, the processes
+			// would report them as lost.
 			w.Exec("INSERT INTO common_process_log_audit (entry_id, action, actor, reason, before_state, after_state, created_at) VALUES (0,?,'','','{}','{}',UTC_TIMESTAMP(3)+INTERVAL 1 HOUR)",
 				processlog.ActionPurge)
 			store, err := compensator.OpenStore(t.Context(), w.Open(pool(w.DSN)), compensator.DefaultTable)
@@ -192,8 +193,8 @@ func TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge(t *testing.T) {
 // recordOld records a few of a producer's keys in one transaction. It returns how many of them existed already.
 //
 // Half of the producers record one key at a time at the default isolation level. On MySQL, several keys in one
-// transaction would deadlock at that level even without a purge. The reason is that an INSERT that finds its key taken
-// keeps a lock on the end of the table.
+// transaction would deadlock at that level even without a purge. There an INSERT that finds its key taken keeps a lock
+// on the end of the table.
 func recordOld(ctx context.Context, c *compensator.Compensator, db *sql.DB, producer int) (again int, err error) {
 	const each = 100
 	level, n := sql.LevelDefault, 1
@@ -236,9 +237,9 @@ func endPending(w *harness.World) {
 	}
 }
 
-// TestEntryIsChangedByItsKeyWhileThatIsRecordedAgain records a key again in an open transaction. As long as that
-// transaction is open, the test changes the entry by its key. The duplicate locks the key in the unique index but not
-// the entry's row. So the change must not wait.
+// TestEntryIsChangedByItsKeyWhileThatIsRecordedAgain records a key again in a transaction that stays open. Meanwhile it
+// changes the entry by its key. The duplicate locks the key in the unique index but not the entry's row, so the change
+// must not wait.
 // Failure: F26
 func TestEntryIsChangedByItsKeyWhileThatIsRecordedAgain(t *testing.T) {
 	t.Parallel()

@@ -12,11 +12,11 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// inASmallLog runs test on a log of eight entries, and an open transaction holds two more. That transaction recorded
-// one of the two and cancelled the other.
+// inASmallLog runs test on a log of eight entries. An open transaction locks two further entries: it recorded one of
+// them and cancelled the other.
 //
 // Without an index hint, a server scans so small a table completely. A locking statement would then wait for the two
-// rows. Sessions wait for a lock for at most one second.
+// locked rows. Sessions wait for a lock for at most one second.
 func inASmallLog(t *testing.T, test func(t *testing.T, w *harness.World, db *sql.DB)) {
 	for name, pool := range harness.Pools {
 		t.Run(name, func(t *testing.T) {

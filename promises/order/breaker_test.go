@@ -17,8 +17,8 @@ import (
 
 var errNoRoute = errors.New("no route")
 
-// behindBreaker is a process with a serial type. Its handler calls a dependency behind a breaker, and the process
-// collects the events of that breaker.
+// behindBreaker is a process with a serial type. The type's handler calls a dependency, and the type has a breaker. The
+// process collects the events of that breaker.
 type behindBreaker struct {
 	c      *compensator.Compensator
 	orders *compensator.Type[harness.Order]
@@ -52,20 +52,20 @@ func requireLines(t *testing.T, w *harness.World, seen *watch, want map[string][
 	w.Eventually(func() bool { return w.Count("common_process_log_turns") == 0 }, "no positions are left")
 }
 
-// fill records entries for some accounts, and alternates between the types of the two processes. It returns their ids
-// by account.
+// fill records entries for some accounts, and alternates between the types of the two processes. It returns the
+// entries' ids by account.
 func fill(w *harness.World, cfg compensator.Config, types ...*compensator.Type[harness.Order]) map[string][]compensator.EntryID {
 	want := make(map[string][]compensator.EntryID)
 	for i := range 20 {
 		key := strconv.Itoa(i % 5)
-		want[key] = append(want[key], w.RecordThrough(cfg.DB, types[i%len(types)], i, of(key)))
+		want[key] = append(want[key], w.RecordThrough(cfg.DB, types[i%len(types)], i, withKey(key)))
 	}
 	return want
 }
 
 // Two processes run a serial type. The first entry of each key calls a dependency that is down, so the breakers open.
-// The breakers probe with one entry at a time, the longest due first, and then close. No entry may overtake an earlier
-// entry of its key.
+// Each breaker probes with one entry at a time, the one that is longest overdue, and later closes. No entry may
+// overtake an earlier entry of its key.
 // Failure: F113
 func TestOpenBreakersLeaveKeysInTheirOrder(t *testing.T) {
 	t.Parallel()
@@ -85,8 +85,8 @@ func TestOpenBreakersLeaveKeysInTheirOrder(t *testing.T) {
 	})
 }
 
-// One of two processes cannot reach its dependency. It may have claimed an entry that is blocked, and put it back. It
-// must leave such entries to the other process.
+// One of two processes cannot reach its dependency, so its breaker is open. It may have claimed blocked entries and put
+// them back. It must leave such entries to the other process.
 // Failure: F113
 func TestKeysThatAnOpenBreakerLeavesAloneAreWorkedOffInOrderElsewhere(t *testing.T) {
 	t.Parallel()

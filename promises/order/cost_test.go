@@ -50,8 +50,8 @@ func (s *counted) asked() [5]int64 {
 	return [5]int64{s.join.Swap(0), s.lines.Swap(0), s.firsts.Swap(0), s.block.Swap(0), s.advance.Swap(0)}
 }
 
-// This test checks the calls that docs/reference/cost.md names as the cost of ordering keys. A type without an ordering key
-// must cause none of them.
+// docs/reference/cost.md names the calls that ordering keys cost. This test checks their numbers. A type without an
+// ordering key must cause none of these calls.
 // Failure: F117
 func TestWhatOrderingCosts(t *testing.T) {
 	t.Parallel()
@@ -68,7 +68,7 @@ func TestWhatOrderingCosts(t *testing.T) {
 		put := func(orders *compensator.Type[harness.Order], keys ...string) {
 			for _, key := range keys {
 				require.NoError(t, c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-					_, err := orders.Record(ctx, tx, harness.Order{}, of(key))
+					_, err := orders.Record(ctx, tx, harness.Order{}, withKey(key))
 					return err
 				}))
 				time.Sleep(time.Second)

@@ -31,7 +31,7 @@ var steps = map[string]func(i int) compensator.IdempotencyKey{
 	},
 }
 
-// numbers notes the order in which entries of each key ran, by Order.Number.
+// numbers notes, for each key, the order in which its entries ran, by Order.Number.
 type numbers struct {
 	mu  sync.Mutex
 	ran map[string][]int
@@ -46,7 +46,7 @@ func (n *numbers) note(key string, number int) {
 	n.ran[key] = append(n.ran[key], number)
 }
 
-// numbered registers a serial type whose handler notes the entries it is called for.
+// numbered registers a serial type whose handler notes each of its entries in ran.
 func numbered(t *testing.T, c *compensator.Compensator, ran *numbers, cfg compensator.HandlerConfig[harness.Order]) *compensator.Type[harness.Order] {
 	t.Helper()
 	cfg.Serial = account
@@ -58,7 +58,7 @@ func numbered(t *testing.T, c *compensator.Compensator, ran *numbers, cfg compen
 	return orders
 }
 
-// batch makes n entries and gives the ordering keys to them round-robin.
+// batch returns n entries with the given ordering keys in turn.
 func batch(orders *compensator.Type[harness.Order], n int, id func(i int) compensator.IdempotencyKey, keys ...string) (entries []compensator.NewEntry) {
 	for i := range n {
 		entries = append(entries, orders.Entry(harness.Order{Number: i}, compensator.Options{UserID: keys[i%len(keys)], IdempotencyKey: id(i)}))
@@ -99,8 +99,8 @@ func TestEntriesOfOneCallRunInTheOrderInWhichTheyWereGiven(t *testing.T) {
 	}
 }
 
-// One call records more entries than one statement takes. The log holds some of the entries already, and the call has
-// some of them twice. The entries of each key must run in the order of the call.
+// One call records more entries than one statement takes. Some of them are in the log already, and some are in the call
+// twice. The entries of each key must run in the order of the call.
 // Failure: F112
 func TestLargeCallKeepsItsOrderBesideDuplicates(t *testing.T) {
 	t.Parallel()
@@ -131,7 +131,7 @@ func TestLargeCallKeepsItsOrderBesideDuplicates(t *testing.T) {
 	})
 }
 
-// One transaction calls Record several times. Entries must run in the order of the calls, for every way to begin a
+// One transaction calls Record several times. Its entries must run in the order of the calls, for every way to begin a
 // transaction.
 // Failure: F112
 func TestCallsOfOneTransactionKeepTheirOrder(t *testing.T) {
@@ -180,8 +180,8 @@ func TestEntriesOfOneCallRunInTheOrderInWhichTheyWereGivenInMemory(t *testing.T)
 	require.Equal(t, upTo(0, 40, 1), ran.ran["ann"])
 }
 
-// Two transactions record the same entries in different orders, again and again. One transaction must wait for the
-// other, without a deadlock. The first transaction decides the order.
+// Two transactions repeatedly record the same entries in different orders. One transaction must wait for the other,
+// without a deadlock. The first transaction decides the order.
 // Failure: F112
 func TestCrossedCallsDoNotDeadlock(t *testing.T) {
 	t.Parallel()

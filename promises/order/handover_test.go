@@ -26,7 +26,7 @@ type slow struct {
 func (s *slow) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
 	time.Sleep(time.Second)
 	for _, o := range outcomes {
-		s.leased[o.ID] = s.leased[o.ID] || s.behind(o.ID).LeaseLeft > 0
+		s.leased[o.ID] = s.leased[o.ID] || s.rowAfter(o.ID).LeaseLeft > 0
 	}
 	if s.refuse != nil {
 		if results, err := s.refuse(outcomes); results != nil || err != nil {
@@ -36,8 +36,8 @@ func (s *slow) Settle(ctx context.Context, token processlog.Token, outcomes []pr
 	return s.Store.Settle(ctx, token, outcomes)
 }
 
-// behind returns the row of the entry with the next id.
-func (s *slow) behind(id processlog.ID) processlog.Row {
+// rowAfter returns the row of the entry with the next id.
+func (s *slow) rowAfter(id processlog.ID) processlog.Row {
 	rows := s.Rows()
 	for i := range rows[:len(rows)-1] {
 		if rows[i].ID == id {
@@ -47,8 +47,8 @@ func (s *slow) behind(id processlog.ID) processlog.Row {
 	return processlog.Row{}
 }
 
-// runSlow runs five entries of one key. The handler returns the error that the function fail returns. At each call, the
-// entry before it must have ended.
+// runSlow runs five entries of one key. The handler returns the error from fail. At each call, the previous entry must
+// have ended.
 func runSlow(t *testing.T, store *slow, fail func(row processlog.Row) error) {
 	t.Helper()
 	store.Store, store.leased = memory.NewStore(), make(map[processlog.ID]bool)
@@ -100,7 +100,7 @@ func TestEntryThatIsRetriedLetsNoneBeClaimed(t *testing.T) {
 		var store slow
 		store.refuse = func([]processlog.Outcome) ([]processlog.Settled, error) {
 			for _, row := range store.Rows() {
-				require.False(t, row.ProcessCount == 0 && row.State == processlog.Pending && store.behind(row.ID).LeaseLeft > 0, "behind one that has failed")
+				require.False(t, row.ProcessCount == 0 && row.State == processlog.Pending && store.rowAfter(row.ID).LeaseLeft > 0, "behind one that has failed")
 			}
 			return nil, nil
 		}
@@ -113,8 +113,8 @@ func TestEntryThatIsRetriedLetsNoneBeClaimed(t *testing.T) {
 	})
 }
 
-// The next entry of a key is claimed while the outcome of the entry before it is being stored. That outcome cannot be
-// stored at first. The next entry must be put back, and must run once the outcome is stored.
+// The next entry of a key is claimed while the outcome of the previous entry is being stored. At first the store cannot
+// store that outcome. The next entry must be put back, and must run when the outcome is stored.
 func TestNextOfAKeyWaitsForAnOutcomeThatIsNotStored(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(outcomes []processlog.Outcome) ([]processlog.Settled, error){
@@ -136,7 +136,7 @@ func TestNextOfAKeyWaitsForAnOutcomeThatIsNotStored(t *testing.T) {
 						return nil, nil
 					}
 					for _, o := range outcomes {
-						require.False(t, tries%4 == 3 && store.behind(o.ID).LeaseLeft > 0, "the next one waits without a lease")
+						require.False(t, tries%4 == 3 && store.rowAfter(o.ID).LeaseLeft > 0, "the next one waits without a lease")
 					}
 					results, err := answer(outcomes)
 					for i := range results {

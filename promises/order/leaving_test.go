@@ -11,26 +11,26 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// untold returns a configuration whose reconciler rounds are an hour apart. So an entry waits an hour if the library
-// forgets to make it due when it is unblocked.
-func untold(w *harness.World) compensator.Config {
+// rareRounds returns a configuration with reconciler rounds an hour apart. If the library forgets to make an unblocked
+// entry due, the entry waits for an hour.
+func rareRounds(w *harness.World) compensator.Config {
 	cfg := w.QuickConfig()
 	cfg.ReconcileInterval, cfg.PollInterval = time.Hour, time.Hour
 	return cfg
 }
 
-// An entry has reached its maximum of attempts. The claim that finds this ends the entry without calling a handler. The
-// next entry of its key must then run.
+// An entry has reached its maximum of attempts. The claim that notices this ends the entry without calling a handler.
+// The next entry of its key must then run.
 // Failure: F115
 func TestEntryThatIsDeadLetteredLetsItsKeyGoOn(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(untold(w))
+	c := w.New(rareRounds(w))
 	seen := newWatch(t)
 	orders := serial(t, c, seen, compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{PassDead: true}}, nil)
 	first := w.Record(orders, 1, compensator.Options{UserID: "ann", Delay: time.Hour})
 	w.Exec("UPDATE common_process_log SET delivery_count=4 WHERE id=?", first.Row())
-	second := w.Record(orders, 2, of("ann"))
+	second := w.Record(orders, 2, withKey("ann"))
 	w.Run(c)
 	passBy(w, w.DB, orders)
 	require.NoError(t, c.Reschedule(t.Context(), first, 0))
@@ -39,14 +39,14 @@ func TestEntryThatIsDeadLetteredLetsItsKeyGoOn(t *testing.T) {
 	require.Equal(t, []compensator.EntryID{second}, seen.order("ann"))
 }
 
-// An entry comes first in its key, because it has the lowest id. Its transaction commits only after a later entry of
-// the key has started, so the late entry must wait for the running one. The running entry then asks for a retry in an
-// hour. The late entry must run within this hour.
+// A first entry of a key has the lowest id, but its transaction commits only after the second entry has started. So the
+// first entry must wait for the running second one. The second entry then asks for a retry in an hour. The first entry
+// must run within this hour.
 // Failure: F117
 func TestLateEntryRunsOnceTheOneBesideItWaits(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(untold(w))
+	c := w.New(rareRounds(w))
 	gate := harness.NewGate()
 	orders := serial(t, c, newWatch(t), compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(time.Hour)}, func(ctx context.Context, e *compensator.Entry) error {
 		if e.BusinessID != "slow" {
@@ -59,7 +59,7 @@ func TestLateEntryRunsOnceTheOneBesideItWaits(t *testing.T) {
 	})
 	w.Run(c)
 	tx := w.Begin(w.DB)
-	receipt, err := orders.Record(t.Context(), tx, harness.Order{}, of("ann"))
+	receipt, err := orders.Record(t.Context(), tx, harness.Order{}, withKey("ann"))
 	require.NoError(t, err)
 	slow := w.Record(orders, 1, compensator.Options{UserID: "ann", BusinessID: "slow"})
 	require.Equal(t, slow, gate.Await(t))
@@ -71,13 +71,13 @@ func TestLateEntryRunsOnceTheOneBesideItWaits(t *testing.T) {
 	require.Equal(t, compensator.Retrying, w.State(slow))
 }
 
-// Plain SQL inserted an entry without a position. Its first claim writes the position and puts the entry back once. The
-// entry is the first of its key, so after that it must run at once.
+// Plain SQL inserted an entry, which therefore has no position. Its first claim writes the position and puts the entry
+// back. The entry is the first of its key, so it must then run at once.
 // Failure: F117
 func TestEntryWithoutANoteRunsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(untold(w))
+	c := w.New(rareRounds(w))
 	serial(t, c, newWatch(t), compensator.HandlerConfig[harness.Order]{}, nil)
 	ids := w.InsertDue("book", 1000, 3)
 	w.Exec("UPDATE common_process_log SET user_id='ann'")
@@ -87,13 +87,13 @@ func TestEntryWithoutANoteRunsAtOnce(t *testing.T) {
 	}
 }
 
-// The position of an ended entry is a row that the library deletes. The deletion waits or fails here. The next entry
-// must not wait for the deletion.
+// When an entry has ended, the library deletes the row with its position. This deletion waits or fails here. The next
+// entry of the key must not wait for it.
 // Failure: F115
 func TestNextOfAKeyWaitsForNoNoteToGo(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	c := w.New(untold(w))
+	c := w.New(rareRounds(w))
 	gate := harness.NewGate()
 	orders := serial(t, c, newWatch(t), compensator.HandlerConfig[harness.Order]{}, func(ctx context.Context, e *compensator.Entry) error {
 		if e.BusinessID == "slow" {
@@ -104,7 +104,7 @@ func TestNextOfAKeyWaitsForNoNoteToGo(t *testing.T) {
 	w.Run(c)
 	first := w.Record(orders, 1, compensator.Options{UserID: "ann", BusinessID: "slow"})
 	require.Equal(t, first, gate.Await(t))
-	second := w.Record(orders, 2, of("ann"))
+	second := w.Record(orders, 2, withKey("ann"))
 	passBy(w, w.DB, orders)
 	tx := w.Begin(w.DB)
 	_, err := tx.Exec("UPDATE common_process_log_turns SET parked=parked+1 WHERE business_type='book' AND turn_key='ann' AND entry_id=?", first.Row())

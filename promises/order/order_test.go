@@ -33,7 +33,7 @@ func newWatch(t *testing.T) *watch {
 	return &watch{t: t, running: make(map[string]compensator.EntryID), began: make(map[string][]compensator.EntryID)}
 }
 
-// enter notes the start of an attempt. leave notes its end.
+// enter notes the start of an attempt. The returned function notes its end.
 func (w *watch) enter(e *compensator.Entry) (leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,10 +57,10 @@ func (w *watch) order(key string) []compensator.EntryID {
 	return append([]compensator.EntryID(nil), w.began[key]...)
 }
 
-// of returns options with the given ordering key.
-func of(key string) compensator.Options { return compensator.Options{UserID: key} }
+// withKey returns options with the given ordering key.
+func withKey(key string) compensator.Options { return compensator.Options{UserID: key} }
 
-// serial registers a serial type. Its handler notes each call in w. Then it calls the parameter more, if more is not nil.
+// serial registers a serial type. Its handler notes each call in w and then calls more, if more is not nil.
 func serial(t *testing.T, c *compensator.Compensator, w *watch, cfg compensator.HandlerConfig[harness.Order], more func(ctx context.Context, e *compensator.Entry) error) *compensator.Type[harness.Order] {
 	t.Helper()
 	cfg.Serial = account
@@ -75,8 +75,8 @@ func serial(t *testing.T, c *compensator.Compensator, w *watch, cfg compensator.
 	return orders
 }
 
-// Three processes record entries for several accounts, from several goroutines each. Each transaction locks the
-// account's row first, so that the ids have the order of the commits.
+// Three processes record entries for several accounts, each from several goroutines. Each transaction locks the
+// account's row first, so that the ids follow the order of the commits.
 // Failure: F112
 func TestEntriesOfOneKeyRunOneAtATimeInTheOrderOfTheirIds(t *testing.T) {
 	t.Parallel()
@@ -96,7 +96,7 @@ func TestEntriesOfOneKeyRunOneAtATimeInTheOrderOfTheirIds(t *testing.T) {
 			recorders.Go(func() {
 				mu[i%accounts].Lock()
 				defer mu[i%accounts].Unlock()
-				id := w.RecordThrough(cfg.DB, orders[i%len(orders)], i, of(strconv.Itoa(i%accounts)))
+				id := w.RecordThrough(cfg.DB, orders[i%len(orders)], i, withKey(strconv.Itoa(i%accounts)))
 				want[i%accounts] = append(want[i%accounts], id)
 			})
 		}
@@ -155,10 +155,10 @@ func TestOtherKeysAndEntriesWithNoneRunBeside(t *testing.T) {
 		return nil
 	})
 	w.Run(c)
-	first := w.Record(orders, 1, of("ann"))
+	first := w.Record(orders, 1, withKey("ann"))
 	require.Equal(t, first, gate.Await(t))
-	second := w.Record(orders, 2, of("ann"))
-	bob, nobody := w.Record(orders, 3, of("bob")), w.Record(orders, 4, compensator.Options{})
+	second := w.Record(orders, 2, withKey("ann"))
+	bob, nobody := w.Record(orders, 3, withKey("bob")), w.Record(orders, 4, compensator.Options{})
 	w.WaitState(bob, compensator.Succeeded)
 	w.WaitState(nobody, compensator.Succeeded)
 	passBy(w, w.DB, orders)
@@ -169,14 +169,14 @@ func TestOtherKeysAndEntriesWithNoneRunBeside(t *testing.T) {
 	w.WaitState(second, compensator.Succeeded)
 }
 
-// passBy records an entry of another key and waits until it has run. After that the process has read every earlier
-// entry. If an earlier entry is blocked, the process has read it and not claimed it.
+// passBy records an entry of another key and waits until it has run. Then the process has read every earlier entry,
+// too. If an earlier entry is blocked, the process has not claimed it.
 func passBy(w *harness.World, db *sql.DB, orders *compensator.Type[harness.Order]) {
 	w.T.Helper()
-	w.WaitState(w.RecordThrough(db, orders, 100, of("somebody else")), compensator.Succeeded)
+	w.WaitState(w.RecordThrough(db, orders, 100, withKey("somebody else")), compensator.Succeeded)
 }
 
-// awaitBlocked waits until an entry was claimed and put back, because an earlier entry of its key blocks it.
+// awaitBlocked waits until an entry was claimed and put back because an earlier entry of its key blocks it.
 func awaitBlocked(w *harness.World, id compensator.EntryID) {
 	w.T.Helper()
 	w.Eventually(func() bool {
@@ -207,10 +207,10 @@ func TestWaitingFirstKeepsTheOthersWaiting(t *testing.T) {
 			order.Range(func(key, _ any) bool { return assert.Fail(t, "it was overtaken", "by %s", key) })
 			return nil
 		})
-		opts := of("ann")
+		opts := withKey("ann")
 		opts.BusinessID, opts.Delay = "slow", 200*time.Millisecond
 		first := w.RecordThrough(cfg.DB, orders, 1, opts)
-		second, third := w.RecordThrough(cfg.DB, orders, 2, of("ann")), w.RecordThrough(cfg.DB, orders, 3, of("ann"))
+		second, third := w.RecordThrough(cfg.DB, orders, 2, withKey("ann")), w.RecordThrough(cfg.DB, orders, 3, withKey("ann"))
 		w.Run(c)
 		w.WaitAllEnded()
 		require.Equal(t, []compensator.EntryID{first, second, third}, seen.order("ann"))
@@ -236,7 +236,7 @@ func TestCompensationBlocksTheKey(t *testing.T) {
 	w.Run(c)
 	first := w.Record(orders, 1, compensator.Options{UserID: "ann", BusinessID: "bad"})
 	require.Equal(t, first, gate.Await(t))
-	second := w.Record(orders, 2, of("ann"))
+	second := w.Record(orders, 2, withKey("ann"))
 	passBy(w, w.DB, orders)
 	require.Equal(t, compensator.Compensating, w.State(first))
 	gate.Open()
@@ -275,7 +275,7 @@ func TestDeadFirstKeepsTheOthersWaitingForAPerson(t *testing.T) {
 			w.Run(c)
 			first := w.Record(orders, 1, compensator.Options{UserID: "ann", BusinessID: "bad"})
 			w.WaitState(first, compensator.Dead)
-			second := w.Record(orders, 2, of("ann"))
+			second := w.Record(orders, 2, withKey("ann"))
 			passBy(w, w.DB, orders)
 			require.NoError(t, end(w, c, first))
 			w.WaitState(second, compensator.Succeeded)
@@ -305,7 +305,7 @@ func TestDeadFirstIsPassedWhereTheTypeSaysSo(t *testing.T) {
 	second := w.Record(orders, 2, compensator.Options{UserID: "ann", BusinessID: "slow"})
 	require.Equal(t, second, gate.Await(t))
 	require.Equal(t, compensator.Dead, w.State(first))
-	// The requeued entry is the first of its key again. It must not run beside the entry that is running.
+	// The requeued entry is the first of its key again. It must not run while another entry of the key is running.
 	require.NoError(t, admin.Of(c).Requeue(t.Context(), first, admin.RequeueOptions{AuditInfo: admin.AuditInfo{Actor: "ann", Reason: "because"}}))
 	awaitBlocked(w, first)
 	gate.Open()
@@ -314,8 +314,8 @@ func TestDeadFirstIsPassedWhereTheTypeSaysSo(t *testing.T) {
 	require.Equal(t, []compensator.EntryID{first, second, first}, seen.order("ann"))
 }
 
-// A running entry is cancelled. Its handler may continue for a while after its context is cancelled. The next entry of
-// the key must not wait for that handler.
+// A person cancels a running entry. Its handler may continue for a while after its context is cancelled. The next entry
+// of the key must not wait for that handler.
 // Failure: F114
 func TestCancelledEntriesLeaveTheirKey(t *testing.T) {
 	t.Parallel()
@@ -323,10 +323,10 @@ func TestCancelledEntriesLeaveTheirKey(t *testing.T) {
 		c := w.New(cfg)
 		orders, gate := harness.HandleGated(t, c, "book", compensator.HandlerConfig[harness.Order]{Concurrency: 3, TypeConfig: compensator.TypeConfig{Serial: account}}, nil)
 		w.Run(c)
-		first := w.RecordThrough(cfg.DB, orders, 0, of("ann"))
+		first := w.RecordThrough(cfg.DB, orders, 0, withKey("ann"))
 		require.Equal(t, first, gate.Await(t))
-		behind, last := w.RecordThrough(cfg.DB, orders, 1, of("ann")), w.RecordThrough(cfg.DB, orders, 2, of("ann"))
-		other := w.RecordThrough(cfg.DB, orders, 3, of("bob"))
+		behind, last := w.RecordThrough(cfg.DB, orders, 1, withKey("ann")), w.RecordThrough(cfg.DB, orders, 2, withKey("ann"))
+		other := w.RecordThrough(cfg.DB, orders, 3, withKey("bob"))
 		require.Equal(t, other, gate.Await(t), "those before it were looked at, and left alone")
 		require.NoError(t, harness.ErrOf(c.Cancel(t.Context(), behind)))
 		require.NoError(t, harness.ErrOf(c.Cancel(t.Context(), first)))
@@ -336,8 +336,8 @@ func TestCancelledEntriesLeaveTheirKey(t *testing.T) {
 	})
 }
 
-// The database assigns an id before the transaction commits. So an entry that commits late may find a later entry of
-// its key running. The late entry must wait for the running one.
+// The database assigns an id before the transaction commits. If an entry commits late, a later entry of its key may be
+// running already. The late entry must wait for the running one.
 // Failure: F112
 func TestEntryCommittedLateRunsBesideNone(t *testing.T) {
 	t.Parallel()
@@ -353,7 +353,7 @@ func TestEntryCommittedLateRunsBesideNone(t *testing.T) {
 		w.Run(c)
 		tx, err := cfg.DB.Begin()
 		require.NoError(t, err)
-		receipt, err := orders.Record(t.Context(), tx, harness.Order{}, of("ann"))
+		receipt, err := orders.Record(t.Context(), tx, harness.Order{}, withKey("ann"))
 		require.NoError(t, err)
 		slow := w.RecordThrough(cfg.DB, orders, 1, compensator.Options{UserID: "ann", BusinessID: "slow"})
 		require.Equal(t, slow, gate.Await(t))
@@ -362,7 +362,7 @@ func TestEntryCommittedLateRunsBesideNone(t *testing.T) {
 		late := receipt.ID()
 		require.Negative(t, late.Compare(slow))
 		awaitBlocked(w, late)
-		third := w.RecordThrough(cfg.DB, orders, 2, of("ann"))
+		third := w.RecordThrough(cfg.DB, orders, 2, withKey("ann"))
 		passBy(w, cfg.DB, orders)
 		gate.Open()
 		w.WaitAllEnded()
@@ -387,7 +387,7 @@ func TestLostLeaseOfTheFirstLetsNobodyPass(t *testing.T) {
 	slow := w.Record(orders, 0, compensator.Options{UserID: "ann", BusinessID: "slow"})
 	require.Equal(t, slow, gate.Await(t))
 	w.EndLease(slow)
-	second := w.Record(orders, 1, of("ann"))
+	second := w.Record(orders, 1, withKey("ann"))
 	passBy(w, w.DB, orders)
 	require.Equal(t, []compensator.EntryID{slow}, seen.order("ann"))
 	gate.Open()
@@ -395,7 +395,7 @@ func TestLostLeaseOfTheFirstLetsNobodyPass(t *testing.T) {
 }
 
 // Some entries are written by plain SQL, or by a process that does not know that the type is serial. Such an entry gets
-// its position at its first claim.
+// its position when it is first claimed.
 // Failure: F114
 func TestEntriesRecordedWithoutPositionsRunOneAtATime(t *testing.T) {
 	t.Parallel()
@@ -428,7 +428,7 @@ func TestBatchHoldsOneOfEachKey(t *testing.T) {
 	want := make(map[string][]compensator.EntryID)
 	for i := range 40 {
 		key := strconv.Itoa(i % 8)
-		want[key] = append(want[key], w.Record(orders, i, of(key)))
+		want[key] = append(want[key], w.Record(orders, i, withKey(key)))
 	}
 	w.Run(c)
 	w.WaitAllEnded()
@@ -452,7 +452,7 @@ func TestTransactionalHandlersRunInOrder(t *testing.T) {
 	}
 	var want []compensator.EntryID
 	for i := range 20 {
-		want = append(want, w.Record(orders, i, of("ann")))
+		want = append(want, w.Record(orders, i, withKey("ann")))
 	}
 	w.WaitAllEnded()
 	require.Equal(t, want, seen.order("ann"))
@@ -469,7 +469,7 @@ func TestDeclaredTypeRecordsPositions(t *testing.T) {
 	declared, err := compensator.Declare[harness.Order](t.Context(), recorder, "book", &compensator.TypeConfig{Serial: account})
 	require.NoError(t, err)
 	first := w.Record(declared, 1, compensator.Options{UserID: "ann", Delay: 200 * time.Millisecond})
-	second := w.Record(declared, 2, of("ann"))
+	second := w.Record(declared, 2, withKey("ann"))
 	require.Equal(t, 2, w.Count("common_process_log_turns WHERE turn_key='ann'"))
 	seen := newWatch(t)
 	c := w.New(w.QuickConfig())
@@ -519,7 +519,7 @@ func TestPanicOfSerialRefusesTheRecord(t *testing.T) {
 	// Plain SQL writes an entry with an invalid key. This entry must not run, and must not block other entries.
 	bad := w.InsertDue("book", 1000, 1)[0]
 	w.Run(c)
-	w.WaitState(w.Record(orders, 1, of("ann")), compensator.Succeeded)
+	w.WaitState(w.Record(orders, 1, withKey("ann")), compensator.Succeeded)
 	w.Eventually(func() bool { return w.Entry(c, bad).LastError != "" }, "its problem is reported")
 	require.Contains(t, w.Entry(c, bad).LastError, "no user")
 	require.Zero(t, w.Entry(c, bad).ProcessCount)
@@ -535,8 +535,8 @@ func TestPassDeadNeedsSerial(t *testing.T) {
 	require.Equal(t, "PassDead", field.Field)
 }
 
-// Reconciler rounds are an hour apart. So an entry waits an hour if the library forgets to make it due when it is
-// unblocked.
+// Reconciler rounds are an hour apart. If the library forgets to make an unblocked entry due, the entry waits for an
+// hour.
 // Failure: F115
 func TestNextOfAKeyIsNotified(t *testing.T) {
 	t.Parallel()
@@ -558,7 +558,7 @@ func TestNextOfAKeyIsNotified(t *testing.T) {
 			}
 			var recorders sync.WaitGroup
 			for i := range 90 {
-				recorders.Go(func() { w.Record(types[i%instances], i, of(strconv.Itoa(i%3))) })
+				recorders.Go(func() { w.Record(types[i%instances], i, withKey(strconv.Itoa(i%3))) })
 			}
 			recorders.Wait()
 			w.WaitAllEnded()

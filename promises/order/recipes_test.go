@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// These tests run the recipes of docs/how-to that need no serial type, on a real server.
+// These tests run recipes from docs/how-to on a real server. The recipes order entries without a serial type.
 
 func accounts(w *harness.World) {
 	w.Exec("CREATE TABLE accounts (user VARCHAR(64) PRIMARY KEY, balance INT NOT NULL, recorded INT NOT NULL, done INT NOT NULL) ENGINE=InnoDB")
@@ -41,7 +41,7 @@ func TestRowLockLetsOneOfAnAccountWorkAtATime(t *testing.T) {
 		w.Run(c)
 	}
 	for range 40 {
-		w.Record(orders, 1, of("ann"))
+		w.Record(orders, 1, withKey("ann"))
 	}
 	w.WaitAllEnded()
 	require.Equal(t, 1, w.Count("accounts WHERE balance=40"))
@@ -78,7 +78,7 @@ func TestNumbersOfAnAccountKeepItsOrder(t *testing.T) {
 			require.NoError(t, err)
 			var number int
 			require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT recorded FROM accounts WHERE user='ann'").Scan(&number))
-			receipt, err = orders.Record(t.Context(), tx, harness.Order{Number: number}, of("ann"))
+			receipt, err = orders.Record(t.Context(), tx, harness.Order{Number: number}, withKey("ann"))
 			require.NoError(t, err)
 		})
 		receipt.Committed()

@@ -61,9 +61,9 @@ func (s *refusing) Block(ctx context.Context, blocked []processlog.BlockedEntry,
 	return block()
 }
 
-// patient runs a serial type on the store, with reconciler rounds an hour apart. So an entry waits an hour if the
-// library forgets to make it due when it is unblocked.
-func patient(t *testing.T, store *refusing, queue processlog.Queue, cfg compensator.HandlerConfig[harness.Order], more func(ctx context.Context, e *compensator.Entry) error) (c *compensator.Compensator, stop func()) {
+// runSerial runs a serial type on the store, with reconciler rounds an hour apart. If the library forgets to make an
+// unblocked entry due, the entry waits for an hour.
+func runSerial(t *testing.T, store *refusing, queue processlog.Queue, cfg compensator.HandlerConfig[harness.Order], more func(ctx context.Context, e *compensator.Entry) error) (c *compensator.Compensator, stop func()) {
 	t.Helper()
 	store.MemoryStore = compensatortest.NewMemoryStore()
 	c, err := compensator.New(t.Context(), compensator.Config{Store: store, Queue: queue, ReconcileInterval: time.Hour, Logger: slog.New(slog.DiscardHandler)})
@@ -88,8 +88,8 @@ func (s *refusing) requireSucceeded(t *testing.T, n int) {
 	}
 }
 
-// The store fails to read positions, or fails to block entries. The same entries then stay due, so each claim would
-// return them again. The process must pause between claims.
+// The store fails to read positions, or fails to block entries. The claimed entries then stay due, so each further
+// claim would return them again. The process must pause between claims.
 // Failure: F116
 func TestClaimsRestWhileTheStoreRefusesPositions(t *testing.T) {
 	t.Parallel()
@@ -121,7 +121,7 @@ func TestClaimsRestWhileTheStoreRefusesPositions(t *testing.T) {
 					store, refuses := &refusing{stale: true}, new(atomic.Bool)
 					refuses.Store(true)
 					refuse(store, refuses)
-					c, stop := patient(t, store, queue(), compensator.HandlerConfig[harness.Order]{Concurrency: 10, Timeout: time.Hour}, func(context.Context, *compensator.Entry) error {
+					c, stop := runSerial(t, store, queue(), compensator.HandlerConfig[harness.Order]{Concurrency: 10, Timeout: time.Hour}, func(context.Context, *compensator.Entry) error {
 						for refuses.Load() { // Only the first entry of each key gets to this line.
 							time.Sleep(time.Second)
 						}
@@ -145,8 +145,8 @@ func TestClaimsRestWhileTheStoreRefusesPositions(t *testing.T) {
 	}
 }
 
-// The queue has leased these entries to the process. The queue would offer them to no process before that lease ends.
-// They must run as soon as the store works again.
+// The store could not read the positions of entries that the queue had leased to the process. The queue offers these
+// entries to no process until that lease ends. They must run as soon as the store works again.
 // Failure: F116
 func TestEntryThatIsPutBackForWantOfAPositionComesSoon(t *testing.T) {
 	t.Parallel()
@@ -166,7 +166,7 @@ func TestEntryThatIsPutBackForWantOfAPositionComesSoon(t *testing.T) {
 					}
 					return nil
 				})
-				c, stop := patient(t, store, compensatortest.NewMemoryQueue().Client(), compensator.HandlerConfig[harness.Order]{Lease: time.Hour}, taking(30*time.Second))
+				c, stop := runSerial(t, store, compensatortest.NewMemoryQueue().Client(), compensator.HandlerConfig[harness.Order]{Lease: time.Hour}, taking(30*time.Second))
 				harness.RecordIn(t, c, store.MemoryStore, book("ann", time.Second), book("ann", 10*time.Second))
 				time.Sleep(2 * time.Minute)
 				store.requireSucceeded(t, 2)
@@ -178,8 +178,8 @@ func TestEntryThatIsPutBackForWantOfAPositionComesSoon(t *testing.T) {
 	}
 }
 
-// The first entry ends just before the process blocks the second one. The answer to the call that blocks the second
-// entry is lost. The second entry must still be made due.
+// The first entry of a key ends just before the process blocks the second one. The answer to the call that blocks the
+// second entry is lost. The library must still make the second entry due.
 // Failure: F115
 func TestEntryThatWaitsWithoutItsProcessKnowingIsWoken(t *testing.T) {
 	t.Parallel()
@@ -190,7 +190,7 @@ func TestEntryThatWaitsWithoutItsProcessKnowingIsWoken(t *testing.T) {
 			store.block = nil
 			return cmp.Or(block(), errRefused)
 		}
-		c, stop := patient(t, store, compensatortest.NewMemoryQueue().Client(), compensator.HandlerConfig[harness.Order]{}, taking(15*time.Second))
+		c, stop := runSerial(t, store, compensatortest.NewMemoryQueue().Client(), compensator.HandlerConfig[harness.Order]{}, taking(15*time.Second))
 		harness.RecordIn(t, c, store.MemoryStore, book("ann", 0))
 		time.Sleep(12 * time.Second)
 		harness.RecordIn(t, c, store.MemoryStore, book("ann", 0))

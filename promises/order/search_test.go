@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// silent is a queue whose claims wait for an answer while held is set.
+// silent is a queue whose claims get no answer while held is set.
 type silent struct {
 	processlog.Queue
 	held    atomic.Bool
@@ -35,8 +35,8 @@ func (q *silent) Claim(ctx context.Context, businessType string, limit int, leas
 	return q.Queue.Claim(ctx, businessType, limit, lease)
 }
 
-// A claim searches for entries that are not blocked, and the answer takes long. The next entries of a key that moves on
-// must find free slots meanwhile.
+// A claim searches for entries that are not blocked, and its answer takes long. Meanwhile entries of a key end. The
+// next entries of this key must find free slots.
 func TestNextOfAKeyRunsWhileClaimsSearch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// deadBy makes a dead entry with the given EndedBy. undone is its number of compensation attempts.
+// deadBy makes a dead entry with the given EndedBy and undone attempts of its compensation.
 func deadBy(w *harness.World, orders *compensator.Type[harness.Order], by compensator.EndedBy, undone int) compensator.EntryID {
 	w.T.Helper()
 	id := w.Record(orders, 1, compensator.Options{Delay: time.Hour})
@@ -99,7 +99,7 @@ func TestDeadEntryIsEndedByAServiceUnlessItsCompensationHasBegun(t *testing.T) {
 	})
 }
 
-// got returns a function that requires a nil error and returns the result.
+// got returns a function that requires a nil error and returns the other value.
 func got[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
@@ -108,8 +108,8 @@ func got[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// The process dies during the first attempt of the compensation. The entry records no failed compensation. Only its
-// lost lease shows that the compensation began.
+// The process dies during the first attempt of the compensation. The entry counts no failed compensation. Only its lost
+// lease shows that the compensation began.
 // Failure: F73
 func TestCompensationThatCrashedHasBegun(t *testing.T) {
 	w := harness.NewWorld(t)
@@ -276,8 +276,8 @@ func TestSettlingManuallyInATransactionIsKeptExactlyIfItCommits(t *testing.T) {
 	})
 }
 
-// A person settles an entry manually in a transaction, and the audit record cannot be written. The caller ignores the
-// error and commits. The action must not be committed without its audit record.
+// A person settles an entry manually in a transaction, and the library cannot write the audit record. The caller
+// ignores the error and commits. The action must not be committed without its audit record.
 // Failure: F121
 func TestSettlingManuallyThatCannotBeKeptChangesNothing(t *testing.T) {
 	w := harness.NewWorld(t)
@@ -292,7 +292,7 @@ func TestSettlingManuallyThatCannotBeKeptChangesNothing(t *testing.T) {
 }
 
 // An entry was dead-lettered after repeated crashes, but one handler is still running. A service then ends the entry.
-// The late outcome of that handler must be dropped.
+// The outcome that this handler returns later must be dropped.
 // Failure: F73
 func TestDeadEntryThatAServiceEndedTakesNoLateOutcome(t *testing.T) {
 	for name, verdict := range overtaken {
@@ -319,9 +319,9 @@ func TestDeadEntryThatAServiceEndedTakesNoLateOutcome(t *testing.T) {
 	}
 }
 
-// A payment cancels the entry that closes its order. The test does this at every stage of that entry: due, running,
-// failing, about to be dead-lettered, compensating, dead. The handler writes in its own transaction, so the business
-// table shows whether the payment or the handler won.
+// A payment cancels the entry that would close its order. The test does this in every situation of that entry: due,
+// running, failing, about to be dead-lettered, compensating, dead. The handler writes to the business table in its own
+// transaction, so the table shows whether the payment or the handler won.
 // Failure: F73
 func TestPaymentRacesTheEndOfItsClosing(t *testing.T) {
 	w := harness.NewWorld(t)

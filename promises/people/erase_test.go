@@ -153,7 +153,7 @@ func TestErasureReachesTheOrderingKeyOnceItsEntryHasEnded(t *testing.T) {
 	w.Eventually(func() bool { return keys(w) == "" }, "and the key has no positions")
 }
 
-// New does not require the ordering table. A database without serial types may lack it, and Erase must still work.
+// New does not require the ordering table, so a database without serial types may lack it. Erase must still work.
 // Failure: F114
 func TestErasureNeedsNoTableOfPositions(t *testing.T) {
 	t.Parallel()
@@ -202,7 +202,8 @@ func TestEntryOnItsWayIsNotErased(t *testing.T) {
 	require.ErrorIs(t, err, compensator.ErrNotFound)
 }
 
-// Erase changes audit records. If the database user may not change them, Erase must change nothing at all.
+// Erase must also blank the entry's audit records. If the database user has no right to change them, Erase must change
+// nothing at all.
 // Failure: F126
 func TestErasureThatCannotReachTheRecordsChangesNothing(t *testing.T) {
 	t.Parallel()

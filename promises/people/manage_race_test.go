@@ -18,7 +18,8 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// underWay is an entry whose handler waits at a gate and ignores its context. Then the handler returns an error or nil.
+// underWay is an entry whose handler waits at a gate and ignores its context. When the gate opens, the handler returns
+// an error or nil.
 type underWay struct {
 	*harness.World
 	c       *compensator.Compensator
@@ -29,8 +30,8 @@ type underWay struct {
 	settled chan observe.SettledEvent
 }
 
-// startDeaf records an entry and waits until its handler is at the gate. The first attempt ignores its context and then
-// returns verdict. Later attempts succeed at once.
+// startDeaf records an entry and waits until its handler is at the gate. The first attempt ignores its context and
+// returns verdict when the gate opens. Later attempts succeed at once.
 func startDeaf(t *testing.T, w *harness.World, verdict error) *underWay {
 	t.Helper()
 	cfg := w.QuickConfig()
@@ -57,8 +58,8 @@ func startDeaf(t *testing.T, w *harness.World, verdict error) *underWay {
 	return u
 }
 
-// awaitCompleted waits for the event of an attempt whose entry was completed meanwhile. If the attempt succeeded, its
-// outcome agrees with the completion and counts as settled. Any other outcome is dropped.
+// awaitCompleted waits for the event of an attempt whose entry was completed while it ran. If the attempt succeeded,
+// its outcome agrees with the completion and the event is Settled. Otherwise the outcome is dropped.
 func (u *underWay) awaitCompleted(verdict error) observe.SettledEvent {
 	u.T.Helper()
 	if verdict != nil {
@@ -69,7 +70,7 @@ func (u *underWay) awaitCompleted(verdict error) observe.SettledEvent {
 	return event
 }
 
-// overtaken are outcomes of an attempt whose entry changes while the attempt runs.
+// overtaken holds outcomes of attempts. The entry of each attempt changes while the attempt runs.
 var overtaken = map[string]error{
 	"success":   nil,
 	"failure":   errors.New("no"),
@@ -197,9 +198,9 @@ func TestCancellationRolledBackDisturbsNobody(t *testing.T) {
 	}
 }
 
-// A transaction cancels an entry and rolls back to a savepoint, for example in an ORM's nested transaction. A Connector
-// sees only the outer commit, so the process believes that the entry is cancelled. So it cancels the context of the
-// handler although the entry is not cancelled. This must not count as a failure of the entry.
+// A transaction cancels an entry and then rolls back to a savepoint, for example in an ORM's nested transaction. A
+// Connector sees only the outer commit, so the process believes that the entry is cancelled. It cancels the context of
+// the handler although the entry is not cancelled. This must not count as a failure of the entry.
 // Failure: F27
 func TestCancellationThatASavepointUndoesCostsNothing(t *testing.T) {
 	t.Parallel()
@@ -320,7 +321,8 @@ func TestEntryCancelledBetweenItsCommitAndItsFirstAttemptDoesNotRun(t *testing.T
 	require.NoError(t, err)
 	require.True(t, found.WasRunning, "it was inserted with a lease")
 	stored := w.Row(id)
-	// The first of these entries holds the only slot until it has been read back.
+	// The cancelled entry holds the only slot until it has been read back. So when the next entry has run, the
+	// cancelled entry has been read back.
 	w.WaitState(w.RecordThrough(db, orders, 3, compensator.Options{}), compensator.Succeeded)
 	require.Zero(t, ran.Of(id))
 	require.Equal(t, stored, w.Row(id))

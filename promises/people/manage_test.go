@@ -37,7 +37,8 @@ func TestEntryMovedForwardDoesNotWaitForTheReconciler(t *testing.T) {
 	})
 }
 
-// deed is an action of a service or a person. If inTx is set, the action also exists for the caller's transaction.
+// deed is an action of a service or a person. If inTx is set, there is also a variant that runs in the caller's
+// transaction.
 type deed struct {
 	action processlog.Action
 	from   []compensator.State

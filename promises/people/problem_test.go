@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// The library cannot do work that it needs to do. It must log each cause, at most once a minute.
+// The library fails to do its own work. It must log each cause, at most once a minute.
 // Failure: F85
 func TestWhatFailsIsLoggedAndShownInHealth(t *testing.T) {
 	t.Parallel()
@@ -51,7 +51,7 @@ func TestWhatFailsIsLoggedAndShownInHealth(t *testing.T) {
 }
 
 // An entry is completed while its handler waits for a dependency. The handler's context ends, so the call to the
-// dependency fails. This failure must not count against the dependency.
+// dependency fails. The breaker must not count this failure.
 func TestAttemptThatIsToldToStopBlamesNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -72,11 +72,11 @@ func newBreakable(t *testing.T, watched bool) (*breakable, harness.Log) {
 	return b, lines
 }
 
-// polls takes the queue down, so that only the database shows which entries are due.
-func (b *breakable) polls() { b.queue.down.Store(true) }
+// takeQueueDown takes the queue down, so that only the database shows which entries are due.
+func (b *breakable) takeQueueDown() { b.queue.down.Store(true) }
 
-// breaks makes matching requests fail from now on.
-func (b *breakable) breaks(matches ...faultproxy.Match) {
+// breakRequests makes matching requests fail from now on.
+func (b *breakable) breakRequests(matches ...faultproxy.Match) {
 	for _, match := range matches {
 		b.proxy.Arm(faultproxy.Rule{Match: match, Fault: faultproxy.DropRequest})
 	}
@@ -93,9 +93,12 @@ func (b *breakable) record(businessType string, delay time.Duration) {
 
 var releases = faultproxy.Contains("delivery_count=delivery_count-1")
 
-// claims matches the statement that reads whole rows and locks them. readsBack matches the one that does not lock.
-func claims(r faultproxy.Request) bool { return readsRows(r) && strings.Contains(r.Text, "FOR UPDATE") }
-func readsBack(r faultproxy.Request) bool {
+// isClaim matches the statement that reads whole rows and locks them. isReadBack matches the one that reads whole rows
+// without locks.
+func isClaim(r faultproxy.Request) bool {
+	return readsRows(r) && strings.Contains(r.Text, "FOR UPDATE")
+}
+func isReadBack(r faultproxy.Request) bool {
 	return readsRows(r) && !strings.Contains(r.Text, "FOR UPDATE")
 }
 
@@ -103,7 +106,7 @@ func readsRows(r faultproxy.Request) bool {
 	return r.Runs() && strings.Contains(r.Text, "content") && strings.Contains(r.Text, "WHERE id IN (")
 }
 
-// problems are the ways in which the library's own work can fail, by name.
+// problems are the kinds of the library's own work that can fail, by name.
 var problems = map[string]struct {
 	what    string
 	breaks  func(b *breakable)
@@ -111,41 +114,41 @@ var problems = map[string]struct {
 	watched bool                      // whether the problem cannot be recognized on a plain pool
 }{
 	"claim": {what: "entries could not be claimed", breaks: func(b *breakable) {
-		b.breaks(claims)
+		b.breakRequests(isClaim)
 		b.record("plain", 100*time.Millisecond)
 	}},
 	"claim-polled": {what: "entries could not be claimed", breaks: func(b *breakable) {
-		b.polls()
-		b.breaks(claims)
+		b.takeQueueDown()
+		b.breakRequests(isClaim)
 		b.record("plain", 100*time.Millisecond)
 	}},
 	"due": {what: "due entries could not be found in the database", breaks: func(b *breakable) {
-		b.polls()
-		b.breaks(faultproxy.Contains("lease_until<="))
+		b.takeQueueDown()
+		b.breakRequests(faultproxy.Contains("lease_until<="))
 		b.record("plain", 100*time.Millisecond)
 	}},
 	"release": {what: "leases could not be given back", breaks: func(b *breakable) {
-		b.breaks(claims, releases)
+		b.breakRequests(isClaim, releases)
 		b.record("plain", 100*time.Millisecond)
 	}},
 	"renew": {what: "leases could not be renewed", breaks: func(b *breakable) {
-		b.breaks(faultproxy.Contains("SET lease_until="))
+		b.breakRequests(faultproxy.Contains("SET lease_until="))
 		b.Record(b.holding, 1, compensator.Options{})
 	}},
 	"store": {what: "outcomes could not be stored", breaks: func(b *breakable) {
-		b.breaks(faultproxy.Contains("delivery_count=0, lease_until=0"))
+		b.breakRequests(faultproxy.Contains("delivery_count=0, lease_until=0"))
 		b.Record(b.plain, 1, compensator.Options{})
 	}},
-	"read-back": {what: "new entries could not be read back", breaks: func(b *breakable) { b.breaks(readsBack) },
+	"read-back": {what: "new entries could not be read back", breaks: func(b *breakable) { b.breakRequests(isReadBack) },
 		provoke: func(b *breakable, _ int) { b.record("plain", 0) }},
 	"witness": {what: "what the database has kept so far could not be read back", breaks: func(b *breakable) {
 		b.WaitState(b.Record(b.plain, 1, compensator.Options{}), compensator.Succeeded)
-		b.breaks(faultproxy.Contains("version, epoch, token FROM `common_process_log`"))
+		b.breakRequests(faultproxy.Contains("version, epoch, token FROM `common_process_log`"))
 	}},
 	"notify": {what: "other processes could not be notified", breaks: func(b *breakable) { b.queue.broken.Store(true) },
 		provoke: func(b *breakable, n int) { b.record(fmt.Sprint("elsewhere_", n), time.Minute) }}, // Each of these entries is the first of its type.
 	"begin": {what: "attempts end with nothing counted: something they need is not available", watched: true, breaks: func(b *breakable) {
-		b.breaks(faultproxy.Contains("SET TRANSACTION ISOLATION LEVEL"))
+		b.breakRequests(faultproxy.Contains("SET TRANSACTION ISOLATION LEVEL"))
 		for i := range 3 {
 			b.Record(b.inTx, i, compensator.Options{})
 		}
@@ -153,7 +156,7 @@ var problems = map[string]struct {
 }
 
 // The library does this work in the background, so no caller gets its error. The log must report the error once. Health
-// must report it as long as it lasts.
+// must report it while it lasts.
 // Failure: F85
 func TestEveryProblemIsToldOnceAndStandsInHealthUntilItIsOver(t *testing.T) {
 	t.Parallel()
@@ -207,8 +210,8 @@ func TestEveryProblemIsToldOnceAndStandsInHealthUntilItIsOver(t *testing.T) {
 	}
 }
 
-// The row of an outcome is locked, so the outcome cannot be stored. Health must show this problem with the time at
-// which it began.
+// A row is locked, so the outcome of its entry cannot be stored. Health must show this problem and the time at which it
+// began.
 func TestOutcomeWhoseRowIsLockedIsNotTakenForStored(t *testing.T) {
 	t.Parallel()
 	b, _ := newBreakable(t, false) // On a plain pool the library first asks which rows are free.
@@ -242,8 +245,8 @@ func TestOutcomeWhoseRowIsLockedIsNotTakenForStored(t *testing.T) {
 	b.Eventually(func() bool { return open().IsZero() }, "it is stored")
 }
 
-// A lease cannot be renewed until it ends. After that it needs no renewal, so Health must no longer show this problem.
-// Health must not wait for the renewal of another lease, because there may be no other lease.
+// A lease could not be renewed before it ended. Now it needs no renewal, so Health must no longer show this problem.
+// Usually a later renewal of another lease clears the problem, but there may be no other lease.
 func TestRenewalsAreNoProblemOnceNothingIsLeftToRenew(t *testing.T) {
 	t.Parallel()
 	b, lines := newBreakable(t, true)

@@ -31,8 +31,8 @@ func ready(t *testing.T, h http.Handler) (status int, body string) {
 	return answer.Code, answer.Body.String()
 }
 
-// waitTimeout is shorter than the 2 s that a command waits for Redis. A probe that checks the servers one after the
-// other would have no time left for the database.
+// waitTimeout is shorter than the 2 s that a command waits for Redis. A probe that checked one server after the other
+// would have no time left for the database.
 const waitTimeout = 1900 * time.Millisecond
 
 // Redis is stopped with SIGSTOP, so it accepts connections and answers nothing. The process must still count as ready
@@ -70,8 +70,8 @@ func TestProcessIsReadyWhileRedisIsSilent(t *testing.T) {
 	}
 }
 
-// A process that only records has no reconciler, which would notice that the queue works again. It records nothing
-// after the outage, so no enqueue notices it either. Health must check the queue itself.
+// A process that only records has no reconciler, which would notice that the queue works again. After the outage it
+// records nothing, so no enqueue shows that the queue works either. Health must check the queue itself.
 // Failure: F85
 func TestHealthOfAProcessThatOnlyRecordsSeesTheQueueComeBack(t *testing.T) {
 	t.Parallel()
@@ -89,7 +89,7 @@ func TestHealthOfAProcessThatOnlyRecordsSeesTheQueueComeBack(t *testing.T) {
 	require.NoError(t, c.Health(t.Context()).Ready())
 }
 
-// silentQueue is a queue whose server does not answer. It falls silent before or after New.
+// silentQueue is a queue whose server stops answering, before or after New.
 type silentQueue struct {
 	processlog.Queue
 	afterNew bool
@@ -108,8 +108,8 @@ func (silentQueue) Peek(ctx context.Context, _ []string) ([]time.Duration, []str
 	return nil, nil, ctx.Err()
 }
 
-// New checks the queue first. Then it reads from the database which entries must be purged. Both have the same
-// deadline. The check of the silent queue must leave enough time for the database.
+// New first checks the queue, and then reads from the database which entries must be purged. One deadline covers both.
+// The check of a silent queue must leave enough time for the database.
 // Failure: F85
 func TestNewLeavesTheDatabaseItsTimeWhileTheQueueIsSilent(t *testing.T) {
 	t.Parallel()
@@ -155,7 +155,8 @@ func TestProcessIsReadyInEachTryWhileTheQueueIsSilent(t *testing.T) {
 	})
 }
 
-// New finds Redis down. When Redis answers again, the log must say for how long it was down, counted from New.
+// Redis is down when New checks it. When Redis answers again, the log must say for how long it was down, counted from
+// New.
 func TestQueueThatNewFoundDownIsToldToAnswerAgainAfterTheTimeSinceNew(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()

@@ -20,7 +20,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// marksStore is a store that counts the calls for periodic types, and can make them fail.
+// marksStore is a store that counts the calls that periodic types cause, and can make them fail.
 type marksStore struct {
 	*compensatortest.MemoryStore
 	asked   atomic.Int64
@@ -152,8 +152,8 @@ func TestFirstRegistrationFillsNothingBackAndASecondScheduleGoesOn(t *testing.T)
 	})
 }
 
-// The process uses the bubble's clock. The database's clock differs from it. The slots must follow the database's
-// clock.
+// The database's clock differs from the clock of the process, which is the bubble's. The slots must follow the
+// database's clock.
 // Failure: F103
 func TestSlotsAreThoseOfTheDatabasesClock(t *testing.T) {
 	t.Parallel()
@@ -175,8 +175,8 @@ func TestSlotsAreThoseOfTheDatabasesClock(t *testing.T) {
 	})
 }
 
-// The process that makes a slot may roll its transaction back. In this case the other processes must make this slot.
-// They must not wait for the next slot.
+// The process that makes a slot may roll its transaction back. Another process must then make this slot, without
+// waiting for the time of the next slot.
 // Failure: F102
 func TestSlotThatAnotherProcessDidNotMakeIsMadeSoon(t *testing.T) {
 	t.Parallel()

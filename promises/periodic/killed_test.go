@@ -18,7 +18,7 @@ const (
 	kills     = 25
 )
 
-// Three processes make the slots of one type. The test kills them one after the other, at random points.
+// Three processes record entries for the slots of one type. The test kills them one after the other, at random points.
 // Failure: F102
 func TestEachSlotHasOneEntryWhileProcessesAreKilled(t *testing.T) {
 	t.Parallel()
@@ -55,7 +55,7 @@ func TestEachSlotHasOneEntryWhileProcessesAreKilled(t *testing.T) {
 	assert.Zero(t, w.Count("common_process_log WHERE business_type='tick' AND state=1 AND JSON_UNQUOTE(CONVERT(content USING utf8mb4)) NOT IN (SELECT what FROM effects)"))
 }
 
-// slotsOf reads the slots that have an entry, in order. It requires that no entry was recorded before the time of its
+// slotsOf returns the slots that have an entry, in order. It requires that no entry was recorded before the time of its
 // slot.
 func slotsOf(w *harness.World) (slots []time.Time) {
 	w.T.Helper()

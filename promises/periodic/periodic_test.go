@@ -74,7 +74,7 @@ func TestLogWithoutTheTableOfSlotsRunsUnlessATypeIsPeriodic(t *testing.T) {
 	require.NoError(t, harness.HandleTick(other, time.Second))
 }
 
-// People record entries for slots ahead of time, and write the time in their own zone. An unrelated entry may also have
+// People record entries for future slots, and write the time in their own time zone. An unrelated entry may also have
 // the idempotency key of a slot.
 // Failure: F104
 func TestSlotWhoseIDIsTakenHoldsUpNoLaterOne(t *testing.T) {
@@ -106,8 +106,8 @@ func TestSlotWhoseIDIsTakenHoldsUpNoLaterOne(t *testing.T) {
 	})
 }
 
-// A process stops in the middle of its transaction and keeps the lock on the type's mark. The slot must wait until the
-// database ends that transaction. Slots of other types must not wait.
+// A process stops in the middle of its transaction, which holds the lock on the type's row of the last slot. The slot
+// must wait until the database ends that transaction. Slots of other types must not wait.
 // Failure: F102
 func TestMarkThatIsHeldIsTakenUpWhenItIsFree(t *testing.T) {
 	t.Parallel()
@@ -132,8 +132,8 @@ func TestMarkThatIsHeldIsTakenUpWhenItIsFree(t *testing.T) {
 	}
 }
 
-// The mark of a running type is deleted. From then on, the library must make the type's next slots. It must not make
-// earlier slots, and must log the deletion.
+// Somebody deletes the row that holds a type's last slot. The library must continue with the type's next slots. It must
+// not record earlier slots again, and must log the deletion.
 // Failure: F104
 func TestDeletedMarkBeginsAnewAndIsTold(t *testing.T) {
 	t.Parallel()
@@ -152,7 +152,6 @@ func TestDeletedMarkBeginsAnewAndIsTold(t *testing.T) {
 	require.Less(t, time.Since(slotsOf(w)[0]), time.Hour, "none of before")
 }
 
-// schedule is a schedule for tests.
 type schedule func(after time.Time) time.Time
 
 func (s schedule) Next(after time.Time) time.Time { return s(after) }

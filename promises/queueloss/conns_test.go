@@ -20,7 +20,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// Twenty types claim at the same time, and one connection listens. Most of the tested clients may open fewer
+// Twenty types claim at the same time, and one further connection listens. Most of the tested clients may open fewer
 // connections than that. All entries must run.
 // Failure: F47
 func TestQueueIsReliedOnWithinTheFewConnectionsOfItsClient(t *testing.T) {
@@ -59,8 +59,8 @@ func TestQueueIsReliedOnWithinTheFewConnectionsOfItsClient(t *testing.T) {
 	}
 }
 
-// pipelines returns how many connections a newer go-redis may open for pipelines. MaxActiveConns does not count them.
-// The default is 10.
+// pipelines returns how many connections newer versions of go-redis may open for pipelines, in addition to
+// MaxActiveConns. The default is 10.
 func pipelines(opt *redis.Options) int {
 	if size := reflect.ValueOf(opt).Elem().FieldByName("PipelinePoolSize"); size.IsValid() {
 		return cmp.Or(int(size.Int()), 10)
@@ -114,8 +114,8 @@ func listensAgain(w *harness.World) {
 	w.Eventually(func() bool { return listening() && !slices.Equal(ids, connections(w, "flags=P ")) }, "another connection listens")
 }
 
-// connections returns the ids of the library's connections to the shared Redis, from CLIENT LIST. It recognizes them by
-// the client's name. It returns only those whose line contains part.
+// connections returns the ids of the library's connections to the shared Redis. It recognizes them by the client's
+// name, and returns only those whose line in CLIENT LIST contains part.
 func connections(w *harness.World, part string) (ids []string) {
 	w.T.Helper()
 	list, err := w.Redis.ClientList(w.T.Context()).Result()

@@ -86,8 +86,8 @@ func (l *logText) count(part string) int {
 	return strings.Count(l.text.String(), part)
 }
 
-// A queue restarts, and a few seconds later it goes down for an hour. The last line of the log must not be that the
-// queue answers again.
+// A queue restarts, and a few seconds later it goes down for an hour. During this hour, the last line of the log must
+// not say that the queue answers again.
 // Failure: F45
 func TestOutageSoonAfterAnotherIsLoggedIfItLasts(t *testing.T) {
 	t.Parallel()
@@ -124,7 +124,7 @@ func TestOutageSoonAfterAnotherIsLoggedIfItLasts(t *testing.T) {
 	})
 }
 
-// An observer publishes the health of the process when the queue is back. The process only records.
+// A callback of the observer publishes Health when the queue is back. The process only records.
 func TestHealthInsideQueueUpSaysThatTheQueueAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

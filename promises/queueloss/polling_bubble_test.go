@@ -30,7 +30,7 @@ func (deadQueue) Peek(context.Context, []string) ([]time.Duration, []string, err
 	return nil, nil, errNoQueue
 }
 
-// rivalledStore lets another process claim all due entries first. It does this a few times.
+// rivalledStore lets another process claim all due entries first, as often as faster says.
 type rivalledStore struct {
 	processlog.Store
 	faster atomic.Int64 // number of further claims that the other process wins
@@ -49,8 +49,8 @@ func (s *rivalledStore) Due(ctx context.Context, businessType string, limit int)
 	return due, err
 }
 
-// Without a queue, processes that share a backlog find the same entries. A process may lose all entries that it found
-// to other processes. It must look again soon, because more entries are due behind them.
+// Without a queue, processes that share a backlog find the same entries. Other processes may claim all entries that a
+// process found. It must look again soon, because more entries are due.
 // Failure: F45
 func TestProcessThatOthersWereFasterThanLooksAgainSoon(t *testing.T) {
 	t.Parallel()

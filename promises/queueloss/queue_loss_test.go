@@ -147,7 +147,8 @@ func TestEntriesBeyondTheHorizonStayOutOfRedisAndRunWhenDue(t *testing.T) {
 	w.Run(c)
 	far, beyond := w.RecordDelayed(c, time.Hour), w.RecordDelayed(c, 2*time.Second)
 	for range 5 {
-		// If the process enqueued the entry that is due far ahead, it would do so before this one.
+		// The process must not enqueue the entry far, which is due beyond the horizon. If it did, it would do so before
+		// it enqueues this one.
 		w.WaitInQueue(w.RecordDelayed(c, 900*time.Millisecond))
 	}
 	assert.False(t, w.InQueue(far))
@@ -159,8 +160,9 @@ func TestEntriesBeyondTheHorizonStayOutOfRedisAndRunWhenDue(t *testing.T) {
 	w.WaitState(far, compensator.Succeeded)
 }
 
-// TestFailoverThatForgetsLosesNoEntry promotes a Redis replica that was cut off from its primary. The replica still
-// holds entries that have ended after the cut, and lacks the entries that were enqueued after it. Every entry must run.
+// TestFailoverThatForgetsLosesNoEntry cuts a Redis replica off from its primary and promotes it later. The replica
+// still holds entries that have ended since the cut, and lacks the entries that were enqueued since. Every entry must
+// run.
 // Failure: F42
 func TestFailoverThatForgetsLosesNoEntry(t *testing.T) {
 	t.Parallel()
@@ -360,7 +362,7 @@ func TestWhatAProcessCouldNotEnqueueComesToTheQueueAlthoughAnotherLeads(t *testi
 	w.WaitInQueue(missed)
 }
 
-// An entry was claimed without the queue. The queue may still hold the entry, with a lease for a process that has died.
+// An entry was claimed without the queue. The queue may still hold the entry with the lease of a process that has died.
 // The retry of the entry must be on time.
 func TestRetryOfAnEntryTheQueueHasLeasedAwayIsDueWhenItShouldBe(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// upset is a fault of a Redis server, which the test repeats. Two processes that handle one type use this server.
+// upset is a Redis server with a fault that the test repeats, and two processes that handle one type and use this
+// server.
 type upset struct {
 	*harness.World
 	t       *testing.T
@@ -34,7 +35,8 @@ type upset struct {
 	ran       harness.Calls
 }
 
-// upsets are the faults. The test repeats blow while entries are recorded, come due and run. mend undoes the last blow.
+// upsets are the faults. blow causes the fault once. The test repeats blow while entries are recorded, come due and
+// run. mend undoes the last blow.
 var upsets = map[string]struct{ blow, mend func(u *upset) }{
 	"forgets everything":  {blow: func(u *upset) { u.tell(u.admin.FlushAll(u.ctx())) }},
 	"loses the queue":     {blow: func(u *upset) { u.tell(u.admin.Del(u.ctx(), u.dueKey)) }},
@@ -121,7 +123,7 @@ func TestEveryEntryRunsOnceAndNeverEarlyWhileRedis(t *testing.T) {
 					u.pause(5 * time.Millisecond)
 				}
 			}()
-			u.work(60)
+			u.recordPairs(60)
 			close(ended)
 			<-stopped
 			if problem.mend != nil {
@@ -179,8 +181,8 @@ func numberedNeverEarly(t *testing.T, u *upset, c *compensator.Compensator) {
 	u.Run(c)
 }
 
-// work makes both processes record pairs of entries, most of them delayed. It waits until all have ended.
-func (u *upset) work(pairs int) {
+// recordPairs makes both processes record pairs of entries, most of them delayed. It waits until all have ended.
+func (u *upset) recordPairs(pairs int) {
 	u.t.Helper()
 	dbs := [2]*sql.DB{u.DB, u.Open(harness.PlainPool(u.DSN))}
 	var producers sync.WaitGroup
@@ -207,9 +209,9 @@ func (u *upset) work(pairs int) {
 	assert.Equal(u.t, 2*pairs, u.ran.Total(), "runs")
 }
 
-// queueIsUsedAgain requires that a new entry is enqueued in Redis after the fault is over. A process that still
-// believes Redis to be down does not enqueue the entry. Another process then enqueues the entry when its due time is
-// near. So the delay of the entry limits how long this takes.
+// queueIsUsedAgain requires that a new entry is enqueued in Redis when the fault is over. A process that still believes
+// Redis to be down does not enqueue the entry. Another process then enqueues it when its due time is near, so the delay
+// of the entry limits how long this takes.
 func (u *upset) queueIsUsedAgain() {
 	u.t.Helper()
 	var receipt *compensator.Receipt
@@ -220,7 +222,7 @@ func (u *upset) queueIsUsedAgain() {
 	u.Eventually(func() bool { return u.Redis.ZScore(u.t.Context(), u.dueKey, receipt.ID().String()).Err() == nil }, "the queue knows the entry")
 }
 
-// fallBack replaces the queue's content with an earlier dump, like the promotion of a lagging replica.
+// fallBack replaces the queue's content with an earlier dump, as the promotion of a lagging replica does.
 func (u *upset) fallBack() {
 	dump, err := u.admin.Dump(u.ctx(), u.dueKey).Result()
 	if err == nil {

@@ -118,7 +118,7 @@ func TestTypeThatRedisLostIsRebuiltAlone(t *testing.T) {
 	require.Error(t, w.Redis.ZScore(t.Context(), w.DueKey("sync_user"), user).Err(), "the other type is left alone")
 }
 
-// No process here handles the type. So only a process that records entries of the type can notice that Redis lost the
+// No process here handles the type, so only a process that records entries of the type can notice that Redis lost the
 // type's queue.
 // Failure: F44
 func TestRecordingNoticesThatRedisLostAType(t *testing.T) {
@@ -143,7 +143,7 @@ func (blindStore) Scan(context.Context, processlog.Window) ([]processlog.Schedul
 	return nil, errors.New("gone away")
 }
 
-// blindLater is a store that fails like a blindStore once blind is set.
+// blindLater is a store that works like the store inside it until blind is set, and then like blindStore.
 type blindLater struct {
 	processlog.Store
 	blind atomic.Bool
@@ -156,7 +156,7 @@ func (s *blindLater) Scan(ctx context.Context, w processlog.Window) ([]processlo
 	return s.Store.Scan(ctx, w)
 }
 
-// farsighted is a queue. Once calm is set, Peek answers that nothing is due and nothing is lost. The process then
+// farsighted is a queue whose Peek, once calm is set, answers that nothing is due and nothing is lost. The process then
 // learns of a loss only from other processes or from its next claim.
 type farsighted struct {
 	processlog.Queue
@@ -179,8 +179,8 @@ func (q *farsighted) Peek(ctx context.Context, businessTypes []string) ([]time.D
 	return waits, lost, err
 }
 
-// A process begins to rebuild the queue of a type, and the rebuild fails. It must notify the other processes before it
-// enqueues anything. From then on, idle processes must poll the database.
+// A process begins to rebuild the queue of a type, and the rebuild fails. Before the process enqueues anything, it must
+// notify the other processes. From then on, idle processes must poll the database.
 // Failure: F44
 func TestIdleProcessIsToldOfALossByTheOneThatRebuilds(t *testing.T) {
 	t.Parallel()
@@ -258,7 +258,7 @@ func TestTypeIsWholeOnlyOnceAllOfItIsEnqueued(t *testing.T) {
 	})
 }
 
-// A process began to rebuild the queue of a type and has died. The type's entries must run all the same.
+// A process began to rebuild the queue of a type and died. The type's entries must still run.
 func TestEntriesOfALostTypeRunAlthoughNobodyRebuildsIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// twoTypes is a process on a separate Redis with two types. Redis holds all entries of both. The reconciler and the
-// poll do not run again, so the process must use the queue.
+// twoTypes is a process with two types and a separate Redis, which holds all entries of both types. The reconciler and
+// the poll do not run again, so the process must use the queue.
 type twoTypes struct {
 	*harness.World
 	c     *compensator.Compensator
@@ -49,8 +49,8 @@ func newTwoTypes(t *testing.T) *twoTypes {
 	return w
 }
 
-// user records an entry of the type "sync_user".
-func (w *twoTypes) user(delay time.Duration) compensator.EntryID {
+// recordUser records an entry of the type "sync_user".
+func (w *twoTypes) recordUser(delay time.Duration) compensator.EntryID {
 	return w.Record(w.users, 1, compensator.Options{Delay: delay})
 }
 
@@ -60,7 +60,7 @@ func (w *twoTypes) waitUser(id compensator.EntryID) {
 	w.Eventually(func() bool { return w.Redis.ZScore(w.T.Context(), w.DueKey("sync_user"), id.String()).Err() == nil }, "entry %s waits in Redis", id)
 }
 
-// lacking returns the types whose entries are missing in the queue according to Health.
+// lacking returns the types whose entries are not all in the queue, according to Health.
 func (w *twoTypes) lacking() (types []string) {
 	h := w.c.Health(w.T.Context())
 	assert.NoError(w.T, h.Queue)
@@ -77,8 +77,8 @@ func (w *twoTypes) waitLacking(types ...string) {
 	w.Eventually(func() bool { return slices.Equal(types, w.lacking()) }, "the queue lacks entries of %q", types)
 }
 
-// Redis runs out of memory. No entry may be early or lost. The process takes entries that Redis holds from Redis, and
-// reads the others from the database.
+// Redis runs out of memory. No entry may be early or lost. The process reads the entries that Redis holds from Redis,
+// and the others from the database.
 // Failure: F43
 func TestQueueWithoutRoomIsReliedOnForWhatItHas(t *testing.T) {
 	t.Parallel()
@@ -101,8 +101,8 @@ func TestQueueWithoutRoomIsReliedOnForWhatItHas(t *testing.T) {
 	w.waitLacking()
 }
 
-// Another program's data is stored under the queue key of one type. Only that type may be affected. The library must
-// not change the data.
+// The queue key of one type holds another program's data. Only that type may be affected. The library must not change
+// the data.
 // Failure: F46
 func TestForeignKeyOfOneTypeConcernsThatTypeAlone(t *testing.T) {
 	t.Parallel()
@@ -110,9 +110,9 @@ func TestForeignKeyOfOneTypeConcernsThatTypeAlone(t *testing.T) {
 	require.NoError(t, w.Redis.Del(t.Context(), w.DueKey("close_order")).Err())
 	require.NoError(t, w.Redis.RPush(t.Context(), w.DueKey("close_order"), "somebody else's").Err())
 	id := w.RecordDelayed(w.c, time.Second)
-	w.waitUser(w.user(time.Hour))
+	w.waitUser(w.recordUser(time.Hour))
 	w.waitLacking("close_order")
-	soon := w.user(2 * time.Second)
+	soon := w.recordUser(2 * time.Second)
 	w.WaitState(id, compensator.Succeeded)
 	w.WaitState(soon, compensator.Succeeded)
 	assert.Equal(t, 1, w.ran["close_order"].Of(id))
@@ -123,14 +123,14 @@ func TestForeignKeyOfOneTypeConcernsThatTypeAlone(t *testing.T) {
 	w.waitLacking()
 }
 
-// The queue key of one type was renamed to the queue key of another type. The set holds a member that names the old
-// type as complete. Redis must count as incomplete for both types.
+// The queue key of one type was renamed to the queue key of another type. The sorted set has a member that says that it
+// holds all entries of the old type. The library must treat the queues of both types as incomplete.
 // Failure: F46
 func TestSortedSetUnderAnotherTypesKeyIsBelievedOfNeither(t *testing.T) {
 	t.Parallel()
 	w := newTwoTypes(t)
-	id, user := w.RecordDelayed(w.c, time.Hour), w.user(time.Hour)
-	soon := []compensator.EntryID{w.RecordDelayed(w.c, 3*time.Second), w.user(3 * time.Second)}
+	id, user := w.RecordDelayed(w.c, time.Hour), w.recordUser(time.Hour)
+	soon := []compensator.EntryID{w.RecordDelayed(w.c, 3*time.Second), w.recordUser(3 * time.Second)}
 	w.WaitInQueue(id)
 	w.waitUser(user)
 	require.NoError(t, w.Redis.Rename(t.Context(), w.DueKey("sync_user"), w.DueKey("close_order")).Err())

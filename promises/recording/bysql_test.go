@@ -27,7 +27,7 @@ import (
 
 var sqlBlock = regexp.MustCompile("(?s)```sql\n(.*?)```")
 
-// bySQL returns the SQL blocks of docs/how-to/record-by-sql.md, by their position on the page.
+// bySQL returns the SQL blocks of docs/how-to/record-by-sql.md, in the order of the page.
 func bySQL(t *testing.T) (record, ask, cancel, procedure, call string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/how-to/record-by-sql.md")
@@ -112,7 +112,7 @@ func statements(script string) (list []string) {
 	return list
 }
 
-// byEveryClient runs test with each client.
+// byEveryClient runs test once with each client.
 func byEveryClient(t *testing.T, test func(t *testing.T, w *harness.World, run func(script string) (string, error))) {
 	for name, client := range clients {
 		t.Run(name, func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestEntryRecordedByPlainSQLRuns(t *testing.T) {
 	})
 }
 
-// errorOf returns a client's error with the client's output.
+// errorOf adds a client's output to the client's error.
 func errorOf(said string, err error) error {
 	if err == nil {
 		return nil
@@ -262,8 +262,8 @@ func TestProcedureRecordsAndRefusesWhatIsWrong(t *testing.T) {
 	})
 }
 
-// oddRows are column values that other programs may write and the library never writes. ends says whether a row with
-// this value must end.
+// oddRows are column values that the library never writes, but other programs may. ends says whether a row with this
+// value must end.
 var oddRows = []struct {
 	column, value string
 	ends          bool
@@ -283,8 +283,8 @@ var oddRows = []struct {
 	{"business_type", "'{x}:y\\n'", false},
 }
 
-// TestRowOfAnyShapeStopsNoOther runs one handler at a time. Every odd row is due before the valid rows. The valid rows
-// must run nevertheless.
+// TestRowOfAnyShapeStopsNoOther runs one handler at a time. The odd rows are due before the valid rows. The valid rows
+// must still run.
 // Failure: F111
 func TestRowOfAnyShapeStopsNoOther(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {

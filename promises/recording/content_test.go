@@ -56,8 +56,8 @@ func TestContentOfAnyBytesReachesTheHandler(t *testing.T) {
 	}
 }
 
-// TestEntriesThatNewTakesFitTogether records several entries in one call. Each of them fits into one packet of the
-// server, so New accepts it. Together they do not fit into one packet. Record must store them all.
+// TestEntriesThatNewTakesFitTogether records several entries in one call. Each of them is small enough for one packet
+// of the server, but together they are not. Record must store them all.
 // Failure: F34
 func TestEntriesThatNewTakesFitTogether(t *testing.T) {
 	t.Parallel()

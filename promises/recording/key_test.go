@@ -188,8 +188,8 @@ type attempted struct {
 	err     error
 }
 
-// recordAside calls Record with tx in a goroutine and returns its result on a channel. Another transaction holds the
-// key, so the call waits.
+// recordAside calls Record with tx in a goroutine and sends its result on the returned channel. Another transaction
+// holds the key, so the call waits.
 func recordAside(ctx context.Context, c *compensator.Compensator, tx compensator.Tx, entries ...compensator.NewEntry) <-chan attempted {
 	done := make(chan attempted, 1)
 	go func() {
@@ -321,8 +321,8 @@ func TestBatchesWithCrossedKeysDoNotDeadlock(t *testing.T) {
 		holder, one, two := w.Begin(db), w.Begin(db), w.Begin(db)
 		_, err := c.Record(t.Context(), holder, up[1])
 		require.NoError(t, err)
-		// If Record inserted in the given order, one transaction would lock a and the other z. They would deadlock when
-		// the key between a and z becomes free.
+		// If Record inserted the entries in the order of the call, one transaction would lock a and the other z. They
+		// would deadlock when the key between a and z becomes free.
 		first := recordAside(t.Context(), c, one, up...)
 		w.WaitLocked(1)
 		second := recordAside(t.Context(), c, two, down...)
@@ -626,7 +626,7 @@ func TestDuplicateResurrectsNothing(t *testing.T) {
 	})
 }
 
-// fingerprint returns all columns that a write could have changed, of every row, as one text.
+// fingerprint returns the columns of every row that a write could have changed, as one text.
 func fingerprint(w *harness.World) (sum string) {
 	w.T.Helper()
 	require.NoError(w.T, w.DB.QueryRow(fmt.Sprintf("SELECT GROUP_CONCAT(CONCAT_WS('|',%s) ORDER BY id) FROM common_process_log",

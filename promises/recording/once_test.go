@@ -17,7 +17,7 @@ import (
 
 var errSpoilt = errors.New("spoilt")
 
-// inbox declares a type that has one entry for each message that was processed.
+// inbox declares a type whose entries stand for processed messages.
 func inbox(t *testing.T, c *compensator.Compensator, cfg compensator.TypeConfig) *compensator.Type[harness.Order] {
 	t.Helper()
 	messages, err := compensator.Declare[harness.Order](t.Context(), c, "inbox", &cfg)
@@ -25,9 +25,9 @@ func inbox(t *testing.T, c *compensator.Compensator, cfg compensator.TypeConfig)
 	return messages
 }
 
-// take consumes a message in a transaction. If the message is new, take writes its effect. If fails is not nil, take
+// consume processes a message in a transaction. If the message is new, it writes the effect. If fails is not nil, it
 // returns that error.
-func take(ctx context.Context, db *sql.DB, messages *compensator.Type[harness.Order], id string, fails error) (first bool, err error) {
+func consume(ctx context.Context, db *sql.DB, messages *compensator.Type[harness.Order], id string, fails error) (first bool, err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return false, err
@@ -45,8 +45,8 @@ func take(ctx context.Context, db *sql.DB, messages *compensator.Type[harness.Or
 	return first, tx.Commit()
 }
 
-// Each of 20 messages is delivered six times at once. The first deliveries write their effect and then fail. Each
-// message must have one effect.
+// Each of 20 messages is delivered six times at once. The first deliveries write the effect and then fail. Each message
+// must have one effect in the end.
 // Failure: F94
 func TestMessageIsDoneOnceHoweverOftenItComesAtOnce(t *testing.T) {
 	t.Parallel()
@@ -64,7 +64,7 @@ func TestMessageIsDoneOnceHoweverOftenItComesAtOnce(t *testing.T) {
 						fails = errSpoilt
 					}
 					for { // Deliver the message until the broker gets its acknowledgement.
-						switch _, err := take(t.Context(), db, messages, fmt.Sprint("message ", i), fails); {
+						switch _, err := consume(t.Context(), db, messages, fmt.Sprint("message ", i), fails); {
 						case err == nil:
 							return
 						case !errors.Is(err, errSpoilt) && !errors.Is(err, compensator.ErrTxAborted):
@@ -83,8 +83,8 @@ func TestMessageIsDoneOnceHoweverOftenItComesAtOnce(t *testing.T) {
 	})
 }
 
-// Once records entries that have already succeeded. A process that handles the type must neither claim nor enqueue such
-// an entry. The entry must not block other entries of its ordering key.
+// Once records entries that have already succeeded. A process that handles the type must not claim or enqueue such an
+// entry. The entry must not block other entries of its ordering key.
 // Failure: F94
 func TestWorkThatIsDoneWhereItIsRecordedNeverRuns(t *testing.T) {
 	t.Parallel()
@@ -94,7 +94,7 @@ func TestWorkThatIsDoneWhereItIsRecordedNeverRuns(t *testing.T) {
 		messages, ran := harness.HandleCounted(t, c, "inbox", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Serial: one}}, nil)
 		w.Run(c)
 		for i := range 10 {
-			first, err := take(t.Context(), cfg.DB, messages, fmt.Sprint(i), nil)
+			first, err := consume(t.Context(), cfg.DB, messages, fmt.Sprint(i), nil)
 			require.NoError(t, err)
 			require.True(t, first)
 		}
@@ -108,7 +108,7 @@ func TestWorkThatIsDoneWhereItIsRecordedNeverRuns(t *testing.T) {
 	})
 }
 
-// The idempotency key belongs to an entry already. The state of that entry decides the result of Once.
+// The idempotency key already belongs to an entry, whose state decides the result of Once.
 // Failure: F94
 func TestOnceCompletesWhatIsOpenAndRefusesWhatEndedOtherwise(t *testing.T) {
 	t.Parallel()
@@ -135,7 +135,7 @@ func TestOnceCompletesWhatIsOpenAndRefusesWhatEndedOtherwise(t *testing.T) {
 			id := w.RecordThrough(db, messages, 1, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(name)})
 			w.Exec("UPDATE common_process_log SET "+was.set+" WHERE id=?", id.Row())
 			stored := w.Row(id)
-			first, err := take(t.Context(), db, messages, name, nil)
+			first, err := consume(t.Context(), db, messages, name, nil)
 			require.Equal(t, was.first, first, name)
 			if was.refused {
 				require.ErrorAs(t, err, new(*compensator.StateError), name)
@@ -144,14 +144,14 @@ func TestOnceCompletesWhatIsOpenAndRefusesWhatEndedOtherwise(t *testing.T) {
 			}
 			require.Equal(t, was.first, w.Count("effects WHERE what=?", name) == 1, name)
 			require.Equal(t, was.first, w.State(id) == compensator.Succeeded && w.Row(id) != stored, name)
-			first, err = take(t.Context(), db, messages, name, nil)
+			first, err = consume(t.Context(), db, messages, name, nil)
 			require.False(t, first, "%s, again", name)
 			require.Equal(t, was.refused, err != nil, name)
 		}
 		_, err := c.Cancel(t.Context(), compensator.IdempotencyKey("pending"))
 		require.ErrorAs(t, err, new(*compensator.StateError), "it is done")
 		w.RecordThrough(db, got(t)(compensator.Declare[harness.Order](t.Context(), c, "other", nil)), 1, compensator.Options{IdempotencyKey: "other's"})
-		_, err = take(t.Context(), db, messages, "other's", nil)
+		_, err = consume(t.Context(), db, messages, "other's", nil)
 		require.ErrorAs(t, err, new(*compensator.OtherTypeError))
 	})
 }
@@ -179,8 +179,8 @@ func TestOnceWithNoIDRefusesItsTransaction(t *testing.T) {
 	require.Zero(t, w.Count("effects"))
 }
 
-// This test counts the statements that a message costs, without those of its effect, on a Connector. A plain pool of
-// MySQL lacks @@in_transaction, so it needs one more statement to check whether a transaction is open.
+// This test counts the statements that Once costs on a Connector. On MySQL, a plain pool lacks @@in_transaction, so it
+// needs one more statement to check whether a transaction is open.
 func TestOnceCostsOneStatementAndARepetitionTwoMore(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// repository is a caller's type that wraps a handle. It has the methods of a transaction, but is none itself.
+// repository is a caller's type that wraps a handle. It has the methods of a transaction, but is not a transaction.
 type repository struct{ compensator.Tx }
 
 // Failure: F4
@@ -121,7 +121,7 @@ func TestTextIsRefusedBeforeTheServerCutsOrRejectsIt(t *testing.T) {
 	c := w.New(w.QuickConfig())
 	record := func(opts compensator.Options) error {
 		return c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-			// The check in New saw a strict session. After this statement the session truncates values silently.
+			// New has found a strict session. After this statement the session truncates values silently.
 			if _, err := tx.ExecContext(ctx, "SET SESSION sql_mode=''"); err != nil {
 				return err
 			}
@@ -142,7 +142,7 @@ func TestTextIsRefusedBeforeTheServerCutsOrRejectsIt(t *testing.T) {
 	assert.Equal(t, long[:4*64], e.BusinessID)
 }
 
-// refusedEntries are calls of Record with entries that Record refuses before it sends a statement.
+// refusedEntries are calls of Record that must fail before a statement is sent.
 var refusedEntries = map[string]func(t *testing.T, c *compensator.Compensator, orders *compensator.Type[harness.Order], tx compensator.Tx) error{
 	"content too long": func(t *testing.T, c *compensator.Compensator, _ *compensator.Type[harness.Order], tx compensator.Tx) error {
 		_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Content: make([]byte, 1001)})
@@ -259,7 +259,7 @@ func TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate(t *testing.T) {
 	require.Zero(t, w.Count("effects"))
 }
 
-// The library does not watch this handle, so it cannot refuse the commit. Only Record's error reports the failure.
+// The library does not watch this handle, so it cannot refuse the commit. Only Record's error shows the failure.
 // Failure: F3
 func TestRefusedEntryLeavesAnUnwatchedTransactionUsable(t *testing.T) {
 	t.Parallel()
@@ -459,7 +459,7 @@ func TestLogOutOfIdsRefusesAndCommitsNothing(t *testing.T) {
 	assert.Equal(t, 1, ran.Total())
 }
 
-// unencodable is content that cannot be encoded, and a propagator that carries nothing.
+// unencodable is content that panics when it is encoded. It is also a propagator that carries nothing.
 type unencodable struct{}
 
 func (unencodable) MarshalJSON() ([]byte, error) { panic("bug") }
@@ -468,7 +468,7 @@ func (unencodable) Inject(context.Context) map[string]string { panic("bug") }
 
 func (unencodable) Extract(c context.Context, _ map[string]string) context.Context { return c }
 
-// TestBusinessIsNotCommittedAfterAPanicInRecord makes Record panic. A caller recovers and commits. The commit must
+// TestBusinessIsNotCommittedAfterAPanicInRecord makes Record panic. The caller recovers and commits. The commit must
 // fail.
 // Failure: F3
 func TestBusinessIsNotCommittedAfterAPanicInRecord(t *testing.T) {

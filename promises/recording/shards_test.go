@@ -18,8 +18,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// TestTransactionOfAnotherDatabaseIsRefused uses two databases. Each has a log of the same name and one entry with the
-// same id. A transaction of one database must not change the other's entry.
+// TestTransactionOfAnotherDatabaseIsRefused uses two databases. Each has a log with the same name, and one entry with
+// the same id. A transaction in one database must not change the other's entry.
 // Failure: F38
 func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
 	t.Parallel()
@@ -71,9 +71,9 @@ func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
 	}
 }
 
-// TestSessionThatUsesAnotherDatabaseIsRefused changes the session's database after its transaction has begun. The other
-// database has a log of the same name. With a lenient sql_mode, an INSERT of several rows would store an empty text
-// instead of NULL. Record must refuse in the strict and in the lenient mode.
+// TestSessionThatUsesAnotherDatabaseIsRefused begins a transaction and then switches the session to another database
+// that has a log with the same name. Record must refuse with a strict and with a lenient sql_mode. In lenient mode, an
+// INSERT of several rows would store an empty text instead of NULL, so Record's check must not rely on NULL.
 // Failure: F38
 func TestSessionThatUsesAnotherDatabaseIsRefused(t *testing.T) {
 	t.Parallel()
@@ -116,8 +116,8 @@ func usesAnotherDatabase(t *testing.T, open func(dsn string) func() (*sql.DB, er
 	}
 }
 
-// TestDatabaseOfTheSameNameOnAnotherServerIsAnother records in a database of the same name on another server. If Record
-// compared only the names, it would accept the transaction. It must refuse.
+// TestDatabaseOfTheSameNameOnAnotherServerIsAnother records in a database with the same name on another server. Record
+// must refuse, so it must compare more than the names.
 // Failure: F38
 func TestDatabaseOfTheSameNameOnAnotherServerIsAnother(t *testing.T) {
 	t.Parallel()
@@ -136,8 +136,8 @@ func TestDatabaseOfTheSameNameOnAnotherServerIsAnother(t *testing.T) {
 	require.Zero(t, there.Count("common_process_log"))
 }
 
-// TestDatabasesOfAlmostTheSameNameAreApart uses databases whose names are equal in the collation of DATABASE(). Record
-// must tell them apart.
+// TestDatabasesOfAlmostTheSameNameAreApart uses two databases whose names are equal in the collation of DATABASE().
+// Record must distinguish them.
 // Failure: F38
 func TestDatabasesOfAlmostTheSameNameAreApart(t *testing.T) {
 	t.Parallel()
@@ -193,8 +193,8 @@ func TestTransactionOfAnotherPoolOfTheSameDatabaseIsTaken(t *testing.T) {
 	}
 }
 
-// TestLogsOfOneDatabaseShareATransaction records in two logs of one database, in a transaction of either pool. A log of
-// another database must refuse that transaction.
+// TestLogsOfOneDatabaseShareATransaction records in two logs of one database, in one transaction from either pool. A
+// log in another database must refuse that transaction.
 // Failure: F38
 func TestLogsOfOneDatabaseShareATransaction(t *testing.T) {
 	t.Parallel()
@@ -231,8 +231,8 @@ func TestLogsOfOneDatabaseShareATransaction(t *testing.T) {
 	})
 }
 
-// TestOtherConnectorIsAskedForItsLogOnce records through a Connector that is not the Compensator's. Only the first
-// entry may cost an extra statement.
+// TestOtherConnectorIsAskedForItsLogOnce records through a second Connector, which is not the Compensator's. Only the
+// first entry may cost an additional statement.
 func TestOtherConnectorIsAskedForItsLogOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
