@@ -398,6 +398,7 @@ func FuzzFailingCodec(f *testing.F) {
 	c := &Compensator{}
 	f.Fuzz(func(t *testing.T, mood byte, content []byte, batch bool) {
 		ran := 0
+		var run func(context.Context, *processlog.Row) error
 		handled := engine.Type{Name: "x", Timeout: time.Minute, MaxAttempts: 3, Retry: Fixed(time.Minute)}
 		cfg := &settings{TypeConfig: TypeConfig{Codec: moodyCodec{mood}}}
 		if batch {
@@ -405,11 +406,11 @@ func FuzzFailingCodec(f *testing.F) {
 				ran += len(items)
 				return nil
 			}), cfg)
-			handled.Run = func(ctx context.Context, row *processlog.Row) error {
+			run = func(ctx context.Context, row *processlog.Row) error {
 				return errors.Join(call(ctx, []*processlog.Row{row})...)
 			}
 		} else {
-			handled.Run = c.singleHandler(typed(func(context.Context, *Entry, parcel) error { ran++; return nil }), cfg)
+			run = c.singleHandler(typed(func(context.Context, *Entry, parcel) error { ran++; return nil }), cfg)
 		}
 		row := &processlog.Row{ID: processlog.RowID(7), ProcessCount: 1, DeliveryCount: 1, Content: content}
 		var err error
@@ -419,7 +420,7 @@ func FuzzFailingCodec(f *testing.F) {
 					err = &PanicError{Value: p}
 				}
 			}()
-			err = handled.Run(t.Context(), row)
+			err = run(t.Context(), row)
 		}()
 		o := handled.OutcomeOf(row, err, nil)
 		switch mood % 6 {

@@ -49,7 +49,7 @@ func Handle[T any](ctx context.Context, c *Compensator, businessType string, han
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
 	}
 	return register[T](ctx, c, businessType, cfg.settings(), func(t *engine.Type, _ *features.TypeSettings, s *settings) {
-		t.Run = c.singleHandler(typed(handler), s)
+		t.Run = engine.HandlerOf(c.singleHandler(typed(handler), s))
 	})
 }
 
@@ -222,13 +222,13 @@ func register[T any](ctx context.Context, c *Compensator, businessType string, s
 	t, f := engine.Type{Name: businessType}, features.TypeSettings{Breaker: features.Breaker(s.breaker), Limit: s.Limit.settings(c, businessType, s.Codec)}
 	set(&t, &f, &s)
 	if s.compensate != nil {
-		t.Undo = c.singleHandler(s.compensate, &s)
+		t.Undo = engine.HandlerOf(c.singleHandler(s.compensate, &s))
 	}
 	if s.compensateTx != nil {
 		f.UndoTx = c.txHandler(s.compensateTx, &s)
 	}
 	if s.afterBatch != nil {
-		t.Ready = c.afterBatch(s.afterBatch, s.Codec)
+		f.Ready = c.afterBatch(s.afterBatch, s.Codec)
 		c.types.addAfterBatch(businessType, s.afterBatch)
 	}
 	share := poolShare{businessType: businessType, wanted: s.concurrency, heldByHandler: f.RunTx != nil}

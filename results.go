@@ -36,13 +36,13 @@ func HandleResult[T, R any](ctx context.Context, c *Compensator, businessType st
 	return withResult[T, R](register[T](ctx, c, businessType, cfg.settings(), func(t *engine.Type, f *features.TypeSettings, s *settings) {
 		codec := s.Codec
 		f.PublishEnds = true
-		t.Run = c.singleHandler(typed(func(ctx context.Context, e *Entry, v T) error {
+		t.Run = engine.HandlerOf(c.singleHandler(typed(func(ctx context.Context, e *Entry, v T) error {
 			result, err := handler(ctx, e, v)
 			if err != nil {
 				return err
 			}
 			return verdict.OutcomeUnknown(c.setResult(e, codec, result)) // The handler has had its effect.
-		}), s)
+		}), s))
 	}))
 }
 

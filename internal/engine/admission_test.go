@@ -156,7 +156,7 @@ func TestBlockedCallsFreeTheirSlotsOnce(t *testing.T) {
 			Extract: func(base context.Context, _ map[string]string) context.Context { return base }})
 		given := 0
 		require.NoError(t, e.Register(Type{Name: "mail", Concurrency: 4, Lease: time.Hour, Timeout: time.Hour,
-			Run: func(context.Context, *processlog.Row) error { return nil }}, withSlots, func(t *Type) {
+			Run: func(*Attempt) Result { return Result{} }}, withSlots, func(t *Type) {
 			t.AttachGrouping(&threes{e: e})
 			t.AttachOrder(Order{Separate: func(attempts []*Attempt) (first, blocked []*Attempt, giveUp func() error) {
 				for _, a := range attempts {
@@ -214,7 +214,7 @@ func TestEverySlotIsFreeOnceNothingRuns(t *testing.T) {
 			return rest, chosen
 		}
 		require.NoError(t, e.Register(Type{Name: "mail", MaxAttempts: 1, MaxCompensateAttempts: 1, Concurrency: 100, Lease: time.Hour, Timeout: time.Hour,
-			Run: handler, Undo: handler}, withSlots, func(t *Type) {
+			Run: HandlerOf(handler), Undo: HandlerOf(handler)}, withSlots, func(t *Type) {
 			t.AttachGrouping(&threes{e: e})
 			t.AttachAdmission(func(a *Admission) {
 				a.Admit = func(attempts []*Attempt) (admitted, refused []*Attempt) { return split(attempts, "refused") }

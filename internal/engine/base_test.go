@@ -35,7 +35,7 @@ func TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf(t *testing.T) {
 			<-e.outcomes.ordinary.Done()
 		},
 		"a transaction whose handler took its time": func(e *Engine, typ *Type, row processlog.Row, written time.Time) {
-			typ.RunAttempt = func(*Attempt) Result {
+			typ.Run = func(*Attempt) Result {
 				time.Sleep(time.Until(written))
 				return Result{Stored: true, SentAt: time.Now()}
 			}

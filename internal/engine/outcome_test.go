@@ -22,7 +22,7 @@ var errDownstream = errors.New("downstream said no")
 func outcomeType(compensates bool) *Type {
 	t := &Type{Name: "close_order", MaxAttempts: 3, MaxCompensateAttempts: 2, Retry: fixed(time.Minute), Timeout: 30 * time.Second}
 	if compensates {
-		t.Undo = func(context.Context, *processlog.Row) error { return nil }
+		t.Undo = func(*Attempt) Result { return Result{} }
 	}
 	return t
 }

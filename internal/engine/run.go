@@ -365,25 +365,13 @@ func (e *Engine) callHandler(a *Attempt) (result Result) {
 			result = Result{Err: panicked(p)}
 		}
 	}()
-	run := a.Type.RunAttempt
-	if a.compensating() {
-		run = a.Type.UndoAttempt
-	}
 	if result, late := e.TooLate(a); late { // An observer or other work in this process may have delayed the call.
 		return result
 	}
-	if a.Type.Ready != nil && !a.compensating() {
-		if err := a.Type.Ready(a.ctx, &a.Row); err != nil {
-			return Result{Err: usererr.Of(verdict.LibraryWait(err))}
-		}
+	if a.compensating() {
+		return a.Type.Undo(a)
 	}
-	switch {
-	case run != nil:
-		return run(a)
-	case a.compensating():
-		return Result{Err: usererr.Of(a.Type.Undo(a.ctx, &a.Row))}
-	}
-	return Result{Err: usererr.Of(a.Type.Run(a.ctx, &a.Row))}
+	return a.Type.Run(a)
 }
 
 // TooLate reports whether it is too late to call the handler. If it is, result is the result of the attempt. If the attempt is a

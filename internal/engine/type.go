@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -25,18 +26,9 @@ type Type struct {
 	CompensateCrashed     bool
 	Retry                 func(failures int) time.Duration
 
-	// Exactly one of these two is set. RunAttempt is for a feature that calls the user's handler in its own way. If the
-	// handler has a result, the function that is set stores it in Row.Result before it returns without an error.
-	Run        func(ctx context.Context, row *processlog.Row) error
-	RunAttempt func(a *Attempt) Result
-
-	// Ready, if set, is called before Run and RunAttempt. If it returns an error, the attempt ends with that error, and no
-	// handler is called.
-	Ready func(ctx context.Context, row *processlog.Row) error
-
-	// At most one of these two is set.
-	Undo        func(ctx context.Context, row *processlog.Row) error
-	UndoAttempt func(a *Attempt) Result
+	// Run calls the user's handler for an attempt. If the handler has a result, Run stores it in Row.Result before it returns
+	// without an error. Undo calls the compensation. It is nil if the type has none.
+	Run, Undo Handler
 
 	slots      Slots
 	admissions []*Admission
@@ -48,7 +40,15 @@ type Type struct {
 // SuspectAfter is how many leases in a row an entry must lose to be a suspect: it may have crashed a process.
 const SuspectAfter = 1
 
-func (t *Type) compensates() bool { return t.Undo != nil || t.UndoAttempt != nil }
+func (t *Type) compensates() bool { return t.Undo != nil }
+
+// Handler calls code of the user for one attempt.
+type Handler func(a *Attempt) Result
+
+// HandlerOf returns the Handler that calls f.
+func HandlerOf(f func(ctx context.Context, row *processlog.Row) error) Handler {
+	return func(a *Attempt) Result { return Result{Err: usererr.Of(f(a.ctx, &a.Row))} }
+}
 
 func (t *Type) maxAttempts(row *processlog.Row) int {
 	if row.MaxAttempts > 0 {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/internal/verdict"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -79,6 +81,10 @@ type TypeSettings struct {
 	Limit   Limit   // the zero value means no limit
 
 	PublishEnds bool // processes that wait for an entry of the type are notified of its end
+
+	// Ready is called before the handler, but not before the compensation. If it returns an error, the attempt ends with that
+	// error, and the handler is not called. Nil: the handler is always called.
+	Ready func(ctx context.Context, row *processlog.Row) error
 
 	RunTx, UndoTx TxHandler   // nil: the handler or the compensation needs no transaction
 	RunCall       CallHandler // nil: the handler does not begin its transaction late
@@ -248,11 +254,24 @@ func (s *Set) Register(t engine.Type, settings TypeSettings) error {
 		if transacts {
 			s.transact(t, settings)
 		}
+		if settings.Ready != nil {
+			t.Run = whenReady(settings.Ready, t.Run)
+		}
 		limit(t)
 		for _, attach := range s.types {
 			attach(t, settings)
 		}
 	})
+}
+
+// whenReady returns a handler that calls run only if ready returns no error.
+func whenReady(ready func(ctx context.Context, row *processlog.Row) error, run engine.Handler) engine.Handler {
+	return func(a *engine.Attempt) engine.Result {
+		if err := ready(a.Context(), &a.Row); err != nil {
+			return engine.Result{Err: usererr.Of(verdict.LibraryWait(err))}
+		}
+		return run(a)
+	}
 }
 
 // Begin prepares the features, before anything is recorded. It asks the database only for features that the Config turns on.

@@ -75,7 +75,7 @@ func ordering() []mutant {
 			name: "batch-out-of-patience", breaks: "G27",
 			what: "A follow-up fails without a run when its batch takes longer than MaxWait.",
 			edits: []edit{
-				{"Engine.callHandler", `return $attemptResult{$field: usererr.Of($free($err))}`, `return $attemptResult{$field: usererr.Of($err)}`},
+				{"verdict.LibraryWait", `$v.NoMaxWait, $v.err = true, $err`, `$v.NoMaxWait, $v.err = false, $err`},
 			},
 			sees: tests("TestFollowUpRunsOnceAllOfItsBatchHaveEnded").with(simulation, "1000"),
 		},

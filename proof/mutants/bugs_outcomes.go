@@ -349,7 +349,7 @@ $lastWait = waitErr.took`,
 				{"Engine.Finish",
 					`switch {`,
 					`if done.outcome.To == processlog.Compensating && a.Row.State != processlog.Compensating && a.Type.Undo != nil {
-	_ = a.Type.Undo(e.Work, &a.Row)
+	_ = a.Type.Undo(a)
 }
 switch {`},
 			},

@@ -56,9 +56,9 @@ func New(e *engine.Engine) *Batches {
 
 // Attach makes each call of a type's handler take several entries.
 func (b *Batches) Attach(t *engine.Type, s Settings) {
-	t.Run = func(ctx context.Context, row *processlog.Row) error {
+	t.Run = engine.HandlerOf(func(ctx context.Context, row *processlog.Row) error {
 		return singleVerdict(s.call(ctx, []*processlog.Row{row}))
-	}
+	})
 	t.AttachGrouping(&batchCalls{settings: s, lingerState: lingerState{wait: s.Wait, batchSize: s.Size}, b: b, e: b.e, t: t})
 }
 

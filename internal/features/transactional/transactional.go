@@ -54,16 +54,16 @@ func New(e *engine.Engine, s Settings) *Transactions { return &Transactions{s, e
 // type is registered.
 func (d *Transactions) Attach(t *engine.Type, run, undo Handler) {
 	if run != nil {
-		t.RunAttempt = func(a *engine.Attempt) engine.Result { return d.runInTx(a, run) }
+		t.Run = func(a *engine.Attempt) engine.Result { return d.runInTx(a, run) }
 	}
 	if undo != nil {
-		t.UndoAttempt = func(a *engine.Attempt) engine.Result { return d.runInTx(a, undo) }
+		t.Undo = func(a *engine.Attempt) engine.Result { return d.runInTx(a, undo) }
 	}
 }
 
 // AttachCall makes the handler of a type begin its transaction late. Call it when the type is registered.
 func (d *Transactions) AttachCall(t *engine.Type, run CallHandler) {
-	t.RunAttempt = func(a *engine.Attempt) engine.Result { return d.runCall(a, run) }
+	t.Run = func(a *engine.Attempt) engine.Result { return d.runCall(a, run) }
 }
 
 // errEntryChanged means that another process or an admin had changed the entry.
