@@ -57,10 +57,6 @@ func (e *Engine) startClaims(claims *sync.WaitGroup) time.Duration {
 	return e.claimSchedule.start(claims, e)
 }
 
-// mayClaim reports whether a type may be claimed. If the database refuses many outcomes of the type, it may not: more
-// outcomes could not be stored either.
-func (e *Engine) mayClaim(t *Type) bool { return !e.OutcomesRefused(t) }
-
 // OutcomesRefused reports whether the database refuses so many outcomes of a type that this process must not claim more of
 // its entries.
 func (e *Engine) OutcomesRefused(t *Type) bool {
@@ -100,13 +96,13 @@ func (e *Engine) claimDue(t *Type, calls int) ClaimResult {
 // at which the source has the next entry due.
 func (e *Engine) ClaimOffered(t *Type, offer processlog.Leased, calls int, full bool, answered func(found ClaimedRows, err error)) ClaimResult {
 	sentAt := time.Now()
-	e.withSchedule(t, func(s *typeSchedule) { s.pace.Begin(sentAt) })
+	e.claimSchedule.with(t.Name, func(s *typeSchedule) { s.pace.Begin(sentAt) })
 	if !full {
 		// Schedule the next claim before this transaction. Entries that come due during it then get a claim of their own.
 		e.Expect(t.Name, offer.Next)
 	}
 	found, err := e.claim(t, wantedByID(offer.IDs), calls)
-	e.withSchedule(t, func(s *typeSchedule) { s.pace.End(time.Since(sentAt)) })
+	e.claimSchedule.with(t.Name, func(s *typeSchedule) { s.pace.End(time.Since(sentAt)) })
 	answered(found, err)
 	if err == nil {
 		_, err = e.startClaimed(found, offer.Token)
@@ -122,7 +118,9 @@ func (e *Engine) ExpectBacklog(businessType string) {
 
 // HasMore reports whether the last claims left due entries of the type, in the source or in the database.
 func (e *Engine) HasMore(t *Type) bool {
-	return e.claimSchedule.hasMore(t) || e.source.HasBacklog(t.Name)
+	more := false
+	e.claimSchedule.with(t.Name, func(s *typeSchedule) { more = s.moreDue })
+	return more || e.source.HasBacklog(t.Name)
 }
 
 // AdjustSlots changes the number of slots of a claim from held to needed. It returns the new number. If too few slots are
@@ -139,7 +137,7 @@ func (e *Engine) AdjustSlots(t *Type, held, needed int) int {
 // holds Type.SlotsToSearch slots for them.
 func (e *Engine) ClaimFromStore(t *Type, calls int) ClaimResult {
 	var readAhead *readahead.List
-	e.withSchedule(t, func(s *typeSchedule) { readAhead = s.readAhead })
+	e.claimSchedule.with(t.Name, func(s *typeSchedule) { readAhead = s.readAhead })
 	share, needed, err := e.takeShare(t, readAhead, calls)
 	if err != nil || len(share.IDs) == 0 {
 		return ClaimResult{FromDatabase: true, NextDueIn: processlog.Never, StoreDrained: err == nil, Err: err}

@@ -287,7 +287,7 @@ func (e *Engine) awaitHandlers(timeout time.Duration) error {
 
 // stuckError returns an error with the handlers that have not returned, or nil if the last one has just returned.
 func (e *Engine) stuckError() error {
-	if running := e.holdings.runningAttempts(); len(running) > 0 {
+	if running := e.holdings.running(func(a HeldAttempt) bool { return !a.Returned }); len(running) > 0 {
 		return &processlog.StuckError{Stuck: running}
 	}
 	return nil

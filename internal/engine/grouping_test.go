@@ -123,26 +123,26 @@ func TestRunBeginsWithALookAtWhatWaitsForOthers(t *testing.T) {
 		typ := a.types.TypeNamed("mail")
 		a.prepare()
 		typeSchedule := a.byType["mail"]
-		require.False(t, typeSchedule.shouldClaim(typ, time.Now()))
+		require.False(t, typeSchedule.shouldClaim(time.Now()))
 		var looks sync.WaitGroup
-		a.lookLocked(typ, typeSchedule, time.Now(), &looks)
+		a.lookLocked(typeSchedule, time.Now(), &looks)
 		looks.Wait()
 		require.Equal(t, 1, typ.grouping.(*threes).looks)
 		a.prepare()
 		typeSchedule = a.byType["mail"]
-		a.lookEnded(typ, 0)
-		require.True(t, typeSchedule.shouldClaim(typ, time.Now()), "they are enough, or have waited")
+		a.lookEnded("mail", 0)
+		require.True(t, typeSchedule.shouldClaim(time.Now()), "they are enough, or have waited")
 
 		a.prepare()
 		typeSchedule, asked := a.byType["mail"], notifiedOf(a)
-		a.lookEnded(typ, 3*time.Second)
+		a.lookEnded("mail", 3*time.Second)
 		a.Postpone("mail", asked, processlog.Never)
 		require.Equal(t, 3*time.Second, time.Until(typeSchedule.claimAt), "the queue does not know of it, or was asked before")
 
 		a.prepare()
 		typeSchedule = a.byType["mail"]
 		a.Postpone("mail", notifiedOf(a), processlog.Never)
-		a.lookEnded(typ, processlog.Never)
+		a.lookEnded("mail", processlog.Never)
 		require.False(t, typeSchedule.isLingering(time.Now()), "nothing is due: no more looks")
 
 		a.prepare()

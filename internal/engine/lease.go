@@ -103,9 +103,22 @@ func (h *holdings) isEmpty() bool {
 
 // HeldAttempt describes an attempt that this process holds.
 type HeldAttempt struct {
-	StartedAt time.Time // when the attempt began; zero if this process does not hold the entry
-	Stuck     bool      // whether the handler still runs after its timeout
-	Returned  bool      // whether the handler has returned and its outcome is not stored yet
+	ID         processlog.ID
+	Type       *Type
+	StartedAt  time.Time // when the attempt began
+	Stuck      bool      // whether the handler still runs after its timeout
+	Returned   bool      // whether the handler has returned and its outcome is not stored yet
+	LeaseEnded bool      // whether the lease has ended by this process's clock, so that the database reports the entry as due and free
+	LeftBehind bool      // whether Run has stopped and the handler has not returned
+}
+
+// describeLocked returns the description of a held attempt.
+func (a *Attempt) describeLocked() HeldAttempt {
+	returned := a.returned.Load()
+	return HeldAttempt{
+		ID: a.Row.ID, Type: a.Type, StartedAt: a.startedAt, Stuck: a.isStuckLocked(), Returned: returned,
+		LeaseEnded: !time.Now().Before(a.leaseEnd), LeftBehind: !returned && errors.Is(context.Cause(a.ctx), processlog.ErrStopping),
+	}
 }
 
 // HeldAttempt returns the attempt that holds the row's entry in the row's epoch. held is false if this process does not
@@ -117,7 +130,45 @@ func (h *holdings) HeldAttempt(row *processlog.Row) (of HeldAttempt, held bool) 
 	if a == nil {
 		return of, false
 	}
-	return HeldAttempt{StartedAt: a.startedAt, Stuck: a.isStuckLocked(), Returned: a.returned.Load()}, true
+	return a.describeLocked(), true
+}
+
+// Held returns the held attempts for which matches returns true, in the order of their ids.
+func (h *holdings) Held(matches func(HeldAttempt) bool) []HeldAttempt {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var list []HeldAttempt
+	for _, a := range h.held {
+		if of := a.describeLocked(); matches(of) {
+			list = append(list, of)
+		}
+	}
+	slices.SortFunc(list, func(a, b HeldAttempt) int { return a.ID.Compare(b.ID) })
+	return list
+}
+
+// HeldWithEndedLease returns the entries of a type that this process holds although their leases have ended by its clock. The
+// database reports them as due and free.
+func (h *holdings) HeldWithEndedLease(t *Type) map[processlog.ID]bool {
+	var ids map[processlog.ID]bool
+	for _, a := range h.Held(func(a HeldAttempt) bool { return a.Type == t && a.LeaseEnded }) {
+		setInMap(&ids, a.ID, true)
+	}
+	return ids
+}
+
+// running lists the held attempts for which matches returns true, as Health and a StuckError show them.
+func (h *holdings) running(matches func(HeldAttempt) bool) (list []processlog.StuckAttempt) {
+	for _, a := range h.Held(matches) {
+		list = append(list, processlog.StuckAttempt{ID: a.ID, BusinessType: a.Type.Name, Running: time.Since(a.StartedAt)})
+	}
+	return list
+}
+
+// Stuck lists the handlers that run on after their timeout. It includes the handlers that a stopped Run has left
+// running, which the renewer no longer checks.
+func (h *holdings) Stuck() []processlog.StuckAttempt {
+	return h.running(func(a HeldAttempt) bool { return a.Stuck || a.LeftBehind })
 }
 
 // forget ends the holding of an attempt whose outcome is stored or dropped. Do not call it sooner: until then the entry
@@ -170,78 +221,6 @@ func (h *holdings) cancel(before *processlog.Row, cause error) {
 			a.makeObsoleteLocked(cause)
 		}
 	}
-}
-
-// HeldWithEndedLease returns the entries of a type that this process holds although their leases have ended by its clock. The
-// database reports them as due and free.
-func (h *holdings) HeldWithEndedLease(t *Type) map[processlog.ID]bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var ids map[processlog.ID]bool
-	now := time.Now()
-	for _, a := range h.held {
-		if a.Type == t && !now.Before(a.leaseEnd) {
-			setInMap(&ids, a.Row.ID, true)
-		}
-	}
-	return ids
-}
-
-// stuckAttempts lists the attempts whose handlers are stuck. It sorts them by type and id, so that the same history makes
-// the same claims.
-func (h *holdings) stuckAttempts() []*Attempt {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var list []*Attempt
-	for _, a := range h.held {
-		if a.isStuckLocked() {
-			list = append(list, a)
-		}
-	}
-	slices.SortFunc(list, func(a, b *Attempt) int {
-		return cmp.Or(cmp.Compare(a.Type.Name, b.Type.Name), a.Row.ID.Compare(b.Row.ID))
-	})
-	return list
-}
-
-// Stuck lists the handlers that run on after their timeout. It includes the handlers that a stopped Run has left
-// running, which the renewer no longer checks.
-func (h *holdings) Stuck() []processlog.StuckAttempt {
-	return h.list(func(a *Attempt) bool {
-		return a.isStuckLocked() || !a.returned.Load() && errors.Is(context.Cause(a.ctx), processlog.ErrStopping)
-	})
-}
-
-// HandlersByType counts the attempts whose handlers have not returned.
-func (h *holdings) HandlersByType() map[string]int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	counts := make(map[string]int)
-	for _, a := range h.held {
-		if !a.returned.Load() {
-			counts[a.Type.Name]++
-		}
-	}
-	return counts
-}
-
-// runningAttempts lists the handlers that have not returned.
-func (h *holdings) runningAttempts() []processlog.StuckAttempt {
-	return h.list(func(a *Attempt) bool { return !a.returned.Load() })
-}
-
-// list returns the held attempts for which matches returns true, in the order of their ids.
-func (h *holdings) list(matches func(*Attempt) bool) []processlog.StuckAttempt {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var list []processlog.StuckAttempt
-	for _, a := range h.held {
-		if matches(a) {
-			list = append(list, processlog.StuckAttempt{ID: a.Row.ID, BusinessType: a.Type.Name, Running: time.Since(a.startedAt)})
-		}
-	}
-	slices.SortFunc(list, func(a, b processlog.StuckAttempt) int { return a.ID.Compare(b.ID) })
-	return list
 }
 
 // stuckAfter is how long a handler may run after its timeout before it counts as stuck.

@@ -173,13 +173,14 @@ func (e *Engine) overdue(ctx context.Context, t *Type, state processlog.State, l
 // one lease time. Each claim counts one lost lease. An entry that has lost its last lease is dead-lettered. None of
 // these entries runs.
 func (e *Engine) countStuck() {
-	for t, stuckOnes := range grouped.Each(e.holdings.stuckAttempts(), func(a *Attempt) *Type { return a.Type }) {
+	stuck := e.Held(func(a HeldAttempt) bool { return a.Stuck })
+	for t, stuckOnes := range grouped.Each(stuck, func(a HeldAttempt) *Type { return a.Type }) {
 		if t.Paused() {
 			continue
 		}
 		var ids []processlog.ID
 		for _, a := range stuckOnes {
-			ids = append(ids, a.Row.ID)
+			ids = append(ids, a.ID)
 		}
 		// Take no slots, because none of these entries runs. If stuck handlers hold all slots, no other claim would reach
 		// these entries. The method overdue leaves these entries to countStuck even if slots are free.

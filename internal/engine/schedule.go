@@ -43,26 +43,21 @@ func (c *claimSchedule) prepare() {
 		// If a due entry waits for others to share its call, set due to the end of such a wait, as if an entry had just
 		// come due. With an immediate claim, each start of a process would cut the wait short. The scanner then looks
 		// how long the first entry has waited.
-		c.byType[name] = &typeSchedule{claimAt: time.Now().Add(t.Linger()), pace: groupcommit.Pace{Most: claimPace}, readAhead: readahead.New(), linger: t.Linger(), grouping: t.grouping}
+		c.byType[name] = &typeSchedule{typ: t, claimAt: time.Now().Add(t.Linger()), pace: groupcommit.Pace{Most: claimPace}, readAhead: readahead.New()}
 	}
-}
-
-// claimer makes the claims that the schedule starts. Engine implements it.
-type claimer interface {
-	mayClaim(t *Type) bool                   // whether a type may be claimed now
-	claimDue(t *Type, calls int) ClaimResult // makes one claim, for a number of calls whose slots it takes over
 }
 
 // start starts every claim and look that is worthwhile now, in goroutines of running. It returns how long the scanner may
 // sleep until the next one.
-func (c *claimSchedule) start(running *sync.WaitGroup, e claimer) time.Duration {
+func (c *claimSchedule) start(running *sync.WaitGroup, e *Engine) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
 	next := now.Add(peekInterval)
 	for _, name := range c.names {
-		t, s := c.types.TypeNamed(name), c.byType[name]
-		for s.shouldClaim(t, now) && e.mayClaim(t) {
+		s := c.byType[name]
+		t := s.typ
+		for s.shouldClaim(now) && !e.OutcomesRefused(t) {
 			// Take the slots before the claim. The lease of a claimed entry without a slot would end unused, and that counts
 			// as lost (G16).
 			calls := t.slots.Take(t.CallsFor(processlog.MaxRows))
@@ -72,7 +67,7 @@ func (c *claimSchedule) start(running *sync.WaitGroup, e claimer) time.Duration 
 			fullClaims := s.claimBegins(now)
 			running.Go(func() { c.claimEnded(t, e.claimDue(t, calls), fullClaims) })
 		}
-		if at := c.lookLocked(t, s, now, running); now.Before(at) && at.Before(next) {
+		if at := c.lookLocked(s, now, running); now.Before(at) && at.Before(next) {
 			next = at
 		}
 		next = t.moreCallsAt(now, next)
@@ -85,21 +80,21 @@ func (c *claimSchedule) start(running *sync.WaitGroup, e claimer) time.Duration 
 
 // lookLocked starts a look of the type's grouping at the entries that wait for others. It returns when the scanner must
 // wake for the next look. The zero time means that entries of this type never wait. The caller holds claimSchedule.mu.
-func (c *claimSchedule) lookLocked(t *Type, s *typeSchedule, now time.Time, looks *sync.WaitGroup) time.Time {
+func (c *claimSchedule) lookLocked(s *typeSchedule, now time.Time, looks *sync.WaitGroup) time.Time {
 	switch {
-	case s.linger == 0:
+	case s.typ.Linger() == 0:
 		return time.Time{}
-	case s.lookRunning || s.runningClaims > 0 || t.slots.Available() == 0:
+	case s.lookRunning || s.runningClaims > 0 || s.typ.slots.Available() == 0:
 		return s.claimAt // the end of the look or claim, or a free slot, wakes the scanner
 	case !s.isLingering(now):
-		return s.claimAt.Add(-s.linger)
+		return s.claimAt.Add(-s.typ.Linger())
 	}
-	look, next := t.grouping.Look(now)
+	look, next := s.typ.grouping.Look(now)
 	if look == nil {
 		return next
 	}
 	s.lookRunning = true
-	looks.Go(func() { c.lookEnded(t, look()) })
+	looks.Go(func() { c.lookEnded(s.typ.Name, look()) })
 	return s.claimAt
 }
 
@@ -111,22 +106,33 @@ func (c *claimSchedule) Wake() {
 	}
 }
 
+// with calls do with the schedule of a type, if the type runs here. claimSchedule.mu is locked while do runs.
+func (c *claimSchedule) with(businessType string, do func(s *typeSchedule)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.byType[businessType]; s != nil {
+		do(s)
+	}
+}
+
+// update does the same as with, and then wakes the scanner if do has returned true.
+func (c *claimSchedule) update(businessType string, do func(s *typeSchedule) (wake bool)) {
+	wake := false
+	c.with(businessType, func(s *typeSchedule) { wake = do(s) })
+	if wake {
+		c.Wake()
+	}
+}
+
 // Expect schedules a claim of a type that has an entry which becomes due in the given time. If due entries of the type
 // wait for a batch, the claim comes later by the length of that wait.
 func (c *claimSchedule) Expect(businessType string, in time.Duration) {
 	now := time.Now()
-	c.mu.Lock()
-	s := c.byType[businessType]
-	earlier := false
-	if s != nil {
-		filled := in <= 0 && s.linger > 0 && s.grouping.EntryDue()
-		in = min(in, processlog.Never-s.linger) // Never is the longest duration, so the sum would overflow
-		earlier = s.notify(now.Add(max(0, in+s.linger))) || filled
-	}
-	c.mu.Unlock()
-	if earlier {
-		c.Wake()
-	}
+	c.update(businessType, func(s *typeSchedule) bool {
+		filled := in <= 0 && s.typ.Linger() > 0 && s.typ.grouping.EntryDue()
+		in := min(in, processlog.Never-s.typ.Linger()) // Never is the longest duration, so the sum would overflow
+		return s.notify(now.Add(max(0, in+s.typ.Linger()))) || filled
+	})
 }
 
 // Notify schedules a claim of a type after the given time, because another process has reported a due entry of the type.
@@ -136,20 +142,18 @@ func (c *claimSchedule) Expect(businessType string, in time.Duration) {
 // scanner. It returns true if this process knew of no entry that waits for a batch. The caller must then ask the source
 // for the due time.
 func (c *claimSchedule) Notify(businessType string, in time.Duration) (ask bool) {
-	c.mu.Lock()
-	s := c.byType[businessType]
-	waits := s != nil && s.linger > 0
-	if waits {
-		s.notifications++ // earlier answers of the queue do not include this entry
+	waits := false
+	c.update(businessType, func(s *typeSchedule) bool {
+		if waits = s.typ.Linger() > 0; waits {
+			s.notifications++ // earlier answers of the queue do not include this entry
+			ask = !s.isLingering(time.Now())
+		}
+		return waits
+	})
+	if !waits {
+		c.Expect(businessType, in)
 	}
-	ask = waits && !s.isLingering(time.Now())
-	c.mu.Unlock()
-	if waits {
-		c.Wake()
-		return ask
-	}
-	c.Expect(businessType, in)
-	return false
+	return ask
 }
 
 // FreeSlots frees n slots of a type, and wakes the scanner if due entries of the type may wait for a slot.
@@ -168,48 +172,35 @@ func (c *claimSchedule) cancelReservation(businessType string, reservation Reser
 
 // lookEnded records the result of a look at entries that wait for others, and wakes the scanner. ripeIn is how much longer they may
 // wait, or Never if none is due.
-func (c *claimSchedule) lookEnded(t *Type, ripeIn time.Duration) {
-	c.mu.Lock()
-	s := c.byType[t.Name]
-	s.lookRunning = false
-	if ripeIn < processlog.Never {
-		s.notifications++ // an earlier answer of the queue may not include these entries
-		s.moveForward(time.Now().Add(ripeIn))
-	}
-	c.mu.Unlock()
-	c.Wake()
+func (c *claimSchedule) lookEnded(businessType string, ripeIn time.Duration) {
+	c.update(businessType, func(s *typeSchedule) bool {
+		s.lookRunning = false
+		if ripeIn < processlog.Never {
+			s.notifications++ // an earlier answer of the queue may not include these entries
+			s.moveForward(time.Now().Add(ripeIn))
+		}
+		return true
+	})
 }
 
 // slotFreed wakes the scanner after a slot of a type became free, if more entries of the type may be due.
 func (c *claimSchedule) slotFreed(t *Type) {
-	c.mu.Lock()
-	s := c.byType[t.Name]
 	// Do not wake the scanner for a returned handler when nothing more is due, because it would look at every type.
-	worthwhile := s != nil && (s.shouldClaim(t, time.Now()) || s.isLingering(time.Now()))
-	c.mu.Unlock()
-	if worthwhile {
-		c.Wake()
-	}
+	c.update(t.Name, func(s *typeSchedule) bool { return s.shouldClaim(time.Now()) || s.isLingering(time.Now()) })
 }
 
 // expectNow schedules a claim of a type at once. Its entries have already waited, so they do not wait for others.
 func (c *claimSchedule) expectNow(businessType string) {
-	c.mu.Lock()
-	s := c.byType[businessType]
-	earlier := s != nil && s.notify(time.Now())
-	c.mu.Unlock()
-	if earlier {
-		c.Wake()
-	}
+	c.update(businessType, func(s *typeSchedule) bool { return s.notify(time.Now()) })
 }
 
 // CanClaim reports whether a claim of a type could begin now. If not, the notification of a due entry should go to
 // another process. Here the entry would wait for a running claim, for a slot, or for the pause after a refusal.
-func (c *claimSchedule) CanClaim(t *Type) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.byType[t.Name]
-	return s != nil && s.runningClaims < claimsInFlight && !time.Now().Before(s.pausedUntil) && t.slots.Available() > 0
+func (c *claimSchedule) CanClaim(t *Type) (can bool) {
+	c.with(t.Name, func(s *typeSchedule) {
+		can = s.runningClaims < claimsInFlight && !time.Now().Before(s.pausedUntil) && t.slots.Available() > 0
+	})
+	return can
 }
 
 // Notifications returns the names of the types that run here, sorted. For each type it also returns the number of events that may
@@ -233,41 +224,23 @@ func (c *claimSchedule) Notifications() (names []string, notified []int) {
 //
 // It never postpones beyond twice peekInterval plus the wait for others, because the source answers again before that.
 func (c *claimSchedule) Postpone(businessType string, notified int, wait time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.byType[businessType]
-	// The queue says that an entry is due, but not since when. Each such answer would postpone the claim by another
-	// typeSchedule.linger, without end.
-	if s.linger > 0 && wait <= 0 {
-		return
-	}
-	due := time.Now().Add(min(wait, 2*peekInterval) + s.linger)
-	if s.runningClaims == 0 && s.notifications == notified && s.refusedClaims == 0 && due.After(s.claimAt) {
-		s.claimAt = due
-	}
-}
-
-// withSchedule calls the function do with the schedule of a type. It holds the mutex while do runs.
-func (c *claimSchedule) withSchedule(t *Type, do func(s *typeSchedule)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	do(c.byType[t.Name])
+	c.with(businessType, func(s *typeSchedule) {
+		due := time.Now().Add(min(wait, 2*peekInterval) + s.typ.Linger())
+		// The queue says that an entry is due, but not since when. Each such answer would postpone the claim by another
+		// Type.Linger, without end.
+		endless := s.typ.Linger() > 0 && wait <= 0
+		if s.runningClaims == 0 && s.notifications == notified && s.refusedClaims == 0 && due.After(s.claimAt) && !endless {
+			s.claimAt = due
+		}
+	})
 }
 
 // claimEnded records the result of a claim and wakes the scanner.
 func (c *claimSchedule) claimEnded(t *Type, result ClaimResult, fullClaims int) {
-	c.mu.Lock()
-	c.byType[t.Name].claimEnded(result, fullClaims)
-	c.mu.Unlock()
-	c.Wake() // another claim may begin now, and this one may have left slots unused
-}
-
-// hasMore reports whether the last claims left due entries of the type.
-func (c *claimSchedule) hasMore(t *Type) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.byType[t.Name]
-	return s != nil && s.moreDue
+	c.update(t.Name, func(s *typeSchedule) bool {
+		s.claimEnded(result, fullClaims)
+		return true // another claim may begin now, and this one may have left slots unused
+	})
 }
 
 // firstScanEnded notes that the scanner has looked at every type.
@@ -308,11 +281,13 @@ const (
 // typeSchedule is the state that the scanner keeps for one type. claimSchedule.mu guards it. A comment above a group of
 // fields gives the rules that connect them.
 type typeSchedule struct {
+	typ *Type
+
 	// claimAt is never before pausedUntil. A claim that the database refused sets pausedUntil, and a claim without an error
 	// resets it. No event moves claimAt to a time before pace.Next, so two claims do not begin their transactions directly
 	// after each other. After a claim from the database, scheduleNext uses the earliest of laterDueTimes. claimBegins drops
 	// those of laterDueTimes that have passed.
-	claimAt       time.Time        // when the next claim is worthwhile; at most 2*peekInterval + linger away
+	claimAt       time.Time        // when the next claim is worthwhile; at most 2*peekInterval + Type.Linger away
 	laterDueTimes []time.Time      // known future due times, sorted, at most maxLaterDueTimes
 	pausedUntil   time.Time        // no claim before this time, because the database refused one; zero if it did not
 	pace          groupcommit.Pace // spaces the claims' transactions
@@ -324,7 +299,7 @@ type typeSchedule struct {
 	runningClaims int // number of claims that are running; at most claimsInFlight
 	lostRaces     int // consecutive claims that got nothing because others were faster
 
-	// A claim that got all it asked for increments fullClaims. It also sets moreDue, but only if linger is 0: otherwise a look
+	// A claim that got all it asked for increments fullClaims. It also sets moreDue, but only if Type.Linger is 0: otherwise a look
 	// at the entries that wait decides. A claim that got less clears moreDue, unless another claim has got all it asked for
 	// meanwhile: then fullClaims has changed. A refused claim always clears moreDue.
 	moreDue    bool // whether more entries are due: a claim took all it asked for, and no later claim found less
@@ -334,31 +309,28 @@ type typeSchedule struct {
 
 	readAhead *readahead.List
 
-	// If linger is 0, no code uses grouping, and lookRunning is false.
-	linger      time.Duration // how long a due entry waits for others to share its call
-	grouping    Grouping
-	lookRunning bool // whether a look at the entries that wait is under way
+	lookRunning bool // whether a look at the entries that wait for others is under way; always false if Type.Linger is 0
 }
 
 // shouldClaim reports whether to start a claim now. While one claim runs, a second one may start if entries have become due
 // since the first one asked the queue. It may also start for a backlog of due entries, if more than a few slots are free.
-func (s *typeSchedule) shouldClaim(t *Type, now time.Time) bool {
+func (s *typeSchedule) shouldClaim(now time.Time) bool {
 	due := !now.Before(s.claimAt)
 	switch {
 	case s.runningClaims == 0:
 		return due || s.moreDue
-	case s.runningClaims == claimsInFlight, t.limited(): // two claims would bring two entries where only one may run
+	case s.runningClaims == claimsInFlight, s.typ.limited(): // two claims would bring two entries where only one may run
 		return false
 	case s.moreDue:
 		// A small second claim costs a transaction and adds little to what the first one takes of the backlog.
-		return t.slots.Available() >= min(t.Concurrency/4, t.CallsFor(processlog.MaxRows/2))
+		return s.typ.slots.Available() >= min(s.typ.Concurrency/4, s.typ.CallsFor(processlog.MaxRows/2))
 	}
 	return due
 }
 
 // isLingering reports whether entries of the type are known to wait for others now.
 func (s *typeSchedule) isLingering(now time.Time) bool {
-	return s.linger > 0 && now.Before(s.claimAt) && !now.Before(s.claimAt.Add(-s.linger)) && !now.Before(s.pausedUntil)
+	return s.typ.Linger() > 0 && now.Before(s.claimAt) && !now.Before(s.claimAt.Add(-s.typ.Linger())) && !now.Before(s.pausedUntil)
 }
 
 // notify records a due time and reports whether it is the earliest so far.
@@ -397,7 +369,7 @@ func (s *typeSchedule) rememberDueTime(due time.Time) {
 // cause another claim. fullClaims is how many claims have ended full so far. The caller passes it to claimEnded.
 func (s *typeSchedule) claimBegins(now time.Time) (fullClaims int) {
 	s.runningClaims++
-	s.claimAt = now.Add(2*peekInterval + s.linger)
+	s.claimAt = now.Add(2*peekInterval + s.typ.Linger())
 	s.laterDueTimes = slices.DeleteFunc(s.laterDueTimes, func(due time.Time) bool { return !now.Before(due) })
 	return s.fullClaims
 }
@@ -409,11 +381,11 @@ func (s *typeSchedule) claimEnded(result ClaimResult, fullClaims int) {
 	// If the queue was asked before this claim ended, its answer is outdated.
 	s.notifications++
 	switch {
-	case result.Full && s.linger > 0:
+	case result.Full && s.typ.Linger() > 0:
 		// The entries that are left may be too few for a call. A look will find out, and also how long they have waited.
 		s.fullClaims++
-		s.grouping.ClaimFull()
-		s.moveForward(time.Now().Add(s.linger))
+		s.typ.grouping.ClaimFull()
+		s.moveForward(time.Now().Add(s.typ.Linger()))
 	case result.Full:
 		s.moreDue = true
 		s.fullClaims++
@@ -444,7 +416,7 @@ func (s *typeSchedule) scheduleNext(result ClaimResult) {
 	} else {
 		s.lostRaces = 0
 	}
-	due := time.Now().Add(wait + s.linger)
+	due := time.Now().Add(wait + s.typ.Linger())
 	// A queue that answered will say again what comes next. This claim had no answer from the queue, and the database
 	// lists only entries that are due now. Use the remembered due times instead (G17).
 	if result.FromDatabase && len(s.laterDueTimes) > 0 && s.laterDueTimes[0].Before(due) {

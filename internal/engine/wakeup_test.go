@@ -111,10 +111,10 @@ func TestClaimThatFoundLessHidesNothingThatAnotherHasLeft(t *testing.T) {
 	before := typeSchedule.fullClaims
 	typeSchedule.claimEnded(ClaimResult{Full: true, NextDueIn: processlog.Never}, before)
 	typeSchedule.claimEnded(ClaimResult{NextDueIn: processlog.Never}, before) // it asked the queue first
-	require.True(t, typeSchedule.shouldClaim(typ, time.Now()))
+	require.True(t, typeSchedule.shouldClaim(time.Now()))
 	typeSchedule.runningClaims = 1
 	typeSchedule.claimEnded(ClaimResult{NextDueIn: processlog.Never}, typeSchedule.fullClaims)
-	require.False(t, typeSchedule.shouldClaim(typ, time.Now()))
+	require.False(t, typeSchedule.shouldClaim(time.Now()))
 }
 
 // oneBusy is a Store in which a row is locked for the first few settles.
@@ -179,7 +179,7 @@ func TestMomentsThatNobodySaysAgainAreKept(t *testing.T) {
 }
 
 func TestMoreMomentsThanAreKeptLeaveTheNextOnes(t *testing.T) {
-	typeSchedule := &typeSchedule{}
+	typeSchedule := &typeSchedule{typ: new(Type)}
 	now := time.Now()
 	for i := range 3 * maxLaterDueTimes {
 		typeSchedule.rememberDueTime(now.Add(time.Duration(i*7%(3*maxLaterDueTimes)) * time.Second))

@@ -147,12 +147,15 @@ func (r *Reporter) write(reports []report) {
 func (r *Reporter) describe() processlog.Instance {
 	i := r.self
 	i.Running, i.Queue = r.e.Accepts(), r.queue()
-	running, stuck := r.e.HandlersByType(), make(map[string]int)
-	for _, s := range r.e.Stuck() {
-		stuck[s.BusinessType]++
-	}
 	for _, t := range r.e.Types() {
-		i.Types = append(i.Types, processlog.InstanceType{Name: t.Name, Slots: t.Concurrency, Running: running[t.Name], Stuck: stuck[t.Name], Hold: r.hold(t)})
+		state := processlog.InstanceType{Name: t.Name, Slots: t.Concurrency, Hold: r.hold(t)}
+		for _, a := range r.e.Held(func(a engine.HeldAttempt) bool { return a.Type == t && !a.Returned }) {
+			state.Running++
+			if a.Stuck || a.LeftBehind {
+				state.Stuck++
+			}
+		}
+		i.Types = append(i.Types, state)
 	}
 	return i
 }
