@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/internal/verdict"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -198,20 +200,29 @@ func (c *Compensator) awaitEnd(ctx context.Context, id EntryID, pause time.Durat
 	}
 }
 
-// afterBatch returns the check that runs before the handler of a type with AfterBatch.
+// afterBatch returns the check that runs before the handler of a type with AfterBatch. An error of the check is a wait of the
+// library.
 func (c *Compensator) afterBatch(batchOf func(e *Entry) string, codec Codec) func(context.Context, *processlog.Row) error {
 	return func(ctx context.Context, row *processlog.Row) error {
-		batchID := batchOf(c.handlerEntry(row, codec))
-		switch {
-		case batchID == "":
-			return nil
-		case strings.HasSuffix(batchID, " "):
-			return Permanent(&FieldError{Field: "AfterBatch", Reason: fmt.Sprintf("%q %s", batchID, endsWithSpace)})
-		case batchID == strings.TrimRight(row.BatchID, " "): // another program may have written this row with trailing spaces
-			return Permanent(&FieldError{Field: "AfterBatch", Reason: fmt.Sprintf("%q is the entry's own batch: it would wait for itself", batchID)})
+		err := c.checkBatch(ctx, row, batchOf(c.handlerEntry(row, codec)))
+		if err != nil {
+			return usererr.Of(verdict.LibraryWait(err))
 		}
-		return c.snoozeUntilEnded(ctx, row, batchID)
+		return nil
 	}
+}
+
+// checkBatch returns nil if the handler of row may run. batchID is the batch that has to end before.
+func (c *Compensator) checkBatch(ctx context.Context, row *processlog.Row, batchID string) error {
+	switch {
+	case batchID == "":
+		return nil
+	case strings.HasSuffix(batchID, " "):
+		return Permanent(&FieldError{Field: "AfterBatch", Reason: fmt.Sprintf("%q %s", batchID, endsWithSpace)})
+	case batchID == strings.TrimRight(row.BatchID, " "): // another program may have written this row with trailing spaces
+		return Permanent(&FieldError{Field: "AfterBatch", Reason: fmt.Sprintf("%q is the entry's own batch: it would wait for itself", batchID)})
+	}
+	return c.snoozeUntilEnded(ctx, row, batchID)
 }
 
 // snoozeUntilEnded returns nil once all entries of a batch have ended. Before that, each call snoozes row for an eighth of its

@@ -143,14 +143,6 @@ func notifyHere[E any](b *Base, observe func(E), event E) {
 	observe(event)
 }
 
-// setInMap sets a value in a map that may be nil.
-func setInMap[K comparable, V any](m *map[K]V, key K, value V) {
-	if *m == nil {
-		*m = make(map[K]V)
-	}
-	(*m)[key] = value
-}
-
 // Config holds the dependencies and settings of an engine. All fields are required unless their comment says otherwise.
 // Durations have the meaning that Config of the root package documents.
 type Config struct {

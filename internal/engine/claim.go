@@ -381,7 +381,7 @@ func (p *picker) setAsideCounted(found processlog.Claimed) processlog.Claimed {
 // WithoutCall.
 func (e *Engine) ClaimWithSlots(t *Type, wanted []processlog.Wanted, calls int) (ClaimedRows, error) {
 	found, err := e.claim(t, wanted, calls)
-	e.slotFreed(t)
+	e.slotFreed(t.Name)
 	if err != nil {
 		return found, err
 	}
@@ -426,6 +426,11 @@ func (e *Engine) Move(businessType string, id processlog.ID, in time.Duration) {
 
 // PingQueue asks the queue whether it answers. See Source.Ping.
 func (e *Engine) PingQueue(ctx context.Context) (answer func() error) { return e.source.Ping(ctx) }
+
+// SourceAccepts reports whether the source accepts an entry that comes due after the given time.
+func (e *Engine) SourceAccepts(businessType string, in time.Duration) bool {
+	return e.source.Accepts(businessType, in)
+}
 
 // SourceScope says whose entries the source reports now: see Scope.
 func (e *Engine) SourceScope() Scope { return e.source.Scope() }

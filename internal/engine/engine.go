@@ -160,16 +160,9 @@ func (e *Engine) ChangeCommitted(before processlog.Row, ch processlog.Change) {
 }
 
 // AwaitChangeCommit calls ChangeCommitted once a poll of the database has found the commit. It is for a transaction whose
-// end this process does not see. It does not poll if ChangeCommitted would do nothing.
+// end this process does not see.
 func (e *Engine) AwaitChangeCommit(before processlog.Row, ch processlog.Change) {
-	after, err := ch.After(before)
-	if err != nil || after.Version == before.Version {
-		return
-	}
-	if after.State.Terminal() && before.LeaseLeft <= 0 && !e.Ordered(before.BusinessType) {
-		return
-	}
-	e.poller.Add(UnseenCommit{ID: before.ID, Token: ch.Token, Committed: func() { e.ChangeCommitted(before, ch) }})
+	e.poller.Changed(before, ch)
 }
 
 // AwaitInDrain registers batchers of a feature. Drain waits at its end until they are empty, and so does Close.

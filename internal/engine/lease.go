@@ -150,9 +150,9 @@ func (h *holdings) Held(matches func(HeldAttempt) bool) []HeldAttempt {
 // HeldWithEndedLease returns the entries of a type that this process holds although their leases have ended by its clock. The
 // database reports them as due and free.
 func (h *holdings) HeldWithEndedLease(t *Type) map[processlog.ID]bool {
-	var ids map[processlog.ID]bool
+	ids := make(map[processlog.ID]bool)
 	for _, a := range h.Held(func(a HeldAttempt) bool { return a.Type == t && a.LeaseEnded }) {
-		setInMap(&ids, a.ID, true)
+		ids[a.ID] = true
 	}
 	return ids
 }

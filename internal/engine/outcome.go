@@ -203,19 +203,20 @@ func (t *Type) OutcomeOf(row *processlog.Row, err, cause error) (o processlog.Ou
 	if err == nil { // A success calls no code of the user.
 		return t.outcomeOf(row, nil, cause)
 	}
-	if problem := usererr.Contain(func() { o = t.recoveredOutcome(row, err, cause) }); problem != "" {
-		o = t.outcomeOf(row, verdict.RetryAfter(unavailablePause, errGoexit), cause)
+	failure := errGoexit
+	usererr.Contain(func() {
+		defer func() {
+			if p := recover(); p != nil {
+				failure = panicked(p)
+			}
+		}()
+		o = t.outcomeOf(row, err, cause)
+		failure = nil
+	})
+	if failure != nil {
+		o = t.outcomeOf(row, verdict.RetryAfter(unavailablePause, failure), cause)
 	}
 	return o
-}
-
-func (t *Type) recoveredOutcome(row *processlog.Row, err, cause error) (o processlog.Outcome) {
-	defer func() {
-		if p := recover(); p != nil {
-			o = t.outcomeOf(row, verdict.RetryAfter(unavailablePause, panicked(p)), cause)
-		}
-	}()
-	return t.outcomeOf(row, err, cause)
 }
 
 // interrupted reports whether a handler failed only because the library ended its context. That is not a failure of the

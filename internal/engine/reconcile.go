@@ -140,7 +140,7 @@ func (e *Engine) pollOverdue(ctx context.Context, t *Type, state processlog.Stat
 	}
 	n := min(len(overdue), t.MaxEntries(calls))
 	found, err := e.claim(t, wantedByID(overdue[:n]), calls)
-	e.slotFreed(t)
+	e.slotFreed(t.Name)
 	failpoint.Reach(failpoint.OverdueClaimed)
 	if err != nil {
 		return 0

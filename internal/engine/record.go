@@ -87,41 +87,20 @@ func (r *Recording) NotifyRecorded(ctx context.Context) {
 	}
 }
 
-// PollForCommit starts polling for the commit. Call it if this process does not see the end of the transaction. It does not
-// poll if the reconciler will find all entries in time. It drops the contents and headers to save memory, because the
-// poller may keep the recording for a minute after a rollback.
-func (r *Recording) PollForCommit() {
-	for i := range r.Drafts {
-		r.Drafts[i].Content, r.Drafts[i].Headers = nil, nil
-	}
-	for i := range r.Drafts {
-		d, in := &r.Drafts[i], &r.Inserted[i]
-		if in.Duplicate || d.Done || d.Delay > r.engine.longestPolledDelay() || !r.engine.source.Accepts(d.BusinessType, d.Delay) {
-			continue
-		}
-		// All entries of one Record call commit together, so polling for one is enough.
-		r.engine.poller.Add(UnseenCommit{Key: d.IdempotencyKey, ID: in.ID, Committed: r.commitFound, Reported: &r.commitReported})
-		return
-	}
-}
-
-// longestPolledDelay returns up to which Delay an entry needs a poll for its commit. The reconciler finds entries with a
-// longer delay before they are due.
-func (e *Engine) longestPolledDelay() time.Duration {
-	if e.source.Scope() == ScopeAll {
-		return 4 * e.ReconcileInterval
-	}
-	return 2 * e.PollInterval
-}
+// PollForCommit starts polling for the commit. Call it if this process does not see the end of the transaction.
+func (r *Recording) PollForCommit() { r.engine.poller.Recorded(r) }
 
 // Committed routes the entries after the caller or the connection has reported the commit.
 func (r *Recording) Committed() {
 	r.commitReported.Store(true)
-	r.commitFound()
+	r.CommitFound()
 }
 
-// commitFound routes the entries whose commit was found or reported.
-func (r *Recording) commitFound() {
+// CommitReported reports whether the caller has reported the commit.
+func (r *Recording) CommitReported() bool { return r.commitReported.Load() }
+
+// CommitFound routes the entries whose commit was found or reported.
+func (r *Recording) CommitFound() {
 	r.once.Do(func() {
 		failpoint.Reach(failpoint.CommitReported)
 		for _, notify := range r.engine.committed {
@@ -262,7 +241,8 @@ func (e *Engine) EnqueueInserted(fresh []InsertedEntry, withoutID func(f Inserte
 // CancelReservation releases the slots of a reservation, which may be nil.
 func (e *Engine) CancelReservation(businessType string, r Reservation) {
 	if r != nil {
-		e.claimSchedule.cancelReservation(businessType, r)
+		r.Use(0) // If the reservation has lapsed or was used before, Use changes nothing.
+		e.slotFreed(businessType)
 	}
 }
 
@@ -280,23 +260,17 @@ func (e *Engine) AttachCommitted(notify func(drafts []processlog.Draft, inserted
 	e.committed = append(e.committed, notify)
 }
 
-// UnseenCommit describes a transaction whose end this process does not see. The transaction has recorded or changed an
-// entry.
-type UnseenCommit struct {
-	Key   processlog.IdempotencyKey // idempotency key of the recorded entry; empty for a change
-	ID    processlog.ID             // id of the entry; zero if a bulk insert did not return it
-	Token processlog.Token          // token that a change writes to the row
-
-	Committed func()       // called at most once, when the transaction is found committed
-	Reported  *atomic.Bool // set when the caller has reported the commit; nil for a change
-}
-
-// CommitPoller finds out which transactions have committed. Its methods are safe for concurrent use.
+// CommitPoller finds out which transactions have committed whose end this process does not see. Its methods are safe for
+// concurrent use, and return at once.
 type CommitPoller interface {
-	// Add starts polling for a transaction. It returns at once.
-	Add(c UnseenCommit)
+	// Recorded starts polling for the transaction of a recording. The poller calls Recording.CommitFound when it finds the commit.
+	Recorded(r *Recording)
 
-	// Close waits for running Committed functions to return. None is called after Close.
+	// Changed starts polling for a transaction that has changed an entry. The poller calls Engine.ChangeCommitted when it finds
+	// the commit.
+	Changed(before processlog.Row, ch processlog.Change)
+
+	// Close waits for running polls to return. The poller calls nothing after Close.
 	Close()
 }
 
@@ -308,8 +282,9 @@ func (e *Engine) AttachCommitPoller(p CommitPoller) { e.poller = p }
 // noPoller polls for nothing.
 type noPoller struct{}
 
-func (noPoller) Add(UnseenCommit) {}
-func (noPoller) Close()           {}
+func (noPoller) Recorded(*Recording)                       {}
+func (noPoller) Changed(processlog.Row, processlog.Change) {}
+func (noPoller) Close()                                    {}
 
 // Source reports due entries before the reconciler finds them in the database. Its reports are only hints. A claim asks
 // the database whether the entry exists, is due and is free (G10). The methods are safe for concurrent use.

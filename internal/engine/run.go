@@ -345,7 +345,7 @@ func (e *Engine) runAttempt(a *Attempt) {
 }
 
 // errGoexit is the error of a handler that has called runtime.Goexit.
-var errGoexit = &processlog.PanicError{Stack: []byte("runtime.Goexit")}
+var errGoexit error = &processlog.PanicError{Stack: []byte("runtime.Goexit")}
 
 // Result is how an attempt ended.
 type Result struct {

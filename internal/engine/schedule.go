@@ -159,15 +159,7 @@ func (c *claimSchedule) Notify(businessType string, in time.Duration) (ask bool)
 // FreeSlots frees n slots of a type, and wakes the scanner if due entries of the type may wait for a slot.
 func (c *claimSchedule) FreeSlots(t *Type, n int) {
 	t.slots.Release(n)
-	c.slotFreed(t)
-}
-
-// cancelReservation releases the slots that a reservation holds.
-func (c *claimSchedule) cancelReservation(businessType string, reservation Reservation) {
-	t := c.types.TypeNamed(businessType)
-	// Use(0) frees all reserved slots. If the reservation has lapsed or was used before, Use changes nothing.
-	reservation.Use(0)
-	c.slotFreed(t)
+	c.slotFreed(t.Name)
 }
 
 // lookEnded records the result of a look at entries that wait for others, and wakes the scanner. ripeIn is how much longer they may
@@ -184,9 +176,9 @@ func (c *claimSchedule) lookEnded(businessType string, ripeIn time.Duration) {
 }
 
 // slotFreed wakes the scanner after a slot of a type became free, if more entries of the type may be due.
-func (c *claimSchedule) slotFreed(t *Type) {
+func (c *claimSchedule) slotFreed(businessType string) {
 	// Do not wake the scanner for a returned handler when nothing more is due, because it would look at every type.
-	c.update(t.Name, func(s *typeSchedule) bool { return s.shouldClaim(time.Now()) || s.isLingering(time.Now()) })
+	c.update(businessType, func(s *typeSchedule) bool { return s.shouldClaim(time.Now()) || s.isLingering(time.Now()) })
 }
 
 // expectNow schedules a claim of a type at once. Its entries have already waited, so they do not wait for others.

@@ -136,10 +136,10 @@ func (e *Engine) settleWithToken(token processlog.Token, batch []pendingOutcome,
 // noteRefused reports which of n changes of entries the database refuses. The function refusal returns the attempt of the
 // i-th change and the database's error, or nil.
 func (e *Engine) noteRefused(what string, n int, refusal func(i int) (*Attempt, error)) {
-	var byType map[string][]processlog.Refusal
+	byType := make(map[string][]processlog.Refusal)
 	for i := range n {
 		if a, err := refusal(i); err != nil {
-			setInMap(&byType, a.Type.Name, append(byType[a.Type.Name], processlog.Refusal{ID: a.Row.ID, Err: err}))
+			byType[a.Type.Name] = append(byType[a.Type.Name], processlog.Refusal{ID: a.Row.ID, Err: err})
 		}
 	}
 	for name, list := range byType {

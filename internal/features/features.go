@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/engine"
-	"github.com/compensator-go/compensator/internal/usererr"
-	"github.com/compensator-go/compensator/internal/verdict"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -268,7 +266,7 @@ func (s *Set) Register(t engine.Type, settings TypeSettings) error {
 func whenReady(ready func(ctx context.Context, row *processlog.Row) error, run engine.Handler) engine.Handler {
 	return func(a *engine.Attempt) engine.Result {
 		if err := ready(a.Context(), &a.Row); err != nil {
-			return engine.Result{Err: usererr.Of(verdict.LibraryWait(err))}
+			return engine.Result{Err: err}
 		}
 		return run(a)
 	}

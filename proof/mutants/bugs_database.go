@@ -29,7 +29,7 @@ func surviving() []mutant {
 			name: "credits-leak", breaks: "G14",
 			what: "A transaction that rolls back does not give its reserved slots back.",
 			edits: []edit{
-				{"claimSchedule.cancelReservation", `$reservation.$use(0)`, ``},
+				{"Engine.CancelReservation", `$reservation.$use(0)`, ``},
 			},
 			sees: tests("TestAbandonedTransactionsKeepNoSlots"),
 		},

@@ -45,16 +45,21 @@ const (
 
 // transaction is a transaction that waits for a poll.
 type transaction struct {
-	engine.UnseenCommit
+	recording *engine.Recording         // nil if the transaction has changed an entry
+	key       processlog.IdempotencyKey // idempotency key of a recorded entry; empty for a change
+	id        processlog.ID             // id of the entry; zero if a bulk insert did not return it
+	token     processlog.Token          // token that a change writes to the row
+	committed func()                    // called at most once, when the transaction is found committed
+
 	sentAt     time.Time // time just before its statement was sent
 	nextPoll   time.Time // time of the next poll
 	polls      int       // number of polls so far
-	committed  bool      // whether a poll found that it has committed
+	isFound    bool      // whether a poll found that it has committed
 	rolledBack bool      // whether it can no longer commit
 }
 
 // isSlow reports whether a transaction has had all polls of firstPolls and no poll has found its commit.
-func (t *transaction) isSlow() bool { return t.polls >= len(firstPolls) && !t.committed }
+func (t *transaction) isSlow() bool { return t.polls >= len(firstPolls) && !t.isFound }
 
 // Poller asks the database whether transactions have committed, with one statement for all transactions that are due.
 // It asks about each transaction three times in the first second, and then every second. Once a transaction is older
@@ -78,15 +83,53 @@ type Poller struct {
 // New returns a poller for an engine. Closing the engine closes the poller.
 func New(e *engine.Engine) *Poller { return &Poller{e: e} }
 
-// Add starts polling for a transaction.
-func (p *Poller) Add(c engine.UnseenCommit) {
+// Recorded implements engine.CommitPoller. It does not poll if the reconciler will find all entries in time. It drops the
+// contents and headers to save memory, because the poller may keep the recording for a minute after a rollback.
+func (p *Poller) Recorded(r *engine.Recording) {
+	for i := range r.Drafts {
+		r.Drafts[i].Content, r.Drafts[i].Headers = nil, nil
+	}
+	for i := range r.Drafts {
+		d, in := &r.Drafts[i], &r.Inserted[i]
+		if in.Duplicate || d.Done || d.Delay > p.longestDelay() || !p.e.SourceAccepts(d.BusinessType, d.Delay) {
+			continue
+		}
+		// All entries of one Record call commit together, so polling for one is enough.
+		p.add(transaction{recording: r, key: d.IdempotencyKey, id: in.ID, committed: r.CommitFound})
+		return
+	}
+}
+
+// longestDelay returns up to which Delay an entry needs a poll for its commit. The reconciler finds entries with a longer
+// delay before they are due.
+func (p *Poller) longestDelay() time.Duration {
+	if p.e.SourceScope() == engine.ScopeAll {
+		return 4 * p.e.ReconcileInterval
+	}
+	return 2 * p.e.PollInterval
+}
+
+// Changed implements engine.CommitPoller. It does not poll if ChangeCommitted would do nothing.
+func (p *Poller) Changed(before processlog.Row, ch processlog.Change) {
+	after, err := ch.After(before)
+	if err != nil || after.Version == before.Version {
+		return
+	}
+	if after.State.Terminal() && before.LeaseLeft <= 0 && !p.e.Ordered(before.BusinessType) {
+		return
+	}
+	p.add(transaction{id: before.ID, token: ch.Token, committed: func() { p.e.ChangeCommitted(before, ch) }})
+}
+
+// add starts polling for a transaction.
+func (p *Poller) add(t transaction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || len(p.waiting) == maxWaiting {
 		return
 	}
 	now := time.Now()
-	t := transaction{UnseenCommit: c, sentAt: now, nextPoll: now.Add(firstPolls[0])}
+	t.sentAt, t.nextPoll = now, now.Add(firstPolls[0])
 	p.waiting = append(p.waiting, t)
 	if p.wakeAt.IsZero() || t.nextPoll.Before(p.wakeAt) {
 		p.scheduleLocked(t.nextPoll)
@@ -143,7 +186,7 @@ func (p *Poller) takeDueLocked(now time.Time) (due []transaction) {
 	pollSlow := now.Sub(p.lastSlowPoll) >= slowPollInterval
 	p.waiting = slices.DeleteFunc(p.waiting, func(t transaction) bool {
 		switch {
-		case t.Reported != nil && t.Reported.Load():
+		case t.recording != nil && t.recording.CommitReported():
 			return true
 		case t.isSlow() && (!pollSlow || t.nextPoll.Sub(now) >= slowPollInterval), !t.isSlow() && t.nextPoll.After(now):
 			return false
@@ -189,9 +232,9 @@ func (p *Poller) keepWaitingLocked(polled []transaction) {
 // caller has not reported the commit by then, that round logs a warning.
 func (p *Poller) scheduleNext(t *transaction, now time.Time) bool {
 	switch {
-	case t.rolledBack, t.committed && (t.Reported == nil || p.warned.Load()):
+	case t.rolledBack, t.isFound && (t.recording == nil || p.warned.Load()):
 		return false
-	case t.committed:
+	case t.isFound:
 		t.nextPoll = now.Add(reportTimeout)
 	case t.polls < len(firstPolls):
 		t.nextPoll = t.sentAt.Add(firstPolls[t.polls])
@@ -218,37 +261,37 @@ func (p *Poller) nextPollLocked() (next time.Time) {
 	return next
 }
 
-// findCommitted finds out which transactions have committed, and calls their Committed functions.
+// findCommitted finds out which transactions have committed, and calls their functions committed.
 func (p *Poller) findCommitted(due []transaction) {
 	var keys []processlog.IdempotencyKey
 	var ids []processlog.ID
 	for i := range due {
 		switch t := &due[i]; {
-		case t.committed:
+		case t.isFound:
 			p.warnUnreported(t)
-		case t.Key != "":
-			keys = append(keys, t.Key)
+		case t.key != "":
+			keys = append(keys, t.key)
 		default:
-			ids = append(ids, t.ID)
+			ids = append(ids, t.id)
 		}
 	}
 	recorded, tokens := p.readIDs(keys), p.readTokens(ids)
 	for i := range due {
 		t := &due[i]
-		if t.committed {
+		if t.isFound {
 			continue
 		}
-		if t.Key != "" {
-			id, exists := recorded[t.Key]
-			t.committed = exists && (t.ID.IsZero() || t.ID == id)
-			t.rolledBack = exists && !t.committed // Another transaction has recorded the key, so this one was rolled back.
+		if t.key != "" {
+			id, exists := recorded[t.key]
+			t.isFound = exists && (t.id.IsZero() || t.id == id)
+			t.rolledBack = exists && !t.isFound // Another transaction has recorded the key, so this one was rolled back.
 		} else {
-			token, exists := tokens[t.ID]
-			t.committed = exists && token == t.Token
+			token, exists := tokens[t.id]
+			t.isFound = exists && token == t.token
 		}
-		if t.committed {
+		if t.isFound {
 			failpoint.Reach(failpoint.CommitFound)
-			t.Committed()
+			t.committed()
 		}
 	}
 }
@@ -283,10 +326,10 @@ func (p *Poller) readTokens(ids []processlog.ID) map[processlog.ID]processlog.To
 
 // warnUnreported logs once that the application does not report its commits to this process.
 func (p *Poller) warnUnreported(t *transaction) {
-	if t.Reported == nil || p.warned.Swap(true) {
+	if t.recording == nil || p.warned.Swap(true) {
 		return
 	}
 	p.e.Log.Warn("compensator: entries are recorded in transactions whose commit the library does not see; it polls for them, and they start up to a second late, "+
 		"or with the next reconciliation if their transaction takes longer than a minute. Open the pool on a Connector, call Receipt.Committed after each commit, "+
-		"or run the transaction by InTx or WithRetry. This is logged once", "idempotent_id", t.Key)
+		"or run the transaction by InTx or WithRetry. This is logged once", "idempotent_id", t.key)
 }
