@@ -91,6 +91,24 @@ func importTable(t *testing.T) map[string]map[string]bool {
 	return table
 }
 
+// TestModulesForUsersImportNothingInternal requires that the modules for users import only packages whose contract is stable. A user may
+// combine a module with a newer version of the root module, and everything below internal may change in any version.
+func TestModulesForUsersImportNothingInternal(t *testing.T) {
+	seen := 0
+	for _, dir := range modulesForUsers(t) {
+		if dir == "." {
+			continue
+		}
+		list := exec.Command("go", "list", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...")
+		list.Dir = dir
+		out, err := list.Output()
+		require.NoError(t, err, dir)
+		assert.NotContains(t, string(out), " "+module+"/internal/", dir)
+		seen++
+	}
+	require.Positive(t, seen)
+}
+
 // TestRootIsWhatAUserMeets limits the number of files in the root package. Code that users do not call belongs in other
 // packages.
 func TestRootIsWhatAUserMeets(t *testing.T) {
@@ -106,12 +124,9 @@ func TestRootIsWhatAUserMeets(t *testing.T) {
 // docs/reference/stability.md names the modules for users. docs/internals/releasing.md must tag a module after the modules
 // that it requires. No module for users may have a replace, because go install refuses it.
 func TestModulesAreFew(t *testing.T) {
-	_, row, found := strings.Cut(page(t, "docs/reference/stability.md"), "| modules for users: ")
-	require.True(t, found)
-	row, _, _ = strings.Cut(row, " |")
-	forUsers := map[string]bool{".": true}
-	for _, name := range namedInDocs.FindAllStringSubmatch(row, -1) {
-		forUsers[name[1]] = true
+	forUsers := make(map[string]bool)
+	for _, dir := range modulesForUsers(t) {
+		forUsers[dir] = true
 	}
 	files, _ := sourceTree(t)
 	others := 0
@@ -137,6 +152,18 @@ func TestModulesAreFew(t *testing.T) {
 		assert.Truef(t, forUsers[dir], "%s is a module for users", dir)
 	}
 	assert.Len(t, tagged, len(forUsers))
+}
+
+// modulesForUsers returns the directories of the modules for users, as docs/reference/stability.md names them.
+func modulesForUsers(t *testing.T) (dirs []string) {
+	_, row, found := strings.Cut(page(t, "docs/reference/stability.md"), "| modules for users: ")
+	require.True(t, found)
+	row, _, _ = strings.Cut(row, " |")
+	dirs = append(dirs, ".")
+	for _, name := range namedInDocs.FindAllStringSubmatch(row, -1) {
+		dirs = append(dirs, name[1])
+	}
+	return dirs
 }
 
 var (

@@ -163,14 +163,14 @@ func (b *batch) suspect(ctx context.Context, items []*item) bool {
 // failsAlone records an item in a transaction of its own. proved is true if the item fails, but the log accepts other
 // entries right before and right after it.
 func (b *batch) failsAlone(ctx context.Context, it *item) (err error, proved bool) {
-	if err := b.trial(ctx); !errors.Is(err, errProof) {
+	if err := b.trial(ctx); err != nil {
 		return err, false
 	}
 	if err = b.recordItems(ctx, []*item{it}); err == nil || serverDown(err) || sessionRefused(err) {
 		return err, false
 	}
 	// If the codec fails even for an empty message, its error does not show that this message is the cause.
-	return err, b.proved(ctx) && b.encode(b.aside(new(Message), failed, "")) == nil
+	return err, b.trial(ctx) == nil && b.encode(b.aside(new(Message), failed, "")) == nil
 }
 
 // isRefusal reports whether err says that Record will never accept an entry.

@@ -49,6 +49,11 @@
 // The Intake removes silent consumers that have nothing pending. With Stream.Trim it deletes messages that every group
 // has acknowledged. It needs Redis 7 or newer, or Valkey.
 //
+// # A consumer of your own
+//
+// A consumer of a broker without a relay can record its failed messages with a [Recorder]. The Recorder also says when the
+// log will never accept a message, so that the consumer can set it aside.
+//
 // # What is not promised
 //
 // Messages that Redis loses before the Intake has read them are lost. With appendfsync everysec a crashed server loses

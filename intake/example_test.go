@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log"
 	"strconv"
@@ -128,4 +129,43 @@ func ExampleSource() {
 	stats, _ := orders.Stats(context.Background())
 	fmt.Println("recorded", stats.Recorded, "set aside", stats.SetAside, "known", stats.Duplicates)
 	// Output: recorded 2 set aside 1 known 3
+}
+
+// A consumer of a broker without a relay records the messages that fail. The broker may forget a message when it has an
+// entry, or when a person can find it elsewhere.
+func ExampleRecorder() {
+	ctx := context.Background()
+	var c *compensator.Compensator
+	var broker interface { // your client
+		Next(ctx context.Context) (id string, o Order, err error)
+		Ack(id string)
+		DeadLetter(id string, reason error)
+	}
+	bill := func(ctx context.Context, o Order) error { return nil } // your work
+	bills, err := compensator.Handle(ctx, c, "bill", func(ctx context.Context, e *compensator.Entry, o Order) error { return bill(ctx, o) }, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	recorder, err := intake.NewRecorder(c, bills, intake.RecorderConfig[Order]{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for {
+		id, o, err := broker.Next(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := bill(ctx, o); err != nil {
+			attempts := recorder.Attempts(o)
+			for err = attempts.Record(ctx, compensator.Options{IdempotencyKey: compensator.IdempotencyKey("bill:" + id)}); err != nil; {
+				if errors.Is(err, intake.ErrRefused) {
+					broker.DeadLetter(id, err)
+					break
+				}
+				time.Sleep(time.Second) // The log may be unavailable. The message stays unacknowledged.
+				err = attempts.Record(ctx, compensator.Options{IdempotencyKey: compensator.IdempotencyKey("bill:" + id)})
+			}
+		}
+		broker.Ack(id)
+	}
 }

@@ -159,9 +159,6 @@ func (in *Intake) loop(ctx, works context.Context) error {
 	return nil
 }
 
-// errProof makes trial roll back its transaction.
-var errProof = errors.New("intake: rollback of a trial")
-
 // prove waits until the log accepts an entry. Run calls it before it takes any message, because each delivery of a
 // message counts. Without it, a process that restarts again and again on a read-only database would count deliveries
 // until healthy messages exceed MaxDeliveries.
@@ -169,7 +166,7 @@ func (in *Intake) prove(ctx context.Context) error {
 	for failures := 1; ctx.Err() == nil; failures++ {
 		err := in.trial(ctx)
 		switch {
-		case errors.Is(err, errProof):
+		case err == nil:
 			return nil
 		case errors.Is(err, compensator.ErrClosed):
 			return err
@@ -181,19 +178,12 @@ func (in *Intake) prove(ctx context.Context) error {
 	return nil
 }
 
-// trial records an entry and rolls the transaction back. It returns errProof if the log accepted the entry.
+// trial returns nil if the log accepts entries at the moment.
 func (in *Intake) trial(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, in.cfg.Timeout, errSlow)
 	defer cancel()
-	return in.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-		if _, err := in.c.Record(ctx, tx, compensator.NewEntry{BusinessType: in.cfg.Type}); err != nil {
-			return err
-		}
-		return errProof
-	})
+	return try(ctx, in.c, in.cfg.Type)
 }
-
-func (in *Intake) proved(ctx context.Context) bool { return errors.Is(in.trial(ctx), errProof) }
 
 // waitAfter tells the observer why the Intake waits. It logs only the first report after a success.
 func (in *Intake) waitAfter(messages int, err error) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/compensator-go/compensator/internal/usererr"
 )
 
 // These errors are about a transaction.
@@ -257,3 +259,11 @@ func (e *PanicError) Error() string {
 	}
 	return fmt.Sprintf("handler panicked: %s\n%s", e.formatValue(), e.Stack)
 }
+
+// SafeError returns err if its methods can be called safely. Otherwise it returns a copy with the same text that errors.Is
+// and errors.As can inspect. The methods of an error are code of the user: a method may panic, for example Error of a nil
+// pointer, and a chain of Unwrap may never end.
+func SafeError(err error) error { return usererr.Safe(err) }
+
+// ErrorText returns err.Error(). If that method panics, ErrorText returns a description of the problem. err must not be nil.
+func ErrorText(err error) string { return usererr.Text(err) }

@@ -152,6 +152,10 @@ var errorAdvice = map[string]advice{
 		"Your code opened a GORM `Session` with `PrepareStmt` in a transaction of the library. Such a session would write outside the transaction.",
 		"Open the session without `PrepareStmt`.",
 	},
+	"intake.ErrRefused": {
+		"The log will never accept the message of a `Recorder`. No entry can hold it, a trigger or constraint of yours refuses it, or the codec cannot encode it.",
+		"Move the message to a place where a person finds it, for example to a dead-letter queue of the broker.",
+	},
 	"rabbitmq.ErrClosed": {
 		"The publisher was closed.",
 		"End `Run` before you close the publisher.",

@@ -16,7 +16,7 @@ import (
 
 // packagesWithErrors lists the packages whose errors are on the page. An error that is an alias of one in processlog is
 // listed once, with the text of processlog.
-var packagesWithErrors = []string{".", "admin", "processlog", "httpcall", "encrypt", "adopt", "orms/gormtx", "relay/rabbitmq", "relay/watermill"}
+var packagesWithErrors = []string{".", "admin", "processlog", "httpcall", "encrypt", "adopt", "intake", "orms/gormtx", "relay/rabbitmq", "relay/watermill"}
 
 // failure is an exported error: a variable, or a type.
 type failure struct {

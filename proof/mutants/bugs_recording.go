@@ -276,8 +276,7 @@ return processlog.Inserted{
 			name: "message-blamed-for-a-session", breaks: "G37",
 			what: "A message is set aside because of the pooled session in which Record writes nothing.",
 			edits: []edit{
-				{"relay.Consumer.refusedByTheLog", `!processlog.IsSessionError($err) && (errors.As`, `(errors.As`},
-				{"rabbitmq.Consumer.refusedByTheLog", `!processlog.IsSessionError($err) && (errors.As`, `(errors.As`},
+				{"Recorder.cannotHold", `!processlog.IsSessionError($err) && (errors.As`, `(errors.As`},
 			},
 			sees: tests("TestMessageIsRecordedInAnotherSessionOfThePool"),
 		},

@@ -14,7 +14,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/intake"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -109,9 +109,8 @@ func (cfg ConsumerConfig) validate() error {
 // Consumer processes the messages of one queue. Call Run to start it. Its methods may be called concurrently. If the
 // process dies, the broker delivers the unacknowledged messages again.
 type Consumer struct {
-	c            *compensator.Compensator
 	businessType string
-	entries      *compensator.Type[Delivery]
+	recorder     *intake.Recorder[Delivery]
 	work         Work
 	cfg          ConsumerConfig
 	slots        chan struct{} // holds one value for each running function, including functions of earlier connections
@@ -138,14 +137,14 @@ func Consume(ctx context.Context, c *compensator.Compensator, businessType strin
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	k := &Consumer{c: c, businessType: businessType, work: work, cfg: cfg, slots: make(chan struct{}, cfg.Prefetch),
+	k := &Consumer{businessType: businessType, work: work, cfg: cfg, slots: make(chan struct{}, cfg.Prefetch),
 		moving: make(chan struct{}, 1), err: errConnecting, held: make(map[*Delivery]error)}
-	var err error
-	k.entries, err = compensator.Handle(ctx, c, businessType, k.recordAgain, &cfg.Type)
+	entries, err := compensator.Handle(ctx, c, businessType, k.recordAgain, &cfg.Type)
 	if err != nil {
 		return nil, err
 	}
-	return k, nil
+	k.recorder, err = intake.NewRecorder(c, entries, intake.RecorderConfig[Delivery]{Codec: cfg.Type.Codec, Timeout: cfg.RecordTimeout, Empty: Delivery{Queue: cfg.Queue}})
+	return k, err
 }
 
 // Err returns nil while the Consumer consumes the queue and can record the messages that fail. Otherwise Err returns the
@@ -209,7 +208,7 @@ func (k *Consumer) call(ctx context.Context, d *Delivery) error {
 			}
 			result <- err
 		}()
-		if err = usererr.Safe(k.work(ctx, d)); errors.Is(err, compensator.ErrAlreadySucceeded) {
+		if err = processlog.SafeError(k.work(ctx, d)); errors.Is(err, compensator.ErrAlreadySucceeded) {
 			err = nil
 		}
 	}()
@@ -231,7 +230,7 @@ func (k *Consumer) SetAside(ctx context.Context, d *Delivery, reason error) erro
 	}
 	aside := *d
 	aside.SetAside = setAsideFor(reason)
-	return k.record(ctx, &aside, 0)
+	return k.recorder.Record(ctx, aside, k.options(&aside, 0))
 }
 
 // setAsideFor returns the text of a reason. The text fits LastError and is never empty.
@@ -239,43 +238,10 @@ func setAsideFor(reason error) string {
 	if reason == nil {
 		reason = errors.New("")
 	}
-	return cmp.Or(processlog.FitError(usererr.Text(reason)), "set aside: no reason given")
+	return cmp.Or(processlog.FitError(processlog.ErrorText(reason)), "set aside: no reason given")
 }
 
-// record commits an entry for a message. If the message already has an entry, record changes nothing and returns nil.
-func (k *Consumer) record(ctx context.Context, d *Delivery, delay time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, k.cfg.RecordTimeout)
-	defer cancel()
-	options := compensator.Options{IdempotencyKey: k.IdempotencyKey(d), Delay: delay}
-	return k.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-		if _, err := k.entries.Record(ctx, tx, *d, options); err != nil {
-			return &insertError{err}
-		}
-		return nil
-	})
-}
-
-// insertError wraps an error of Record. It tells this error from errors of the transaction's begin and commit.
-type insertError struct{ err error }
-
-func (e *insertError) Error() string { return e.err.Error() }
-func (e *insertError) Unwrap() error { return e.err }
-
-// errProof makes prove roll back its transaction.
-var errProof = errors.New("rabbitmq: rollback of a trial")
-
-// prove returns nil if the log accepts entries. It records an entry and rolls the transaction back.
-func (k *Consumer) prove(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, k.cfg.RecordTimeout)
-	defer cancel()
-	err := k.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-		if _, err := k.c.Record(ctx, tx, compensator.NewEntry{BusinessType: k.businessType}); err != nil {
-			return err
-		}
-		return errProof
-	})
-	if errors.Is(err, errProof) {
-		return nil
-	}
-	return err
+// options returns the options of a message's entry.
+func (k *Consumer) options(d *Delivery, delay time.Duration) compensator.Options {
+	return compensator.Options{IdempotencyKey: k.IdempotencyKey(d), Delay: delay}
 }

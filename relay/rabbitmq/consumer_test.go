@@ -903,7 +903,7 @@ func TestMessageThatTheLogMayTakeLaterIsHeld(t *testing.T) {
 			refusesRows(w, number)
 			var tries atomic.Int32
 			k, queue, stop := holdTwo(t, b, w, triedCodec{compensator.JSON, &tries})
-			eventually(t, func() bool { return tries.Load() > 4*enoughRefusals }, "both are tried often")
+			eventually(t, func() bool { return tries.Load() > 4*refusalsOfIntake }, "both are tried often")
 			assert.ErrorContains(t, k.Err(), "2 messages")
 			assert.ErrorContains(t, k.Err(), "not this one")
 			w.Exec("DROP TRIGGER refuses")
@@ -926,3 +926,6 @@ func (c triedCodec) Marshal(v any) ([]byte, error) {
 	}
 	return c.Codec.Marshal(v)
 }
+
+// refusalsOfIntake is how often in a row the log must refuse a message, until an intake.Recorder returns intake.ErrRefused.
+const refusalsOfIntake = 3

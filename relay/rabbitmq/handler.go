@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Handle registers a business type whose entries are published one at a time; see compensator.Handle. Record its
@@ -91,7 +91,7 @@ func (p *Publisher) BatchHandler(route Route) compensator.BatchFunc {
 func (p *Publisher) message(route Route, e *compensator.Entry) (*message, error) {
 	destination, err := route(e)
 	if err != nil {
-		return nil, usererr.Safe(err)
+		return nil, processlog.SafeError(err)
 	}
 	m, err := newMessage(e, destination)
 	if err != nil {

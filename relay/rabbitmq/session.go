@@ -10,7 +10,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/internal/operating"
+	"github.com/compensator-go/compensator/intake"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -107,7 +107,7 @@ type session struct {
 // session waits until the log accepts entries, connects, and starts to consume. If isKnown is false, it checks that the
 // queue is no stream. Only the first session checks this, because RabbitMQ logs an error for the check.
 func (k *Consumer) session(ctx context.Context, isKnown bool) (*session, error) {
-	if err := k.prove(ctx); err != nil {
+	if err := k.recorder.Trial(ctx); err != nil {
 		return nil, fmt.Errorf("the log takes no entries: %w", err)
 	}
 	l, err := connect(ctx, k.cfg.URL, k.cfg.AMQP, "compensator consumer of "+k.cfg.Queue)
@@ -301,7 +301,7 @@ func (s *session) extract(ctx context.Context, d *Delivery) (extracted context.C
 // already has. If the log refuses the message, settleDelivery calls the function.
 func (s *session) settleDelivery(ctx context.Context, raw *amqp091.Delivery, d *Delivery) bool {
 	if raw.Redelivered {
-		if err := s.keep(ctx, d, 0); !isRefusal(err) {
+		if err := s.keep(ctx, d, 0); !errors.Is(err, intake.ErrRefused) {
 			return err == nil
 		}
 	}
@@ -313,7 +313,7 @@ func (s *session) settleDelivery(ctx context.Context, raw *amqp091.Delivery, d *
 		return false // The function stopped because it was asked to, so this is no failure of the message.
 	}
 	err = s.keep(ctx, d, s.noteFailure(d, err))
-	if isRefusal(err) {
+	if errors.Is(err, intake.ErrRefused) {
 		return s.setAside(ctx, raw, d, err)
 	}
 	return err == nil
@@ -335,20 +335,14 @@ func (s *session) noteFailure(d *Delivery, err error) (delay time.Duration) {
 }
 
 // keep records a message and retries until the log answers. Until the log answers, the message stays unacknowledged.
-// keep returns a *refusal if the log refuses the message. It returns any other error only after ctx has ended.
+// keep returns intake.ErrRefused if the log refuses the message. It returns any other error only after ctx has ended.
 func (s *session) keep(ctx context.Context, d *Delivery, delay time.Duration) error {
 	defer s.release(d)
-	refusals := 0 // number of consecutive attempts in which the log refused this message and took another entry
+	attempts := s.recorder.Attempts(*d)
 	for failures := 1; ; failures++ {
-		err := s.record(ctx, d, delay)
-		if err == nil {
-			return nil
-		}
-		if refusals++; !s.refusesOnly(ctx, err) {
-			refusals = 0
-		}
-		if s.refusedByTheLog(d, err) || refusals == enoughRefusals {
-			return &refusal{err}
+		err := attempts.Record(ctx, s.options(d, delay))
+		if err == nil || errors.Is(err, intake.ErrRefused) {
+			return err
 		}
 		s.hold(d, err)
 		if failures == 1 && ctx.Err() == nil {
@@ -358,52 +352,6 @@ func (s *session) keep(ctx context.Context, d *Delivery, delay time.Duration) er
 			return err
 		}
 	}
-}
-
-// refusal wraps the reason why the log will never accept a message.
-type refusal struct{ reason error }
-
-func (r *refusal) Error() string { return r.reason.Error() }
-func (r *refusal) Unwrap() error { return r.reason }
-
-func isRefusal(err error) bool {
-	var r *refusal
-	return errors.As(err, &r)
-}
-
-// refusedByTheLog reports whether the log will never accept a message, because an entry cannot hold it. It
-// returns false if the log refuses only the session, because another session takes the message.
-func (k *Consumer) refusedByTheLog(d *Delivery, err error) bool {
-	var field *compensator.FieldError
-	var otherType *compensator.OtherTypeError
-	return !processlog.IsSessionError(err) && (errors.As(err, &field) || errors.As(err, &otherType)) && k.encodes(d)
-}
-
-// enoughRefusals is how often in a row the log must refuse a message, and take another entry, until the message is set
-// aside.
-const enoughRefusals = 3
-
-// refusesOnly reports whether the log refuses a message but takes another entry right afterwards. Then the message is
-// the cause: a trigger or a constraint of the user refuses its row, or the codec cannot encode it. refusesOnly returns
-// false if err may pass without a change of the message:
-//
-//   - The transaction did not reach the INSERT, or its COMMIT failed. The trial is rolled back, so it shows nothing about
-//     a COMMIT.
-//   - The server accepts no writes, or its disk is full. A small entry may still fit.
-//   - The INSERT waited for a lock, or met a deadlock.
-//   - The codec cannot encode any message, for example because its keys are unavailable.
-func (k *Consumer) refusesOnly(ctx context.Context, err error) bool {
-	var refused *insertError
-	if !errors.As(err, &refused) || operating.ServerDown(err) || processlog.IsSessionError(err) || compensator.Retryable(err) || errors.Is(err, context.DeadlineExceeded) {
-		return false
-	}
-	return k.encodes(&Delivery{Queue: k.cfg.Queue}) && k.prove(ctx) == nil
-}
-
-func (k *Consumer) encodes(d *Delivery) (ok bool) {
-	defer func() { ok = recover() == nil && ok }()
-	_, err := k.cfg.Type.Codec.Marshal(*d)
-	return err == nil
 }
 
 // finish cancels the consumer and waits for all functions. It still sends the acknowledgement of a function that ends

@@ -15,8 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/internal/operating"
-	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/intake"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -133,9 +132,8 @@ func (cfg ConsumerConfig) validate() error {
 
 // Consumer processes the messages of a router's handler or of a subscription. Its methods may be called concurrently.
 type Consumer struct {
-	c            *compensator.Compensator
 	businessType string
-	entries      *compensator.Type[Delivery]
+	recorder     *intake.Recorder[Delivery]
 	work         message.HandlerFunc
 	cfg          ConsumerConfig
 	errors       atomic.Int32 // number of consecutive errors of Handle; errors of messages whose context ended do not count
@@ -161,13 +159,16 @@ func Consume(ctx context.Context, c *compensator.Compensator, businessType strin
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	k := &Consumer{c: c, businessType: businessType, cfg: cfg}
+	k := &Consumer{businessType: businessType, cfg: cfg}
 	k.work = func(msg *message.Message) ([]*message.Message, error) { return nil, work(msg) }
 	for i := len(cfg.Middlewares) - 1; i >= 0; i-- {
 		k.work = cfg.Middlewares[i](k.work)
 	}
-	var err error
-	k.entries, err = compensator.Handle(ctx, c, businessType, k.recordAgain, &cfg.Type)
+	entries, err := compensator.Handle(ctx, c, businessType, k.recordAgain, &cfg.Type)
+	if err != nil {
+		return nil, err
+	}
+	k.recorder, err = intake.NewRecorder(c, entries, intake.RecorderConfig[Delivery]{Codec: cfg.Type.Codec, Timeout: cfg.RecordTimeout})
 	return k, err
 }
 
@@ -233,7 +234,7 @@ func (k *Consumer) settle(ctx context.Context, msg *message.Message) error {
 	if a.isRecordedAgain {
 		err := k.keep(ctx, a, 0)
 		switch {
-		case !isRefusal(err):
+		case !errors.Is(err, intake.ErrRefused):
 			return err
 		case a.SetAside != "":
 			return k.setAside(ctx, a, err)
@@ -247,7 +248,7 @@ func (k *Consumer) settle(ctx context.Context, msg *message.Message) error {
 	switch {
 	case keepErr == nil:
 		return nil
-	case isRefusal(keepErr):
+	case errors.Is(keepErr, intake.ErrRefused):
 		return k.setAside(ctx, a, errors.Join(keepErr, err))
 	}
 	return errors.Join(keepErr, err)
@@ -308,7 +309,7 @@ func isRedelivered(msg *message.Message) bool {
 
 // setAsideFor returns the text of a reason. The text fits LastError and is never empty.
 func setAsideFor(reason error) string {
-	return cmp.Or(processlog.FitError(usererr.Text(reason)), "set aside: no reason given")
+	return cmp.Or(processlog.FitError(processlog.ErrorText(reason)), "set aside: no reason given")
 }
 
 // extract returns the context with the values that the Propagator finds in the metadata.
@@ -344,7 +345,7 @@ func (k *Consumer) call(msg *message.Message) error {
 
 // outcome converts the results of work into one error.
 func (k *Consumer) outcome(produced []*message.Message, err error) error {
-	err = usererr.Safe(err)
+	err = processlog.SafeError(err)
 	switch {
 	case errors.Is(err, compensator.ErrAlreadySucceeded):
 		return nil
@@ -377,22 +378,13 @@ func (k *Consumer) noteFailure(a *arrival, err error) (delay time.Duration) {
 }
 
 // keep records a message and retries until the log answers. Until the log answers, the message stays unacknowledged.
-// keep returns a *refusal if the log refuses the message. It returns any other error only after ctx has ended or the
-// Compensator is closed.
+// keep returns intake.ErrRefused if the log refuses the message. It returns any other error only after ctx has ended
+// or the Compensator is closed.
 func (k *Consumer) keep(ctx context.Context, a *arrival, delay time.Duration) error {
-	refusals := 0 // number of consecutive attempts in which the log refused this message and took another entry
+	attempts := k.recorder.Attempts(*a.Delivery)
 	for failures := 1; ; failures++ {
-		err := k.record(ctx, a, delay)
-		if err == nil {
-			return nil
-		}
-		if refusals++; !k.refusesOnly(ctx, err) {
-			refusals = 0
-		}
-		if k.refusedByTheLog(a.Delivery, err) || refusals == enoughRefusals {
-			return &refusal{err}
-		}
-		if errors.Is(err, compensator.ErrClosed) {
+		err := attempts.Record(context.WithoutCancel(ctx), compensator.Options{IdempotencyKey: a.id, Delay: delay})
+		if err == nil || errors.Is(err, intake.ErrRefused) || errors.Is(err, compensator.ErrClosed) {
 			return err
 		}
 		if failures == 1 && ctx.Err() == nil {
@@ -402,85 +394,6 @@ func (k *Consumer) keep(ctx context.Context, a *arrival, delay time.Duration) er
 			return fmt.Errorf("watermill: message %q of topic %q cannot be recorded: %w", a.UUID, a.Topic, err)
 		}
 	}
-}
-
-// record commits an entry for a message. If the message already has an entry, record changes nothing and returns nil.
-func (k *Consumer) record(ctx context.Context, a *arrival, delay time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.cfg.RecordTimeout)
-	defer cancel()
-	return k.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-		if _, err := k.entries.Record(ctx, tx, *a.Delivery, compensator.Options{IdempotencyKey: a.id, Delay: delay}); err != nil {
-			return &insertError{err}
-		}
-		return nil
-	})
-}
-
-// insertError wraps an error of Record. It tells this error from errors of the transaction's begin and commit.
-type insertError struct{ err error }
-
-func (e *insertError) Error() string { return e.err.Error() }
-func (e *insertError) Unwrap() error { return e.err }
-
-// refusal wraps the reason why the log will never accept a message.
-type refusal struct{ reason error }
-
-func (r *refusal) Error() string { return r.reason.Error() }
-func (r *refusal) Unwrap() error { return r.reason }
-
-func isRefusal(err error) bool {
-	var r *refusal
-	return errors.As(err, &r)
-}
-
-// refusedByTheLog reports whether the log will never accept a message, because an entry cannot hold it. It
-// returns false if the log refuses only the session, because another session takes the message.
-func (k *Consumer) refusedByTheLog(d *Delivery, err error) bool {
-	var field *compensator.FieldError
-	var otherType *compensator.OtherTypeError
-	return !processlog.IsSessionError(err) && (errors.As(err, &field) || errors.As(err, &otherType)) && k.encodes(d)
-}
-
-// enoughRefusals is how often in a row the log must refuse a message, and take another entry, until the log counts as
-// refusing the message.
-const enoughRefusals = 3
-
-// refusesOnly reports whether the log refuses a message but takes another entry right afterwards. Then the message is
-// the cause: a trigger or a constraint of the user refuses its row, or the codec cannot encode it. refusesOnly returns
-// false if err may pass without a change of the message:
-//
-//   - The transaction did not reach the INSERT, or its COMMIT failed. The trial is rolled back, so it shows nothing about
-//     a COMMIT.
-//   - The server accepts no writes, or its disk is full. A small entry may still fit.
-//   - The INSERT waited for a lock, or met a deadlock.
-//   - The codec cannot encode any message, for example because its keys are unavailable.
-func (k *Consumer) refusesOnly(ctx context.Context, err error) bool {
-	var refused *insertError
-	if !errors.As(err, &refused) || operating.ServerDown(err) || processlog.IsSessionError(err) || compensator.Retryable(err) || errors.Is(err, context.DeadlineExceeded) {
-		return false
-	}
-	return k.encodes(new(Delivery)) && k.takesTrial(ctx)
-}
-
-// errTrial makes takesTrial roll back its transaction.
-var errTrial = errors.New("watermill: rollback of a trial")
-
-// takesTrial reports whether the log takes an entry. It rolls that entry back.
-func (k *Consumer) takesTrial(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, k.cfg.RecordTimeout)
-	defer cancel()
-	return errors.Is(k.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-		if _, err := k.c.Record(ctx, tx, compensator.NewEntry{BusinessType: k.businessType}); err != nil {
-			return err
-		}
-		return errTrial
-	}), errTrial)
-}
-
-func (k *Consumer) encodes(d *Delivery) bool {
-	var err error
-	panicked := runRecovered(func() { _, err = k.cfg.Type.Codec.Marshal(*d) })
-	return panicked == nil && err == nil
 }
 
 // stillRefused is the number of pauses between two log lines about the same refused message: about five minutes.
@@ -521,7 +434,7 @@ func (k *Consumer) handleRefused(ctx context.Context, a *arrival, reason error) 
 	if panicked := runRecovered(func() { err = k.cfg.Refused(ctx, msg, reason) }); panicked != nil {
 		return panicked
 	}
-	return usererr.Safe(err)
+	return processlog.SafeError(err)
 }
 
 // recordAgain is the handler of entries that hold failed messages.

@@ -425,13 +425,13 @@ func TestMessageThatTheLogMayTakeLaterIsHeld(t *testing.T) {
 			var tries atomic.Int32
 			cfg := ConsumerConfig{Topic: "orders", Refused: func(_ context.Context, _ *message.Message, reason error) error { return reason }}
 			cfg.Type.Codec = countingCodec{compensator.JSON, func() {
-				if tries.Add(1) == 2*enoughRefusals {
+				if tries.Add(1) == 2*refusalsOfIntake {
 					w.Exec("DROP TRIGGER refuses")
 				}
 			}}
 			k := consumer(t, w.New(w.QuickConfig()), func(*message.Message) error { return errTest }, cfg)
 			require.NoError(t, k.Handle(message.NewMessage("refused", nil)))
-			assert.GreaterOrEqual(t, tries.Load(), int32(2*enoughRefusals))
+			assert.GreaterOrEqual(t, tries.Load(), int32(2*refusalsOfIntake))
 			assert.Equal(t, 1, w.Count("common_process_log"))
 		})
 	}
@@ -694,3 +694,6 @@ func TestEachMessageOfATopicHasAnIdempotencyKeyOfItsOwn(t *testing.T) {
 	assert.Contains(t, ids, "t:q:a")
 	assert.Empty(t, idempotencyKey("t", "q", ""))
 }
+
+// refusalsOfIntake is how often in a row the log must refuse a message, until an intake.Recorder returns intake.ErrRefused.
+const refusalsOfIntake = 3

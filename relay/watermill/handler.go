@@ -7,7 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Handle registers a business type whose entries are published one at a time; see compensator.Handle. Record its
@@ -113,7 +113,7 @@ func parcels(ctx context.Context, route Route, entries []*compensator.Entry, out
 func addressed(ctx context.Context, route Route, e *compensator.Entry) (topic string, m *message.Message, err error) {
 	destination, err := route(e)
 	if err != nil {
-		return "", nil, usererr.Safe(err)
+		return "", nil, processlog.SafeError(err)
 	}
 	if m, err = newMessage(ctx, e, destination); err != nil {
 		return "", nil, compensator.Permanent(err)

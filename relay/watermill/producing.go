@@ -3,10 +3,9 @@ package relay
 import (
 	"context"
 	"errors"
+	"github.com/compensator-go/compensator/processlog"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-
-	"github.com/compensator-go/compensator/internal/usererr"
 )
 
 // Publishing wraps a handler that returns messages, so that a Consumer can call it. The wrapper publishes the messages
@@ -22,7 +21,7 @@ func (p *Publisher) Publishing(topic string, handler message.HandlerFunc) (messa
 		ctx := msg.Context() // A middleware may have replaced the message's context with a context that has ended.
 		produced, err := handler(msg)
 		if err != nil || len(produced) == 0 {
-			return usererr.Safe(err)
+			return processlog.SafeError(err)
 		}
 		ctx, cancel := p.withTimeout(ctx)
 		defer cancel()

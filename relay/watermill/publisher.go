@@ -9,7 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // ErrNoAnswer says that Publish did not return in time, or that no slot for a call was free. The broker may have the
@@ -81,7 +81,7 @@ func (p *Publisher) outcome(err error) (outcome error) {
 	case errors.Is(err, errUntried):
 		return compensator.Unavailable(err)
 	}
-	return usererr.Safe(p.cfg.Judge(err))
+	return processlog.SafeError(p.cfg.Judge(err))
 }
 
 // publish calls Publish and waits for it, but not longer than ctx. Publish takes no context.
@@ -120,5 +120,5 @@ func (p *Publisher) call(topic string, messages []*message.Message) (err error) 
 			err = fmt.Errorf("watermill: publish to topic %q: %w", topic, err)
 		}
 	}()
-	return usererr.Safe(p.sink.Publish(topic, messages...))
+	return processlog.SafeError(p.sink.Publish(topic, messages...))
 }

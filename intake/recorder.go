@@ -1,0 +1,162 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/operating"
+	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Recorder records the failed messages of a consumer of your own, each in a transaction of its own. It tells a message
+// that the log will never accept from a log that accepts nothing at the moment. The relays to RabbitMQ and watermill use
+// it. Its methods may be called concurrently.
+type Recorder[M any] struct {
+	c       *compensator.Compensator
+	entries *compensator.Type[M]
+	cfg     RecorderConfig[M]
+}
+
+// RecorderConfig configures a Recorder. Every field is optional.
+type RecorderConfig[M any] struct {
+	Codec   compensator.Codec // the codec of the messages' type. Default compensator.JSON
+	Timeout time.Duration     // time limit of each transaction. Default 20 s, at least 1 ms
+	Empty   M                 // a message that the codec can encode if it can encode any message. Default: the zero value
+}
+
+// NewRecorder returns a Recorder of entries of one type of c. It asks no server. An invalid field is a
+// *compensator.FieldError.
+func NewRecorder[M any](c *compensator.Compensator, entries *compensator.Type[M], cfg RecorderConfig[M]) (*Recorder[M], error) {
+	setDefault(&cfg.Timeout, 20*time.Second)
+	if cfg.Codec == nil {
+		cfg.Codec = compensator.JSON
+	}
+	var p problems
+	p.refuse(c == nil, "c", "is nil")
+	p.refuse(entries == nil, "entries", "is nil")
+	p.atLeast("Timeout", cfg.Timeout, time.Millisecond)
+	return &Recorder[M]{c: c, entries: entries, cfg: cfg}, errors.Join(p...)
+}
+
+// Record commits an entry for a message. If the message already has an entry, Record changes nothing and returns nil. A
+// message is recognised by Options.IdempotencyKey. Record does not tell whether a later call may succeed: see Attempts.
+func (r *Recorder[M]) Record(ctx context.Context, message M, options compensator.Options) error {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	return r.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+		if _, err := r.entries.Record(ctx, tx, message, options); err != nil {
+			return &insertError{err}
+		}
+		return nil
+	})
+}
+
+// insertError wraps an error of the INSERT. It tells this error from errors of the transaction's begin and commit.
+type insertError struct{ err error }
+
+func (e *insertError) Error() string { return e.err.Error() }
+func (e *insertError) Unwrap() error { return e.err }
+
+// Trial returns nil if the log accepts entries at the moment. Call it before you take messages whose deliveries a broker
+// counts. Trial records an entry without content and rolls the transaction back.
+func (r *Recorder[M]) Trial(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	return try(ctx, r.c, r.entries.Name())
+}
+
+// errTrial makes try roll back its transaction.
+var errTrial = errors.New("intake: rollback of a trial")
+
+// try returns nil if the log accepts an entry at the moment. It records the entry and rolls the transaction back.
+func try(ctx context.Context, c *compensator.Compensator, businessType string) error {
+	err := c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+		if _, err := c.Record(ctx, tx, compensator.NewEntry{BusinessType: businessType}); err != nil {
+			return err
+		}
+		return errTrial
+	})
+	if errors.Is(err, errTrial) {
+		return nil
+	}
+	return err
+}
+
+// Attempts are the attempts to record one message. Its method must not be called concurrently.
+type Attempts[M any] struct {
+	recorder *Recorder[M]
+	message  M
+	refusals int // number of consecutive attempts in which the log refused this message and took another entry
+}
+
+// Attempts returns the attempts to record a message.
+func (r *Recorder[M]) Attempts(message M) *Attempts[M] {
+	return &Attempts[M]{recorder: r, message: message}
+}
+
+// enoughRefusals is how often in a row the log must refuse a message, and take another entry, until Record returns
+// ErrRefused.
+const enoughRefusals = 3
+
+// ErrRefused says that the log will never accept a message. The error of Attempts.Record has the text of the reason, and
+// errors.Is finds ErrRefused in it.
+var ErrRefused = errors.New("intake: the log will never accept the message")
+
+// refusal is the reason for ErrRefused.
+type refusal struct{ reason error }
+
+func (r *refusal) Error() string        { return r.reason.Error() }
+func (r *refusal) Unwrap() error        { return r.reason }
+func (r *refusal) Is(target error) bool { return target == ErrRefused }
+
+// Record makes one attempt. If the message already has an entry, Record changes nothing and returns nil. It returns
+// ErrRefused if no entry can hold the message, or if three attempts in a row were refused while the log took another
+// entry. After any other error, keep the message, wait, and call Record again.
+func (a *Attempts[M]) Record(ctx context.Context, options compensator.Options) error {
+	err := a.recorder.Record(ctx, a.message, options)
+	if err == nil {
+		return nil
+	}
+	if a.refusals++; !a.recorder.refusesOnly(ctx, err) {
+		a.refusals = 0
+	}
+	if a.refusals == enoughRefusals || a.recorder.cannotHold(a.message, err) {
+		return &refusal{err}
+	}
+	return err
+}
+
+// cannotHold reports whether no entry can hold a message. It returns false if the log refuses only the session, because
+// another session takes the message.
+func (r *Recorder[M]) cannotHold(message M, err error) bool {
+	var field *compensator.FieldError
+	var otherType *compensator.OtherTypeError
+	return !processlog.IsSessionError(err) && (errors.As(err, &field) || errors.As(err, &otherType)) && r.encodes(message)
+}
+
+// refusesOnly reports whether the log refuses a message but takes another entry right afterwards. Then the message is
+// the cause: a trigger or a constraint of the user refuses its row, or the codec cannot encode it. refusesOnly returns
+// false if err may pass without a change of the message:
+//
+//   - The transaction did not reach the INSERT, or its COMMIT failed. The trial is rolled back, so it shows nothing about
+//     a COMMIT.
+//   - The server accepts no writes, or its disk is full. A small entry may still fit.
+//   - The INSERT waited for a lock, or met a deadlock.
+//   - The codec cannot encode any message, for example because its keys are unavailable.
+func (r *Recorder[M]) refusesOnly(ctx context.Context, err error) bool {
+	var refused *insertError
+	if !errors.As(err, &refused) || operating.ServerDown(err) || processlog.IsSessionError(err) || compensator.Retryable(err) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	return r.encodes(r.cfg.Empty) && r.Trial(ctx) == nil
+}
+
+// encodes reports whether the codec encodes a message. The codec is code of the user, which may panic.
+func (r *Recorder[M]) encodes(message M) bool {
+	var err error
+	problem := usererr.Contain(func() { _, err = r.cfg.Codec.Marshal(message) })
+	return problem == "" && err == nil
+}
