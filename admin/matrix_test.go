@@ -104,6 +104,12 @@ func deeds() []deed {
 		{"who paused it", "Explain", admin.SeeOverview, sees, false, "PSP is back", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return answered(d.Explain(ctx, a, b.pending.ID))
 		}},
+		{"search", "Find", admin.SeeEntries, nil, false, "business", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+			return answered(d.Find(ctx, a, "o-ref"))
+		}},
+		{"near ids", "Near", admin.SeeEntries, nil, false, "o-refund", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+			return answered(d.Near(ctx, a, "o-refudn"))
+		}},
 		{"lines", "Lines", admin.SeeEntries, nil, false, "o-refund", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return answered(d.Lines(ctx, a, []compensator.EntryID{b.dead.ID}))
 		}},

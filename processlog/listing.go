@@ -23,10 +23,15 @@ type Filter struct {
 	BatchID       string    // empty: any
 	BusinessID    string    // empty: any
 	BusinessExtID string    // empty: any
+	Prefix        bool      // the id of the entry only begins with the given id. The order of the listing is that of these ids
 	CreatedFrom   time.Time // inclusive, by the database's clock. Zero: no bound
 	CreatedTo     time.Time // exclusive, by the database's clock. Zero: no bound
+	EndedFrom     time.Time // inclusive. Selects entries that have ended, dead ones included. Zero: no bound
+	EndedTo       time.Time // exclusive. Selects entries that have ended, dead ones included. Zero: no bound
+	DueFrom       time.Time // inclusive. Selects entries that have not ended. Zero: no bound
+	DueTo         time.Time // exclusive. Selects entries that have not ended. Zero: no bound
 
-	// The following fields need one state of one type, or an id, or a created range.
+	// The following fields need a type, or an id, or a created range.
 	LastError string  // the text of the last error must contain this text; case-sensitive. Empty: any
 	EndedBy   EndedBy // empty: any
 	UserID    string  // empty: any
@@ -47,8 +52,7 @@ const maxMaxRead = 100_000
 // *FieldError in two cases: f would read the whole table, or no row can match f.
 func (f Filter) Narrowed() (bool, error) {
 	hasID, hasCreatedRange := f.BatchID+f.BusinessID+f.BusinessExtID != "", !f.CreatedFrom.IsZero() || !f.CreatedTo.IsZero()
-	hasGroup, hasOtherFields := len(f.States) > 0 || f.BusinessType != "", f.LastError != "" || f.EndedBy != "" || f.UserID != ""
-	hasOneGroup := f.BusinessType != "" && len(f.States) > 0 && !slices.ContainsFunc(f.States, func(s State) bool { return s != f.States[0] })
+	hasGroup, hasOtherFields := len(f.States) > 0 || f.BusinessType != "" || f.selectsEnded() || f.selectsDue(), f.LastError != "" || f.EndedBy != "" || f.UserID != ""
 	switch {
 	case f.MaxRead < 0 || f.MaxRead > maxMaxRead:
 		return false, &FieldError{Field: "MaxRead", Reason: fmt.Sprintf("%d: want 1 to %d, or 0 for %d", f.MaxRead, maxMaxRead, DefaultRead)}
@@ -56,18 +60,51 @@ func (f Filter) Narrowed() (bool, error) {
 		return false, &FieldError{Field: "filter", Reason: "is not valid UTF-8"}
 	case f.EndedBy.UnmarshalText([]byte(f.EndedBy)) != nil:
 		return false, f.EndedBy.UnmarshalText([]byte(f.EndedBy))
-	case hasOtherFields && !hasID && !hasCreatedRange && !hasOneGroup:
-		return false, &FieldError{Field: "filter", Reason: "LastError, EndedBy and UserID want one state and one type, an id, or a created range"}
+	case hasOtherFields && !hasID && !hasCreatedRange && f.BusinessType == "":
+		return false, &FieldError{Field: "filter", Reason: "LastError, EndedBy and UserID want a type, an id, or a created range"}
+	case f.Prefix && !hasID:
+		return false, &FieldError{Field: "filter", Reason: "Prefix wants an id"}
+	case len(f.Reached()) == 0:
+		return false, &FieldError{Field: "filter", Reason: "no state matches: EndedFrom and EndedTo want states that have ended, DueFrom and DueTo want other states"}
 	}
 	return hasOtherFields || hasID && (hasCreatedRange || hasGroup) || hasCreatedRange && hasGroup, nil
 }
 
+// selectsEnded and selectsDue report whether f has a range of one of these times.
+func (f Filter) selectsEnded() bool { return !f.EndedFrom.IsZero() || !f.EndedTo.IsZero() }
+func (f Filter) selectsDue() bool   { return !f.DueFrom.IsZero() || !f.DueTo.IsZero() }
+
+// Reached returns the states of the rows that can match f. An entry has a due time until it has ended, and from then on
+// it has the time of its end.
+func (f Filter) Reached() []State {
+	states := f.States
+	if len(states) == 0 {
+		states = States[:]
+	}
+	if !f.selectsEnded() && !f.selectsDue() {
+		return states
+	}
+	return slices.DeleteFunc(slices.Clone(states), func(s State) bool {
+		return f.selectsEnded() && !s.Terminal() || f.selectsDue() && s.Terminal()
+	})
+}
+
+// NextRange returns the bounds of Row.NextAt: the range of the due time, or of the end. A zero time is no bound.
+func (f Filter) NextRange() (from, to time.Time) {
+	if f.selectsEnded() {
+		return f.EndedFrom, f.EndedTo
+	}
+	return f.DueFrom, f.DueTo
+}
+
 // Admits reports whether a row matches f.
 func (f Filter) Admits(r *Row) bool {
-	return (len(f.States) == 0 || slices.Contains(f.States, r.State)) &&
+	from, to := f.NextRange()
+	return (len(f.States) == 0 && from.IsZero() && to.IsZero() || slices.Contains(f.Reached(), r.State)) &&
+		(from.IsZero() || !r.NextAt.Before(from)) && (to.IsZero() || r.NextAt.Before(to)) &&
 		(f.BusinessTypes == nil || slices.Contains(f.BusinessTypes, r.BusinessType)) &&
-		matchesFilter(f.BusinessType, r.BusinessType) && matchesFilter(f.BatchID, r.BatchID) &&
-		matchesFilter(f.BusinessID, r.BusinessID) && matchesFilter(f.BusinessExtID, r.BusinessExtID) &&
+		matchesFilter(f.BusinessType, r.BusinessType) && f.matchesID(f.BatchID, r.BatchID) &&
+		f.matchesID(f.BusinessID, r.BusinessID) && f.matchesID(f.BusinessExtID, r.BusinessExtID) &&
 		(f.CreatedFrom.IsZero() || !r.CreatedAt.Before(f.CreatedFrom)) &&
 		(f.CreatedTo.IsZero() || r.CreatedAt.Before(f.CreatedTo)) &&
 		strings.Contains(r.LastError, f.LastError) && matchesFilter(f.EndedBy, r.EndedBy) && matchesFilter(f.UserID, r.UserID)
@@ -75,6 +112,11 @@ func (f Filter) Admits(r *Row) bool {
 
 // matchesFilter reports whether wanted is empty or equals value.
 func matchesFilter[T ~string](wanted, value T) bool { return wanted == "" || wanted == value }
+
+// matchesID reports whether id is wanted, or begins with it if Prefix is set.
+func (f Filter) matchesID(wanted, id string) bool {
+	return matchesFilter(wanted, id) || f.Prefix && strings.HasPrefix(id, wanted)
+}
 
 // Page is one page of a listing.
 type Page struct {

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -21,6 +22,7 @@ type entriesData struct {
 	Lines  []admin.Line
 	pager
 	Actions []string
+	Near    []admin.NearID  // ids that the person may have meant, if no entry has the id of the filter
 	Refused string          // what is wrong with the filter; empty if the filter is valid
 	Limited []admin.Limited // types on the page whose entries wait for a limit
 }
@@ -28,7 +30,35 @@ type entriesData struct {
 // filterForm is the filter as the URL of the page contains it. So a link shows the same list to everyone with the
 // rights.
 type filterForm struct {
-	State, Type, By, ID, Error, EndedBy, From, To, Order string
+	State, Type, By, ID, Prefix, User, Error, EndedBy, Order string
+	From, To, EndedFrom, EndedTo, DueFrom, DueTo             string // times of recording, of the end, and due times
+}
+
+// formField is a field of a form with its value.
+type formField struct {
+	Name, Value string
+}
+
+// fields returns the fields of the form with pointers to their values.
+func (f *filterForm) fields() map[string]*string {
+	return map[string]*string{"state": &f.State, "type": &f.Type, "by": &f.By, "id": &f.ID, "prefix": &f.Prefix, "user": &f.User, "error": &f.Error, "ended_by": &f.EndedBy, "order": &f.Order,
+		"from": &f.From, "to": &f.To, "ended_from": &f.EndedFrom, "ended_to": &f.EndedTo, "due_from": &f.DueFrom, "due_to": &f.DueTo}
+}
+
+// Fields returns the fields that have a value, sorted by name.
+func (f filterForm) Fields() (fields []formField) {
+	for name, value := range f.fields() {
+		if *value != "" {
+			fields = append(fields, formField{name, *value})
+		}
+	}
+	slices.SortFunc(fields, func(a, b formField) int { return strings.Compare(a.Name, b.Name) })
+	return fields
+}
+
+// UsesMore reports whether a field has a value that the page shows only on request.
+func (f filterForm) UsesMore() bool {
+	return f.Error+f.EndedBy+f.User+f.From+f.To+f.EndedFrom+f.EndedTo+f.DueFrom+f.DueTo != ""
 }
 
 // States and Ends return the words that a person can choose in the filter.
@@ -39,14 +69,23 @@ func (filterForm) Ends() []string {
 	return []string{"exhausted", "permanent", "crash", "handler", "complete", "cancel", "person"}
 }
 
-func readFilter(q url.Values) filterForm {
-	return filterForm{State: q.Get("state"), Type: q.Get("type"), By: q.Get("by"), ID: strings.TrimSpace(q.Get("id")), Error: q.Get("error"),
-		EndedBy: q.Get("ended_by"), From: q.Get("from"), To: q.Get("to"), Order: q.Get("order")}
+func readFilter(q url.Values) (f filterForm) {
+	for name, value := range f.fields() {
+		*value = q.Get(name)
+	}
+	f.ID, f.User = strings.TrimSpace(f.ID), strings.TrimSpace(f.User)
+	return f
 }
 
 // filter converts the form into a compensator.Filter.
 func (f filterForm) filter() (admin.Filter, error) {
-	filter := admin.Filter{BusinessType: f.Type, LastError: f.Error, EndedBy: compensator.EndedBy(f.EndedBy), Newest: f.Order != "oldest", Limit: pageSize}
+	kind := admin.IDKind(f.By)
+	if kind != admin.KindBusinessExt && kind != admin.KindBatch {
+		kind = admin.KindBusiness
+	}
+	filter := kind.Filter(f.ID, f.Prefix != "" && f.ID != "")
+	filter.BusinessType, filter.LastError, filter.EndedBy, filter.UserID = f.Type, f.Error, compensator.EndedBy(f.EndedBy), f.User
+	filter.Newest, filter.Limit = f.Order != "oldest", pageSize
 	if f.State != "" {
 		state, err := processlog.ParseState(f.State)
 		if err != nil {
@@ -54,20 +93,18 @@ func (f filterForm) filter() (admin.Filter, error) {
 		}
 		filter.States = []compensator.State{state}
 	}
-	switch f.By {
-	case "batch":
-		filter.BatchID = f.ID
-	case "ext":
-		filter.BusinessExtID = f.ID
-	default:
-		filter.BusinessID = f.ID
-	}
 	if f.EndedBy != "" && !slices.Contains(f.Ends(), f.EndedBy) {
 		return filter, newNoneError("ended by", f.EndedBy)
 	}
 	var err error
-	if filter.CreatedFrom, err = parseDay("from", f.From); err == nil {
-		filter.CreatedTo, err = parseDay("to", f.To)
+	for _, limit := range []struct {
+		name, text string
+		target     *time.Time
+	}{{"from", f.From, &filter.CreatedFrom}, {"to", f.To, &filter.CreatedTo}, {"ended from", f.EndedFrom, &filter.EndedFrom}, {"ended to", f.EndedTo, &filter.EndedTo},
+		{"due from", f.DueFrom, &filter.DueFrom}, {"due to", f.DueTo, &filter.DueTo}} {
+		if err == nil {
+			*limit.target, err = parseDay(limit.name, limit.text)
+		}
 	}
 	return filter, err
 }
@@ -141,6 +178,12 @@ func (s *server) showEntries(rq *request) {
 		return
 	}
 	data.Lines = page.Lines
+	if err == nil && len(data.Lines) == 0 && data.Filter.ID != "" && page.Next == "" && filter.Cursor == "" {
+		if data.Near, err = s.admin.Near(rq.ctx, rq.Actor, data.Filter.ID); err != nil {
+			rq.showFailure(err)
+			return
+		}
+	}
 	data.pager = newPager(rq.r.URL, page.Next)
 	data.Actions = rq.offeredActions(data.Lines)
 	for _, l := range s.admin.Limited(rq.ctx, rq.Actor) {
@@ -154,8 +197,8 @@ func (s *server) showEntries(rq *request) {
 }
 
 // findEntry redirects to one entry. The text may be an id, an idempotency key, or the key that a handler has sent with
-// its calls. If no entry matches, findEntry redirects to the list of the entries that have the text as their business
-// id.
+// its calls. If no entry matches, findEntry redirects to the list of the entries that have an id with this text, or an id
+// that begins with it. If there are none, the list shows similar ids.
 func (s *server) findEntry(rq *request) {
 	text := strings.TrimSpace(rq.r.FormValue("q"))
 	refs := []compensator.Ref{compensator.IdempotencyKey(text)}
@@ -173,8 +216,25 @@ func (s *server) findEntry(rq *request) {
 		rq.redirect(rq.EntryLink(id))
 		return
 	}
-	to, _ := rq.Link("entries", "by", "business", "id", text)
+	match, err := s.admin.Find(rq.ctx, rq.Actor, text)
+	if err != nil {
+		rq.showFailure(err)
+		return
+	}
+	prefix := ""
+	if match.Prefix {
+		prefix = "yes"
+	}
+	to, _ := rq.Link("entries", "by", cmp.Or(match.Kind, admin.KindBusiness), "id", text, "prefix", prefix)
 	rq.redirect(to)
+}
+
+// NearLink returns the address of the entries with a similar id.
+func (rq *request) NearLink(near admin.NearID) (string, error) {
+	if near.Kind == admin.KindEntry {
+		return rq.Link("entries/" + near.ID)
+	}
+	return rq.Link("entries", "by", near.Kind, "id", near.ID)
 }
 
 // findByKey finds the entry whose call key is text now, or was text before a requeue. A business id that looks like such a

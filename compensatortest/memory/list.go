@@ -52,21 +52,24 @@ func (l *listing) page(reachable []*version, now int64) (page processlog.Page) {
 
 // isReachable reports whether the row is in the part of the index that the SQL store would read for this filter.
 func (l *listing) isReachable(v *version) bool {
-	index := processlog.Filter{States: l.filter.States, BusinessType: l.filter.BusinessType}
+	index := processlog.Filter{States: l.filter.States, BusinessType: l.filter.BusinessType,
+		EndedFrom: l.filter.EndedFrom, EndedTo: l.filter.EndedTo, DueFrom: l.filter.DueFrom, DueTo: l.filter.DueTo}
 	switch l.order {
-	case "id":
-		index = processlog.Filter{BatchID: l.filter.BatchID, BusinessID: l.filter.BusinessID, BusinessExtID: l.filter.BusinessExtID}
+	case "id", "key":
+		index = processlog.Filter{BatchID: l.filter.BatchID, BusinessID: l.filter.BusinessID, BusinessExtID: l.filter.BusinessExtID, Prefix: l.filter.Prefix}
 	case "created":
 		index = processlog.Filter{CreatedFrom: l.filter.CreatedFrom, CreatedTo: l.filter.CreatedTo}
 	}
 	index.BusinessTypes = l.filter.BusinessTypes
-	return index.Admits(&v.entry)
+	row := v.entry
+	row.NextAt = millisToTime(v.nextAt)
+	return index.Admits(&row)
 }
 
 // listing is the order and the filter of one List call.
 type listing struct {
 	filter         processlog.Filter
-	order          string // "id", "created" or "due"
+	order          string // "id", "key", "created" or "due"
 	limit          int
 	cursorPosition *listPosition // end of the previous page
 
@@ -74,7 +77,10 @@ type listing struct {
 }
 
 // listPosition is a position in a listing.
-type listPosition struct{ at, id int64 }
+type listPosition struct {
+	at, id int64
+	key    string // the id by which a listing with Filter.Prefix is sorted
+}
 
 func newListing(filter processlog.Filter) (*listing, error) {
 	l := &listing{filter: filter, order: listOrder(filter), limit: cmp.Or(filter.Limit, 50)}
@@ -89,7 +95,7 @@ func newListing(filter processlog.Filter) (*listing, error) {
 		return nil, &processlog.FieldError{Field: "filter", Reason: "want at most one of batch id, business id and external business id"}
 	case filter.Cursor != "":
 		l.cursorPosition = new(listPosition)
-		if n, err := fmt.Sscanf(filter.Cursor, l.cursorFormat(), &l.cursorPosition.at, &l.cursorPosition.id); n != 2 || err != nil {
+		if n, err := fmt.Sscanf(filter.Cursor, l.cursorFormat(), &l.cursorPosition.at, &l.cursorPosition.id, &l.cursorPosition.key); n != 3 || err != nil {
 			return nil, &processlog.FieldError{Field: "cursor", Reason: "is not one of Page.Next, or belongs to another listing"}
 		}
 	}
@@ -100,11 +106,13 @@ func newListing(filter processlog.Filter) (*listing, error) {
 
 func listOrder(filter processlog.Filter) string {
 	switch {
+	case filter.BatchID+filter.BusinessID+filter.BusinessExtID != "" && filter.Prefix:
+		return "key"
 	case filter.BatchID+filter.BusinessID+filter.BusinessExtID != "":
 		return "id"
 	case !filter.CreatedFrom.IsZero() || !filter.CreatedTo.IsZero():
 		return "created"
-	case len(filter.States) > 0 || filter.BusinessType != "" || filter.BusinessTypes != nil:
+	case len(filter.States) > 0 || filter.BusinessType != "" || filter.BusinessTypes != nil || len(filter.Reached()) < len(processlog.States):
 		return "due"
 	}
 	return "id"
@@ -113,6 +121,15 @@ func listOrder(filter processlog.Filter) string {
 func (l *listing) position(v *version) listPosition {
 	p := listPosition{id: int64(v.entry.ID.Row())}
 	switch l.order {
+	case "key":
+		switch {
+		case l.filter.BatchID != "":
+			p.key = v.entry.BatchID
+		case l.filter.BusinessID != "":
+			p.key = v.entry.BusinessID
+		default:
+			p.key = v.entry.BusinessExtID
+		}
 	case "created":
 		p.at = v.entry.CreatedAt.UnixMilli()
 	case "due":
@@ -122,7 +139,7 @@ func (l *listing) position(v *version) listPosition {
 }
 
 func (l *listing) compare(a, b listPosition) int {
-	order := cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.id, b.id))
+	order := cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.at, b.at), cmp.Compare(a.id, b.id))
 	if l.filter.Newest {
 		return -order
 	}
@@ -134,7 +151,7 @@ func (l *listing) isBehindCursor(v *version) bool {
 }
 
 func (l *listing) cursor(p listPosition) string {
-	return fmt.Sprintf(l.cursorFormat(), p.at, p.id)
+	return fmt.Sprintf(l.cursorFormat(), p.at, p.id, p.key)
 }
 
 func (l *listing) cursorFormat() string {
@@ -142,5 +159,5 @@ func (l *listing) cursorFormat() string {
 	if l.filter.Newest {
 		direction = "down"
 	}
-	return strings.Join([]string{l.order, direction, "%d", "%d"}, ".")
+	return strings.Join([]string{l.order, direction, "%d", "%d", "%q"}, ".")
 }

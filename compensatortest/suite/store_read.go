@@ -147,6 +147,13 @@ func (t *storeTest) listPagesAreCompleteAndWithoutRepeats() {
 		"nothing":         {processlog.Filter{BatchID: "nobody"}, nil},
 		"ended by":        {processlog.Filter{BusinessType: "states", States: []processlog.State{processlog.Dead}, EndedBy: dead.EndedBy}, []processlog.IdempotencyKey{dead.IdempotencyKey}},
 		"a user":          {processlog.Filter{BusinessType: "kind-0", States: []processlog.State{processlog.Pending}, UserID: "u"}, orders},
+		"a user's":        {processlog.Filter{BusinessType: "kind-0", UserID: "u"}, orders},
+		"begin":           {processlog.Filter{BatchID: "bat", Prefix: true}, batch},
+		"begin with case": {processlog.Filter{BatchID: "Bat", Prefix: true}, nil},
+		"wildcard":        {processlog.Filter{BatchID: "b%", Prefix: true}, nil},
+		"ended lately":    {processlog.Filter{EndedFrom: time.Now().Add(-hour), EndedTo: time.Now().Add(hour)}, []processlog.IdempotencyKey{dead.IdempotencyKey}},
+		"ended earlier":   {processlog.Filter{EndedTo: time.Now().Add(-hour)}, nil},
+		"due earlier":     {processlog.Filter{DueTo: time.Now().Add(-100 * hour)}, nil},
 		"another user":    {processlog.Filter{BatchID: "batch", UserID: "v"}, nil},
 	} {
 		assert.ElementsMatch(t, c.want, t.pages(c.filter), name)
@@ -194,8 +201,8 @@ func (t *storeTest) narrowedPagesGoOnWhereReadingStopped() {
 			assert.Equal(t, want[i].ID, row.ID, "%q", text)
 		}
 	}
-	_, err := t.Store.List(t.ctx, processlog.Filter{LastError: "sold out", BusinessType: "narrowed"})
-	require.ErrorAs(t, err, new(*processlog.FieldError), "a search without states would read the whole table")
+	_, err := t.Store.List(t.ctx, processlog.Filter{LastError: "sold out", States: []processlog.State{processlog.Dead}})
+	require.ErrorAs(t, err, new(*processlog.FieldError), "a search without a type would read the whole table")
 }
 
 // Rows of other types must not shorten a page or its cursor.

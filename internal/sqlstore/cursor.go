@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -16,12 +17,14 @@ const (
 	orderID      listOrder = "id"
 	orderCreated listOrder = "created"
 	orderDue     listOrder = "due" // by next_at
+	orderKey     listOrder = "key" // by the id that the filter names
 )
 
 // listPosition is a position in a listing.
 type listPosition struct {
-	at int64 // value of the column that the listing sorts by, in ms since 1970; unused by orderID
-	id processlog.ID
+	at  int64 // value of the column that the listing sorts by, in ms since 1970; unused by orderID and orderKey
+	id  processlog.ID
+	key string // value of the column that the listing sorts by; used by orderKey alone
 }
 
 const cursorVersion = "1"
@@ -29,6 +32,9 @@ const cursorVersion = "1"
 // cursor encodes a position. List reads the next page from it. A later version of the library can read the cursor too.
 func (l *listing) cursor(p listPosition) string {
 	text := fmt.Sprintf("%s.%s%s.%d.%s", cursorVersion, l.order, l.direction(), p.at, p.id)
+	if l.order == orderKey {
+		text += "." + p.key
+	}
 	return base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
@@ -43,8 +49,8 @@ func parseCursor(text string, order listOrder, newest bool) (*listPosition, erro
 	if err != nil {
 		return nil, refused
 	}
-	parts := strings.Split(string(decoded), ".")
-	if len(parts) != 4 {
+	parts := strings.SplitN(string(decoded), ".", 5)
+	if len(parts) < 4 {
 		return nil, refused
 	}
 	if parts[0] != cursorVersion {
@@ -59,5 +65,12 @@ func parseCursor(text string, order listOrder, newest bool) (*listPosition, erro
 	if parts[1] != string(order)+l.direction() {
 		return nil, &processlog.FieldError{Field: "cursor", Reason: "belongs to another listing: the filter or its direction changed"}
 	}
-	return &listPosition{at: at, id: id}, nil
+	p := &listPosition{at: at, id: id}
+	switch {
+	case order == orderKey && len(parts) == 5 && utf8.ValidString(parts[4]):
+		p.key = parts[4]
+	case order == orderKey || len(parts) == 5:
+		return nil, refused
+	}
+	return p, nil
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/internal/txwatch"
@@ -37,10 +38,11 @@ type dialect struct {
 	// instr is the name of an SQL function. It returns the position of a text in a longer text, counted from 1, or 0 if
 	// the longer text does not contain the shorter one.
 	instr    string
-	numbers  func(columns string) string // expressions that read whole numbers from columns of any type
-	byteType string                      // type that a text is cast to so that no charset changes it
-	texts    func(columns string) string // expressions that read texts as the stored bytes, whatever the charset of the session is
-	empty    string                      // literal of an empty text, also in a session that takes '' for NULL
+	prefix   func(column, text string) string // condition: the column begins with the text, as a range of the column's index
+	numbers  func(columns string) string      // expressions that read whole numbers from columns of any type
+	byteType string                           // type that a text is cast to so that no charset changes it
+	texts    func(columns string) string      // expressions that read texts as the stored bytes, whatever the charset of the session is
+	empty    string                           // literal of an empty text, also in a session that takes '' for NULL
 	// hexText is the expression for a text whose placeholder holds hexadecimal digits. It is empty if a plain
 	// placeholder carries every text unchanged.
 	hexText string
@@ -123,6 +125,22 @@ const (
 
 // hexLiteral returns a literal of bytes as MySQL, MariaDB and SQLite read it.
 func hexLiteral(b []byte) string { return "X'" + hex.EncodeToString(b) + "'" }
+
+// nextPrefix returns the least text that is greater than every text that begins with prefix, in the order of Unicode code
+// points. It returns an empty text if there is none.
+func nextPrefix(prefix string) string {
+	runes := []rune(prefix)
+	for i := len(runes) - 1; i >= 0; i-- {
+		switch next := runes[i] + 1; {
+		case next > utf8.MaxRune:
+		case next == 0xd800: // Skip the surrogates, which are no characters.
+			return string(runes[:i]) + "\ue000"
+		default:
+			return string(runes[:i]) + string(next)
+		}
+	}
+	return ""
+}
 
 // endedBy returns a text literal. An EndedBy has letters only, so it needs no escaping.
 func (d *dialect) endedBy(by processlog.EndedBy) string {

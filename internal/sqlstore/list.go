@@ -31,9 +31,10 @@ func pageLimit(limit int) (int, error) {
 // returns, plus a limited number of rows that it compares with the filter's other fields. The index depends on the
 // filter:
 //
-//   - An id: the index of that id, in order of entry ids.
+//   - An id: the index of that id, in order of entry ids. With Prefix the order is that of the index.
 //   - Otherwise a created range: the index on created_at.
-//   - Otherwise states or types: the due index, one range per state and type, in order of next_at.
+//   - Otherwise states, types, or a range of the due time or the end: the due index, one range per state and type, in
+//     order of next_at.
 //   - Otherwise the primary key.
 func (s *Store) List(ctx context.Context, f processlog.Filter) (processlog.Page, error) {
 	l, err := newListing(s, f)
@@ -87,6 +88,9 @@ func newListing(s *Store, f processlog.Filter) (*listing, error) {
 	if l.narrowed, err = f.Narrowed(); err != nil {
 		return nil, err
 	}
+	if from, to := f.NextRange(); !from.IsZero() || !to.IsZero() {
+		l.f.States = f.Reached()
+	}
 	l.after, err = parseCursor(f.Cursor, l.order, f.Newest)
 	return l, err
 }
@@ -106,11 +110,13 @@ func (l *listing) chooseOrder() error {
 		return &processlog.FieldError{Field: "filter", Reason: "is not valid UTF-8"}
 	}
 	switch {
+	case l.key != "" && l.f.Prefix:
+		l.order = orderKey
 	case l.key != "":
 		l.order = orderID
 	case !l.f.CreatedFrom.IsZero() || !l.f.CreatedTo.IsZero():
 		l.order = orderCreated
-	case len(l.f.States) > 0 || l.f.BusinessType != "" || l.f.BusinessTypes != nil:
+	case len(l.f.States) > 0 || l.f.BusinessType != "" || l.f.BusinessTypes != nil || len(l.f.Reached()) < len(processlog.States):
 		l.order = orderDue
 	default:
 		l.order = orderID
@@ -126,7 +132,18 @@ func (l *listing) readInOrder(ctx context.Context) (processlog.Page, error) {
 	}
 	rows = rows[:l.limit]
 	last := rows[l.limit-1]
-	return processlog.Page{Rows: rows, Next: l.cursor(listPosition{last.CreatedAt.UnixMilli(), last.ID})}, nil
+	return processlog.Page{Rows: rows, Next: l.cursor(listPosition{last.CreatedAt.UnixMilli(), last.ID, l.keyOf(&last)})}, nil
+}
+
+// keyOf returns the id by which the listing is ordered.
+func (l *listing) keyOf(row *processlog.Row) string {
+	switch l.key {
+	case "batch_id":
+		return row.BatchID
+	case "business_id":
+		return row.BusinessID
+	}
+	return row.BusinessExtID
 }
 
 func (l *listing) inOrder() string {
@@ -149,6 +166,9 @@ func (l *listing) along(columns string, n int) string {
 	switch {
 	case l.key != "":
 		index = l.s.d.by("k_" + l.key)
+		if l.order == orderKey {
+			order = l.key + ", id"
+		}
 	case l.order == orderCreated:
 		index, order = l.s.d.by("k_created_at"), "created_at, id"
 	case l.order == orderDue:
@@ -161,12 +181,15 @@ func (l *listing) along(columns string, n int) string {
 func (l *listing) reach() string {
 	all := make([]string, 0, 3)
 	switch {
+	case l.order == orderKey:
+		all = append(all, l.s.d.prefix(l.key, l.f.BatchID+l.f.BusinessID+l.f.BusinessExtID)) // At most one of the three ids is set.
 	case l.key != "":
-		all = append(all, l.key+"="+l.s.d.text(l.f.BatchID+l.f.BusinessID+l.f.BusinessExtID)) // At most one of the three ids is set.
+		all = append(all, l.key+"="+l.s.d.text(l.f.BatchID+l.f.BusinessID+l.f.BusinessExtID))
 	case l.order == orderCreated:
 		all = append(all, l.created()...)
 	case l.order == orderDue: // This order gets here only if there is one group.
 		all = append(all, group{l.f.States[0], l.f.BusinessType}.where(l.s))
+		all = append(all, l.next()...)
 	}
 	switch {
 	case l.after == nil:
@@ -174,6 +197,8 @@ func (l *listing) reach() string {
 		all = append(all, l.beyond("created_at", l.s.stampAt(l.after.at)))
 	case l.order == orderDue:
 		all = append(all, l.beyond("next_at", fmt.Sprint(l.after.at)))
+	case l.order == orderKey:
+		all = append(all, l.beyond(l.key, l.s.d.text(l.after.key)))
 	default:
 		all = append(all, "id"+l.direction()+l.after.id.String())
 	}
@@ -192,6 +217,18 @@ func (l *listing) created() (all []string) {
 	}
 	if !l.f.CreatedTo.IsZero() {
 		all = append(all, "created_at<"+l.s.stampAt(ceilMilli(l.f.CreatedTo)))
+	}
+	return all
+}
+
+// next returns the conditions for the range of the due time or of the end.
+func (l *listing) next() (all []string) {
+	from, to := l.f.NextRange()
+	if !from.IsZero() {
+		all = append(all, fmt.Sprintf("next_at>=%d", ceilMilli(from)))
+	}
+	if !to.IsZero() {
+		all = append(all, fmt.Sprintf("next_at<%d", ceilMilli(to)))
 	}
 	return all
 }

@@ -45,7 +45,7 @@ func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err err
 		case n > l.limit:
 			page.Next = l.cursor(*l.after)
 		default:
-			l.after = &listPosition{scan.nextAt, row.ID}
+			l.after = &listPosition{at: scan.nextAt, id: row.ID}
 			if l.f.Admits(&row) { // The row may have stopped matching the filter after its position was read.
 				page.Rows = append(page.Rows, row)
 			}
@@ -80,7 +80,7 @@ func (l *listing) heads(ctx context.Context, groups []group, front []listPositio
 		if err := rows.Scan(&at, &id); err != nil {
 			return nil, err
 		}
-		heads = append(heads, listPosition{at, processlog.RowID(id)})
+		heads = append(heads, listPosition{at: at, id: processlog.RowID(id)})
 	}
 	return heads, rows.Err()
 }
@@ -107,8 +107,11 @@ func (l *listing) foremost(groups []group, front []listPosition) string {
 // merged returns the query of heads. If front is full, only positions before its last one are needed.
 func (l *listing) merged(groups []group, front []listPosition) string {
 	bounds := ""
+	for _, condition := range l.next() {
+		bounds += " AND " + condition
+	}
 	if l.after != nil {
-		bounds = " AND " + l.beyond("next_at", fmt.Sprint(l.after.at))
+		bounds += " AND " + l.beyond("next_at", fmt.Sprint(l.after.at))
 	}
 	if len(front) > l.limit {
 		// If the newest rows come first, l.direction() reverses the comparison.

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"cmp"
 	"context"
+	"strconv"
 	"strings"
 
 	"github.com/compensator-go/compensator/processlog"
@@ -22,8 +23,12 @@ type lookedAt struct {
 func (l *listing) readNarrowed(ctx context.Context) (page processlog.Page, err error) {
 	var front []listPosition
 	most := cmp.Or(l.f.MaxRead, processlog.DefaultRead)
+	step := readStep
+	if l.order == orderDue {
+		step /= len(l.states()) // lookQuery reads a step from each state.
+	}
 	for page.Read < most && len(front) <= l.limit {
-		n := min(readStep, most-page.Read)
+		n := min(step, most-page.Read)
 		looked, err := l.look(ctx, n)
 		if err != nil {
 			return page, err
@@ -63,7 +68,7 @@ func (l *listing) look(ctx context.Context, n int) ([]lookedAt, error) {
 	for rows.Next() {
 		var row lookedAt
 		var id uint64
-		if err := rows.Scan(&row.at, &id, &row.matches); err != nil {
+		if err := rows.Scan(&row.at, &row.key, &id, &row.matches); err != nil {
 			return nil, err
 		}
 		row.id = processlog.RowID(id)
@@ -72,17 +77,45 @@ func (l *listing) look(ctx context.Context, n int) ([]lookedAt, error) {
 	return looked, rows.Err()
 }
 
+// These queries read the next positions of several states in order of next_at. {looks} stands for one lookedInState for
+// each state.
+const (
+	lookedInState  = "SELECT head_at, head_id, matches FROM ({look}) AS g{place}"
+	lookedInStates = "SELECT head_at, {empty}, head_id, matches FROM ({looks}) AS looked ORDER BY {order} LIMIT {limit}"
+)
+
 // lookQuery has the filter's condition among its columns. In the WHERE clause, this condition would make the server
 // read on until a row matches.
 func (l *listing) lookQuery(n int) string {
-	at := "0"
+	matches := "(" + strings.Join(l.narrows(), " AND ") + ")"
 	switch l.order {
 	case orderCreated:
-		at = l.s.d.stampMS("created_at")
-	case orderDue:
-		at = l.s.d.numbers("next_at")
+		return l.along(l.s.d.stampMS("created_at")+", "+l.s.d.empty+", id, "+matches, n)
+	case orderID:
+		return l.along("0, "+l.s.d.empty+", id, "+matches, n)
+	case orderKey:
+		return l.along("0, "+l.s.d.texts(l.key)+", id, "+matches, n)
 	}
-	return l.along(at+", id, ("+strings.Join(l.narrows(), " AND ")+")", n)
+	at, states := l.s.d.numbers("next_at"), l.states()
+	if len(states) == 1 {
+		return l.along(at+", "+l.s.d.empty+", id, "+matches, n)
+	}
+	looks := make([]string, len(states))
+	for i, state := range states {
+		one := *l
+		one.f.States = []processlog.State{state}
+		look := one.along(at+" AS head_at, id AS head_id, "+matches+" AS matches", n)
+		looks[i] = l.s.sql(lookedInState, "look", look, "place", strconv.Itoa(i))
+	}
+	return l.s.sql(lookedInStates, "looks", strings.Join(looks, " UNION ALL "), "empty", l.s.d.empty, "order", l.directed("head_at, head_id"), "limit", strconv.Itoa(n))
+}
+
+// states returns the states that the filter names, or else all states.
+func (l *listing) states() []processlog.State {
+	if len(l.f.States) == 0 {
+		return processlog.States[:]
+	}
+	return distinct(l.f.States)
 }
 
 // narrows lists the conditions of the filter that the index does not cover.
@@ -100,6 +133,9 @@ func (l *listing) narrows() (all []string) {
 	}
 	if l.key != "" {
 		all = append(all, l.created()...)
+	}
+	if l.order != orderDue {
+		all = append(all, l.next()...)
 	}
 	is("ended_by", string(l.f.EndedBy))
 	is("user_id", l.f.UserID)

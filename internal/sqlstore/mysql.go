@@ -33,6 +33,7 @@ func mysqlDialect(version string) *dialect {
 		binary:     hexLiteral,
 		text:       func(utf8 string) string { return "_utf8mb4 " + hexLiteral([]byte(utf8)) },
 		instr:      "INSTR",
+		prefix:     mysqlPrefix,
 		numbers:    func(columns string) string { return columns },
 		byteType:   "BINARY",
 		texts:      mysqlTexts,
@@ -148,6 +149,13 @@ func mysqlAbsent(err error) (text string, ok bool) {
 		return err.Error(), true
 	}
 	return "", false
+}
+
+// mysqlPrefix compares with LIKE. A comparison with < and >= would fill a shorter text with spaces, so it would miss ids
+// with control characters.
+func mysqlPrefix(column, text string) string {
+	pattern := strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(text) + "%"
+	return column + " LIKE _utf8mb4 " + hexLiteral([]byte(pattern)) + " ESCAPE '!'"
 }
 
 // mysqlTexts casts texts to bytes. The server sends bytes unchanged, but converts texts to the session's charset.

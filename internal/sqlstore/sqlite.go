@@ -33,6 +33,7 @@ func sqliteDialect() *dialect {
 		binary:       hexLiteral,
 		text:         sqliteText,
 		instr:        "INSTR",
+		prefix:       sqlitePrefix,
 		numbers:      sqliteNumbers,
 		byteType:     "BLOB",
 		texts:        func(columns string) string { return columns },
@@ -73,6 +74,15 @@ func sqliteNumbers(columns string) string {
 }
 
 func sqliteText(utf8 string) string { return "CAST(" + hexLiteral([]byte(utf8)) + " AS TEXT)" }
+
+// sqlitePrefix compares with bounds, because LIKE would ignore the case.
+func sqlitePrefix(column, text string) string {
+	condition := column + ">=" + sqliteText(text)
+	if next := nextPrefix(text); next != "" {
+		condition += " AND " + column + "<" + sqliteText(next)
+	}
+	return condition
+}
 
 func sqliteAgain(key string, columns ...string) string {
 	set := make([]string, len(columns))

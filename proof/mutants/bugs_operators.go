@@ -331,6 +331,14 @@ $lock()`},
 			sees: tests("TestLongTraceStateRefusesNoEntry"),
 		},
 		{
+			name: "search-names-hidden-entries", breaks: "G32",
+			what: "A search for a mistyped entry id names entries that the person may not see.",
+			edits: []edit{
+				{"nearSearch.addEntryIDs", `$rows, $err := $s.d.outlines($ctx, $actor, $ids)`, `$rows, $err := $s.d.log.Operations().Outlines($ctx, $ids)`},
+			},
+			sees: tests("TestSearchTellsNothingOfHiddenEntries"),
+		},
+		{
 			name: "pages-for-nobody", breaks: "G34",
 			what: "The pages admit users that Identify does not know.",
 			edits: []edit{
