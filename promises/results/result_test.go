@@ -23,8 +23,8 @@ type Receipt struct {
 	Of     string `json:"of"`
 }
 
-// paying registers a type whose handler returns a receipt with the number of the order, and the error that the function
-// verdict returns. If verdict is nil, the handler returns no error.
+// paying registers a type whose handler returns a receipt with the number of the order, and the error from verdict. If
+// verdict is nil, the handler returns no error.
 func paying(t *testing.T, c *compensator.Compensator, cfg compensator.HandlerConfig[harness.Order], verdict func(e *compensator.Entry, o harness.Order) error) *compensator.ResultType[harness.Order, Receipt] {
 	t.Helper()
 	pay, err := compensator.HandleResult(t.Context(), c, "pay", func(_ context.Context, e *compensator.Entry, o harness.Order) (Receipt, error) {
@@ -38,7 +38,8 @@ func paying(t *testing.T, c *compensator.Compensator, cfg compensator.HandlerCon
 	return pay
 }
 
-// TestResultIsStoredWithItsSuccess reads results by id and by key, here and in another process.
+// TestResultIsStoredWithItsSuccess reads results by id and by key, in the process that ran the handler and in another
+// one.
 func TestResultIsStoredWithItsSuccess(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -117,7 +118,7 @@ func TestSuccessWithoutResultWritesNoResult(t *testing.T) {
 	require.Zero(t, w.Count("common_process_log_result"))
 }
 
-// brokenCodec fails for receipts with the numbers 1 to 3, each in its own way. It encodes a receipt with any other
+// brokenCodec fails for receipts with the numbers 1 to 3, each in a different way. It encodes a receipt with any other
 // number as zero bytes.
 type brokenCodec struct{ compensator.Codec }
 
@@ -137,8 +138,8 @@ func (b brokenCodec) Marshal(v any) ([]byte, error) {
 	return nil, nil
 }
 
-// TestResultThatCannotBeStoredIsAFailure uses a codec that fails, panics, or returns too many bytes. Zero bytes must be
-// stored as a result.
+// TestResultThatCannotBeStoredIsAFailure uses a codec that fails, panics, or returns too many bytes. The attempt must
+// then count as failed. A result of zero bytes must be stored.
 func TestResultThatCannotBeStoredIsAFailure(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -160,7 +161,7 @@ func TestResultThatCannotBeStoredIsAFailure(t *testing.T) {
 	require.ErrorContains(t, err, "decode the result", "JSON cannot decode no bytes")
 }
 
-// sealed is a SealingCodec that changes each byte, and puts the key of the entry before the result.
+// sealed is a SealingCodec that changes each byte, and puts the key of the entry in front of the result.
 type sealed struct{ compensator.Codec }
 
 func (sealed) Seal(content []byte, _, key string) ([]byte, error) { return turned(content, key) }
@@ -207,8 +208,8 @@ func TestResultIsSealedByTheCodecOfItsType(t *testing.T) {
 	require.ErrorContains(t, err, "of another entry")
 }
 
-// TestResultGoesWithItsEntry erases one entry and purges another, which must remove their results. After a requeue an
-// entry must have no result until it succeeds again.
+// TestResultGoesWithItsEntry erases one entry and purges another. Their results must be gone. An entry that was
+// requeued must have no result until it succeeds again.
 func TestResultGoesWithItsEntry(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -285,7 +286,7 @@ func TestMiddlewareSeesAResultsHandler(t *testing.T) {
 	require.Equal(t, 1, w.Count("common_process_log_result"), "a failure stores no result")
 }
 
-// TestOnlyRevealShowsAResult reads an entry through the Admin. Entry and Entries must not return the result. Only
+// TestOnlyRevealShowsAResult reads an entry through package admin. Entry and Entries must not return the result. Only
 // Reveal may, for a person with the right to see contents.
 func TestOnlyRevealShowsAResult(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ import (
 )
 
 // TestWaitReturnsTheEndOfAnEntry waits in the process that runs the entry, and in one that only declares the type. The
-// entry ends after both wait, and a second Wait finds it ended.
+// entry ends while both wait. A second Wait must return at once.
 func TestWaitReturnsTheEndOfAnEntry(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -136,7 +136,8 @@ func TestWaitEndsWithItsContextAndWithClose(t *testing.T) {
 	require.ErrorIs(t, err, compensator.ErrClosed)
 }
 
-// countingStore counts the statements that Ends sends for waiting callers: one for each 500 ids.
+// countingStore counts the statements with which Ends reads entries for waiting callers. One statement reads up to 500
+// ids.
 type countingStore struct {
 	*memory.Store
 	calls, statements, most atomic.Int64
@@ -184,8 +185,8 @@ func put(t *testing.T, c *compensator.Compensator, entries ...compensator.NewEnt
 }
 
 // TestThousandWaitsCostTwoStatementsARound lets 1,000 callers wait for 1,000 entries. The process must read all these
-// entries together: every 50 ms for four seconds, and less often later. The entries then end in another process. The
-// test stands for that process and changes the store.
+// entries together: every 50 ms for four seconds, and less often later. Then the entries end in another process, for
+// which the test changes the store.
 func TestThousandWaitsCostTwoStatementsARound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -235,7 +236,7 @@ func TestThousandWaitsCostTwoStatementsARound(t *testing.T) {
 }
 
 // TestEndInThisProcessIsSeenAtOnce ends entries in this process, by a handler and by Cancel. Wait must return at once.
-// A waiting caller costs one read when it begins, and one when the entry has ended.
+// Each Wait may cost one read when it begins, and one when the entry has ended.
 func TestEndInThisProcessIsSeenAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -270,8 +271,8 @@ func TestEndInThisProcessIsSeenAtOnce(t *testing.T) {
 	})
 }
 
-// TestOlderReadAnswersNoLaterWait starts a read before an entry is committed, and delays its answer. A Wait that begins
-// after the commit must not use this answer, which lacks the entry.
+// TestOlderReadAnswersNoLaterWait starts a read before an entry is committed, and delays its answer. After the commit,
+// a Wait begins. It must not use this answer, which lacks the entry.
 func TestOlderReadAnswersNoLaterWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -325,8 +326,8 @@ func TestWaitReportsAFailedRead(t *testing.T) {
 }
 
 // TestEndInAnotherProcessIsPublished lets one process run an entry and another one wait for it. Both share a queue. The
-// waiting process must learn of the end at once, and not by its next read, which comes up to 250 ms later. A type whose
-// handler has no result must publish nothing.
+// waiting process must learn of the end at once. It must not wait for its next read, which comes up to 250 ms later. A
+// type whose handler has no result must publish nothing.
 func TestEndInAnotherProcessIsPublished(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

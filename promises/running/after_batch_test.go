@@ -21,14 +21,14 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// afterItsSubject returns the batch that an entry follows. The batch's id is the entry's business id.
+// afterItsSubject returns the id of the batch that an entry follows: the entry's business id.
 func afterItsSubject(e *compensator.Entry) string { return e.BusinessID }
 
 // unfinished counts the entries of a batch that have not ended.
 const unfinished = "SELECT COUNT(*) FROM common_process_log WHERE batch_id=? AND state IN (0,-1,-3)"
 
-// reported registers the follow-up type. Its handler writes an effect in its transaction. It requires that the batch
-// has ended when it runs.
+// reported registers the type of the follow-up entry. Its handler writes an effect in its transaction, and requires
+// that the batch has ended.
 func reported(t *testing.T, w *harness.World, c *compensator.Compensator) *compensator.Type[harness.Order] {
 	t.Helper()
 	report, err := compensator.HandleTx(t.Context(), c, "report", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
@@ -45,7 +45,7 @@ func reported(t *testing.T, w *harness.World, c *compensator.Compensator) *compe
 	return report
 }
 
-// An upload is a batch of entries of two types. Some entries fail, and one ends as dead. The follow-up entry is
+// An upload is a batch with entries of two types. Some entries fail, and one becomes dead. A follow-up entry is
 // recorded with the batch. Two processes run all entries. The follow-up must run after the batch has ended.
 // Failure: F60, F108
 func TestFollowUpRunsOnceAllOfItsBatchHaveEnded(t *testing.T) {
@@ -120,8 +120,8 @@ func TestFollowUpOfNothingRunsAndOfItsOwnBatchWaitsForAPerson(t *testing.T) {
 	require.Equal(t, 1, w.Count("common_process_log WHERE state=-2 AND last_error LIKE '%own batch%'"))
 }
 
-// MySQL and MariaDB compare "b " and "b" as equal, and the other stores do not. So one follow-up could wait for both
-// batches, or for neither. Record must refuse batch ids that end with a space.
+// MySQL and MariaDB compare "b " and "b" as equal, and the other stores do not. A follow-up of "b" could wait for both
+// batches on one store, and for one batch on another. Record must refuse batch ids that end with a space.
 // Failure: F15
 func TestBatchIDThatEndsWithASpaceIsRefused(t *testing.T) {
 	t.Parallel()
@@ -163,8 +163,9 @@ func TestBatchIDThatEndsWithASpaceIsRefused(t *testing.T) {
 	}
 }
 
-// Plain SQL may write a batch id that ends with a space, which Record would refuse. If the entry follows a batch whose
-// id differs only by that space, it would wait for itself. So it must wait for a person.
+// Plain SQL may write a batch id that ends with a space, which Record would refuse. The entry follows a batch whose id
+// differs from its own batch id only by that space, so it would wait for itself. It must become dead, so that a person
+// decides.
 // Failure: F15
 func TestFollowUpOfABatchThatDiffersFromItsOwnByASpaceWaitsForAPerson(t *testing.T) {
 	t.Parallel()
@@ -178,7 +179,8 @@ func TestFollowUpOfABatchThatDiffersFromItsOwnByASpaceWaitsForAPerson(t *testing
 	require.Contains(t, w.Entry(c, id).LastError, "own batch")
 }
 
-// The pool has one connection. The process must check the batch before the handler's transaction takes that connection.
+// The pool has one connection. The process must check the batch before the follow-up's transaction takes that
+// connection.
 // Failure: F108
 func TestFollowUpLooksBeforeItsTransactionBegins(t *testing.T) {
 	t.Parallel()
@@ -271,8 +273,8 @@ func TestWaitBatchSaysWhatItCannotWaitFor(t *testing.T) {
 	require.ErrorIs(t, err, lost)
 }
 
-// Batch.Wait has seen that one entry of a batch ended, and waits for the others. A person then requeues the ended entry.
-// Batch.Wait must wait for the requeued entry, too.
+// Batch.Wait has seen that one entry of a batch has ended, and waits for the other entries. A person then requeues the
+// ended entry. Batch.Wait must wait for it again.
 // Failure: F108
 func TestWaitBatchWaitsForWhatIsRequeuedMeanwhile(t *testing.T) {
 	t.Parallel()

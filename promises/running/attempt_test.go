@@ -86,7 +86,8 @@ func TestCancellingOneEntryOfABatchCostsTheOthersNothing(t *testing.T) {
 	})
 }
 
-// A batch handler returns no valid verdict, and one of its entries is cancelled. That entry must not run again.
+// A batch handler returns no valid verdict, and a person has cancelled one of its entries. That entry must not run
+// again.
 func TestCancelledEntryOfAFailedBatchIsNotRunAgain(t *testing.T) {
 	t.Parallel()
 	var entered chan []compensator.EntryID
@@ -158,7 +159,7 @@ func TestEntryCancelledAfterItsBatchTimedOutIsNotRunAgain(t *testing.T) {
 	}
 }
 
-// A batch is stuck until its leases have ended, and returns no verdict. Each entry then runs alone. The new handler
+// A batch is stuck until its leases have ended, and returns no verdict. Each of its entries then runs alone. Such a
 // call must not count as stuck before its own timeout is over.
 func TestEntryRunAloneAfterItsBatchWasStuckIsNotTakenForStuck(t *testing.T) {
 	t.Parallel()
@@ -186,7 +187,7 @@ func TestEntryRunAloneAfterItsBatchWasStuckIsNotTakenForStuck(t *testing.T) {
 	})
 }
 
-// slowlyRenewing is a store whose renewals take as long as the test sets.
+// slowlyRenewing is a store whose renewals take as long as takes says.
 type slowlyRenewing struct {
 	*compensatortest.MemoryStore
 	takes atomic.Int64
@@ -200,8 +201,8 @@ func (s *slowlyRenewing) Renew(ctx context.Context, held []processlog.Held, leas
 	return s.MemoryStore.Renew(ctx, held, lease)
 }
 
-// inSlowBubble runs two entries of the type "batch" to their end, on a slowlyRenewing store. register registers the
-// type.
+// inSlowBubble runs two entries of the type "batch" until they have ended, on a slowlyRenewing store. register
+// registers the type.
 func inSlowBubble(t *testing.T, register func(c *compensator.Compensator, store *slowlyRenewing), test func(t *testing.T, store *slowlyRenewing)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowlyRenewing{MemoryStore: compensatortest.NewMemoryStore()}
@@ -220,7 +221,7 @@ func inSlowBubble(t *testing.T, register func(c *compensator.Compensator, store 
 }
 
 // A batch is stuck until its leases have ended, and for nearly another lease after that. When it returns, the process
-// renews the leases, which takes the rest of that second period. In this time the process must not count a lost lease.
+// renews the leases, which takes the rest of the second lease. Meanwhile the process must not count a lost lease.
 func TestNoLeaseIsCountedWhileTheLeasesOfABrokenBatchAreAskedForAnew(t *testing.T) {
 	t.Parallel()
 	const lease = 30 * time.Second
@@ -247,7 +248,7 @@ func TestNoLeaseIsCountedWhileTheLeasesOfABrokenBatchAreAskedForAnew(t *testing.
 	})
 }
 
-// hollow is an error that a handler returns by mistake: a nil pointer in a non-nil interface.
+// hollow is an error type. A handler returns a nil *hollow by mistake, which is not a nil error.
 type hollow struct{ text string }
 
 func (h *hollow) Error() string { return h.text }

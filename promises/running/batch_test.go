@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// batches notes the numbers of the entries in each batch.
+// batches notes the numbers of the entries in each batch that runs.
 type batches struct {
 	mu   sync.Mutex
 	seen [][]int
@@ -34,8 +34,8 @@ func (b *batches) add(items []compensator.Item[harness.Order]) (numbers []int) {
 	return numbers
 }
 
-// of returns the sizes of the batches that contained the entry with this number, in the order in which they ran.
-func (b *batches) of(number int) (sizes []int) {
+// sizesWith returns the sizes of the batches with this entry number, in the order in which they ran.
+func (b *batches) sizesWith(number int) (sizes []int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, batch := range b.seen {
@@ -55,8 +55,8 @@ func (b *batches) largest() (n int) {
 	return n
 }
 
-// batched registers a batch type and records n entries, numbered from 0, that are due together. It runs until all have
-// ended.
+// batched registers a batch type and records n entries with the numbers from 0, which are due together. It runs until
+// all have ended.
 func batched(t *testing.T, w *harness.World, n int, cfg compensator.BatchConfig[harness.Order], answer func(ctx context.Context, numbers []int) []error) (*compensator.Compensator, *batches) {
 	t.Helper()
 	c := w.New(w.QuickConfig())
@@ -80,7 +80,7 @@ func TestBatchWithoutErrorsSucceedsAsAWhole(t *testing.T) {
 	require.LessOrEqual(t, seen.largest(), 40)
 	require.Greater(t, seen.largest(), 1, "entries that are due together run together")
 	for n := range 100 {
-		require.Len(t, seen.of(n), 1)
+		require.Len(t, seen.sizesWith(n), 1)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestBatchCarriesTheValuesOfNoEntryAndEachItemItsOwn(t *testing.T) {
 	w.WaitAllEnded()
 	require.Equal(t, 5, w.CountEnded(compensator.Succeeded, 0))
 	require.Greater(t, seen.largest(), 1, "no batch of several")
-	require.Equal(t, []int{1}, seen.of(4))
+	require.Equal(t, []int{1}, seen.sizesWith(4))
 	mu.Lock()
 	defer mu.Unlock()
 	for _, own := range owns {
@@ -190,7 +190,7 @@ func TestFailuresOfABatchAreEachTheirOwnEntrys(t *testing.T) {
 		require.NoError(t, e.Decode(&o))
 		require.Equal(t, fmt.Sprintf("order %d", o.Number), e.LastError, "each has its own error")
 	}
-	require.Len(t, seen.of(0), 1, "a good entry does not run again for a bad one's sake")
+	require.Len(t, seen.sizesWith(0), 1, "a good entry does not run again for a bad one's sake")
 }
 
 // Failure: F63, F71
@@ -221,7 +221,7 @@ func TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt(t *testing.T) {
 			require.Equal(t, 1, w.CountEnded(compensator.Dead, 1))
 			require.Equal(t, 1, w.Count("common_process_log WHERE last_error LIKE '%thirteen'"))
 			for n := range 20 {
-				sizes := seen.of(n)
+				sizes := seen.sizesWith(n)
 				require.Equal(t, 1, sizes[len(sizes)-1], "the verdict on %d came when it ran alone", n)
 				require.LessOrEqual(t, len(sizes), 2)
 			}
@@ -260,7 +260,7 @@ func TestBatchOfOneComesToItsVerdictAtOnce(t *testing.T) {
 			_, seen := batched(t, w, 1, compensator.BatchConfig[harness.Order]{MaxAttempts: 2, Retry: compensator.Fixed(0), Timeout: 300 * time.Millisecond},
 				func(ctx context.Context, _ []int) []error { return fail(ctx) })
 			require.Equal(t, 1, w.CountEnded(compensator.Dead, 2))
-			require.Len(t, seen.of(0), 2, "a run for each attempt")
+			require.Len(t, seen.sizesWith(0), 2, "a run for each attempt")
 		})
 	}
 }
@@ -280,7 +280,7 @@ func TestUndecodableEntryLeavesItsBatch(t *testing.T) {
 	w.Exec("UPDATE common_process_log SET content='[]' WHERE business_id=4")
 	w.Run(c)
 	w.Eventually(func() bool { return w.CountEnded(compensator.Succeeded, 0) == 9 }, "the others succeed")
-	require.Empty(t, seen.of(4))
+	require.Empty(t, seen.sizesWith(4))
 	w.Eventually(func() bool {
 		return w.Count("common_process_log WHERE state=0 AND process_count=0 AND last_error LIKE '%decode%'") == 1
 	}, "the undecodable one waits, uncounted")
@@ -304,13 +304,13 @@ func TestSuspectsStayOutOfBatches(t *testing.T) {
 	w.Run(c)
 	w.WaitAllEnded()
 	for _, n := range []int{5, 6} {
-		require.Equal(t, []int{1}, seen.of(n), "%d runs alone", n)
+		require.Equal(t, []int{1}, seen.sizesWith(n), "%d runs alone", n)
 	}
 	for _, n := range []int{3, 4} {
-		require.Len(t, seen.of(n), 1)
-		require.LessOrEqual(t, seen.of(n)[0], 2, "%d runs with the other one that has lost a lease at most", n)
+		require.Len(t, seen.sizesWith(n), 1)
+		require.LessOrEqual(t, seen.sizesWith(n)[0], 2, "%d runs with the other one that has lost a lease at most", n)
 	}
-	require.Empty(t, seen.of(7), "it is taken out, not run")
+	require.Empty(t, seen.sizesWith(7), "it is taken out, not run")
 	require.Equal(t, 1, w.Count("common_process_log WHERE state=-2 AND ended_by='crash' AND process_count=0"))
 	require.Equal(t, 19, w.CountEnded(compensator.Succeeded, 0))
 	require.Greater(t, seen.largest(), 1)
@@ -339,8 +339,8 @@ func TestCompensationsOfABatchTypeRunOneByOne(t *testing.T) {
 	require.Equal(t, 10, undone.Total())
 }
 
-// Some entries of a batch cannot be decoded, so the batch handler gets only the others. It returns as many errors as
-// the whole batch has entries. This number is wrong, so the result must not count as a verdict.
+// Some entries of a batch cannot be decoded, so the batch handler gets only the others. But it returns as many errors
+// as the whole batch has entries. Because this number is wrong, the result must not count as a verdict.
 // Failure: F71
 func TestAnswerForEntriesThatCouldNotBeDecodedIsNoVerdict(t *testing.T) {
 	t.Parallel()

@@ -32,8 +32,8 @@ func (q countedQueue) Claim(ctx context.Context, businessType string, limit int,
 	return q.Queue.Claim(ctx, businessType, limit, lease)
 }
 
-// countedStore counts searches for due entries as claims. It also counts the leases that are released although no
-// handler ran.
+// countedStore counts searches for due entries as claims. It also counts leases that are released without a run of the
+// handler.
 type countedStore struct {
 	*harness.HookedStore
 	claims, released *atomic.Int64
@@ -49,7 +49,7 @@ func (s countedStore) Release(ctx context.Context, ids []processlog.ID, token pr
 	return s.HookedStore.Release(ctx, ids, token)
 }
 
-// service is the dependency that the handlers of one process call. It also holds that process, which runs in a
+// service is a dependency that the handlers of one process call, together with that process. Both run in a
 // testing/synctest bubble.
 type service struct {
 	t     *testing.T
@@ -83,7 +83,7 @@ func (s *service) note(list *[]observe.OpenBreaker) func(observe.OpenBreaker) {
 	}
 }
 
-// newService makes a service on the in-memory queue. onClaim, if not nil, runs before each claim in the store.
+// newService returns a service on the in-memory queue. If onClaim is not nil, it runs before each claim in the store.
 func newService(t *testing.T, onClaim func()) *service {
 	s := &service{t: t, store: compensatortest.NewMemoryStore(), queue: compensatortest.NewMemoryQueue()}
 	store := &harness.HookedStore{Store: s.store, OnClaim: func() error {
@@ -135,7 +135,8 @@ func (s *service) record(n int) {
 	harness.RecordIn(s.t, s.c, s.store, entries...)
 }
 
-// outage records n entries. It waits until their failures have opened the breaker and no handler runs.
+// outage records n entries while the dependency is down. It waits until their failures have opened the breaker and no
+// handler runs.
 func (s *service) outage(n int) {
 	s.t.Helper()
 	s.record(n)
@@ -156,7 +157,7 @@ func (s *service) requireWhole(n int) {
 	}
 }
 
-// comesBack ends the outage. It ends the test once all entries have succeeded.
+// comesBack ends the outage, waits until all n entries have succeeded, and stops the process.
 func (s *service) comesBack(n int, stop func()) {
 	s.t.Helper()
 	s.up.Store(true)
@@ -171,7 +172,7 @@ func (s *service) close(stop func()) {
 	require.NoError(s.t, s.c.Close())
 }
 
-// The breaker is open. Entries that wait, and new entries, must cause no work, however many there are.
+// The breaker is open. Waiting entries and new entries must cause no claims, even if there are many.
 // Failure: F77
 func TestOpenBreakerCostsNoClaim(t *testing.T) {
 	t.Parallel()
@@ -237,8 +238,8 @@ func TestOpenBreakerProbesWithTheEntryThatHasWaitedLongest(t *testing.T) {
 	})
 }
 
-// A probe ignores its context and never returns. Its timeout must count as the probe's result, so that probing
-// continues.
+// A probe ignores its context and never returns. When its timeout is over, the breaker must treat it as failed and
+// continue to probe.
 // Failure: F77
 func TestProbeThatHangsDoesNotEndTheProbing(t *testing.T) {
 	t.Parallel()
@@ -267,8 +268,8 @@ func TestProbeThatHangsDoesNotEndTheProbing(t *testing.T) {
 	})
 }
 
-// The observer gets one event for each stuck entry, one after the other. The batch returns before the observer has them
-// all. Its entries then run again, one at a time. These runs must not be reported as stuck.
+// A batch is stuck, and the observer gets one event for each of its entries, one after the other. The batch returns
+// before the last event. Its entries then run again, each alone. These runs must not be reported as stuck.
 // Failure: F77
 func TestBatchThatReturnsWhileItIsToldToHangSpeaksForNoCallAfterIt(t *testing.T) {
 	t.Parallel()
@@ -306,7 +307,8 @@ func TestBatchThatReturnsWhileItIsToldToHangSpeaksForNoCallAfterIt(t *testing.T)
 	})
 }
 
-// The breaker opens while a claim is under way. The claimed entries must not run, and their leases must not count.
+// The breaker opens while a claim is on its way. The claimed entries must not run, and their leases must not count as
+// lost.
 // Failure: F77
 func TestEntriesThatWereClaimedWhileTheBreakerOpenedAreGivenBack(t *testing.T) {
 	t.Parallel()
@@ -419,8 +421,8 @@ func TestStopWhileTheBreakerIsOpenWaitsForNothing(t *testing.T) {
 	})
 }
 
-// A dependency stays down. MaxWait must end each entry in time, even with an open breaker. Twenty entries must end
-// about as soon as one entry would. One attempt for each pause of the breaker would take much longer.
+// A dependency stays down, and its breaker is open. MaxWait must still end each entry in time. Twenty entries must end
+// about as soon as one entry would. If each pause of the breaker allowed only one attempt, this would take much longer.
 // Failure: F77
 func TestOpenBreakerHoldsUpNoEntryThatHasHadItsTime(t *testing.T) {
 	t.Parallel()
@@ -443,8 +445,8 @@ func TestOpenBreakerHoldsUpNoEntryThatHasHadItsTime(t *testing.T) {
 	})
 }
 
-// Entries that wait for their batch do not call the dependency. So their result must not open or close the breaker, and
-// they must not delay the probe.
+// Entries that wait for their batch do not call the dependency, so they must not open or close the breaker. They must
+// not delay the probe either.
 // Failure: F77
 func TestEntriesThatWaitForTheirBatchGiveWayToTheProbe(t *testing.T) {
 	t.Parallel()
@@ -476,8 +478,8 @@ func TestEntriesThatWaitForTheirBatchGiveWayToTheProbe(t *testing.T) {
 	})
 }
 
-// A newer version has recorded entries that this process cannot decode. The process cannot call the dependency for
-// them. So they must not open or close the breaker, and they must not delay the probe.
+// A newer version of the service has recorded entries that this process cannot decode. This process cannot call the
+// dependency for them, so they must not open or close the breaker. They must not delay the probe either.
 // Failure: F77
 func TestEntriesThatNobodyHereCanReadGiveWayToTheProbe(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,8 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// One of two processes cannot reach the dependency. It must leave the entries to the other process.
+// One of two processes cannot reach the dependency. Its breaker opens, and it must leave the entries to the other
+// process.
 // Failure: F77
 func TestEntriesThatAnOpenBreakerLeavesAloneAreRunByAnotherProcess(t *testing.T) {
 	t.Parallel()
@@ -95,8 +96,8 @@ func TestBreakerClosesByItselfWhenTheServiceIsBack(t *testing.T) {
 	})
 }
 
-// The database rolls back a transaction or fails its COMMIT. That must not count against the dependency that the
-// handler calls.
+// The database rolls back a handler's transaction or fails its COMMIT. The breaker must not count this, because it is
+// not a failure of the dependency that the handler calls.
 // Failure: F78
 func TestDatabasesConditionOpensNoBreaker(t *testing.T) {
 	t.Parallel()

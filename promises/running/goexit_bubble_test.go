@@ -18,8 +18,8 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// A function of the user ends its goroutine once, as FailNow of a test does. All entries must succeed, and Run and Close
-// must return.
+// A user's function ends its goroutine with runtime.Goexit, as FailNow of a test does. All entries must succeed, and
+// Run and Close must return.
 // Failure: F63
 func TestFunctionThatEndsItsGoroutineStopsNothing(t *testing.T) {
 	t.Parallel()

@@ -128,7 +128,6 @@ func TestTimeoutIsAFailureThatSaysSo(t *testing.T) {
 	require.Contains(t, w.Entry(c, id).LastError, "timed out after 50ms")
 }
 
-// nothing is a handler that succeeds.
 func nothing(context.Context, *compensator.Entry, harness.Order) error { return nil }
 
 // Failure: F66
@@ -320,8 +319,8 @@ func TestContentThatCannotBeDecodedSpendsNoAttempt(t *testing.T) {
 	w.WaitState(id, compensator.Succeeded)
 }
 
-// TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait has entries whose content cannot be decoded. Health must
-// report them, although other entries of the type succeed. An entry whose MaxWait is over must be dead.
+// TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait records entries whose content cannot be decoded. Health must
+// report them, although other entries of the type succeed. Once an entry is older than MaxWait, it must be dead.
 // Failure: F60
 func TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait(t *testing.T) {
 	t.Parallel()
@@ -352,8 +351,8 @@ func TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait(t *testing.T) {
 	require.ElementsMatch(t, []string{"close_order", "pay_order"}, told, "although an entry of the type has succeeded since")
 }
 
-// TestHandlerThatCompletesItsOwnEntryHasSettledIt completes the entry inside its own handler. The reported outcome must
-// agree with the row. If it did not, a lost outcome would be reported as a problem.
+// TestHandlerThatCompletesItsOwnEntryHasSettledIt completes the entry inside its own handler. The observer's outcome
+// must agree with the row. Otherwise a dropped outcome would be reported.
 // Failure: F68
 func TestHandlerThatCompletesItsOwnEntryHasSettledIt(t *testing.T) {
 	t.Parallel()

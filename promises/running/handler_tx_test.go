@@ -45,8 +45,8 @@ func TestTransactionalHandlerThatEndsItsTransactionFailsLoudly(t *testing.T) {
 	}
 }
 
-// The handler ends the library's transaction and begins another. The server can report that a transaction is open. It
-// cannot report that this is a different transaction.
+// The handler ends the library's transaction and begins another one. The server only reports whether a transaction is
+// open, and not that it is another one. The Connector must notice it.
 // Failure: F69
 func TestNestedBeginOfATransactionalHandlerIsSeenByTheConnector(t *testing.T) {
 	t.Parallel()
@@ -85,8 +85,8 @@ func TestTransactionalHandlerThatSwallowsAServersRollbackLeavesNothing(t *testin
 	})
 }
 
-// After a handler returns nil and before the commit, the library sends one statement. If the database refuses or loses
-// this statement, this must not count as a failure of the entry.
+// After a handler returns nil, the library sends one statement before the commit. If the database refuses or loses this
+// statement, the attempt must not count as a failure.
 func TestOutcomeTheDatabaseDidNotTakeIsNoFailureOfATransactionalHandler(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []string{"request lost", "reply lost"} {
@@ -165,8 +165,8 @@ func TestTransactionalHandlerThatReturnsTooLateLeavesNoEffect(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.QuickConfig())
-	// The helper HandleTransactional writes the effect before it calls this function. If that alone takes longer than the
-	// timeout, the attempt fails with another error than "too late". So allow many attempts: one of them gets this far.
+	// HandleTransactional writes the effect before it calls this function. If that takes longer than the timeout, the
+	// attempt fails with another error than "too late". So allow many attempts: one of them gets to this function.
 	orders := harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, Retry: compensator.Fixed(0), MaxAttempts: 1000}, func(ctx context.Context, _ *compensator.ScopedTx, _ *compensator.Entry) error {
 		<-ctx.Done()
 		return nil
@@ -293,9 +293,9 @@ func TestLostCommitOfAHandlerIsRepeatedWithinItsLease(t *testing.T) {
 	require.Equal(t, 1, w.Count("effects"))
 }
 
-// The result of a transactional handler decides how its entry ends. The handler must not also end the entry by a call.
-// If such a call were allowed, each success would be dropped because the entry has changed. In the end the entry would
-// be dead-lettered as if its process had crashed.
+// The result of a transactional handler decides how its entry ends. A call with which the handler itself ends the entry
+// must be refused. Otherwise each success would be dropped because the entry has changed, and the entry would be
+// dead-lettered like one whose process crashes.
 // Failure: F68
 func TestTransactionalHandlerDoesNotEndItsOwnEntry(t *testing.T) {
 	t.Parallel()
@@ -330,9 +330,9 @@ func TestTransactionalHandlerDoesNotEndItsOwnEntry(t *testing.T) {
 	})
 }
 
-// A handler completes its own entry in another transaction. If that were allowed, the handler's transaction would be
-// rolled back, and the entry would show a success without its effect. Once, another Compensator of the log, and the call
-// of HandleCall must be refused, too.
+// A handler completes its own entry in another transaction. This must be refused. Otherwise the handler's transaction
+// would be rolled back, and the entry would show a success without its effect. It must also be refused in Once, in
+// another Compensator on the same log, and in the call of HandleCall.
 // Failure: F68
 func TestTransactionalHandlerDoesNotCompleteItsOwnEntryInAnotherTransaction(t *testing.T) {
 	t.Parallel()
@@ -407,8 +407,8 @@ func TestTransactionalHandlerDoesNotCompleteItsOwnEntryInAnotherTransaction(t *t
 	})
 }
 
-// A handler has lost its lease, and goes on. Then it completes its own entry in other transactions. This must be refused,
-// because the handler's own transaction is rolled back. Another attempt must do the work.
+// A handler has lost its lease and continues. Then it completes its own entry in another transaction. This must be
+// refused, because the handler's own transaction is rolled back. Another attempt must do the work.
 // Failure: F68
 func TestTransactionalHandlerDoesNotCompleteItsOwnEntryAfterItsLease(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// hostile is an error of a handler. Its methods panic or misbehave.
+// hostile is an error whose methods panic or misbehave.
 type hostile struct {
 	text       string
 	unwrap     func() error
@@ -51,17 +51,17 @@ type forest struct{}
 func (forest) Error() string   { return "forest" }
 func (forest) Unwrap() []error { return []error{forest{}, forest{}} }
 
-// undecided is an error that panics when it is compared, although its type is comparable.
+// undecided is an error type that is comparable, but comparing two values of it panics.
 type undecided struct{ of any }
 
 func (undecided) Error() string { return "undecided" }
 
-// bomb is a panic value that panics when it is printed. The value of that second panic panics, too.
+// bomb is a panic value that panics when it is printed. Printing the value of that second panic panics, too.
 type bomb struct{}
 
 func (bomb) String() string { panic(bomb{}) }
 
-// hostileErrors returns the errors by name. text is a part of LastError by which the test recognizes each error.
+// hostileErrors returns the errors by name. text is a part of LastError that is special to the error.
 func hostileErrors() map[string]struct {
 	make func() error
 	text string
@@ -137,7 +137,7 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// hostileTypes registers a type for each kind of handler. Each handler returns the error of fail. Each entry is
+// hostileTypes registers a type for each kind of handler. Each handler returns the error from fail. Each entry is
 // exhausted after its first attempt.
 func hostileTypes(t *testing.T, c *compensator.Compensator, fail func() error) map[string]*compensator.Type[harness.Order] {
 	t.Helper()
@@ -172,8 +172,8 @@ func hostileTypes(t *testing.T, c *compensator.Compensator, fail func() error) m
 	return kinds
 }
 
-// TestLookingAtAnErrorWhoseMethodsPanicDoesNotPanic passes errors whose methods panic to functions of the library
-// outside a handler.
+// TestLookingAtAnErrorWhoseMethodsPanicDoesNotPanic passes errors whose methods panic to exported functions of the
+// library.
 // Failure: F63
 func TestLookingAtAnErrorWhoseMethodsPanicDoesNotPanic(t *testing.T) {
 	t.Parallel()
@@ -186,7 +186,7 @@ func TestLookingAtAnErrorWhoseMethodsPanicDoesNotPanic(t *testing.T) {
 	assert.NotPanics(t, func() { _ = (&processlog.PanicError{Value: bomb{}}).Error() })
 }
 
-// loud is a slog.Handler that panics in each call.
+// loud is a slog.Handler that panics in each method.
 type loud struct{ slog.Handler }
 
 func (loud) Enabled(context.Context, slog.Level) bool  { return true }

@@ -22,7 +22,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// calls counts the running calls of a batch handler. Each call waits until the expected number of calls runs.
+// calls counts the running calls of a batch handler. Each call waits until the expected number of calls is running.
 type calls struct {
 	mu      sync.Mutex // guards the fields below it
 	now     int
@@ -54,8 +54,8 @@ func (c *calls) leave() {
 	c.now--
 }
 
-// handler succeeds once the expected number of calls runs. Then it waits for a while, so that the test would see an
-// additional call.
+// handler returns when the expected number of calls is running and some more time has passed. In this time the test
+// would notice an additional call.
 func (c *calls) handler(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 	c.enter(len(items))
 	defer c.leave()
@@ -102,7 +102,7 @@ func TestEntriesOfOneTransactionShareABatch(t *testing.T) {
 	require.Equal(t, []int{1, 100}, seen.sizes)
 }
 
-// bubbled is a batch type in a bubble whose entries are recorded one by one. The bubble's clock moves only when every
+// bubbled is a batch type in a bubble. Its entries are recorded one by one. The bubble's clock moves only when every
 // goroutine is blocked.
 type bubbled struct {
 	*compensator.Compensator
@@ -136,7 +136,7 @@ func (b *bubbled) handle(_ context.Context, items []compensator.Item[harness.Ord
 	return nil
 }
 
-// record waits for the first duration. Then it records one entry with the second duration as its delay.
+// record waits for the time after. Then it records one entry with the given delay.
 func (b *bubbled) record(t *testing.T, after, delay time.Duration) {
 	t.Helper()
 	<-time.After(after)
@@ -187,8 +187,8 @@ func TestFullBatchDoesNotWait(t *testing.T) {
 	})
 }
 
-// A batch is stuck, and its leases have ended. So the database shows its entries as due. They must not count towards a
-// full batch.
+// A batch is stuck, and its leases have ended, so the database shows its entries as due. These entries must not count
+// when the library checks whether there are enough due entries for a full batch.
 // Failure: F107
 func TestBatchThatHangsIsNotTakenForOneThatIsFull(t *testing.T) {
 	cfg := compensator.BatchConfig[harness.Order]{BatchWait: 30 * time.Second, BatchSize: 3, Concurrency: 2, Timeout: 10 * time.Second, Lease: time.Minute}
@@ -205,8 +205,8 @@ func TestBatchThatHangsIsNotTakenForOneThatIsFull(t *testing.T) {
 	})
 }
 
-// Some entries are recorded before Run, or while Run begins. They must wait for more entries of their batch. This wait
-// must be exactly as long as for entries that are recorded later.
+// Some entries are recorded before Run, or while Run begins. They must wait for more entries to fill their batch,
+// exactly as long as entries that are recorded later.
 // Failure: F107
 func TestStartOfAProcessEndsNoWait(t *testing.T) {
 	const wait = 20 * time.Second
@@ -247,8 +247,8 @@ func TestStartOfAProcessEndsNoWait(t *testing.T) {
 	}
 }
 
-// A compensation runs alone. It is overdue when a process starts, and at that time entries of its type wait for a full
-// batch. This wait must not delay the compensation.
+// A compensation is overdue when a process starts. At that time entries of its type wait for a full batch. This must
+// not delay the compensation, which runs alone.
 func TestStartOfAProcessPutsNoCompensationOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
@@ -288,8 +288,8 @@ func TestBatchWaitOfNothingWaitsForNobody(t *testing.T) {
 	})
 }
 
-// Other processes record enough entries for a full batch. The queue does not report their number to this process. The
-// process must find out nevertheless that the batch is full.
+// Other processes record enough entries for a full batch. The queue does not tell this process their number. The
+// process must still find out that the batch is full.
 // Failure: F107
 func TestFullBatchDoesNotWaitWhoeverHasRecordedIt(t *testing.T) {
 	t.Parallel()
@@ -352,12 +352,12 @@ func TestNothingIsClaimedWhileItWaitsForOthers(t *testing.T) {
 		w.Run(second)
 		w.WaitAllEnded()
 		for i := range 3 {
-			require.Len(t, seen.of(i), 1)
+			require.Len(t, seen.sizesWith(i), 1)
 		}
 	})
 }
 
-// looksFor is the batch size. The test recognizes reads of waiting entries by this limit of the read.
+// looksFor is the batch size. Reads of waiting entries have this limit, by which the test recognizes them.
 const looksFor = 50
 
 // countedLooks is a store that counts the reads of waiting entries.

@@ -61,7 +61,7 @@ func (tracing) Extract(ctx context.Context, headers map[string]string) context.C
 	return context.WithValue(ctx, traceKey{}, headers["trace"])
 }
 
-// trippedUp is a Propagator that panics on the headers of an entry.
+// trippedUp is a Propagator that panics when it extracts the headers of an entry.
 type trippedUp struct{ tracing }
 
 func (trippedUp) Extract(context.Context, map[string]string) context.Context {

@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// lockedOut locks a row, and registers a transactional handler that fails at once as long as this row is locked. unlock
+// lockedOut locks a row, and registers a transactional handler that fails at once while this row is locked. unlock
 // releases the row.
 func lockedOut(t *testing.T, w *harness.World, c *compensator.Compensator, cfg compensator.HandlerConfig[harness.Order]) (orders *compensator.Type[harness.Order], tries *atomic.Int64, unlock func()) {
 	w.Exec("CREATE TABLE accounts (id INT PRIMARY KEY)")
@@ -67,9 +67,9 @@ func TestEntryThatAlwaysMeetsTheServersConditionReachesAPerson(t *testing.T) {
 	require.Contains(t, w.Entry(c, id).LastError, "4 in a row, the server's condition: Error ")
 }
 
-// After several server errors in a row, the library writes their number into LastError, for example "7 in a row, the
-// server's condition". This test lets a handler return an error with such a text. The library must not read a count
-// from it, so its own count must begin at one.
+// If a server error repeats, the library writes the number of consecutive errors into LastError, for example "7 in a
+// row, the server's condition". Here a handler returns an error with such a text. The library must not take the number
+// from this text, so its count must begin at one.
 // Failure: F74
 func TestTextOfAHandlersErrorSeedsNoCount(t *testing.T) {
 	t.Parallel()
@@ -114,8 +114,8 @@ func (tx refusedTx) Commit() error {
 	return tx.err
 }
 
-// Each COMMIT fails with an error. Error 3100 says that the server has rolled back, and error 1180 that it may have
-// rolled back. The library must read the row to learn the result, and the entry must reach a person.
+// The server refuses each COMMIT. Error 3100 says that it has rolled back, and error 1180 that it may have rolled back.
+// The library must read the row to find out, and the entry must be shown to a person in the end.
 // Failure: F74
 func TestCommitThatIsAlwaysRefusedReachesAPerson(t *testing.T) {
 	t.Parallel()

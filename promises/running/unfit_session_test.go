@@ -11,8 +11,8 @@ import (
 )
 
 // TestUnfitSessionOfThePoolSpendsNoAttempt gives one session of the pool a setting with which the library refuses to
-// record. Each transactional handler records a follow-up entry. The library closes the session after the first refusal.
-// So at most one attempt fails. Its entry must run again and succeed, and the failed attempt must not be counted.
+// record. Each transactional handler records a follow-up entry. After the first refusal the library closes the session,
+// so at most one attempt fails. Its entry must run again and succeed, and the failed attempt must not be counted.
 // Failure: F33
 func TestUnfitSessionOfThePoolSpendsNoAttempt(t *testing.T) {
 	t.Parallel()

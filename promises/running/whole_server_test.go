@@ -23,8 +23,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// Another application on the server uses up max_prepared_stmt_count while handlers run. No handler can prepare a
-// statement until that application closes its own.
+// Another application on the server uses up max_prepared_stmt_count while handlers run. Until that application closes
+// its statements, no handler can prepare one.
 // Failure: F74
 func TestPreparedStatementsUsedUpByANeighbourSpendNoAttempt(t *testing.T) {
 	t.Parallel()
@@ -65,8 +65,8 @@ func TestPreparedStatementsUsedUpByANeighbourSpendNoAttempt(t *testing.T) {
 			giveBack := sync.OnceFunc(func() { w.Exec("SET GLOBAL max_prepared_stmt_count=16382") })
 			defer giveBack()
 			close(usedUp)
-			// Each entry has one attempt. If an error may come from the entry's own statement, it may stay uncounted only
-			// once.
+			// Each entry may have one attempt. An error that may come from the entry's own statement stays uncounted
+			// only once. So if each entry meets the error twice, the library does not count it at all.
 			w.Eventually(func() bool { return met.Load() >= 2*entries }, "each entry has met it twice")
 			giveBack()
 			for _, id := range ids {
@@ -131,8 +131,8 @@ func TestConditionOfTheWholeServerNeverCounts(t *testing.T) {
 	}
 }
 
-// The session limits the time of a statement, so the server ends the library's statements. MariaDB ends any statement
-// that waits for a row. MySQL ends only a SELECT.
+// The session limits the time of a statement, so the server ends statements of the library. MariaDB ends any statement
+// that waits for a row lock. MySQL ends only SELECT statements.
 // Failure: F74
 func TestStatementEndedForItsTimeSpendsNoAttempt(t *testing.T) {
 	t.Parallel()
@@ -181,8 +181,8 @@ func TestStatementEndedForItsTimeSpendsNoAttempt(t *testing.T) {
 	}
 }
 
-// Somebody removes the server's directory of temporary files during one attempt. No statement that sorts on disk works then.
-// MariaDB and MySQL report this with the error number 1 of their library mysys.
+// Somebody removes the server's directory for temporary files during one attempt. Statements that sort on disk then
+// fail. MariaDB and MySQL report error 1 of their internal library mysys.
 // Failure: F74
 func TestServerWithoutItsTemporaryFilesSpendsNoAttempt(t *testing.T) {
 	t.Parallel()

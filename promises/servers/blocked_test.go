@@ -15,9 +15,9 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// TestBlockedServerHoldsFewSessionsOfOurs locks the whole server, as a backup does. A statement that the library gives
-// up must end on the server before the library sends the next one. Otherwise such statements would wait on the server
-// and use up all connections.
+// TestBlockedServerHoldsFewSessionsOfOurs locks the whole server, as a backup does. When the library gives a statement
+// up, the statement must end on the server before the library sends the next one. Otherwise such statements would wait
+// on the server and use up all connections.
 // Failure: F30
 func TestBlockedServerHoldsFewSessionsOfOurs(t *testing.T) {
 	t.Parallel()
@@ -45,7 +45,7 @@ func TestBlockedServerHoldsFewSessionsOfOurs(t *testing.T) {
 				lock, err := w.DB.Conn(t.Context())
 				require.NoError(t, err)
 				harness.ExecAll(t, lock, []string{statements[0]})
-				// Watch for more than 20 s: the engine gives a statement up after 10 s, and then sends another one.
+				// Watch for more than 20 s. The engine gives a statement up after 10 s, and then sends another one.
 				w.Eventually(func() bool {
 					var n int
 					require.NoError(t, w.DB.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE user='service'").Scan(&n))
@@ -104,9 +104,9 @@ func TestRecordNamesRowsThatAreStillOpen(t *testing.T) {
 	})
 }
 
-// TestStatementOfOursEndsOnABlockedServerByItself blocks the server. A statement of the library has a limit on the
-// server that is shorter than the client's timeout. So the statement must end on the server, and no session may stay
-// behind.
+// TestStatementOfOursEndsOnABlockedServerByItself blocks the server. Each statement of the library has a time limit on
+// the server, which is shorter than the client's timeout. The statement must end on the server, and no session may
+// remain.
 // Failure: F30
 func TestStatementOfOursEndsOnABlockedServerByItself(t *testing.T) {
 	t.Parallel()

@@ -13,14 +13,14 @@ import (
 )
 
 // TestBorrowedConnectionsThatTurnOutDeadDoNotComeBack uses a driver that cannot check whether a connection is valid.
-// Only the error of the next statement shows that a connection is dead. Package sql discards such a connection. The
-// library must discard it, too, if it has borrowed it.
+// Only the error of the next statement shows that a connection is dead. Package sql then discards the connection. If
+// the library has borrowed it, the library must discard it.
 func TestBorrowedConnectionsThatTurnOutDeadDoNotComeBack(t *testing.T) {
 	t.Parallel()
 	const dead = 6
 	w := harness.NewWorld(t)
 	cfg := w.QuickConfig()
-	cfg.DB = w.Open(lying(w.DSN, lie{}, false)) // The lying driver implements no driver.Validator.
+	cfg.DB = w.Open(openLying(w.DSN, lie{}, false)) // The lying driver implements no driver.Validator.
 	cfg.DB.SetMaxIdleConns(dead)
 	c := w.New(cfg)
 	var conns []*sql.Conn

@@ -99,8 +99,8 @@ func (c liarConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return liar{conn, c.lie}, err
 }
 
-// lying opens dsn through a driver that deviates as l says, with a Connector or as a plain pool.
-func lying(dsn string, l lie, watched bool) func() (*sql.DB, error) {
+// openLying opens dsn through a driver that deviates as l says, with a Connector or as a plain pool.
+func openLying(dsn string, l lie, watched bool) func() (*sql.DB, error) {
 	return func() (*sql.DB, error) {
 		config, err := mysql.ParseDSN(dsn)
 		if err != nil {
@@ -119,8 +119,8 @@ func lying(dsn string, l lie, watched bool) func() (*sql.DB, error) {
 	}
 }
 
-// replies makes a lie that replaces statements. The arguments are pairs: a statement, and the statement that is sent in
-// its place. DO 0 succeeds and does nothing.
+// replies returns a lie that replaces statements. The arguments are pairs: a statement, and the statement that is sent
+// in its place. DO 0 succeeds and does nothing.
 func replies(oldnew ...string) lie { return lie{text: strings.NewReplacer(oldnew...)} }
 
 var keepsItsIsolation = lie{
@@ -161,7 +161,7 @@ func TestNewRefusesAServerWhose(t *testing.T) {
 				t.Parallel()
 				w := harness.NewWorld(t)
 				cfg := w.QuickConfig()
-				cfg.DB = w.Open(lying(w.DSN, test.lie, watched))
+				cfg.DB = w.Open(openLying(w.DSN, test.lie, watched))
 				_, err := compensator.New(t.Context(), cfg)
 				require.ErrorContains(t, err, test.want)
 				require.ErrorContains(t, err, testservers.SharedSQL(t).Version)
@@ -171,8 +171,9 @@ func TestNewRefusesAServerWhose(t *testing.T) {
 	}
 }
 
-// TestNewTakesASlowServerForNoneThatWaits uses a slow server. A server that ignores NOWAIT waits for the session's
-// whole lock timeout. New measures how long a statement takes, and must not confuse a slow answer with such a wait.
+// TestNewTakesASlowServerForNoneThatWaits uses a slow server. New must find servers that ignore NOWAIT, which wait for
+// the session's whole lock timeout. For this it measures how long a statement takes. It must not take a slow answer for
+// such a wait.
 // Failure: F32
 func TestNewTakesASlowServerForNoneThatWaits(t *testing.T) {
 	t.Parallel()
@@ -181,7 +182,7 @@ func TestNewTakesASlowServerForNoneThatWaits(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t)
 			cfg := w.QuickConfig()
-			cfg.DB = w.Open(lying(w.DSN, lie{late: func(query string) time.Duration {
+			cfg.DB = w.Open(openLying(w.DSN, lie{late: func(query string) time.Duration {
 				if strings.HasSuffix(query, " NOWAIT") {
 					return 1100 * time.Millisecond
 				}
@@ -200,14 +201,14 @@ func TestNewNamesEveryInstrumentThatFailsAtOnce(t *testing.T) {
 	both := keepsItsIsolation
 	both.text = strings.NewReplacer("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE", "DO 0",
 		"SET TRANSACTION READ WRITE", "DO 0", "RELEASE SAVEPOINT compensator_doubt", "DO 0")
-	cfg.DB = w.Open(lying(w.DSN, both, true))
+	cfg.DB = w.Open(openLying(w.DSN, both, true))
 	_, err := compensator.New(t.Context(), cfg)
 	require.ErrorContains(t, err, "whether a transaction is open")
 	require.ErrorContains(t, err, "isolation level")
 }
 
 // TestInstancesThatStartAtOnceDoNotJudgeEachOthersLocks starts instances at the same time, on both kinds of pool. Each
-// instance must probe the server with its own rows.
+// instance must probe the server with its own rows, so that it does not meet another instance's locks.
 // Failure: F32
 func TestInstancesThatStartAtOnceDoNotJudgeEachOthersLocks(t *testing.T) {
 	t.Parallel()
@@ -257,7 +258,7 @@ func TestEntriesRunOnAServerWhose(t *testing.T) {
 				cfg := w.QuickConfig()
 				var log strings.Builder
 				cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
-				cfg.DB = w.Open(lying(w.DSN, replies(test.replies...), watched))
+				cfg.DB = w.Open(openLying(w.DSN, replies(test.replies...), watched))
 				c := w.New(cfg)
 				if mariadbOnly := strings.Contains(test.replies[0], "in_transaction") || strings.Contains(test.replies[0], "RETURNING"); !mariadbOnly || testservers.SharedSQL(t).Flavor == "mariadb" {
 					assert.Contains(t, log.String(), test.want)
@@ -285,7 +286,8 @@ func TestEntriesRunOnAServerWhose(t *testing.T) {
 }
 
 // TestWatchedTransactionIsNeverProbed records on a connection that knows whether it is in a transaction. The library
-// must not probe this with statements. On Vitess, a RELEASE without its SAVEPOINT would make the next statement fail.
+// must not send statements to find that out. On Vitess, a RELEASE without its SAVEPOINT would make the next statement
+// fail.
 // Failure: F40
 func TestWatchedTransactionIsNeverProbed(t *testing.T) {
 	t.Parallel()
@@ -299,7 +301,7 @@ func TestWatchedTransactionIsNeverProbed(t *testing.T) {
 		return nil
 	}
 	cfg := w.QuickConfig()
-	cfg.DB = w.Open(lying(w.DSN, l, true))
+	cfg.DB = w.Open(openLying(w.DSN, l, true))
 	c := w.New(cfg)
 	require.Positive(t, probes.Load(), "New has tried them")
 	probes.Store(0)
@@ -315,7 +317,7 @@ func TestWatchedTransactionIsNeverProbed(t *testing.T) {
 }
 
 // TestStoreKeepsEveryPromiseOnAServerOfManyLies runs the suite on a plain pool. The server has so many deviations that
-// New uses every alternative form. TestEntriesRunOnAServerWhose tests each deviation on a Connector.
+// New uses every alternative form of a statement. TestEntriesRunOnAServerWhose tests each deviation on a Connector.
 // Failure: F32
 func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {
 	t.Parallel()
@@ -328,7 +330,7 @@ func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {
 	suite.TestStore(t, func(t *testing.T) suite.Harness {
 		t.Parallel()
 		dsn := testservers.Database(t)
-		open := lying(dsn, replies(all...), false)
+		open := openLying(dsn, replies(all...), false)
 		h := harness.StoreOn(t, dsn, open)
 		caller, err := open()
 		require.NoError(t, err)
@@ -339,7 +341,8 @@ func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {
 }
 
 // The statements with which New probes the server fail because of a lock or a deadlock. Such a failure says nothing
-// about the server, so New must keep its guards. Without a guard, an entry could be stored in another database's log.
+// about the server, so the library must continue to check each transaction. Without this check, an entry could be
+// stored in another database's log.
 // Failure: F32
 func TestNewTakesATransientErrorForNoFinding(t *testing.T) {
 	t.Parallel()
@@ -353,7 +356,7 @@ func TestNewTakesATransientErrorForNoFinding(t *testing.T) {
 			return nil
 		}}
 		cfg := w.QuickConfig()
-		cfg.DB = w.Open(lying(w.DSN, once, false))
+		cfg.DB = w.Open(openLying(w.DSN, once, false))
 		_, err := compensator.New(t.Context(), cfg)
 		require.ErrorContains(t, err, "once")
 		w.New(cfg)
@@ -374,7 +377,7 @@ func TestResolveOnGaleraOutlivesAConnectionThatBrokeInThePool(t *testing.T) {
 			node.breaks = func(query string) bool { return query == wait && broken.CompareAndSwap(true, false) }
 			w := harness.NewWorld(t)
 			cfg := w.QuickConfig()
-			cfg.DB = w.Open(lying(w.DSN, node, watched))
+			cfg.DB = w.Open(openLying(w.DSN, node, watched))
 			c := w.New(cfg)
 			var receipt *compensator.Receipt
 			w.InTx(w.DB, func(tx *sql.Tx) {

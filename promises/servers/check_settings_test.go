@@ -50,7 +50,7 @@ func TestServerSettingsThatLoseOrCutEntriesAreRefusedAtStart(t *testing.T) {
 	}
 }
 
-// On MySQL the least value of innodb_lock_wait_timeout is 1, so this test needs MariaDB.
+// MySQL cannot run this test, because the smallest value of its innodb_lock_wait_timeout is 1.
 func TestPoolThatNeverWaitsForLocksIsRefusedOnMariaDB(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -68,8 +68,8 @@ func TestPoolThatNeverWaitsForLocksIsRefusedOnMariaDB(t *testing.T) {
 	w.New(cfg) // With a Connector the library opens connections of its own. Those wait for locks, so New accepts the pool.
 }
 
-// TestSessionsThatCarryUTF8AreTaken connects with every charset that holds UTF-8. New must accept all of them. It must
-// log a warning for a charset without characters of four bytes.
+// TestSessionsThatCarryUTF8AreTaken connects with every charset that holds UTF-8. New must accept all of them. If a
+// charset lacks characters of four bytes, New must log a warning.
 func TestSessionsThatCarryUTF8AreTaken(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -98,7 +98,7 @@ func TestSessionsThatCarryUTF8AreTaken(t *testing.T) {
 	}
 }
 
-// Only MariaDB has this sql_mode. MySQL refuses to set it, and its error names it too.
+// Only MariaDB has this sql_mode. MySQL refuses to set it, with an error that names the mode.
 func TestServerThatTakesEmptyTextsForNullIsRefusedAtStart(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

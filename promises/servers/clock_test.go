@@ -22,8 +22,8 @@ var (
 	datePattern   = regexp.MustCompile(`20\d\d-\d\d-\d\d`)
 )
 
-// tellsTime reports whether a text contains a time near now. The time may be a date, or seconds, milliseconds or
-// microseconds since 1970.
+// tellsTime reports whether a text contains a time close to the current time. The time may be a date, or seconds,
+// milliseconds or microseconds since 1970.
 func tellsTime(text string) bool {
 	if datePattern.MatchString(text) {
 		return true
@@ -64,7 +64,7 @@ func TestNoInstantOfThisProcessReachesTheDatabase(t *testing.T) {
 			}})
 			cfg := w.QuickConfig()
 			cfg.DB, cfg.Lease = db, time.Second
-			liveThroughAll(w, cfg)
+			useEverything(w, cfg)
 			mu.Lock()
 			defer mu.Unlock()
 			require.Greater(t, statements, 50)
@@ -73,8 +73,8 @@ func TestNoInstantOfThisProcessReachesTheDatabase(t *testing.T) {
 	}
 }
 
-// liveThroughAll makes entries take every path through the library.
-func liveThroughAll(w *harness.World, cfg compensator.Config) {
+// useEverything makes entries use every part of the library.
+func useEverything(w *harness.World, cfg compensator.Config) {
 	w.T.Helper()
 	c := w.New(cfg)
 	verdicts := []error{errors.New("no"), compensator.Snooze(20 * time.Millisecond), compensator.RetryAfter(20*time.Millisecond, errors.New("no")), nil}

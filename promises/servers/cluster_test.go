@@ -29,7 +29,7 @@ func TestEntriesLiveThroughARedisCluster(t *testing.T) {
 	w.Name = cluster.Prefix(t)
 	cfg := w.QuickConfig()
 	cfg.Redis = clusterClient(t, cluster)
-	t.Run("life", func(t *testing.T) { liveThrough(t, w, cfg) })
+	t.Run("life", func(t *testing.T) { sendEveryStatement(t, w, cfg) })
 
 	c := w.New(cfg)
 	var types []*compensator.Type[harness.Order]

@@ -45,7 +45,8 @@ func TestPreparedStatementsOfTheServerAreNotUsedUp(t *testing.T) {
 	})
 }
 
-// asService creates a user of the world's database without special privileges. read_only applies to this user.
+// asService creates a user without special privileges, so that read_only applies to it. It returns the user's DSN for
+// the world's database.
 func asService(w *harness.World) string {
 	w.Exec("CREATE USER service IDENTIFIED BY 'secret'")
 	w.Exec("GRANT SELECT, INSERT, UPDATE, DELETE ON *.* TO service")
@@ -55,7 +56,7 @@ func asService(w *harness.World) string {
 	return config.FormatDSN()
 }
 
-// complaint is a log handler that sends on the channel when it logs that outcomes cannot be stored.
+// complaint is a log handler. When the library logs that outcomes cannot be stored, it sends on the channel.
 type complaint chan struct{}
 
 func (c complaint) Write(line []byte) (int, error) {
@@ -109,9 +110,9 @@ func TestOutcomesWaitOutADatabaseThatTakesNoWrites(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsTheServerClosesCostNothing lets the server close sessions that are idle for a second. The server
-// closes sessions of the library between statements, and a handler's session inside its transaction. The entries must
-// not count an attempt for this.
+// TestIdleConnectionsTheServerClosesCostNothing lets the server close sessions that are idle for a second. It closes
+// sessions of the library between statements, and a handler's session inside its transaction. No entry may count an
+// attempt for this.
 // Failure: F35
 func TestIdleConnectionsTheServerClosesCostNothing(t *testing.T) {
 	t.Parallel()
@@ -153,7 +154,7 @@ func TestIdleConnectionsTheServerClosesCostNothing(t *testing.T) {
 	}
 }
 
-// lockless is a connection that accepts FOR UPDATE and SKIP LOCKED and locks nothing, like some MySQL-compatible
+// lockless is a connection that accepts FOR UPDATE and SKIP LOCKED but locks nothing, like some MySQL-compatible
 // servers.
 type lockless struct{ driver.Conn }
 
@@ -229,8 +230,8 @@ func TestClaimsHaveOneOwnerWhereRowLocksLockNothing(t *testing.T) {
 	}
 }
 
-// racingStore is a store in which the first claims of two processes want the same rows at the same time. It counts the
-// rows that a claim wanted and another claim got.
+// racingStore is a store in which the first claims of two processes ask for the same rows at the same time. It counts
+// the rows that a claim asked for and another claim got.
 type racingStore struct {
 	processlog.Store
 	first     sync.Once
@@ -238,7 +239,7 @@ type racingStore struct {
 	contested *atomic.Int32
 }
 
-// Check always passes, because New would otherwise refuse a server that locks nothing.
+// Check returns nil, because otherwise New would refuse a server that locks nothing.
 func (s *racingStore) Check(context.Context) error { return nil }
 
 func (s *racingStore) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {

@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// sessions are connection settings that users choose, by name. No setting may change how an entry runs.
+// sessions returns connection settings that users choose, by name. No setting may change how an entry runs.
 func sessions(t *testing.T) map[string]map[string]string {
 	list := map[string]map[string]string{
 		"as it comes":             {},
@@ -52,14 +52,14 @@ func TestEveryPathWorksHoweverTheUsersSessionsAreSetUp(t *testing.T) {
 				w := harness.NewWorld(t).WithRedis()
 				cfg := w.QuickConfig()
 				cfg.DB = w.Open(pool(harness.WithParams(t, w.DSN, params)))
-				t.Run(kind, func(t *testing.T) { liveThrough(t, w, cfg) })
+				t.Run(kind, func(t *testing.T) { sendEveryStatement(t, w, cfg) })
 			}
 		})
 	}
 }
 
-// life is one process and the store on which it runs every statement of the library once.
-type life struct {
+// everyStatement is one process. It makes the library send each of its statements at least once.
+type everyStatement struct {
 	*harness.World
 	t      *testing.T
 	c      *compensator.Compensator
@@ -68,7 +68,7 @@ type life struct {
 	ran    *harness.Calls
 }
 
-func liveThrough(t *testing.T, w *harness.World, cfg compensator.Config) {
+func sendEveryStatement(t *testing.T, w *harness.World, cfg compensator.Config) {
 	c := w.New(cfg)
 	fails := func(e *compensator.Entry, call int) error {
 		switch {
@@ -80,7 +80,7 @@ func liveThrough(t *testing.T, w *harness.World, cfg compensator.Config) {
 		return nil
 	}
 	orders, ran := harness.HandleCounted(t, c, "plain", compensator.HandlerConfig[harness.Order]{Retry: compensator.Fixed(0)}, fails)
-	l := &life{World: w, t: t, c: c, db: cfg.DB, orders: orders, ran: ran}
+	l := &everyStatement{World: w, t: t, c: c, db: cfg.DB, orders: orders, ran: ran}
 	l.registerOthers()
 	stop := w.Run(c)
 	l.dueIsExact()
@@ -94,7 +94,7 @@ func liveThrough(t *testing.T, w *harness.World, cfg compensator.Config) {
 	require.NoError(t, err)
 }
 
-func (l *life) registerOthers() {
+func (l *everyStatement) registerOthers() {
 	_, err := compensator.HandleTx(l.t.Context(), l.c, "transactional", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.BatchID)
 		if e.BusinessID == "twice" && e.ProcessCount < 2 {
@@ -121,8 +121,8 @@ func (l *life) registerOthers() {
 	require.NoError(l.t, err)
 }
 
-// record inserts entries in a plain transaction, commits and calls Committed.
-func (l *life) record(entries ...compensator.NewEntry) *compensator.Receipt {
+// record inserts entries in a plain transaction and calls Committed after the commit.
+func (l *everyStatement) record(entries ...compensator.NewEntry) *compensator.Receipt {
 	l.t.Helper()
 	var receipt *compensator.Receipt
 	l.InTx(l.db, func(tx *sql.Tx) {
@@ -135,19 +135,21 @@ func (l *life) record(entries ...compensator.NewEntry) *compensator.Receipt {
 	return receipt
 }
 
-func (l *life) entry(businessType, kind string, opts compensator.Options) compensator.NewEntry {
+func (l *everyStatement) entry(businessType, kind string, opts compensator.Options) compensator.NewEntry {
 	opts.BusinessID = kind
 	return compensator.NewEntry{BusinessType: businessType, Content: []byte(`{"note":"it's \\ \"退款\" 😀"}`), Options: opts}
 }
 
-// serverNow returns the server's clock in milliseconds since 1970. It uses a session whose time zone it knows.
-func (l *life) serverNow() (ms int64) {
+// serverNow returns the server's clock in milliseconds since 1970. It reads the clock in a session that does not have
+// the tested settings.
+func (l *everyStatement) serverNow() (ms int64) {
 	require.NoError(l.t, l.DB.QueryRow("SELECT CAST(UNIX_TIMESTAMP(NOW(3))*1000 AS SIGNED)").Scan(&ms))
 	return ms
 }
 
-// dueIsExact requires that an entry is due when its delay has passed on the server's clock, rounded up.
-func (l *life) dueIsExact() {
+// dueIsExact requires that an entry is due exactly when its delay has passed on the server's clock, rounded up to a
+// millisecond.
+func (l *everyStatement) dueIsExact() {
 	const delay = 3_600_000
 	before := l.serverNow()
 	receipt := l.record(l.entry("plain", "later", compensator.Options{Delay: delay * time.Millisecond}))
@@ -165,7 +167,7 @@ func (l *life) dueIsExact() {
 	require.NoError(l.t, harness.ErrOf(l.c.Complete(l.t.Context(), receipt.ID())))
 }
 
-func (l *life) everyKindRuns() {
+func (l *everyStatement) everyKindRuns() {
 	var all []compensator.NewEntry
 	for _, businessType := range []string{"plain", "transactional", "batch", "undone"} {
 		for i, kind := range []string{"at once", "twice"} {
@@ -188,7 +190,7 @@ func (l *life) everyKindRuns() {
 	assert.Equal(l.t, 2, l.Count("effects WHERE what='undone'"))
 }
 
-func (l *life) duplicatesAreAnswered() {
+func (l *everyStatement) duplicatesAreAnswered() {
 	first := l.entry("plain", "at once", compensator.Options{IdempotencyKey: "it's \\ 1"})
 	other := first
 	other.Content = []byte("{}")
@@ -209,7 +211,7 @@ func (l *life) duplicatesAreAnswered() {
 	l.WaitState(strict.ID(), compensator.Succeeded)
 }
 
-func (l *life) peopleAndServicesAct() {
+func (l *everyStatement) peopleAndServicesAct() {
 	ctx, later := l.t.Context(), compensator.Options{Delay: time.Hour}
 	_, err := l.c.Cancel(ctx, l.record(l.entry("plain", "later", later)).ID())
 	require.NoError(l.t, err)
@@ -238,7 +240,7 @@ func (l *life) peopleAndServicesAct() {
 	assert.Equal(l.t, by.Actor, history[0].Actor)
 }
 
-func (l *life) everythingCanBeLookedUp() {
+func (l *everyStatement) everythingCanBeLookedUp() {
 	ctx := l.t.Context()
 	entry, err := l.c.Resolve(ctx, compensator.IdempotencyKey("paid"))
 	require.NoError(l.t, err)

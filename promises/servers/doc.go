@@ -3,5 +3,5 @@
 //   - deviations that New detects and refuses (condition C1, commits are kept, and C6, all tables can roll back)
 //   - isolation levels, clocks, idle connections and privileges
 //   - proxies and drivers that deviate from MySQL
-//   - logs in other databases, Redis Cluster, and a switchover of the primary
+//   - logs in other databases, Redis Cluster, and a switchover from one primary to another
 package servers

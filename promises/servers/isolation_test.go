@@ -26,7 +26,7 @@ func isolationOf(w *harness.World, id int64) (level string) {
 	return level
 }
 
-// serversByDefault starts a server for each default isolation level other than READ COMMITTED.
+// serversByDefault runs test on one server for each default isolation level except READ COMMITTED.
 func serversByDefault(t *testing.T, test func(t *testing.T, w *harness.World)) {
 	for _, level := range []string{"REPEATABLE-READ", "SERIALIZABLE"} {
 		t.Run(level, func(t *testing.T) {
@@ -62,7 +62,8 @@ func TestOwnTransactionsAreReadCommittedWhateverTheServersDefault(t *testing.T) 
 	})
 }
 
-// transactionsGivenAreReadCommitted checks the isolation level of the transactions that closures and handlers get.
+// transactionsGivenAreReadCommitted checks the isolation level of the transactions that InTx and transactional handlers
+// get.
 func transactionsGivenAreReadCommitted(w *harness.World, db *sql.DB) {
 	w.T.Helper()
 	cfg := w.QuickConfig()

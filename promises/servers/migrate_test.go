@@ -81,7 +81,7 @@ func TestLogOfAnotherDatabaseRuns(t *testing.T) {
 	assert.Zero(t, w.Count("common_process_log"), "nothing went into the table of the default name")
 }
 
-// tryOut runs entries of a migrated log through everything that a service does with them.
+// tryOut records entries in a migrated log, and does with them everything that a service can do.
 func tryOut(w *harness.World, cfg compensator.Config) {
 	w.T.Helper()
 	ctx := w.T.Context()
@@ -194,7 +194,7 @@ func requireField(t *testing.T, err error, field string) {
 	require.Failf(t, "the field is not named", "got %v, want one about %q", err, field)
 }
 
-// flat returns the errors joined in err.
+// flat returns the errors that are joined in err.
 func flat(err error) (list []error) {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -280,7 +280,7 @@ func TestNewRefusesThePrefixOfAnotherDatabase(t *testing.T) {
 	production.New(production.QuickConfig())
 }
 
-// rightsAtRunTime are all the privileges that the library needs once the tables exist.
+// rightsAtRunTime are all the privileges that the library needs when the tables exist.
 var rightsAtRunTime = []string{
 	"SELECT, INSERT, UPDATE, DELETE ON %.common_process_log",
 	"SELECT, INSERT ON %.common_process_log_audit",
@@ -324,15 +324,15 @@ func restricted(w *harness.World, rights ...string) string {
 	return config.FormatDSN()
 }
 
-// TestMigrateTriesAgainWhatMetAnotherProcess makes a migration statement fail as it fails when another process migrates
-// at the same time. Galera reports such a failure when it certifies a transaction. Migrate must try the statement
-// again.
+// TestMigrateTriesAgainWhatMetAnotherProcess makes a migration statement fail with an error that the server returns
+// when two processes migrate at the same time. Galera returns such an error when it certifies a transaction. Migrate
+// must try the statement again.
 // Failure: F37
 func TestMigrateTriesAgainWhatMetAnotherProcess(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	var refused atomic.Int32
-	db := w.Open(lying(w.DSN, lie{fail: func(string) error {
+	db := w.Open(openLying(w.DSN, lie{fail: func(string) error {
 		switch refused.Add(1) % 3 {
 		case 1:
 			return &mysql.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock; try restarting transaction"}
@@ -346,6 +346,6 @@ func TestMigrateTriesAgainWhatMetAnotherProcess(t *testing.T) {
 	assert.Greater(t, refused.Load(), int32(6))
 
 	down := errors.New("no such right")
-	db = w.Open(lying(w.DSN, lie{fail: func(string) error { refused.Store(0); return down }}, false))
+	db = w.Open(openLying(w.DSN, lie{fail: func(string) error { refused.Store(0); return down }}, false))
 	require.ErrorIs(t, compensator.MigrateTable(context.Background(), db, "another"), down, "at once")
 }

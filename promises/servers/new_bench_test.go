@@ -36,7 +36,7 @@ func benchmarkNew(b *testing.B, l lie, watched bool) {
 	require.NoError(b, compensator.Migrate(b.Context(), db))
 	require.NoError(b, db.Close())
 	for b.Loop() {
-		db, err := lying(dsn, l, watched)()
+		db, err := openLying(dsn, l, watched)()
 		require.NoError(b, err)
 		c, err := compensator.New(b.Context(), compensator.Config{DB: db, Logger: slog.New(slog.DiscardHandler)})
 		if err == nil { // New refuses some of these servers.

@@ -26,8 +26,8 @@ import (
 
 // sessionVariable is a session variable that can change what the library's statements do or mean.
 //
-// The library sets the variable in its own sessions. In sessions of the user's pool, its statements override the
-// variable or do not depend on it. In the user's own transaction it overrides nothing.
+// In its own sessions, the library sets the variable. In sessions of the user's pool, its statements override the
+// variable or do not depend on it. In the user's own transaction it changes nothing.
 type sessionVariable struct {
 	name    string
 	set     string // statement that sets the variable, in every session of the pool after New
@@ -106,7 +106,7 @@ var sessionVariables = []sessionVariable{
 	{name: "updatable_views_with_limit", set: "SET updatable_views_with_limit=NO", changes: "updates of views; none of ours", record: anyway},
 }
 
-// otherwise lists the remaining session variables. For each it has the reason why the variable changes nothing.
+// otherwise lists the remaining session variables, with the reason why each of them changes nothing for the library.
 var otherwise = map[string]string{
 	`^(autocommit|completion_type|in_transaction|xa_detach_on_prepare)$`:                                                                              "begins or ends transactions: see TestSessionsLeftInsideATransactionHoldNothingUp",
 	`^(tx_read_only|transaction_read_only|tx_isolation|innodb_table_locks)$`:                                                                          "New refuses it by name, or another name of one above",
@@ -126,8 +126,8 @@ var otherwise = map[string]string{
 	`^(max_allowed_packet|enable_secondary|max_session_mem|max_heap|transaction_prealloc|foreign_key)`:                                                   "room, read by New",
 }
 
-// TestEverySessionVariableIsKnown reads all variables of the server. Each must be in sessionVariables or in otherwise,
-// because a new server version may have a variable that the library does not consider yet.
+// TestEverySessionVariableIsKnown reads all variables of the server. Each must be in sessionVariables or in otherwise.
+// A new server version may have a variable that nobody has examined yet.
 // Failure: F33
 func TestEverySessionVariableIsKnown(t *testing.T) {
 	t.Parallel()
@@ -183,7 +183,7 @@ func (s spoiling) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, err
 }
 
-// openSpoiling opens a pool. The function spoil sets the variable in all sessions of the pool from then on.
+// openSpoiling opens a pool. After a call of spoil, all sessions of the pool have the variable set.
 func openSpoiling(w *harness.World, watched bool, set string, params map[string]string) (db *sql.DB, spoil func()) {
 	config, err := mysql.ParseDSN(harness.WithParams(w.T, w.DSN, params))
 	require.NoError(w.T, err)
@@ -203,7 +203,7 @@ func openSpoiling(w *harness.World, watched bool, set string, params map[string]
 }
 
 // TestEntriesAreRightWhateverASessionIsSetTo sets each variable in every session of the pool after New. Keys, contents
-// and errors contain non-ASCII letters. Entries must run and read back unchanged.
+// and errors contain non-ASCII letters. Entries must run, and must read back unchanged.
 // Failure: F33
 func TestEntriesAreRightWhateverASessionIsSetTo(t *testing.T) {
 	t.Parallel()
@@ -220,15 +220,16 @@ func TestEntriesAreRightWhateverASessionIsSetTo(t *testing.T) {
 					db, spoil := openSpoiling(w, watched, v.set, map[string]string{"interpolateParams": interpolated})
 					s := newSpoiled(t, w, db)
 					s.plain = !watched
-					s.lives(v, spoil)
+					s.runWith(v, spoil)
 				})
 			}
 		}
 	}
 }
 
-// TestMarkIsMovedWhateverResultsAreConvertedTo moves a mark in a session that reads numbers with two bytes a letter. The
-// rounds of Keep and of cases move their marks in sessions of the user's pool.
+// TestMarkIsMovedWhateverResultsAreConvertedTo moves a mark, which is the time of the last round, in a session that
+// returns numbers in a charset with two bytes per letter. Rounds of Keep and rounds of cases move their marks in
+// sessions of the user's pool.
 // Failure: F33
 func TestMarkIsMovedWhateverResultsAreConvertedTo(t *testing.T) {
 	t.Parallel()
@@ -304,7 +305,7 @@ func TestClaimInASessionWithAClockOfItsOwnIsNotEarly(t *testing.T) {
 	}
 }
 
-// spoiled is a Compensator on a pool in whose sessions the test can set a variable.
+// spoiled is a Compensator on a pool. The test can set a variable in the pool's sessions.
 type spoiled struct {
 	*harness.World
 	t             *testing.T
@@ -316,7 +317,7 @@ type spoiled struct {
 	plain         bool // whether the pool has no Connector
 }
 
-// errNoStock contains a quote, and letters that only Unicode charsets have together.
+// errNoStock contains quotes, and letters that occur together only in Unicode.
 var errNoStock = errors.New(`kein Vorrat für „ü“ 中 😀 \ '`)
 
 func newSpoiled(t *testing.T, w *harness.World, db *sql.DB) *spoiled {
@@ -338,23 +339,23 @@ func newSpoiled(t *testing.T, w *harness.World, db *sql.DB) *spoiled {
 // text is used as a key, as a name and in a content.
 const text = "größe-中文-😀-\\'[{|}~]"
 
-func (s *spoiled) lives(v sessionVariable, spoil func()) {
+func (s *spoiled) runWith(v sessionVariable, spoil func()) {
 	clean := s.Record(s.orders, 0, compensator.Options{IdempotencyKey: text + "-0"}) // Record this entry through the world's own pool.
 	spoil()
 	if v.refused != "" {
-		s.refuses(v)
+		s.requireRefused(v)
 	} else {
-		s.records(v)
+		s.requireRecorded(v)
 	}
 	if s.plain && (v.refused == "character_set_results" || v.name == "timestamp" && testservers.SharedSQL(s.t).Flavor == "mysql") {
 		return // The library claims no entry in such a session.
 	}
 	stop := s.Run(s.c)
 	s.WaitAllEnded()
-	s.ended(clean)
+	s.requireEnded(clean)
 	if v.refused == "" {
-		s.read()
-		s.changed()
+		s.requireReadable()
+		s.requireErasable()
 	}
 	require.NoError(s.t, stop())
 	health := s.c.Health(s.t.Context())
@@ -366,9 +367,9 @@ func (s *spoiled) lives(v sessionVariable, spoil func()) {
 	assert.Zero(s.t, s.Count("common_process_log"))
 }
 
-// refuses requires that Record refuses one entry, and several. The error must name the variable, and nothing may be
-// written.
-func (s *spoiled) refuses(v sessionVariable) {
+// requireRefused requires that Record refuses a call with one entry and a call with several. The error must name the
+// variable, and nothing may be written.
+func (s *spoiled) requireRefused(v sessionVariable) {
 	for _, n := range []int{1, 3} {
 		tx := s.Begin(s.db)
 		_, err := s.c.Record(s.t.Context(), tx, s.entries("refused", n)...)
@@ -389,9 +390,9 @@ func (s *spoiled) entries(key string, n int) []compensator.NewEntry {
 	return entries
 }
 
-// records requires that Record stores one entry, and several. A second Record must find them, and their order must be
-// kept.
-func (s *spoiled) records(v sessionVariable) {
+// requireRecorded requires that Record stores one entry, and several. When the same entries are recorded again, Record
+// must report duplicates in the right order.
+func (s *spoiled) requireRecorded(v sessionVariable) {
 	for _, again := range []bool{false, true} {
 		for _, n := range []int{1, 3} {
 			if again && n > 1 && v.again != "" {
@@ -421,8 +422,9 @@ func (s *spoiled) records(v sessionVariable) {
 	s.RecordThrough(s.db, s.paid, 7, compensator.Options{IdempotencyKey: text + "-paid", UserName: text})
 }
 
-// ended requires that each entry ran as often as it must. Its row must hold what the test recorded.
-func (s *spoiled) ended(clean compensator.EntryID) {
+// requireEnded requires that each entry has succeeded, after as many runs as planned. Its row must hold what the test
+// recorded.
+func (s *spoiled) requireEnded(clean compensator.EntryID) {
 	rows, err := s.DB.Query("SELECT id, idempotent_id, last_error, state, content FROM common_process_log WHERE business_type='bestellung-ü'")
 	require.NoError(s.t, err)
 	defer rows.Close()
@@ -446,8 +448,8 @@ func (s *spoiled) ended(clean compensator.EntryID) {
 	assert.Equal(s.t, s.Count("common_process_log WHERE business_type='pay_order'"), s.Count("effects"))
 }
 
-// read requires that the reading methods return what the test recorded.
-func (s *spoiled) read() {
+// requireReadable requires that the reading methods return what the test recorded.
+func (s *spoiled) requireReadable() {
 	page, err := admin.Of(s.c).List(s.t.Context(), admin.Filter{BusinessType: "bestellung-ü"})
 	require.NoError(s.t, err)
 	require.Len(s.t, page.Entries, 5)
@@ -468,8 +470,8 @@ func (s *spoiled) read() {
 	assert.Len(s.t, counts, 3, "%v", counts)
 }
 
-// changed erases an entry manually and requires that the audit log holds the reason unchanged.
-func (s *spoiled) changed() {
+// requireErasable erases an entry and requires that the audit log holds the reason unchanged.
+func (s *spoiled) requireErasable() {
 	by := admin.AuditInfo{Actor: "Jürgen-中", Reason: text}
 	_, err := admin.Of(s.c).Erase(s.t.Context(), compensator.IdempotencyKey(text+"-3-1"), by)
 	require.NoError(s.t, err)

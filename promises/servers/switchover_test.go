@@ -48,8 +48,7 @@ func newSwitchover(t *testing.T) *switchover {
 	return &switchover{former, next, proxy, config.FormatDSN()}
 }
 
-// replicate copies the former primary's data to the next primary. During this time nothing may change on the former
-// primary.
+// replicate copies the former primary's data to the next primary. Meanwhile nothing may change on the former primary.
 func (s *switchover) replicate(t *testing.T) {
 	rows, err := s.former.DB.Query("SELECT * FROM common_process_log")
 	require.NoError(t, err)
@@ -71,8 +70,9 @@ func (s *switchover) replicate(t *testing.T) {
 	require.NoError(t, rows.Err())
 }
 
-// happens makes the former primary read-only. Its connections stay open.
-func (s *switchover) happens(t *testing.T) {
+// switchOver makes the former primary read-only, without closing its connections, and directs new connections to the
+// next primary.
+func (s *switchover) switchOver(t *testing.T) {
 	s.former.Exec("SET GLOBAL read_only=1")
 	config, err := mysql.ParseDSN(s.next.DSN)
 	require.NoError(t, err)
@@ -100,7 +100,7 @@ func TestEntriesRunOnTheNewPrimaryAfterASwitchover(t *testing.T) {
 			s.former.WaitAllEnded()
 			require.NoError(t, c.InTx(t.Context(), func(context.Context, *compensator.ScopedTx) error { return nil }), "the pool holds a connection")
 			s.replicate(t)
-			s.happens(t)
+			s.switchOver(t)
 			second := s.next.InsertDue("close_order", 1001, 50)
 			s.former.InsertDue("close_order", 1001, 50) // These entries were replicated before the switchover.
 			s.next.WaitAllEnded()
@@ -140,7 +140,7 @@ func TestNewWarnsOfAPoolThatStaysOnAFormerPrimary(t *testing.T) {
 }
 
 // A plain pool without RejectReadOnly keeps its connections to a server that has become read-only. Only the operator
-// can fix that. The library must name the cause in the error of Record, in the log and in Health.
+// can fix that. The error of Record, the log and Health must name the cause.
 // Failure: F35
 func TestPoolThatStaysOnAFormerPrimarySaysWhatWouldHelp(t *testing.T) {
 	t.Parallel()
@@ -169,9 +169,9 @@ func TestPoolThatStaysOnAFormerPrimarySaysWhatWouldHelp(t *testing.T) {
 	w.WaitAllEnded()
 }
 
-// TestOwnConnectionsFollowTheUsersToAnotherServer makes a load balancer route new connections to another server. The
+// TestOwnConnectionsFollowTheUsersToAnotherServer makes a load balancer send new connections to another server. The
 // former server stays up. The user's connections move when their lifetime ends, and the library's own connections must
-// follow. A connection that the service holds for a lock stays on the former server.
+// follow them. One case has a connection that the service holds for a lock, which stays on the former server.
 // Failure: F35
 func TestOwnConnectionsFollowTheUsersToAnotherServer(t *testing.T) {
 	t.Parallel()

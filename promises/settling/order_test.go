@@ -44,7 +44,7 @@ func TestRunReturnsOnlyOnceOutcomesAreStored(t *testing.T) {
 // outcomeRetry is the delay before a failed entry is due again.
 const outcomeRetry = time.Hour
 
-// steps notes the order in which things happen.
+// steps notes the order in which the queue and the database get outcomes.
 type steps struct {
 	mu    sync.Mutex // guards taken
 	taken []string
@@ -62,8 +62,8 @@ func (s *steps) list() []string {
 	return slices.Clone(s.taken)
 }
 
-// toldQueue is a queue that notes when it receives an outcome. It ignores short delays, which are not outcomes. If a
-// claim fails, or if the entry is not due yet by the database's clock, the claim puts the entry back for a short delay.
+// toldQueue is a queue that notes when it receives an outcome. It ignores short delays, because they are not outcomes. A
+// claim puts an entry back for a short delay if it fails, or if the entry is not due yet by the database's clock.
 type toldQueue struct {
 	processlog.Queue
 	steps *steps

@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// logLines counts the log lines that an operator would see.
+// logLines counts the log lines at level Info and above.
 type logLines struct{ n atomic.Int64 }
 
 func (l *logLines) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }

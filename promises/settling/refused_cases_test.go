@@ -14,8 +14,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// refuseIn creates a trigger that rejects an event on a table beside the log for the entries in ids. allow drops the
-// trigger.
+// refuseIn creates a trigger that rejects an event for the entries in ids. The event is on a side table of the log.
+// allow drops the trigger.
 func refuseIn(w *harness.World, suffix, event string, ids []compensator.EntryID) (allow func()) {
 	rows, row := make([]string, len(ids)), "NEW"
 	for i, id := range ids {
@@ -38,8 +38,8 @@ func requireNamed(t *testing.T, refused []compensator.EntryID, err error) {
 	require.ErrorContains(t, err, "the auditors say no")
 }
 
-// The database refuses to write some rows beside the log: cases, faults, failed attempts and results. The outcomes of the
-// other entries are stored nevertheless, and so are their cases.
+// The database refuses to write some rows of the log's side tables: cases, faults, failed attempts and results. The
+// outcomes and cases of the other entries must be stored.
 // Failure: F75
 func TestRefusedRowBesideTheLogHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
@@ -92,7 +92,8 @@ func TestRefusedRowBesideTheLogHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// The database refuses to open, close or delete some cases. Maintenance must do it for the other entries, and name these.
+// The database refuses to open, close or delete some cases. Maintenance must do this for the other cases, and must name
+// the refused entries.
 // Failure: F75
 func TestRefusedCaseHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
@@ -138,7 +139,7 @@ func TestRefusedCaseHoldsUpNoOther(t *testing.T) {
 }
 
 // The database refuses to delete the results of three entries. A purge must delete all other entries. Its error must
-// name the three entries.
+// name the three.
 // Failure: F75
 func TestPurgeHoldsUpNoOtherForARefusedRowBesideTheLog(t *testing.T) {
 	t.Parallel()

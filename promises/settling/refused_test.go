@@ -17,8 +17,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// refuse creates a trigger that rejects changes of the entries in ids if the condition when holds. allow drops the
-// trigger.
+// refuse creates a trigger that rejects changes of the entries in ids if the SQL condition when is true. allow drops
+// the trigger.
 func refuse(w *harness.World, ids []compensator.EntryID, when string) (allow func()) {
 	rows := make([]string, len(ids))
 	for i, id := range ids {
@@ -154,8 +154,8 @@ func TestTriggerOnAMissingTableHoldsUpNoOtherOutcome(t *testing.T) {
 	}
 }
 
-// A trigger waits for a lock, and each wait takes 2 s. The library splits a refused statement into halves to find the
-// refused outcomes. One wait for each half would exceed the deadline of the statement.
+// A trigger waits for a lock, and each wait takes 2 s. Some outcomes are refused. The library splits a refused
+// statement into halves to find them. If it waited once per half, it would exceed the deadline of the statement.
 // Failure: F75
 func TestLockedRowBesideRefusedOnesIsWaitedForOnce(t *testing.T) {
 	t.Parallel()
@@ -183,8 +183,8 @@ func TestLockedRowBesideRefusedOnesIsWaitedForOnce(t *testing.T) {
 	allow()
 }
 
-// A trigger rejects the outcomes of 3 of 40 entries. The others must be stored. Health must name the three, and no
-// handler may run twice.
+// A trigger rejects the outcomes of 3 of 40 entries. The other outcomes must be stored. Health must name the three
+// entries, and no handler may run twice.
 // Failure: F75
 func TestRefusedOutcomesAreToldByTheirIdsAndStoredOnceTheyAreTaken(t *testing.T) {
 	t.Parallel()
@@ -236,7 +236,7 @@ func names(c *compensator.Compensator, what string, ids []compensator.EntryID) b
 	return false
 }
 
-// A trigger rejects the claims of 3 due entries, and these come before the others. The others must run.
+// A trigger rejects the claims of the first 3 due entries. The other entries must run.
 // Failure: F75
 func TestEntriesThatTheDatabaseRefusesToLeaseHoldUpNoOther(t *testing.T) {
 	t.Parallel()
@@ -285,8 +285,8 @@ func TestRunNamesTheEntriesWhoseOutcomesAreRefused(t *testing.T) {
 }
 
 // TestRunStoresOutcomesThatTheDatabaseTakesAgain refuses outcomes with a trigger, then drops the trigger and stops Run.
-// The process waits up to a minute before it offers a refused outcome again. Run must store these outcomes without that
-// wait, before it returns.
+// Normally the process waits up to a minute before it offers a refused outcome again. Before Run returns, it must store
+// these outcomes without that wait.
 func TestRunStoresOutcomesThatTheDatabaseTakesAgain(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -320,8 +320,8 @@ func TestRunStoresOutcomesThatTheDatabaseTakesAgain(t *testing.T) {
 	}
 }
 
-// The library puts blocked entries back together, and makes them due together. A trigger rejects this for some entries,
-// or for their positions. The other entries must not wait.
+// The library puts blocked entries back with one statement, and makes them due with one statement. A trigger rejects
+// this for some entries, or for their positions. The other entries must not be delayed.
 // Failure: F75
 func TestRefusedPositionsHoldUpNoOther(t *testing.T) {
 	t.Parallel()

@@ -32,7 +32,7 @@ func storeBeside(t *testing.T, w *harness.World, db *sql.DB, entries int) (proce
 	return store, receipt
 }
 
-// A transaction locks many entries. A settle of their outcomes must not wait once for each entry. If it did, it would
+// A transaction locks many entries. A settle of their outcomes must not wait for each entry in turn. Otherwise it would
 // exceed its deadline each time and never succeed.
 // Failure: F27
 func TestSettleWaitsForLockedRowsOnce(t *testing.T) {
@@ -56,8 +56,8 @@ func TestSettleWaitsForLockedRowsOnce(t *testing.T) {
 	require.NoError(t, holder.Rollback())
 }
 
-// A client gives up before the server reports that its statement waited for a lock. It loses its connection and does
-// not learn of the lock. The outcomes of entries that are not locked must still be stored.
+// A statement waits for a row lock. The client gives up before the server reports the wait, so the library loses its
+// connection and does not learn of the lock. The outcomes of entries that are not locked must still be stored.
 // Failure: F27
 func TestOutcomesPassALockedRowByUnderAShortReadTimeout(t *testing.T) {
 	t.Parallel()
@@ -84,8 +84,9 @@ func TestOutcomesPassALockedRowByUnderAShortReadTimeout(t *testing.T) {
 	}
 }
 
-// A server ends a statement that waits for a row lock, and its error does not mention a lock. MariaDB does so at
-// max_statement_time. An administrator's watchdog may also kill waiting statements. The other outcomes must be stored.
+// A statement waits for a row lock. The server ends it with an error that does not mention a lock. MariaDB does so at
+// max_statement_time. An administrator's watchdog may also kill waiting statements. The outcomes of the other entries
+// must be stored.
 // Failure: F74
 func TestOutcomesPassALockedRowByThoughTheServerEndsTheWait(t *testing.T) {
 	t.Parallel()
@@ -118,7 +119,7 @@ func TestOutcomesPassALockedRowByThoughTheServerEndsTheWait(t *testing.T) {
 	}
 }
 
-// killWaiting kills each statement in the world's database that waits for a row lock, until stop is called.
+// killWaiting kills each statement in the world's database that waits for a row lock. It does so until stop is called.
 func killWaiting(w *harness.World) (stop func()) {
 	ctx, cancel := context.WithCancel(w.T.Context())
 	var done sync.WaitGroup
@@ -132,8 +133,8 @@ func killWaiting(w *harness.World) (stop func()) {
 	return func() { cancel(); done.Wait() }
 }
 
-// A hundred entries fail, each with a different error of the maximum length. The client's packet limit is a quarter of
-// a megabyte. All outcomes must be stored.
+// A hundred entries fail, each with a different error of the maximum length. Their errors do not fit into one packet of
+// the client, whose limit is a quarter of a megabyte. All outcomes must be stored.
 // Failure: F34
 func TestOutcomesWithLongErrorsFitThePacketsOfTheirClient(t *testing.T) {
 	t.Parallel()
@@ -170,8 +171,8 @@ func TestEntryWantedTwiceIsClaimedOnce(t *testing.T) {
 	require.Empty(t, found.Gone)
 }
 
-// A handler ignores an error of Record. The commit of its transaction would then be refused forever, so the attempt
-// must count as failed.
+// A handler ignores an error of Record and returns nil. Its commit must be refused, and the attempt must count as
+// failed. Otherwise the entry would be tried forever.
 func TestSwallowedErrorOfRecordIsAFailureOfTheHandler(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -16,8 +16,9 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// The database stores no outcome for longer than the lease. A process holds an outcome that it could not store, and the
-// lease of that entry has ended. The process must not conclude that the entry's process has crashed.
+// For longer than a lease, the database stores no outcome. A process holds an outcome that it could not store, and the
+// lease of that entry has ended. The process must not conclude that the entry's process has crashed, because it is
+// itself that process.
 // Failure: F58
 func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 	t.Parallel()
@@ -54,7 +55,7 @@ func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 	}
 }
 
-// The whole server stops for longer than the lease. For this time, no lost lease may be counted for any entry.
+// The whole server stops for longer than the lease. This must count as a lost lease for no entry.
 // Failure: F58
 func TestDatabaseThatStopsForLongerThanTheLeaseCostsNoOutcome(t *testing.T) {
 	t.Parallel()
@@ -87,8 +88,8 @@ func TestDatabaseThatStopsForLongerThanTheLeaseCostsNoOutcome(t *testing.T) {
 	require.Equal(t, 30, w.CountEnded(compensator.Succeeded, 0))
 }
 
-// A process is alive and holds a success that it could not store. Another process cannot know this, so it must leave
-// the entry alone for one more lease.
+// A process is alive and holds a success that it could not store. Another process cannot know this. Before it
+// dead-letters the entry, it must leave the entry alone for one more lease.
 // Failure: F58
 func TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess(t *testing.T) {
 	t.Parallel()
@@ -124,8 +125,8 @@ func TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess(t *testing.T) {
 	}
 }
 
-// A compensation has succeeded, and its outcome cannot be stored for a while. The outcome must stay final, even if
-// another process holds the entry by then.
+// A compensation has succeeded, and its outcome cannot be stored for a while. When it is stored, it must be final, even
+// if another process has claimed the entry meanwhile.
 // Failure: F58
 func TestCrashBudgetLeavesALeaseToTheCompensationOfALivingProcess(t *testing.T) {
 	t.Parallel()
@@ -154,8 +155,9 @@ func TestCrashBudgetLeavesALeaseToTheCompensationOfALivingProcess(t *testing.T) 
 	require.Equal(t, 1, w.CountEnded(compensator.Compensated, 0))
 }
 
-// The database can be read but refuses writes. A process finds an entry whose lease has ended, and waits in case its
-// holder still stores the outcome. The time without writes must not count as proof of a crash, however long it lasts.
+// The database can be read but refuses writes. A process finds an entry whose lease has ended. Before it dead-letters
+// the entry, it waits for another process to store an outcome. The time without writes must not count as part of that
+// wait.
 func TestTimeInWhichNothingCanBeWrittenCountsAgainstNobody(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -197,7 +199,7 @@ func TestTimeInWhichNothingCanBeWrittenCountsAgainstNobody(t *testing.T) {
 	require.Equal(t, 1, w.CountEnded(compensator.Succeeded, 0))
 }
 
-// A success comes too late, because the entry has another state by then. Without an Observer, the log must report the
+// A success comes too late, because the entry has changed its state. If there is no Observer, the log must report the
 // success.
 // Failure: F64
 func TestSuccessThatComesTooLateIsLoggedAsAWarning(t *testing.T) {

@@ -111,8 +111,8 @@ func TestFrozenProcessThatComesBackChangesNothing(t *testing.T) {
 			stopped := time.Now()
 			w.Run(c) // This instance claims the entries when their leases end.
 			w.Eventually(func() bool {
-				// The process may be frozen inside a statement that has locked a row of the log. Let the process finish
-				// that statement.
+				// The frozen process may be inside a statement that has locked a row of the log. Let it finish that
+				// statement.
 				if time.Since(stopped) > 15*time.Second {
 					child.Signal(syscall.SIGCONT)
 					harness.Elapse(100 * time.Millisecond)
@@ -136,8 +136,8 @@ func TestFrozenProcessThatComesBackChangesNothing(t *testing.T) {
 	}
 }
 
-// atWork records entries while instances run them. Meanwhile it calls breakServer once in each round. If mayFail is
-// set, recording may fail.
+// atWork records entries while instances run them. In each round it calls breakServer once. If mayFail is set,
+// recording may fail.
 func atWork(w *harness.World, breakServer func(round int), mayFail bool) {
 	w.T.Helper()
 	for range 2 {
@@ -166,7 +166,8 @@ func atWork(w *harness.World, breakServer func(round int), mayFail bool) {
 	requireEffectsOnce(w)
 }
 
-// tryPut records an entry. It returns the error, because a broken server may refuse the entry.
+// tryPut records an entry. It returns an error instead of failing the test, because a broken server may refuse the
+// entry.
 func tryPut(w *harness.World, orders *compensator.Type[harness.Order], number int) error {
 	tx, err := w.DB.Begin()
 	if err != nil {

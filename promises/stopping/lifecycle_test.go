@@ -173,7 +173,7 @@ func TestEntriesInsertedWithALeaseAndCommittedDuringTheStopAreFree(t *testing.T)
 	w.WaitState(receipt.ID(), compensator.Succeeded)
 }
 
-// An entry is inserted with a lease. After its commit the process reads it back, and that statement hangs until Run
+// An entry was inserted with a lease and committed. The statement with which the process reads it back hangs until Run
 // returns. Run's error must name the entry.
 func TestClaimThatIsNotAnsweredUntilRunReturnsIsNamed(t *testing.T) {
 	t.Parallel()

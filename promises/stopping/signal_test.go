@@ -154,7 +154,7 @@ func TestNoHandlerStartsWhenAStoppedDatabaseComesBackAfterTheSignal(t *testing.T
 	require.Zero(t, w.Count("common_process_log WHERE lease_until>0"))
 }
 
-// Entries are admitted, and an observer or a busy processor delays their start until Run's context has ended. Their
+// Entries are admitted, but an observer or a busy processor delays their start until Run's context has ended. Their
 // handlers must not start.
 // Failure: F80
 func TestNoHandlerStartsOnceRunsContextHasEndedWhileItsStartWasHeldUp(t *testing.T) {
