@@ -19,7 +19,7 @@ func TestInstancesShowsProcessesAndExplainNamesThem(t *testing.T) {
 			c, err := compensator.New(t.Context(), compensator.Config{DB: b.db, Logger: slog.New(slog.DiscardHandler), Operations: &compensator.Operations{Instances: true, InstanceName: "api-1"}})
 			require.NoError(t, err)
 			t.Cleanup(func() { assert.NoError(t, c.Close()) })
-			b.exec("INSERT INTO common_process_log_instance (id, name, library, build, started_at, seen_at, running, queue, types)"+
+			b.exec("INSERT INTO common_process_log_instance (id, name, `library`, build, started_at, seen_at, running, queue, types)"+
 				" SELECT X'0102030405060708', 'api-9', 'v0.0.1', 'v7', seen_at-86400000, seen_at-240000, 1, 'down', '[{\"name\":\"refund\",\"slots\":50,\"running\":3,\"stuck\":1}]' FROM common_process_log_instance",
 				"UPDATE common_process_log SET state=-1, lease_until=9000000000000, token=X'0102030400000000000000000000AAFF' WHERE idempotent_id='d0'",
 				"UPDATE common_process_log SET state=-1, lease_until=0, next_at=0 WHERE idempotent_id='d1'")

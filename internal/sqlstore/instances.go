@@ -11,11 +11,11 @@ import (
 
 const (
 	// instanceWrite keeps the stored start and end of a process. So a statement that arrives after Close does not make the
-	// process live again.
-	instanceWrite = "INSERT INTO {instance} (id, name, library, build, started_at, seen_at, ended_at, running, queue, types)" +
+	// process live again. The statements quote library, which is a reserved word of MySQL from 9.2.
+	instanceWrite = "INSERT INTO {instance} (id, name, `library`, build, started_at, seen_at, ended_at, running, queue, types)" +
 		" VALUES ({id}, {name}, {library}, {build}, {now}-({age}), {now}, {ended}, {running}, {queue}, {types}){again}," +
 		" ended_at=CASE WHEN {instance}.ended_at>0 THEN {instance}.ended_at ELSE {offered end} END"
-	instancesRead   = "SELECT id, {text name, library, build, queue, types}, {number started_at, seen_at, ended_at, running}, {now} FROM {instance}{by id} ORDER BY name, id"
+	instancesRead   = "SELECT id, {text name, `library`, build, queue, types}, {number started_at, seen_at, ended_at, running}, {now} FROM {instance}{by id} ORDER BY name, id"
 	instancesForget = "{DELETE FROM instance} WHERE seen_at<{now}-({age})"
 )
 
@@ -35,7 +35,7 @@ func (s *Store) WriteInstance(ctx context.Context, i processlog.Instance, age ti
 	_, err = s.writePool().ExecContext(ctx, s.sql(instanceWrite, "id", s.d.binary(i.ID[:]), "name", s.textLiteral(processlog.FitActor(i.Name)),
 		"library", s.textLiteral(processlog.FitActor(i.Library)), "build", s.textLiteral(processlog.FitActor(i.Build)), "age", signed(age.Milliseconds()), "ended", end,
 		"running", running, "queue", s.textLiteral(string(i.Queue)), "types", s.d.text(string(types)),
-		"again", s.d.again("id", "name", "library", "build", "seen_at", "running", "queue", "types"), "offered end", s.d.offer("ended_at")))
+		"again", s.d.again("id", "name", "`library`", "build", "seen_at", "running", "queue", "types"), "offered end", s.d.offer("ended_at")))
 	if err != nil {
 		return s.withoutInstances(fmt.Errorf("compensator: write the instance: %w", s.dropReadOnly(err)))
 	}

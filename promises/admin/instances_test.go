@@ -99,7 +99,7 @@ func TestKilledProcessIsGone(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(listed(w.QuickConfig(), "live"))
 	for name, seconds := range map[string]int{"late": 170, "gone": 190, "old": 86000, "older": 87000} {
-		w.Exec("INSERT INTO common_process_log_instance (id, name, library, build, started_at, seen_at, queue, types) VALUES (?, ?, 'v0.1.0', 'v7', 0, UNIX_TIMESTAMP()*1000-?, '', '[]')",
+		w.Exec("INSERT INTO common_process_log_instance (id, name, `library`, build, started_at, seen_at, queue, types) VALUES (?, ?, 'v0.1.0', 'v7', 0, UNIX_TIMESTAMP()*1000-?, '', '[]')",
 			[]byte(name + "        ")[:8], name, seconds*1000)
 	}
 	states := make(map[string]admin.InstanceState)

@@ -25,7 +25,7 @@ func TestProcessesAreListedOnAPage(t *testing.T) {
 		"X'0402030405060708', 'api-8b', 'v0.0.2', 'v9', seen_at-7200000, seen_at, 0, 1, 'reached', '[]'",
 		"X'0302030405060708', 'api-7', 'v0.0.1', 'v6', seen_at-7200000, seen_at-3600000, seen_at-3600000, 0, '', '[]'",
 	} {
-		_, err := db.Exec("INSERT INTO common_process_log_instance (id, name, library, build, started_at, seen_at, ended_at, running, queue, types) SELECT " + row + " FROM common_process_log_instance WHERE name='api-1'")
+		_, err := db.Exec("INSERT INTO common_process_log_instance (id, name, `library`, build, started_at, seen_at, ended_at, running, queue, types) SELECT " + row + " FROM common_process_log_instance WHERE name='api-1'")
 		require.NoError(t, err)
 	}
 	text := w.client("alice").get("instances").text
