@@ -187,7 +187,7 @@ func TestProcessesThatDieDuringAnOutageCountNoMessageOut(t *testing.T) {
 	for range 7 {
 		kill, _ := r.child(p)
 		r.Eventually(func() bool { return r.rdb.Exists(t.Context(), p.Gate).Val() == 1 }, "it is open")
-		trap := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("INSERT INTO `common_process_log`"), Fault: faultproxy.DropRequest})
+		trap := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("INSERT INTO `", "`common_process_log`"), Fault: faultproxy.DropRequest})
 		require.NoError(t, r.rdb.Del(t.Context(), p.Gate).Err())
 		r.Eventually(func() bool { return trap.Fired() >= 2 }, "it tries")
 		kill()

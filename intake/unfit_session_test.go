@@ -12,7 +12,7 @@ import (
 func TestUnfitSessionOfThePoolSetsNoMessageAside(t *testing.T) {
 	t.Parallel()
 	for pool, open := range harness.Pools {
-		for name, spoil := range harness.UnfitSessions(t, pool) {
+		for name, spoil := range harness.UnfitSessions(t) {
 			t.Run(name+", "+pool, func(t *testing.T) {
 				t.Parallel()
 				r := newRig(t)

@@ -2,6 +2,7 @@ package faultproxy
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,9 +41,11 @@ func Statement(text string) Match {
 	return func(r Request) bool { return r.Runs() && strings.EqualFold(strings.Trim(r.Text, " \t\r\n;"), text) }
 }
 
-// Contains matches requests that run a statement whose text contains the string part.
-func Contains(part string) Match {
-	return func(r Request) bool { return r.Runs() && strings.Contains(r.Text, part) }
+// Contains matches requests that run a statement whose text contains all the strings in parts.
+func Contains(parts ...string) Match {
+	return func(r Request) bool {
+		return r.Runs() && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(r.Text, part) })
+	}
 }
 
 // Fault says what the proxy does to a request.

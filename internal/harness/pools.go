@@ -96,18 +96,16 @@ func (k Known) Scoped() *compensator.ScopedTx { return k.On }
 // Pools are the two kinds of pool that a transaction can come from.
 var Pools = map[string]func(dsn string) func() (*sql.DB, error){"connector": WatchedPool, "plain": PlainPool}
 
-// UnfitSessions returns statements after which the library records nothing in a session of a kind of pool.
-func UnfitSessions(t *testing.T, pool string) map[string]string {
+// UnfitSessions returns statements after which the library records nothing in a session.
+func UnfitSessions(t *testing.T) map[string]string {
 	statements := map[string]string{
 		"unique_checks": "SET unique_checks=0", // each file of mysqldump begins with it
 		"timestamp":     "SET timestamp=1",
 		"charset":       "SET NAMES swe7",
 	}
-	if pool == "connector" { // In a plain pool, the library's own statements would use the other database too.
-		var database string
-		require.NoError(t, NewWorld(t).DB.QueryRowContext(t.Context(), "SELECT DATABASE()").Scan(&database))
-		statements["another database"] = "USE `" + database + "`"
-	}
+	var database string
+	require.NoError(t, NewWorld(t).DB.QueryRowContext(t.Context(), "SELECT DATABASE()").Scan(&database))
+	statements["another database"] = "USE `" + database + "`"
 	if testservers.SharedSQL(t).Flavor == "mariadb" {
 		statements["empty texts"] = "SET sql_mode='EMPTY_STRING_IS_NULL,STRICT_ALL_TABLES'"
 	}

@@ -38,7 +38,7 @@ func hasAttempt(o *processlog.Outcome) bool {
 
 // KeepAttempts implements Operations.
 func (s *Store) KeepAttempts(ctx context.Context) error {
-	rows, err := s.pool().QueryContext(ctx, s.sql(noRows, "table", s.table.quoted("_attempt")))
+	rows, err := s.pool().QueryContext(ctx, s.sql("SELECT 1 FROM {attempt} WHERE 1=0"))
 	if err == nil {
 		err = rows.Close()
 	}

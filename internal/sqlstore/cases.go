@@ -24,7 +24,7 @@ const noRows = "SELECT 1 FROM {table} WHERE 1=0" // Fails if the table is missin
 func (s *Store) CheckOperations(ctx context.Context) error {
 	var problems []error
 	for _, suffix := range operationTables {
-		rows, err := s.pool().QueryContext(ctx, s.sql(noRows, "table", s.table.quoted(suffix)))
+		rows, err := s.pool().QueryContext(ctx, s.sql(noRows, "table", s.fragments[suffix[1:]]))
 		if err == nil {
 			err = rows.Close()
 		}

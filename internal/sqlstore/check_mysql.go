@@ -31,11 +31,13 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 	if read := session.charsets[2]; read == "utf8mb3" || read == "utf8" {
 		s.notes = append(s.notes, "the session's charset is "+read+": an idempotency key with a character of four bytes (an emoji), which another process may record, is read wrongly, and its outcome matches no row; set charset=utf8mb4 in the DSN")
 	}
-	if s.table.database == "" {
-		s.schema = session.database
-		s.inSchemaText = s.inSchema()
-	}
 	problems := session.problems()
+	if s.table.database == "" {
+		s.setSchema(session.database)
+		if err := s.leftElsewhere(ctx); err != nil {
+			problems = append(problems, err)
+		}
+	}
 	if session.cutsReads() {
 		return problems // The checks below read several rows.
 	}
@@ -57,14 +59,38 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 		s.notes = append(s.notes, "the pool keeps connections to a server that has become read-only: after a switchover every write through them fails; set rejectReadOnly=true in the DSN, or open the database on Connector")
 	}
 	if s.schema != "" {
+		// On Vitess a statement on a table sees another database name than a statement without one. A proxy may not know the
+		// database by this name.
 		var here bool
-		err := s.db.QueryRowContext(ctx, s.sql("SELECT COUNT(*)>0 FROM {meta} WHERE {in schema}", "in schema", s.inSchema())).Scan(&here)
-		if err != nil || !here {
-			s.schema = "" // On Vitess a statement on a table sees another database name than a statement without one.
+		err := s.db.QueryRowContext(ctx, s.sql(readMetaTwice, "same", s.table.quoted("_meta"))).Scan(&here)
+		if err := unlessRefused(err); err != nil {
+			return []error{fmt.Errorf("compensator: read the log with the name of its database: %w", err)}
+		}
+		if !here {
+			s.setSchema("")
 		}
 	}
 	return checkInstruments(ctx, s)
 }
+
+// leftElsewhere returns an error if the session of the user's pool that Check has read is not in the database in which the
+// connections of the pool begin. Without a Connector that database is unknown.
+func (s *Store) leftElsewhere(ctx context.Context) error {
+	if s.ownPool == nil {
+		return nil
+	}
+	var begin sql.NullString
+	if err := s.ownPool.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&begin); err != nil {
+		return fmt.Errorf("compensator: read the name of the database: %w", err)
+	}
+	if begin.String == s.schema {
+		return nil
+	}
+	return &processlog.FieldError{Field: "DB", Reason: fmt.Sprintf("opens its sessions in database %q, but one of them is in %q: some code has sent USE; let it change back", begin.String, s.schema)}
+}
+
+// readMetaTwice reads whether the same log is found with and without the name of its database.
+const readMetaTwice = "SELECT COUNT(*)>0 FROM {meta} AS named JOIN {same} AS same ON same.`name`=named.`name` AND same.`value`=named.`value` WHERE named.`name`='fingerprint' AND {in schema}"
 
 // keepsReadOnly reports whether the driver keeps a connection after the server has become read-only. With
 // rejectReadOnly the driver closes such a connection. To find out, keepsReadOnly updates entry 0 in a READ ONLY

@@ -34,7 +34,8 @@ func checkInstruments(ctx context.Context, s *Store) []error {
 		case !lostConnection(err):
 			return append(p.problems, fmt.Errorf("compensator: try the server's locks and transactions: %w", err))
 		}
-		*s.d, s.notes, s.schema = d, notes, schema
+		*s.d, s.notes = d, notes
+		s.setSchema(schema)
 		if try == proofTries || ctx.Err() != nil {
 			return []error{fmt.Errorf("compensator: try the server's locks and transactions: the connection was lost: %w", err)}
 		}
@@ -176,7 +177,7 @@ func (p *proof) writePool(ctx context.Context, tx processlog.Tx, guarded bool) e
 		return err // Such an error says nothing about the guards.
 	}
 	if err != nil && p.s.schema != "" {
-		p.s.schema = ""
+		p.s.setSchema("")
 		id, err = p.insert(ctx, tx, "-anywhere", proven)
 	}
 	if err != nil && p.s.d.fit != "" {

@@ -401,7 +401,7 @@ func (s *Store) ReturnStarts(ctx context.Context, limit processlog.StartLimit, u
 
 // CheckLimits implements Store.
 func (s *Store) CheckLimits(ctx context.Context) error {
-	rows, err := s.pool().QueryContext(ctx, s.sql(noRows, "table", s.table.quoted("_limit")))
+	rows, err := s.pool().QueryContext(ctx, s.sql("SELECT 1 FROM {limit} WHERE 1=0"))
 	if err != nil {
 		return s.withoutLimits(fmt.Errorf("compensator: read the table %s: %w", s.table.quoted("_limit"), err))
 	}

@@ -363,7 +363,7 @@ func (s *Store) guard(proven bool) string {
 		conditions = append(conditions, s.d.inTx)
 	}
 	if s.schema != "" {
-		conditions = append(conditions, s.inSchemaText)
+		conditions = append(conditions, s.fragments["in schema"])
 	}
 	if s.d.fit != "" {
 		conditions = append(conditions, s.d.fit)

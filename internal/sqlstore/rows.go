@@ -267,11 +267,11 @@ const (
 	lockByKey = "SELECT {columns} FROM {log} WHERE id = (SELECT id FROM {log}{by uk_idempotent_id} WHERE idempotent_id = {key}){and in schema} LIMIT 1{lock}"
 )
 
-// find reads and locks the one row that ref names.
+// find reads and locks the one row that ref names. It finds no row in a caller's transaction on another database.
 func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, lock string) (processlog.Row, error) {
-	inSchema := ""
-	if s.schema != "" {
-		inSchema = " AND " + s.inSchema() // A transaction on another database may reach such an entry, too.
+	inSchema := s.fragments["and in schema"]
+	if _, own := tx.(ownTx); own && s.namesSchema {
+		inSchema = "" // The session of an own transaction may have been left in another database.
 	}
 	read := func(query, key string, arg any) ([]processlog.Row, error) {
 		return s.queryRows(ctx, tx, 1, s.placeholders(s.sql(query, "key", key, "and in schema", inSchema, "lock", lock)), arg)

@@ -135,7 +135,7 @@ const (
 		" WHERE id IN ({ids}) AND epoch={epoch} AND state+0{from} AND {same entries}"
 	settleInTx = "UPDATE {log} SET state={state}, version=version+1, process_count={process_count}, compensate_count={compensate_count}, delivery_count=0, lease_until=0," +
 		" ended_by={ended_by}, token={token}, updated_at={stamp}, next_at={now}+{wait}, last_error={last_error}" +
-		" WHERE id={ids} AND version={version} AND state+0 IN (0,-1,-3) AND {same entries}{and in tx}"
+		" WHERE id={ids} AND version={version} AND state+0 IN (0,-1,-3) AND {same entries}{and in tx}{and in schema}"
 )
 
 // settleSQL returns one of these statements.
@@ -294,6 +294,10 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 		if err := s.Probe(ctx, tx); err != nil {
 			return fmt.Errorf("settle entry %s: the handler ended its transaction: %w", o.ID, err)
 		}
+	}
+	if err := s.wrongSchema(ctx, tx); err != nil {
+		s.discardSession(ctx, tx, err)
+		return fmt.Errorf("settle entry %s: %w", o.ID, err)
 	}
 	return processlog.ErrLeaseLost
 }

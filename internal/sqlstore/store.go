@@ -22,6 +22,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,8 +50,8 @@ type Store struct {
 	connector *txwatch.Connector // the connector that db was opened on, or nil
 
 	// Check sets the following fields.
-	schema          string                      // database in which an unqualified table name is; empty if unknown, or if the name is qualified
-	inSchemaText    string                      // the text of inSchema, which each INSERT contains
+	schema          string                      // database of the log; empty if unknown, or if Config.Table names it. Set by setSchema
+	namesSchema     bool                        // whether statements name schema. Set by setSchema
 	inserts         atomic.Pointer[insertTexts] // texts of INSERTs; nil while Check finds out what they are
 	version         string                      // version of the server
 	maxContent      int                         // maximum content in bytes that a packet of the server has room for; 0: no limit
@@ -150,14 +151,18 @@ func (s *Store) Check(ctx context.Context) error {
 
 // Fingerprint implements Store.
 func (s *Store) Fingerprint(ctx context.Context) (string, error) {
-	return s.FingerprintBy(ctx, s.pool())
+	return s.fingerprint(ctx, s.pool(), s.sql(readFingerprint))
 }
 
 const readFingerprint = "SELECT `value` FROM {meta} WHERE `name` = 'fingerprint' LIMIT 1"
 
-// FingerprintBy returns the fingerprint of the log that the statements of tx reach.
+// FingerprintBy returns the fingerprint of the log in the database that tx uses.
 func (s *Store) FingerprintBy(ctx context.Context, tx processlog.Tx) (string, error) {
-	rows, err := tx.QueryContext(ctx, s.sql(readFingerprint))
+	return s.fingerprint(ctx, tx, s.sql(readFingerprint, "meta", s.table.quoted("_meta")))
+}
+
+func (s *Store) fingerprint(ctx context.Context, tx processlog.Tx, query string) (string, error) {
+	rows, err := tx.QueryContext(ctx, query)
 	if err != nil {
 		return "", fmt.Errorf("compensator: read the log's fingerprint: %w", err)
 	}
@@ -170,8 +175,28 @@ func (s *Store) FingerprintBy(ctx context.Context, tx processlog.Tx) (string, er
 	return fingerprint, err
 }
 
-// inSchema returns an SQL condition that is true if the session's database is the database of the log. The condition
-// prevents writes to a table of the same name in another database, and costs nothing. It cannot distinguish two servers
+// setSchema stores the name of the database that the log is in. From then on all statements name the log's tables together
+// with this database. So a session of the user's pool that somebody left in another database reads and writes no log there.
+//
+// Check calls setSchema with an empty name if the server or a proxy does not accept such names. Names with other characters than
+// those of plainSchema are not written into statements, because the charset of a session may change them.
+func (s *Store) setSchema(name string) {
+	table := s.table
+	s.schema, s.namesSchema = name, plainSchema.MatchString(name)
+	if s.namesSchema {
+		table.database = name
+	}
+	s.fragments = fragmentsOf(s.d, table)
+	if name != "" {
+		s.fragments["in schema"] = s.inSchema()
+		s.fragments["and in schema"] = " AND " + s.inSchema()
+	}
+}
+
+var plainSchema = regexp.MustCompile(`^[A-Za-z0-9_$-]+$`)
+
+// inSchema returns an SQL condition that is true if the session's database is the database of the log. In the user's
+// transaction the condition prevents writes that belong to another database, and costs nothing. It cannot distinguish two servers
 // whose databases have the same name.
 //
 // COLLATE is necessary because by the collation of DATABASE() the names shop and Shop are equal.
@@ -191,7 +216,7 @@ func (s *Store) wrongSchema(ctx context.Context, tx processlog.Tx) error {
 	if s.schema == "" {
 		return nil
 	}
-	rows, err := tx.QueryContext(ctx, s.sql(whichSchema, "name", s.d.texts("COALESCE(DATABASE(),"+s.d.empty+")"), "in schema", s.inSchema()))
+	rows, err := tx.QueryContext(ctx, s.sql(whichSchema, "name", s.d.texts("COALESCE(DATABASE(),"+s.d.empty+")")))
 	if err != nil {
 		return nil // The error that the caller has says more.
 	}

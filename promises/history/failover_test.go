@@ -289,8 +289,8 @@ func remembers(proxy *faultproxy.MySQL) (remembers func(id compensator.EntryID) 
 	var mu sync.Mutex
 	reads := make(map[string]int) // by entry id
 	proxy.Arm(faultproxy.Rule{Match: func(r faultproxy.Request) bool {
-		_, list, found := strings.Cut(r.Text, "version, epoch, token FROM `common_process_log` WHERE id IN (")
-		if !found || !r.Runs() {
+		_, list, found := strings.Cut(r.Text, "`common_process_log` WHERE id IN (")
+		if !found || !r.Runs() || !strings.Contains(r.Text, "version, epoch, token FROM") {
 			return false
 		}
 		mu.Lock()

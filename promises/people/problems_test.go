@@ -143,7 +143,7 @@ var problems = map[string]struct {
 		provoke: func(b *breakable, _ int) { b.record("plain", 0) }},
 	"witness": {what: "what the database has kept so far could not be read back", breaks: func(b *breakable) {
 		b.WaitState(b.Record(b.plain, 1, compensator.Options{}), compensator.Succeeded)
-		b.breakRequests(faultproxy.Contains("version, epoch, token FROM `common_process_log`"))
+		b.breakRequests(faultproxy.Contains("version, epoch, token FROM `", "`common_process_log`"))
 	}},
 	"notify": {what: "other processes could not be notified", breaks: func(b *breakable) { b.queue.broken.Store(true) },
 		provoke: func(b *breakable, n int) { b.record(fmt.Sprint("elsewhere_", n), time.Minute) }}, // Each of these entries is the first of its type.
@@ -217,7 +217,7 @@ func TestOutcomeWhoseRowIsLockedIsNotTakenForStored(t *testing.T) {
 	b, _ := newBreakable(t, false) // On a plain pool the library first asks which rows are free.
 	var asked atomic.Int64
 	b.proxy.Arm(faultproxy.Rule{Match: func(r faultproxy.Request) bool {
-		if r.Runs() && strings.Contains(r.Text, " id FROM `common_process_log`") && strings.Contains(r.Text, "SKIP LOCKED") {
+		if r.Runs() && strings.Contains(r.Text, " id FROM `") && strings.Contains(r.Text, "`common_process_log`") && strings.Contains(r.Text, "SKIP LOCKED") {
 			asked.Add(1)
 		}
 		return false

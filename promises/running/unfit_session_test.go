@@ -17,7 +17,7 @@ import (
 func TestUnfitSessionOfThePoolSpendsNoAttempt(t *testing.T) {
 	t.Parallel()
 	for pool, open := range harness.Pools {
-		for name, spoil := range harness.UnfitSessions(t, pool) {
+		for name, spoil := range harness.UnfitSessions(t) {
 			for _, ignored := range []bool{false, true} {
 				t.Run(name+", "+pool+map[bool]string{true: ", error ignored"}[ignored], func(t *testing.T) {
 					t.Parallel()

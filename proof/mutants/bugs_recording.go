@@ -273,6 +273,22 @@ return processlog.Inserted{
 			sees: tests("TestUnfitSessionOfThePoolSpendsNoAttempt"),
 		},
 		{
+			name: "statements-without-the-database", breaks: "G37",
+			what: "The library claims and settles entries of another log in a session that somebody left in the database there.",
+			edits: []edit{
+				{"Store.setSchema", `$table.database = $name`, `_ = $name`},
+			},
+			sees: tests("TestStoreKeepsEveryPromiseInSessionsLeftInAnotherDatabase", "TestProcessOnSessionsLeftInAnotherDatabaseRunsItsOwnLog"),
+		},
+		{
+			name: "outcome-in-a-session-elsewhere", breaks: "G37",
+			what: "The outcome of a transactional handler commits with changes that the handler made in another database.",
+			edits: []edit{
+				{"Store.setSchema", `fragments["and in schema"] = " AND " + $in`, `fragments["and in schema"] = "" + $in[:0]`},
+			},
+			sees: tests("TestHandlerWhoseSessionIsInAnotherDatabaseCommitsNothing"),
+		},
+		{
 			name: "message-blamed-for-a-session", breaks: "G37",
 			what: "A message is set aside because of the pooled session in which Record writes nothing.",
 			edits: []edit{

@@ -581,7 +581,7 @@ func TestMessageIsRecordedBesideAConnectionThatFellSilent(t *testing.T) {
 		URL: b.URL(), Queue: queue, RecordTimeout: time.Second})
 	consume(t, k)
 	eventually(t, func() bool { return k.Err() == nil }, "the consumer consumes")
-	proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("INSERT INTO `common_process_log`"), Nth: 1, Fault: faultproxy.DropRequest, Hang: true})
+	proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("INSERT INTO `", "`common_process_log`"), Nth: 1, Fault: faultproxy.DropRequest, Hang: true})
 	b.publish(queue, numbered(1)...)
 	eventually(t, func() bool { return w.Count("common_process_log") == 1 }, "the message is recorded")
 }

@@ -17,7 +17,7 @@ import (
 func TestMessageIsRecordedInAnotherSessionOfThePool(t *testing.T) {
 	t.Parallel()
 	for pool, open := range harness.Pools {
-		for name, spoil := range harness.UnfitSessions(t, pool) {
+		for name, spoil := range harness.UnfitSessions(t) {
 			t.Run(name+", "+pool, func(t *testing.T) {
 				t.Parallel()
 				w := harness.NewWorld(t)
