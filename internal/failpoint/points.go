@@ -108,8 +108,8 @@ const (
 	CaseClosed       Point = "case-closed"       // a change, its audit record and the closed case are written, but not committed
 	LimitChanged     Point = "limit-changed"     // a person's change of a limit and its operation are written, but not committed
 	OperationWritten Point = "operation-written" // an operation is written, but not committed; the change that it describes is not written yet
-	BatchRecorded    Point = "batch-recorded"    // the record of an action on several entries is written, not committed
 	AuditWritten     Point = "audit-written"     // a person's action and its audit record are written, not committed
+	BatchRecorded    Point = "batch-recorded"    // the record of an action on several entries is written, not committed
 	ChangeCommitted  Point = "change-committed"  // a change is committed, but neither a running attempt nor the queue is notified
 	ResultInTx       Point = "result-in-tx"      // the outcome and its Result are written in the handler's transaction, which is still open
 	ResultsWritten   Point = "results-written"   // the Results of outcomes are written in the transaction that stores the outcomes, but not committed

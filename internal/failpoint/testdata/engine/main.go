@@ -38,6 +38,7 @@ func main() {
 	d, err := admin.New(c, admin.Options{})
 	if err == nil {
 		_, _ = d.Change(ctx, admin.Actor{}, admin.Change{})
+		_, _, _ = d.StartBulk(ctx, admin.Actor{}, admin.Change{}, admin.BulkOptions{})
 		_ = d.ChangeLimit(ctx, admin.Actor{}, admin.Limit{}, admin.LimitValues{}, admin.Why{})
 		_, _ = d.TakeCases(ctx, admin.Actor{}, nil, admin.Why{})
 	}
