@@ -21,8 +21,8 @@ var takeScript = redis.NewScript(takeLua)
 func streamKey(c *shop.Counter, goods string) string { return "{" + c.Name + ":" + goods + "}:orders" }
 
 // The method take takes a piece and adds its message. It returns shop.ErrSoldOut, ErrAgain, ErrNoGoods, or ErrStale if
-// Redis does not know the sale. After any other error both may have happened. A buyer who tries again then gets
-// ErrAgain.
+// Redis does not know the sale. After any other error, the piece may be taken and the message added nevertheless. A
+// buyer who tries again then gets ErrAgain.
 func (s *sale) take(ctx context.Context, t *shop.Ticket) error {
 	if t.Goods != s.Goods { // No consumer reads the stream of other goods.
 		return shop.ErrNoGoods

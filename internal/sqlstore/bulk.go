@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// storedBulk is what the column before_state of a batch holds. So the batches of one action are found by comparing this
-// column. The JSON names of this type and of storedBatch never change.
+// storedBulk is the content of the column before_state in the record of a batch. The batches of one action are found by
+// comparing this column. The JSON names of this type and of storedBatch never change.
 type storedBulk struct {
 	Bulk string `json:"bulk"` // BulkID.Secret in the first batch, and BulkID.String in the others
 }

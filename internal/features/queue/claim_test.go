@@ -69,8 +69,8 @@ type searching struct {
 	slots *countedSlots
 }
 
-// newSearching makes a searching. The function search is called while a claim asks which of its entries are blocked. It
-// returns how many of them are not.
+// newSearching returns a searching whose store calls search while a claim asks which of its entries are blocked. The
+// function search returns how many of these entries are not blocked.
 func newSearching(t *testing.T, search func(s *countedSlots) (runnable int)) *searching {
 	t.Helper()
 	s := &searching{queue: &offeringQueue{}, store: &wantedOnly{}, slots: &countedSlots{free: 100}}

@@ -208,7 +208,7 @@ func (b *rabbit) ids() map[string]int {
 	return ids
 }
 
-// left does not count messages that a consumer holds.
+// left returns how many messages are ready in the queue. It does not count messages that a consumer holds.
 func (b *rabbit) left() (n int) {
 	b.t.Helper()
 	b.with(func(ch *amqp091.Channel) error {
