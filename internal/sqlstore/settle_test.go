@@ -14,7 +14,7 @@ import (
 )
 
 // TestOutcomeIsNotJudgedByAnOldSnapshot leaves a session of a plain pool inside a transaction. Reads in that session
-// show rows as they were before. The store must still see that the outcome was applied.
+// show rows as they were when the transaction began. The store must still see that the outcome was applied.
 func TestOutcomeIsNotJudgedByAnOldSnapshot(t *testing.T) {
 	db, err := sql.Open("mysql", testservers.Database(t))
 	require.NoError(t, err)

@@ -134,7 +134,7 @@ func TestLossShowsBehindWhatOthersHaveCarriedPastIt(t *testing.T) {
 	require.ErrorIs(t, d.Lost(), processlog.ErrHistoryLost)
 }
 
-// A process that a loss does not stop starts claimed entries at once, and checks in the background.
+// If a loss does not stop a process, the process must start claimed entries at once, and check in the background.
 func TestClaimWaitsForNoCheckWhereALossDoesNotStopTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, store := detecting(t, false, observe.Observer{})
