@@ -54,10 +54,10 @@ func (d *Admin) StartBulk(ctx context.Context, a Actor, ch Change, opts BulkOpti
 }
 
 // ContinueBulk acts on entries of the action that no batch has yet, with the reason, the delay and the confirmations of
-// StartBulk. It changes up to maxBulkBatches batches of MaxEntries entries, each in a transaction with its record. So a
-// process that is killed in between loses nothing, and a second call does nothing twice. The entries must still have the
-// version that the person saw. Rights and amounts are checked again for each entry. Entries that have become unknown
-// meanwhile are skipped, unless Checked was set.
+// StartBulk. It changes up to maxBulkBatches batches of MaxEntries entries, each in a transaction with its record. So if
+// the process is killed between two batches, nothing is lost, and a second call does nothing twice. The entries must
+// still have the version that the person saw. Rights and amounts are checked again for each entry. Entries whose outcome
+// has become unknown since StartBulk are skipped, unless Checked was set.
 //
 // It needs the same rights as Bulk and as the action itself. If nothing is left, it does nothing.
 func (d *Admin) ContinueBulk(ctx context.Context, a Actor, id BulkID) error {
@@ -92,7 +92,6 @@ func (d *Admin) ContinueBulk(ctx context.Context, a Actor, id BulkID) error {
 // maxBulkBatches is how many batches one call of ContinueBulk changes at most.
 const maxBulkBatches = 4
 
-// continueWith changes one batch.
 func (d *Admin) continueWith(ctx context.Context, a Actor, id BulkID, bulk *storedBulk, entries []Seen) error {
 	plan := bulk.plan
 	ch := Change{Action: plan.Right, Entries: entries, Why: Why{Reason: bulk.first().Reason}, Delay: plan.Delay, Checked: plan.Checked, Again: plan.Again}

@@ -85,8 +85,9 @@ type FieldError struct {
 func (e *FieldError) Error() string { return "compensator: " + e.Field + ": " + e.Reason }
 
 // SessionError says that the library writes nothing in the database session of a transaction. With a setting of this session, for
-// example SET unique_checks=0 or another USE, the database would store something else. The entry is not at fault: it can be recorded in
-// another session. If the library began the transaction, it closes the session, so that the pool opens another one.
+// example SET unique_checks=0 or another USE, the database would store the entry wrongly or in another database. The entry is not
+// at fault: it can be recorded in another session. If the library began the transaction, it closes the session, so that the pool
+// opens another one.
 //
 // SessionError wraps a *FieldError that names the variable. Its text is that of the FieldError.
 type SessionError struct {

@@ -45,10 +45,10 @@ type StartLimits interface {
 	// The Interval of limit must be the one under which the starts were granted: see Claimed.InForce.
 	ReturnStarts(ctx context.Context, limit StartLimit, unusedStarts map[string]Unused) error
 
-	// PurgeLimitKeys deletes the row of each key to which no start was granted during the last period of length idle,
-	// until ctx ends. It leaves a row whose stored time is in the future, and a row whose permits have not all ended.
-	// So each deleted row allowed the whole burst, as a key without a row does. It leaves the first row of each
-	// limit, and rows that other transactions have locked. It returns the number of deleted rows.
+	// PurgeLimitKeys deletes the rows of keys to which no start was granted for the time idle. It stops when ctx ends.
+	// It leaves a row whose stored time is in the future, and a row whose permits have not all ended. So each deleted
+	// row allowed the whole burst, as a key without a row does. It leaves the first row of each limit, and rows that
+	// other transactions have locked. It returns the number of deleted rows.
 	PurgeLimitKeys(ctx context.Context, idle time.Duration) (int, error)
 
 	// CheckLimits returns a *FieldError if the table is missing.

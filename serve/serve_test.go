@@ -60,7 +60,6 @@ func getBy(client *http.Client, url string) (status int) {
 	return answer.StatusCode
 }
 
-// run calls Run in a goroutine.
 func run(ctx context.Context, log serve.Log, cfg serve.Config) <-chan error {
 	ended := make(chan error, 1)
 	go func() { ended <- serve.Run(ctx, cfg, log) }()
@@ -196,7 +195,6 @@ func TestLogThatIsMissingIsNamedBeforeAnythingRuns(t *testing.T) {
 	require.EqualError(t, serve.Run(t.Context(), serve.Config{}), "serve: no log is given")
 }
 
-// named is a Log with a name.
 type named struct {
 	logFunc
 	name string

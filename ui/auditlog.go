@@ -10,7 +10,6 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// auditLogData is the data of the page of the audit log.
 type auditLogData struct {
 	Actor, Action, Entry, From, To string
 	Actions                        []string

@@ -21,7 +21,6 @@ type bulkData struct {
 	pager
 }
 
-// bulkCount counts the entries of one outcome.
 type bulkCount struct {
 	Outcome admin.BulkOutcome
 	N       int

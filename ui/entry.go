@@ -8,7 +8,6 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// entryData is the data of the page of one entry.
 type entryData struct {
 	admin.EntryView
 	Actions  []string

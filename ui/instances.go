@@ -9,7 +9,6 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// instancesData is the data of the page of processes.
 type instancesData struct {
 	Rows      []instanceRow
 	Builds    string // versions of the service in live processes; empty if they have the same

@@ -75,7 +75,6 @@ func (s *server) askLimitValues(rq *request, action formAction, problem string, 
 	rq.showPage(status, "confirm", data)
 }
 
-// setValues writes values into the form.
 func (action *formAction) setValues(v admin.LimitValues) {
 	formatNumber := func(n int) string {
 		if n == 0 {

@@ -58,7 +58,6 @@ func (rq *request) caseActions(lines []admin.Line) []string {
 	return actions
 }
 
-// isOpen reports whether c is an open case.
 func isOpen(c *admin.Case) bool { return c != nil && c.ClosedAt.IsZero() }
 
 // isUncertain reports whether c is an open case of an entry whose outcome is unknown.

@@ -147,7 +147,6 @@ func (rq *request) Asset(name string) string { return rq.s.base + rq.s.assets[na
 // Title returns the title of all pages.
 func (rq *request) Title() string { return rq.s.opts.Title }
 
-// logLink is a link to the pages of a log.
 type logLink struct {
 	Name, To string
 	Here     bool // whether this page belongs to the log

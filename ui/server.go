@@ -57,7 +57,6 @@ type route struct {
 	serve   func(s *server, rq *request)
 }
 
-// allRoutes lists all routes.
 var allRoutes = []route{
 	{"GET {$}", (*server).showOverview},
 	{"GET entries", (*server).showEntries},

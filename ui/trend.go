@@ -174,7 +174,6 @@ func newLane(name string, index int, points []admin.TrendPoint) lane {
 	return l
 }
 
-// statsData is the data of the page of rates.
 type statsData struct {
 	Trend trend
 	Rows  []rateRow // one for each type

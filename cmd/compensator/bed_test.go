@@ -59,7 +59,6 @@ func inMariaDB(t *testing.T) *bed {
 	return newBed(t, w.DSN, w.DB)
 }
 
-// inSQLite returns a bed in a file.
 func inSQLite(t *testing.T) *bed {
 	dsn := "file:" + filepath.Join(t.TempDir(), "log.db")
 	db, err := sql.Open("sqlite", sqliteDSN(dsn, true))

@@ -97,7 +97,6 @@ func (p *program) print(l listing) error {
 	return err
 }
 
-// json writes one document.
 func (l listing) json(to io.Writer) error {
 	if l.isSingle && len(l.rows) == 1 {
 		return writeJSON(to, newObject(l.kind, l.columns, l.rows[0]))
@@ -109,7 +108,6 @@ func (l listing) json(to io.Writer) error {
 	return writeJSON(to, doc)
 }
 
-// objects returns each row as an object.
 func (l listing) objects() []fields {
 	objects := make([]fields, len(l.rows))
 	for i, row := range l.rows {

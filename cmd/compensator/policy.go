@@ -28,7 +28,6 @@ type policy struct {
 	People map[string]string `json:"people"` // maps user@host, or user, to a role; * stands for all other people
 }
 
-// role is a set of rights.
 type role struct {
 	Rights  []admin.Right    `json:"rights"`            // rights of the Admin, "purge" or "set policy"; * stands for all rights
 	Types   []string         `json:"types,omitempty"`   // business types to which the role is limited; empty: no limit

@@ -76,7 +76,6 @@ type listing struct {
 	isNarrowed bool // whether the store compares each row in reach with the filter
 }
 
-// listPosition is a position in a listing.
 type listPosition struct {
 	at, id int64
 	key    string // the id by which a listing with Filter.Prefix is sorted

@@ -32,7 +32,6 @@ type queueTest struct {
 // The method of returns the same test with another client.
 func (t *queueTest) of(q processlog.Queue) *queueTest { return &queueTest{t.T, t.ctx, q} }
 
-// lost reports whether the queue has lost a type.
 func (t *queueTest) lost(businessType string) bool {
 	t.Helper()
 	_, lostTypes, err := t.queue.Peek(t.ctx, []string{businessType})

@@ -22,7 +22,6 @@ var (
 	errClosed   = errors.New("order is closed")
 )
 
-// order is an order as stored.
 type order struct {
 	ID       uint64     `json:"id"`
 	Key      string     `json:"key"`

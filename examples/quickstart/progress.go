@@ -8,7 +8,6 @@ import (
 	"strings"
 )
 
-// progress counts entries.
 type progress struct {
 	done     int            // succeeded or compensated
 	open     int            // not ended

@@ -15,7 +15,6 @@ type promise struct {
 	query string
 }
 
-// ask reads the number.
 func (p promise) ask(ctx context.Context, db interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }) (n int, err error) {

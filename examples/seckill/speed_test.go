@@ -34,7 +34,6 @@ const (
 	speedRefused = 20000
 )
 
-// pace is one measurement.
 type pace struct {
 	perSecond float64 // accepted purchases a second, until the last answer
 	p99       time.Duration
@@ -110,7 +109,6 @@ func openForSpeed(b *testing.B) (servers.Servers, *sale) {
 	return s.Servers, ours
 }
 
-// measure measures each arm once.
 func measure(b *testing.B, ours *sale, arms []*arm) {
 	first := len(arms[0].paces)
 	for i := range arms {

@@ -53,7 +53,6 @@ func createKey(t shop.Ticket) compensator.IdempotencyKey {
 	return compensator.IdempotencyKey("create/" + t.Goods + "/" + t.Buyer + "/" + t.ID)
 }
 
-// newSale creates the sale.
 func newSale(ctx context.Context, cfg settings, on servers.Servers, db *sql.DB, c *shop.Counter) (s *sale, err error) {
 	s = &sale{sending: cfg.sending, counter: counter{c}}
 	if s.Shop, err = shop.Open(ctx, cfg.Settings, tables, db, c); err != nil {

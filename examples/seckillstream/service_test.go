@@ -73,7 +73,6 @@ func (w *world) stock() int {
 	return n.Stock
 }
 
-// add adds a message to the stream.
 func (w *world) add(values ...string) {
 	w.T.Helper()
 	require.NoError(w.T, w.other.Counter.Redis.XAdd(w.T.Context(), &redis.XAddArgs{Stream: streamKey(w.other.Counter, "phone"), Values: values}).Err())

@@ -30,7 +30,6 @@ var look = shop.Look{
 	Types:   []string{asideType, shop.CloseType, shop.ReturnType},
 }
 
-// newSale creates the sale.
 func newSale(ctx context.Context, cfg shop.Settings, db *sql.DB, c *shop.Counter) (s *sale, err error) {
 	s = new(sale)
 	if s.Shop, err = shop.Open(ctx, cfg, tables, db, c); err != nil {

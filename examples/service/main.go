@@ -91,7 +91,6 @@ func open(ctx context.Context) (*sql.DB, error) {
 	return db, nil
 }
 
-// shop is the business.
 type shop struct {
 	log   *compensator.Compensator
 	close *compensator.Type[order]

@@ -49,7 +49,6 @@ func (c *client) upload(ctx context.Context, batch, operator, trace string, user
 	return c.untilAnswered(ctx, http.MethodPost, "/batches?"+query.Encode(), trace, users)
 }
 
-// progress asks for the progress of a batch.
 func (c *client) progress(ctx context.Context, batch string) (answered, error) {
 	return c.untilAnswered(ctx, http.MethodGet, "/batches/"+url.PathEscape(batch), "", nil)
 }

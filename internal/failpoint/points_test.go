@@ -17,7 +17,6 @@ import (
 // root is the directory of the repository.
 const root = "../.."
 
-// named is a point with the name of its constant.
 type named struct {
 	constant string
 	point    Point

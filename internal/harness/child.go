@@ -77,7 +77,6 @@ func exitOnError(err error) {
 	}
 }
 
-// childProcess is a running program in the child process.
 type childProcess struct {
 	Program
 	orders <-chan struct{} // one value for each line that the parent sends

@@ -195,7 +195,6 @@ func (c enqueueCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
 	return [][]string{append([]string{}, newHeads...), append([]string{}, lostTypes...), append([]string{}, left.BusinessTypes...)}, nil
 }
 
-// queueClaimCommand claims entries.
 type queueClaimCommand struct {
 	Process, Limit int
 	Type           string

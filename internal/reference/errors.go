@@ -92,7 +92,6 @@ func errorsPage(root string) (string, error) {
 	return strings.TrimRight(out.String(), "\n") + "\n", nil
 }
 
-// entry42 is the entry of the examples.
 var entry42 = func() processlog.ID {
 	id, err := processlog.ParseID("42")
 	if err != nil {

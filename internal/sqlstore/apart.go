@@ -188,7 +188,6 @@ type waitError struct {
 
 func (e *waitError) Unwrap() error { return e.error }
 
-// waitIn returns the waitError in err, or nil.
 func waitIn(err error) *waitError {
 	if err == nil {
 		return nil // Return early, because the code below allocates.

@@ -39,7 +39,6 @@ func (s *Store) CheckOperations(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// hasCase reports whether an outcome opens a case.
 func hasCase(o *processlog.Outcome) bool { return o.Case != nil && o.To == processlog.Dead }
 
 // updateAndOpen returns a rowUpdate that works like updateFreeRows. In the same transaction it also stores Results,

@@ -97,7 +97,6 @@ func (s *Store) apply(ctx context.Context, tx processlog.Tx, ch processlog.Chang
 	return err
 }
 
-// rewrite writes the rows.
 func (s *Store) rewrite(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
 	for _, row := range rows {
 		if newRow := row.newRow; newRow.Erased && newRow.State.Terminal() && newRow.State != processlog.Dead {

@@ -166,7 +166,6 @@ type claimGroup struct {
 	keepsDeliveryCount bool // result of claim.keepsDeliveryCount
 }
 
-// grouped groups the ids of rows by claimGroup.
 func (c *claim) grouped(rows []processlog.Row) map[claimGroup][]processlog.ID {
 	groups := make(map[claimGroup][]processlog.ID)
 	for i := range rows {

@@ -19,9 +19,9 @@ import (
 //     limit take turns, and a key without a row has a full burst.
 //   - After that lock a claim waits for no other lock: it has already locked its entries, and skipped entries that others
 //     had locked. So no two claims deadlock.
-//   - The last statement computes the time of the starts from its own clock. The rows are locked by then, so no
-//     earlier grant has a later time. The first statement has read an earlier clock. By that clock fewer starts are free,
-//     so the claim does not grant too many.
+//   - The last statement computes the time of the starts from the clock at that moment. The rows are locked by then, so
+//     no earlier grant has a later time. The first statement has read the clock earlier. By that reading fewer starts
+//     are free, so the claim does not grant too many.
 func (s *Store) ClaimLimited(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, limit processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	p := &permits{s: s, limit: limit, program: limit.Values()}
 	found, err := s.claim(ctx, want, token, lease, p, accept)

@@ -20,7 +20,6 @@ const (
 	orderKey     listOrder = "key" // by the id that the filter names
 )
 
-// listPosition is a position in a listing.
 type listPosition struct {
 	at  int64 // value of the column that the listing sorts by, in ms since 1970; unused by orderID and orderKey
 	id  processlog.ID

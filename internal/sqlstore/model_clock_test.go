@@ -12,7 +12,7 @@ import (
 
 // clockConnector connects to a MariaDB or MySQL server, and makes its sessions use this process's clock. In a
 // testing/synctest bubble that is the bubble's clock. Each session sets its timestamp before each statement. So the
-// server stores and compares the same milliseconds as a double in the bubble, and a month passes at once.
+// server stores and compares the same milliseconds as the memory store in the bubble, and a month passes at once.
 //
 // The bubble's clock stands still while a statement waits inside the server. So no statement may wait there, and a
 // session's wait for a row lock is as short as the server allows.

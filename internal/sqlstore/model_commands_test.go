@@ -240,7 +240,6 @@ func (m *storeTwins) undo(tx *twinTx, mark string) {
 	}
 }
 
-// endCommand ends a transaction.
 type endCommand struct {
 	Slot   int
 	Commit bool
@@ -309,7 +308,6 @@ func (c claimCommand) run(m *storeTwins) {
 	})
 }
 
-// releaseCommand releases claims.
 type releaseCommand struct {
 	Entries []int
 	Token   processlog.Token
@@ -683,7 +681,6 @@ func (m *storeTwins) in(s twinSide, slot int) compensator.Tx {
 	return m.slots[slot].sides[s.n]
 }
 
-// purgeCommand purges entries.
 type purgeCommand struct {
 	BusinessType string
 	State        compensator.State

@@ -283,7 +283,6 @@ type twinSide struct {
 	store processlog.Store
 }
 
-// id returns the id of an entry on this side.
 func (s twinSide) id(n int) compensator.EntryID {
 	if n == unknownEntry {
 		return processlog.RowID(unknownEntry)

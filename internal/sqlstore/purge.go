@@ -205,7 +205,6 @@ const (
 	purgeFree = "SELECT id FROM {log}{by uk_idempotent_id} WHERE idempotent_id IN ({keys}) AND state+0={state} AND next_at<{now}-{age}{lock}"
 )
 
-// sql returns a statement of the purge.
 func (p *purge) sql(statement string, args ...string) string {
 	return p.s.sql(statement, append(args, "state", signed(int64(p.group.state)), "type", p.s.d.text(p.group.businessType), "age", p.age)...)
 }

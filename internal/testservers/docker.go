@@ -229,7 +229,6 @@ func (c *container) errorLog() string {
 	return answer.Log
 }
 
-// runControl runs rabbitmqctl.
 func (c *container) runControl(args []string) (string, error) {
 	encoded, err := json.Marshal(args)
 	if err != nil {

@@ -169,7 +169,6 @@ func (n *rabbitNode) argv(dir, name string, port int, script string, settings []
 	return slices.Concat(n.env, ports, []string{script, "-noinput", "-kernel", "inet_dist_use_interface", "{127,0,0,1}"}), nil
 }
 
-// runControl runs rabbitmqctl.
 func (n *rabbitNode) runControl(args []string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()

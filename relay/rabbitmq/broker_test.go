@@ -109,10 +109,8 @@ func (b broker) ids(queue string) map[string]int {
 	return ids
 }
 
-// depth returns how many messages are ready in a queue.
 func (b broker) depth(queue string) int { return b.inspect(queue).Messages }
 
-// consumers returns how many consumers a queue has.
 func (b broker) consumers(queue string) int { return b.inspect(queue).Consumers }
 
 func (b broker) inspect(queue string) amqp091.Queue {
@@ -166,7 +164,6 @@ func (b broker) proxied() (*faultproxy.TCP, string) {
 	return proxy, b.URLAt(proxy.Addr())
 }
 
-// quiet discards its lines.
 var quiet = slog.New(slog.DiscardHandler)
 
 func open(t *testing.T, cfg Config) *Publisher {

@@ -24,7 +24,6 @@ type message struct {
 	publishing    amqp091.Publishing
 }
 
-// newMessage builds the message of an entry.
 func newMessage(e *compensator.Entry, destination Destination) (*message, error) {
 	setDefault(&destination.ContentType, "application/json")
 	headers := make(amqp091.Table, len(e.Headers)+len(destination.Headers)+1)

@@ -244,7 +244,6 @@ func (p *Poller) scheduleNext(t *transaction, now time.Time) bool {
 	return t.nextPoll.Sub(t.sentAt) <= pollLimit
 }
 
-// nextPollLocked returns the time of the next poll.
 func (p *Poller) nextPollLocked() (next time.Time) {
 	for i := range p.waiting {
 		nextPoll := p.waiting[i].nextPoll

@@ -70,7 +70,6 @@ func (g *gate) countClaimable(limit *processlog.StartLimit, now time.Time) int {
 	return max(1, min(starts, g.room.Permits+g.endedPermits)) // At least one, because the answer of the last claim may be out of date.
 }
 
-// noteClaim notes the result of a claim.
 func (g *gate) noteClaim(claim *processlog.Claimed, limit *processlog.StartLimit, now time.Time) {
 	room, hasRoom := claim.Rooms[""]
 	if !hasRoom {

@@ -88,7 +88,6 @@ func New(e *engine.Engine) *Limits {
 	return l
 }
 
-// limitedType is a type with a limit.
 type limitedType struct {
 	l     *Limits
 	e     *engine.Engine

@@ -84,7 +84,6 @@ func (o *Ordering) successorOf(a *engine.Attempt, p processlog.Position, to proc
 	return nextEntry{businessType: a.Type.Name, id: o.seenEntries.successorOf(p), front: p}
 }
 
-// outcomeStored notes that an outcome is stored.
 func (o *Ordering) outcomeStored(a *engine.Attempt, to processlog.State, _ bool) {
 	if !o.hasSerial.Load() {
 		return
@@ -106,7 +105,6 @@ func (o *Ordering) outcomeStored(a *engine.Attempt, to processlog.State, _ bool)
 	h.handover.endedFronts[h.position.ID] = true
 }
 
-// claimAhead claims the next entries of handovers.
 func (o *Ordering) claimAhead(batch []*handover) {
 	for _, h := range batch {
 		h.claimedRows, _ = o.claimKnown(h.businessType, h.nextEntries)

@@ -106,7 +106,6 @@ func (w *sweep) readPage(ctx context.Context, o *Ordering, businessType string) 
 	return append(ids, grouped.Without(due, blocked)...), err
 }
 
-// sweepOf returns the sweep of a type.
 func (o *Ordering) sweepOf(businessType string) *sweep {
 	o.mu.Lock()
 	defer o.mu.Unlock()

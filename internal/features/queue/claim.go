@@ -239,7 +239,6 @@ func (c *claims) change(businessType string, change func(t *typeClaims)) {
 	change(t)
 }
 
-// reset forgets everything.
 func (c *claims) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

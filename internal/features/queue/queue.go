@@ -94,7 +94,6 @@ func New(e *engine.Engine, cfg Config, local bool) *Queue {
 	return q
 }
 
-// call returns the context of one call.
 func (q *Queue) call() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(q.e.Work, callTimeout)
 }

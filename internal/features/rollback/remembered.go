@@ -206,7 +206,6 @@ func (m *versionMemory) rememberFound(recorded []engine.RecordedEntry, found map
 	return missing
 }
 
-// all returns every remembered version.
 func (m *versionMemory) all() (list []version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -218,7 +217,6 @@ func (m *versionMemory) all() (list []version) {
 	return list
 }
 
-// forget forgets everything.
 func (m *versionMemory) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

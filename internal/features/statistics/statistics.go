@@ -49,7 +49,6 @@ type Counter struct {
 	timer *time.Timer                       // ends that minute
 }
 
-// minute has the counts of one minute.
 type minute struct {
 	at    time.Time
 	types map[string]*processlog.StatCounts

@@ -23,7 +23,6 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// alert is one of the alert rules.
 type alert struct {
 	Alert, Expr, For    string
 	Labels, Annotations map[string]string

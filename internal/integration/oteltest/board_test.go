@@ -130,7 +130,6 @@ const orZero = " or 0 * max(compensator_ready{" + job + "})"
 
 var prometheusSource = source{Type: "prometheus", UID: "${datasource}"}
 
-// q is a query with its legend.
 type q struct{ expr, legend string }
 
 // rows returns the panels of the dashboard, row by row. The panels that call for action come first, the panels that

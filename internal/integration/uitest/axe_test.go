@@ -68,7 +68,6 @@ func download(url string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(answer.Body, 8<<20))
 }
 
-// unpack reads one file of an archive.
 func unpack(archive []byte, name string) (string, error) {
 	plain, err := gzip.NewReader(bytes.NewReader(archive))
 	if err != nil {

@@ -160,7 +160,6 @@ type client struct {
 	hasty bool // whether the client ignores a wait that an answer asks for
 }
 
-// entriesOf lists the entries of a type and state.
 func (w *world) entriesOf(businessType string, state compensator.State) []compensator.Entry {
 	w.t.Helper()
 	page, err := admin.Of(w.c).List(w.t.Context(), admin.Filter{BusinessType: businessType, States: []compensator.State{state}, Limit: 100})
@@ -168,7 +167,6 @@ func (w *world) entriesOf(businessType string, state compensator.State) []compen
 	return page.Entries
 }
 
-// values returns the values of a form.
 func values(pairs ...string) url.Values {
 	v := make(url.Values)
 	for i := 0; i < len(pairs); i += 2 {
@@ -177,7 +175,6 @@ func values(pairs ...string) url.Values {
 	return v
 }
 
-// answer is the answer to a request.
 type answer struct {
 	status int
 	text   string
