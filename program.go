@@ -55,6 +55,17 @@ func (p program) OpenBreakers() []observe.OpenBreaker { return p.features.OpenBr
 
 func (p program) Limited() []observe.LimitedType { return p.features.Limited() }
 
+func (p program) Schedules() (schedules []operating.Schedule) {
+	for _, s := range p.features.Schedules() {
+		schedules = append(schedules, operating.Schedule(s))
+	}
+	return schedules
+}
+
+func (p program) SlotKey(businessType string, slot time.Time) string {
+	return string(SlotKey(businessType, slot))
+}
+
 func (p program) Scrub(text string) string { return p.scrub(text) }
 
 func (p program) Change(ctx context.Context, change processlog.Change) (processlog.Row, error) {

@@ -218,7 +218,7 @@ func (x *explainer) addOtherProcesses(ctx context.Context, fallback string) {
 	all, n := x.instances(ctx), 0
 	var holds []Reason
 	for _, i := range all {
-		at := slices.IndexFunc(i.Types, func(t InstanceType) bool { return t.Name == x.row.BusinessType })
+		at := slices.IndexFunc(i.Types, func(t InstanceType) bool { return t.Name == x.row.BusinessType && t.Slots > 0 })
 		if i.State() != InstanceLive || at < 0 {
 			continue
 		}

@@ -46,7 +46,7 @@ type Instance struct {
 	Build   string         `json:"build"`   // version of the service, at most 191 characters; empty: not known
 	Running bool           `json:"running"` // whether Run takes new entries
 	Queue   InstanceQueue  `json:"queue"`   // whether the process reaches the shared queue
-	Types   []InstanceType `json:"types"`   // business types with a handler in this process, sorted by name
+	Types   []InstanceType `json:"types"`   // business types with a handler in this process, and its periodic types, sorted by name
 
 	StartedAt time.Time     `json:"started_at"` // by the database's clock, like the next two
 	SeenAt    time.Time     `json:"seen_at"`    // when the process last wrote this
@@ -54,15 +54,25 @@ type Instance struct {
 	Unseen    time.Duration `json:"unseen"`     // time since SeenAt when this was read, in nanoseconds
 }
 
-// InstanceType is a business type with a handler in a process.
+// InstanceType is a business type with a handler in a process, or a periodic type without one.
 type InstanceType struct {
 	Name    string `json:"name"`    // business type
-	Slots   int    `json:"slots"`   // number of handler calls that may run at once
+	Slots   int    `json:"slots"`   // number of handler calls that may run at once; 0: the process has no handler
 	Running int    `json:"running"` // attempts whose handler runs. One call of a batch handler runs several attempts
 	Stuck   int    `json:"stuck"`   // those of them whose handler runs on after its timeout
 
+	Schedule *InstanceSchedule `json:"schedule,omitempty"` // set if the process records the slots of the type
+
 	Hold *ClaimHold `json:"hold,omitempty"` // why the process does not claim due entries of the type; nil if it claims them
 }
+
+// InstanceSchedule is what a process says about the schedule of a periodic type.
+type InstanceSchedule struct {
+	Next []time.Time `json:"next"` // the next slots when the process wrote its row, at most InstanceSlots; none: the schedule has ended
+}
+
+// InstanceSlots is how many slots an InstanceSchedule names.
+const InstanceSlots = 3
 
 // ClaimHold says why a process does not claim due entries of a type. A pause, a limit or a breaker of the type is no ClaimHold.
 type ClaimHold struct {

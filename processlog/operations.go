@@ -100,6 +100,14 @@ type Operations interface {
 	// ForgetInstances deletes processes that have not been seen for longer than age.
 	ForgetInstances(ctx context.Context, age time.Duration) error
 
+	// PeriodicMarks reads the database's clock and the marks of all periodic types: the last slot of each, or the time of its
+	// first registration if it has no slot yet. It leaves out the marks of maintenance, whose names begin with a space. A
+	// missing table of marks is a *FieldError.
+	PeriodicMarks(ctx context.Context) (now time.Time, marks map[string]time.Time, err error)
+
+	// OutlinesByKey reads rows by their idempotency keys, without content and in no order. Keys without a row are left out.
+	OutlinesByKey(ctx context.Context, keys []string) ([]Row, error)
+
 	// BlockedBy returns the entry that blocks the entry id, or the zero ID if none does. The blocking entry is the
 	// first entry of the ordering key that counts. dead says whether dead entries count. For these terms see Ordering.
 	// BlockedBy and Ordering.Blocked give the same answer.

@@ -176,6 +176,9 @@ func (rq *request) ReadOnly() bool { return rq.s.admin.ReadOnly() }
 // KeepsStatistics reports whether the pages show counts over time.
 func (rq *request) KeepsStatistics() bool { return rq.s.admin.KeepsStatistics() }
 
+// HasPeriodic reports whether the process that serves the pages has periodic types, or may know those of other processes.
+func (rq *request) HasPeriodic() bool { return rq.s.admin.HasPeriodic() || rq.s.admin.KeepsInstances() }
+
 // KeepsInstances reports whether the pages show all processes.
 func (rq *request) KeepsInstances() bool { return rq.s.admin.KeepsInstances() }
 

@@ -66,6 +66,7 @@ var allRoutes = []route{
 	{"GET cases/due", (*server).showCases},
 	{"GET stats", (*server).showStats},
 	{"GET instances", (*server).showInstances},
+	{"GET periodic", (*server).showPeriodic},
 	{"GET trail", (*server).showAuditLog},
 	{"GET settings", (*server).showSettings},
 	{"GET confirm", (*server).showConfirm},

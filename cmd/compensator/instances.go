@@ -33,7 +33,9 @@ func newInstanceListing(instances []admin.Instance) listing {
 		var types []string
 		for _, t := range i.Types {
 			running, slots, stuck = running+t.Running, slots+t.Slots, stuck+t.Stuck
-			types = append(types, fmt.Sprintf("%s %d/%d", t.Name, t.Running, t.Slots))
+			if t.Slots > 0 {
+				types = append(types, fmt.Sprintf("%s %d/%d", t.Name, t.Running, t.Slots))
+			}
 		}
 		l.rows = append(l.rows, []any{i.Name, string(i.State()), i.Unseen, i.Running, string(i.Queue), i.Build, i.Library, i.StartedAt, running, slots, stuck, strings.Join(types, ", "), i.SeenAt, i.EndedAt, i.ID.String()})
 	}

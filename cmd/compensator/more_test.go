@@ -109,7 +109,7 @@ func TestGrantsThatCheckPrintsSuffice(t *testing.T) {
 	}
 	id := b.entry("d0").ID.String()
 	b.exec("INSERT INTO common_process_log_limit (limit_name, limit_key, tat, granted_at, holders, business_types) VALUES ('psp', X'', 0, 0, X'', 'refund')")
-	for _, args := range [][]string{{"overview"}, {"types"}, {"list"}, {"get", id}, {"explain", id}, {"timeline", id}, {"history", id}, {"batch", "b77"}, {"health"}, {"limits"}, {"trail"}, {"stats"}, {"instances"}, {"cases", "list"}, {"cases", "list", "--groups"}} {
+	for _, args := range [][]string{{"overview"}, {"types"}, {"list"}, {"get", id}, {"explain", id}, {"timeline", id}, {"history", id}, {"batch", "b77"}, {"health"}, {"limits"}, {"trail"}, {"stats"}, {"instances"}, {"periodic"}, {"cases", "list"}, {"cases", "list", "--groups"}} {
 		as["reader"].ok(args...)
 	}
 	for _, args := range [][]string{{"requeue", id, reason, "--yes"}, {"cases", "take", id, reason}, {"pause", "refund", reason, "--yes"}, {"get", id, "--content", reason}, {"migrate", "--table", "other"}} {

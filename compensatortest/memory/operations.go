@@ -130,6 +130,17 @@ func (s *Store) Outlines(ctx context.Context, ids []processlog.ID) ([]processlog
 	return rows, err
 }
 
+// OutlinesByKey implements processlog.Operations.
+func (s *Store) OutlinesByKey(ctx context.Context, keys []string) ([]processlog.Row, error) {
+	s.mu.Lock()
+	var ids []processlog.ID
+	for _, v := range s.matchingLocked(func(v *version) bool { return slices.Contains(keys, string(v.entry.IdempotencyKey)) }) {
+		ids = append(ids, v.entry.ID)
+	}
+	s.mu.Unlock()
+	return s.Outlines(ctx, ids)
+}
+
 // DeadWithoutCase implements processlog.Operations.
 func (s *Store) DeadWithoutCase(ctx context.Context, maxAge time.Duration, limit int) ([]processlog.Row, error) {
 	if err := ctx.Err(); err != nil {

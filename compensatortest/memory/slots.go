@@ -2,7 +2,9 @@ package memory
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/compensator-go/compensator/processlog"
@@ -35,6 +37,14 @@ func (s *Store) Marks(ctx context.Context, businessTypes []string) (time.Time, m
 		}
 	}
 	return millisToTime(now), marks, nil
+}
+
+// PeriodicMarks implements processlog.Operations.
+func (s *Store) PeriodicMarks(ctx context.Context) (time.Time, map[string]time.Time, error) {
+	s.mu.Lock()
+	names := slices.DeleteFunc(slices.Collect(maps.Keys(s.marks)), func(name string) bool { return strings.HasPrefix(name, " ") })
+	s.mu.Unlock()
+	return s.Marks(ctx, names)
 }
 
 // BeginMark implements processlog.Store.

@@ -148,6 +148,19 @@ func (t *storeTest) outlinesAreRowsWithoutContent() {
 	none, err := t.ops().Outlines(t.ctx, nil)
 	require.NoError(t, err)
 	assert.Empty(t, none)
+	odd := t.draft("refund")
+	odd.IdempotencyKey = "refund@'2026'\\"
+	want = append(want, t.insert(odd)[0])
+	byKey, err := t.ops().OutlinesByKey(t.ctx, []string{string(want[0].IdempotencyKey), "unknown", string(odd.IdempotencyKey)})
+	require.NoError(t, err)
+	require.Len(t, byKey, 2)
+	for _, row := range byKey {
+		assert.Contains(t, []processlog.ID{want[0].ID, want[3].ID}, row.ID)
+		assert.Empty(t, row.Content)
+	}
+	none, err = t.ops().OutlinesByKey(t.ctx, nil)
+	require.NoError(t, err)
+	assert.Empty(t, none)
 }
 
 // Types must list each type of the log and of the operations once. The list must include types that are or were paused,

@@ -15,6 +15,7 @@ import (
 // slotPromises are the promises about the marks of periodic types.
 var slotPromises = []storePromise{
 	{"MarkBeginsAtTheDatabasesNowAndStays", false, (*storeTest).markBeginsAtTheDatabasesNowAndStays},
+	{"MarksOfPeriodicTypesAreRead", false, (*storeTest).marksOfPeriodicTypesAreRead},
 	{"MarkMovesWithItsTransactionOnly", false, (*storeTest).markMovesWithItsTransactionOnly},
 	{"MarkThatHasMovedIsNotMovedAgain", false, (*storeTest).markThatHasMovedIsNotMovedAgain},
 	{"MarkThatAnotherHoldsIsNotWaitedFor", true, (*storeTest).markThatAnotherHoldsIsNotWaitedFor},
@@ -53,6 +54,18 @@ func (t *storeTest) move(businessType string, from, to time.Time) (processlog.Tr
 	moved, err := t.Store.MoveMark(t.ctx, tx, businessType, from, to)
 	require.NoError(t, err)
 	return tx, moved
+}
+
+func (t *storeTest) marksOfPeriodicTypesAreRead() {
+	ops, is := t.Store.(processlog.Operations)
+	if !is {
+		t.Skip("the store does not implement processlog.Operations")
+	}
+	now, want := t.marks("nightly", "hourly", " maintenance")
+	read, marks, err := ops.PeriodicMarks(t.ctx)
+	require.NoError(t, err)
+	assert.WithinDuration(t, now, read, time.Minute)
+	assert.Equal(t, map[string]time.Time{"nightly": want[0], "hourly": want[1]}, marks)
 }
 
 func (t *storeTest) markBeginsAtTheDatabasesNowAndStays() {

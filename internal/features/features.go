@@ -127,6 +127,12 @@ type Period struct {
 	Do       func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error)
 }
 
+// Schedule computes the slots of a periodic type.
+type Schedule struct {
+	Name string
+	Next func(after time.Time) (time.Time, error) // the first slot after a time; zero if there is none
+}
+
 // Set is an engine with its features. A function field does nothing if its feature is not built in.
 type Set struct {
 	Engine *engine.Engine
@@ -150,6 +156,9 @@ type Set struct {
 	// Recur calls p.Do once for each slot of a schedule, in one of all processes. Call Recur before Run. Recur asks the
 	// database.
 	Recur func(ctx context.Context, p Period) error
+
+	// Schedules returns the schedules of the periodic types of this process, in the order of their registration.
+	Schedules func() []Schedule
 
 	// Serialize gives a type an ordering key, before the type is registered. It asks the database.
 	Serialize func(ctx context.Context, businessType string, s Serial) error
@@ -207,6 +216,7 @@ func New(ctx context.Context, cfg engine.Config, settings Config) *Set {
 			return nil, missing("the rollback detector")
 		},
 		Recur:       func(context.Context, Period) error { return missing("periodic types and maintenance") },
+		Schedules:   func() []Schedule { return nil },
 		Serialize:   func(context.Context, string, Serial) error { return missing("ordering keys") },
 		AdvanceKeys: func(context.Context, []processlog.ID) (bool, error) { return false, nil },
 		Blocked:     func(context.Context, []processlog.ID) ([]processlog.ID, error) { return nil, nil },

@@ -20,6 +20,12 @@ func init() {
 				return processlog.InstanceQueueReached
 			}
 			return processlog.InstanceQueueDown
+		}, func() map[string]instances.Schedule {
+			schedules := make(map[string]instances.Schedule)
+			for _, of := range s.Schedules() {
+				schedules[of.Name] = of.Next
+			}
+			return schedules
 		})
 		s.begin = append(s.begin, r.Begin)
 		s.loops = append(s.loops, func(context.Context) { r.Report() }) // when Run has begun

@@ -16,6 +16,10 @@ func init() {
 			}
 			return types.Add(ctx, periodic.Period(p))
 		}
+		s.Schedules = func() (schedules []Schedule) {
+			types.EachPeriod(func(p periodic.Period) { schedules = append(schedules, Schedule{p.Name, p.NextSlot}) })
+			return schedules
+		}
 		s.loops = append(s.loops, types.Run, maintenance.Run)
 	})
 }

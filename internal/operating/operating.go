@@ -53,6 +53,10 @@ type Log interface {
 	// Local returns what this process knows about an entry and its type.
 	Local(row *processlog.Row) Local
 
+	// Schedules returns the schedules of the periodic types of this process. SlotKey returns the idempotency key of a slot.
+	Schedules() []Schedule
+	SlotKey(businessType string, slot time.Time) string
+
 	// Queued asks the shared queue what it knows about an entry. known is false if there is no shared queue, or if the
 	// queue cannot answer this question. An error says that the queue cannot be used.
 	Queued(ctx context.Context, row *processlog.Row) (queued processlog.Queued, known bool, err error)
@@ -79,6 +83,12 @@ type Log interface {
 
 	// AcceptLoss resumes work after ErrHistoryLost.
 	AcceptLoss(ctx context.Context, by processlog.AuditInfo) ([]processlog.LostEntry, error)
+}
+
+// Schedule computes the slots of a periodic type.
+type Schedule struct {
+	Name string
+	Next func(after time.Time) (time.Time, error) // the first slot after a time; zero if there is none
 }
 
 // Of returns the Log of a *compensator.Compensator. The root package sets it.

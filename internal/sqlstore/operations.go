@@ -13,6 +13,25 @@ import (
 // outlineRows reads rows without their contents. The contents of a thousand rows may not fit into memory.
 const outlineRows = "SELECT {outline} FROM {log} WHERE id IN ({ids})"
 
+// outlineKeys is outlineRows by idempotency key.
+const outlineKeys = "SELECT {outline} FROM {log} WHERE idempotent_id IN ({keys})"
+
+// OutlinesByKey implements Operations.
+func (s *Store) OutlinesByKey(ctx context.Context, keys []string) ([]processlog.Row, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	texts := make([]string, len(keys))
+	for i, key := range keys {
+		texts[i] = s.textLiteral(key)
+	}
+	rows, err := s.queryRows(ctx, s.pool(), len(keys), s.withTimeLimit(ctx, s.sql(outlineKeys, "keys", strings.Join(texts, ","))))
+	if err != nil {
+		return nil, fmt.Errorf("compensator: read %d entries by key: %w", len(keys), err)
+	}
+	return rows, nil
+}
+
 // Outlines implements Operations.
 func (s *Store) Outlines(ctx context.Context, ids []processlog.ID) ([]processlog.Row, error) {
 	if len(ids) == 0 {

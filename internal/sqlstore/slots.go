@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -11,7 +12,10 @@ import (
 
 // readMarks returns one row per mark, and an extra row with the clock. It returns the extra row also if there are no
 // marks.
-const readMarks = "SELECT {now}, {empty}, 0 UNION ALL SELECT 0, {text business_type}, slot FROM {slots} WHERE business_type IN ({types})"
+const (
+	readMarks = allMarks + " WHERE business_type IN ({types})"
+	allMarks  = "SELECT {now}, {empty}, 0 UNION ALL SELECT 0, {text business_type}, slot FROM {slots}"
+)
 
 // Marks implements Store by one SELECT by primary key.
 func (s *Store) Marks(ctx context.Context, businessTypes []string) (now time.Time, marks map[string]time.Time, err error) {
@@ -19,14 +23,24 @@ func (s *Store) Marks(ctx context.Context, businessTypes []string) (now time.Tim
 	for i, businessType := range businessTypes {
 		names[i] = s.d.text(businessType)
 	}
-	query := s.sql(readMarks, "types", strings.Join(names, ","))
+	return s.queryMarks(ctx, s.sql(readMarks, "types", strings.Join(names, ",")))
+}
+
+// PeriodicMarks implements Operations.
+func (s *Store) PeriodicMarks(ctx context.Context) (now time.Time, marks map[string]time.Time, err error) {
+	now, marks, err = s.queryMarks(ctx, s.withTimeLimit(ctx, s.sql(allMarks)))
+	maps.DeleteFunc(marks, func(name string, _ time.Time) bool { return strings.HasPrefix(name, " ") })
+	return now, marks, err
+}
+
+func (s *Store) queryMarks(ctx context.Context, query string) (now time.Time, marks map[string]time.Time, err error) {
 	err = s.readLatest(ctx, func(readTx processlog.Tx) error {
 		rows, err := readTx.QueryContext(ctx, query)
 		if err != nil {
 			return err
 		}
 		defer rows.Close()
-		marks = make(map[string]time.Time, len(businessTypes))
+		marks = make(map[string]time.Time)
 		for rows.Next() {
 			var clock, slot int64
 			var name string

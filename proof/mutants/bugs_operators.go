@@ -150,6 +150,22 @@ func operating() []mutant {
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/EndedInstanceStaysEnded"),
 		},
 		{
+			name: "slots-show-hidden-entries", breaks: "G32",
+			what: "The page of periodic types names entries that the actor may not see.",
+			edits: []edit{
+				{"Admin.addSlotEntries", `byKey[$key] = &$types[$i]; mayRead.holds($ctx, $name) {`, `byKey[$key] = &$types[$i]; true {`},
+			},
+			sees: tests("TestPeriodicTypesShowTheirSlots"),
+		},
+		{
+			name: "passed-slots-are-not-missed", breaks: "G23",
+			what: "Slots that have passed and are not recorded are shown as slots to come.",
+			edits: []edit{
+				{"PeriodicType.addSlots", `case slot.After(now):`, `case !slot.IsZero():`},
+			},
+			sees: tests("TestPeriodicTypesShowTheirSlots"),
+		},
+		{
 			name: "hold-of-every-entry", breaks: "G44",
 			what: "An entry that has lost no lease is said to wait for suspects of another process.",
 			edits: []edit{

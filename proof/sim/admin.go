@@ -417,3 +417,11 @@ func (s *gatedStore) PutSetting(ctx context.Context, setting processlog.Setting,
 		return err
 	})
 }
+
+func (s *gatedStore) PeriodicMarks(ctx context.Context) (time.Time, map[string]time.Time, error) {
+	return s.store.PeriodicMarks(ctx)
+}
+
+func (s *gatedStore) OutlinesByKey(ctx context.Context, keys []string) ([]processlog.Row, error) {
+	return s.store.OutlinesByKey(ctx, keys)
+}

@@ -7,6 +7,7 @@ package instances
 import (
 	"context"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,6 +32,7 @@ type Reporter struct {
 	store     Store
 	self      processlog.Instance // what does not change
 	queue     func() processlog.InstanceQueue
+	schedules func() map[string]Schedule
 	startedAt time.Time
 	writer    groupcommit.Batcher[report]
 
@@ -45,10 +47,13 @@ type report struct{ ended bool }
 // mostReports is how many reports may wait. More would say the same.
 const mostReports = 2
 
-// Attach makes a reporter for a process with a name. queue says whether the process reaches the shared queue. The tokens of the
-// process's leases begin with its mark.
-func Attach(e *engine.Engine, store Store, name string, queue func() processlog.InstanceQueue) *Reporter {
-	r := &Reporter{e: e, store: store, queue: queue, startedAt: time.Now(), self: processlog.Instance{ID: processlog.NewInstanceID(), Name: name}}
+// Schedule returns the first slot of a periodic type after a time, or the zero time if there is none.
+type Schedule func(after time.Time) (time.Time, error)
+
+// Attach makes a reporter for a process with a name. queue says whether the process reaches the shared queue. schedules returns
+// the schedules of the periodic types by name. The tokens of the process's leases begin with its mark.
+func Attach(e *engine.Engine, store Store, name string, queue func() processlog.InstanceQueue, schedules func() map[string]Schedule) *Reporter {
+	r := &Reporter{e: e, store: store, queue: queue, schedules: schedules, startedAt: time.Now(), self: processlog.Instance{ID: processlog.NewInstanceID(), Name: name}}
 	r.self.Library, r.self.Build = versions(debug.ReadBuildInfo())
 	r.writer.Max, r.writer.Workers, r.writer.Bound, r.writer.Flush = mostReports+1, 1, mostReports+1, r.write
 	e.MarkLeases(r.self.ID)
@@ -147,8 +152,10 @@ func (r *Reporter) write(reports []report) {
 func (r *Reporter) describe() processlog.Instance {
 	i := r.self
 	i.Running, i.Queue = r.e.Accepts(), r.queue()
+	schedules := r.schedules()
 	for _, t := range r.e.Types() {
-		state := processlog.InstanceType{Name: t.Name, Slots: t.Concurrency, Hold: r.hold(t)}
+		state := processlog.InstanceType{Name: t.Name, Slots: t.Concurrency, Schedule: describeSchedule(schedules[t.Name]), Hold: r.hold(t)}
+		delete(schedules, t.Name)
 		for _, a := range r.e.Held(func(a engine.HeldAttempt) bool { return a.Type == t && !a.Returned }) {
 			state.Running++
 			if a.Stuck || a.LeftBehind {
@@ -157,7 +164,28 @@ func (r *Reporter) describe() processlog.Instance {
 		}
 		i.Types = append(i.Types, state)
 	}
+	for name, schedule := range schedules { // periodic types without a handler in this process
+		i.Types = append(i.Types, processlog.InstanceType{Name: name, Schedule: describeSchedule(schedule)})
+	}
+	slices.SortFunc(i.Types, func(a, b processlog.InstanceType) int { return strings.Compare(a.Name, b.Name) })
 	return i
+}
+
+// describeSchedule returns the next slots of a schedule, or nil if there is no schedule. It leaves out slots that the schedule
+// fails to compute.
+func describeSchedule(schedule Schedule) *processlog.InstanceSchedule {
+	if schedule == nil {
+		return nil
+	}
+	s, slot := new(processlog.InstanceSchedule), time.Now()
+	for range processlog.InstanceSlots {
+		var err error
+		if slot, err = schedule(slot); err != nil || slot.IsZero() {
+			break
+		}
+		s.Next = append(s.Next, slot)
+	}
+	return s
 }
 
 // hold returns why this process does not claim due entries of a type, or nil. Entries that have lost no lease come first.

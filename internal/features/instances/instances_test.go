@@ -56,7 +56,7 @@ func reporting(t *testing.T, test func(t *testing.T, e *engine.Engine, r *Report
 	synctest.Test(t, func(t *testing.T) {
 		to := new(table)
 		e := engine.New(t.Context(), engine.Config{Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }})
-		r := Attach(e, to, "api-1:17", func() processlog.InstanceQueue { return processlog.InstanceQueueReached })
+		r := Attach(e, to, "api-1:17", func() processlog.InstanceQueue { return processlog.InstanceQueueReached }, noSchedules)
 		require.NoError(t, r.Begin(t.Context()))
 		test(t, e, r, to)
 		e.Close()
@@ -107,7 +107,7 @@ func TestNothingIsReportedAfterAMissingTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := new(table)
 		e := engine.New(t.Context(), engine.Config{Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }})
-		r := Attach(e, to, "api-1:17", func() processlog.InstanceQueue { return processlog.InstanceQueueNone })
+		r := Attach(e, to, "api-1:17", func() processlog.InstanceQueue { return processlog.InstanceQueueNone }, noSchedules)
 		to.setError(errors.New("no such table"))
 		require.Error(t, r.Begin(t.Context()))
 		e.Close()
@@ -155,4 +155,36 @@ func TestVersionsComeFromTheBuild(t *testing.T) {
 	}
 	lib, build := versions(nil, false)
 	assert.Empty(t, lib+build)
+}
+
+func noSchedules() map[string]Schedule { return nil }
+
+// A schedule may end or fail. The row must name the slots that it has computed, also for a type without a handler.
+func TestRowNamesTheNextSlotsOfPeriodicTypes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hour := time.Now().Truncate(time.Hour)
+		schedules := map[string]Schedule{
+			"hourly": func(after time.Time) (time.Time, error) { return after.Truncate(time.Hour).Add(time.Hour), nil },
+			"once": func(after time.Time) (time.Time, error) {
+				if after.After(hour.Add(time.Hour)) || after.Equal(hour.Add(time.Hour)) {
+					return time.Time{}, nil
+				}
+				return hour.Add(time.Hour), nil
+			},
+			"broken": func(time.Time) (time.Time, error) { return time.Time{}, errors.New("no") },
+		}
+		to := new(table)
+		e := engine.New(t.Context(), engine.Config{Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }})
+		defer e.Close()
+		r := Attach(e, to, "api-1:17", func() processlog.InstanceQueue { return processlog.InstanceQueueNone }, func() map[string]Schedule { return schedules })
+		require.NoError(t, r.Begin(t.Context()))
+		next := func(hours ...int) *processlog.InstanceSchedule {
+			s := new(processlog.InstanceSchedule)
+			for _, n := range hours {
+				s.Next = append(s.Next, hour.Add(time.Duration(n)*time.Hour))
+			}
+			return s
+		}
+		assert.Equal(t, []processlog.InstanceType{{Name: "broken", Schedule: next()}, {Name: "hourly", Schedule: next(1, 2, 3)}, {Name: "once", Schedule: next(1)}}, to.all()[0].i.Types)
+	})
 }

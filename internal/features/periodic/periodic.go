@@ -84,7 +84,7 @@ func (c *Calendar) Add(ctx context.Context, p Period) error {
 	if err != nil {
 		return err
 	}
-	next, err := p.nextSlot(now)
+	next, err := p.NextSlot(now)
 	if err != nil {
 		return err
 	}
@@ -104,6 +104,13 @@ func (c *Calendar) allPeriods() []Period {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.periods)
+}
+
+// EachPeriod calls f for each period, in the order in which they were added.
+func (c *Calendar) EachPeriod(f func(p Period)) {
+	for _, p := range c.allPeriods() {
+		f(p)
+	}
 }
 
 // Run does slots until ctx ends. It returns at once if there are no periods.
@@ -215,7 +222,7 @@ type dueSlots struct {
 // depend on the slot before it.
 func (p Period) slotsSince(ctx context.Context, mark, now time.Time) (d dueSlots, err error) {
 	for d.nextSlot = mark; ; d.slots = append(d.slots, d.nextSlot) {
-		if d.nextSlot, err = p.nextSlot(d.nextSlot); err != nil {
+		if d.nextSlot, err = p.NextSlot(d.nextSlot); err != nil {
 			return dueSlots{}, err
 		}
 		if worked := d.nextSlot.IsZero() || d.nextSlot.After(now); worked || len(d.slots) == 2*p.CatchUp {
@@ -229,9 +236,9 @@ func (p Period) slotsSince(ctx context.Context, mark, now time.Time) (d dueSlots
 	}
 }
 
-// nextSlot returns the schedule's first slot after a time, rounded up to a whole millisecond. The schedule is user code, so
-// nextSlot turns a panic into an error.
-func (p Period) nextSlot(after time.Time) (next time.Time, err error) {
+// NextSlot returns the schedule's first slot after a time, rounded up to a whole millisecond. The schedule is user code, so
+// NextSlot turns a panic into an error.
+func (p Period) NextSlot(after time.Time) (next time.Time, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = &processlog.FieldError{Field: "schedule", Reason: "panicked: " + usererr.PanicText(r)}

@@ -133,10 +133,10 @@ func TestSlotsAreWholeMillisecondsAndNeverEarly(t *testing.T) {
 		}
 		return time.Time{}
 	}, CatchUp: 1}
-	next, err := p.nextSlot(at.Add(-time.Hour))
+	next, err := p.NextSlot(at.Add(-time.Hour))
 	require.NoError(t, err)
 	require.Equal(t, time.Date(2026, 1, 1, 0, 0, 0, 2_000_000, time.UTC), next)
-	next, err = p.nextSlot(next)
+	next, err = p.NextSlot(next)
 	require.NoError(t, err)
 	require.True(t, next.IsZero())
 }

@@ -44,6 +44,7 @@ func TestEveryPageIsAccessibleInBothLanguagesLightDarkAndOnAPhone(t *testing.T) 
 		{"settings", "settings"},
 		{"stats", "stats?over=24h"},
 		{"instances", "instances"},
+		{"periodic", "periodic"},
 		{"error", "nothing"},
 	}
 	b := openTab(t, w, "alice")

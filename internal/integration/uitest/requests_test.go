@@ -77,6 +77,7 @@ func calls(e compensator.Entry, c *admin.Case, bulk admin.BulkID) map[string][]c
 		"GET cases/due":    {{"GET", "cases/due", nil, 200, 200, 200, 200}, {"GET", "cases/due?failure=" + c.Fingerprint.String(), nil, 200, 200, 200, 200}},
 		"GET stats":        {{"GET", "stats", nil, 200, 200, 200, 200}, {"GET", "stats?type=salary&over=7d&sort=dead", nil, 200, 200, 200, 200}},
 		"GET instances":    {{"GET", "instances", nil, 200, 403, 200, 200}},
+		"GET periodic":     {{"GET", "periodic", nil, 200, 403, 200, 200}},
 		"GET trail":        {{"GET", "trail", nil, 200, 200, 200, 200}},
 		"GET settings":     {{"GET", "settings", nil, 200, 403, 200, 200}},
 		"GET confirm": {{"GET", "confirm?do=requeue&seen=" + seen(e), nil, 200, 404, 404, 403}, {"GET", "confirm?do=take+case&seen=" + theCase(0), nil, 200, 404, 404, 403},
