@@ -1,30 +1,30 @@
-# The comment of package internal/testservers says how the tests find their servers. COMPENSATOR_SERVERS forces one way.
+# The comment of package internal/testservers says in which ways the tests find their servers. COMPENSATOR_SERVERS chooses a way.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
 GO ?= go
-PACKAGES_AT_ONCE ?= 2 # number of test packages of a module that run at once; each starts its own servers, and waits most of the time
+PACKAGES_AT_ONCE ?= 2 # number of a module's test packages that run at once; each starts its own servers, and mostly waits
 
 # The flags leave out debugging information, because linking it takes as long as the rest. They leave out vet, which make check
 # runs. GOGC trades memory for time. The race detector waits 50 ms at the end of each of a hundred processes, not a second.
-# TMPDIR is in memory if there is room, because acknowledged data survives the kill of a server there, too.
+# TMPDIR is in memory if there is room. Data in memory also survives the kill of a server, so the tests stay meaningful.
 in_memory := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 4000000 2>/dev/null && echo TMPDIR=/dev/shm)
-# SQLite is C code translated to Go. The race detector would make it three times slower, and tells nothing about our code.
+# SQLite is C code translated to Go. The race detector would make it three times slower, and would find no race of the library.
 race := -race '-gcflags=modernc.org/...=-race=false -d=checkptr=0'
 memory = $(if $(TMPDIR),,$(in_memory))
 go_test = $(memory) GOGC=400 GORACE=atexit_sleep_ms=50 $(GO) test $(race) -shuffle=on -count=1 -timeout 30m -vet=off \
 	-ldflags=-w -p $(strip $(or $(at_once/$*),$(PACKAGES_AT_ONCE)))
 build := $(CURDIR)/build
-# This is the path of the tool, because a workspace allows no -modfile.
+# staticcheck is the path of the built tool. go does not accept -modfile in a workspace, so GOWORK=off finds the path.
 staticcheck := $$(GOFLAGS= GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod -n staticcheck)
 
 # Lists every module that has packages. It does not use git, so that it also works in an unpacked archive.
 modules := $(patsubst %/,%,$(dir $(shell find . -name go.mod -not -path './build/*' -not -path './internal/tools/*' \
 	-not -path '*/testdata/*' -not -path '*/node_modules/*' | sort)))
-# First come the library, its examples and the checkers of its proof. Then come the modules that are installed beside it, and the
-# tests in a browser. The longest come first. All of them wait much, so two modules side by side finish sooner.
+# library: the library, its examples and the checkers of its proof. around: the modules that are installed beside the library, and
+# the tests in a browser. In each list the slowest modules come first. Tests mostly wait, so two modules side by side finish sooner.
 scenes := usersync seckill seckillstream
 databases := sqlitetest wrappertest migratetest
 library := . $(addprefix internal/integration/,$(databases)) examples proof/chaos bench compensatortest/sqlitetest internal/testservers/docker
@@ -40,8 +40,8 @@ tests/bench := -short -skip '^Test(Bench|Scale|Order|Limits|Fair|Lease|Delay|Rel
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# Checks that go.mod and go.sum are tidy. A module for users takes our modules from its go.work, which go mod tidy does not
-# read. So such a module is tidied in a copy outside the tree.
+# Checks that go.mod and go.sum are tidy. Some modules find the repository's other modules through a go.work, which go mod tidy
+# does not read. For such a module, go mod tidy runs on a copy of go.mod that names their directories.
 tidied = mkdir -p $(build) && cp $(1)/go.mod $(build)/tidy.mod && cp $(1)/go.sum $(build)/tidy.sum && \
 	if [ -f $(1)/go.work ]; then $(GO) mod edit -replace github.com/compensator-go/compensator=$(CURDIR) \
 		-replace github.com/compensator-go/compensator/compensatortest/sqlitetest=$(CURDIR)/compensatortest/sqlitetest $(build)/tidy.mod; fi && \
@@ -81,11 +81,11 @@ test-newest: ## run the root module's tests with the newest go-redis and MySQL d
 	$(GO) get -t -modfile=$(build)/newest.mod ./... github.com/redis/go-redis/v9@latest github.com/go-sql-driver/mysql@latest
 	$(go_test) -modfile=$(build)/newest.mod ./...
 
-# Lists the packages that have files with a build tag. The tag changes nothing in the other packages.
+# Lists the packages that have files with the build tag $(1). The tag changes nothing in the other packages.
 under = $(addprefix ./,$(sort $(dir $(shell grep -rl --include='*.go' '^//go:build $(1)$$' internal proof))))
 
-# vet and staticcheck use the packages that make test compiles, so that packages are compiled once. With tags they use those of
-# make crash.
+# vet and staticcheck run with the compiler flags of make test, and with tags those of make crash, so that each package is compiled
+# once.
 .PHONY: check
 check: ## format, vet and lint every module
 	@for dir in $(filter-out $(library) $(around),$(modules:./%=%)); do \
@@ -103,7 +103,7 @@ check: ## format, vet and lint every module
 	$(GO) test $(race) -vet=off -ldflags=-w -count=1 -run '^TestDocs' . ./internal/reference
 	@$(MAKE) --no-print-directory prose
 
-# A linter finds symptoms. A sentence that it passes may still need a second reading.
+# The linter accepts some sentences that are still hard to read.
 .PHONY: prose
 prose: ## find long sentences and private phrases in Markdown and Go comments
 	cd internal/tools && $(GO) run . ../.. $(build)/prose
@@ -160,7 +160,7 @@ bench-seckill: ## measure the sale's purchases a second beside the same service 
 	$(GO) test -C examples -run '^$$' -bench '^BenchmarkSale$$' -benchtime 1x -timeout 30m ./seckill
 
 .PHONY: bench
-bench: ## measure ours beside the floors and other libraries, an hour; QUICK=1: the floors, in a minute; SIZE=0.25: a quarter of the work; PAIRS=10
+bench: ## measure the library beside the floors and other libraries, an hour; QUICK=1: the floors, in a minute; SIZE=0.25: a quarter of the work; PAIRS=10
 	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestBench$$' -v . $(if $(QUICK),-quick) $(if $(SIZE),-size=$(SIZE)) $(if $(PAIRS),-pairs=$(PAIRS))
 
 .PHONY: bench-sqlite
@@ -168,19 +168,19 @@ bench-sqlite: ## measure how soon outcomes of a backlog are stored on SQLite, an
 	$(GO) test -C internal/integration -run '^$$' -bench '^BenchmarkOutcomesOfABacklog$$' -benchtime 1x -count $(or $(TIMES),3) ./sqlitetest
 
 .PHONY: bench-delay
-bench-delay: ## measure the mechanisms of delay side by side; build/delay.md and .svg
+bench-delay: ## measure mechanisms for delayed work side by side; build/delay.md and .svg
 	cd bench && $(GO) test -count=1 -timeout 1h -run '^TestDelay$$' -v ./delay
 
 .PHONY: bench-relay
-bench-relay: ## measure the relays to RabbitMQ beside bare amqp091 and watermill's forwarder, and what kills double; build/relay.json
+bench-relay: ## measure the relays to RabbitMQ beside bare amqp091 and watermill's forwarder, and how many messages arrive twice after kills; build/relay.json
 	cd bench && $(GO) test -count=1 -timeout 1h -run '^TestRelay$$' -v .
 
 .PHONY: bench-intake
-bench-intake: ## measure the intake from a Redis Stream beside a loop of one's own; build/intake.json
+bench-intake: ## measure the intake from a Redis Stream beside a hand-written loop; build/intake.json
 	cd bench && $(GO) test -count=1 -timeout 1h -run '^TestIntake$$' -v .
 
 .PHONY: bench-gorm
-bench-gorm: ## measure how late an entry starts that was recorded as in a GORM tutorial, without Connector and Committed
+bench-gorm: ## measure how late an entry starts if it was recorded as in a GORM tutorial, without Connector and Committed
 	cd orms/gormtx && $(GO) test -count=1 -run '^$$' -bench '^BenchmarkTutorialStart$$' -benchtime 100x .
 
 .PHONY: bench-ready
@@ -215,7 +215,7 @@ bench-scale: ## measure what growth to MOST waiting entries costs (10000000), an
 bench-admin: ## measure the operator's pages on MOST=10000000 ended entries, and what they cost the log, a quarter of an hour; PART=pages,viewers,producers,browser,idle,pairs,deaths,attempts
 	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestAdmin$$' -v . -pairs=$(or $(PAIRS),10) $(if $(MOST),-most=$(MOST)) $(if $(PART),-part=$(PART))
 
-# make test runs the seeds that are kept.
+# make test runs the seeds in proof/sim/testdata/seeds.txt, which have found faults. make sim runs random ones.
 .PHONY: sim
 sim: seeds := $(or $(SEEDS),10000)
 sim: from := $(or $(FROM),$(shell od -An -N5 -tu8 /dev/urandom | tr -d ' '))
@@ -224,7 +224,7 @@ sim: ## simulate several instances with random seeds; SEEDS=10000 FROM=1
 	$(GO) test ./proof/sim -count=1 -timeout 60m -skip '^TestRegressionSeeds$$' -seeds=$(seeds) -from=$(from)
 
 .PHONY: without
-without: ## take out each feature below internal/features, and then all, and see that the rest builds and works; NAME=pause
+without: ## take out each feature below internal/features, then all, and check that the library still builds and works; NAME=pause
 	$(GO) run ./proof/without $(if $(NAME),-name $(NAME))
 
 .PHONY: model

@@ -47,7 +47,7 @@ func memoryQueue() QueueHarness {
 	}
 }
 
-// inBubble runs a test that starts between two whole milliseconds. A bubble starts at a whole millisecond, where a
+// inBubble runs a test that starts between two whole milliseconds. A bubble starts at a whole millisecond, at which a
 // rounding fault would not show.
 func inBubble(t *testing.T, test func(*testing.T)) {
 	synctest.Test(t, func(t *testing.T) {

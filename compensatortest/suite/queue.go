@@ -11,12 +11,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// QueueHarness is a queue under test, with functions that do to it what other processes and servers do.
+// QueueHarness is a queue under test. Its functions do to the queue what other processes and servers do.
 type QueueHarness struct {
 	Queue processlog.Queue // queue as one process sees it, closed by the suite
 
-	// Another opens the queue a second time, as another process would. The suite closes it too. If Another is nil, the
-	// suite skips the promises about several processes. Leave it nil only if no other process can use the queue.
+	// Another opens the queue a second time, as another process would. The suite closes what Another returns. If
+	// Another is nil, the suite skips the promises about several processes. Leave it nil only if no other process can
+	// use the queue.
 	Another func(t *testing.T) processlog.Queue
 
 	// Lose makes the queue forget everything, as a restart without persistence does. If Lose is nil, the suite skips the
@@ -24,10 +25,10 @@ type QueueHarness struct {
 	Lose func(t *testing.T)
 }
 
-// TestQueue is the conformance suite of processlog.Queue. An implementation that passes may serve a Compensator. open
+// TestQueue is the conformance suite of processlog.Queue. A Compensator may use an implementation that passes. open
 // returns a new, empty queue that shares nothing with other queues.
 //
-// The suite skips promises for which the harness lacks a function, and the skip names the reason. A queue that
+// If the harness lacks a function, the suite skips the promises that need it, and gives the reason. A queue that
 // processes share, or that can lose its content, passes only if nothing is skipped.
 //
 // The suite uses the real clock. It waits for events and asserts only that nothing happens early, so a slow machine
@@ -114,7 +115,7 @@ func newQueueTest(t *testing.T, h QueueHarness) *queueTest {
 	return &queueTest{t, h, ctx, h.Queue}
 }
 
-// another returns a copy of the test that uses the queue as another process would. The caller closes that queue.
+// another returns a copy of the test that uses the queue as another process would. The caller closes the copy's queue.
 func (t *queueTest) another() *queueTest {
 	t.Helper()
 	if t.harness.Another == nil {
@@ -141,7 +142,7 @@ func dueIn(businessType string, row uint64, d time.Duration) processlog.QueueEnt
 	return processlog.QueueEntry{BusinessType: businessType, ID: processlog.RowID(row), In: d}
 }
 
-// enqueue adds entries to a queue without a size limit. A lease lasts at most an hour.
+// enqueue adds entries under rules without a size limit and with leases of at most an hour.
 func (t *queueTest) enqueue(items ...processlog.QueueEntry) (newHeads []string) {
 	t.Helper()
 	return t.enqueueBy(processlog.EnqueueRules{MaxLease: time.Hour}, items...)
@@ -168,7 +169,7 @@ func (t *queueTest) awaitClaim(businessType string, limit int, lease time.Durati
 		if leased := t.claim(businessType, limit, lease); len(leased.IDs) > 0 {
 			return leased
 		}
-		t.pass(time.Millisecond)
+		t.waitFor(time.Millisecond)
 	}
 }
 
@@ -185,8 +186,8 @@ func (t *queueTest) peek(businessType string) time.Duration {
 	return waits[0]
 }
 
-// pass waits for at least d.
-func (t *queueTest) pass(d time.Duration) {
+// waitFor waits for at least d.
+func (t *queueTest) waitFor(d time.Duration) {
 	t.Helper()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -197,8 +198,8 @@ func (t *queueTest) pass(d time.Duration) {
 	}
 }
 
-// The method within asserts that got is at most total, and more than total minus one minute.
-func (t *queueTest) within(total, got time.Duration) {
+// requireWithinMinute asserts that got is at most total, and more than total minus one minute.
+func (t *queueTest) requireWithinMinute(total, got time.Duration) {
 	t.Helper()
 	assert.LessOrEqual(t, got, total+time.Millisecond)
 	assert.Greater(t, got, total-time.Minute)

@@ -24,7 +24,7 @@ func (t *queueTest) noEntryComesDueEarly() {
 
 func (t *queueTest) entriesAreClaimedEarliestFirst() {
 	t.enqueue(dueIn("order", 1, 60*time.Millisecond), dueIn("order", 2, 20*time.Millisecond), dueIn("order", 3, 40*time.Millisecond))
-	t.pass(70 * time.Millisecond)
+	t.waitFor(70 * time.Millisecond)
 	assert.Equal(t, entryIDs(2, 3, 1), t.claim("order", 10, time.Minute).IDs)
 }
 
@@ -90,18 +90,18 @@ func (t *queueTest) claimTellsWhenTheNextEntryIsDue() {
 	t.enqueue(dueIn("order", 1, 0), dueIn("order", 2, 0), dueIn("order", 3, time.Hour))
 	assert.LessOrEqual(t, t.claim("order", 1, 10*time.Minute).Next, time.Duration(0), "entry 2 is due")
 	second := t.claim("order", 1, 20*time.Minute)
-	t.within(10*time.Minute, second.Next) // The other lease ends at that time.
+	t.requireWithinMinute(10*time.Minute, second.Next) // The other lease ends at that time.
 	third := t.claim("order", 1, time.Minute)
 	assert.Empty(t, third.IDs)
-	t.within(10*time.Minute, third.Next)
+	t.requireWithinMinute(10*time.Minute, third.Next)
 	t.settle("order", processlog.QueueOutcome{ID: second.IDs[0], Token: second.Token, In: time.Minute})
-	t.within(time.Minute, t.claim("order", 1, time.Minute).Next)
+	t.requireWithinMinute(time.Minute, t.claim("order", 1, time.Minute).Next)
 }
 
 func (t *queueTest) settleRemovesOnlyUnderItsOwnToken() {
 	old, current := t.twoLeases()
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: old, Remove: true})
-	t.within(time.Hour, t.peek("order"))
+	t.requireWithinMinute(time.Hour, t.peek("order"))
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: current, Remove: true})
 	assert.Equal(t, processlog.Never, t.peek("order"))
 }
@@ -109,19 +109,19 @@ func (t *queueTest) settleRemovesOnlyUnderItsOwnToken() {
 func (t *queueTest) settlePutsOffOnlyUnderItsOwnToken() {
 	old, current := t.twoLeases()
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: old, In: 3 * time.Hour})
-	t.within(time.Hour, t.peek("order"))
+	t.requireWithinMinute(time.Hour, t.peek("order"))
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: current, In: 3 * time.Hour})
-	t.within(3*time.Hour, t.peek("order"))
+	t.requireWithinMinute(3*time.Hour, t.peek("order"))
 }
 
-// A process may run an entry for longer than the queue's lease. The settle that follows must make the entry due
-// earlier, even if another process has claimed the entry since.
+// A process may run an entry for longer than the queue's lease. When it then settles the entry with an earlier due
+// time, the entry must become due earlier, even if another process has claimed it since.
 func (t *queueTest) settlePullsInUnderAnyToken() {
 	old, current := t.twoLeases()
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: old, In: 10 * time.Minute})
-	t.within(10*time.Minute, t.peek("order"))
+	t.requireWithinMinute(10*time.Minute, t.peek("order"))
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: current, In: time.Hour})
-	t.within(10*time.Minute, t.peek("order"))
+	t.requireWithinMinute(10*time.Minute, t.peek("order"))
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: current})
 	assert.LessOrEqual(t, t.peek("order"), time.Duration(0))
 	t.rebuild(processlog.Token{1}, "stock")
@@ -130,22 +130,23 @@ func (t *queueTest) settlePullsInUnderAnyToken() {
 	assert.Equal(t, processlog.Never, t.peek("stock"), "settle does not add an entry that is not in the queue")
 }
 
-// A queue that has lost a type may get a settle for one of its entries. It must then add the entry with its new due
-// time. Another process may be rebuilding the type, and may have read the entry before it was settled. That process
-// enqueues the entry for the end of the old lease, which must not make the entry due later.
+// The queue has lost a type. A settle of one of the type's entries must add the entry with its new due time. Another
+// process may be rebuilding the type, and may have read the entry before it was settled. That process enqueues the
+// entry with the end of the old lease as its due time. This must not make the entry due later.
 func (t *queueTest) settleBringsBackWhatIsLost() {
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(2), Token: 1, Remove: true})
 	assert.Equal(t, processlog.Never, t.peek("order"))
-	if !t.lost("order") {
+	if !t.reportsLost("order") {
 		return // This queue loses nothing.
 	}
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(2), Token: 1, In: 10 * time.Minute})
-	t.within(10*time.Minute, t.peek("order"))
+	t.requireWithinMinute(10*time.Minute, t.peek("order"))
 	t.enqueue(dueIn("order", 2, 20*time.Minute))
-	t.within(10*time.Minute, t.peek("order"))
+	t.requireWithinMinute(10*time.Minute, t.peek("order"))
 }
 
-// twoLeases leaves entry 1 with a lease of an hour. An earlier lease of the entry has ended.
+// twoLeases claims entry 1 twice. The first lease has ended, and the second one lasts an hour. It returns the tokens of
+// both.
 func (t *queueTest) twoLeases() (old, current int64) {
 	t.Helper()
 	t.enqueue(dueIn("order", 1, 0))
@@ -159,10 +160,10 @@ func (t *queueTest) settledEntryMayWaitForTheLongestTime() {
 	t.enqueue(dueIn("order", 1, 0))
 	leased := t.claim("order", 1, time.Minute)
 	t.settle("order", processlog.QueueOutcome{ID: leased.IDs[0], Token: leased.Token, In: farthest})
-	t.within(farthest, t.peek("order"))
+	t.requireWithinMinute(farthest, t.peek("order"))
 	assert.Empty(t, t.claim("order", 1, time.Minute).IDs)
 	t.enqueue(dueIn("order", 1, time.Hour))
-	t.within(time.Hour, t.peek("order"))
+	t.requireWithinMinute(time.Hour, t.peek("order"))
 }
 
 func (t *queueTest) settledEntryComesDueAgainNotEarly() {
@@ -187,9 +188,9 @@ func (t *queueTest) settledEntryMayBeDueAgainAtOnce() {
 func (t *queueTest) knownEntryKeepsItsPlace() {
 	t.enqueue(dueIn("order", 1, time.Hour))
 	t.enqueue(dueIn("order", 1, 30*time.Minute)) // A lease could begin at this moment.
-	t.within(time.Hour, t.peek("order"))
+	t.requireWithinMinute(time.Hour, t.peek("order"))
 	t.enqueue(dueIn("order", 1, 3*time.Hour))
-	t.within(time.Hour, t.peek("order"))
+	t.requireWithinMinute(time.Hour, t.peek("order"))
 }
 
 func (t *queueTest) leasedEntryKeepsItsLeaseWhenEnqueued() {
@@ -199,13 +200,13 @@ func (t *queueTest) leasedEntryKeepsItsLeaseWhenEnqueued() {
 		t.enqueue(dueIn("order", 1, 0))
 	}
 	assert.Empty(t, t.claim("order", 1, time.Minute).IDs)
-	t.within(time.Hour, t.peek("order"))
+	t.requireWithinMinute(time.Hour, t.peek("order"))
 }
 
 func (t *queueTest) entryTooFarInTheFutureIsPulledIn() {
 	t.enqueue(dueIn("order", 1, 3*time.Hour), dueIn("order", 2, 3*time.Hour))
 	t.enqueue(dueIn("order", 1, 30*time.Minute))
-	t.within(30*time.Minute, t.peek("order"))
+	t.requireWithinMinute(30*time.Minute, t.peek("order"))
 	t.enqueue(dueIn("order", 2, 0))
 	assert.Equal(t, entryIDs(2), t.claim("order", 10, time.Hour).IDs)
 }
@@ -249,10 +250,10 @@ func (t *queueTest) peekAnswersInTheOrderAsked() {
 		if i%2 == 1 {
 			assert.Equal(t, processlog.Never, wait, "type %d", i)
 		} else {
-			t.within(time.Duration(i)*time.Hour, wait)
+			t.requireWithinMinute(time.Duration(i)*time.Hour, wait)
 		}
 	}
-	t.within(2*time.Hour, waits[types])
+	t.requireWithinMinute(2*time.Hour, waits[types])
 }
 
 func (t *queueTest) idsBeyondTwoToThe53Survive() {
@@ -344,7 +345,7 @@ func (t *queueTest) listenReturnsWhenItsContextEnds() {
 		defer close(returned)
 		t.queue.Listen(ctx, func(string) {})
 	}()
-	t.pass(20 * time.Millisecond)
+	t.waitFor(20 * time.Millisecond)
 	select {
 	case <-returned:
 		assert.Fail(t, "Listen returned before its context ended")
@@ -377,17 +378,17 @@ func (t *queueTest) sameFingerprintIsAcceptedAgain() {
 	}
 }
 
-// threeAnHour limits a type to three members, with a longest lease of an hour.
+// threeAnHour allows at most three members of a type, and leases of at most an hour.
 var threeAnHour = processlog.EnqueueRules{MaxLease: time.Hour, Limit: 3}
 
 func (t *queueTest) fullTypeLeavesOutEntriesNotDueYet() {
 	t.enqueueBy(threeAnHour, dueIn("order", 1, time.Hour), dueIn("order", 2, time.Hour), dueIn("order", 3, time.Hour), dueIn("order", 4, time.Minute))
-	t.within(time.Hour, t.peek("order"))
+	t.requireWithinMinute(time.Hour, t.peek("order"))
 	assert.Empty(t, t.enqueueBy(threeAnHour, dueIn("order", 5, time.Minute)))
-	t.within(time.Hour, t.peek("order"))
+	t.requireWithinMinute(time.Hour, t.peek("order"))
 	t.enqueueBy(threeAnHour, dueIn("order", 1, time.Hour)) // Entry 1 is already a member of the queue.
 	t.enqueueBy(processlog.EnqueueRules{MaxLease: time.Minute, Limit: 3}, dueIn("order", 2, time.Minute))
-	t.within(time.Minute, t.peek("order"))
+	t.requireWithinMinute(time.Minute, t.peek("order"))
 }
 
 func (t *queueTest) fullTypeTakesDueEntries() {
@@ -402,7 +403,7 @@ func (t *queueTest) fullTypeTakesEntriesThatAreNear() {
 	t.enqueueBy(rules, dueIn("order", 1, time.Hour), dueIn("order", 2, time.Hour), dueIn("order", 3, time.Hour))
 	assert.Empty(t, t.enqueueBy(rules, dueIn("order", 4, 2*time.Minute)))
 	assert.Equal(t, []string{"order"}, t.enqueueBy(rules, dueIn("order", 5, time.Minute)))
-	t.within(time.Minute, t.peek("order"))
+	t.requireWithinMinute(time.Minute, t.peek("order"))
 }
 
 func (t *queueTest) limitIsEachTypesOwn() {
@@ -438,9 +439,9 @@ func (t *queueTest) rebuilt(token processlog.Token, businessTypes ...string) (wh
 	return whole
 }
 
-// The method lost reports whether the queue has lost a type. It checks that all calls that report a loss agree. One of
+// reportsLost reports whether the queue has lost a type. It asserts that all calls that report a loss agree. One of
 // these calls enqueues entry 1, which is due in an hour.
-func (t *queueTest) lost(businessType string) bool {
+func (t *queueTest) reportsLost(businessType string) bool {
 	t.Helper()
 	_, peeked, err := t.queue.Peek(t.ctx, []string{businessType})
 	require.NoError(t, err)
@@ -453,12 +454,12 @@ func (t *queueTest) lost(businessType string) bool {
 }
 
 func (t *queueTest) rebuiltTypeIsNotLost() {
-	t.lost("order") // A queue may report a type as lost that was never rebuilt.
+	t.reportsLost("order") // A queue may report a type as lost that was never rebuilt.
 	t.rebuild(processlog.Token{1}, "order", "stock")
 	t.enqueue(dueIn("order", 2, 0))
 	assert.Equal(t, []string{"order", "stock"}, t.rebuilt(processlog.Token{1}, "order", "stock"))
-	assert.False(t, t.lost("order"))
-	assert.False(t, t.lost("stock"))
+	assert.False(t, t.reportsLost("order"))
+	assert.False(t, t.reportsLost("stock"))
 	assert.Equal(t, entryIDs(2), t.claim("order", 10, time.Hour).IDs)
 	assert.Empty(t, t.rebuild(processlog.Token{2}, "order"), "a type that is not lost needs no rebuild")
 	assert.Equal(t, []string{"order"}, t.rebuilt(processlog.Token{2}, "order"), "the type is complete")
@@ -473,42 +474,42 @@ func (t *queueTest) rebuiltTypeIsNotLostWhenItsLastEntryGoes() {
 	t.settle("order", processlog.QueueOutcome{ID: leased.IDs[0], Token: leased.Token, Remove: true})
 	assert.Equal(t, processlog.Never, t.peek("order"))
 	assert.Equal(t, processlog.Never, t.claim("order", 1, time.Minute).Next)
-	assert.False(t, t.lost("order"))
+	assert.False(t, t.reportsLost("order"))
 }
 
 func (t *queueTest) lostTypeIsOnesToRebuild() {
-	if !t.lost("order") {
+	if !t.reportsLost("order") {
 		return // This queue loses nothing.
 	}
 	assert.Equal(t, []string{"order"}, t.rebuild(processlog.Token{1}, "order"))
 	assert.Empty(t, t.rebuild(processlog.Token{2}, "order"))
 	assert.Equal(t, []string{"stock"}, t.rebuild(processlog.Token{2}, "order", "stock"))
-	assert.True(t, t.lost("order"), "no process has reported the end of the rebuild")
+	assert.True(t, t.reportsLost("order"), "no process has reported the end of the rebuild")
 	assert.Equal(t, []string{"order"}, t.rebuild(processlog.Token{1}, "order"), "the rebuilding process may extend its period")
 }
 
 func (t *queueTest) onlyWhoRebuildsMakesWhole() {
-	if !t.lost("order") {
+	if !t.reportsLost("order") {
 		return // The type is complete.
 	}
 	assert.Empty(t, t.rebuilt(processlog.Token{1}, "order"))
 	t.rebuild(processlog.Token{1}, "order")
 	assert.Empty(t, t.rebuilt(processlog.Token{2}, "order"))
-	assert.True(t, t.lost("order"))
+	assert.True(t, t.reportsLost("order"))
 	assert.Equal(t, []string{"order"}, t.rebuilt(processlog.Token{1}, "order", "stock"))
-	assert.False(t, t.lost("order"))
-	assert.True(t, t.lost("stock"))
+	assert.False(t, t.reportsLost("order"))
+	assert.True(t, t.reportsLost("stock"))
 }
 
 func (t *queueTest) rebuildOfTheDeadIsGivenToAnother() {
-	if !t.lost("order") {
+	if !t.reportsLost("order") {
 		return // The type is complete.
 	}
 	const period = 60 * time.Millisecond
 	begun := time.Now()
 	require.Equal(t, []string{"order"}, t.rebuildFor(period, processlog.Token{1}, "order"))
 	for len(t.rebuild(processlog.Token{2}, "order")) == 0 {
-		t.pass(time.Millisecond)
+		t.waitFor(time.Millisecond)
 	}
 	assert.GreaterOrEqual(t, time.Since(begun), period)
 	assert.Empty(t, t.rebuild(processlog.Token{3}, "order"), "the process that took over is rebuilding the type")
@@ -525,7 +526,7 @@ func (t *queueTest) wholeTypeHasNoLessRoom() {
 	}
 }
 
-// inspect returns what the queue holds of an entry. It skips the test if the queue cannot be asked.
+// inspect returns what the queue holds about an entry. It skips the test if the queue is no QueueInspector.
 func (t *queueTest) inspect(businessType string, row uint64) processlog.Queued {
 	t.Helper()
 	inspector, can := t.queue.(processlog.QueueInspector)

@@ -18,29 +18,29 @@ import (
 func (t *queueTest) lossIsReportedUntilTheTypeIsRebuilt() {
 	t.makeWhole("order", "stock")
 	t.enqueue(dueIn("order", 2, 0))
-	assert.False(t, t.lost("order"))
-	assert.False(t, t.lost("stock"))
+	assert.False(t, t.reportsLost("order"))
+	assert.False(t, t.reportsLost("stock"))
 	t.lose()
 	assert.Equal(t, processlog.Never, t.peek("order"))
-	assert.True(t, t.lost("order"))
-	assert.True(t, t.lost("order"), "a report does not end the loss")
+	assert.True(t, t.reportsLost("order"))
+	assert.True(t, t.reportsLost("order"), "a report does not end the loss")
 	t.makeWhole("order")
-	assert.False(t, t.lost("order"))
-	assert.True(t, t.lost("stock"), "each type is rebuilt by itself")
+	assert.False(t, t.reportsLost("order"))
+	assert.True(t, t.reportsLost("stock"), "each type is rebuilt by itself")
 }
 
-// A report to one process must not hide the loss from another. A process that starts after the loss must not hide it
-// either.
+// If one process gets the report of a loss, other processes must get it too. A process that starts after the loss must
+// not hide it either.
 func (t *queueTest) lossIsReportedToEachProcess() {
 	other := t.another()
 	defer other.close()
 	t.makeWhole("order")
-	assert.False(t, other.lost("order"))
+	assert.False(t, other.reportsLost("order"))
 	t.lose()
 	late := t.another()
 	defer late.close()
 	for _, process := range []*queueTest{late, t, other, late} {
-		assert.True(t, process.lost("order"))
+		assert.True(t, process.reportsLost("order"))
 	}
 }
 
@@ -58,7 +58,7 @@ func (t *queueTest) anotherIsNotGivenWhatIsLeased() {
 	assert.Len(t, theirs.IDs, 1, "the process finds the entry that another process enqueued")
 	assert.ElementsMatch(t, entryIDs(1, 2), slices.Concat(theirs.IDs, mine.IDs))
 	assert.Empty(t, other.claim("order", 10, time.Hour).IDs)
-	t.within(time.Hour, mine.Next)
+	t.requireWithinMinute(time.Hour, mine.Next)
 }
 
 func (t *queueTest) anotherFingerprintIsRefused() {
@@ -71,8 +71,8 @@ func (t *queueTest) anotherFingerprintIsRefused() {
 	}
 }
 
-// The test repeats the notification until the other process receives it. A notification is lost while the connection is
-// being made.
+// The test repeats the notification until the other process receives it, because a notification is lost while the
+// connection is being made.
 func (t *queueTest) anotherHearsWhatIsNotified() {
 	other := t.another()
 	defer other.close()
@@ -94,7 +94,7 @@ func (t *queueTest) anotherHearsWhatIsNotified() {
 	missing := map[string]bool{types[0]: true, types[1]: true, types[2]: true}
 	for len(missing) > 0 {
 		require.NoError(t, t.queue.Notify(t.ctx, types))
-		t.pass(time.Millisecond)
+		t.waitFor(time.Millisecond)
 		for range len(heard) {
 			businessType := <-heard
 			assert.Contains(t, types, businessType)
@@ -112,7 +112,7 @@ func (t *queueTest) anotherLeadsOnceALeadHasEnded() {
 	begun := time.Now()
 	require.True(t, t.leads(period), "the last period that the client asked for counts")
 	for !other.leads(time.Hour) {
-		t.pass(time.Millisecond)
+		t.waitFor(time.Millisecond)
 	}
 	assert.GreaterOrEqual(t, time.Since(begun), period)
 	assert.False(t, t.leads(time.Hour))

@@ -15,15 +15,15 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Harness is a store under test, with a caller's access to its database.
+// Harness is a store under test, and what a caller of the library can do with the store's database.
 type Harness struct {
 	Store processlog.Store // store under test
 
-	// Begin starts a transaction as a caller of the library does, not through Store. At least three transactions may be
+	// Begin starts a transaction as a caller of the library does, without the Store. At least three transactions may be
 	// open at once, unless SingleWriter is set.
 	Begin func(ctx context.Context) (processlog.Transaction, error)
 
-	// SingleWriter says that an open transaction that has written blocks every other writer, as in SQLite. The suite
+	// If SingleWriter is set, an open transaction that has written blocks every other writer, as in SQLite. The suite
 	// then skips the promises about several writers at once.
 	SingleWriter bool
 
@@ -36,16 +36,16 @@ type Harness struct {
 	Crash func(t *testing.T)
 
 	// Refuse makes the database refuse every change of the entries' rows, as a trigger does. allow ends the refusal. If
-	// Refuse is nil, the suite skips the promises about such rows.
+	// Refuse is nil, the suite skips the promises about refused rows.
 	Refuse func(t *testing.T, ids []processlog.ID) (allow func())
 }
 
-// TestStore is the conformance suite of processlog.Store. An implementation that passes may serve a Compensator. open
+// TestStore is the conformance suite of processlog.Store. A Compensator may use an implementation that passes. open
 // returns a new, empty store that shares nothing with other stores. If the store implements processlog.Operations,
-// TestStore tests that contract too.
+// TestStore tests this contract too.
 //
-// The suite skips promises for which the harness lacks a field, and the skip names the reason. It uses the real clock.
-// It waits for events and asserts only that nothing happens early.
+// If the harness lacks a field, the suite skips the promises that need it, and gives the reason. The suite uses the
+// real clock. It waits for events and asserts only that nothing happens early.
 // Failure: F27
 func TestStore(t *testing.T, open func(t *testing.T) Harness) {
 	for _, promise := range everyStorePromise() {
@@ -127,7 +127,7 @@ var storePromises = []storePromise{
 	{"PurgeTakesOnlyOldTerminalEntries", false, (*storeTest).purgeTakesOnlyOldTerminalEntries},
 }
 
-// storeTest is the test of one promise.
+// storeTest tests one promise.
 type storeTest struct {
 	*testing.T
 	Harness
@@ -138,9 +138,8 @@ type storeTest struct {
 // eventually is the maximum time that a test waits for an event.
 const eventually = 30 * time.Second
 
-// The method until waits until the function check returns true. It calls check in the test's own goroutine, so check may
-// end the test.
-func (t *storeTest) until(check func() bool, what string) {
+// waitUntil waits until check returns true. It calls check in the test's own goroutine, so check may end the test.
+func (t *storeTest) waitUntil(check func() bool, what string) {
 	t.Helper()
 	for end := time.Now().Add(eventually); !check(); {
 		require.True(t, time.Now().Before(end), "waited for too long until this holds: %s", what)
@@ -148,8 +147,8 @@ func (t *storeTest) until(check func() bool, what string) {
 	}
 }
 
-// leased asserts that the rest of a lease differs from total by at most a minute.
-func (t *storeTest) leased(total, left time.Duration) {
+// assertLease asserts that the rest of a lease differs from total by at most a minute.
+func (t *storeTest) assertLease(total, left time.Duration) {
 	t.Helper()
 	assert.InDelta(t, total, left, float64(time.Minute), "a lease of %s has %s left", total, left)
 }
@@ -237,7 +236,7 @@ func token(b byte) (token processlog.Token) {
 	return token
 }
 
-// claim claims one entry. The entry must be free.
+// claim claims one entry, which must be free: due and without a valid lease.
 func (t *storeTest) claim(id processlog.ID, by processlog.Token, lease time.Duration) processlog.Row {
 	t.Helper()
 	return t.claimAll(by, lease, id)[0]
@@ -256,7 +255,7 @@ func (t *storeTest) claimAll(by processlog.Token, lease time.Duration, ids ...pr
 	return found.Mine
 }
 
-// outcome returns an outcome of a claimed row, with the row's version as its condition.
+// outcome returns an outcome for a claimed row. The outcome applies to the row's version.
 func outcome(row processlog.Row, to processlog.State) processlog.Outcome {
 	o := processlog.Outcome{ID: row.ID, IdempotencyKey: row.IdempotencyKey, Epoch: row.Epoch, Version: row.Version, To: to, ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount}
 	if to.Terminal() {
@@ -321,8 +320,9 @@ func newChange(ref processlog.Ref, action processlog.Action) processlog.Change {
 	return change
 }
 
-// follows asserts that the second row has the version that follows the first row's version, and a new token. Every write must change both.
-func (t *storeTest) follows(before, after processlog.Row) {
+// assertFollows asserts that after has the version that follows before's version, and a new token. Every write must
+// change both.
+func (t *storeTest) assertFollows(before, after processlog.Row) {
 	t.Helper()
 	assert.Equal(t, before.Version+1, after.Version, "version")
 	assert.NotEqual(t, before.Token, after.Token, "token")

@@ -29,7 +29,7 @@ func (t *storeTest) attempts(id processlog.ID) []processlog.FailedAttempt {
 	return found
 }
 
-// failed returns an outcome with a failed attempt.
+// failed returns an outcome that carries a failed attempt.
 func failed(row processlog.Row, to processlog.State, why string) processlog.Outcome {
 	o := outcome(row, to)
 	o.LastError = why
@@ -38,7 +38,8 @@ func failed(row processlog.Row, to processlog.State, why string) processlog.Outc
 	return o
 }
 
-// settleFailed claims an entry, and settles it with a failed attempt. It returns the claimed row.
+// settleFailed claims an entry, and settles it with an outcome that carries a failed attempt. It returns the claimed
+// row.
 func (t *storeTest) settleFailed(id processlog.ID, to processlog.State, why string) processlog.Row {
 	t.Helper()
 	claimed := t.claim(id, processlog.NewToken(), time.Minute)
@@ -135,8 +136,8 @@ func (t *storeTest) lastFailedAttemptsAreKept() {
 	assert.Len(t, t.attempts(other), 1)
 }
 
-// failedAttemptIsStoredWithItsOutcomeOnly passes an outcome that is dropped, which must store no failed attempt. It
-// also passes an outcome twice under the same token, which must store its failed attempt once.
+// failedAttemptIsStoredWithItsOutcomeOnly settles an outcome that the store drops. No failed attempt may be stored. It
+// also settles one outcome twice under the same token. Its failed attempt must be stored once.
 func (t *storeTest) failedAttemptIsStoredWithItsOutcomeOnly() {
 	id := t.insertOne("attempts").ID
 	claimed := t.claim(id, token(1), time.Minute)
@@ -180,7 +181,7 @@ func (t *storeTest) purgeTakesTheAttemptsToo() {
 	gone, stays := t.insertOne("attempts").ID, t.insertOne("others").ID
 	t.settleFailed(gone, processlog.Dead, "why")
 	t.settleFailed(stays, processlog.Dead, "why")
-	t.until(func() bool {
+	t.waitUntil(func() bool {
 		n, err := t.Store.Purge(t.ctx, "attempts", processlog.Dead, 0, 10)
 		if refused := new(processlog.RefusedError); !errors.As(err, &refused) {
 			require.NoError(t, err)

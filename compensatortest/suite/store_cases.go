@@ -35,7 +35,7 @@ func caseDraft(print byte, minor int64, currency string) *processlog.CaseDraft {
 	return &processlog.CaseDraft{Kind: processlog.CaseDead, Fingerprint: processlog.Fingerprint{print}, Amount: processlog.Amount{Minor: minor, Currency: currency}, Due: time.Hour}
 }
 
-// die inserts an entry and makes it dead, with a case if draft is not nil.
+// die inserts an entry and makes it dead. If draft is not nil, its death opens a case.
 func (t *storeTest) die(businessType string, draft *processlog.CaseDraft) processlog.Row {
 	t.Helper()
 	d := t.draft(businessType)
@@ -186,7 +186,7 @@ func (t *storeTest) missingCaseIsFoundAndOpened() {
 	_, found := t.caseOf(alive.ID)
 	assert.False(t, found)
 	assert.Equal(t, processlog.Fingerprint{8}, t.openCase(with.ID).Fingerprint)
-	// Requeue this entry after the test has read it.
+	// Requeue this entry after the test has read its row.
 	t.change(closed.ID, processlog.ActionRequeue)
 	_, err = t.ops().CloseCases(t.ctx, 10)
 	require.NoError(t, err)
@@ -196,7 +196,7 @@ func (t *storeTest) missingCaseIsFoundAndOpened() {
 	assert.Empty(t, t.withoutCase(0, 10))
 }
 
-// openCases opens cases for rows in the version in which they were read. It returns how many cases the call opened.
+// openCases opens cases for rows, for the versions that the rows have here. It returns how many cases the call opened.
 func (t *storeTest) openCases(rows ...processlog.Row) int {
 	t.Helper()
 	drafts := make([]processlog.CaseDraft, len(rows))
@@ -223,7 +223,7 @@ func (t *storeTest) missingCaseIsFoundSinceItsDeath() {
 		assert.ElementsMatch(t, both, t.withoutCase(since, 10), "%s", since)
 	}
 	assert.Len(t, t.withoutCase(0, 1), 1)
-	t.until(func() bool { return max(t.load(refund.ID).DueIn, t.load(mail.ID).DueIn) < -20*time.Millisecond }, "they have been dead for a while")
+	t.waitUntil(func() bool { return max(t.load(refund.ID).DueIn, t.load(mail.ID).DueIn) < -20*time.Millisecond }, "they have been dead for a while")
 	assert.Empty(t, t.withoutCase(10*time.Millisecond, 10), "both died before that period")
 	assert.ElementsMatch(t, both, t.withoutCase(0, 10))
 }
@@ -253,7 +253,7 @@ func (t *storeTest) caseOfWhatAnotherHoldsIsNotOpened() {
 	assert.False(t, found, "an entry that is no longer dead gets no case")
 }
 
-// A closed case must be kept for the whole age.
+// A closed case must be kept until it has the given age.
 func (t *storeTest) closedCaseIsKeptForAWhile() {
 	const age = 100 * time.Millisecond
 	var closed []processlog.Row
@@ -272,7 +272,7 @@ func (t *storeTest) closedCaseIsKeptForAWhile() {
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
 	forgotten := 0
-	t.until(func() bool {
+	t.waitUntil(func() bool {
 		n, err := t.ops().ForgetCases(t.ctx, age, 2)
 		require.NoError(t, err)
 		require.LessOrEqual(t, n, 2)
@@ -289,7 +289,7 @@ func (t *storeTest) caseOfAnEntryThatLivesIsClosed() {
 	cancelled, dead, requeued, purged := t.die("refund", caseDraft(1, 1, "CNY")), t.die("refund", caseDraft(1, 1, "CNY")), t.die("mail", caseDraft(1, 1, "CNY")), t.die("gone", caseDraft(1, 1, "CNY"))
 	t.change(cancelled.ID, processlog.ActionCancel)
 	t.change(requeued.ID, processlog.ActionRequeue)
-	t.until(func() bool {
+	t.waitUntil(func() bool {
 		n, err := t.Store.Purge(t.ctx, "gone", processlog.Dead, 0, 10)
 		require.NoError(t, err)
 		return n == 1
@@ -309,7 +309,7 @@ func (t *storeTest) caseOfAnEntryThatLivesIsClosed() {
 	require.NoError(t, err)
 	assert.Zero(t, n)
 	forgotten := 0
-	t.until(func() bool {
+	t.waitUntil(func() bool {
 		n, err := t.ops().ForgetCases(t.ctx, 0, 10)
 		require.NoError(t, err)
 		forgotten += n
@@ -400,8 +400,7 @@ func (t *storeTest) groupsAddUpToTheirCases() {
 	}
 }
 
-// CaseGroups limits the number of groups. Groups of types that the call does not name must not count towards that
-// limit.
+// CaseGroups limits the number of groups. Groups of types that the call does not name must not use up that limit.
 // Failure: F122
 func (t *storeTest) groupsAreCutAmongTheirTypesAlone() {
 	rare := t.die("rare", caseDraft(0, 1, "CNY"))

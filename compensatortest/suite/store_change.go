@@ -12,8 +12,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// contract lists for each action of a service or a person the states from which it is allowed and the state to which it
-// leads.
+// contract lists, for each action of a service or a person, the states from which it is allowed and the new state.
 var contract = map[processlog.Action]struct {
 	from  []processlog.State
 	to    processlog.State // new state; ignored for reschedule and erase, which keep the state
@@ -48,7 +47,7 @@ func (t *storeTest) everyActionIsAllowedAsTheContractSays() {
 			}
 			require.NoError(t, err, "%s a %s entry", action, state)
 			assert.Equal(t, before.Version, was.Version, "the row as it was is returned")
-			t.follows(before, after)
+			t.assertFollows(before, after)
 			want := line.to
 			if action == processlog.ActionReschedule || action == processlog.ActionErase {
 				want = state
@@ -152,7 +151,7 @@ func (t *storeTest) resolveWaitsForAnInsertInFlight() {
 		if commits {
 			end = tx.Commit
 		}
-		_, err = waits(t, func() (processlog.Row, error) { return t.Store.Resolve(t.ctx, d.IdempotencyKey) }, end)
+		_, err = assertWaits(t, func() (processlog.Row, error) { return t.Store.Resolve(t.ctx, d.IdempotencyKey) }, end)
 		if commits {
 			require.NoError(t, err)
 		} else {
@@ -222,7 +221,7 @@ func (t *storeTest) requeueAllTakesWhatStandsAsItWasSeen() {
 		}
 		require.NoError(t, answers[i].Err, "%s", row.State)
 		assert.Equal(t, []any{row.Version, row.State, row.Epoch}, []any{answers[i].Before.Version, answers[i].Before.State, answers[i].Before.Epoch})
-		t.follows(row, after)
+		t.assertFollows(row, after)
 		assert.Equal(t, []any{processlog.Pending, row.Epoch + 1, 0, 0, 0, processlog.EndedBy("")},
 			[]any{after.State, after.Epoch, after.ProcessCount, after.CompensateCount, after.DeliveryCount, after.EndedBy})
 		assert.Equal(t, row.Content, after.Content)
@@ -296,7 +295,7 @@ func (t *storeTest) erasedEntryKeepsTheFactAlone() {
 		require.NoError(t, err)
 		assert.False(t, was.Erased)
 		after := t.load(row.ID)
-		t.follows(before, after)
+		t.assertFollows(before, after)
 		want := before
 		want.Version, want.Epoch, want.Token, want.UpdatedAt, want.Erased = after.Version, before.Epoch+1, erase.Token, after.UpdatedAt, true
 		want.Content, want.Headers, want.UserName, want.LastError = nil, nil, "", ""

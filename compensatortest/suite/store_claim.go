@@ -15,14 +15,14 @@ func (t *storeTest) claimLeasesFencesAndCounts() {
 	for _, state := range []processlog.State{processlog.Pending, processlog.Retrying, processlog.Compensating} {
 		before := t.inState(state)
 		row := t.claim(before.ID, token(1), time.Hour)
-		t.follows(before, row)
+		t.assertFollows(before, row)
 		assert.Equal(t, token(1), row.Token)
 		assert.Equal(t, before.DeliveryCount+1, row.DeliveryCount)
 		assert.Equal(t, time.Hour, row.LeaseLeft)
 		assert.Equal(t, state, row.State)
 		stored := t.load(before.ID)
 		assert.Equal(t, []any{row.Version, row.DeliveryCount, row.Token}, []any{stored.Version, stored.DeliveryCount, stored.Token})
-		t.leased(time.Hour, stored.LeaseLeft)
+		t.assertLease(time.Hour, stored.LeaseLeft)
 		assert.Equal(t, before.ProcessCount, stored.ProcessCount, "a claim is no failure")
 	}
 }
@@ -51,7 +51,7 @@ func (t *storeTest) claimSortsWhatItCannotHave() {
 	}
 	require.Len(t, waits, 2)
 	assert.InDelta(t, time.Hour, waits[delayed.ID], float64(time.Minute))
-	t.leased(2*time.Hour, waits[leased.ID])
+	t.assertLease(2*time.Hour, waits[leased.ID])
 	none, err := t.Store.Claim(t.ctx, nil, token(1), time.Minute, all)
 	require.NoError(t, err)
 	assert.Empty(t, none.Mine)
@@ -62,7 +62,7 @@ func (t *storeTest) delayedEntryIsNotClaimedEarly() {
 	d.Delay = 300 * time.Millisecond
 	began := time.Now() // The delay counts from the insert, which is after this moment.
 	row := t.insert(d)[0]
-	t.until(func() bool {
+	t.waitUntil(func() bool {
 		found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID}}, token(1), time.Minute, all)
 		return err == nil && len(found.Mine) == 1
 	}, "the entry comes due")
@@ -75,7 +75,7 @@ func (t *storeTest) endedLeaseMayBeClaimed() {
 	began := time.Now() // The lease counts from the claim, which is after this moment.
 	t.claim(row.ID, token(1), lease)
 	var second processlog.Row
-	t.until(func() bool {
+	t.waitUntil(func() bool {
 		found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID}}, token(2), time.Minute, all)
 		if err == nil && len(found.Mine) == 1 {
 			second = found.Mine[0]
@@ -107,7 +107,7 @@ func (t *storeTest) concurrentClaimsGetEachEntryOnce() {
 		return len(want) - len(owners), err
 	}
 	var errs [writers]error
-	together(func(i int) {
+	inParallel(func(i int) {
 		end := time.Now().Add(eventually)
 		for left := len(want); (left > 0 || errs[i] != nil) && time.Now().Before(end); <-time.After(time.Millisecond) {
 			left, errs[i] = claim(token(byte(20 + i))) // Repeat a claim that fails, for example as the victim of a deadlock.
@@ -153,7 +153,7 @@ func (t *storeTest) releaseUndoesOnlyItsOwnClaim() {
 	t.claim(mine.ID, token(3), time.Minute)
 }
 
-// release releases entries, and requires that none is left.
+// release releases entries, and requires that the store returns none as not released.
 func (t *storeTest) release(by processlog.Token, ids ...processlog.ID) {
 	t.Helper()
 	left, err := t.Store.Release(t.ctx, ids, by)
@@ -189,5 +189,5 @@ func (t *storeTest) renewKeepsTheVersionAndTellsWhatIsLost() {
 	row := t.load(held.ID)
 	assert.Equal(t, a.Version, row.Version)
 	assert.Equal(t, a.Token, row.Token)
-	t.leased(time.Hour, row.LeaseLeft)
+	t.assertLease(time.Hour, row.LeaseLeft)
 }

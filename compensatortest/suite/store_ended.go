@@ -18,9 +18,9 @@ var serviceEnds = map[processlog.Action]struct {
 	processlog.ActionComplete: {processlog.Succeeded, processlog.EndedByComplete},
 }
 
-// The method dead inserts an entry and makes it dead. by is the reason, and undone is the number of compensations that
-// were attempted. It returns the row and its last claim.
-func (t *storeTest) dead(by processlog.EndedBy, undone int) (row, claimed processlog.Row) {
+// insertDead inserts an entry and makes it dead. by is the reason, and undone is the number of attempts of its
+// compensation. It returns the row and the row of its last claim.
+func (t *storeTest) insertDead(by processlog.EndedBy, undone int) (row, claimed processlog.Row) {
 	t.Helper()
 	claimed = t.claim(t.insertOne("dead").ID, token(9), time.Minute)
 	o := outcome(claimed, processlog.Dead)
@@ -32,19 +32,19 @@ func (t *storeTest) dead(by processlog.EndedBy, undone int) (row, claimed proces
 func (t *storeTest) deadEntryIsEndedByAServiceUnlessItsCompensationHasBegun() {
 	for action, want := range serviceEnds {
 		for _, by := range []processlog.EndedBy{processlog.EndedByPermanent, processlog.EndedByExhausted, processlog.EndedByCrash} {
-			begun, _ := t.dead(by, 1)
+			begun, _ := t.insertDead(by, 1)
 			_, err := t.Store.Change(t.ctx, nil, false, newChange(begun.ID, action))
 			var refused *processlog.StateError
 			require.ErrorAs(t, err, &refused, "%s, dead by %s", action, by)
 			assert.Equal(t, processlog.StateError{ID: begun.ID, IdempotencyKey: begun.IdempotencyKey, State: processlog.Dead, Action: action, CompensationBegun: true}, *refused)
 			assert.Equal(t, begun.Version, t.load(begun.ID).Version, "a refusal changes nothing")
 
-			before, _ := t.dead(by, 0)
+			before, _ := t.insertDead(by, 0)
 			was, err := t.Store.Change(t.ctx, nil, false, newChange(before.ID, action))
 			require.NoError(t, err, "%s, dead by %s", action, by)
 			assert.Equal(t, processlog.Dead, was.State, "the row as it was is returned")
 			after := t.load(before.ID)
-			t.follows(before, after)
+			t.assertFollows(before, after)
 			assert.Equal(t, []any{want.to, want.by, before.Epoch, before.ProcessCount, before.LastError},
 				[]any{after.State, after.EndedBy, after.Epoch, after.ProcessCount, after.LastError})
 			assert.GreaterOrEqual(t, after.NextAt, before.NextAt, "NextAt is the time of this end")
@@ -55,15 +55,15 @@ func (t *storeTest) deadEntryIsEndedByAServiceUnlessItsCompensationHasBegun() {
 	}
 }
 
-// An entry is dead-lettered after repeated crashes, and then a service ends it. Late outcomes of the last claim must not
-// change the entry. The test settles outcomes of all kinds in one call.
+// An entry is dead-lettered after repeated crashes, and then a service ends it. Outcomes under the last claim come
+// late. They must not change the entry. The test settles outcomes of all kinds in one call.
 // Failure: F68
 func (t *storeTest) deadEntryThatAServiceEndedTakesNoLateOutcome() {
 	for action, want := range serviceEnds {
 		var late []processlog.Outcome
 		var rows []processlog.Row
 		for _, to := range []processlog.State{processlog.Succeeded, processlog.Retrying, processlog.Compensating, processlog.Dead, processlog.Compensated} {
-			row, claimed := t.dead(processlog.EndedByCrash, 0)
+			row, claimed := t.insertDead(processlog.EndedByCrash, 0)
 			t.change(row.ID, action)
 			o := outcome(claimed, to)
 			o.Absorb = to == processlog.Succeeded || to == processlog.Compensated

@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// faultPromises are the promises about Faults.
+// faultPromises are the promises about the Faults of a row.
 var faultPromises = []storePromise{
 	{"FaultsOfAnOutcomeComeWithTheNextClaim", false, (*storeTest).faultsOfAnOutcomeComeWithTheNextClaim},
 	{"FaultsOfManyEntriesAreStoredAtOnce", false, (*storeTest).faultsOfManyEntriesAreStoredAtOnce},
@@ -73,8 +73,8 @@ func (t *storeTest) faultsOfManyEntriesAreStoredAtOnce() {
 	}
 }
 
-// faultsAreStoredWithTheirOutcomeOnly passes an outcome that is dropped, which must change no Faults. It also passes an
-// outcome twice under the same token, which must store the same Faults as once.
+// faultsAreStoredWithTheirOutcomeOnly settles an outcome that the store drops. It must not change Faults. It also
+// settles one outcome twice under the same token. The result must be the same as for one settle.
 func (t *storeTest) faultsAreStoredWithTheirOutcomeOnly() {
 	id, before := t.insertOne("faults").ID, processlog.Faults{ServerDowns: 1}
 	t.settleFaults(id, processlog.Retrying, &before)
@@ -120,7 +120,7 @@ func (t *storeTest) purgeTakesTheFaultsToo() {
 	faults := processlog.Faults{OutcomeUnknown: true}
 	t.settleFaults(gone, processlog.Dead, &faults)
 	t.settleFaults(stays, processlog.Dead, &faults)
-	t.until(func() bool {
+	t.waitUntil(func() bool {
 		n, err := t.Store.Purge(t.ctx, "faults", processlog.Dead, 0, 10)
 		if refused := new(processlog.RefusedError); !errors.As(err, &refused) {
 			require.NoError(t, err)
@@ -132,8 +132,9 @@ func (t *storeTest) purgeTakesTheFaultsToo() {
 	assert.Equal(t, map[processlog.ID]processlog.Faults{stays: faults}, found)
 }
 
-// changeThatDropsAnAttemptKeepsThatItsOutcomeIsUnknown cancels and reschedules entries. If an attempt holds the entry,
-// it may have its effect after the change. No other change may set Faults.
+// changeThatDropsAnAttemptKeepsThatItsOutcomeIsUnknown cancels and reschedules entries. If an attempt holds an entry,
+// it may still have its effect after the change. Then Faults must say that the outcome is unknown. No other change may
+// set Faults.
 func (t *storeTest) changeThatDropsAnAttemptKeepsThatItsOutcomeIsUnknown() {
 	for _, action := range []processlog.Action{processlog.ActionReschedule, processlog.ActionCancel} {
 		waiting, held, failed, done := t.insertOne("order"), t.insertOne("order"), t.insertOne("order"), t.insertOne("order")

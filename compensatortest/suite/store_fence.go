@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// fencePromises are the promises about writers that come too late, too early or at the same time as another.
+// fencePromises are the promises about writers that come too late, too early or at the same time.
 var fencePromises = []storePromise{
 	{"SettleNeverMovesATerminalEntry", false, (*storeTest).settleNeverMovesATerminalEntry},
 	{"AbsorbedSuccessKeepsTheCounts", false, (*storeTest).absorbedSuccessKeepsTheCounts},
@@ -69,7 +69,7 @@ func (t *storeTest) successIsNotAbsorbedWhileCompensating() {
 	assert.Equal(t, row.Version, t.load(row.ID).Version)
 }
 
-// undone returns the outcome of a successful compensation under the claim of row.
+// undone returns the outcome of a successful compensation under the claim that wrote row.
 func undone(row processlog.Row) processlog.Outcome {
 	o := outcome(row, processlog.Compensated)
 	o.Absorb = true
@@ -179,10 +179,10 @@ func (t *storeTest) everyActionButRescheduleEndsTheLease() {
 			running := t.claim(t.inState(state).ID, token(1), time.Hour)
 			before, err := t.Store.Change(t.ctx, nil, false, newChange(running.ID, action))
 			require.NoError(t, err, "%s a %s entry", action, state)
-			t.leased(time.Hour, before.LeaseLeft) // The rest of the lease tells the caller that an attempt is running.
+			t.assertLease(time.Hour, before.LeaseLeft) // The rest of the lease tells the caller that an attempt is running.
 			after := t.load(running.ID)
 			if action == processlog.ActionReschedule {
-				t.leased(time.Hour, after.LeaseLeft) // The running attempt keeps its lease.
+				t.assertLease(time.Hour, after.LeaseLeft) // The running attempt keeps its lease.
 				assert.Equal(t, running.DeliveryCount-1, after.DeliveryCount, "the attempt's outcome may be dropped, so its delivery must not count as a crash")
 			} else {
 				assert.LessOrEqual(t, after.LeaseLeft, time.Duration(0), "%s a %s entry", action, state)
@@ -235,16 +235,16 @@ func (t *storeTest) nothingPutOffIsClaimedEarly() {
 
 const writers = 8
 
-// The function together runs work in one goroutine per writer and waits for all of them.
-func together(work func(writer int)) {
+// inParallel calls run in one goroutine per writer and waits for all of them.
+func inParallel(run func(writer int)) {
 	var wg sync.WaitGroup
 	for i := range writers {
-		wg.Go(func() { work(i) })
+		wg.Go(func() { run(i) })
 	}
 	wg.Wait()
 }
 
-// settleAll settles the outcomes again until none of them is busy. It returns the answers.
+// settleAll repeats the settle of outcomes until no answer is busy. It returns the answers.
 func (t *storeTest) settleAll(by processlog.Token, outcomes []processlog.Outcome) (answers []processlog.Settled) {
 	busy := func(s processlog.Settled) bool { return s.Busy }
 	for deadline := time.Now().Add(eventually); time.Now().Before(deadline); {
@@ -261,7 +261,7 @@ func (t *storeTest) settleAll(by processlog.Token, outcomes []processlog.Outcome
 func (t *storeTest) oneOfManySettlesOfAClaimIsApplied() {
 	row := t.claim(t.insertOne("rivals").ID, token(1), time.Hour)
 	var applied atomic.Int32
-	together(func(i int) {
+	inParallel(func(i int) {
 		o := outcome(row, processlog.Retrying)
 		o.ProcessCount = 1
 		for _, answer := range t.settleAll(token(byte(20+i)), []processlog.Outcome{o}) {
@@ -285,7 +285,7 @@ func (t *storeTest) settlesInCrossingOrderDoNotHarmEachOther() {
 		outcomes = append(outcomes, outcome(t.claim(row.ID, token(1), time.Hour), processlog.Succeeded))
 	}
 	var applied atomic.Int32
-	together(func(i int) {
+	inParallel(func(i int) {
 		mine := slices.Clone(outcomes)
 		if i%2 == 1 {
 			slices.Reverse(mine)
@@ -305,7 +305,7 @@ func (t *storeTest) settlesInCrossingOrderDoNotHarmEachOther() {
 func (t *storeTest) oneOfManyCancelsIsMade() {
 	row := t.insertOne("rivals")
 	var made atomic.Int32
-	together(func(int) {
+	inParallel(func(int) {
 		was, err := processlog.Row{}, processlog.ErrBusy
 		for deadline := time.Now().Add(eventually); errors.Is(err, processlog.ErrBusy) && time.Now().Before(deadline); {
 			was, err = t.Store.Change(t.ctx, nil, false, newChange(row.ID, processlog.ActionCancel))

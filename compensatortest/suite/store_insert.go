@@ -170,7 +170,7 @@ func (t *storeTest) entryInsertedWithALeaseHasItsToken() {
 	assert.Equal(t, token(7), row.Token)
 	assert.Equal(t, 1, row.DeliveryCount)
 	assert.Zero(t, row.Version)
-	t.leased(time.Hour, row.LeaseLeft)
+	t.assertLease(time.Hour, row.LeaseLeft)
 	due, err := t.Store.Due(t.ctx, "inserted", 10)
 	require.NoError(t, err)
 	assert.Empty(t, due)
@@ -180,11 +180,11 @@ func (t *storeTest) entryInsertedWithALeaseHasItsToken() {
 	found, err = t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID, Token: token(7)}}, token(8), time.Minute, all)
 	require.NoError(t, err)
 	require.Len(t, found.Mine, 1, "a claim with the entry's token can claim it")
-	t.leased(time.Minute, t.load(row.ID).LeaseLeft)
-	t.follows(row, found.Mine[0])
+	t.assertLease(time.Minute, t.load(row.ID).LeaseLeft)
+	t.assertFollows(row, found.Mine[0])
 }
 
-// One insert has a draft with Done set among other drafts. Its entry must have succeeded, and no
+// One insert has several drafts, and one of them has Done set. The entry of this draft must have succeeded, and no
 // claim may take it.
 func (t *storeTest) entryInsertedAsDoneHasSucceededAndNeverRuns() {
 	done := t.draft("done")
@@ -209,13 +209,13 @@ func (t *storeTest) entryInsertedAsDoneHasSucceededAndNeverRuns() {
 }
 
 // One claim takes three entries. Two of them were inserted with a lease. One of these leases has ended, because its
-// transaction took long. The third entry never had a lease. Each entry must then have one delivery.
+// transaction took long. The third entry never had a lease. After the claim, each entry must have one delivery.
 func (t *storeTest) deliveryOfTheCallersOwnIsCountedOnce() {
 	running, ended, free := t.draft("own"), t.draft("own"), t.draft("own")
 	running.Token, ended.Token, free.Token = token(7), token(7), token(7)
 	running.Lease, ended.Lease = time.Minute, time.Millisecond
 	rows := t.insert(running, ended, free)
-	t.until(func() bool { return t.load(rows[1].ID).LeaseLeft <= 0 }, "the entry's lease ends")
+	t.waitUntil(func() bool { return t.load(rows[1].ID).LeaseLeft <= 0 }, "the entry's lease ends")
 	var want []processlog.Wanted
 	for _, row := range rows {
 		want = append(want, processlog.Wanted{ID: row.ID, Token: token(7)})

@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// instancePromises are the promises about processes that describe themselves.
+// instancePromises are the promises about the list of processes.
 var instancePromises = []storePromise{
 	{"InstanceIsReadBack", false, ofOperations((*storeTest).instanceIsReadBack)},
 	{"EndedInstanceStaysEnded", false, ofOperations((*storeTest).endedInstanceStaysEnded)},
@@ -18,7 +18,7 @@ var instancePromises = []storePromise{
 }
 
 // instances reads all processes. It asserts that their times come from the database's clock. Then it sets these times
-// to zero, so that the tests can compare the rest.
+// to zero, so that tests can compare the remaining fields.
 func (t *storeTest) instances() []processlog.Instance {
 	t.Helper()
 	now, err := t.ops().StatsClock(t.ctx)

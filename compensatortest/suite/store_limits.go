@@ -79,13 +79,13 @@ func (t *storeTest) rateGrantsTheBurstAndThenOneStartEachInterval() {
 		assert.Positive(t, l.In)
 		assert.LessOrEqual(t, l.In, limit.Interval)
 	}
-	// After the burst, each interval must grant one more start, and no start earlier.
+	// After the burst, each interval must grant one more start. No start may be granted earlier.
 	left := ids[3:]
 	for n := 1; len(left) > 0; {
 		<-time.After(2 * time.Millisecond) // In a bubble the clock moves only while the test waits.
 		again := t.claimLimited(limit, token(2), time.Minute, left...)
 		for range again.Mine {
-			// Subtract 1 ms, because a store counts whole milliseconds.
+			// Subtract 1 ms, because a store counts in whole milliseconds.
 			assert.GreaterOrEqual(t, time.Since(began), time.Duration(n)*limit.Interval-time.Millisecond, "start %d after the burst", n)
 			n++
 		}
@@ -124,7 +124,7 @@ func (t *storeTest) entryWithoutAPermitIsUnchanged() {
 	rows := t.insert(t.drafts("unchanged", 2)...)
 	found := t.claimLimited(limit, token(1), time.Minute, idsOf(rows)...)
 	require.Len(t, found.Mine, 1)
-	t.follows(rows[0], found.Mine[0])
+	t.assertFollows(rows[0], found.Mine[0])
 	require.Equal(t, []processlog.ID{rows[1].ID}, limitedIDs(found))
 	after := t.load(rows[1].ID)
 	assert.Equal(t, []any{rows[1].Version, rows[1].DeliveryCount, rows[1].Token}, []any{after.Version, after.DeliveryCount, after.Token})
@@ -165,8 +165,8 @@ func (t *storeTest) startThatIsReturnedIsGrantedAgain() {
 	assert.Empty(t, t.claimLimited(limit, token(3), time.Minute, ids[2:]...).Mine)
 }
 
-// Only the last claim may return its starts. Otherwise a key could be granted more than its burst at once: the starts
-// of the last claim, plus starts that an earlier claim returned.
+// Only the last claim may return its starts. Otherwise a key could grant more than its burst at once: the starts of the
+// last claim, and starts that an earlier claim returned.
 func (t *storeTest) startOfAnEarlierClaimIsNotReturned() {
 	limit := processlog.StartLimit{Name: "earlier", Interval: time.Hour, Burst: 3}
 	ids := idsOf(t.insert(t.drafts("earlier", 5)...))
@@ -181,9 +181,9 @@ func (t *storeTest) startOfAnEarlierClaimIsNotReturned() {
 	assert.Len(t, t.claimLimited(limit, token(4), time.Minute, ids[3:]...).Mine, 2)
 }
 
-// PurgeLimitKeys may delete the row of a key only if a new row would allow the same starts. So the stored time of the row
-// must have passed, and its permits must have ended. After that, a start that the deleted row granted must not be
-// returned to the new row of the key.
+// PurgeLimitKeys may delete the row of a key only if a new row would allow the same starts. This is so if the row's
+// stored time has passed and its permits have ended. If a deleted row granted a start, this start must not be returned
+// to a later row of the key.
 func (t *storeTest) idleKeysAreDeletedWithoutAGrantTooMany() {
 	const idle = 20 * time.Millisecond
 	limit := processlog.StartLimit{Name: "idle", Interval: idle, Burst: 2, Keyed: true, Key: byBusinessID}
@@ -212,7 +212,7 @@ func (t *storeTest) idleKeysAreDeletedWithoutAGrantTooMany() {
 		deleted += n
 		return deleted == 1
 	}
-	t.until(purge, "the stored time of one key passes")
+	t.waitUntil(purge, "the stored time of one key passes")
 	n, err = t.Store.PurgeLimitKeys(t.ctx, idle)
 	require.NoError(t, err)
 	require.Zero(t, n, "one key is used up for an hour, and an entry holds a permit of the other one")
@@ -225,7 +225,7 @@ func (t *storeTest) idleKeysAreDeletedWithoutAGrantTooMany() {
 
 	require.True(t, t.settle(token(7), outcome(held[0], processlog.Succeeded)).Applied)
 	deleted = 0
-	t.until(purge, "the permit ends")
+	t.waitUntil(purge, "the permit ends")
 	require.Empty(t, t.claimLimited(hour, token(8), time.Minute, ids[5]).Mine)
 	limits, err := t.ops().Limits(t.ctx, "")
 	require.NoError(t, err)
@@ -260,7 +260,7 @@ func (t *storeTest) permitLastsAsLongAsTheLease() {
 	require.NoError(t, err)
 	require.Empty(t, lost.Lost)
 	renewed := time.Now()
-	t.until(func() bool { return len(t.claimLimited(limit, token(2), time.Minute, ids[1]).Mine) == 1 }, "the lease ends")
+	t.waitUntil(func() bool { return len(t.claimLimited(limit, token(2), time.Minute, ids[1]).Mine) == 1 }, "the lease ends")
 	assert.Greater(t, time.Since(renewed), 300*time.Millisecond, "a renewed lease keeps its permit")
 }
 
@@ -270,7 +270,7 @@ func (t *storeTest) permitWhoseLeaseHasEndedCannotComeBack() {
 	ids := idsOf(t.insert(t.drafts("fence", 3)...))
 	old := t.claimLimited(limit, token(1), lease, ids[0]).Mine
 	require.Len(t, old, 1)
-	t.until(func() bool { return len(t.claimLimited(limit, token(2), time.Minute, ids[1]).Mine) == 1 }, "the lease ends")
+	t.waitUntil(func() bool { return len(t.claimLimited(limit, token(2), time.Minute, ids[1]).Mine) == 1 }, "the lease ends")
 	left, err := t.Store.Renew(t.ctx, []processlog.Held{{ID: ids[0], Version: old[0].Version}}, time.Minute)
 	require.NoError(t, err)
 	assert.Equal(t, ids[:1], left.Lost, "two entries would hold one permit")
@@ -281,11 +281,11 @@ func (t *storeTest) permitWhoseLeaseHasEndedCannotComeBack() {
 	success.Absorb = true
 	assert.True(t, t.settle(token(4), success).Applied, "a success stays true")
 
-	// The entry whose lease has ended may take its own permit again.
+	// The entry whose lease has ended may claim its own permit again.
 	alone := processlog.StartLimit{Name: "alone", Concurrent: 1}
 	first := t.claimLimited(alone, token(5), lease, ids[2]).Mine
 	require.Len(t, first, 1)
-	t.until(func() bool { return len(t.claimLimited(alone, token(6), time.Minute, ids[2]).Mine) == 1 }, "the lease ends")
+	t.waitUntil(func() bool { return len(t.claimLimited(alone, token(6), time.Minute, ids[2]).Mine) == 1 }, "the lease ends")
 	assert.Equal(t, 2, t.load(ids[2]).DeliveryCount, "the lost lease counts")
 }
 
@@ -333,8 +333,8 @@ func (t *storeTest) entryThatTheDatabaseRefusesTakesNoStart() {
 	require.Len(t, found.Rejected, 1)
 	assert.Equal(t, ids[0], found.Rejected[0].ID)
 	mine := idsOf(found.Mine)
-	// A store may find out that a row is refused only after it has taken the permit for it. It then returns the permit,
-	// so this claim can take it.
+	// A store may notice that a row is refused only after it has taken the permit for the row. The store then returns
+	// the permit, so this claim can take it.
 	mine = append(mine, idsOf(t.claimLimited(limit, token(1), time.Minute, ids[1:]...).Mine)...)
 	assert.Equal(t, ids[1:3], mine)
 	assert.Empty(t, t.claimLimited(limit, token(2), time.Minute, ids[1:]...).Mine)
@@ -349,10 +349,11 @@ func (t *storeTest) limitsAreClaimedBesideALockedEntry() {
 	change := newChange(ids[0], processlog.ActionCancel)
 	_, err := t.Store.Change(t.ctx, tx, false, change)
 	require.NoError(t, err)
-	// The row of the holder is locked, so its permit cannot be taken away. The claim does not wait for it.
+	// The row of the entry that holds the permit is locked, so its permit cannot be taken away. The claim does not wait
+	// for the lock.
 	assert.Empty(t, t.claimLimited(limit, token(2), time.Minute, ids[1]).Mine)
 	require.NoError(t, tx.Commit())
-	t.until(func() bool { return len(t.claimLimited(limit, token(2), time.Minute, ids[1]).Mine) == 1 }, "the cancelled entry has no permit")
+	t.waitUntil(func() bool { return len(t.claimLimited(limit, token(2), time.Minute, ids[1]).Mine) == 1 }, "the cancelled entry has no permit")
 }
 
 func (t *storeTest) limitsAreReadAsTheLastClaimHadThem() {
@@ -444,7 +445,7 @@ func (t *storeTest) changedRateKeepsTheStartsThatAKeyHasAhead() {
 	require.Greater(t, found.Rooms[""].Next, 23*time.Hour)
 	require.Empty(t, t.claimLimited(limit, token(2), time.Minute, ids[3:]...).Mine, "all three are ahead at the new rate")
 	t.putLimit("rate", processlog.LimitValues{Interval: time.Millisecond})
-	t.until(func() bool { return len(t.claimLimited(limit, token(3), time.Minute, ids[3:4]...).Mine) == 1 }, "a higher rate holds at once")
+	t.waitUntil(func() bool { return len(t.claimLimited(limit, token(3), time.Minute, ids[3:4]...).Mine) == 1 }, "a higher rate holds at once")
 	t.putLimit("rate", processlog.LimitValues{Interval: time.Hour, Burst: 1})
 	require.LessOrEqual(t, len(t.claimLimited(limit, token(4), time.Minute, ids[4:]...).Mine), 1)
 	require.Empty(t, t.claimLimited(limit, token(5), time.Minute, ids[6:]...).Mine)

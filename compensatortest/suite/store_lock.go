@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// lockPromises are the promises about rows that an open transaction holds.
+// lockPromises are the promises about rows that an open transaction locks.
 var lockPromises = []storePromise{
 	{"SecondInsertOfAKeyWaitsForTheFirst", true, (*storeTest).secondInsertOfAKeyWaitsForTheFirst},
 	{"WaitingInsertEndsWithItsContext", true, (*storeTest).waitingInsertEndsWithItsContext},
@@ -24,12 +24,11 @@ var lockPromises = []storePromise{
 	{"PurgePassesByWhatIsRecordedAgain", true, (*storeTest).purgePassesByWhatIsRecordedAgain},
 }
 
-// early is how long the test watches a call before it accepts that the call waits for a transaction.
+// early is for how long a call must not return before the test accepts that the call waits for a transaction.
 const early = 100 * time.Millisecond
 
-// waits calls the function work and asserts that this call waits: it must return only after the function end was
-// called.
-func waits[T any](t *storeTest, work func() (T, error), end func() error) (T, error) {
+// assertWaits calls call and asserts that it returns only after end was called.
+func assertWaits[T any](t *storeTest, call func() (T, error), end func() error) (T, error) {
 	t.Helper()
 	type answer struct {
 		value T
@@ -37,7 +36,7 @@ func waits[T any](t *storeTest, work func() (T, error), end func() error) (T, er
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		value, err := work()
+		value, err := call()
 		answers <- answer{value, err}
 	}()
 	select {
@@ -65,7 +64,7 @@ func (t *storeTest) secondInsertOfAKeyWaitsForTheFirst() {
 		if commits {
 			end = first.Commit
 		}
-		again, err := waits(t, func() ([]processlog.Inserted, error) {
+		again, err := assertWaits(t, func() ([]processlog.Inserted, error) {
 			return t.Store.Insert(t.ctx, second, []processlog.Draft{t.draft("second"), d}, false)
 		}, end)
 		require.NoError(t, err)
@@ -91,7 +90,7 @@ func (t *storeTest) waitingInsertEndsWithItsContext() {
 	require.Error(t, err)
 	_ = second.Rollback() // The driver may have ended it together with the context.
 	require.NoError(t, first.Commit())
-	t.absent(beside)
+	t.requireAbsent(beside)
 	assert.Zero(t, t.load(inserted[0].ID).Version)
 }
 
@@ -100,7 +99,7 @@ func (t *storeTest) secondChangeInATransactionWaitsForTheFirst() {
 	first, second := t.begin(), t.begin()
 	_, err := t.Store.Change(t.ctx, first, false, newChange(row.ID, processlog.ActionCancel))
 	require.NoError(t, err)
-	_, err = waits(t, func() (processlog.Row, error) {
+	_, err = assertWaits(t, func() (processlog.Row, error) {
 		return t.Store.Change(t.ctx, second, false, newChange(row.ID, processlog.ActionComplete))
 	}, first.Commit)
 	var refused *processlog.StateError
@@ -146,14 +145,14 @@ func (t *storeTest) renewIsNotHeldUpByALockedRow() {
 	require.NoError(t, err)
 	assert.Empty(t, left.Lost, "the lease of a row that a transaction holds is not lost")
 	assert.Equal(t, []processlog.ID{held.ID}, left.Busy, "the lease of a row that a transaction holds is not renewed")
-	t.leased(3*time.Hour, t.load(free.ID).LeaseLeft)
+	t.assertLease(3*time.Hour, t.load(free.ID).LeaseLeft)
 	require.NoError(t, tx.Commit())
 	assert.Equal(t, processlog.Succeeded, t.load(held.ID).State)
 }
 
 func (t *storeTest) claimPassesAnUncommittedSettle() {
 	held := t.claim(t.insertOne("handler").ID, token(1), time.Millisecond)
-	t.until(func() bool { return t.load(held.ID).LeaseLeft <= 0 }, "the lease ends")
+	t.waitUntil(func() bool { return t.load(held.ID).LeaseLeft <= 0 }, "the lease ends")
 	tx := t.begin()
 	require.NoError(t, t.Store.SettleTx(t.ctx, tx, token(2), outcome(held, processlog.Succeeded)))
 	found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: held.ID}}, token(3), time.Minute, all)
@@ -185,7 +184,7 @@ func (t *storeTest) resolveGivesUpOnALongTransaction() {
 
 func (t *storeTest) purgeLeavesALockedRow() {
 	held, free := t.inState(processlog.Dead), t.inState(processlog.Dead)
-	t.until(func() bool { return max(t.load(held.ID).DueIn, t.load(free.ID).DueIn) < -5*time.Millisecond }, "both entries are old enough")
+	t.waitUntil(func() bool { return max(t.load(held.ID).DueIn, t.load(free.ID).DueIn) < -5*time.Millisecond }, "both entries are old enough")
 	tx := t.begin()
 	_, err := t.Store.Change(t.ctx, tx, false, newChange(held.ID, processlog.ActionRequeue))
 	require.NoError(t, err)
@@ -198,7 +197,7 @@ func (t *storeTest) purgeLeavesALockedRow() {
 
 func (t *storeTest) purgePassesByWhatIsRecordedAgain() {
 	held, free := t.inState(processlog.Dead), t.inState(processlog.Dead)
-	t.until(func() bool { return max(t.load(held.ID).DueIn, t.load(free.ID).DueIn) < -5*time.Millisecond }, "both entries are old enough")
+	t.waitUntil(func() bool { return max(t.load(held.ID).DueIn, t.load(free.ID).DueIn) < -5*time.Millisecond }, "both entries are old enough")
 	tx := t.begin()
 	d := t.draft("again")
 	d.IdempotencyKey = held.IdempotencyKey

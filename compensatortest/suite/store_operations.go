@@ -35,7 +35,7 @@ func ofOperations(promise func(*storeTest)) func(*storeTest) {
 }
 
 func (t *storeTest) blockingEntryIsNamed() {
-	a, b := t.lined("a", 3), t.lined("b", 1)
+	a, b := t.commitWithPositions("a", 3), t.commitWithPositions("b", 1)
 	by := func(row processlog.Row, dead bool) processlog.ID {
 		id, err := t.ops().BlockedBy(t.ctx, "serial", row.ID, dead)
 		require.NoError(t, err)
@@ -163,8 +163,8 @@ func (t *storeTest) outlinesAreRowsWithoutContent() {
 	assert.Empty(t, none)
 }
 
-// Types must list each type of the log and of the operations once. The list must include types that are or were paused,
-// even if the newest operations do not name them.
+// Types must list each type of the log and of the operations once. The list must include types that are paused or were
+// paused once, even if newer operations are about other types.
 func (t *storeTest) typesAreThoseOfLogAndOperations() {
 	t.insertOne("refund")
 	t.die("mail", nil)
@@ -189,7 +189,7 @@ func (t *storeTest) auditLogTellsAllNewestFirst() {
 	other := t.inState(processlog.Dead)
 	at := func() { // Wait, so that each operation has a different millisecond.
 		now := time.Now()
-		t.until(func() bool { return time.Since(now) > 4*time.Millisecond }, "time passes")
+		t.waitUntil(func() bool { return time.Since(now) > 4*time.Millisecond }, "time passes")
 	}
 	for _, op := range []processlog.Operation{
 		{Actor: "mei", Action: "note", EntryID: row.ID, BusinessType: "states", Reason: "1 asked the bank"},

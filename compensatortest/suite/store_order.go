@@ -28,7 +28,7 @@ func (t *storeTest) dueListsTheEarliestFirstAndNothingTerminal() {
 	done := t.insertOne("order")
 	t.settleTo(done, processlog.Succeeded)
 	var due []processlog.ID
-	t.until(func() bool {
+	t.waitUntil(func() bool {
 		var err error
 		due, err = t.Store.Due(t.ctx, "order", 10)
 		return err != nil || len(due) >= 2
@@ -106,7 +106,7 @@ func (t *storeTest) purgeTakesNoMoreThanAskedAndFreesTheKey() {
 	for range 3 {
 		rows = append(rows, t.inState(processlog.Cancelled))
 	}
-	t.until(func() bool { return t.load(rows[2].ID).DueIn < -5*time.Millisecond }, "the entries are old enough")
+	t.waitUntil(func() bool { return t.load(rows[2].ID).DueIn < -5*time.Millisecond }, "the entries are old enough")
 	n, err := t.Store.Purge(t.ctx, "", processlog.Cancelled, time.Millisecond, 2)
 	require.NoError(t, err)
 	assert.Equal(t, 2, n)

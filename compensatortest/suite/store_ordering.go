@@ -39,8 +39,8 @@ func positionOf(key string, row processlog.Row) processlog.Position {
 	return processlog.Position{BusinessType: row.BusinessType, Key: key, ID: row.ID, Epoch: row.Epoch}
 }
 
-// The method lined commits n entries that have positions under a key.
-func (t *storeTest) lined(key string, n int) []processlog.Row {
+// commitWithPositions commits n entries that have positions under a key.
+func (t *storeTest) commitWithPositions(key string, n int) []processlog.Row {
 	t.Helper()
 	var drafts []processlog.Draft
 	for range n {
@@ -62,9 +62,9 @@ func (t *storeTest) join(key string, rows ...processlog.Row) {
 	require.NoError(t, tx.Commit())
 }
 
-// line returns the KeyState of a key. It asks for the position of row, with the row's token. It asserts that Firsts
+// keyState returns the KeyState of a key, asked for with the position and the token of row. It asserts that Firsts
 // returns the same first entry and the same count.
-func (t *storeTest) line(key string, row processlog.Row, dead bool) processlog.KeyState {
+func (t *storeTest) keyState(key string, row processlog.Row, dead bool) processlog.KeyState {
 	t.Helper()
 	lines, err := t.Store.KeyStates(t.ctx, row.BusinessType, []processlog.Position{positionOf(key, row)}, row.Token, dead)
 	require.NoError(t, err)
@@ -83,9 +83,9 @@ func members(rows ...processlog.Row) (list []processlog.Member) {
 	return list
 }
 
-// standing asserts which entries of a key have positions and have not ended, in order. None of these entries may be
-// claimed.
-func (t *storeTest) standing(key string, dead bool, want []processlog.Row, why ...any) {
+// assertMembers asserts which entries of a key have positions and have not ended, in order. No claim may hold any of
+// them.
+func (t *storeTest) assertMembers(key string, dead bool, want []processlog.Row, why ...any) {
 	t.Helper()
 	lines, err := t.Store.KeyStates(t.ctx, "serial", []processlog.Position{{BusinessType: "serial", Key: key}}, token(99), dead)
 	require.NoError(t, err)
@@ -110,7 +110,7 @@ func (t *storeTest) advance(dead bool, keys ...string) []processlog.ID {
 	return t.advanceBehind(dead, left...)
 }
 
-// advanceBehind calls Advance for entries that have ended.
+// advanceBehind calls Advance with positions of entries that have ended.
 func (t *storeTest) advanceBehind(dead bool, left ...processlog.Position) []processlog.ID {
 	t.Helper()
 	next, err := t.Store.Advance(t.ctx, "serial", left, dead)
@@ -119,10 +119,10 @@ func (t *storeTest) advanceBehind(dead bool, left ...processlog.Position) []proc
 }
 
 func (t *storeTest) keyIsInTheOrderOfIDs() {
-	rows := t.lined("a", 3)
-	other := t.lined("b", 1)[0]
+	rows := t.commitWithPositions("a", 3)
+	other := t.commitWithPositions("b", 1)[0]
 	third := t.claim(rows[2].ID, token(1), time.Minute)
-	assert.Equal(t, processlog.KeyState{First: rows[0].ID, Known: 1, Members: members(rows...)}, t.line("a", third, true))
+	assert.Equal(t, processlog.KeyState{First: rows[0].ID, Known: 1, Members: members(rows...)}, t.keyState("a", third, true))
 	claimed := t.claim(other.ID, token(1), time.Minute)
 	positions := []processlog.Position{positionOf("a", third), positionOf("a", rows[0]), positionOf("b", claimed), positionOf("c", rows[1])}
 	lines, err := t.Store.KeyStates(t.ctx, "serial", positions, token(1), true)
@@ -134,9 +134,9 @@ func (t *storeTest) keyIsInTheOrderOfIDs() {
 	require.NoError(t, err)
 	assert.Equal(t, map[string]processlog.KeyState{"a": {First: rows[0].ID, Known: 2}, "b": {First: other.ID, Known: 1}, "c": {}}, firsts)
 	odd := "ü\x00'\\" + strings.Repeat("x", processlog.MaxOrderingKey-5)
-	last := t.lined(odd, 1)[0]
-	assert.Equal(t, last.ID, t.line(odd, last, true).First, "a key may hold any bytes")
-	assert.Zero(t, t.line(strings.ToUpper(odd), last, true), "a key that differs in case is another key")
+	last := t.commitWithPositions(odd, 1)[0]
+	assert.Equal(t, last.ID, t.keyState(odd, last, true).First, "a key may hold any bytes")
+	assert.Zero(t, t.keyState(strings.ToUpper(odd), last, true), "a key that differs in case is another key")
 	_, err = t.Store.KeyStates(t.ctx, "serial", nil, token(1), true)
 	assert.NoError(t, err, "the ordering table exists")
 }
@@ -156,7 +156,7 @@ func (t *storeTest) orderIDDecides() {
 	require.NoError(t, t.Store.Join(t.ctx, tx, positions))
 	require.NoError(t, tx.Commit())
 	order := []processlog.Row{rows[1], rows[2], rows[0]}
-	t.standing("a", true, order)
+	t.assertMembers("a", true, order)
 	ids := []processlog.ID{rows[0].ID, rows[1].ID, rows[2].ID}
 	assert.ElementsMatch(t, []processlog.ID{rows[2].ID, rows[0].ID}, t.blocked(ids, true))
 	assert.Equal(t, []processlog.ID{rows[1].ID}, t.fronts(true))
@@ -166,8 +166,8 @@ func (t *storeTest) orderIDDecides() {
 	assert.Equal(t, []processlog.ID{rows[2].ID}, t.advance(true, "a"))
 	t.settleTo(rows[2], processlog.Succeeded)
 	assert.Equal(t, []processlog.ID{rows[0].ID}, t.advance(true, "a"), "a note keeps its position when its entry is blocked")
-	behind := t.lined("a", 1)[0]
-	t.standing("a", true, []processlog.Row{t.load(rows[0].ID), behind})
+	behind := t.commitWithPositions("a", 1)[0]
+	t.assertMembers("a", true, []processlog.Row{t.load(rows[0].ID), behind})
 }
 
 // committed commits n entries that have no position under any key.
@@ -194,7 +194,7 @@ func (t *storeTest) blocked(ids []processlog.ID, dead bool) []processlog.ID {
 	return blocked
 }
 
-// fronts reads the fronts of all keys in small pages.
+// fronts reads the first entries of all keys in small pages.
 func (t *storeTest) fronts(dead bool) (found []processlog.ID) {
 	t.Helper()
 	for after := ""; ; {
@@ -209,7 +209,7 @@ func (t *storeTest) fronts(dead bool) (found []processlog.ID) {
 
 // Failure: F117
 func (t *storeTest) onlyTheFirstOfAKeyIsNotBlocked() {
-	a, b := t.lined("a", 3), t.lined("b", 2)
+	a, b := t.commitWithPositions("a", 3), t.commitWithPositions("b", 2)
 	plain := t.committed("serial", 1)[0]
 	ids := []processlog.ID{a[0].ID, a[1].ID, a[2].ID, b[0].ID, b[1].ID, plain.ID}
 	assert.ElementsMatch(t, []processlog.ID{a[1].ID, a[2].ID, b[1].ID}, t.blocked(ids, true))
@@ -225,17 +225,17 @@ func (t *storeTest) onlyTheFirstOfAKeyIsNotBlocked() {
 // Failure: F117
 func (t *storeTest) frontsAreDueFreeAndFirst() {
 	for _, key := range []string{"a", "b", "c", "d"} {
-		t.lined(key, 2)
+		t.commitWithPositions(key, 2)
 	}
-	e := t.lined("e", 3)
+	e := t.commitWithPositions("e", 3)
 	running := t.claim(e[0].ID, token(1), time.Minute)
-	f := t.lined("f", 2)
+	f := t.commitWithPositions("f", 2)
 	t.settleTo(f[0], processlog.Retrying)
 	ch := newChange(f[0].ID, processlog.ActionReschedule)
 	ch.Delay = time.Hour
 	_, err := t.Store.Change(t.ctx, nil, false, ch)
 	require.NoError(t, err)
-	g := t.lined("g", 2)
+	g := t.commitWithPositions("g", 2)
 	t.settleTo(g[0], processlog.Dead)
 	assert.Len(t, t.fronts(true), 4, "a running entry, an entry that is not due and a dead entry block their keys")
 	assert.Len(t, t.fronts(false), 5)
@@ -248,29 +248,29 @@ func (t *storeTest) frontsAreDueFreeAndFirst() {
 	assert.Empty(t, last)
 }
 
-// KeyStates must return Members only if no other claim holds an entry of the key. If it returned Members in another
-// case, one of these entries could start although an earlier entry is running.
+// KeyStates may return Members only if no other claim holds an entry of the key. Otherwise one of these entries could
+// start while an earlier entry is running.
 // Failure: F117
 func (t *storeTest) membersAreReadWhereNoneIsClaimed() {
-	rows := t.lined("a", 3)
+	rows := t.commitWithPositions("a", 3)
 	first := t.claim(rows[0].ID, token(1), time.Minute)
-	assert.Equal(t, members(rows...), t.line("a", first, true).Members, "the caller's own claim does not count")
+	assert.Equal(t, members(rows...), t.keyState("a", first, true).Members, "the caller's own claim does not count")
 	third := t.claim(rows[2].ID, token(2), time.Millisecond)
-	t.until(func() bool { return !t.line("a", first, true).Taken }, "the lease ends")
-	assert.Nil(t, t.line("a", first, true).Members, "the process with the claim may still renew its lease")
+	t.waitUntil(func() bool { return !t.keyState("a", first, true).Taken }, "the lease ends")
+	assert.Nil(t, t.keyState("a", first, true).Members, "the process with the claim may still renew its lease")
 	t.release(token(2), third.ID)
-	assert.Equal(t, members(rows...), t.line("a", first, true).Members)
+	assert.Equal(t, members(rows...), t.keyState("a", first, true).Members)
 }
 
-// The key has more entries than a KeyState lists. Members must hold the first of them, and the
-// claim of the last entry must still be seen.
+// The key has more entries than a KeyState lists. Members must hold the first of them. KeyStates must also notice that
+// the last entry is claimed.
 // Failure: F117
 func (t *storeTest) longKeyIsToldToItsEnd() {
 	var rows []processlog.Row
 	for range 5 {
-		rows = append(rows, t.lined("a", processlog.MaxMembers)...)
+		rows = append(rows, t.commitWithPositions("a", processlog.MaxMembers)...)
 	}
-	b := t.lined("b", 2)
+	b := t.commitWithPositions("b", 2)
 	positions := []processlog.Position{positionOf("a", rows[0]), positionOf("b", b[0])}
 	lines, err := t.Store.KeyStates(t.ctx, "serial", positions, token(1), true)
 	require.NoError(t, err)
@@ -304,32 +304,32 @@ func (t *storeTest) positionIsNotedWithItsTransactionOnly() {
 
 // Failure: F113
 func (t *storeTest) keyIsTakenByTheLeaseOfAnother() {
-	rows := t.lined("a", 2)
+	rows := t.commitWithPositions("a", 2)
 	first := t.claim(rows[0].ID, token(1), time.Minute)
-	assert.False(t, t.line("a", first, true).Taken, "its own")
+	assert.False(t, t.keyState("a", first, true).Taken, "its own")
 	second := t.claim(rows[1].ID, token(2), 200*time.Millisecond)
-	assert.True(t, t.line("a", first, true).Taken)
-	assert.True(t, t.line("a", second, true).Taken)
-	t.until(func() bool { return !t.line("a", first, true).Taken }, "the lease ends")
+	assert.True(t, t.keyState("a", first, true).Taken)
+	assert.True(t, t.keyState("a", second, true).Taken)
+	t.waitUntil(func() bool { return !t.keyState("a", first, true).Taken }, "the lease ends")
 }
 
 func (t *storeTest) endedEntryCountsUnderNoKey() {
-	rows := t.lined("a", 4)
+	rows := t.commitWithPositions("a", 4)
 	t.settleTo(rows[0], processlog.Succeeded)
 	t.change(rows[1].ID, processlog.ActionCancel)
-	t.standing("a", true, rows[2:])
+	t.assertMembers("a", true, rows[2:])
 	t.settleTo(rows[2], processlog.Retrying)
-	assert.Equal(t, rows[2].ID, t.line("a", rows[3], true).First, "the entry waits and keeps its position")
+	assert.Equal(t, rows[2].ID, t.keyState("a", rows[3], true).First, "the entry waits and keeps its position")
 	t.advance(true, "a")
 	for _, row := range rows[:2] {
 		t.change(row.ID, processlog.ActionRequeue)
 	}
-	t.standing("a", true, []processlog.Row{t.load(rows[2].ID), rows[3]}, "the notes of ended entries are deleted")
+	t.assertMembers("a", true, []processlog.Row{t.load(rows[2].ID), rows[3]}, "the notes of ended entries are deleted")
 }
 
 // Failure: F117
 func (t *storeTest) namedEntryIsForgotten() {
-	rows := t.lined("a", 3)
+	rows := t.commitWithPositions("a", 3)
 	t.change(rows[0].ID, processlog.ActionCancel)
 	t.change(rows[1].ID, processlog.ActionCancel)
 	another := positionOf("a", rows[1])
@@ -339,41 +339,41 @@ func (t *storeTest) namedEntryIsForgotten() {
 	for _, row := range rows[:2] {
 		t.change(row.ID, processlog.ActionRequeue)
 	}
-	t.standing("a", true, rows[1:], "a note of another epoch stays")
+	t.assertMembers("a", true, rows[1:], "a note of another epoch stays")
 }
 
 // Failure: F113
 func (t *storeTest) deadEntryCountsWhereItIsSaid() {
-	rows := t.lined("a", 2)
+	rows := t.commitWithPositions("a", 2)
 	t.settleTo(rows[0], processlog.Dead)
-	assert.Equal(t, rows[0].ID, t.line("a", rows[1], true).First)
-	assert.Equal(t, rows[1].ID, t.line("a", rows[1], false).First)
+	assert.Equal(t, rows[0].ID, t.keyState("a", rows[1], true).First)
+	assert.Equal(t, rows[1].ID, t.keyState("a", rows[1], false).First)
 	t.advance(true, "a")
 	t.change(rows[0].ID, processlog.ActionRequeue)
-	assert.Equal(t, rows[0].ID, t.line("a", rows[1], true).First, "the note was still there, so the requeued entry has its old position")
+	assert.Equal(t, rows[0].ID, t.keyState("a", rows[1], true).First, "the note was still there, so the requeued entry has its old position")
 	t.settleTo(t.load(rows[0].ID), processlog.Dead)
 	t.advance(false, "a")
-	assert.Equal(t, rows[1].ID, t.line("a", rows[1], true).First, "the note of a dead entry is deleted when dead is false")
+	assert.Equal(t, rows[1].ID, t.keyState("a", rows[1], true).First, "the note of a dead entry is deleted when dead is false")
 }
 
 // Failure: F114
 func (t *storeTest) requeuedEntryIsNotedUnderItsEpoch() {
-	row := t.lined("a", 1)[0]
+	row := t.commitWithPositions("a", 1)[0]
 	t.settleTo(row, processlog.Succeeded)
 	t.change(row.ID, processlog.ActionRequeue)
 	again := t.claim(row.ID, token(1), time.Minute)
 	require.NotEqual(t, row.Epoch, again.Epoch)
-	assert.Equal(t, processlog.KeyState{First: row.ID, Members: members(row)}, t.line("a", again, true), "the note belongs to the epoch before")
+	assert.Equal(t, processlog.KeyState{First: row.ID, Members: members(row)}, t.keyState("a", again, true), "the note belongs to the epoch before")
 	t.join("a", again)
-	assert.Equal(t, processlog.KeyState{First: row.ID, Known: 1, Members: members(again)}, t.line("a", again, true))
+	assert.Equal(t, processlog.KeyState{First: row.ID, Known: 1, Members: members(again)}, t.keyState("a", again, true))
 	t.join("a", again)
-	assert.Equal(t, members(again), t.line("a", again, true).Members, "once")
+	assert.Equal(t, members(again), t.keyState("a", again, true).Members, "once")
 }
 
 // An entry has a position from an earlier epoch. A process that read this position in that epoch may delete it later.
-// It would then not make an entry due that this position blocks. So the position must block no entry.
+// It would then not make the entries due that this position blocks. So such a position must block no entry.
 func (t *storeTest) noteOfAnEarlierEpochBlocksNothing() {
-	rows := t.lined("a", 2)
+	rows := t.commitWithPositions("a", 2)
 	second := []processlog.ID{rows[1].ID}
 	assert.Equal(t, second, t.blocked(second, true))
 	t.settleTo(rows[1], processlog.Succeeded)
@@ -385,9 +385,9 @@ func (t *storeTest) noteOfAnEarlierEpochBlocksNothing() {
 
 // Failure: F115
 func (t *storeTest) blockedEntryIsGivenBackForAWhile() {
-	rows := t.lined("a", 3)
+	rows := t.commitWithPositions("a", 3)
 	lost := t.claim(rows[1].ID, token(1), time.Millisecond)
-	t.until(func() bool {
+	t.waitUntil(func() bool {
 		found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: lost.ID}}, token(2), time.Minute, all)
 		return err == nil && len(found.Mine) == 1
 	}, "the lease ends")
@@ -406,7 +406,7 @@ func (t *storeTest) blockedEntryIsGivenBackForAWhile() {
 
 // Failure: F115
 func (t *storeTest) firstOfAKeyIsMadeDue() {
-	rows := t.lined("a", 3)
+	rows := t.commitWithPositions("a", 3)
 	first, second, third := t.claim(rows[0].ID, token(1), time.Minute), t.claim(rows[1].ID, token(2), time.Minute), t.claim(rows[2].ID, token(2), time.Minute)
 	t.block("a", time.Hour, second, third)
 	assert.Empty(t, t.advance(true, "a", "b"), "the first entry of each key is running")
@@ -416,16 +416,16 @@ func (t *storeTest) firstOfAKeyIsMadeDue() {
 	assert.Greater(t, t.load(third.ID).DueIn, time.Duration(0))
 	assert.Equal(t, []processlog.ID{second.ID}, t.advance(true, "a"), "the first entry stays due until a process claims it")
 	late := t.claim(rows[1].ID, token(6), time.Minute)
-	running := t.claim(t.lined("a", 1)[0].ID, token(7), time.Minute)
+	running := t.claim(t.commitWithPositions("a", 1)[0].ID, token(7), time.Minute)
 	t.block("a", time.Hour, late)
 	assert.Empty(t, t.advance(true, "a"), "another entry of the key is running, so the first one could not start")
 	require.True(t, t.settle(token(8), outcome(running, processlog.Succeeded)).Applied)
 	assert.Equal(t, []processlog.ID{second.ID}, t.advance(true, "a"))
 	claimed := t.claim(second.ID, token(5), time.Minute)
-	assert.Equal(t, second.ID, t.line("a", claimed, true).First)
+	assert.Equal(t, second.ID, t.keyState("a", claimed, true).First)
 }
 
-// The test blocks an entry whose row was not written since its insert. Advance must make this entry due.
+// The test blocks an entry whose row was not changed since its insert. Advance must make this entry due.
 // Failure: F115
 func (t *storeTest) blockedAsItWasInsertedIsMadeDue() {
 	d := t.draft("serial")
@@ -439,7 +439,7 @@ func (t *storeTest) blockedAsItWasInsertedIsMadeDue() {
 
 // Failure: F115
 func (t *storeTest) onlyWhatIsBlockedIsMadeDue() {
-	rows := t.lined("a", 1)
+	rows := t.commitWithPositions("a", 1)
 	row := t.claim(rows[0].ID, token(1), time.Minute)
 	t.block("a", time.Hour, row)
 	ch := newChange(row.ID, processlog.ActionReschedule)
@@ -451,7 +451,7 @@ func (t *storeTest) onlyWhatIsBlockedIsMadeDue() {
 	d.Delay = time.Hour
 	t.join("b", t.insert(d)...)
 	assert.Empty(t, t.advance(true, "b"), "the entry was recorded with this delay")
-	again := t.lined("c", 1)[0]
+	again := t.commitWithPositions("c", 1)[0]
 	claimed := t.claim(again.ID, token(1), time.Minute)
 	o := outcome(claimed, processlog.Retrying)
 	o.After = time.Hour
@@ -461,7 +461,7 @@ func (t *storeTest) onlyWhatIsBlockedIsMadeDue() {
 
 // Failure: F115
 func (t *storeTest) lockedPositionIsNotWaitedFor() {
-	rows := t.lined("a", 1)
+	rows := t.commitWithPositions("a", 1)
 	row := t.claim(rows[0].ID, token(1), time.Minute)
 	t.block("a", time.Hour, row)
 	tx := t.begin()
@@ -474,7 +474,7 @@ func (t *storeTest) lockedPositionIsNotWaitedFor() {
 
 // Failure: F114
 func (t *storeTest) longKeyIsForgottenFromItsFront() {
-	rows := t.lined("a", 240)
+	rows := t.commitWithPositions("a", 240)
 	for _, row := range rows[:235] {
 		t.change(row.ID, processlog.ActionCancel)
 	}
@@ -482,27 +482,27 @@ func (t *storeTest) longKeyIsForgottenFromItsFront() {
 	t.block("a", time.Hour, last)
 	assert.Equal(t, []processlog.ID{last.ID}, t.advance(true, "a"))
 	t.change(rows[200].ID, processlog.ActionRequeue)
-	t.standing("a", true, append([]processlog.Row{t.load(last.ID)}, rows[236:]...))
+	t.assertMembers("a", true, append([]processlog.Row{t.load(last.ID)}, rows[236:]...))
 	for _, row := range rows[235:] {
 		t.change(row.ID, processlog.ActionCancel)
 	}
 	assert.Empty(t, t.advance(true, "a"))
 	t.change(rows[238].ID, processlog.ActionRequeue)
-	assert.Zero(t, t.line("a", last, true))
+	assert.Zero(t, t.keyState("a", last, true))
 }
 
 // Failure: F114
 func (t *storeTest) erasedEntryLeavesItsKeyOnceItHasEnded() {
-	rows := t.lined("a", 6)
+	rows := t.commitWithPositions("a", 6)
 	t.settleTo(rows[0], processlog.Dead)
 	t.change(rows[1].ID, processlog.ActionCancel)
 	t.change(rows[1].ID, processlog.ActionErase)
-	assert.Equal(t, 0, t.known("a", rows[1]), "the entry was cancelled in the middle and then erased, so its note is deleted")
+	assert.Equal(t, 0, t.countPositions("a", rows[1]), "the entry was cancelled in the middle and then erased, so its note is deleted")
 	t.change(rows[0].ID, processlog.ActionErase)
-	assert.Equal(t, rows[0].ID, t.line("a", rows[5], true).First, "a dead entry keeps its position even when it is erased")
+	assert.Equal(t, rows[0].ID, t.keyState("a", rows[5], true).First, "a dead entry keeps its position even when it is erased")
 	t.change(rows[0].ID, processlog.ActionSettleManually)
-	assert.Equal(t, rows[2].ID, t.line("a", rows[5], true).First, "the position is free once the dead entry has ended")
-	assert.Equal(t, 0, t.known("a", rows[0]))
+	assert.Equal(t, rows[2].ID, t.keyState("a", rows[5], true).First, "the position is free once the dead entry has ended")
+	assert.Equal(t, 0, t.countPositions("a", rows[0]))
 
 	t.settleTo(rows[2], processlog.Dead)
 	t.change(rows[2].ID, processlog.ActionErase)
@@ -510,20 +510,20 @@ func (t *storeTest) erasedEntryLeavesItsKeyOnceItHasEnded() {
 	_, err := t.Store.Change(t.ctx, tx, false, newChange(rows[2].ID, processlog.ActionCancel))
 	require.NoError(t, err)
 	require.NoError(t, tx.Rollback())
-	assert.Equal(t, rows[2].ID, t.line("a", rows[5], true).First, "a cancellation that is rolled back keeps the position")
+	assert.Equal(t, rows[2].ID, t.keyState("a", rows[5], true).First, "a cancellation that is rolled back keeps the position")
 	tx = t.begin()
 	_, err = t.Store.Change(t.ctx, tx, false, newChange(rows[2].ID, processlog.ActionCancel))
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
-	assert.Equal(t, rows[3].ID, t.line("a", rows[5], true).First)
-	assert.Equal(t, 0, t.known("a", rows[2]))
+	assert.Equal(t, rows[3].ID, t.keyState("a", rows[5], true).First)
+	assert.Equal(t, 0, t.countPositions("a", rows[2]))
 	t.change(rows[3].ID, processlog.ActionComplete)
-	assert.Equal(t, rows[4].ID, t.line("a", rows[5], true).First)
-	assert.Equal(t, 1, t.known("a", rows[3]), "an entry that is not erased keeps its note until Advance deletes it")
+	assert.Equal(t, rows[4].ID, t.keyState("a", rows[5], true).First)
+	assert.Equal(t, 1, t.countPositions("a", rows[3]), "an entry that is not erased keeps its note until Advance deletes it")
 }
 
-// The method known returns the number of positions of an entry under a key.
-func (t *storeTest) known(key string, row processlog.Row) int {
+// countPositions returns the number of positions of an entry under a key.
+func (t *storeTest) countPositions(key string, row processlog.Row) int {
 	t.Helper()
 	lines, err := t.Store.Firsts(t.ctx, "serial", []processlog.Position{positionOf(key, row)}, true)
 	require.NoError(t, err)

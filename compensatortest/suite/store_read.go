@@ -92,7 +92,7 @@ func (t *storeTest) scanPagesThroughAWindow() {
 	assert.Equal(t, rows[1].ID, page[0].ID)
 }
 
-// pages reads all pages of a listing with two entries a page.
+// pages reads all pages of a list, with two entries a page.
 func (t *storeTest) pages(filter processlog.Filter) (keys []processlog.IdempotencyKey) {
 	t.Helper()
 	filter.Limit = 2
@@ -301,7 +301,7 @@ func (t *storeTest) purgeTakesOnlyOldTerminalEntries() {
 	n, err := t.Store.Purge(t.ctx, "", processlog.Succeeded, time.Hour, 100)
 	require.NoError(t, err)
 	assert.Zero(t, n, "the entry is too young")
-	t.until(func() bool {
+	t.waitUntil(func() bool {
 		n, err = t.Store.Purge(t.ctx, "other", processlog.Succeeded, time.Millisecond, 100)
 		require.Zero(t, n, "the entry has another type")
 		if err != nil {

@@ -17,8 +17,8 @@ var refusalPromises = []storePromise{
 	{"RefusedOutcomeHoldsUpNoOther", false, (*storeTest).refusedOutcomeHoldsUpNoOther},
 }
 
-// besideRefused inserts entries. It returns all rows, all ids, and the ids of the two entries that the database
-// refuses.
+// besideRefused inserts entries and makes the database refuse two of them. It returns all rows, all ids, and the ids of
+// these two.
 func (t *storeTest) besideRefused() (rows []processlog.Row, ids, refused []processlog.ID) {
 	if t.Refuse == nil {
 		t.Skip("Harness.Refuse is nil")
@@ -76,7 +76,7 @@ func (t *storeTest) refusedReleaseAndRenewalHoldUpNoOther() {
 	assert.Equal(t, refused, refusedIDs(left.Rejected))
 	assert.Empty(t, left.Lost)
 	assert.Empty(t, left.Busy)
-	t.leased(3*time.Hour, t.load(ids[0]).LeaseLeft)
+	t.assertLease(3*time.Hour, t.load(ids[0]).LeaseLeft)
 	assert.LessOrEqual(t, t.load(refused[0]).LeaseLeft, time.Minute)
 
 	unreleased, err := t.Store.Release(t.ctx, ids, token(1))

@@ -68,8 +68,8 @@ func (t *storeTest) resultComesWithItsSuccess() {
 	assert.Empty(t, t.ends(empty)[empty].Result)
 }
 
-// resultsOfManyEntriesAreStoredAtOnce settles successes with and without results in one call. Half of the successes are
-// absorbed. Each result must be stored.
+// resultsOfManyEntriesAreStoredAtOnce settles successes with and without results in one call. Half of the successes
+// have Absorb set. Each result must be stored.
 func (t *storeTest) resultsOfManyEntriesAreStoredAtOnce() {
 	const entries = 230
 	var ids []processlog.ID
@@ -97,7 +97,7 @@ func (t *storeTest) resultsOfManyEntriesAreStoredAtOnce() {
 	}
 }
 
-// largeResultsAreStored stores results that do not fit one statement together. Each of them must be stored.
+// largeResultsAreStored stores results that are too large for one statement together. Each of them must be stored.
 func (t *storeTest) largeResultsAreStored() {
 	var ids []processlog.ID
 	for range 5 {
@@ -119,8 +119,8 @@ func (t *storeTest) largeResultsAreStored() {
 	}
 }
 
-// resultIsStoredWithItsOutcomeOnly passes an outcome that is dropped, which must change no result. It also passes an
-// outcome twice under the same token, which must store the same result as once.
+// resultIsStoredWithItsOutcomeOnly settles an outcome that the store drops. It must not change a result. It also
+// settles one outcome twice under the same token. The result must be the same as for one settle.
 func (t *storeTest) resultIsStoredWithItsOutcomeOnly() {
 	id := t.insertOne("results").ID
 	claimed := t.claim(id, token(1), time.Minute)
@@ -203,13 +203,13 @@ func (t *storeTest) eraseTakesTheResultToo() {
 	assert.Equal(t, []byte("stays"), ends[stays].Result)
 }
 
-// purgeTakesTheResultToo purges an entry. A new entry that a database gives the same id must not have the old result,
-// so the result must be gone too. Only the answer of Ends shows whether it is gone.
+// purgeTakesTheResultToo purges an entry, whose result must be deleted, too. Otherwise a new entry with the same id
+// would have the old result. The answer of Ends shows whether the result is gone.
 func (t *storeTest) purgeTakesTheResultToo() {
 	gone, stays := t.insertOne("results").ID, t.insertOne("others").ID
 	t.succeedWith(gone, []byte("gone"))
 	t.succeedWith(stays, []byte("stays"))
-	t.until(func() bool {
+	t.waitUntil(func() bool {
 		n, err := t.Store.Purge(t.ctx, "results", processlog.Succeeded, 0, 10)
 		require.NoError(t, err)
 		return n == 1

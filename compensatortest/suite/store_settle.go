@@ -30,7 +30,7 @@ func (t *storeTest) outcomesGoWhereTheContractSays() {
 		}
 		require.True(t, t.settle(token(2), o).Applied, "%s to %s", s.from, s.to)
 		row := t.load(before.ID)
-		t.follows(claimed, row)
+		t.assertFollows(claimed, row)
 		assert.Equal(t, []any{s.to, 3, 2, 0, "why", o.EndedBy}, []any{row.State, row.ProcessCount, row.CompensateCount, row.DeliveryCount, row.LastError, row.EndedBy}, "%s to %s", s.from, s.to)
 		assert.LessOrEqual(t, row.LeaseLeft, time.Duration(0))
 		if s.to.Terminal() {
@@ -51,7 +51,7 @@ func (t *storeTest) outcomeOfTheLongestWaitIsStoredAsGiven() {
 	o.After = farthest
 	require.True(t, t.settle(token(2), o).Applied)
 	row := t.load(claimed.ID)
-	t.follows(claimed, row)
+	t.assertFollows(claimed, row)
 	assert.InDelta(t, farthest, row.DueIn, float64(time.Hour))
 	assert.WithinDuration(t, row.UpdatedAt.Add(farthest), row.NextAt, time.Second)
 	found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID}}, token(3), time.Minute, all)
@@ -64,7 +64,7 @@ func (t *storeTest) fencedOutcomeOfAStaleClaimIsDropped() {
 	row := t.insertOne("stale")
 	first := t.claim(row.ID, token(1), 50*time.Millisecond)
 	var second processlog.Row
-	t.until(func() bool {
+	t.waitUntil(func() bool {
 		found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID}}, token(2), time.Minute, all)
 		if err == nil && len(found.Mine) == 1 {
 			second = found.Mine[0]
@@ -104,8 +104,8 @@ func (t *storeTest) successIsAbsorbedWithinItsEpochOnly() {
 	assert.Equal(t, processlog.Settled{State: processlog.Cancelled, EndedBy: processlog.EndedByCancel}, t.settle(token(5), success))
 }
 
-// A database that was restored from a backup gives the ids of lost entries to new entries. An outcome of a lost entry
-// must not end the new entry.
+// A database was restored from a backup, so a new entry gets the id of a lost entry. An outcome of the lost entry must
+// not end the new entry.
 func (t *storeTest) outcomeNeverEndsAnEntryThatGotItsID() {
 	for _, to := range []processlog.State{processlog.Succeeded, processlog.Retrying, processlog.Dead} {
 		lost := t.claim(t.insertOne("lost").ID, token(1), time.Minute)

@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// slotPromises are the promises about the marks of periodic types.
+// slotPromises are the promises about marks. A mark holds the last slot of a periodic type.
 var slotPromises = []storePromise{
 	{"MarkBeginsAtTheDatabasesNowAndStays", false, (*storeTest).markBeginsAtTheDatabasesNowAndStays},
 	{"MarksOfPeriodicTypesAreRead", false, (*storeTest).marksOfPeriodicTypesAreRead},
@@ -23,7 +23,7 @@ var slotPromises = []storePromise{
 	{"MarkOutlivesTheEntriesOfItsType", false, (*storeTest).markOutlivesTheEntriesOfItsType},
 }
 
-// marks returns the marks of types in the given order. It begins a mark that does not exist yet.
+// marks returns the marks of types, in the order of the types. It creates marks that do not exist yet.
 func (t *storeTest) marks(businessTypes ...string) (now time.Time, list []time.Time) {
 	t.Helper()
 	now, marks, err := t.Store.Marks(t.ctx, businessTypes)
@@ -45,8 +45,8 @@ func (t *storeTest) marks(businessTypes ...string) (now time.Time, list []time.T
 	return now, list
 }
 
-// move moves a mark in a transaction and leaves the transaction open.
-func (t *storeTest) move(businessType string, from, to time.Time) (processlog.Transaction, bool) {
+// moveMark moves a mark in a transaction and leaves the transaction open.
+func (t *storeTest) moveMark(businessType string, from, to time.Time) (processlog.Transaction, bool) {
 	t.Helper()
 	tx, err := t.Store.Begin(t.ctx)
 	require.NoError(t, err)
@@ -90,13 +90,13 @@ func (t *storeTest) markBeginsAtTheDatabasesNowAndStays() {
 func (t *storeTest) markMovesWithItsTransactionOnly() {
 	_, marks := t.marks("nightly")
 	to := marks[0].Add(time.Hour + time.Millisecond)
-	tx, moved := t.move("nightly", marks[0], to)
+	tx, moved := t.moveMark("nightly", marks[0], to)
 	require.True(t, moved)
 	require.NoError(t, tx.Rollback())
 	_, same := t.marks("nightly")
 	assert.Equal(t, marks[0], same[0], "rolled back")
 
-	tx, moved = t.move("nightly", marks[0], to)
+	tx, moved = t.moveMark("nightly", marks[0], to)
 	require.True(t, moved)
 	d := t.draft("nightly")
 	_, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
@@ -111,13 +111,13 @@ func (t *storeTest) markMovesWithItsTransactionOnly() {
 
 func (t *storeTest) markThatHasMovedIsNotMovedAgain() {
 	_, marks := t.marks("nightly", "other")
-	tx, moved := t.move("nightly", marks[0], marks[0].Add(time.Second))
+	tx, moved := t.moveMark("nightly", marks[0], marks[0].Add(time.Second))
 	require.True(t, moved)
 	require.NoError(t, tx.Commit())
-	tx, moved = t.move("nightly", marks[0], marks[0].Add(2*time.Second))
+	tx, moved = t.moveMark("nightly", marks[0], marks[0].Add(2*time.Second))
 	assert.False(t, moved, "the mark is no longer at from")
 	require.NoError(t, tx.Commit())
-	tx, moved = t.move("unknown", marks[0], marks[0].Add(time.Second))
+	tx, moved = t.moveMark("unknown", marks[0], marks[0].Add(time.Second))
 	assert.False(t, moved, "the type has no mark")
 	require.NoError(t, tx.Commit())
 	_, there := t.marks("nightly", "other")
@@ -127,15 +127,15 @@ func (t *storeTest) markThatHasMovedIsNotMovedAgain() {
 // Failure: F102
 func (t *storeTest) markThatAnotherHoldsIsNotWaitedFor() {
 	_, marks := t.marks("nightly", "other")
-	holder, moved := t.move("nightly", marks[0], marks[0].Add(time.Second))
+	holder, moved := t.moveMark("nightly", marks[0], marks[0].Add(time.Second))
 	require.True(t, moved)
 	ctx := t.ctx
 	var cancel context.CancelFunc
 	t.ctx, cancel = context.WithTimeout(ctx, eventually) // This timeout is shorter than the lock timeout of any server.
 	defer cancel()
-	second, moved := t.move("nightly", marks[0], marks[0].Add(time.Minute))
+	second, moved := t.moveMark("nightly", marks[0], marks[0].Add(time.Minute))
 	assert.False(t, moved, "held")
-	third, moved := t.move("other", marks[1], marks[1].Add(time.Second))
+	third, moved := t.moveMark("other", marks[1], marks[1].Add(time.Second))
 	assert.True(t, moved, "the mark of another type is free")
 	_, seen := t.marks("nightly", "other")
 	assert.Equal(t, marks, seen, "reading does not wait for the transaction")
@@ -171,10 +171,10 @@ func (t *storeTest) markIsMovedByOneOfMany() {
 func (t *storeTest) markOutlivesTheEntriesOfItsType() {
 	row := t.inState(processlog.Cancelled)
 	_, marks := t.marks(row.BusinessType)
-	tx, moved := t.move(row.BusinessType, marks[0], marks[0].Add(time.Hour))
+	tx, moved := t.moveMark(row.BusinessType, marks[0], marks[0].Add(time.Hour))
 	require.True(t, moved)
 	require.NoError(t, tx.Commit())
-	t.until(func() bool {
+	t.waitUntil(func() bool {
 		n, err := t.Store.Purge(t.ctx, "", processlog.Cancelled, time.Millisecond, 10)
 		return err == nil && n == 1
 	}, "the entry is purged")

@@ -20,15 +20,15 @@ var statisticPromises = []storePromise{
 	{"OldStatisticsAreForgotten", false, ofOperations((*storeTest).oldStatisticsAreForgotten)},
 }
 
-// hour returns the begin of the hour that began ago before the present one, by the database's clock.
-func (t *storeTest) hour(ago time.Duration) time.Time {
+// hourBefore returns the beginning of the hour that lies ago before the current hour, by the database's clock.
+func (t *storeTest) hourBefore(ago time.Duration) time.Time {
 	t.Helper()
 	now, err := t.ops().StatsClock(t.ctx)
 	require.NoError(t, err)
 	return now.Truncate(time.Hour).Add(-ago)
 }
 
-// stat returns counts whose values all differ.
+// stat returns counts that all have different values.
 func stat(at time.Time, businessType string, seed uint64) processlog.Stat {
 	s := processlog.Stat{At: at, BusinessType: businessType}
 	for i, value := range s.Values() {
@@ -60,7 +60,7 @@ func sum(stats ...processlog.Stat) (all processlog.StatCounts) {
 }
 
 func (t *storeTest) countsOfAMinuteAreReadBack() {
-	at := t.hour(2 * time.Hour)
+	at := t.hourBefore(2 * time.Hour)
 	later := at.Add(time.Minute)
 	a, b, c := stat(at, "refund", 1), stat(at, "支付 '\\", 2), stat(later, "refund", 3)
 	assert.Empty(t, t.stats(at, time.Minute))
@@ -88,7 +88,7 @@ func (t *storeTest) countsOfAMinuteAreReadBack() {
 }
 
 func (t *storeTest) countsWrittenTwiceCountOnce() {
-	at := t.hour(5 * time.Hour)
+	at := t.hourBefore(5 * time.Hour)
 	a, b := stat(at, "refund", 1), stat(at.Add(time.Minute), "refund", 2)
 	t.write("A", at, a)
 	t.write("A", at, a)
@@ -106,9 +106,10 @@ func (t *storeTest) countsWrittenTwiceCountOnce() {
 	assert.Zero(t, n)
 }
 
-// foldingKeepsEveryCount folds a few rows at a time, also rows that arrive after others of their minute were folded.
+// foldingKeepsEveryCount folds a few rows at a time. It also folds rows that arrive after other rows of their minute
+// were folded.
 func (t *storeTest) foldingKeepsEveryCount() {
-	at := t.hour(5 * time.Hour)
+	at := t.hourBefore(5 * time.Hour)
 	var written []processlog.Stat
 	for minute := range 4 {
 		for p, instance := range []string{"A", "B", "C"} {
@@ -144,7 +145,7 @@ func (t *storeTest) foldingKeepsEveryCount() {
 }
 
 func (t *storeTest) foldersAtTheSameTimeCountOnce() {
-	at := t.hour(5 * time.Hour)
+	at := t.hourBefore(5 * time.Hour)
 	var written []processlog.Stat
 	for minute := range 30 {
 		s := stat(at.Add(time.Duration(minute)*time.Minute), "refund", uint64(minute))
@@ -166,7 +167,7 @@ func (t *storeTest) foldersAtTheSameTimeCountOnce() {
 }
 
 func (t *storeTest) oldStatisticsAreForgotten() {
-	old, young := t.hour(50*time.Hour), t.hour(2*time.Hour)
+	old, young := t.hourBefore(50*time.Hour), t.hourBefore(2*time.Hour)
 	a, b, c := stat(old, "refund", 1), stat(young, "refund", 2), stat(old.Add(time.Minute), "refund", 3)
 	t.write("A", a.At, a)
 	t.write("A", b.At, b)

@@ -45,12 +45,12 @@ func (t *storeTest) probeTellsAnOpenTransactionAndLeavesItOpen() {
 		require.NoError(t, err)
 		require.NoError(t, t.Store.Probe(t.ctx, tx), "after its first statement")
 		require.NoError(t, tx.Rollback())
-		t.absent(d)
+		t.requireAbsent(d)
 	}
 }
 
-// absent asserts that no draft was written.
-func (t *storeTest) absent(drafts ...processlog.Draft) {
+// requireAbsent asserts that no draft was written.
+func (t *storeTest) requireAbsent(drafts ...processlog.Draft) {
 	t.Helper()
 	for _, d := range drafts {
 		ids, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotencyKey{d.IdempotencyKey})
@@ -74,8 +74,8 @@ func (t *storeTest) finishedTransactionIsRefusedEverywhere() {
 	}
 }
 
-// refusesEnded does the same as refuses, for calls that do not check whether a transaction is open. The suite makes
-// these calls only through a handle whose transaction has ended, which must refuse them itself.
+// refusesEnded is refuses for calls that do not check whether a transaction is open. The suite makes these calls only
+// through a handle whose transaction has ended. Such a handle must refuse them itself.
 func (t *storeTest) refusesEnded(tx processlog.Tx, refusal func(err error, call string)) {
 	t.Helper()
 	row := t.insertOne("ended")
@@ -85,7 +85,7 @@ func (t *storeTest) refusesEnded(tx processlog.Tx, refusal func(err error, call 
 	refusal(err, "move a mark")
 	_, err = t.Store.IDs(t.ctx, tx, []processlog.IdempotencyKey{row.IdempotencyKey})
 	refusal(err, "read ids")
-	assert.Zero(t, t.line("a", row, true), "no position was noted")
+	assert.Zero(t, t.keyState("a", row, true), "no position was noted")
 	_, now := t.marks("ended")
 	assert.Equal(t, marks, now)
 }
@@ -118,11 +118,11 @@ func (t *storeTest) refuses(tx processlog.Tx, refusal func(err error, call strin
 	refusal(err, "change")
 	err = t.Store.SettleTx(t.ctx, tx, token(2), outcome(row, processlog.Succeeded))
 	refusal(err, "settle")
-	t.absent(one, two)
+	t.requireAbsent(one, two)
 	assert.Equal(t, row.Version, t.load(row.ID).Version)
 }
 
-// savepointer is a transaction with methods for savepoints, in place of SQL statements.
+// savepointer is a transaction that has methods for savepoints and needs no SQL for them.
 type savepointer interface {
 	Savepoint(name string) error
 	RollbackTo(name string) error
@@ -142,7 +142,7 @@ func (t *storeTest) savepointRollbackTakesItsEntriesBack() {
 	require.NoError(t, err)
 	require.NoError(t, sp.RollbackTo("here"))
 	require.NoError(t, tx.Commit())
-	t.absent(undone)
+	t.requireAbsent(undone)
 	assert.Equal(t, row.Version, t.load(row.ID).Version)
 	ids, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotencyKey{kept.IdempotencyKey})
 	require.NoError(t, err)
@@ -153,7 +153,7 @@ func (t *storeTest) savepointRollbackTakesItsEntriesBack() {
 func (t *storeTest) savepointRollbackTakesPositionsAndMarksBack() {
 	kept, undone := t.insertOne("savepoint"), t.insertOne("savepoint")
 	_, marks := t.marks("kept", "undone")
-	tx, moved := t.move("kept", marks[0], marks[0].Add(time.Second))
+	tx, moved := t.moveMark("kept", marks[0], marks[0].Add(time.Second))
 	require.True(t, moved)
 	require.NoError(t, t.Store.Join(t.ctx, tx, []processlog.Position{positionOf("a", kept)}))
 	sp := t.savepoints(tx)
@@ -166,13 +166,13 @@ func (t *storeTest) savepointRollbackTakesPositionsAndMarksBack() {
 	require.NoError(t, t.Store.Join(t.ctx, tx, []processlog.Position{positionOf("a", undone)}))
 	require.NoError(t, sp.RollbackTo("here"))
 	require.NoError(t, tx.Commit())
-	assert.Equal(t, processlog.KeyState{First: kept.ID, Known: 1, Members: members(kept)}, t.line("a", kept, true))
+	assert.Equal(t, processlog.KeyState{First: kept.ID, Known: 1, Members: members(kept)}, t.keyState("a", kept, true))
 	_, there := t.marks("kept", "undone")
 	assert.Equal(t, []time.Time{marks[0].Add(time.Second), marks[1]}, there)
 }
 
-// savepoints returns the savepoint functions of a transaction. It uses methods if the transaction has them, and SQL
-// otherwise.
+// savepoints returns the savepoint functions of a transaction: its methods if it has them, and otherwise functions that
+// send SQL.
 func (t *storeTest) savepoints(tx processlog.Transaction) savepointer {
 	if sp, ok := tx.(savepointer); ok {
 		return sp
@@ -284,9 +284,9 @@ func (t *storeTest) crashLosesOnlyWhatWasNotCommitted() {
 	require.NoError(t, err)
 	t.Crash(t.T)
 	require.Error(t, tx.Commit())
-	t.absent(lost)
+	t.requireAbsent(lost)
 	kept := t.load(row.ID)
 	assert.Equal(t, []any{row.Version, row.State, row.Token}, []any{kept.Version, kept.State, kept.Token})
-	t.leased(time.Hour, kept.LeaseLeft)
+	t.assertLease(time.Hour, kept.LeaseLeft)
 	require.True(t, t.settle(token(2), outcome(row, processlog.Succeeded)).Applied, "no transaction holds the row any more")
 }

@@ -4,7 +4,7 @@
 #
 #   fetch-mysql.sh [directory]      default: build/mysql97 of this repository
 #
-# The packages come from the mirror in this machine's apt sources. The version is the present one of Debian unstable.
+# The packages come from the mirror in this machine's apt sources. The version is the current one of Debian unstable.
 set -euo pipefail
 
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -23,7 +23,7 @@ mirror() {
 		awk -v codename="$codename" '$1 == codename || $1 == "stable" { print $2; exit }'
 }
 
-# private_apt writes a configuration of apt with the only source unstable on mirror $2. All files of this apt are below $1.
+# private_apt writes an apt configuration below $1. Its only source is Debian unstable on mirror $2. apt keeps its files below $1.
 private_apt() {
 	mkdir -p "$1"/etc/{apt.conf.d,sources.list.d,preferences.d,trusted.gpg.d} "$1"/state/lists/partial "$1"/cache/archives/partial
 	: >"$1/status"
