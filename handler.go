@@ -34,6 +34,9 @@ type BatchFunc func(ctx context.Context, entries []*Entry) []error
 
 // Middleware wraps a handler, as in net/http. The middleware of a type runs inside Config.Middleware. Registering a
 // type calls it once. The HandlerFunc that it returns is called concurrently.
+//
+// If a handler of HandleTx or HandleCall has failed, its transaction is rolled back and the attempt fails. A middleware
+// cannot change that by returning nil, or by calling the handler again.
 type Middleware func(next HandlerFunc) HandlerFunc
 
 // BatchMiddleware wraps a batch handler as Middleware wraps other handlers. Entry.Context gives the context of one
@@ -266,7 +269,9 @@ func (c *Compensator) txHandler(handler txHandlerFunc, s *settings) features.TxH
 	return func(ctx context.Context, tx features.Transaction, row *processlog.Row) error {
 		scoped := tx.(handlerTx).ScopedTx
 		scoped.handledRow = row
-		run := wrap(func(ctx context.Context, e *Entry) error { return handler(ctx, scoped, e) }, outer, inner)
+		run := wrap(func(ctx context.Context, e *Entry) error {
+			return scoped.callHandler(func() error { return handler(ctx, scoped, e) })
+		}, outer, inner)
 		e := c.handlerEntry(row, codec)
 		return run(withHandlerEntry(c.markInTransaction(ctx), e), e)
 	}

@@ -81,10 +81,12 @@ func HandleCall[T, R any](ctx context.Context, c *Compensator, businessType stri
 			if err != nil {
 				return err
 			}
-			if err := then(c.markInTransaction(ctx), tx, e, v, result); err != nil {
-				return err
-			}
-			return c.setResult(e, codec, result)
+			return tx.callHandler(func() error {
+				if err := then(c.markInTransaction(ctx), tx, e, v, result); err != nil {
+					return err
+				}
+				return c.setResult(e, codec, result)
+			})
 		}), s)
 	}))
 }

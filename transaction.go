@@ -34,6 +34,7 @@ type ScopedTx struct {
 	unwatched *unwatchedEnd
 
 	handledRow *processlog.Row // the entry whose handler uses this transaction; nil in InTx
+	failure    error           // why the handler of this transaction failed; nil if it has not been called, or has succeeded
 }
 
 var _ Tx = (*ScopedTx)(nil)
@@ -242,10 +243,30 @@ func (c *Compensator) markInTransaction(ctx context.Context) context.Context {
 	return ctx
 }
 
+// errPanicked is the failure of a handler that has not returned.
+var errPanicked = errors.New("it panicked")
+
+// callHandler calls the handler of a transaction, and notes its failure. A middleware may hide the failure or call the handler
+// again. The transaction holds the writes of the failed call even then, so it must not be committed.
+func (s *ScopedTx) callHandler(handler func() error) error {
+	earlier := s.failure
+	s.failure = cmp.Or(earlier, errPanicked)
+	err := handler()
+	s.failure = cmp.Or(earlier, usererr.Of(err))
+	return err
+}
+
 // handlerTx adapts the transaction of a handler to the interface of the feature.
 type handlerTx struct{ *ScopedTx }
 
-func (tx handlerTx) Over() error   { return tx.end.Over() }
+// Over also returns an error if the handler has failed.
+func (tx handlerTx) Over() error {
+	if tx.failure != nil {
+		return fmt.Errorf("a middleware has hidden the failure of the handler, whose transaction was rolled back: %w", tx.failure)
+	}
+	return tx.end.Over()
+}
+
 func (tx handlerTx) Commit() error { return tx.commit() }
 func (tx handlerTx) Rollback()     { tx.rollback() }
 

@@ -274,3 +274,48 @@ func TestCallNeedsNoConnectionOfItsOwn(t *testing.T) {
 	require.Equal(t, 12, w.Count("common_process_log_result"))
 	require.ErrorIs(t, w.DB.QueryRow("SELECT 1 FROM effects GROUP BY what HAVING COUNT(*)>1").Scan(new(int)), sql.ErrNoRows)
 }
+
+// TestHiddenFailureOfATransactionalHandlerCommitsNothing puts a middleware around transactional handlers that fail after the first
+// of two writes. The middleware hides the error, hides the panic, or calls the handler again. No write of the failed call may be
+// committed.
+func TestHiddenFailureOfATransactionalHandlerCommitsNothing(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		c := w.New(cfg)
+		forgiving := func(next compensator.HandlerFunc) compensator.HandlerFunc {
+			return func(ctx context.Context, e *compensator.Entry) error {
+				defer func() { _ = recover() }()
+				if err := next(ctx, e); err != nil && e.BusinessID == "again" {
+					return next(ctx, e)
+				}
+				return nil
+			}
+		}
+		var calls harness.Calls
+		work := func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
+			call := calls.Add(e.ID)
+			if _, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.BusinessType+e.BusinessID); err != nil || call > 1 {
+				return err
+			}
+			if e.BusinessID == "panic" {
+				panic("after the first write")
+			}
+			return harness.ErrSoldOut
+		}
+		settings := compensator.HandlerConfig[harness.Order]{Middleware: []compensator.Middleware{forgiving}, Retry: compensator.Fixed(0)}
+		wire := wiring(t, c, settings, nil, work)
+		pay, err := compensator.HandleTx(t.Context(), c, "pay", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
+			return work(ctx, tx, e)
+		}, &settings)
+		require.NoError(t, err)
+		w.Run(c)
+		for _, orders := range []*compensator.Type[harness.Order]{wire.Type, pay} {
+			for _, how := range []string{"error", "panic", "again"} {
+				id := w.Record(orders, 1, compensator.Options{BusinessID: how})
+				w.WaitState(id, compensator.Succeeded)
+				assert.Equal(t, 1, w.Entry(c, id).ProcessCount, "the hidden failure counts")
+				assert.Equal(t, 1, w.Count("effects WHERE what=?", orders.Name()+how), "%s %s", orders.Name(), how)
+			}
+		}
+	})
+}

@@ -54,6 +54,22 @@ func limiting() []mutant {
 			sees: tests("TestEntryWhosePermitIsOldDoesNotStartAndTheStartIsReturned"),
 		},
 		{
+			name: "permit-is-as-old-as-its-claim", breaks: "G41",
+			what: "No entry of a limit starts if the database is so far away that a claim takes a second.",
+			edits: []edit{
+				{"limitedType.noteClaim", `if !$claim.GrantedAfter.IsZero() {`, `if false {`},
+			},
+			sees: tests("TestEntryStartsWhoseClaimWasSlowBeforeItsPermitWasGranted"),
+		},
+		{
+			name: "attempt-without-a-call-uses-up-a-start", breaks: "G41",
+			what: "An entry that waits for its batch uses up the starts of its limit.",
+			edits: []edit{
+				{"limitedType.noteAttemptEnd", `!$r.Unstarted && verdict.Of($r.Err).HandlerCalled()`, `!r.Unstarted && verdict.Of(nil) != nil`},
+			},
+			sees: tests("TestAttemptThatCallsNoHandlerUsesUpNoStart"),
+		},
+		{
 			name: "unused-start-is-lost", breaks: "G41",
 			what: "A start that was granted and that never began is not returned.",
 			edits: []edit{

@@ -120,6 +120,14 @@ return engine.Result{Err: err, MovedOn: err == errEntryChanged}`},
 			sees: tests("TestCallThatLostItsEntryHasNoEffect").with(simulation, "300"),
 		},
 		{
+			name: "hidden-failure-commits", breaks: "G5",
+			what: "A middleware hides the failure of a transactional handler, and the writes before the failure stay.",
+			edits: []edit{
+				{"handlerTx.Over", `if $tx.failure != nil {`, `if false {`},
+			},
+			sees: tests("TestHiddenFailureOfATransactionalHandlerCommitsNothing"),
+		},
+		{
 			name: "long-result-is-stored", breaks: "G38",
 			what: "A result may be longer than Config.MaxContent.",
 			edits: []edit{
