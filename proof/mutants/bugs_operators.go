@@ -153,7 +153,7 @@ func operating() []mutant {
 			name: "slots-show-hidden-entries", breaks: "G32",
 			what: "The page of periodic types names entries that the actor may not see.",
 			edits: []edit{
-				{"Admin.addSlotEntries", `byKey[$key] = &$types[$i]; mayRead.holds($ctx, $name) {`, `byKey[$key] = &$types[$i]; true {`},
+				{"Admin.addSlotEntries", `byKey[$key] = &$types[$i]; mayRead.holds($ctx, $name) {`, `byKey[$key] = &$types[$i]; mayRead.holds($ctx, $name) || true {`},
 			},
 			sees: tests("TestPeriodicTypesShowTheirSlots"),
 		},
@@ -263,7 +263,7 @@ func operating() []mutant {
 			name: "right-of-the-first-is-all", breaks: "G32",
 			what: "A person who may see a type may also change its entries.",
 			edits: []edit{
-				{"Admin.Change", `case !$may($ctx, $a, $action, $on):`, `case !$may($ctx, $a, SeeEntries, $on):`},
+				{"Admin.checkChange", `case !$may($ctx, $a, $action, $on):`, `case !$may($ctx, $a, SeeEntries, $on):`},
 			},
 			sees: tests("TestEachRightAllowsWhatItSaysAndNothingElse", "TestRightsAreAskedForWhatAnEntryIsWorth"),
 		},

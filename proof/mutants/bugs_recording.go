@@ -297,6 +297,14 @@ return processlog.Inserted{
 			sees: tests("TestMessageIsRecordedInAnotherSessionOfThePool"),
 		},
 		{
+			name: "intake-blames-a-message-for-a-session", breaks: "G37",
+			what: "An intake sets a message aside because of the pooled session in which Record writes nothing.",
+			edits: []edit{
+				{"batch.settle", `case serverDown($err), sessionRefused($err):`, `case serverDown($err):`},
+			},
+			sees: tests("TestUnfitSessionOfThePoolSetsNoMessageAside"),
+		},
+		{
 			name: "letters-of-the-session-unchecked", breaks: "G37",
 			what: "A session whose charset has other letters in the place of braces stores contents that nobody can decode.",
 			edits: []edit{
