@@ -221,8 +221,11 @@ type BulkView struct {
 	Left     int                 `json:"left"`              // number of entries that ContinueBulk would try to change
 	Outcomes map[BulkOutcome]int `json:"outcomes"`          // number of changed entries by outcome
 	Skipped  []BulkSkip          `json:"skipped,omitempty"` // entries that the action left as they were
-	Tried    *BulkOutcome        `json:"tried,omitempty"`   // outcome of the first entry, while ContinueBulk has not been called after TryFirst
+	Tried    BulkOutcome         `json:"tried,omitempty"`   // outcome of the first entry, until ContinueBulk is called after TryFirst; else empty
 
+	MayContinue bool `json:"may_continue,omitempty"` // whether entries are left that the actor may change, as far as their types say
+
+	LeftIDs []compensator.EntryID                 `json:"-"` // entries that ContinueBulk would try to change
 	Entries map[BulkOutcome][]compensator.EntryID `json:"-"` // changed entries by outcome, the oldest first
 }
 
@@ -268,7 +271,7 @@ func (d *Admin) Bulk(ctx context.Context, a Actor, id BulkID) (BulkView, error) 
 		view.Outcomes[outcome]++
 		view.Entries[outcome] = append(view.Entries[outcome], e.ID)
 		if bulk.isTrying() {
-			view.Tried = &outcome
+			view.Tried = outcome
 		}
 	}
 	for _, s := range bulk.skipped {
@@ -279,7 +282,16 @@ func (d *Admin) Bulk(ctx context.Context, a Actor, id BulkID) (BulkView, error) 
 	if view.Changed+len(view.Skipped) == 0 {
 		return BulkView{}, newNotFoundError(compensator.IdempotencyKey(id.String()))
 	}
-	view.Left = len(bulk.rest)
+	for _, seen := range bulk.rest {
+		row, isFound := rows[seen.ID]
+		if a.ID != view.Actor && !(isFound && mayRead.holds(ctx, row.BusinessType)) {
+			continue
+		}
+		view.Left++
+		view.LeftIDs = append(view.LeftIDs, seen.ID)
+		view.MayContinue = view.MayContinue || isFound && d.May(ctx, a, SeeEntries, Subject{Type: row.BusinessType}) &&
+			d.May(ctx, a, bulk.plan.Right, Subject{Type: row.BusinessType, Count: bulk.plan.Total})
+	}
 	return view, nil
 }
 
@@ -317,6 +329,9 @@ func (b *storedBulk) ids() (ids []compensator.EntryID) {
 		ids = append(ids, e.ID)
 	}
 	for _, s := range b.skipped {
+		ids = append(ids, s.ID)
+	}
+	for _, s := range b.rest {
 		ids = append(ids, s.ID)
 	}
 	return ids

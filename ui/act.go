@@ -29,6 +29,7 @@ type formAction struct {
 	Sure                           bool
 	Values                         admin.LimitValues // values of a limit; 0: the program's own
 	Starts, Per, Burst, Concurrent string            // the same as the form has them
+	First                          bool              // whether to try one entry first
 	Ahead                          bool              // whether to pause a type that neither the log nor the process knows
 }
 
@@ -39,7 +40,7 @@ func readFormAction(r *http.Request) (formAction, error) {
 	if err := r.ParseForm(); err != nil {
 		return formAction{}, &compensator.FieldError{Field: "form", Reason: err.Error()}
 	}
-	action := formAction{Do: r.Form.Get("do"), Owner: formText(r.Form, "owner"), Type: formText(r.Form, "type"), Sure: r.Form.Get("sure") == "yes", Ahead: r.Form.Get("ahead") == "yes", Why: readWhy(r.Form)}
+	action := formAction{Do: r.Form.Get("do"), Owner: formText(r.Form, "owner"), Type: formText(r.Form, "type"), Sure: r.Form.Get("sure") == "yes", Ahead: r.Form.Get("ahead") == "yes", First: r.Form.Get("first") == "yes", Why: readWhy(r.Form)}
 	if len(r.Form["seen"]) > admin.MaxEntries {
 		return action, &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("%d, want 1 to %d", len(r.Form["seen"]), admin.MaxEntries)}
 	}
@@ -154,6 +155,12 @@ func (d confirmData) Warns() bool { return d.Unsure+d.Again > 0 }
 // Runs reports whether the action runs the entries again.
 func (action formAction) Runs() bool {
 	return action.Do == string(admin.Requeue) || action.Do == string(admin.Compensate)
+}
+
+// TriesFirst reports whether the page offers to try one entry first. A rescheduled entry may end much later, so trying one
+// would tell nothing.
+func (d confirmData) TriesFirst() bool {
+	return d.isEntryAction() && len(d.Lines) > 1 && d.Do != string(admin.Reschedule)
 }
 
 // newChange returns the admin.Change for the action. One checkbox on the page sets both Checked and Again.

@@ -50,8 +50,8 @@ func (rq *request) bulkLink(id admin.BulkID, query ...any) string {
 	return to
 }
 
-// BulkLink returns the address of the page of an action that the audit log names.
-func (rq *request) BulkLink(id *admin.BulkID) string { return rq.bulkLink(*id) }
+// BulkLink does the same as bulkLink for templates.
+func (rq *request) BulkLink(id admin.BulkID) string { return rq.bulkLink(id) }
 
 // showBulk shows what has become of the entries of an action. The page has no cookie and no secret of a session, so its
 // address can be sent to other people.
@@ -117,13 +117,31 @@ func (s *server) addBulkLines(rq *request, data *bulkData) (err error) {
 	return nil
 }
 
+// GoesOn reports whether the page offers to act on the entries that are left. If one entry is tried first, it must have
+// ended.
+func (d bulkData) GoesOn() bool { return d.MayContinue && (d.Tried == "" || d.Tried.Ended()) }
+
 // News changes when the counts change.
 func (d bulkData) News() string { return fmt.Sprint(d.Counts, d.Left) }
+
+// continueBulk acts on entries that are left, and shows the page of the action again.
+func (s *server) continueBulk(rq *request) {
+	id, err := admin.ParseBulkID(rq.r.PathValue("id"))
+	if err != nil {
+		rq.showFailure(compensator.ErrNotFound)
+		return
+	}
+	if err := s.admin.ContinueBulk(rq.ctx, rq.Actor, id); err != nil {
+		rq.showFailure(err)
+		return
+	}
+	rq.redirect(rq.bulkLink(id))
+}
 
 // startBulk carries out an action on several entries. It answers with a redirect to the page of the action. If no entry
 // was changed, it returns the answers.
 func (s *server) startBulk(rq *request, action formAction) (answers []error, isAnswered bool, err error) {
-	id, answers, err := s.admin.StartBulk(rq.ctx, rq.Actor, action.newChange(), admin.BulkOptions{})
+	id, answers, err := s.admin.StartBulk(rq.ctx, rq.Actor, action.newChange(), admin.BulkOptions{TryFirst: action.First})
 	if err != nil || id == (admin.BulkID{}) {
 		return answers, false, err
 	}

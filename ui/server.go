@@ -72,6 +72,7 @@ var allRoutes = []route{
 	{"GET confirm", (*server).showConfirm},
 	{"GET done", (*server).showDone},
 	{"GET actions/{id}", (*server).showBulk},
+	{"POST actions/{id}", (*server).continueBulk},
 	{"POST do", (*server).do},
 	{"POST reveal", (*server).revealContent},
 	{"POST export", (*server).exportEntries},

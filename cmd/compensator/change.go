@@ -72,7 +72,7 @@ func (p *program) newChangeCommands() []*cobra.Command {
 func (p *program) newChangeCommand(name, summary string, action admin.Right, delays bool) *cobra.Command {
 	var why why
 	var conditions []string
-	var isConfirmed, isChecked, canSkip bool
+	var isConfirmed, isChecked, canSkip, triesFirst bool
 	var delay time.Duration
 	cmd := p.newLogCommand(name+" <id>… | - | --where …", summary, cobra.ArbitraryArgs, changeAccess, func(ctx context.Context, s *session, args []string) error {
 		if err := why.validate(); err != nil {
@@ -92,8 +92,15 @@ func (p *program) newChangeCommand(name, summary string, action admin.Right, del
 			if err := p.preview(ctx, s, name, entries, ch, isConfirmed); err != nil {
 				return hintUnchecked(err)
 			}
-			if err := s.do(ctx, ch, entries, &answers); err != nil {
+			id, err := s.do(ctx, ch, entries, triesFirst, &answers)
+			if err != nil {
 				return hintUnchecked(err)
+			}
+			if id != (admin.BulkID{}) {
+				p.printf("compensator bulk %s shows what becomes of them", id)
+				if triesFirst {
+					p.printf("compensator bulk go-on %s goes on with the others", id)
+				}
 			}
 		}
 		if len(answers) == 0 {
@@ -108,6 +115,9 @@ func (p *program) newChangeCommand(name, summary string, action admin.Right, del
 	p.whereFlag(cmd, &conditions)
 	why.addFlags(cmd)
 	cmd.Flags().BoolVar(&isConfirmed, "yes", false, "do it without asking")
+	if action != admin.Reschedule {
+		cmd.Flags().BoolVar(&triesFirst, "first", false, "try the oldest entry first. The command bulk go-on then acts on the others")
+	}
 	if delays {
 		cmd.Flags().DurationVar(&delay, "delay", 0, "until due")
 	}
@@ -439,14 +449,24 @@ func (p *program) confirm(ctx context.Context, verb, word string) error {
 	return nil
 }
 
-// The method do applies the change ch to the entries. It adds one answer for each entry to the list answers.
-func (s *session) do(ctx context.Context, ch admin.Change, entries []pickedEntry, answers *results) error {
+// The method do applies the change ch to the entries. It adds one answer for each entry to the list answers, except for
+// entries that wait until the first one was tried. It returns the id of an action on several entries.
+func (s *session) do(ctx context.Context, ch admin.Change, entries []pickedEntry, triesFirst bool, answers *results) (id admin.BulkID, err error) {
 	for _, e := range entries {
 		ch.Entries = append(ch.Entries, admin.Seen{ID: e.id, Version: e.version})
 	}
-	errs, err := s.Change(ctx, s.actor, ch)
+	var errs []error
+	if len(entries) > 1 {
+		id, errs, err = s.StartBulk(ctx, s.actor, ch, admin.BulkOptions{TryFirst: triesFirst})
+	} else {
+		errs, err = s.Change(ctx, s.actor, ch)
+	}
 	if err != nil {
-		return err
+		return id, err
+	}
+	waiting, err := s.waiting(ctx, id, triesFirst)
+	if err != nil {
+		return id, err
 	}
 	policy, policyErr := s.rules.currentPolicy(ctx)
 	for i, e := range entries {
@@ -457,9 +477,24 @@ func (s *session) do(ctx context.Context, ch admin.Change, entries []pickedEntry
 		default:
 			errs[i] = fmt.Errorf("%w: the policy forbids it, or it has ended and --again is missing", errs[i])
 		}
-		answers.addResult(e.name, errs[i])
+		if errs[i] != nil || !waiting[e.id] {
+			answers.addResult(e.name, errs[i])
+		}
 	}
-	return nil
+	return id, nil
+}
+
+// waiting returns the entries that an action will change after the first one was tried.
+func (s *session) waiting(ctx context.Context, id admin.BulkID, triesFirst bool) (map[compensator.EntryID]bool, error) {
+	waiting := make(map[compensator.EntryID]bool)
+	if !triesFirst || id == (admin.BulkID{}) {
+		return waiting, nil
+	}
+	view, err := s.Bulk(ctx, s.actor, id)
+	for _, left := range view.LeftIDs {
+		waiting[left] = true
+	}
+	return waiting, err
 }
 
 // printWhen prints when the requeued entries run.

@@ -166,7 +166,7 @@ func (p *program) newRootCommand() *cobra.Command {
 		Version:       builtText(),
 	}
 	p.flags.addFlags(root)
-	root.AddCommand(p.newOverviewCommand(), p.newTypesCommand(), p.newListCommand(), p.newGetCommand(), p.newExplainCommand(), p.newTimelineCommand(), p.newHistoryCommand(), p.newBatchCommand(), p.newCasesCommand(), p.newAuditLogCommand(), p.newStatsCommand(), p.newInstancesCommand(), p.newPeriodicCommand())
+	root.AddCommand(p.newOverviewCommand(), p.newTypesCommand(), p.newListCommand(), p.newGetCommand(), p.newExplainCommand(), p.newTimelineCommand(), p.newHistoryCommand(), p.newBatchCommand(), p.newBulkCommand(), p.newCasesCommand(), p.newAuditLogCommand(), p.newStatsCommand(), p.newInstancesCommand(), p.newPeriodicCommand())
 	root.AddCommand(p.newChangeCommands()...)
 	root.AddCommand(p.newPauseCommand(), p.newResumeCommand(), p.newLimitsCommand(), p.newLimitCommand(), p.newHealthCommand(), p.newPolicyCommand(), p.newMigrateCommand(), p.newDdlCommand(), p.newCheckCommand(), p.newPurgeCommand(), p.newPagesCommand(), p.newVersionCommand())
 	return root

@@ -133,6 +133,8 @@ var matrix = []crash{
 	{point: failpoint.InstanceEnds, most: 1, in: listed},
 	{point: failpoint.CaseOpened, most: 6, in: staffed},
 	{point: failpoint.AuditWritten, most: 3, in: staffed},
+	{point: failpoint.BatchRecorded, most: 3, in: staffed},
+	{point: failpoint.ChangeCommitted, most: 4, in: staffed},
 	{point: failpoint.CaseClosed, most: 3, in: staffed},
 	{point: failpoint.OperationWritten, most: 3, in: staffed},
 	{point: failpoint.LimitChanged, most: 3, in: adjusted},

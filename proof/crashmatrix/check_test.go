@@ -115,6 +115,13 @@ func (w *world) checkCases() {
 		WHERE c.closed_at=0 AND JSON_EXTRACT(a.before_state,'$.state')=-2 AND JSON_EXTRACT(a.before_state,'$.epoch')=c.epoch`)
 	w.requireNone("cases with an owner and without a record of taking", `common_process_log_case c WHERE owner<>'' AND NOT EXISTS (SELECT 1 FROM common_process_log_operation o WHERE o.entry_id=c.entry_id AND o.action='take case')`)
 	w.requireNone("records of taking a case that has no owner", `common_process_log_operation o JOIN common_process_log_case c ON c.entry_id=o.entry_id WHERE c.owner=''`)
+	batch := `common_process_log_audit b JOIN JSON_TABLE(CONVERT(b.after_state USING utf8mb4), '$.entries[*]' COLUMNS (id BIGINT PATH '$.id', version BIGINT PATH '$.version')) e
+		WHERE b.entry_id=0 AND b.before_state LIKE '{"bulk":%'`
+	version := `JSON_EXTRACT(CONVERT(a.after_state USING utf8mb4), '$.version')`
+	w.requireNone("entries that the record of an action names, and that it has not changed", batch+` AND NOT EXISTS (SELECT 1 FROM common_process_log_audit a WHERE a.entry_id=e.id AND a.actor='admin' AND `+version+`=e.version)`)
+	w.requireNone("entries that an action has changed, and that no record of an action names", `common_process_log_audit a WHERE a.entry_id<>0 AND a.reason='all of them'
+		AND NOT EXISTS (SELECT 1 FROM `+batch+` AND a.entry_id=e.id AND `+version+`=e.version)`)
+	w.requireNone("entries that two records of one action name", `(SELECT COUNT(*) AS n FROM `+batch+` GROUP BY e.id, e.version) twice WHERE n>1`)
 	require.NotZero(w.t, w.count("common_process_log_audit WHERE actor='admin'")+w.count("common_process_log_operation"), "a person must have acted in the admin")
 }
 

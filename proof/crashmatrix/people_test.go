@@ -39,6 +39,9 @@ func (l *victim) repairDead(ctx context.Context) error {
 	if err != nil || l.p.admin == nil && rand.N(3) == 0 {
 		return errors.Join(err, l.requeueAll(ctx, dead))
 	}
+	if l.p.admin != nil && len(dead) > 1 && rand.N(2) == 0 {
+		return l.tryOneFirst(ctx, dead)
+	}
 	for _, e := range dead {
 		settle := rand.N(2)
 		switch {
@@ -124,6 +127,21 @@ func (l *victim) throughAdmin(ctx context.Context, e compensator.Entry, action a
 	}
 	_, err = l.p.admin.Change(ctx, actor, admin.Change{Action: action, Entries: []admin.Seen{{ID: e.ID, Version: e.Version}}, Why: why, Checked: true, Again: true})
 	return err
+}
+
+// tryOneFirst acts as a person who tries the oldest of several entries through the Admin, and then goes on with the others.
+// A process that was killed in between leaves the rest to be continued, so another life of the process goes on as well.
+func (l *victim) tryOneFirst(ctx context.Context, entries []compensator.Entry) error {
+	actor := admin.Actor{ID: "admin"}
+	change := admin.Change{Action: admin.Requeue, Why: admin.Why{Reason: "all of them"}, Checked: true}
+	for _, e := range entries {
+		change.Entries = append(change.Entries, admin.Seen{ID: e.ID, Version: e.Version})
+	}
+	id, _, err := l.p.admin.StartBulk(ctx, actor, change, admin.BulkOptions{TryFirst: true})
+	if err != nil || id == (admin.BulkID{}) {
+		return err
+	}
+	return l.p.admin.ContinueBulk(ctx, actor, id)
 }
 
 // unlessLate returns nil if the error says that the entry has changed or is leased.

@@ -94,6 +94,38 @@ func operating() []mutant {
 			sees: tests("TestRefusedCaseHoldsUpNoOther"),
 		},
 		{
+			name: "others-follow-the-tried-one-unasked", breaks: "G32",
+			what: "An action that tries one entry first changes all of them.",
+			edits: []edit{
+				{"admin.Admin.StartBulk", `if $opts.TryFirst && len($c.versions) > 1 {`, `if false {`},
+			},
+			sees: tests("TestOneEntryIsTriedBeforeTheOthers"),
+		},
+		{
+			name: "batch-forgets-what-it-changed", breaks: "G32",
+			what: "The record of an action names the entries in the versions that they had before it.",
+			edits: []edit{
+				{"BulkBatch.With", `BulkEntry{$seen[$i].ID, $after.Version, $after.Epoch}`, `BulkEntry{$seen[$i].ID, $after.Version - 1, $after.Epoch - 1}`},
+			},
+			sees: tests("TestActionOnManyFollowsItsEntries"),
+		},
+		{
+			name: "change-by-others-is-an-outcome", breaks: "G32",
+			what: "An entry that another person has changed since an action counts as an outcome of the action.",
+			edits: []edit{
+				{"admin.outcomeOf", `$row.Epoch != $e.Epoch || `, ``},
+			},
+			sees: tests("TestActionOnManyFollowsItsEntries"),
+		},
+		{
+			name: "action-is-shown-without-the-right", breaks: "G32",
+			what: "A person sees the entries of an action although he may not see their type.",
+			edits: []edit{
+				{"admin.Admin.Bulk", `if !$mayRead.holds($ctx, $row.BusinessType) && ($isFound || $a.ID != $view.Actor) {`, `if false {`},
+			},
+			sees: tests("TestActionOnManyIsShownByRight"),
+		},
+		{
 			name: "attempt-without-its-outcome", breaks: "G42",
 			what: "The failed attempt of an outcome is written although the outcome itself was dropped.",
 			edits: []edit{

@@ -29,6 +29,7 @@ func TestEveryPageIsAccessibleInBothLanguagesLightDarkAndOnAPhone(t *testing.T) 
 	require.NoError(t, joined(w.admin.TakeCases(ctx, alice, []admin.SeenCase{{EntryID: refund.ID, Version: view.Case.Version}}, why)))
 	require.NoError(t, w.admin.Note(ctx, alice, refund.ID, admin.Why{Reason: "they call back at 18:00"}))
 	require.NoError(t, w.admin.Pause(ctx, alice, "ship_parcel", admin.Why{Reason: "shipper is down"}))
+	followed := w.triedFirst("invoice_mail", alice)
 	groups, _, err := w.admin.Groups(ctx, alice)
 	require.NoError(t, err)
 	pages := []struct{ name, path string }{
@@ -41,6 +42,7 @@ func TestEveryPageIsAccessibleInBothLanguagesLightDarkAndOnAPhone(t *testing.T) 
 		{"unknown", "entries/" + transfer.ID.String()},
 		{"confirm", fmt.Sprintf("confirm?do=requeue&seen=%s:%d&seen=%s:%d", transfer.ID, transfer.Version, refund.ID, refund.Version)},
 		{"trail", "trail"},
+		{"bulk", "actions/" + followed.String()},
 		{"settings", "settings"},
 		{"stats", "stats?over=24h"},
 		{"instances", "instances"},

@@ -83,6 +83,7 @@ func calls(e compensator.Entry, c *admin.Case, bulk admin.BulkID) map[string][]c
 		"GET confirm": {{"GET", "confirm?do=requeue&seen=" + seen(e), nil, 200, 404, 404, 403}, {"GET", "confirm?do=take+case&seen=" + theCase(0), nil, 200, 404, 404, 403},
 			{"GET", "confirm?do=see+content&id=" + e.ID.String(), nil, 200, 404, 404, 403}, {"GET", "confirm?do=pause&type=a", nil, 200, 403, 200, 403}},
 		"GET done":          {{"GET", "done?n=x", nil, 404, 404, 404, 404}},
+		"POST actions/{id}": {{"POST", "actions/" + bulk.String(), of(), 303, 404, 404, 403}},
 		"GET actions/{id}":  {{"GET", "actions/" + bulk.String(), nil, 200, 404, 404, 200}, {"GET", "actions/x", nil, 404, 404, 404, 404}},
 		"GET assets/{name}": {{"GET", "assets/x.css", nil, 404, 404, 404, 404}},
 		"POST preferences":  {{"POST", "preferences", of("language", "en"), 303, 303, 303, 303}},

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
+)
+
+// newBulkCommand returns the command that shows what has become of the entries of an action.
+func (p *program) newBulkCommand() *cobra.Command {
+	var outcome string
+	cmd := p.newLogCommand("bulk <action>", "Show what has become of the entries of an action on several entries", cobra.ExactArgs(1), readAccess,
+		func(ctx context.Context, s *session, args []string) error {
+			view, err := s.readBulk(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if outcome != "" {
+				return p.printBulkEntries(ctx, s, view, admin.BulkOutcome(outcome))
+			}
+			return p.printBulk(view)
+		})
+	cmd.Flags().StringVar(&outcome, "outcome", "", "list the entries of one outcome, for example dead")
+	cmd.AddCommand(p.newBulkGoOnCommand())
+	return cmd
+}
+
+// newBulkGoOnCommand returns the command that acts on the entries that are left after --first.
+func (p *program) newBulkGoOnCommand() *cobra.Command {
+	var isConfirmed bool
+	cmd := p.newLogCommand("go-on <action>", "Act on the other entries of an action that began with --first", cobra.ExactArgs(1), changeAccess,
+		func(ctx context.Context, s *session, args []string) error {
+			view, err := s.readBulk(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if view.Left == 0 {
+				p.printf("no entry is left, so nothing was done")
+				return p.printBulk(view)
+			}
+			if view.Tried != "" {
+				p.printf("of the entry that was tried: %s", view.Tried)
+			}
+			if !isConfirmed {
+				p.printf("would %s the other %d, as %s, because %q", view.Action, view.Left, s.actor.ID, view.Reason)
+				if err := p.confirm(ctx, string(view.Action), strconv.Itoa(view.Left)); err != nil {
+					return err
+				}
+			}
+			if err := s.ContinueBulk(ctx, s.actor, view.ID); err != nil {
+				return err
+			}
+			if view, err = s.Bulk(ctx, s.actor, view.ID); err != nil {
+				return err
+			}
+			return p.printBulk(view)
+		})
+	cmd.Flags().BoolVar(&isConfirmed, "yes", false, "do it without asking")
+	return cmd
+}
+
+func (s *session) readBulk(ctx context.Context, text string) (admin.BulkView, error) {
+	id, err := admin.ParseBulkID(text)
+	if err != nil {
+		return admin.BulkView{}, newUsageError("%q is not an action, as the commands that change entries print it", text)
+	}
+	view, err := s.Bulk(ctx, s.actor, id)
+	return view, err
+}
+
+// printBulk prints the number of entries of each outcome.
+func (p *program) printBulk(view admin.BulkView) error {
+	p.printf("%s by %s at %s, because %q: %d of %d changed, %d left", view.Action, view.Actor, formatTable(view.At), view.Reason, view.Changed, view.Total, view.Left)
+	l := listing{kind: "outcome", columns: []column{{"outcome", "OUTCOME"}, {"entries", "ENTRIES"}, {"skipped", "NOT CHANGED"}}}
+	for _, outcome := range admin.BulkOutcomes {
+		if n := view.Outcomes[outcome]; n > 0 {
+			l.rows = append(l.rows, []any{string(outcome), n, false})
+		}
+	}
+	skips := make(map[string]int)
+	for _, skip := range view.Skipped {
+		skips[skip.Why]++
+	}
+	for _, why := range slices.Sorted(maps.Keys(skips)) {
+		l.rows = append(l.rows, []any{strings.ReplaceAll(why, "_", " "), skips[why], true})
+	}
+	return p.print(l)
+}
+
+// printBulkEntries lists the entries of one outcome, as list does.
+func (p *program) printBulkEntries(ctx context.Context, s *session, view admin.BulkView, outcome admin.BulkOutcome) error {
+	if !slices.Contains(admin.BulkOutcomes[:], outcome) {
+		return newUsageError("--outcome %q: give one of %v", outcome, admin.BulkOutcomes)
+	}
+	lines, err := s.lines(ctx, view.Entries[outcome])
+	if err != nil {
+		return err
+	}
+	var entries []compensator.Entry
+	for _, id := range view.Entries[outcome] {
+		if line := lines[id]; line != nil {
+			entries = append(entries, line.Entry)
+		}
+	}
+	return p.print(entryListing("entry", entries))
+}
