@@ -252,7 +252,7 @@ func (t *Type) AttachClaimer(c Claimer) { t.claimer = c }
 //     knows how many calls it needs, it takes more slots or releases some (Engine.AdjustSlots). After its
 //     statement it releases the slots of calls for which it has leased no row.
 //   - The calls of the leased rows own the slots from then on. Type.callsOfRows counts these calls. The engine frees the slot
-//     of a call that does not start, in deadLetter, releaseUnstarted and giveUpBlocked.
+//     of a call that does not start, in deadLetter and giveBack.
 //   - The call of one entry frees its slot in Engine.Finish. Attempts of one call share a slot. ShareSlot says how many
 //     of them must end before Finish frees it. After a shared call without a verdict, its entries run alone under the slot
 //     of that call, all at the same time.

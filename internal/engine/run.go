@@ -160,7 +160,7 @@ func (e *Engine) startClaimed(found ClaimedRows, queueToken int64) (blocked int,
 	if len(startable) == len(claimed) {
 		return 0, nil
 	}
-	return len(waiting), e.giveUpBlocked(t, unneeded, waiting, giveUp)
+	return len(waiting), e.giveBack(t, unneeded, waiting, giveUp)
 }
 
 // attemptsOf builds one attempt for each claimed row. It dead-letters rows that have lost more leases than crashBudget
@@ -212,28 +212,31 @@ func (e *Engine) deadLetter(a *Attempt) {
 // releaseUnstarted releases the leases of attempts that may not start. The parameter calls is the number of slots to
 // free. No handler was called, so the entries' attempt counts stay as they are (G15, G16).
 func (e *Engine) releaseUnstarted(t *Type, attempts []*Attempt, calls int) {
-	entries := make([]processlog.QueueEntry, len(attempts))
-	for i, a := range attempts {
-		entries[i] = processlog.QueueEntry{BusinessType: t.Name, ID: a.Row.ID}
-	}
-	// Free the slots first, because the release may wait for the database. Notify the admissions last. They may let other
-	// entries start, and these can crash this process. Before the leases are released, such a crash would count as a lost
-	// lease of each attempt.
-	e.FreeSlots(t, calls)
-	e.Releases.Release(attempts[0].Row.Token, entries...)
-	e.notifyGivenBack(attempts)
+	_ = e.giveBack(t, calls, attempts, func() error {
+		entries := make([]processlog.QueueEntry, len(attempts))
+		for i, a := range attempts {
+			entries[i] = processlog.QueueEntry{BusinessType: t.Name, ID: a.Row.ID}
+		}
+		e.Releases.Release(attempts[0].Row.Token, entries...)
+		return nil
+	})
 }
 
-// giveUpBlocked gives up attempts that Type.separate found blocked. It frees the slots before it calls write, because
-// the function write may wait for the database. It notifies the admissions last. They may let other entries start, and
-// these can crash this process. Before the leases are released, such a crash would count as a lost lease of each attempt.
-func (e *Engine) giveUpBlocked(t *Type, calls int, blocked []*Attempt, write func() error) error {
+// giveBack frees slots, calls the function write, which gives up the leases of attempts, and notifies the features. It frees the
+// slots first, because write may wait for the database. It notifies the admissions last. They may let other entries start,
+// and these can crash this process. Before the leases are released, such a crash would count as a lost lease of each attempt.
+func (e *Engine) giveBack(t *Type, calls int, attempts []*Attempt, write func() error) error {
 	e.FreeSlots(t, calls)
-	if len(blocked) == 0 {
+	if len(attempts) == 0 {
 		return nil
 	}
 	err := write()
-	e.notifyGivenBack(blocked)
+	for _, a := range attempts {
+		a.suspectDone(NotRun)
+		for _, f := range e.settlements {
+			f.GivenBack(a)
+		}
+	}
 	return err
 }
 

@@ -319,25 +319,13 @@ func (e *Engine) pauseRefused(pause time.Duration) bool {
 // retryRefusedAtStop retries every refused outcome once when Run stops, because the database may accept it by now. It waits
 // up to stopGrace for the answers. Its error names the outcomes that are still not stored.
 func (e *Engine) retryRefusedAtStop() error {
-	before := e.Refusals.OutcomeRefusals()
-	if len(before) == 0 {
-		return nil
-	}
-	e.outcomes.stopCount.Add(1)
-	select {
-	case e.outcomes.endPause <- struct{}{}:
-	default:
-	}
-	timer := time.NewTimer(stopGrace)
-	defer timer.Stop()
-	for e.Refusals.OutcomesUnanswered(before) {
+	return e.Refusals.RetryOutcomes(stopGrace, func() {
+		e.outcomes.stopCount.Add(1)
 		select {
-		case <-e.Refusals.Answered():
-		case <-timer.C:
-			return e.Refusals.Unstored()
+		case e.outcomes.endPause <- struct{}{}:
+		default:
 		}
-	}
-	return e.Refusals.Unstored()
+	})
 }
 
 // isCompleted reports whether a success was not stored because the entry had been completed already, for example by its
@@ -496,16 +484,6 @@ func (e *Engine) notifyStoring(batch []pendingOutcome) (answered func()) {
 			callback()
 		}
 		callbacks = nil
-	}
-}
-
-// notifyGivenBack notes that attempts ran nothing, and tells the settlements that their leases were given back.
-func (e *Engine) notifyGivenBack(attempts []*Attempt) {
-	for _, a := range attempts {
-		a.suspectDone(NotRun)
-		for _, f := range e.settlements {
-			f.GivenBack(a)
-		}
 	}
 }
 

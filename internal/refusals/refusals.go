@@ -49,9 +49,6 @@ func New(p *problems.List, log *slog.Logger, closed func() bool) *List {
 // Any reports whether anything is refused. It reads only one atomic flag.
 func (r *List) Any() bool { return r.anyRefused.Load() }
 
-// Answered returns a channel that receives a value when the database refuses a change, or accepts one that it refused before.
-func (r *List) Answered() <-chan struct{} { return r.answered }
-
 // change is a kind of change that the database refuses, for one type.
 type change struct{ what, businessType string }
 
@@ -242,29 +239,34 @@ func (r *List) PauseLeft(businessType string, id processlog.ID) time.Duration {
 	return RetryUnknown
 }
 
-// Outcomes returns how many outcomes of a type wait because the database refuses them. An empty businessType counts all
-// types.
-func (r *List) Outcomes(businessType string) (n int) {
+// Outcomes returns how many outcomes of a type wait because the database refuses them.
+func (r *List) Outcomes(businessType string) int { return len(r.outcomes(businessType)) }
+
+// outcomes returns copies of the refused outcomes of a type. An empty businessType selects all types.
+func (r *List) outcomes(businessType string) map[processlog.ID]*refusedEntry {
 	if !r.anyRefused.Load() {
-		return 0
+		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	all := make(map[processlog.ID]*refusedEntry)
 	for key, entries := range r.entries {
-		if key.what == Outcome && (businessType == "" || key.businessType == businessType) {
-			n += len(entries)
+		if key.what != Outcome || businessType != "" && key.businessType != businessType {
+			continue
+		}
+		for id, e := range entries {
+			copied := *e
+			all[id] = &copied
 		}
 	}
-	return n
+	return all
 }
 
 // OutcomesFor returns for how long at least n outcomes of a type have been refused, as far as the outcomes show that are refused
 // now. It returns 0 if fewer are refused.
 func (r *List) OutcomesFor(businessType string, n int) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	var since []time.Time
-	for _, e := range r.entries[change{Outcome, businessType}] {
+	for _, e := range r.outcomes(businessType) {
 		since = append(since, e.since)
 	}
 	if len(since) < n {
@@ -274,52 +276,43 @@ func (r *List) OutcomesFor(businessType string, n int) time.Duration {
 	return time.Since(since[n-1])
 }
 
-// OutcomeRefusals returns for each entry how many times its outcome was refused.
-func (r *List) OutcomeRefusals() map[processlog.ID]int {
-	if r.Outcomes("") == 0 {
+// RetryOutcomes calls retry, which makes the owner try all refused outcomes again. It waits up to timeout until the database
+// has answered each of these tries. It returns an error that names the entries whose outcomes are still refused, or nil
+// if there are none.
+func (r *List) RetryOutcomes(timeout time.Duration, retry func()) error {
+	before := r.outcomes("")
+	if len(before) == 0 {
 		return nil
 	}
-	counts := make(map[processlog.ID]int)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for key, entries := range r.entries {
-		if key.what != Outcome {
-			continue
-		}
-		for id, e := range entries {
-			counts[id] = e.refusals
+	retry()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	for r.unanswered(before) {
+		select {
+		case <-r.answered:
+		case <-timer.C:
+			return r.unstored()
 		}
 	}
-	return counts
+	return r.unstored()
 }
 
-// OutcomesUnanswered reports whether a refused outcome still waits for the answer to its next try. The parameter before
-// is an earlier result of OutcomeRefusals. An outcome waits if its number of refusals has not changed since that
-// result.
-func (r *List) OutcomesUnanswered(before map[processlog.ID]int) bool {
-	for id, count := range r.OutcomeRefusals() {
-		if countBefore, found := before[id]; found && countBefore == count {
+// unanswered reports whether an outcome of before still waits for the answer to its next try.
+func (r *List) unanswered(before map[processlog.ID]*refusedEntry) bool {
+	for id, e := range r.outcomes("") {
+		if earlier := before[id]; earlier != nil && earlier.refusals == e.refusals {
 			return true
 		}
 	}
 	return false
 }
 
-// Unstored returns an error that names the entries whose outcomes the database refuses. It returns nil if there are
-// none.
-func (r *List) Unstored() error {
-	if r.Outcomes("") == 0 {
-		return nil
+// unstored returns an error that names the entries whose outcomes the database refuses, or nil if there are none.
+func (r *List) unstored() error {
+	if refused := r.outcomes(""); len(refused) > 0 {
+		return refusalsIn(refused)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	all := make(map[processlog.ID]*refusedEntry)
-	for key, entries := range r.entries {
-		if key.what == Outcome {
-			maps.Copy(all, entries)
-		}
-	}
-	return refusalsIn(all)
+	return nil
 }
 
 // Has reports whether an entry is in a list of refusals.

@@ -70,7 +70,7 @@ func TestRefusedEntriesThatNobodyTriesAgainAreForgotten(t *testing.T) {
 		require.Equal(t, Outcome, open[0].What)
 		require.Equal(t, 1, r.Outcomes("order"))
 		require.Zero(t, r.Outcomes("refund"))
-		require.ErrorContains(t, r.Unstored(), "entry 2")
+		require.ErrorContains(t, r.unstored(), "entry 2")
 	})
 }
 
