@@ -271,17 +271,18 @@ const (
 )
 
 // typeSchedule is the state that the scanner keeps for one type. claimSchedule.mu guards it. A comment above a group of
-// fields gives the rules that connect them.
+// fields gives the rules that connect them. checkSchedule in the tests checks these rules after random events.
 type typeSchedule struct {
 	typ *Type
 
-	// claimAt is never before pausedUntil. A claim that the database refused sets pausedUntil, and a claim without an error
-	// resets it. No event moves claimAt to a time before pace.Next, so two claims do not begin their transactions directly
+	// claimAt is never before pausedUntil. A claim that the database refused sets pausedUntil and increments refusedClaims, and a
+	// claim without an error resets both. No event moves claimAt to a time before pace.Next, so two claims do not begin their transactions directly
 	// after each other. After a claim from the database, scheduleNext uses the earliest of laterDueTimes. claimBegins drops
 	// those of laterDueTimes that have passed.
 	claimAt       time.Time        // when the next claim is worthwhile; at most 2*peekInterval + Type.Linger away
 	laterDueTimes []time.Time      // known future due times, sorted, at most maxLaterDueTimes
-	pausedUntil   time.Time        // no claim before this time, because the database refused one; zero if it did not
+	pausedUntil   time.Time        // no claim before this time, because the database refused one; zero if refusedClaims is 0
+	refusedClaims int              // consecutive claims that the database refused
 	pace          groupcommit.Pace // spaces the claims' transactions
 
 	// Each event that may make claimAt earlier increments notifications. Only Postpone makes claimAt later without a claim.
@@ -296,8 +297,6 @@ type typeSchedule struct {
 	// meanwhile: then fullClaims has changed. A refused claim always clears moreDue.
 	moreDue    bool // whether more entries are due: a claim took all it asked for, and no later claim found less
 	fullClaims int  // number of claims that took all they asked for
-
-	refusedClaims int // consecutive claims that the database refused; a claim without an error resets it
 
 	readAhead *readahead.List
 

@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// checkSchedule fails unless the rules hold that the comments of typeSchedule state.
+func checkSchedule(t *testing.T, s *typeSchedule, now time.Time) {
+	t.Helper()
+	linger := s.typ.Linger()
+	require.False(t, s.claimAt.Before(s.pausedUntil), "a claim begins in the pause after a refusal")
+	require.LessOrEqual(t, s.claimAt.Sub(now), 2*peekInterval+linger, "a lost notification delays the next claim for longer")
+	require.Equal(t, s.refusedClaims == 0, s.pausedUntil.IsZero())
+	require.GreaterOrEqual(t, s.runningClaims, 0)
+	require.LessOrEqual(t, s.runningClaims, claimsInFlight)
+	require.LessOrEqual(t, len(s.laterDueTimes), maxLaterDueTimes)
+	require.True(t, slices.IsSortedFunc(s.laterDueTimes, time.Time.Compare))
+	if linger > 0 {
+		require.False(t, s.moreDue, "entries that wait for others are claimed before they are enough")
+	} else {
+		require.False(t, s.lookRunning)
+		require.False(t, s.isLingering(now))
+	}
+	if s.moreDue {
+		require.Zero(t, s.refusedClaims, "a refused claim is repeated without a pause")
+	}
+}
+
+// The fields of a type's schedule depend on each other. Their rules hold after every event, in whatever order events come.
+func TestScheduleKeepsItsRulesInEveryOrderOfEvents(t *testing.T) {
+	for _, wait := range []time.Duration{0, 3 * time.Second} {
+		for seed := range uint64(50) {
+			synctest.Test(t, func(t *testing.T) {
+				random := rand.New(rand.NewPCG(seed, 1))
+				c, s := lingering(wait)
+				var running []int // values of fullClaims with which the running claims began
+				for range 200 {
+					someTime := time.Duration(random.Int64N(int64(15 * time.Second)))
+					switch random.IntN(9) {
+					case 0:
+						<-time.After(someTime)
+					case 1:
+						c.Expect("mail", someTime-5*time.Second)
+					case 2:
+						c.Notify("mail", someTime/100)
+					case 3:
+						c.expectNow("mail")
+					case 4:
+						c.Postpone("mail", s.notifications-random.IntN(2), someTime-time.Second)
+					case 5:
+						if wait > 0 {
+							c.lookEnded("mail", someTime)
+						}
+					case 6, 7:
+						if s.shouldClaim(time.Now()) {
+							running = append(running, s.claimBegins(time.Now()))
+						}
+					default:
+						if len(running) == 0 {
+							continue
+						}
+						result := ClaimResult{Full: random.IntN(3) == 0, FromDatabase: random.IntN(2) == 0, LostRace: random.IntN(4) == 0, NextDueIn: someTime}
+						if random.IntN(3) == 0 {
+							result = ClaimResult{NextDueIn: processlog.Never, Err: errors.New("deadlock")}
+						}
+						c.claimEnded(s.typ, result, running[0])
+						running = running[1:]
+					}
+					checkSchedule(t, s, time.Now())
+				}
+			})
+		}
+	}
+}
