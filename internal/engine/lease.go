@@ -112,7 +112,7 @@ type HeldAttempt struct {
 	LeftBehind bool      // whether Run has stopped and the handler has not returned
 }
 
-// describeLocked returns the description of a held attempt.
+// describeLocked returns the description of a held attempt. The caller holds holdings.mu.
 func (a *Attempt) describeLocked() HeldAttempt {
 	returned := a.returned.Load()
 	return HeldAttempt{
@@ -123,24 +123,25 @@ func (a *Attempt) describeLocked() HeldAttempt {
 
 // HeldAttempt returns the attempt that holds the row's entry in the row's epoch. held is false if this process does not
 // hold the entry.
-func (h *holdings) HeldAttempt(row *processlog.Row) (of HeldAttempt, held bool) {
+func (h *holdings) HeldAttempt(row *processlog.Row) (described HeldAttempt, held bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a := h.held[holdingKey{row.ID, row.Epoch}]
 	if a == nil {
-		return of, false
+		return described, false
 	}
 	return a.describeLocked(), true
 }
 
-// Held returns the held attempts for which matches returns true, in the order of their ids.
+// Held returns the held attempts for which matches returns true, in the order of their ids. The function matches must not
+// block.
 func (h *holdings) Held(matches func(HeldAttempt) bool) []HeldAttempt {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var list []HeldAttempt
 	for _, a := range h.held {
-		if of := a.describeLocked(); matches(of) {
-			list = append(list, of)
+		if described := a.describeLocked(); matches(described) {
+			list = append(list, described)
 		}
 	}
 	slices.SortFunc(list, func(a, b HeldAttempt) int { return a.ID.Compare(b.ID) })
