@@ -173,6 +173,9 @@ func deeds() []deed {
 		{"instances", "Instances", admin.SeeOverview, nil, false, refundType, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return answered(d.Instances(ctx, a))
 		}},
+		{"periodic types", "Periodic", admin.SeeOverview, nil, false, refundType, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+			return answered(d.Periodic(ctx, a))
+		}},
 		{"what is broken", "Broken", admin.SeeOverview, nil, false, refundType, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return d.Broken(ctx, a), nil
 		}},
@@ -247,6 +250,8 @@ func prepared(t *testing.T) *bed {
 	var err error
 	b.bulk, _, err = b.store.ChangeBulk(t.Context(), nil, processlog.Change{Action: processlog.ActionRequeue}, processlog.BulkBatch{ID: admin.BulkID{Secret: "0123456789abcdef"}, Action: processlog.ActionRequeue, Actor: "ann", Reason: "[OPS-988] PSP is back",
 		Entries: []processlog.BulkEntry{{ID: b.succeeded.ID, Version: b.succeeded.Version}}, Plan: json.RawMessage(fmt.Sprintf(`{"right":"requeue","total":2,"rest":[{"ID":"%s","Version":%d}]}`, b.dead.ID, b.dead.Version))})
+	require.NoError(t, err)
+	_, err = b.store.BeginMark(t.Context(), refundType)
 	require.NoError(t, err)
 	require.NoError(t, b.store.WriteInstance(t.Context(), admin.Instance{Name: "api-1:17", Types: []admin.InstanceType{{Name: refundType, Slots: 5}}}, 0, false))
 	return b

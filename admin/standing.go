@@ -13,13 +13,14 @@ import (
 // Standing holds the open cases and the paused types of a log. Programs that monitor the log use it, for example for
 // gauges and alerts. It covers all types and checks no rights.
 type Standing struct {
-	Cases   map[string]int           // open cases by business type
-	AtRisk  map[string]float64       // sum of the known amounts by currency, in the currency's smallest unit
-	Paused  map[string]time.Duration // how long each paused type has been paused, by this process's clock
-	PastDue time.Duration            // how long ago the earliest case was due, by the clock of this process; 0 if no case is overdue
+	Cases     map[string]int           // open cases by business type
+	AtRisk    map[string]float64       // sum of the known amounts by currency, in the currency's smallest unit
+	Paused    map[string]time.Duration // how long each paused type has been paused, by this process's clock
+	Instances map[InstanceState]int    // number of live and of gone processes; nil if Operations.Instances is not set
+	PastDue   time.Duration            // how long ago the earliest case was due, by the clock of this process; 0 if no case is overdue
 }
 
-// StandingOf reads a Standing with three statements. It covers the 1,000 groups of failures with the most cases. If
+// StandingOf reads a Standing with three statements, or with four if Operations.Instances is set. It covers the 1,000 groups of failures with the most cases. If
 // Config.Operations is not set, it returns nil without an error. Each error comes from the database.
 func StandingOf(ctx context.Context, c *compensator.Compensator) (*Standing, error) {
 	log := operating.Of(c)
@@ -48,6 +49,16 @@ func StandingOf(ctx context.Context, c *compensator.Compensator) (*Standing, err
 	for _, setting := range settings {
 		if name, isPause := processlog.PausedType(setting); isPause {
 			s.Paused[name] = max(0, time.Since(setting.At))
+		}
+	}
+	if err != nil || !log.KeepsInstances() {
+		return s, err
+	}
+	instances, err := log.Operations().Instances(ctx)
+	s.Instances = map[InstanceState]int{InstanceLive: 0, InstanceGone: 0}
+	for _, i := range instances {
+		if state := i.State(); state != InstanceEnded {
+			s.Instances[state]++
 		}
 	}
 	return s, err

@@ -19,7 +19,7 @@ type gauges struct {
 	c *compensator.Compensator
 
 	ready, queue, stuck, breakers, limited, waiting metric.Int64ObservableGauge
-	cases                                           metric.Int64ObservableGauge
+	cases, instances                                metric.Int64ObservableGauge
 	overdue, pastDue, atRisk, paused                metric.Float64ObservableGauge
 
 	looking   sync.Mutex // guards readAt, casesAt and openCases. The goroutine that holds the mutex calls read. Other goroutines report the readings in current
@@ -63,6 +63,7 @@ func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, e
 		return made
 	}
 	g.cases = gauge(caseOpen, "{case}", "Number of open cases, which wait for a person. The value is the same in every process. Only with Config.Operations.")
+	g.instances = gauge(instanceCount, "{process}", "Number of processes that live, and of processes that are gone: they were killed, or cannot reach the database, within the last day. The value is the same in every process. Only with Operations.Instances.")
 	g.overdue = fraction(entryOldestOverdue, "s", "Time for which the entry of the type that is overdue longest has been due and unclaimed. The value is the same in every process.")
 	g.pastDue = fraction(casePastDue, "s", "Time since the due time of the case that was due first, by the clock of this process. 0 if no open case is past due. Only with Config.Operations.")
 	g.paused = fraction(typePaused, "s", "Time since a person paused the type. Absent if the type is not paused. The value is the same in every process. Only with Config.Operations.")
@@ -70,7 +71,7 @@ func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, e
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
-	return t.meter.RegisterCallback(g.observe, g.ready, g.queue, g.stuck, g.breakers, g.limited, g.waiting, g.overdue, g.cases, g.pastDue, g.atRisk, g.paused)
+	return t.meter.RegisterCallback(g.observe, g.ready, g.queue, g.stuck, g.breakers, g.limited, g.waiting, g.overdue, g.cases, g.instances, g.pastDue, g.atRisk, g.paused)
 }
 
 // observe is the callback that OpenTelemetry calls at each collection. Several metric readers may call it concurrently.
@@ -142,7 +143,7 @@ func (g *gauges) read(ctx context.Context) (readings []reading) {
 	return append(readings, g.openCases...)
 }
 
-// readCases returns readings of the open cases, paused types and amounts at risk. It returns none if status is nil.
+// readCases returns readings of the open cases, paused types, processes and amounts at risk. It returns none if status is nil.
 func (g *gauges) readCases(status *admin.Standing) (readings []reading) {
 	if status == nil {
 		return nil
@@ -157,6 +158,9 @@ func (g *gauges) readCases(status *admin.Standing) (readings []reading) {
 		paused[businessType] = pausedAt.Seconds()
 	}
 	readings = append(readings, g.byType(g.paused, g.t.storedTypes, paused, larger, labels{})...)
+	for instanceState, n := range status.Instances {
+		readings = append(readings, reading{g.instances, float64(n), labels{instance: string(instanceState)}})
+	}
 	for currency, minor := range status.AtRisk {
 		if name, _ := g.t.currencies.canonical(currency); name != other { // Do not report the value other, because amounts of different currencies cannot be added.
 			readings = append(readings, reading{g.atRisk, minor, labels{currency: name}})

@@ -23,6 +23,7 @@ const (
 	limitWaiting       = "compensator.limit.waiting"
 	typePaused         = "compensator.type.paused"
 	queueUp            = "compensator.queue.up"
+	instanceCount      = "compensator.instances"
 	ready              = "compensator.ready"
 	reconcileEnqueued  = "compensator.reconcile.announced"
 	reconcilePolled    = "compensator.reconcile.polled"
@@ -52,6 +53,8 @@ const (
 	keyBatchID = attribute.Key("compensator.batch_id")
 	keyLog     = attribute.Key("compensator.log")
 
+	keyInstance = attribute.Key("compensator.instance.state")
+
 	keyCurrency = attribute.Key("compensator.currency")
 )
 
@@ -62,5 +65,5 @@ const other = "_OTHER"
 // The lateness buckets range from the duration of a claim to the duration of an outage.
 var (
 	durationBuckets = []float64{.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10}
-	latenessBuckets = []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 300, 1800}
+	latenessBuckets = []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 300, 1800, 7200, 21600, 86400}
 )

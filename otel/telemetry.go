@@ -3,6 +3,7 @@ package otel
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
@@ -77,10 +78,11 @@ func New(opts Options) (*Telemetry, error) {
 		opts.MeterProvider = otel.GetMeterProvider()
 	}
 	_, silent := opts.TracerProvider.(noop.TracerProvider)
+	scopeVersion := version(debug.ReadBuildInfo())
 	t := &Telemetry{
 		opts: opts, silent: silent,
-		tracer:        opts.TracerProvider.Tracer(scope, trace.WithSchemaURL(schemaURL)),
-		meter:         opts.MeterProvider.Meter(scope, metric.WithSchemaURL(schemaURL)),
+		tracer:        opts.TracerProvider.Tracer(scope, trace.WithSchemaURL(schemaURL), trace.WithInstrumentationVersion(scopeVersion)),
+		meter:         opts.MeterProvider.Meter(scope, metric.WithSchemaURL(schemaURL), metric.WithInstrumentationVersion(scopeVersion)),
 		recordedTypes: newNames(maxTypes), runTypes: newNames(maxTypes), storedTypes: newNames(maxTypes), errorTypes: newNames(maxErrorTypes),
 		currencies: newNames(maxCurrencies),
 	}

@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
@@ -19,9 +20,40 @@ type overviewData struct {
 	Others int           // number of groups not in Groups
 	Risk   risk
 
+	Processes *processesLine // nil if processes do not store what they are, or if the actor may not see them
+
 	Trend *trend // nil if no statistics are kept
 
 	SeesAll bool // whether the actor may see all entries, see seesAllTypes
+}
+
+// processesLine says how many processes run, and which versions they have.
+type processesLine struct {
+	Live, Gone int
+	Builds     string // versions of the service in live processes; empty if none is known
+	Differ     bool   // whether there are several
+}
+
+// processesLine reads the processes. It returns nil if they are not stored, or if the actor may not see them. The overview is
+// useful without them, so an error of the database leaves them out, too.
+func (s *server) processesLine(rq *request) *processesLine {
+	if !s.admin.KeepsInstances() {
+		return nil
+	}
+	found, err := s.admin.Instances(rq.ctx, rq.Actor)
+	if err != nil {
+		return nil
+	}
+	line := &processesLine{Builds: strings.Join(found.Builds, ", "), Differ: len(found.Builds) > 1}
+	for _, i := range found.List {
+		switch i.State() {
+		case admin.InstanceLive:
+			line.Live++
+		case admin.InstanceGone:
+			line.Gone++
+		}
+	}
+	return line
 }
 
 // typeRow is a type with its counts by state.
@@ -110,7 +142,7 @@ func (s *server) showOverview(rq *request) {
 		return
 	}
 	rq.setTime(overview.At)
-	data := overviewData{Health: overview.Health, SeesAll: rq.seesAllTypes(overview.Types)}
+	data := overviewData{Health: overview.Health, SeesAll: rq.seesAllTypes(overview.Types), Processes: s.processesLine(rq)}
 	groups, hasMore, err := s.admin.Groups(rq.ctx, rq.Actor)
 	if err != nil {
 		rq.showFailure(err)

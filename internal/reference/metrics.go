@@ -137,4 +137,5 @@ var metricAttributes = map[string]string{
 	"compensator.case.open":              "`messaging.destination.name`",
 	"compensator.case.past_due":          "",
 	"compensator.case.value_at_risk":     "`compensator.currency`",
+	"compensator.instances":              "`compensator.instance.state` (`live` or `gone`)",
 }

@@ -216,7 +216,7 @@ func (p *appProcess) newCompensator(client *redis.Client) (*compensator.Compensa
 		DB: p.db, Redis: client, Prefix: prefix, Lease: lease, Grace: grace,
 		ReconcileInterval: reconcileInterval, PollInterval: pollInterval, Horizon: horizon, StopTimeout: stopTimeout,
 		Logger:   slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
-		Observer: p.observer(), Operations: &compensator.Operations{Attempts: true},
+		Observer: p.observer(), Operations: &compensator.Operations{Attempts: true, Instances: true, InstanceName: p.cfg.Name},
 	})
 	switch {
 	case err != nil:

@@ -63,6 +63,7 @@ func Run(tb testing.TB, cfg Config) {
 	st.dump()
 	st.checkAttempts()
 	if rested {
+		st.checkInstances()
 		st.stopApps()
 	}
 }

@@ -116,6 +116,8 @@ func TestMetricsShowWhatHappensToEntries(t *testing.T) {
 		"compensator.attempt.active{messaging.destination.name=refund}":                                                                                 0,
 		"compensator.case.open{messaging.destination.name=refund}":                                                                                      1,
 		"compensator.case.value_at_risk{compensator.currency=CNY}":                                                                                      12900,
+		"compensator.instances{compensator.instance.state=live}":                                                                                        1,
+		"compensator.instances{compensator.instance.state=gone}":                                                                                        0,
 		"compensator.queue.up{}": 1,
 		"compensator.ready{}":    1,
 	} {

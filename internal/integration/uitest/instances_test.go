@@ -39,12 +39,17 @@ func TestProcessesAreListedOnAPage(t *testing.T) {
 		last = at
 	}
 	has(t, text, "different versions of the service:")
+	overview := w.client("alice").get("").text
+	has(t, overview, "3 live, 1 gone")
+	has(t, overview, "<bdi>v8, v9</bdi>")
+	has(t, overview, "different versions")
 	has(t, text, `<a href="/ops/instances" aria-current="page">Processes</a>`)
 	w.allow(func(_ context.Context, a admin.Actor, _ admin.Right, on admin.Subject) bool {
 		return on.Type == "refund" || on.Type == "" && a.ID == "bob"
 	})
 	lacks(t, w.client("bob").get("instances").text, "<bdi>salary</bdi>")
 	lacks(t, w.client("carol").get("instances").text, "api-9")
+	lacks(t, w.client("carol").get("").text, "1 gone")
 	w.allow(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })
 
 	b := openTab(t, w, "alice")
