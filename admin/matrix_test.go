@@ -73,6 +73,9 @@ func deeds() []deed {
 		{"bulk action of another person", "Bulk", admin.SeeAuditLog, sees, false, "PSP is back", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return answered(d.Bulk(ctx, a, b.bulk))
 		}},
+		{"periodic types", "Periodic", admin.SeeOverview, nil, false, `"type":"refund"`, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+			return answered(d.Periodic(ctx, a))
+		}},
 		{"rest of a bulk action", "ContinueBulk", admin.Requeue, []admin.Right{admin.SeeEntries, admin.SeeAuditLog}, true, "", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return nil, d.ContinueBulk(ctx, a, b.bulk)
 		}},
@@ -247,7 +250,8 @@ func prepared(t *testing.T) *bed {
 	require.NoError(t, d.Pause(t.Context(), host, refundType, why))
 	counted := admin.Stat{At: time.Now().Truncate(time.Minute).Add(-5 * time.Minute), BusinessType: refundType}
 	require.NoError(t, b.store.WriteStats(t.Context(), "A", counted.At, []admin.Stat{counted}))
-	var err error
+	_, err := b.store.BeginMark(t.Context(), refundType)
+	require.NoError(t, err)
 	b.bulk, _, err = b.store.ChangeBulk(t.Context(), nil, processlog.Change{Action: processlog.ActionRequeue}, processlog.BulkBatch{ID: admin.BulkID{Secret: "0123456789abcdef"}, Action: processlog.ActionRequeue, Actor: "ann", Reason: "[OPS-988] PSP is back",
 		Entries: []processlog.BulkEntry{{ID: b.succeeded.ID, Version: b.succeeded.Version}}, Plan: json.RawMessage(fmt.Sprintf(`{"right":"requeue","total":2,"rest":[{"ID":"%s","Version":%d}]}`, b.dead.ID, b.dead.Version))})
 	require.NoError(t, err)
