@@ -351,8 +351,8 @@ func TestExplanationTellsWhatTheQueueHolds(t *testing.T) {
 	ask("Run is not at work", "not_running", "next_poll", "Run is not at work")
 }
 
-// Only the type's configuration, with PassDead, says whether a dead entry blocks the next one of its key. A process
-// without this configuration must say that it does not know.
+// PassDead in the type's configuration decides whether a dead entry blocks the next entry of its key. A process without
+// this configuration must say that it does not know.
 func TestExplanationSaysWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()

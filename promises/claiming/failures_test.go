@@ -8,7 +8,8 @@
 // a batch. A full batch does not wait.
 //
 // F108: An entry must follow a batch.
-// Result: The entry runs once all entries of the batch have ended, late by an eighth of the time. If nobody recorded
-// the batch, it runs at once. An entry that follows its own batch waits for a person.
+// Result: The entry runs when all entries of the batch have ended. The library checks this after each eighth of the
+// entry's age, so the entry may start that much later. If nobody recorded the batch, the entry runs at once. An entry
+// that follows its own batch waits for a person.
 
 package claiming
