@@ -203,9 +203,7 @@ func (o *otherLog) contents() string {
 }
 
 func (o *otherLog) tables() (names []string) {
-	for _, row := range o.rows("SHOW TABLES LIKE 'common\\_process\\_log%'") {
-		names = append(names, row)
-	}
+	names = append(names, o.rows("SHOW TABLES LIKE 'common\\_process\\_log%'")...)
 	assert.Greater(o.T, len(names), 10)
 	return names
 }
