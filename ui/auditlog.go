@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
@@ -16,6 +15,11 @@ type auditLogData struct {
 	Records                        []admin.AuditLogRecord
 	pager
 	Refused string
+}
+
+// Times returns the fields for times.
+func (d auditLogData) Times() []timeField {
+	return []timeField{{"from", "from", d.From}, {"to", "to", d.To}}
 }
 
 // Narrowed reports whether the person has set a filter.
@@ -36,13 +40,8 @@ func (s *server) showAuditLog(rq *request) {
 	if data.Entry != "" {
 		filter.EntryID, err = compensator.ParseEntryID(data.Entry)
 	}
-	for _, limit := range []struct {
-		name, text string
-		target     *time.Time
-	}{{"from", data.From, &filter.From}, {"to", data.To, &filter.To}} {
-		if err == nil {
-			*limit.target, err = parseDay(limit.name, limit.text)
-		}
+	if err == nil {
+		err = rq.readTimes(q.Get("zone"), []timeLimit{{"from", &data.From, &filter.From}, {"to", &data.To, &filter.To}})
 	}
 	var page admin.AuditLogPage
 	if err == nil {

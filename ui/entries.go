@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
@@ -32,6 +31,7 @@ type entriesData struct {
 type filterForm struct {
 	State, Type, By, ID, Prefix, User, Error, EndedBy, Order string
 	From, To, EndedFrom, EndedTo, DueFrom, DueTo             string // times of recording, of the end, and due times
+	Zone                                                     string // time zone of these times; empty: that of the page
 }
 
 // formField is a field of a form with its value.
@@ -41,7 +41,7 @@ type formField struct {
 
 // fields returns the fields of the form with pointers to their values.
 func (f *filterForm) fields() map[string]*string {
-	return map[string]*string{"state": &f.State, "type": &f.Type, "by": &f.By, "id": &f.ID, "prefix": &f.Prefix, "user": &f.User, "error": &f.Error, "ended_by": &f.EndedBy, "order": &f.Order,
+	return map[string]*string{"state": &f.State, "type": &f.Type, "by": &f.By, "id": &f.ID, "prefix": &f.Prefix, "user": &f.User, "error": &f.Error, "ended_by": &f.EndedBy, "order": &f.Order, "zone": &f.Zone,
 		"from": &f.From, "to": &f.To, "ended_from": &f.EndedFrom, "ended_to": &f.EndedTo, "due_from": &f.DueFrom, "due_to": &f.DueTo}
 }
 
@@ -69,7 +69,7 @@ func (filterForm) Ends() []string {
 	return []string{"exhausted", "permanent", "crash", "handler", "complete", "cancel", "person"}
 }
 
-func readFilter(q url.Values) (f filterForm) {
+func newFilterForm(q url.Values) (f filterForm) {
 	for name, value := range f.fields() {
 		*value = q.Get(name)
 	}
@@ -77,7 +77,7 @@ func readFilter(q url.Values) (f filterForm) {
 	return f
 }
 
-// filter converts the form into a compensator.Filter.
+// filter converts the form into a Filter without its times.
 func (f filterForm) filter() (admin.Filter, error) {
 	kind := admin.IDKind(f.By)
 	if kind != admin.KindBusinessExt && kind != admin.KindBatch {
@@ -96,35 +96,34 @@ func (f filterForm) filter() (admin.Filter, error) {
 	if f.EndedBy != "" && !slices.Contains(f.Ends(), f.EndedBy) {
 		return filter, newNoneError("ended by", f.EndedBy)
 	}
-	var err error
-	for _, limit := range []struct {
-		name, text string
-		target     *time.Time
-	}{{"from", f.From, &filter.CreatedFrom}, {"to", f.To, &filter.CreatedTo}, {"ended from", f.EndedFrom, &filter.EndedFrom}, {"ended to", f.EndedTo, &filter.EndedTo},
-		{"due from", f.DueFrom, &filter.DueFrom}, {"due to", f.DueTo, &filter.DueTo}} {
-		if err == nil {
-			*limit.target, err = parseDay(limit.name, limit.text)
-		}
+	return filter, nil
+}
+
+// times returns the times of the form, each with its place in the filter.
+func (f *filterForm) times(filter *admin.Filter) []timeLimit {
+	return []timeLimit{{"from", &f.From, &filter.CreatedFrom}, {"to", &f.To, &filter.CreatedTo}, {"ended from", &f.EndedFrom, &filter.EndedFrom}, {"ended to", &f.EndedTo, &filter.EndedTo},
+		{"due from", &f.DueFrom, &filter.DueFrom}, {"due to", &f.DueTo, &filter.DueTo}}
+}
+
+// Times returns the fields for times.
+func (f filterForm) Times() []timeField {
+	return []timeField{{"from", "created_from", f.From}, {"to", "created_to", f.To}, {"ended_from", "ended_from", f.EndedFrom}, {"ended_to", "ended_to", f.EndedTo},
+		{"due_from", "due_from", f.DueFrom}, {"due_to", "due_to", f.DueTo}}
+}
+
+// readFilter reads the filter of a form. On the page the form names the zone of the page.
+func (rq *request) readFilter(q url.Values) (form filterForm, filter admin.Filter, err error) {
+	form = newFilterForm(q)
+	if filter, err = form.filter(); err == nil {
+		err = rq.readTimes(form.Zone, form.times(&filter))
 	}
-	return filter, err
+	form.Zone = rq.Zone()
+	return form, filter, err
 }
 
 // newNoneError returns the error for a word that a person cannot choose in the filter.
 func newNoneError(field, word string) error {
 	return &compensator.FieldError{Field: field, Reason: fmt.Sprintf("%q is none", word)}
-}
-
-// parseDay parses a UTC time as the form sends it.
-func parseDay(field, text string) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02", time.RFC3339} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return t.UTC(), nil
-		}
-	}
-	return time.Time{}, &compensator.FieldError{Field: field, Reason: "want a time as 2006-01-02T15:04"}
 }
 
 // pager holds the links to the next and the previous page. A link contains the cursors of all earlier pages.
@@ -161,8 +160,8 @@ func newPager(u *url.URL, next string) pager {
 
 func (s *server) showEntries(rq *request) {
 	q := rq.r.URL.Query()
-	data := entriesData{Filter: readFilter(q)}
-	filter, err := data.Filter.filter()
+	form, filter, err := rq.readFilter(q)
+	data := entriesData{Filter: form}
 	filter.Cursor = cursor(q)
 	var page admin.LinePage
 	if err == nil {

@@ -30,7 +30,7 @@ func (s *server) exportEntries(rq *request) {
 		return
 	}
 	form := rq.r.PostForm
-	filter, err := readFilter(form).filter()
+	_, filter, err := rq.readFilter(form)
 	if err != nil {
 		rq.showFailure(err)
 		return

@@ -32,7 +32,9 @@ type request struct {
 func (s *server) request(w http.ResponseWriter, r *http.Request) *request {
 	actor, _ := r.Context().Value(actorKey{}).(admin.Actor)
 	nonce, _ := r.Context().Value(nonceKey{}).(string)
-	return &request{words: wordsFor(r), s: s, w: w, r: r, ctx: r.Context(), Actor: actor, Nonce: nonce, Now: time.Now()}
+	texts := wordsFor(r)
+	texts.zone = s.zoneFor(r)
+	return &request{words: texts, s: s, w: w, r: r, ctx: r.Context(), Actor: actor, Nonce: nonce, Now: time.Now()}
 }
 
 // view is the data that a template gets: the request with its methods, and the data of the page.

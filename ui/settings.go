@@ -57,6 +57,13 @@ func (s *server) savePreferences(rq *request) {
 	case theme == "system":
 		rq.setCookie(themeCookie, "", -1)
 	}
+	if name := rq.r.PostFormValue("zone"); name != "" {
+		if _, err := loadZone(name); err != nil {
+			rq.showFailure(err)
+			return
+		}
+		rq.setCookie(zoneCookie, name, 365*24*60*60)
+	}
 	rq.redirect(rq.Back())
 }
 

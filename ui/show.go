@@ -42,13 +42,13 @@ func (w words) Amount(a compensator.Amount) string {
 	return formatMoney(big.NewInt(a.Minor), a.Currency)
 }
 
-// Time returns a time in UTC. The page's script converts it to local time and shows the UTC time as a tooltip.
+// Time returns a time in the zone of the page. The tooltip shows it in UTC.
 func (w words) Time(t time.Time) template.HTML {
 	if t.IsZero() {
 		return "–"
 	}
-	t = t.UTC()
-	return template.HTML(fmt.Sprintf(`<time datetime="%s">%s</time>`, t.Format("2006-01-02T15:04:05.000Z"), t.Format("2006-01-02 15:04:05 UTC")))
+	utc := t.UTC().Format("2006-01-02T15:04:05.000Z")
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%[1]s">%s</time>`, utc, w.formatTime(t, "2006-01-02 15:04:05")))
 }
 
 // Span formats a duration in its two largest units.
@@ -258,6 +258,10 @@ type (
 		R     *request
 		Trend trend
 	}
+	timePart struct {
+		R     *request
+		Field timeField
+	}
 	limitedPart struct {
 		R       *request
 		Limited admin.Limited
@@ -284,4 +288,5 @@ func (rq *request) Record(x admin.AuditLogRecord) recordPart { return recordPart
 func (rq *request) Event(x admin.Event) eventPart            { return eventPart{rq, x} }
 func (rq *request) Pausing(p admin.Paused) pausedPart        { return pausedPart{rq, p} }
 func (rq *request) Broken(b admin.Broken) brokenPart         { return brokenPart{rq, b} }
+func (rq *request) TimeField(f timeField) timePart           { return timePart{rq, f} }
 func (rq *request) Limited(l admin.Limited) limitedPart      { return limitedPart{rq, l} }

@@ -70,7 +70,7 @@ func newTag(content []byte) string {
 // little more than their requests. The template may use only data and the values that unchanged hashes. So data must
 // contain everything else that the page shows, such as rights and formatted durations.
 func (rq *request) unchanged(page string, data any) bool {
-	parts, err := json.Marshal([]any{rq.s.makingsHash, page, rq.Lang, rq.Theme(), rq.Actor.ID, rq.Here(), data})
+	parts, err := json.Marshal([]any{rq.s.makingsHash, page, rq.Lang, rq.Theme(), rq.ZoneName(), rq.Actor.ID, rq.Here(), data})
 	return err == nil && rq.hasTag(newTag(parts))
 }
 

@@ -114,7 +114,7 @@ func (rq *request) newTrend(adminTrend admin.Trend, businessType string, link fu
 			return t, err
 		}
 		values := valuesOf(p)
-		if b.Text, err = rq.T("trend.point", p.At.UTC().Format("2006-01-02 15:04 UTC"), values[0], values[1], values[2], values[3]); err != nil {
+		if b.Text, err = rq.T("trend.point", rq.formatTime(p.At, "2006-01-02 15:04"), values[0], values[1], values[2], values[3]); err != nil {
 			return t, err
 		}
 		t.Bins = append(t.Bins, b)
@@ -150,8 +150,7 @@ func (rq *request) newTrendRow(businessType string, points []admin.TrendPoint, p
 
 // recordedLink returns the address of the entries that were recorded between from and to.
 func (rq *request) recordedLink(businessType string, from, to time.Time) (string, error) {
-	const layout = "2006-01-02T15:04"
-	return rq.Link("entries", "type", businessType, "from", from.UTC().Format(layout), "to", to.UTC().Format(layout))
+	return rq.Link("entries", "type", businessType, "from", from.In(rq.location()).Format(time.RFC3339), "to", to.In(rq.location()).Format(time.RFC3339))
 }
 
 // newLane draws one series. The highest bar is as high as the lane.

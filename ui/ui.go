@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
@@ -29,6 +30,9 @@ type Options struct {
 
 	// Title is the heading of each page. The default is "compensator".
 	Title string
+
+	// Zone is the time zone of all times, until a person has chosen another one. The default is UTC.
+	Zone *time.Location
 
 	// Types says, for each business type, which values of an entry the page shows after a person has revealed the
 	// entry.
@@ -76,6 +80,9 @@ func newSite(opts Options, logs []*admin.Admin) (*site, error) {
 	}
 	if opts.Title == "" {
 		opts.Title = "compensator"
+	}
+	if opts.Zone == nil {
+		opts.Zone = time.UTC
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/compensator-go/compensator"
 )
@@ -14,6 +15,7 @@ import (
 type words struct {
 	Lang  string // value of the html element's lang attribute
 	texts map[string]string
+	zone  *time.Location // zone of all times of the page; nil: UTC
 }
 
 // languages lists the languages, the default first.

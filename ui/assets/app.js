@@ -1,4 +1,4 @@
-// This script adds local times, refresh, the choice of rows, dialogs and keys to the pages. Every page also works without it.
+// This script adds refresh, the choice of rows, dialogs and keys to the pages. Every page also works without it.
 const $ = (selector, within = document) => within.querySelector(selector);
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 const kept = (name, value) => {
@@ -19,38 +19,22 @@ const get = async (url, headers = {}) => {
 
 all(".js").forEach((element) => { element.hidden = false; });
 
-// Times are shown in local time or in UTC. The tooltip shows the other one. The code does not use Intl, because the first
-// use of Intl takes longer than the rest of the page.
-const two = (n) => String(n).padStart(2, "0");
-const offset = (at) => {
-	const minutes = -at.getTimezoneOffset(), far = Math.abs(minutes);
-	return `UTC${minutes < 0 ? "-" : "+"}${two(Math.floor(far / 60))}:${two(far % 60)}`;
+// The server writes all times in one zone, which the footer names. The script offers the zone of the browser. It waits for
+// an idle moment, because the first use of Intl takes longer than the rest of the page.
+const pageZone = document.body.dataset.zone;
+const showClock = (time) => {
+	const zone = pageZone === "Local" ? undefined : pageZone;
+	const at = new Intl.DateTimeFormat("sv-SE", { timeZone: zone, dateStyle: "short", timeStyle: "medium" }).format(new Date(time.dateTime));
+	time.title = time.dateTime;
+	time.textContent = at + (pageZone === "UTC" ? " UTC" : "");
 };
-const day = (at) => `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
-const clock = (at) => `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
-const here = offset(new Date());
-const whole = (at) => `${day(at)} ${clock(at)}${offset(at) === here ? "" : " " + offset(at)}`; // Show the offset if it differs from the present one, as for a time in summer that is shown in winter.
-const local = (at) => (day(at) === day(new Date()) ? clock(at) : whole(at));
-const utc = (at) => at.toISOString().replace("T", " ").replace(/\.\d+Z$/, " UTC");
-const showTimes = (within) => {
-	const inUTC = kept("compensator-utc") === "yes";
-	all("time", within).forEach((time) => {
-		const at = new Date(time.dateTime);
-		[time.textContent, time.title] = inUTC ? [utc(at), whole(at)] : [local(at), at.toISOString()];
-	});
-};
-const zone = $("#zone");
-if (zone) {
-	const toggle = $("button", zone), toUTC = toggle.textContent, toLocal = toggle.dataset.utc;
-	const say = () => {
-		const inUTC = kept("compensator-utc") === "yes";
-		$("b", zone).textContent = inUTC ? "UTC" : here;
-		toggle.textContent = inUTC ? toLocal : toUTC;
-		showTimes(document);
-	};
-	toggle.addEventListener("click", () => { kept("compensator-utc", kept("compensator-utc") === "yes" ? "no" : "yes"); say(); });
-	say();
-}
+(window.requestIdleCallback ?? setTimeout)(() => {
+	const offer = $("#zone [data-here]"), zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+	if (!zone || zone === pageZone) return;
+	offer.value = zone;
+	offer.textContent = offer.dataset.here.replace("{0}", zone);
+	offer.hidden = false;
+});
 
 // The choice of rows.
 const tally = () => all("[data-lines]").forEach((form) => {
@@ -81,7 +65,6 @@ const ask = async (url) => {
 		const form = $("#confirm", parse(await (await get(url)).text()));
 		if (!form) throw new Error("no form");
 		asked.replaceChildren(document.adoptNode(form));
-		showTimes(asked);
 		asked.showModal();
 		($('[required]:not([type="checkbox"])', asked) ?? $("button", asked))?.focus();
 	} catch {
@@ -124,7 +107,7 @@ const stillSo = (answer) => { // Show the time at which the server read the data
 	const time = $(".live time", live), at = answer.headers.get("Last-Modified") ?? answer.headers.get("Date");
 	if (!time || !at) return;
 	time.dateTime = new Date(at).toISOString();
-	showTimes(time.parentElement);
+	showClock(time);
 };
 const refresh = async () => {
 	let answer, fresh;
@@ -137,7 +120,6 @@ const refresh = async () => {
 	if (fresh === live) return stillSo(answer);
 	tag = answer.headers.get("ETag");
 	const news = fresh.dataset.news !== live.dataset.news;
-	showTimes(fresh);
 	all(".js", fresh).forEach((element) => { element.hidden = false; });
 	const pressing = document.activeElement === button;
 	if (button) $("#live-switch", fresh)?.replaceWith(button); // On the page of an entry, the switch is inside the replaced part. Keep the old switch, because a person may be pressing it.

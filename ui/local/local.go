@@ -55,6 +55,9 @@ func Serve(ctx context.Context, listener net.Listener, actor admin.Actor, opts u
 	if opts.Base == "" {
 		opts.Base = "/"
 	}
+	if opts.Zone == nil {
+		opts.Zone = time.Local // The person is at this machine.
+	}
 	session := &localSession{actor: actor, base: opts.Base, host: strings.ToLower(rand.Text()) + ".localhost", token: rand.Text(), session: rand.Text()}
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	opts.Identify = session.identify
