@@ -2,6 +2,7 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -47,7 +48,14 @@ func TestWhereTakesCommasInValues(t *testing.T) {
 	assert.Equal(t, "a, b=c", w.LastError)
 	assert.Equal(t, []compensator.State{compensator.Dead, compensator.Retrying}, w.States)
 	assert.Equal(t, 2026, w.CreatedFrom.Year())
-	for _, wrong := range []string{"", "x", "type", "type=", "from=never", "failure=1", "color=red", "failure=0123456789abcdef,error=x"} {
+	w, err = parseWhere([]string{"business=o-24,prefix=yes,ended_from=2026-01-31T10:00:00Z,ended_to=2h,due_from=3h,due_to=1h"})
+	require.NoError(t, err)
+	assert.True(t, w.Prefix)
+	for _, at := range []time.Time{w.EndedFrom, w.EndedTo, w.DueFrom, w.DueTo} {
+		assert.False(t, at.IsZero())
+	}
+	assert.True(t, w.EndedFrom.Before(w.EndedTo) && w.DueFrom.Before(w.DueTo))
+	for _, wrong := range []string{"prefix=no", "ended_to=never", "due_from=x", "", "x", "type", "type=", "from=never", "failure=1", "color=red", "failure=0123456789abcdef,error=x"} {
 		_, err := parseWhere([]string{wrong})
 		assert.Equal(t, codeUsage, codeOf(err), wrong)
 	}

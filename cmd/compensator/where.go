@@ -16,9 +16,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-var whereKeys = []string{"type", "state", "batch", "business", "ext", "user", "error", "ended_by", "from", "to", "failure"}
+var whereKeys = []string{"type", "state", "batch", "business", "ext", "user", "error", "ended_by", "from", "to", "ended_from", "ended_to", "due_from", "due_to", "prefix", "failure"}
 
-const whereHelp = "type=refund,state=dead; also batch, business, ext, user, error (a part of it), ended_by, from and to (when recorded: 2h ago, or 2026-01-31T10:00:00Z), failure (from cases list --groups)"
+const whereHelp = "type=refund,state=dead; also batch, business, ext, user, error (a part of it), ended_by, from and to (when recorded: 2h ago, or 2026-01-31T10:00:00Z), ended_from and ended_to, due_from and due_to, prefix=yes (the id only begins so), failure (from cases list --groups)"
 
 // conditions is the parsed filter of --where.
 type conditions struct {
@@ -91,6 +91,18 @@ func (w *conditions) addCondition(condition string) (err error) {
 		w.CreatedFrom, err = parseTime(value)
 	case "to":
 		w.CreatedTo, err = parseTime(value)
+	case "ended_from":
+		w.EndedFrom, err = parseTime(value)
+	case "ended_to":
+		w.EndedTo, err = parseTime(value)
+	case "due_from":
+		w.DueFrom, err = parseTime(value)
+	case "due_to":
+		w.DueTo, err = parseTime(value)
+	case "prefix":
+		if w.Prefix = value == "yes"; !w.Prefix {
+			err = errors.New("give yes, or leave it out")
+		}
 	case "failure":
 		if err = w.failure.UnmarshalText([]byte(value)); err == nil && w.failure == (admin.Fingerprint{}) {
 			err = errors.New("no failure has this number")

@@ -44,7 +44,7 @@ const stopTimeout = 10 * time.Second
 
 // Serve serves the pages of one or several logs to the actor until ctx ends, and then closes the listener. The end of
 // ctx is no error. Serve calls onReady with the address, which contains a token. One browser may use the token once.
-// After that a cookie identifies the browser. Serve sets opts.Identify itself. An invalid option is a
+// After that a cookie identifies the browser, also after the browser was closed. Serve sets opts.Identify itself. An invalid option is a
 // *compensator.FieldError. Running requests have 10 seconds to end.
 //
 // The address has a random host name below localhost, which is new for each call. The reason is that browsers send a
@@ -96,6 +96,9 @@ type localSession struct {
 }
 
 const sessionCookie = "compensator_session"
+
+// sessionAge is how long a browser keeps the cookie, also if the browser is closed. The session itself ends with Serve.
+const sessionAge = 30 * 24 * time.Hour
 
 // newGuard returns a handler that refuses requests to a host name other than the session's. So a cookie that was sent to
 // another port is useless, and another name that resolves to loopback does not work. The handler ignores the port, because
@@ -153,7 +156,7 @@ func (d *localSession) serveToken(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this token is wrong, or was used: start the pages again for another one", http.StatusForbidden)
 		return
 	}
-	http.SetCookie(w, &http.Cookie{Name: sessionCookie, Value: d.session, Path: d.base, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	http.SetCookie(w, &http.Cookie{Name: sessionCookie, Value: d.session, Path: d.base, MaxAge: int(sessionAge.Seconds()), HttpOnly: true, SameSite: http.SameSiteStrictMode})
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = fmt.Fprintf(w, forwardPage, html.EscapeString(d.base))
 }

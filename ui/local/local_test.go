@@ -26,7 +26,7 @@ func TestCookieOfTheBrowserIsItsOwn(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	got := enter("t")
-	if len(got) != 1 || !got[0].HttpOnly || got[0].SameSite != http.SameSiteStrictMode || got[0].Path != "/ops/" || got[0].Domain != "" || got[0].Name != sessionCookie {
+	if len(got) != 1 || !got[0].HttpOnly || got[0].SameSite != http.SameSiteStrictMode || got[0].Path != "/ops/" || got[0].Domain != "" || got[0].Name != sessionCookie || got[0].MaxAge <= 0 {
 		t.Fatalf("%v", got)
 	}
 	for value, known := range map[string]bool{got[0].Value: true, "": false, "t": false} {

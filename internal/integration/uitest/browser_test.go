@@ -139,6 +139,13 @@ func (b *tab) holds(condition string) (holds bool) {
 	return holds
 }
 
+// text returns the text that an expression yields.
+func (b *tab) text(expression string) (text string) {
+	b.t.Helper()
+	b.do(chromedp.Evaluate(expression, &text))
+	return text
+}
+
 // press types keys into the focused element.
 func (b *tab) press(keys string) {
 	b.t.Helper()

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -66,6 +67,16 @@ func TestCookieOfTheSessionReachesNoOtherPort(t *testing.T) {
 	b := openTab(t, w, "somebody")
 	b.do(chromedp.Navigate(link))
 	b.arrive(`location.pathname === "/ops/" && document.body.innerText.includes("Overview")`)
+	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
+		cookies, err := network.GetCookies().Do(ctx)
+		for _, cookie := range cookies {
+			if cookie.Name == "compensator_session" {
+				assert.False(t, cookie.Session, "the cookie survives the end of the browser")
+				assert.Equal(t, "/ops/", cookie.Path)
+			}
+		}
+		return err
+	}))
 	elsewhere, err := url.Parse(other.URL)
 	require.NoError(t, err)
 	for _, host := range []string{"127.0.0.1", "other.localhost"} {
