@@ -48,7 +48,7 @@ func TestTextOfTheServerTellsItsCausesApart(t *testing.T) {
 		{1290, "The MariaDB server is running with the --read-only option so it cannot execute this statement", Server},
 		{1290, "The MySQL server is running with the --super-read-only option so it cannot execute this statement", Server},
 		{1290, "The MySQL server is running with the --secure-file-priv option so it cannot execute this statement", Statement},
-		{1114, "The table 'orders' is full", Server},
+		{1114, "The table 'orders' is full", Server}, // a MEMORY table at max_heap_table_size has the text of a full disk
 		{1114, "The table '/tmp/#sql-1_2' is full", Doubtful},
 		{1114, "The table '(temporary)' is full", Doubtful}, // MariaDB 10.11, tmp_disk_table_size
 		{1, `Can't create/write to file '/tmp/MYpDcLvl' (Errcode: 2 "No such file or directory")`, Doubtful},
