@@ -10,7 +10,7 @@ import (
 
 // checkInstances asserts G44: processes are listed as they are. The apps still run. Each app has one row that is newer than the
 // rows of its earlier processes, and it is live. The earlier processes were killed, so none of them is listed as ended. Each
-// lease that an app ever took names a listed process.
+// lease that an app took has a token that names a listed process.
 func (st *stage) checkInstances() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
