@@ -183,8 +183,8 @@ func (d *Admin) TakeCases(ctx context.Context, a Actor, seen []SeenCase, why Why
 }
 
 // AssignCases assigns open cases to owner. If owner is empty, the cases have no owner afterwards. AssignCases needs
-// SeeEntries and AssignCase. To give back their own case, actors need only TakeCase. In all other points AssignCases
-// works like TakeCases, except that a repeated call returns ErrChanged.
+// SeeEntries and AssignCase. If owner is empty, and the case belongs to the actor, SeeEntries and TakeCase are enough.
+// In all other points AssignCases works like TakeCases, except that a repeated call returns ErrChanged.
 func (d *Admin) AssignCases(ctx context.Context, a Actor, seen []SeenCase, owner string, why Why) ([]error, error) {
 	return d.assignCases(ctx, a, seen, owner, AssignCase, why)
 }

@@ -11,7 +11,7 @@ import (
 // These limits of an Admin's queries keep the Admin from slowing the service, which uses the same database.
 const (
 	maxReads        = 4               // maximum number of concurrent queries for reads
-	maxActionReads  = 2               // maximum number of concurrent queries for actions. It is separate, so that a pause never waits for readers
+	maxActionReads  = 2               // maximum number of concurrent queries for actions. It is separate, so that an action such as Pause never waits for reads
 	defaultReadTime = 2 * time.Second // default of Options.ReadTime
 )
 

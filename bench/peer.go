@@ -83,8 +83,9 @@ func (a *arena) drainAgainst(r rival, n int) contest {
 	})
 }
 
-// rate waits until n jobs have outcomes, and returns the number of finished jobs a second. Lost jobs do not lower the
-// rate, because the measured time ends with the last stored outcome.
+// rate waits until n jobs have outcomes, or no further job ends. It returns the number of finished jobs a second. It
+// adds the missing jobs to a.lost. They do not lower the rate, because the measured time ends with the last stored
+// outcome.
 func (a *arena) rate(p peer, n int, began time.Time) float64 {
 	a.Helper()
 	done, at := progress(n, func() int { return p.finished(n) })
@@ -99,8 +100,8 @@ func (a *arena) rate(p peer, n int, began time.Time) float64 {
 // longest poll interval of any peer, which is 5 s.
 const waitTimeout = 15 * time.Second
 
-// progress waits until count returns n, or has not grown for waitTimeout. It returns the last count and the time at
-// which count first returned it.
+// progress waits until count returns n, or has not grown for waitTimeout. It returns the last number that count
+// returned, and the time at which count first returned that number.
 func progress(n int, count func() int) (last int, at time.Time) {
 	at = time.Now()
 	for last < n && time.Since(at) < waitTimeout {

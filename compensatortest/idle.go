@@ -53,9 +53,11 @@ func WaitIdle(tb testing.TB, c *compensator.Compensator) {
 // busyEntries returns a description of each entry that is due or running. It returns an empty list only after two equal reads
 // of the log.
 //
-// One read consists of several statements. An entry that ends between two of them may have recorded another entry,
-// which the read missed. An entry that has ended may also have blocked another entry of its ordering key, which was not
-// yet due at the time of the read.
+// One read consists of several statements. If an entry ends between two of them, the read may miss a change that this
+// end has caused:
+//   - The entry may have recorded another entry, which is not in the result of the read.
+//   - The entry may have blocked a later entry of its ordering key. The read found the later entry before it became
+//     due.
 func busyEntries(tb testing.TB, c *compensator.Compensator) (busy []string) {
 	tb.Helper()
 	first := unfinishedEntries(tb, c)

@@ -83,8 +83,8 @@ func TestOldKeysOpenAndTheFirstSeals(t *testing.T) {
 	require.ErrorIs(t, err, encrypt.ErrGarbled, "another secret under the same name")
 }
 
-// The receipt of a repeated event compares contents. So the same event must have the same sealed content, and other
-// events must not.
+// If an event is recorded again, Record compares its content with the stored content and reports the result in the
+// receipt. So the same event must have the same sealed content, and other events must have other contents.
 func TestSameEventHasTheSameContent(t *testing.T) {
 	codec := newCodec(t, key("a", 1))
 	require.Equal(t, seal(t, codec, "x"), seal(t, newCodec(t, key("a", 1)), "x"))

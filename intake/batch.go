@@ -123,9 +123,9 @@ func (b *batch) settle(ctx context.Context, items []*item) {
 // example, a statement that is too large for the server breaks the connection, as an outage does.
 const failuresUntilSuspect = 4
 
-// suspect records parts of the batch in separate transactions, to find a message that the log cannot store. It sets a
-// message aside if that message fails, but the log accepts other entries right before and right after it. This shows
-// that the database is not the cause. suspect reports whether it has dealt with the items.
+// suspect records parts of the batch in separate transactions, to find a message that the log cannot store. A message
+// may fail alone, while the log accepts other entries both before and after this failure. Then the database is not the
+// cause, and suspect sets the message aside. suspect reports whether it has dealt with the items.
 func (b *batch) suspect(ctx context.Context, items []*item) bool {
 	it := items[0]
 	if len(items) > 1 {
@@ -160,8 +160,8 @@ func (b *batch) suspect(ctx context.Context, items []*item) bool {
 	return true
 }
 
-// failsAlone records an item in a transaction of its own. proved is true if the item fails, but the log accepts other
-// entries right before and right after it.
+// failsAlone records an item in a transaction of its own. proved is true if the item fails, although the log accepts
+// other entries both before and after this failure.
 func (b *batch) failsAlone(ctx context.Context, it *item) (err error, proved bool) {
 	if err := b.trial(ctx); err != nil {
 		return err, false

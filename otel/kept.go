@@ -2,8 +2,8 @@ package otel
 
 import "sync"
 
-// names limits the values of an attribute. The first names up to the limit are kept, and later names are reported as
-// other.
+// names limits the values of an attribute. It keeps the first names up to the limit. Later names are reported as the
+// constant other.
 type names struct {
 	maxNames int
 
@@ -13,9 +13,9 @@ type names struct {
 
 func newNames(maxNames int) *names { return &names{maxNames: maxNames, known: make(map[string]bool)} }
 
-// canonical returns the argument name if it is among the first names, and the constant other if it is not. The
-// result fresh says whether this call has added the name.
-func (n *names) canonical(name string) (value string, fresh bool) {
+// canonical returns its argument if the argument is one of the first names. Otherwise it returns the constant other.
+// isNew is true if this call has added the argument to the first names.
+func (n *names) canonical(name string) (value string, isNew bool) {
 	n.mu.RLock()
 	isKnown, isFull := n.known[name], len(n.known) >= n.maxNames
 	n.mu.RUnlock()

@@ -92,10 +92,10 @@ func New(opts Options) (*Telemetry, error) {
 	return t, nil
 }
 
-// Configure adds the Observer, the Propagator and the middleware to cfg. Call it before compensator.New. It keeps an
-// Observer and middleware that cfg already has. The middleware of t is the outermost. But it replaces a Propagator that
-// cfg already has. If Options.Log is empty, t takes the name of the log from cfg.Name. Configure must not be called
-// concurrently.
+// Configure adds the Observer, the Propagator and the middleware of t to cfg. Call Configure before compensator.New,
+// and not concurrently. Configure keeps an Observer and middleware that cfg already has, and makes the middleware of t
+// the outermost. It replaces a Propagator that cfg already has. If Options.Log is empty, t takes the name of the log
+// from cfg.Name.
 func (t *Telemetry) Configure(cfg *compensator.Config) {
 	if t.opts.Log == "" {
 		t.opts.Log = cfg.Name

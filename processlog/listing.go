@@ -110,10 +110,11 @@ func (f Filter) Admits(r *Row) bool {
 		strings.Contains(r.LastError, f.LastError) && matchesFilter(f.EndedBy, r.EndedBy) && matchesFilter(f.UserID, r.UserID)
 }
 
-// matchesFilter reports whether wanted is empty or equals value.
+// matchesFilter reports whether value equals the wanted value. An empty wanted value matches every value.
 func matchesFilter[T ~string](wanted, value T) bool { return wanted == "" || wanted == value }
 
-// matchesID reports whether id is wanted, or begins with it if Prefix is set.
+// matchesID reports whether id equals the wanted id. If Prefix is set, id may also begin with the wanted id. An empty
+// wanted id matches every id.
 func (f Filter) matchesID(wanted, id string) bool {
 	return matchesFilter(wanted, id) || f.Prefix && strings.HasPrefix(id, wanted)
 }

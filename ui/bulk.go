@@ -53,8 +53,8 @@ func (rq *request) bulkLink(id admin.BulkID, query ...any) string {
 // BulkLink does the same as bulkLink for templates.
 func (rq *request) BulkLink(id admin.BulkID) string { return rq.bulkLink(id) }
 
-// showBulk shows what has become of the entries of an action. The page has no cookie and no secret of a session, so its
-// address can be sent to other people.
+// showBulk shows what has become of the entries of an action. The page finds the action by the id in its address, and
+// not by a cookie. The address holds no secret of a session, so people can send it to each other.
 func (s *server) showBulk(rq *request) {
 	id, err := admin.ParseBulkID(rq.r.PathValue("id"))
 	if err != nil { // For people a wrong address is a missing page.

@@ -129,7 +129,8 @@ func newSite(opts Options, logs []*admin.Admin) (*site, error) {
 	return s, nil
 }
 
-// checkNames refuses a missing log. It also refuses several logs that their names do not distinguish.
+// checkNames refuses a nil log, and an empty list of logs. If there are several logs, each must have a name, and no two
+// may have the same name.
 func checkNames(logs []*admin.Admin) error {
 	if len(logs) == 0 || slices.Contains(logs, nil) {
 		return &compensator.FieldError{Field: "Admin", Reason: "is nil"}

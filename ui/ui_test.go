@@ -266,7 +266,7 @@ func TestAllowanceIsEachActorsOwnAndComesBack(t *testing.T) {
 
 // If Realm is set, the browser must ask an unknown person for a password. It must not ask a known person. A realm with
 // special characters must not change the rest of its header.
-func TestNobodyIsAskedForAPasswordWhereARealmIsSet(t *testing.T) {
+func TestOnlyAnUnknownPersonIsAskedForAPassword(t *testing.T) {
 	identify := func(r *http.Request) (admin.Actor, bool) {
 		name, password, _ := r.BasicAuth()
 		return admin.Actor{ID: name}, password == "right"

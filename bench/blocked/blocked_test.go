@@ -162,9 +162,11 @@ func run(t *testing.T, server *testservers.SQLServer, b block, pool string) (mos
 		count("(SELECT l.id FROM common_process_log l LEFT JOIN paid p ON p.number=l.user_id WHERE l.business_type='pay' GROUP BY l.id HAVING COUNT(p.number)<>1) w")
 }
 
-// record writes entries that come due during the block. transactional says whether half of them get a transactional
-// handler. It is false if the server is frozen. The sessions of a frozen server can be counted only after it answers
-// again. Transactions of handlers would then count as sessions of the service.
+// record writes entries that come due during the block. If transactional is true, every second entry has a
+// transactional handler.
+//
+// The parameter is false if the block freezes the server. A frozen server reports its sessions only after it has
+// resumed. By that time, transactional handlers run again, and the sessions of their transactions would be counted too.
 func record(t *testing.T, admin *sql.DB, transactional bool) {
 	types := []string{"close", "close"}
 	if transactional {

@@ -156,7 +156,7 @@ func call(t *testing.T, dsn string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// The method do calls the program with empty standard input.
+// The method bed.do calls the program with empty standard input.
 func (b *bed) do(args ...string) answer { return b.reading("", args...) }
 
 // reading calls the program with the given standard input. The program runs in the test's process, because hundreds of
@@ -210,7 +210,7 @@ func checked(t *testing.T, a answer) answer {
 	return a
 }
 
-// The method ok works like the method do, for a call that must succeed. It returns the printed text.
+// The method bed.ok works like bed.do, for a call that must succeed. It returns the printed text.
 func (b *bed) ok(args ...string) string {
 	b.Helper()
 	a := b.do(args...)
@@ -218,7 +218,7 @@ func (b *bed) ok(args ...string) string {
 	return a.stdout
 }
 
-// refused works like the method do, for a call that must fail with the given exit code. It returns the error text.
+// refused works like bed.do, for a call that must fail with the given exit code. It returns the error text.
 func (b *bed) refused(code int, args ...string) string {
 	b.Helper()
 	a := b.do(args...)

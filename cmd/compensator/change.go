@@ -259,8 +259,8 @@ func parse(name string) (namedEntry, error) {
 	return namedEntry{name, of, &seen}, nil
 }
 
-// findEntries finds entries by their names. It reads only the entries whose names have no version, and all of these that are
-// named by id with one query. answers holds an error for each entry that does not exist.
+// findEntries finds entries by their names. It does not read an entry whose name has a version. One query reads all
+// entries that are named only by id. The result answers holds an error for each entry that does not exist.
 func (s *session) findEntries(ctx context.Context, names []string) (entries []pickedEntry, answers results, err error) {
 	parsed := make([]namedEntry, len(names))
 	var ids []compensator.EntryID

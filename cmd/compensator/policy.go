@@ -29,13 +29,13 @@ type policy struct {
 }
 
 type role struct {
-	Rights  []admin.Right    `json:"rights"`            // rights of the Admin, "purge" or "set policy"; * stands for all rights
+	Rights  []admin.Right    `json:"rights"`            // rights that package admin defines, "purge", or "set policy"; * stands for all rights
 	Types   []string         `json:"types,omitempty"`   // business types to which the role is limited; empty: no limit
 	Entries int              `json:"entries,omitempty"` // maximum number of entries at a time; 0: no limit
 	Amounts map[string]int64 `json:"amounts,omitempty"` // maximum amount of an entry, for each currency, in the currency's smallest unit; empty: no limit
 }
 
-// These rights are not rights of the Admin.
+// These rights exist only in policies of the command line. Package admin does not define them.
 const (
 	purgeRight  admin.Right = "purge"
 	policyRight admin.Right = "set policy"

@@ -211,8 +211,9 @@ func (v *version) withWake(now int64) *version {
 	return next
 }
 
-// withOutcome returns the next version of an entry whose outcome is stored. An absorbed success keeps the counts, because a
-// later attempt may have recorded a failure.
+// withOutcome returns the next version of an entry whose outcome is stored. If outcome.Absorb is set, the row may have
+// changed since the claim, and a later attempt may have recorded a failure. So the next version keeps the counts of the
+// row.
 func (v *version) withOutcome(outcome processlog.Outcome, token processlog.Token, now int64) *version {
 	next := v.successor(token, now)
 	if !outcome.Absorb {
@@ -237,7 +238,8 @@ func (v *version) withOutcome(outcome processlog.Outcome, token processlog.Token
 	return next
 }
 
-// addAttempt adds a failed attempt, which replaces the one in its slot.
+// addAttempt adds a failed attempt. The versions of attempts share a few slots, and the new attempt replaces the one in
+// the same slot.
 func (v *version) addAttempt(a processlog.FailedAttempt, claimedVersion uint64) {
 	a.Version, a.Error, a.Instance = claimedVersion, processlog.FitError(a.Error), processlog.FitActor(a.Instance)
 	a.DueAt, a.StartedAt, a.Took = millisToTime(a.DueAt.UnixMilli()), millisToTime(a.StartedAt.UnixMilli()), a.Took.Truncate(time.Millisecond)
@@ -284,8 +286,8 @@ func (v *version) withChange(after processlog.Row, now int64) *version {
 func (v *version) isDue(now int64) bool    { return v.nextAt <= now }
 func (v *version) isLeased(now int64) bool { return v.leaseUntil > now }
 
-// scheduledEntry returns the entry with the time at which it is next due. While it is leased, this is the end of the lease
-// if that is later than its due time.
+// scheduledEntry returns the entry with the time at which it is next due. For a leased entry this is its due time or
+// the end of its lease, whichever is later.
 func (v *version) scheduledEntry(now int64) processlog.Scheduled {
 	return processlog.Scheduled{ID: v.entry.ID, In: millisToDuration(max(v.nextAt, v.leaseUntil) - now), DueIn: millisToDuration(v.nextAt - now), NextAt: v.nextAt}
 }

@@ -114,8 +114,9 @@ func (t *queueTest) settlePutsOffOnlyUnderItsOwnToken() {
 	t.requireWithinMinute(3*time.Hour, t.peek("order"))
 }
 
-// A process may run an entry for longer than the queue's lease. When it then settles the entry with an earlier due
-// time, the entry must become due earlier, even if another process has claimed it since.
+// A process may run an entry for longer than the queue's lease, so that another process leases the entry too. Then the
+// first process settles the entry with a due time before the end of the second lease. The entry must become due at that
+// earlier time.
 func (t *queueTest) settlePullsInUnderAnyToken() {
 	old, current := t.twoLeases()
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: old, In: 10 * time.Minute})
@@ -378,7 +379,7 @@ func (t *queueTest) sameFingerprintIsAcceptedAgain() {
 	}
 }
 
-// threeAnHour allows at most three members of a type, and leases of at most an hour.
+// threeAnHour holds rules that allow at most three entries of a type in the queue, and leases of at most an hour.
 var threeAnHour = processlog.EnqueueRules{MaxLease: time.Hour, Limit: 3}
 
 func (t *queueTest) fullTypeLeavesOutEntriesNotDueYet() {
@@ -386,7 +387,7 @@ func (t *queueTest) fullTypeLeavesOutEntriesNotDueYet() {
 	t.requireWithinMinute(time.Hour, t.peek("order"))
 	assert.Empty(t, t.enqueueBy(threeAnHour, dueIn("order", 5, time.Minute)))
 	t.requireWithinMinute(time.Hour, t.peek("order"))
-	t.enqueueBy(threeAnHour, dueIn("order", 1, time.Hour)) // Entry 1 is already a member of the queue.
+	t.enqueueBy(threeAnHour, dueIn("order", 1, time.Hour)) // Entry 1 is in the queue already.
 	t.enqueueBy(processlog.EnqueueRules{MaxLease: time.Minute, Limit: 3}, dueIn("order", 2, time.Minute))
 	t.requireWithinMinute(time.Minute, t.peek("order"))
 }
@@ -454,7 +455,7 @@ func (t *queueTest) reportsLost(businessType string) bool {
 }
 
 func (t *queueTest) rebuiltTypeIsNotLost() {
-	t.reportsLost("order") // A queue may report a type as lost that was never rebuilt.
+	t.reportsLost("order") // A queue may report a type that was never rebuilt as lost.
 	t.rebuild(processlog.Token{1}, "order", "stock")
 	t.enqueue(dueIn("order", 2, 0))
 	assert.Equal(t, []string{"order", "stock"}, t.rebuilt(processlog.Token{1}, "order", "stock"))

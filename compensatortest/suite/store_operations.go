@@ -10,7 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// operationPromises are the promises of a store that implements processlog.Operations.
+// operationPromises are the promises of a store that implements processlog.Operations. The boolean of each promise is
+// storePromise.writers.
 var operationPromises = []storePromise{
 	{"ChangeAllDoesClosesAndRecordsInOne", false, ofOperations((*storeTest).changeAllDoesClosesAndRecordsInOne)},
 	{"BlockingEntryIsNamed", false, ofOperations((*storeTest).blockingEntryIsNamed)},

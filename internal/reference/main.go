@@ -52,7 +52,7 @@ func generate(root string) (map[string]string, error) {
 	return files, addSamples(root, files)
 }
 
-// parts lists the generated parts of pages that people write.
+// parts lists the generated tables. People write the rest of their pages.
 var parts = []struct {
 	page, name string
 	make       func(root string) (string, error)
@@ -63,7 +63,7 @@ var parts = []struct {
 	{"docs/internals/failures.md", "failures", failureTables},
 }
 
-// addParts writes the generated parts into their pages.
+// addParts writes the generated tables into their pages.
 func addParts(root string, files map[string]string) error {
 	for _, p := range parts {
 		begin, end := "<!-- "+p.name+": go run ./internal/reference -->\n\n", "\n<!-- end of "+p.name+" -->"

@@ -330,9 +330,11 @@ func (p *permits) write(ctx context.Context, tx processlog.Tx, written map[strin
 	return nil
 }
 
-// permitApart takes permits for the rows in c.retryRows, which are leased one by one in later transactions. So
-// permitApart takes them in a separate transaction. It removes rows that get no permit from c.retryRows. If the process
-// dies before a row is leased, the start of that row is lost, and its permit ends at once.
+// permitApart takes permits for the rows in c.retryRows, in a separate transaction. Later transactions lease these rows
+// one by one. permitApart removes rows that get no permit from c.retryRows.
+//
+// If the process dies before a row is leased, the limit has counted a start that never happens. The permit itself ends
+// at once, because it is for the version that the row would have had after the lease.
 func (c *claim) permitApart(ctx context.Context) error {
 	if c.permits == nil {
 		return nil

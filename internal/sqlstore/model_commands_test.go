@@ -140,8 +140,11 @@ func (c insertCommand) run(m *storeTwins) {
 }
 
 // contested reports whether another open transaction has inserted one of the keys, so that the insert would wait for
-// it. An insert may also wait for the gap around a key that was rolled back or purged. A server keeps that gap lock
-// until it has purged the old row.
+// that transaction.
+//
+// Without such a transaction, the insert may still wait for a gap lock. This can happen near a key whose insert was
+// rolled back, or whose entry a purge has deleted. The server keeps the old index record, and the gap lock at this
+// record, until its own cleanup removes the record.
 func (c insertCommand) contested(m *storeTwins, tx compensator.Tx) bool {
 	return slices.ContainsFunc(m.entries, func(e twinEntry) bool {
 		return !e.by.ended && e.by.sides[0] != tx && slices.ContainsFunc(c.Drafts, func(d draftOf) bool { return d.Key == e.key })
@@ -323,7 +326,7 @@ func (c releaseCommand) run(m *storeTwins) {
 	})
 }
 
-// renewCommand renews leases. For some of them it gives the version before the current one.
+// renewCommand renews leases. For some of the leases it passes the version before the current one.
 type renewCommand struct {
 	Entries, Behind []int
 	Lease           time.Duration

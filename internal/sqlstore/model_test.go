@@ -264,7 +264,7 @@ func (m *storeTwins) committedOrGone(picks []int) []int {
 	return numbers
 }
 
-// stored returns a row of the double, so that commands can use values that match the row.
+// stored returns a row as the in-memory store holds it, so that commands can use values that match the row.
 func (m *storeTwins) stored(n int) (row processlog.Row, found bool) {
 	if n == unknownEntry {
 		return row, false

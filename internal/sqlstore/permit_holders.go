@@ -135,7 +135,7 @@ func (s *Store) permitStates(ctx context.Context, tx processlog.Tx, asked []hold
 const fenceRows = "UPDATE {log}{by id} SET version=version+1, updated_at={stamp} WHERE id IN ({ids}) AND lease_until<={now}{and steady}"
 
 // fence raises the versions of entries whose leases have ended. It skips locked rows, and does not wait. The slice rows
-// holds the rows of the claim. If such an entry is in rows, fence raises the Version in the slice too.
+// holds the rows of the claim. If the slice contains such an entry, fence raises the entry's Version there too.
 func (p *permits) fence(ctx context.Context, tx processlog.Tx, ids []processlog.ID, rows []processlog.Row) error {
 	slices.SortFunc(ids, processlog.ID.Compare)
 	free, err := p.s.lockFree(ctx, tx, slices.Compact(ids))
@@ -150,8 +150,8 @@ func (p *permits) fence(ctx context.Context, tx processlog.Tx, ids []processlog.
 		return err
 	}
 	for i := range rows {
-		// The UPDATE has raised the version of these rows too. The claim has locked them, so no process has renewed their
-		// leases before the UPDATE.
+		// The UPDATE has raised the version of the row by 1. A renewal of the lease raises the version too, but none
+		// can have come between. The claim has locked the row since it read the version.
 		if slices.Contains(free, rows[i].ID) {
 			rows[i].Version++
 		}

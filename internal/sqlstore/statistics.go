@@ -17,8 +17,9 @@ const (
 	// statsClock fails if the table does not exist.
 	statsClock = "SELECT {now} FROM (SELECT COUNT(*) AS n FROM {stat} WHERE instance={empty} AND `at`=0) AS t"
 
-	// statsWrite writes the counts of one minute. {last} is the row that remembers the minute. If the process has written
-	// the minute before, the statement changes nothing, even if the counts have been folded since.
+	// statsWrite writes the counts of one minute. {last} is the row that remembers the last minute that the process has
+	// written. If the process has already written this minute, the statement changes nothing. This holds even if
+	// FoldStats has since added the counts to the folded rows and deleted the rows of the minute.
 	statsWrite = "INSERT INTO {stat} (instance, `at`, business_type, last_at, {counts}) SELECT v.* FROM ({rows}{last}) AS v" +
 		" WHERE NOT EXISTS (SELECT 1 FROM {stat} AS m WHERE m.instance={instance} AND m.`at`=0 AND m.last_at>={minute}){again}"
 	statsRow = "{instance}, {at}, {type}, {last_at}, {values}"
@@ -34,8 +35,8 @@ const (
 	statsFolded = "{DELETE FROM stat} WHERE {keys}"
 
 	statsForget = "{DELETE FROM stat} WHERE instance={empty} AND `at`<{now}-({age})"
-	// statsForgetProcesses deletes the marks of processes that have written nothing for a day. A row with counts is never
-	// deleted before it is folded.
+	// statsForgetProcesses deletes the row that remembers the last minute of a process, once the process has written
+	// nothing for a day. These rows hold no counts. A row with counts is never deleted before it is folded.
 	statsForgetProcesses = "{DELETE FROM stat} WHERE instance>={processes} AND `at`=0 AND last_at<{now}-86400000"
 )
 

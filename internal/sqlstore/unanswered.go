@@ -39,9 +39,10 @@ const (
 const (
 	mostUnanswered = 4
 	longestPause   = 30 * time.Second
-	// silence separates two kinds of broken connections. A connection that breaks within this time after the last answer
-	// was ended by the server or the network, so its session on the server has ended. Later, the client's own timeout may
-	// have ended the connection, and the session may still run its statement.
+	// silence separates two kinds of broken connections. A connection that breaks within this time after the start of
+	// its statement was ended by the server or the network. Its session on the server has ended too. A connection that
+	// breaks after a longer time may have been ended by the client's own timeout. Its session may still run the
+	// statement.
 	silence = time.Second
 )
 

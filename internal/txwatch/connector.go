@@ -85,7 +85,7 @@ func (c *Connector) watch(conn driver.Conn) *watchedConn {
 	return &watchedConn{inner: conn, connector: c, place: c.living.PushBack(&living{opened: time.Now()})}
 }
 
-// forget removes a closed connection from living.
+// forget removes a closed connection from the list c.living.
 func (c *Connector) forget(place *list.Element) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"reflect"
 )
 
-// mostNodes limits how many errors of one tree are inspected. A batch joins at most 500 errors.
+// mostNodes limits how many errors are inspected: an error, and the errors that it wraps directly or through other
+// errors. A batch joins at most 500 errors.
 const mostNodes = 2000
 
 // copied is a copy of an error of user code. It has no Unwrap. errors.Is and errors.As get their answers only from the
@@ -19,7 +20,7 @@ const mostNodes = 2000
 type copied struct {
 	text  string
 	of    error
-	sound bool // no method has panicked so far, and the tree is finite
+	sound bool // no method has panicked so far, and the number of wrapped errors is finite
 }
 
 func (c *copied) Error() string        { return c.text }
@@ -42,8 +43,8 @@ func Of(err error) error {
 	return c
 }
 
-// Original returns the error from which a copy was made. If a method of that error has panicked, or its tree does not
-// end, it returns the copy. It returns other errors unchanged.
+// Original returns the error from which a copy was made. If a method of that error has panicked, or the error wraps
+// errors without end, Original returns the copy. It returns other errors unchanged.
 func Original(err error) error {
 	if c, ok := err.(*copied); ok && c.sound {
 		return c.of

@@ -13,8 +13,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// unseenDeadlocks are ways to meet a deadlock that only the caller sees, and ignores. Each way touches rows 1 and 2 of
-// accounts.
+// unseenDeadlocks are ways to cause a deadlock whose error the ScopedTx does not return itself. Only the caller gets
+// the error, for example from a Stmt or a Row, and ignores it. Each way touches rows 1 and 2 of accounts.
 var unseenDeadlocks = map[string]func(t *testing.T, tx *compensator.ScopedTx) error{
 	"prepared exec": func(t *testing.T, tx *compensator.ScopedTx) error {
 		stmt, err := tx.PrepareContext(t.Context(), "UPDATE accounts SET n=? WHERE id=2")
@@ -126,7 +126,7 @@ func TestTransactionalHandlerThatSwallowsAnUnseenDeadlockHasItsEffectOnce(t *tes
 
 // Error 1205 does not say whether the server rolled back only the statement or the whole transaction. The library must
 // find out.
-func TestLockWaitIsTakenForARollbackExactlyIfItWasOne(t *testing.T) {
+func TestLockWaitCountsAsARollbackExactlyIfItWasOne(t *testing.T) {
 	t.Parallel()
 	for name, rollsBack := range map[string]bool{"OFF": false, "ON": true} {
 		t.Run("innodb_rollback_on_timeout "+name, func(t *testing.T) {

@@ -60,16 +60,17 @@ func (w *watch) order(key string) []compensator.EntryID {
 // withKey returns options with the given ordering key.
 func withKey(key string) compensator.Options { return compensator.Options{UserID: key} }
 
-// serial registers a serial type. Its handler notes each call in w and then calls more, if more is not nil.
-func serial(t *testing.T, c *compensator.Compensator, w *watch, cfg compensator.HandlerConfig[harness.Order], more func(ctx context.Context, e *compensator.Entry) error) *compensator.Type[harness.Order] {
+// serial registers a serial type. Its handler notes each call in w. Then it calls the function inner, unless inner is
+// nil.
+func serial(t *testing.T, c *compensator.Compensator, w *watch, cfg compensator.HandlerConfig[harness.Order], inner func(ctx context.Context, e *compensator.Entry) error) *compensator.Type[harness.Order] {
 	t.Helper()
 	cfg.Serial = account
 	orders, err := compensator.Handle(t.Context(), c, "book", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 		defer w.enter(e)()
-		if more == nil {
+		if inner == nil {
 			return nil
 		}
-		return more(ctx, e)
+		return inner(ctx, e)
 	}, &cfg)
 	require.NoError(t, err)
 	return orders

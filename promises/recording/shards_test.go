@@ -72,8 +72,10 @@ func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
 }
 
 // TestSessionThatUsesAnotherDatabaseIsRefused begins a transaction and then switches the session to another database
-// that has a log with the same name. Record must refuse with a strict and with a lenient sql_mode. In lenient mode, an
-// INSERT of several rows would store an empty text instead of NULL, so Record's check must not rely on NULL.
+// that has a log with the same name. Record must refuse with a strict and with a lenient sql_mode.
+//
+// A check could make the INSERT fail by writing NULL into a NOT NULL column. In lenient mode, however, an INSERT of
+// several rows stores an empty text instead of the NULL and succeeds. So the test records one entry and two entries.
 // Failure: F38
 func TestSessionThatUsesAnotherDatabaseIsRefused(t *testing.T) {
 	t.Parallel()

@@ -174,8 +174,8 @@ func (l *victim) recordInTx(ctx context.Context) error {
 	})
 }
 
-// recordAgain records one of the previous victim's keys again, as a caller does that got no answer. If an entry with
-// the key exists, OtherTypeError names its kind.
+// recordAgain records one of the previous victim's keys again, like a caller whose first call got no answer. If an
+// entry with the key exists, OtherTypeError names the kind of that entry.
 func (l *victim) recordAgain(ctx context.Context) error {
 	key := fmt.Sprintf("%d-%d", l.Number-1, 1+rand.N(40))
 	as := func(kind string) error {

@@ -151,8 +151,8 @@ func (w *world) prepare(in surroundings, victim int) {
 	}
 }
 
-// seed inserts n entries as an earlier process would have left them. A success gets its result. The entries became due
-// secondsAgo seconds ago.
+// seed inserts n entries as an earlier process would have left them. They became due secondsAgo seconds ago. For each
+// entry that has succeeded, seed inserts a result too.
 func (w *world) seed(key string, n int, columns, values string, secondsAgo int) {
 	w.t.Helper()
 	var log, ledger []string

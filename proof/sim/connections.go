@@ -19,7 +19,7 @@ const connectionsStream = 190
 // drawConnections changes half of the seeds in which an outage takes the database back to an earlier state:
 //   - Instances can see that their connections are new.
 //   - Some entries come due after the outage.
-//   - After half of these outages, the database does not say for up to 4 s which rows it has kept.
+//   - During half of these outages, and up to 4 s longer, the database does not answer which rows it still has.
 func (w *world) drawConnections() {
 	rng := rand.New(rand.NewPCG(w.seed, connectionsStream))
 	if rng.IntN(2) > 0 {

@@ -48,8 +48,8 @@ func (a *attempt) overran() bool {
 
 // hasNoOutcomeLeft reports whether the attempt has no outcome left to store.
 func (a *attempt) hasNoOutcomeLeft() bool {
-	// In these cases no answer to a Settle tells that the outcome is stored. Either the outcome was committed with the
-	// handler's transaction, or the lease was lost.
+	// The success of a transactional handler is committed with the handler's transaction, or it is dropped because the
+	// lease was lost. In both cases no result of Settle sets the field stored.
 	inItsTransaction := transactional(a.kind) && a.manner == fine
 	return a.from.dead.Load() || a.repeated || a.stored || a.ended && inItsTransaction
 }

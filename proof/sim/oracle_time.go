@@ -21,8 +21,9 @@ const promptness = 100 * time.Millisecond
 // ranBeyond is how long after an attempt's timeout the lease is still renewed.
 const ranBeyond = time.Second
 
-// polledWithin is how long the library polls often for a transaction whose commit is not reported. The entries of such
-// a transaction may start this much later.
+// polledWithin is a time that begins with the INSERT of a transaction's entries. If the commit is not reported, the
+// library polls for it at short intervals during this time. The entries of such a transaction may start this much
+// later.
 const polledWithin = time.Second
 
 // mustBePromptLocked reports whether the entry must not be late. The seed must be calm, and the type must have free

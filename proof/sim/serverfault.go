@@ -70,7 +70,9 @@ func (o *oracle) checkServerFaultLocked(l *rowHistory, before, after processlog.
 	}
 	row := serverFaultsInARow(before, before) + 1
 	spent := after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount
-	// The context may have ended just before the handler returned. The error then counts like any other failure.
+	// If nothing ended the context before the handler returned, the cause is context.Canceled. Any other cause may have
+	// ended it just before the handler returned. The error then counts like any other failure, and the oracle does not
+	// check the counts.
 	overtaken := !errors.Is(context.Cause(a.ctx), context.Canceled)
 	if !overtaken && (spent != (row > most) || serverFaultsInARow(before, after) != row) {
 		o.failLocked("G7: entry %s had the database's error %d times in a row, of %d allowed times; counted as a failure: %v, %q", after.ID, row, most, spent, after.LastError)

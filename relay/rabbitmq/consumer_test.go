@@ -368,9 +368,10 @@ func TestWhatIsDoneOnceItIsToldToStopIsAcknowledged(t *testing.T) {
 	assert.Zero(t, w.Count("common_process_log"))
 }
 
-// TestLossIsToldWhileAMessageWaitsForAFunctionOfAnEarlierConnection loses a connection while a message waits for a
-// slot. A function of an earlier connection still occupies that slot. The consumer must notice the loss without a
-// free slot.
+// TestLossIsToldWhileAMessageWaitsForAFunctionOfAnEarlierConnection cuts two connections of a consumer with two slots.
+// A function that got its message on the first connection ignores the loss and keeps one slot. On the second
+// connection, one message takes the other slot, and another message waits for a slot. The consumer must notice the loss
+// of the second connection, although no slot is free.
 func TestLossIsToldWhileAMessageWaitsForAFunctionOfAnEarlierConnection(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -605,8 +606,8 @@ func large() amqp091.Publishing {
 	}
 }
 
-// TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged lets a message fail that is larger than an entry may be. The
-// message must not go back, because the queue drops messages that come back.
+// TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged publishes a message that is larger than an entry may be, and
+// its function fails. The message must not go back, because the queue drops messages that come back.
 // Failure: F92
 func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
 	t.Parallel()
@@ -864,8 +865,8 @@ func holdTwo(t *testing.T, b broker, w *harness.World, codec compensator.Codec) 
 	return k, queue, consume(t, k)
 }
 
-// TestMessageThatCanNeverBeRecordedIsSetAside delivers as many messages that the log refuses as the consumer may
-// hold. They must not stop the other messages, and the queue must not drop them.
+// TestMessageThatCanNeverBeRecordedIsSetAside delivers messages that the log refuses. Their number is the number of
+// messages that the consumer may hold. They must not stop the other messages, and the queue must not drop them.
 // Failure: F92
 func TestMessageThatCanNeverBeRecordedIsSetAside(t *testing.T) {
 	t.Parallel()

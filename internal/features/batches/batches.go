@@ -75,8 +75,10 @@ type batchCalls struct {
 // Seats returns how many entries one call takes at most.
 func (c *batchCalls) Seats() int { return max(1, c.batchSize) }
 
-// SharingClass returns which entries may share a call with an entry that is in this state and has lost this number of
-// leases. A compensation always runs alone. Suspects do not share a call with entries that have lost no lease.
+// SharingClass returns which entries may share a call with an entry. The parameters are the state of that entry and the
+// number of leases that it has lost. A compensation always runs alone. An entry that may have crashed a process is a
+// suspect (see engine.SuspectAfter). Suspects share calls only with each other, and a suspect with aloneAfter lost
+// leases runs alone.
 func (c *batchCalls) SharingClass(state processlog.State, lost int) engine.SharingClass {
 	switch {
 	case state == processlog.Compensating, lost >= aloneAfter:

@@ -100,8 +100,8 @@ func (p *Poller) Recorded(r *engine.Recording) {
 	}
 }
 
-// longestDelay returns up to which Delay an entry needs a poll for its commit. The reconciler finds entries with a longer
-// delay before they are due.
+// longestDelay returns the longest Delay of entries whose commit is polled for. Entries with a longer Delay need no
+// poll, because the reconciler finds them before they are due.
 func (p *Poller) longestDelay() time.Duration {
 	if p.e.SourceScope() == engine.ScopeAll {
 		return 4 * p.e.ReconcileInterval

@@ -91,7 +91,8 @@ func New(e *engine.Engine) *Ordering {
 	o.toDelete.Max, o.toDelete.Workers, o.toDelete.Bound, o.toDelete.Flush = processlog.MaxRows, 1, waitBound, o.deletePositions
 	o.toDelete.Pace.Least = forgetPace
 	o.toClaim.Max, o.toClaim.Workers, o.toClaim.Bound, o.toClaim.Flush = processlog.MaxRows, 2, waitBound, o.claimNext
-	// Each handover comes from one batch of outcomes. At most two such batches are stored at a time, so two workers suffice.
+	// Each handover comes from one batch of outcomes. The engine stores at most two batches of outcomes concurrently,
+	// so two workers suffice.
 	o.handoversToClaim.Max, o.handoversToClaim.Workers, o.handoversToClaim.Flush = 1, 2, o.claimAhead
 	o.handoversToStart.Max, o.handoversToStart.Workers, o.handoversToStart.Flush = 1, 2, o.startAhead
 	e.AwaitClaims(&o.handoversToClaim, &o.handoversToStart)

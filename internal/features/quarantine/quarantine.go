@@ -74,8 +74,8 @@ func (q *Quarantine) accept(t *engine.Type, s suspect, lostLeases int) bool {
 	return true
 }
 
-// hold returns why suspects with the given number of lost leases may not start now, or nil if they may. The parts of the answer
-// follow enterLocked.
+// hold returns why suspects with the given number of lost leases may not start now, or nil if they may. It checks the
+// same conditions as enterLocked, in the same order.
 func (q *Quarantine) hold(t *engine.Type, lostLeases int) *processlog.ClaimHold {
 	if lostLeases < engine.SuspectAfter {
 		return nil

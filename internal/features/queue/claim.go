@@ -115,8 +115,9 @@ func (q *Queue) settleUnclaimed(t *engine.Type, leased processlog.Leased, found 
 	}
 	if err != nil {
 		for _, id := range leased.IDs {
-			// The result of the claim is unknown, and the leases it may have taken are released. Spread the entries over
-			// time, because other processes use the same database.
+			// The result of the claim is unknown, and the leases that it may have taken are released. Each entry comes
+			// due again after a random time. Without the random part, all processes would claim from the same database
+			// at the same moment.
 			settle(id, processlog.QueueOutcome{In: processlog.LockedRetry + jitter.N(10*processlog.LockedRetry)})
 		}
 	}

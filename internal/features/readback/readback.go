@@ -294,8 +294,8 @@ func (s *Starter) mayStart(f engine.InsertedEntry, row *processlog.Row, sentAt t
 	inTime := time.Until(sentAt.Add(row.LeaseLeft)) >= t.Lease/2
 	switch slot := f.Reservation.Use(1); {
 	case !s.e.Accepts(), s.e.HoldReason() != nil:
-		// Nothing may start any more (G15, stopping loses nothing; G19, a loss is noticed). Release the lease, because
-		// a lease that ends by itself counts as lost.
+		// No entry may start here now. Either this process stops (G15, stopping loses nothing), or a loss holds it
+		// (G19, a loss is noticed). Release the lease, because a lease that expires counts as a lost lease.
 		if slot {
 			s.e.FreeSlots(t, 1)
 		}

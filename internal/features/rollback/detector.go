@@ -166,8 +166,8 @@ func (d *Detector) checkDue() bool {
 	return time.Since(d.startedAt)-time.Duration(d.lastCheck.Load()) >= d.e.ReconcileInterval
 }
 
-// checkInRound runs a check in a round of the reconciler, if one is needed. A process that a loss has stopped
-// checks in every round whether a person has accepted the loss.
+// checkInRound runs a check in a round of the reconciler, if one is needed. If a loss has stopped this process, every
+// round needs a check. The check finds out whether a person has accepted the loss.
 func (d *Detector) checkInRound(ctx context.Context) {
 	_ = d.checkIf(ctx, func() bool { return d.stopOnLoss && d.openLoss.Load() != nil || d.serverMayDiffer() || d.checkDue() })
 }

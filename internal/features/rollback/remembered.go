@@ -124,9 +124,9 @@ func (m *versionMemory) rememberLocked(v version) {
 	m.keepLocked(v)
 }
 
-// keepLocked remembers v in the field newest. Ids grow, so newest has the newest entries, and each entry once. keepLocked
-// leaves a remembered version that v contradicts. Either v is older, or the database has gone back, and then this
-// remembered version may be the only proof.
+// keepLocked remembers v in the field newest. Ids grow, so newest has the newest entries, and each entry once.
+// keepLocked does not replace a remembered version that v contradicts. Either v is older, or the database has gone
+// back. If it has gone back, the remembered version may be the only proof.
 func (m *versionMemory) keepLocked(v version) {
 	place := &m.newest[v.ID.Row()%versionsRemembered]
 	if place.ID == v.ID && place.contradicts(v.Version, true) && time.Since(place.seenAt) < engine.PurgeNoteAge {
@@ -166,10 +166,12 @@ func (m *versionMemory) latestNow() (list []version) {
 	return list
 }
 
-// sweepOn returns up to sweepMost of the remembered versions. Each call continues where the last one stopped. The
-// versions in latest are not enough, because they are only the first and the last of each part. After a loss, other
-// processes may have changed the entries of these two so often that their version numbers are higher than before. Then
-// only a version between the two shows the loss.
+// sweepOn returns up to sweepMost versions of the field newest. Each call continues where the last one stopped.
+//
+// The versions in the field latest are not enough, because latest holds only the first and the last version of each
+// part. After a loss, other processes may change these two entries again, until their version numbers are higher than
+// the remembered ones. The database then does not contradict the remembered versions, and a check of the two finds no
+// loss. Only the versions between the first and the last one still show it.
 func (m *versionMemory) sweepOn() (list []version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -186,9 +188,9 @@ func (m *versionMemory) sweepOn() (list []version) {
 	return list
 }
 
-// rememberFound remembers the recorded entries that were found, and returns the others. The found entries begin a new part of
-// latest. They may be older than the newest version seen so far, and must not replace it as the last version of its
-// part.
+// rememberFound remembers the recorded entries that were found, and returns the others. The found entries begin a new
+// part of the field latest. They may be older than the newest version seen so far, and must not replace that version as
+// the last one of its part.
 func (m *versionMemory) rememberFound(recorded []engine.RecordedEntry, found map[processlog.ID]processlog.Version, sentAt time.Time) (missing []engine.RecordedEntry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

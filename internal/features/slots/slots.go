@@ -42,8 +42,8 @@ type reservation struct {
 	isSpent bool // used, given back, or lapsed; guarded by s.mu
 }
 
-// recordedShare is how long a part of the slots is kept for new entries, counted from the last recorded entry that was
-// due at once.
+// recordedShare is a duration. It begins when an entry that is due at once is recorded. For this long, a fifth of the
+// slots is kept free for new entries.
 const recordedShare = 10 * time.Second
 
 // Reserve sets up to n slots aside for entries that are about to be inserted with a lease. Open transactions hold at
@@ -78,7 +78,7 @@ func (s *Slots) reserve(n int) *reservation {
 	return r
 }
 
-// Recorded notes the time, because entries were recorded that are due at once and have no reserved slot.
+// Recorded notes the time of a recording. The recorded entries are due at once and have no reserved slot.
 func (s *Slots) Recorded() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -161,7 +161,8 @@ func (b *tab) quicken() {
 	}))
 }
 
-// rounds waits for n refreshes, as counted by the page.
+// rounds waits as long as the page waits for n refreshes. The timer runs in the page, so quicken shortens this wait
+// too.
 func (b *tab) rounds(n int) {
 	b.t.Helper()
 	b.do(chromedp.Evaluate(fmt.Sprintf(`new Promise(done => setTimeout(() => done(true), %d))`, n*5000), nil, awaiting))

@@ -2,7 +2,8 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// strangeCommits are histories of recorded entries that look wrong but are legal.
+// strangeCommits are histories of recorded entries. They look like faults of the library, but the checker must accept
+// them.
 var strangeCommits = map[string]func(s *story){
 	"an entry runs and succeeds": func(s *story) {
 		s.committed("ship").claim().run("app1").end(history.OutcomeOK).succeed()

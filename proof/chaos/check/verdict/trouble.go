@@ -41,7 +41,7 @@ func (l *Ledger) hit(from, to int64, app string, touches ...string) bool {
 	return false
 }
 
-// targetOnly reports whether faults of a part affect only the fault's target.
+// targetOnly reports whether a fault that touches this part affects only the fault's target.
 func targetOnly(touches string) bool {
 	return touches == history.TouchesApp || touches == history.TouchesAppToDB
 }
@@ -49,8 +49,8 @@ func targetOnly(touches string) bool {
 // driver is the name of the driver's process.
 const driver = "driver"
 
-// stalled reports whether the machine was overloaded for an app between two times. An empty app means any app. A stall
-// excuses only delays: a lost lease, an outcome not stored in time, or a late start.
+// stalled reports whether a stall slowed an app between two times. An empty app means any app. A stall excuses only
+// delays: a lost lease, an outcome not stored in time, or a late start.
 func (l *Ledger) stalled(from, to int64, app string) bool {
 	return slices.ContainsFunc(l.Stalls, func(s Stall) bool {
 		return s.At <= to && s.Until+l.felt >= from && (app == "" || s.app == app || s.app == driver)
