@@ -67,8 +67,10 @@ func isNilPointer(v any) bool {
 	return r.Kind() == reflect.Pointer && r.IsNil()
 }
 
-// enlist returns the object that sees the end of tx: a ScopedTx, or the view of a Connector's connection. It returns
-// nil if the library cannot see that end. It returns an error if tx must not record entries of c.
+// enlist returns the object that reports the end of tx. For a transaction of the library this is the end field of its
+// ScopedTx. For a transaction in a pool with a Connector it is the *txwatch.Tx with which the connection watches the
+// transaction. enlist returns nil if the library cannot see the end of tx. It returns an error if tx must not record entries
+// of c.
 func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error) {
 	if tx == nil || isNilPointer(tx) {
 		return nil, &FieldError{Field: "tx", Reason: fmt.Sprintf("is nil (%T)", tx)}
@@ -90,14 +92,14 @@ func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error)
 // the first statement reaches it, before that statement is sent. The inquiry sends no statement of its own.
 type inquiry struct {
 	c        *Compensator // the Compensator that was called
-	ref      Ref          // the entry to change; nil when the call is Record
+	ref      Ref          // the entry to change; nil for Record
 	scopedTx *ScopedTx
 	refusal  error
 }
 
 type inquiryKey struct{}
 
-// inquire puts an inquiry into the context of one call. It returns nil if the handle is known.
+// inquire puts an inquiry into the context of one statement. It returns no inquiry if the handle is known.
 func (c *Compensator) inquire(ctx context.Context, tx Tx, ref Ref) (context.Context, *inquiry) {
 	if _, plain := tx.(*sql.Tx); plain || scopedOf(tx) != nil {
 		return ctx, nil

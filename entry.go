@@ -40,7 +40,7 @@ type Entry struct {
 	// handler. A success clears it.
 	LastError string `json:"last_error,omitempty"`
 	Erased    bool   `json:"erased,omitempty"` // set by Erase of package admin
-	Result    []byte `json:"result,omitempty"` // result of the handler, as the codec encoded it. Only Wait and Reveal of package admin read it
+	Result    []byte `json:"result,omitempty"` // result of the handler, as the codec encoded it. Only the methods Wait of this package and Reveal of package admin read it
 
 	CreatedAt time.Time `json:"created_at"` // time at which the entry was recorded, by the database's clock
 	UpdatedAt time.Time `json:"updated_at"` // time of the last write of the row, by the database's clock
@@ -90,10 +90,15 @@ func (e *Entry) Attempt() int {
 	return e.ProcessCount + 1
 }
 
-// CallKey returns the idempotency key to send with the calls that your handler makes. It is the same for every attempt
-// and for the compensation, until a person requeues the entry. So a compensation cannot use it to ask a partner what
-// was done before a requeue; send an id of your own for that. If several logs call the same service, for example in a
-// staging copy, put the name of the log in front of the key.
+// CallKey returns the idempotency key to send with the calls that your handler makes to other services. All attempts and the
+// compensation of an entry have the same key, until a person requeues the entry. A requeue changes the key, so that the
+// services do the work again.
+//
+// After a requeue, the compensation has the new key. A service does not find calls from before the requeue by this key. If
+// the compensation must find them, also send an id of your own with each call.
+//
+// Two logs may give the same id to different entries, for example in production and in a staging copy. If the handlers of
+// several logs call the same service, put the name of the log in front of the key.
 func (e *Entry) CallKey() string {
 	return e.ID.String() + "-" + strconv.FormatUint(uint64(e.Epoch), 10)
 }

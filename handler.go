@@ -186,8 +186,11 @@ func typedBatch[T any](handler func(ctx context.Context, items []Item[T]) []erro
 		}
 		if len(answers) != len(items) {
 			// The handler returned a wrong number of errors, so the library cannot tell which error belongs to which entry.
-			// Return a wrong number, too. Package batches then ignores all errors and runs each entry alone. Do not return
-			// answers, because their number may be right for entries by chance.
+			// Return a wrong number of verdicts for entries, too. Package batches then ignores all verdicts and runs each
+			// entry alone.
+			//
+			// Do not return the slice answers itself. The handler got fewer items than there are entries, because some could
+			// not be decoded. So answers may happen to have as many elements as entries.
 			return make([]error, len(entries)+1)
 		}
 		for n, i := range places {

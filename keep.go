@@ -14,18 +14,21 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The time is divided into slots of length keepEvery, and each slot has one purge round. It ends keepFor after the
-// start of the slot, even if it began late. A round deletes keepStep entries, pauses for keepRest times as long as the
-// deletion took, and repeats. The mark is a row that names the latest slot. The process that moves the mark to a slot
-// purges in that slot, so only one process purges at a time.
+// Time is divided into slots of length keepEvery. Each slot has one purge round. The round ends keepFor after the start of
+// the slot, even if the round began late. A round deletes keepStep entries, pauses for keepRest times as long as the deletion
+// took, and repeats.
+//
+// One process purges in each slot. A row in the database, the mark, names the latest slot that has begun. Every process tries
+// to move the mark to the next slot, and the process that succeeds purges.
 const (
 	keepEvery = time.Minute
 	keepFor   = 45 * time.Second
 	keepStep  = 100
 	keepRest  = 4
-	keepMark  = " keep" // cannot be the name of a business type
+	keepMark  = " keep" // name of the mark; it cannot be the name of a business type
 
-	// The rounds for limits are maintenance, too. They delete keys that were not granted a start for limitsIdle.
+	// The rounds for limits are maintenance, too. A key of a Limit is idle if no entry with this key was allowed to start
+	// during the time limitsIdle. The rounds delete idle keys.
 	limitsMark    = " limits"
 	limitsEvery   = time.Hour
 	limitsIdle    = 24 * time.Hour
@@ -35,8 +38,9 @@ const (
 	problemPurge = "ended entries could not be purged"
 )
 
-// keepProblem returns what is wrong with a Keep, or "". Other processes may still remember entries that ended less than an
-// hour ago. A purge of such an entry would look like a rollback of the database.
+// keepProblem returns what is wrong with a Keep, or "". A Keep must be at least engine.PurgeNoteAge. Other processes may
+// still remember an entry that ended more recently. If such an entry were purged, these processes would report a rollback of
+// the database.
 func keepProblem(keep time.Duration) string {
 	if keep == 0 {
 		return ""

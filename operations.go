@@ -27,7 +27,8 @@ type Operations struct {
 	Types map[string]CaseConfig // settings by business type
 
 	// Attempts keeps the last 50 failed attempts of each entry, and package admin shows them. A success stores nothing. A
-	// failed attempt is stored in the transaction of its outcome, by one more statement for up to 100 outcomes. Attempts needs the table _attempt of Migrate.
+	// failed attempt is stored in the transaction of its outcome. One additional statement stores up to 100 failed attempts.
+	// Attempts needs the table _attempt of Migrate.
 	Attempts bool
 
 	// Statistics counts for each type how many entries were recorded, started, failed and ended, how long attempts took and
@@ -36,9 +37,9 @@ type Operations struct {
 	// needs the table _stat of Migrate.
 	Statistics bool
 
-	// Instances makes each process store what it is: its name, its versions, its types, and how busy they are. Package admin
-	// shows the processes. A process writes its row by one statement in New, in Run, once a minute, and in Close. No decision of
-	// the library depends on these rows. Instances needs the table _instance of Migrate.
+	// Instances makes each process store a row that describes the process: its name, its versions, its types, and how busy
+	// the types are. Package admin shows these rows. A process writes its row with one statement in New, in Run, once a
+	// minute, and in Close. No decision of the library depends on these rows. Instances needs the table _instance of Migrate.
 	Instances bool
 
 	// InstanceName names this process in its failed attempts and among the instances. Default is the host and the process id,
@@ -111,7 +112,7 @@ func (c *Compensator) checkOperations(ctx context.Context) error {
 	return err
 }
 
-// stats returns where the counts of this process are stored. It returns nil if nothing is counted.
+// stats returns the store of the counts for Operations.Statistics. It returns nil if Statistics is off.
 func (c *Compensator) stats() processlog.Operations {
 	if c.cfg.Operations == nil || !c.cfg.Operations.Statistics {
 		return nil
@@ -119,7 +120,8 @@ func (c *Compensator) stats() processlog.Operations {
 	return c.store.(processlog.Operations)
 }
 
-// instances returns where this process stores what it is. It returns nil if it stores nothing.
+// instances returns the store to which this process writes its row for Operations.Instances. It returns nil if Instances is
+// off.
 func (c *Compensator) instances() processlog.Operations {
 	if c.cfg.Operations == nil || !c.cfg.Operations.Instances {
 		return nil
@@ -249,11 +251,10 @@ func (c *Compensator) applyRules(text string) (scrubbed string) {
 	return cmp.Or(c.cfg.Operations.Scrub(text), hiddenMark)
 }
 
-// The rounds that maintain cases begin every caseEvery, in one process at a time. They find entries that died without a
-// case, for example because another program wrote them. A round reads at most caseStep cases of each kind in one step.
-// The first round of a process looks at all dead entries, and so does one round an hour. The other rounds look at
-// entries that died recently. If the rounds were more frequent, they would be most of
-// the statements that an idle process sends.
+// The rounds that maintain cases begin every caseEvery, in one process at a time. They find entries that died without a case,
+// for example because another program wrote them. A round reads at most caseStep cases of each kind in one step. The first
+// round of a process reads all dead entries, and so does one round an hour. The other rounds read only entries that died in
+// the last caseRecent. With more frequent rounds, most statements of an idle process would be statements of these rounds.
 const (
 	casesMark    = " cases" // cannot be the name of a business type
 	caseEvery    = 3 * time.Minute
@@ -366,8 +367,9 @@ func runSteps(step func() (int, error)) error {
 	}
 }
 
-// openMissing opens the cases of dead entries without one. It returns the number of entries that it read, or 0 if it
-// could open none. A later step opens the cases of entries that are locked now.
+// openMissing reads up to caseStep dead entries that have no case, and opens a case for each. It skips entries that are
+// locked or have changed, and a later step opens their cases. runSteps goes on while n is caseStep, so n is the number of
+// entries that were read. If openMissing opened no case, it returns 0 to end the steps.
 func (c *Compensator) openMissing(ctx context.Context, store processlog.Operations, since time.Duration) (n int, err error) {
 	rows, err := store.DeadWithoutCase(ctx, since, caseStep)
 	if err != nil || len(rows) == 0 {

@@ -84,10 +84,12 @@ func SlotKey(businessType string, slot time.Time) IdempotencyKey {
 	return IdempotencyKey(businessType + "@" + slot.UTC().Format("2006-01-02T15:04:05.999Z07:00"))
 }
 
-// recordSlots records one entry of type t for each slot. A slot whose key already belongs to an entry of t is done, even
-// if a person recorded that entry. A slot whose key belongs to an entry of another type is skipped, and taken holds an
-// error that names the key. recordSlots does not return that error in err. Otherwise the mark would never move past the
-// slot, and the type would record no later slot.
+// recordSlots records one entry of type t for each slot, in a transaction that moves the mark of t (see atSlot). If an entry
+// of t already has the key of a slot, the slot is done, even if a person recorded that entry.
+//
+// If an entry of another type has the key of a slot, recordSlots skips the slot, and adds an error that names the key to
+// taken. This error must not be err, because err rolls the transaction back. The mark would then never move past the slot,
+// and t would record no later slot.
 func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []time.Time) (taken []error, err error) {
 	entries := make([]NewEntry, len(slots))
 	for i, slot := range slots {
@@ -110,9 +112,10 @@ func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []
 // connection that stops answering would stop them all. Other short writes use the same limit.
 const slotTimeout = 10 * time.Second
 
-// atSlot runs work in a transaction that moves a mark. If another process has moved the mark, or is moving it, atSlot
-// does nothing and returns false.
-func (c *Compensator) atSlot(ctx context.Context, name string, from, to time.Time, work func(context.Context, *ScopedTx) error) (moved bool, err error) {
+// atSlot calls fn in a transaction that moves a mark. A mark is a row that holds the time of the latest slot of a periodic
+// type, or of rounds such as the purge rounds. If another process has moved the mark, or is moving it, atSlot does nothing
+// and returns false.
+func (c *Compensator) atSlot(ctx context.Context, name string, from, to time.Time, fn func(context.Context, *ScopedTx) error) (moved bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
 	err = c.InTx(ctx, func(ctx context.Context, tx *ScopedTx) (err error) {
@@ -120,7 +123,7 @@ func (c *Compensator) atSlot(ctx context.Context, name string, from, to time.Tim
 			return err
 		}
 		failpoint.Reach(failpoint.MarkMoved)
-		return work(ctx, tx)
+		return fn(ctx, tx)
 	})
 	return moved && err == nil, err
 }

@@ -75,7 +75,8 @@ func (t *Type[T]) Record(ctx context.Context, tx Tx, v T, opts Options) (*Receip
 	return t.c.Record(ctx, tx, t.Entry(v, opts))
 }
 
-// Entry encodes v for a Record of several entries at once. If v cannot be encoded, that Record returns a *FieldError.
+// Entry returns an entry with the content v, for Compensator.Record, which can record several entries at once. If v cannot be
+// encoded, Compensator.Record returns a *FieldError for the entry.
 func (t *Type[T]) Entry(v T, opts Options) NewEntry {
 	content, err := t.encode(v)
 	return NewEntry{BusinessType: t.name, Content: content, Options: opts, encodeErr: err}
@@ -90,9 +91,9 @@ func (t *Type[T]) encode(v T) (content []byte, err error) {
 	return content, nil
 }
 
-// Once makes a consumer idempotent. It reports whether this transaction is the first one to do a piece of work. The
-// parameter id identifies the work, for example the id of the message that asks for it. If Once returns true, do the
-// work in tx. If it returns false, the work was done before: commit, and acknowledge the message.
+// Once makes a consumer idempotent. It reports whether this transaction is the first one to do a piece of work. The parameter
+// id identifies the work, for example the id of the message that asks for the work. If Once returns true, do the work in tx.
+// If Once returns false, the work was done before. In this case do not repeat it: commit, and acknowledge the message.
 //
 // Once records an entry that has succeeded already. The entry holds v for people to see. It prevents a second run for
 // as long as the entry is kept: see TypeConfig.Keep. If two transactions use the same id, the second one waits for the

@@ -117,9 +117,11 @@ type failingConnector struct{ err error }
 func (r failingConnector) Connect(context.Context) (driver.Conn, error) { return nil, r.err }
 func (r failingConnector) Driver() driver.Driver                        { return nil }
 
-// refusal returns why a statement must not be sent, or nil. There are two possible reasons. The server has ended the
-// transaction: this is checked only if the connection is not watched, because a watched connection returns that error
-// itself. Or ctx carries the inquiry of a call of Record or of a change (connector.go), and this call must not use s.
+// refusal returns why a statement must not be sent, or nil. There are two possible reasons:
+//
+//   - The server has ended the transaction. refusal checks this only if the connection is not watched, because a watched
+//     connection returns that error itself.
+//   - ctx carries the inquiry (connector.go) of Record or of a change such as Cancel, and that method must not use s.
 func (s *ScopedTx) refusal(ctx context.Context) error {
 	if s.unwatched != nil && s.unwatched.aborted != nil {
 		return s.unwatched.aborted
@@ -154,9 +156,9 @@ func withHandlerEntry(ctx context.Context, e *Entry) context.Context {
 	return context.WithValue(ctx, handlerKey{}, e)
 }
 
-// refuseOwn refuses to complete the entry of the transactional handler that ctx belongs to, in any transaction. The
-// handler's own transaction could not store its success then. It would be rolled back, although the entry would show
-// that the work was done. A cancelled or rescheduled entry does not show that.
+// refuseOwn refuses to complete the entry of the transactional handler that ctx belongs to, in any transaction. If such a
+// completion were allowed, the handler's own transaction could no longer store a success, and would be rolled back. The entry
+// would then show that the work was done, although it was not. A cancelled or rescheduled entry does not show that.
 func (c *Compensator) refuseOwn(ctx context.Context, ch processlog.Change) error {
 	if ch.Action != processlog.ActionComplete && ch.Action != processlog.ActionSettleManually {
 		return nil
@@ -176,8 +178,9 @@ func (s *ScopedTx) noteError(err error) error {
 	return err
 }
 
-// checkJoin returns nil if a statement of c may join this transaction. Another Compensator may have begun the transaction.
-// If it is not certain that the transaction is still open, checkJoin first asks the server.
+// checkJoin returns nil if a statement of c can be part of this transaction, and the reason if it cannot. If another
+// Compensator has begun the transaction, both must have the same log: see sameLog. If the connection of the transaction is
+// watched, checkJoin also probes the connection, to find out whether the transaction is still open.
 func (s *ScopedTx) checkJoin(ctx context.Context, c *Compensator) error {
 	if s.c.fingerprint != c.fingerprint {
 		if _, ours := s.c.store.(*sqlstore.Store); !ours {
@@ -243,7 +246,7 @@ func (c *Compensator) markInTransaction(ctx context.Context) context.Context {
 	return ctx
 }
 
-// errPanicked is the failure of a handler that has not returned.
+// errPanicked is the failure of a handler that has panicked or ended its goroutine.
 var errPanicked = errors.New("it panicked")
 
 // callHandler calls the handler of a transaction, and notes its failure. A middleware may hide the failure or call the handler
@@ -278,10 +281,10 @@ func (c *Compensator) beginForHandler(ctx context.Context) (features.Transaction
 	return handlerTx{tx}, nil
 }
 
-// InTx runs work in a transaction at READ COMMITTED and commits when work returns nil. The commit enqueues the entries
-// that were recorded through tx. A panic rolls back. A failed commit returns ErrCommitUnknown, ErrTxAborted or
-// ErrNotRecorded. If work returns an error, InTx rolls back and returns this error unchanged.
-func (c *Compensator) InTx(ctx context.Context, work func(ctx context.Context, tx *ScopedTx) error) error {
+// InTx calls fn in a transaction at READ COMMITTED and commits when fn returns nil. The commit enqueues the entries that were
+// recorded through tx. If fn returns an error, InTx rolls back and returns this error unchanged. If fn panics, InTx rolls
+// back. If the commit fails, InTx returns ErrCommitUnknown, ErrTxAborted or ErrNotRecorded.
+func (c *Compensator) InTx(ctx context.Context, fn func(ctx context.Context, tx *ScopedTx) error) error {
 	tx, err := c.begin(ctx)
 	if err != nil {
 		return err
@@ -292,7 +295,7 @@ func (c *Compensator) InTx(ctx context.Context, work func(ctx context.Context, t
 			tx.rollback()
 		}
 	}()
-	if err := work(c.markInTransaction(ctx), tx); err != nil {
+	if err := fn(c.markInTransaction(ctx), tx); err != nil {
 		return err
 	}
 	finished = true
@@ -308,39 +311,38 @@ func (c *Compensator) InTx(ctx context.Context, work func(ctx context.Context, t
 // See WithRetry.
 func Retryable(err error) bool { return txwatch.Retryable(err) }
 
-// WithRetry runs a transaction up to retryTries times. After the n-th run it pauses for a random time of up to n times
-// retryPause.
+// WithRetry runs a transaction up to retryTries times. After run n it pauses for a random time of up to n times retryPause.
 const (
 	retryTries = 5
 	retryPause = 20 * time.Millisecond
 )
 
-// WithRetry calls do up to five times, some milliseconds apart. do runs one transaction of any kind from its beginning
-// to its end, for example InTx or a transaction of an ORM. WithRetry calls do again if Retryable says so. It also calls
-// do again if the answer to COMMIT was lost and Resolve finds that the transaction did not commit. WithRetry notices
-// a lost answer if do uses InTx or a pool with a Connector.
+// WithRetry calls fn up to five times, some milliseconds apart. The function fn runs one transaction of any kind from its
+// beginning to its end, for example with InTx or an ORM. WithRetry calls fn again if Retryable returns true for its error. It
+// also calls fn again if the answer to COMMIT was lost and Resolve finds that the transaction did not commit. WithRetry
+// notices a lost answer if fn uses InTx or a pool with a Connector.
 //
 // WithRetry returns nil if the transaction has committed. If WithRetry could not find out whether the transaction
 // committed, it returns ErrCommitUnknown, joined with the error of Resolve. After any other error the transaction has
 // not committed.
 //
-// proof is the idempotency key of an entry. The function do must record this entry in its transaction, or pass proof to
-// Once, whenever it writes anything. Resolve looks for this entry. If do writes and does not record it, its writes may
-// happen twice. If the
-// receipt says Duplicate, or Once returns false, an earlier run did the work. In this case do must write nothing, or
+// proof is the idempotency key of an entry. Whenever fn writes anything, it must record this entry in the same transaction,
+// or pass proof to Once. Resolve looks for this entry. If fn writes without it, the writes may happen twice.
+//
+// If the receipt says Duplicate, or Once returns false, an earlier run did the work. In this case fn must write nothing, or
 // return an error that rolls back. FailOnDuplicate makes Record return such an error.
 //
-// do runs in the caller's goroutine. Variables that do sets outside the transaction hold the values of its last run.
+// fn runs in the caller's goroutine. Variables that fn sets outside the transaction hold the values of its last run.
 //
-// An empty proof is a *FieldError. If ctx ends between two tries, WithRetry returns the last error of do, joined with
+// An empty proof is a *FieldError. If ctx ends between two tries, WithRetry returns the last error of fn, joined with
 // context.Cause(ctx).
-func (c *Compensator) WithRetry(ctx context.Context, proof IdempotencyKey, do func(ctx context.Context) error) error {
+func (c *Compensator) WithRetry(ctx context.Context, proof IdempotencyKey, fn func(ctx context.Context) error) error {
 	if proof == "" {
 		return &FieldError{Field: "proof", Reason: "is empty: want the idempotency key of an entry that the transaction records"}
 	}
 	defer allProofs.register(proofKey{c.fingerprint, proof})()
 	for try := 1; ; try++ {
-		err := c.resolveUnknown(ctx, proof, usererr.Safe(do(ctx)))
+		err := c.resolveUnknown(ctx, proof, usererr.Safe(fn(ctx)))
 		if !Retryable(err) || try == retryTries {
 			return err
 		}
@@ -350,26 +352,28 @@ func (c *Compensator) WithRetry(ctx context.Context, proof IdempotencyKey, do fu
 	}
 }
 
-// proofs remembers the proof of each WithRetry call that is under way, and whether Once was called with it. An entry
-// that Once has written is in state succeeded. So an open or dead entry with the same id does not prove that the
-// transaction of Once committed.
+// proofs remembers the proof of each run of WithRetry: the idempotency key of the entry that shows whether the transaction
+// committed. It also remembers whether the transaction passed this key to Once.
+//
+// Once leaves its entry in the state succeeded. If the entry with this key is open or dead, other code has recorded the entry.
+// The entry then does not show that the transaction with Once has committed.
 type proofs struct {
 	mu     sync.Mutex
-	calls  map[proofKey]int  // number of calls under way for each proof; guarded by mu
+	calls  map[proofKey]int  // number of runs of WithRetry with each proof; guarded by mu
 	byOnce map[proofKey]bool // proofs with which Once was called; guarded by mu
 }
 
-// proofKey identifies the proof of WithRetry in one log.
+// proofKey is the proof of a run of WithRetry, in the log with this fingerprint.
 type proofKey struct {
 	fingerprint string
 	id          IdempotencyKey
 }
 
-// allProofs holds the proofs of all Compensators of the process, because two Compensators may have the same log. A
-// transaction of WithRetry of one Compensator may then call Type.Once with a type of the other.
+// allProofs holds the proofs of all Compensators of the process. Two Compensators may have the same log. WithRetry of one
+// Compensator may then run a transaction that calls Type.Once with a type of the other.
 var allProofs proofs
 
-// register adds a WithRetry call with this proof. The returned function removes the call.
+// register adds a run of WithRetry with this proof. The returned function removes the run.
 func (p *proofs) register(proof proofKey) (done func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -387,7 +391,7 @@ func (p *proofs) register(proof proofKey) (done func()) {
 	}
 }
 
-// noteOnce records that a transaction called Once with a proof.
+// noteOnce records that a transaction has passed the proof of a run of WithRetry to Once.
 func (p *proofs) noteOnce(proof proofKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -396,7 +400,9 @@ func (p *proofs) noteOnce(proof proofKey) {
 	}
 }
 
-// proves reports whether entry e shows that the transaction of a call with this proof committed.
+// proves reports whether e, the entry with this proof, shows that the transaction of WithRetry committed. If the transaction
+// recorded the entry itself, the entry shows this in any state. If the transaction called Once, only a succeeded entry shows
+// this.
 func (p *proofs) proves(proof proofKey, e *Entry) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

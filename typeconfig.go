@@ -82,9 +82,12 @@ type HandlerConfig[T any] struct {
 	// count as failures only when the entry is older than MaxWait. Default 10.
 	MaxCompensateAttempts int
 
-	// CompensateCrashed also compensates an entry whose process died in three consecutive attempts. Without
-	// CompensateCrashed, such an entry is dead and waits for a person, because its effect may have happened.
-	// If the handler in this process is stuck on the entry, another process must run the compensation.
+	// CompensateCrashed also compensates an entry whose process died in three consecutive attempts. An attempt whose handler
+	// never returns counts like one whose process died. Without CompensateCrashed, such an entry is dead and waits for a
+	// person, because its effect may have happened.
+	//
+	// As long as the handler of an entry has not returned, its process cannot run the compensation of the entry. Another
+	// process must then run it.
 	CompensateCrashed bool
 
 	// AfterBatch returns the id of the batch that an entry of this type must follow, or "" for none. The handler is
@@ -108,10 +111,10 @@ type BatchConfig[T any] struct {
 	// BatchSize is the maximum number of entries in a call. Default 100, at most 500.
 	BatchSize int
 
-	// BatchWait is how long a due entry may wait, unclaimed, for others to fill its batch. When BatchSize entries wait,
-	// the next look into the database starts the batch. The library looks into the database after each eighth of
-	// BatchWait, or every 250 ms if that is sooner. When Run starts, waiting entries continue to wait. Default 0 (no
-	// wait), at most the Lease of the type.
+	// BatchWait is how long a due entry may wait, unclaimed, for others to fill its batch. While entries wait, the library
+	// counts them in the database after each eighth of BatchWait, or every 250 ms if that is sooner. It starts the batch when
+	// it finds BatchSize entries. When Run starts, waiting entries continue to wait. Default 0 (no wait), at most the Lease
+	// of the type.
 	BatchWait time.Duration
 
 	// Concurrency is the number of calls that run at once in this process. Each call takes up to BatchSize entries.
@@ -247,9 +250,10 @@ func (b Breaker) validate() (problems []error) {
 // Limit limits how many entries of a type start, and how many run at once, over all processes. Set Rate, Concurrent, or both. The zero
 // value means no limit.
 //
-// A claim takes a permit for each entry in its own transaction, by the database's clock. An entry without a permit waits unclaimed, and
-// costs no attempt. A permit ends with the entry's lease, so a process that dies gives its permits back. G41 (limits) in
-// docs/reference/guarantees.md is the exact promise.
+// An entry needs a permit to start. The transaction of a claim takes the permits of the entries that it leases, by the
+// database's clock. An entry without a permit waits unclaimed, and costs no attempt. A permit ends with the entry's lease. So
+// a process that dies keeps no permit for longer than a lease. G41 (limits) in docs/reference/guarantees.md is the exact
+// promise.
 //
 // Every attempt of a handler counts as a start, and so does every attempt of a compensation. Give the same Limit to all
 // processes and all types that share it. Limits need the table of limits, which Migrate creates. Limits do not work

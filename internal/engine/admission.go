@@ -15,29 +15,32 @@ import (
 //
 // The functions are safe for concurrent use and do not block.
 type Admission struct {
-	// CallsAllowed returns how many calls of the handler may begin now. Unlimited means that the feature does not limit them. While
-	// CallsAllowed returns less, one claim of the type runs at a time, and it leases at most so many entries. Entries recorded here
-	// then wait behind those that are due. If every feature returns Unlimited, an entry that is recorded here may start without a
-	// claim, and so without a call of Accept. A feature that must see each start never returns Unlimited.
+	// CallsAllowed returns how many handler calls may begin now. Unlimited means that the feature sets no limit. While
+	// CallsAllowed returns less, one claim of the type runs at a time, and the claim leases at most this number of entries.
+	// Entries that this process records then wait behind the entries that are due.
+	//
+	// If every feature returns Unlimited, an entry that this process records may start without a claim. Accept does not see
+	// this entry. A feature that must see each start never returns Unlimited.
 	CallsAllowed func() int
 
-	// MoreCallsAt returns the time from which CallsAllowed may return more although the feature did not call Engine.Wake. The zero time
-	// means that there is no such time.
+	// MoreCallsAt returns the time at which the limit of CallsAllowed may grow by itself, without a call of Engine.Wake. The
+	// zero time means that the limit does not grow by itself.
 	MoreCallsAt func() time.Time
 
-	// Paused reports whether the type is paused. No entry of a paused type is claimed, not even to count a lost lease.
+	// Paused reports whether the type is paused. No entry of a paused type is claimed. Some claims run no handler, and only
+	// count that an entry has lost a lease. A paused type has no such claims either.
 	Paused func() bool
 
 	// Accept is called for each entry that a claim could lease, while the entry's row is locked. It returns false for an entry
 	// that must not run here now. lost is how many leases in a row the entry has lost.
 	Accept func(row *processlog.Row, lost int) bool
 
-	// SuspectDone is called when a suspect that Accept has accepted can no longer crash this process. It may be called several
-	// times for one acceptance.
+	// SuspectDone is called when a suspect that Accept has accepted can no longer crash this process. A suspect is an entry
+	// that may have crashed a process: see SuspectAfter. SuspectDone may be called several times for one acceptance.
 	SuspectDone func(row *processlog.Row, why SuspectEnd)
 
-	// SuspectHold returns why Accept returns false now for entries of the type that have lost the given number of leases. It
-	// returns nil if Accept returns true for them. It is for people only.
+	// SuspectHold returns why Accept now returns false for entries of the type that have lost the given number of leases. It
+	// returns nil if Accept returns true for these entries. Only reports to people use the result.
 	SuspectHold func(lost int) *processlog.ClaimHold
 
 	// Admit returns which of the claimed attempts may start. The engine gives back the leases and slots of the others.
@@ -46,27 +49,27 @@ type Admission struct {
 	// SharedCallBegins is called before one call of the handler begins for several attempts.
 	SharedCallBegins func(batch []*Attempt)
 
-	// AdmitAlone reports whether an attempt may run alone. If a shared call returned no verdicts, AdmitAlone is called for each of
-	// its attempts.
+	// AdmitAlone reports whether an attempt may run alone. The engine asks for each attempt of a batch whose shared handler
+	// call returned no verdicts.
 	AdmitAlone func(a *Attempt) bool
 
-	// SharedCallEnded is called when a shared call ends, before the attempts end. The call has a verdict for each attempt if whole
-	// is true. cause is why the call's context ended, if it did.
-	SharedCallEnded func(batch []*Attempt, verdicts []error, whole bool, cause error)
+	// SharedCallEnded runs when the handler call of a batch has ended, and before the attempts of the batch end. If complete
+	// is true, verdicts has an element for each attempt. cause is why the context of the handler ended, or nil.
+	SharedCallEnded func(batch []*Attempt, verdicts []error, complete bool, cause error)
 
 	// AttemptEnded is called when an attempt ends, before its slot is free.
 	AttemptEnded func(a *Attempt, r Result)
 
-	// Stuck is called when a handler has not returned after its timeout. call is the number of the handler call that is
-	// stuck. When Stuck is called, that call may have returned, and the attempt may have begun another one.
-	Stuck func(a *Attempt, call uint32)
+	// Stuck reports that a handler has not returned after its timeout. number says which handler call of the attempt is
+	// stuck: the first has the number 1. The report may come late. The handler may have returned in the meantime, and the
+	// attempt may have called it again.
+	Stuck func(a *Attempt, number uint32)
 
 	// RunBegins is called when Run begins.
 	RunBegins func()
 }
 
-// SuspectEnd is the reason why a suspect that Admission.Accept has accepted can no longer crash this process. A suspect
-// is an entry that may have crashed a process: see SuspectAfter.
+// SuspectEnd is the reason with which Admission.SuspectDone is called.
 type SuspectEnd int
 
 const (
@@ -95,11 +98,11 @@ var allowAll = Admission{
 	RunBegins:        func() {},
 }
 
-// AttachAdmission attaches an admission to the type. The function set replaces those functions of a that the feature needs. Call
-// AttachAdmission at registration.
-func (t *Type) AttachAdmission(set func(a *Admission)) {
+// AttachAdmission attaches an admission to the type. It calls configure with an Admission that allows everything. configure
+// replaces the functions that the feature needs. Call AttachAdmission at registration.
+func (t *Type) AttachAdmission(configure func(a *Admission)) {
 	a := allowAll
-	set(&a)
+	configure(&a)
 	t.admissions = append(t.admissions, &a)
 }
 
@@ -171,13 +174,13 @@ type Order struct {
 	// Blocked returns those of ids that may not run yet, because they wait for other entries. It may ask the database.
 	Blocked func(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error)
 
-	// Find reads entries from the database that are due and not blocked. The engine calls it instead of Store.Due. Each
-	// call continues where the last one stopped. The boolean result says whether to expect more entries from the next
-	// call. It is false after Find has read all entries, or many entries without finding one that may run.
+	// Find reads entries from the database that are due and not blocked. The engine uses Find instead of Store.Due. Each Find
+	// continues where the last one stopped. more says whether the next Find may return more entries. It is false after Find
+	// has read all entries. It is also false after Find has read many entries, and none of them may run.
 	Find func(ctx context.Context) (due []processlog.ID, more bool, err error)
 
-	// ContinueFind makes further calls of Find worthwhile after the boolean result was false. The next call of Find again
-	// reads many entries. If Find had read all entries, this call starts with the first one.
+	// ContinueFind makes another Find worthwhile after more was false. The next Find again reads many entries. If the last
+	// Find had read all entries, the next one starts with the first entry.
 	ContinueFind func()
 
 	// BlockReason returns an error that says why an entry is blocked, or nil. It may ask the database.
@@ -186,9 +189,10 @@ type Order struct {
 	// Separate splits claimed attempts into those that may start and those that turn out to be blocked. It may ask the
 	// database. An attempt in neither list has ended: Separate has passed it to Engine.FailAttempt.
 	//
-	// The engine frees the slots of all attempts that are not in first. Then it calls giveUp, which gives up the leases of
-	// the blocked attempts. If giveUp returns an error, these entries are still due.
-	Separate func(attempts []*Attempt) (first, blocked []*Attempt, giveUp func() error)
+	// The engine frees the slots of all attempts that are not in startable. Then it calls giveUp, which gives up the leases
+	// of the blocked attempts and postpones their entries. If giveUp returns an error, the entries are not postponed. They
+	// stay due, so the next claim finds them again.
+	Separate func(attempts []*Attempt) (startable, blocked []*Attempt, giveUp func() error)
 }
 
 // AttachOrder attaches an order to the type. Call it at registration. All functions of the order must be set.
@@ -207,9 +211,10 @@ func (t *Type) Blocked(ctx context.Context, ids []processlog.ID) ([]processlog.I
 
 // SlotsToSearch returns how many slots a claim for the given number of calls holds until it knows which entries may run.
 //
-// A claim of a serial type holds only one slot, because most entries that it finds may be blocked. If an entry ends
-// meanwhile, the next entry of its key needs one of the other slots at once. The claim keeps its one slot, because these
-// next entries could otherwise take every slot, and the entry that has been due for longest would never run.
+// A claim of a serial type holds only one slot, because most entries that it finds may be blocked. Running entries end while
+// the claim searches, and the next entry of each key needs a slot at once. The claim leaves the other slots to these next
+// entries. It keeps one slot, so that these next entries cannot take every slot. Without this slot, the entry that has been
+// due for longest might never run.
 func (t *Type) SlotsToSearch(calls int) int {
 	if t.IsOrdered() {
 		return min(calls, 1)
@@ -226,7 +231,7 @@ func (t *Type) BlockReason(ctx context.Context, row *processlog.Row) error {
 }
 
 // separate returns which claimed attempts may start, and which are blocked.
-func (t *Type) separate(attempts []*Attempt) (first, blocked []*Attempt, giveUp func() error) {
+func (t *Type) separate(attempts []*Attempt) (startable, blocked []*Attempt, giveUp func() error) {
 	if t.order == nil {
 		return attempts, nil, nil
 	}
@@ -282,7 +287,7 @@ type Slots interface {
 	// Release frees n slots.
 	Release(n int)
 
-	// Reserve sets up to n slots aside for entries that an open transaction records, or returns nil.
+	// Reserve reserves up to n slots for entries that an open transaction records. It returns nil if it reserves none.
 	Reserve(n int) Reservation
 
 	// Recorded is called when entries are recorded that should run at once but have no reserved slot.
@@ -325,8 +330,8 @@ type Grouping interface {
 	// own call. Only entries of the same class share a call. lost is how many consecutive leases the entry has lost.
 	//
 	// SharingClass must return NotShared for a compensation, and for an entry that has lost MaxSharedLosses leases or more. A
-	// crash counts as a lost lease of every entry in the call. Assume that an entry does not crash the process but
-	// shares calls with one that does. Without this rule, it would use up its crash budget and would be dead-lettered.
+	// crash counts as a lost lease of every entry in the call. If a harmless entry always shared its call with an entry that
+	// crashes the process, the harmless entry would use up its crash budget. It would then be dead-lettered.
 	SharingClass(state processlog.State, lost int) SharingClass
 
 	// Start begins one call for several attempts in a new goroutine. The goroutine passes each attempt to Engine.Finish or
@@ -337,16 +342,16 @@ type Grouping interface {
 	// value each time. If it returns 0, EntryDue, Look and ClaimFull are not called.
 	Linger() time.Duration
 
-	// EntryDue is called for each entry that is reported as due now. It returns true if the scanner must look at the type now.
+	// EntryDue is called for each entry that is reported as due now. It returns true if the scanner must check the type now.
 	EntryDue() bool
 
-	// Look is called while entries of the type wait for others and a claim could begin. It returns a function, or the time
-	// at which to call Look again. The function asks the database how much longer the entries may wait, and
-	// returns Never if no entry is due. The engine runs the function in a goroutine. It calls Look again only after the
-	// function has returned.
+	// Look is called while entries of the type wait for others and a claim could begin. It returns the function look, or the
+	// time at which to call Look again. look asks the database how much longer the entries may wait. It returns Never if no
+	// entry is due. The engine runs look in a goroutine, and calls Look again only after look has returned.
 	Look(now time.Time) (look func() time.Duration, next time.Time)
 
-	// ClaimFull is called when a claim got as many entries as it asked for. The next Look then returns a function.
+	// ClaimFull is called when a claim got as many entries as it asked for. More entries may be due, so the next Look returns
+	// the function look.
 	ClaimFull()
 }
 
@@ -360,9 +365,9 @@ const (
 	sharingClasses
 )
 
-// MaxSharedLosses is how many leases an entry may lose before it must run alone. A crash of a shared call costs every
-// entry of the call a lease, and one other entry may cause all these crashes. After MaxSharedLosses lost leases,
-// crashBudget still allows one run. The entry then runs alone, so no other entry of its call can cause a crash.
+// MaxSharedLosses is how many leases an entry may lose before it must run alone. If one entry of a shared call crashes the
+// process, every entry of the call loses a lease. After MaxSharedLosses lost leases, crashBudget still allows one run. The
+// entry runs alone in this last run, so no other entry of a shared call can cost it the last lease.
 const MaxSharedLosses = crashBudget - 1
 
 // AttachGrouping attaches a grouping to the type. Call it at registration.
@@ -422,11 +427,12 @@ func (t *Type) countCalls(n int, row func(i int) *processlog.Row) int {
 	return s.calls
 }
 
-// seating counts the calls that entries need if they share calls as far as their classes allow.
+// seating counts the handler calls that entries need if they share calls as far as their classes allow. A seat is room for
+// one entry in a shared call.
 type seating struct {
 	t         *Type
-	calls     int                 // calls that have begun
-	seatsLeft [sharingClasses]int // free seats in the shared calls
+	calls     int                 // number of calls so far
+	seatsLeft [sharingClasses]int // free seats in the last call of each class
 }
 
 // take gives an entry a seat, in a shared call or in a new call.

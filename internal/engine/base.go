@@ -94,15 +94,15 @@ func (b *Base) NoteResult(what string, err error) {
 	b.Problems.Passed(what, "")
 }
 
-// QueueShare returns how long a call to the queue may take: half of the time that ctx has left, but no longer than most.
-// A caller may ask the queue and the database under one deadline. A queue that does not answer then leaves time for the
+// QueueShare returns how long a question to the queue may take: half of the time that ctx has left, and at most limit. A
+// caller may ask the queue and the database under one deadline. A queue that does not answer then leaves time for the
 // database.
-func QueueShare(ctx context.Context, most time.Duration) time.Duration {
+func QueueShare(ctx context.Context, limit time.Duration) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		return most
+		return limit
 	}
-	return min(time.Until(deadline)/2, most)
+	return min(time.Until(deadline)/2, limit)
 }
 
 // Reporting returns a context with which the store and its connections report problems to this engine.
@@ -110,8 +110,8 @@ func (b *Base) Reporting(ctx context.Context) context.Context {
 	return report.To(ctx, connectionReports{b})
 }
 
-// connectionReports takes the reports of connections. It logs a report about a session without keeping it as a problem in Health,
-// because the session is closed after the report.
+// connectionReports takes the reports of connections. A report with the text report.Session is about one session, which is
+// closed after the report. So connectionReports logs this report, and does not keep it as a problem in Health.
 type connectionReports struct{ *Base }
 
 func (r connectionReports) Reported(what string, err error) {
@@ -167,8 +167,8 @@ type Config struct {
 // Watcher is a set of functions by which a feature follows the answers of the database, for example to detect a rollback.
 // All functions are set. They do nothing unless [Engine.AttachWatcher] has replaced them.
 type Watcher struct {
-	// HoldReason returns nil while claims may begin and entries may start in this process. Otherwise it returns the reason why not.
-	// It does not block. The feature calls Engine.Wake when HoldReason returns nil again.
+	// HoldReason returns nil while claims may begin and entries may start in this process. While they may not, it returns the
+	// reason. HoldReason does not block. The feature calls Engine.Wake when HoldReason returns nil again.
 	HoldReason func() error
 
 	// Claimed is called with the rows of each claim before any of them starts. asked is when the claim statement was sent.
@@ -182,9 +182,9 @@ type Watcher struct {
 	// with which the outcome was written. asked is when the statement that stored the outcome was sent.
 	Stored func(row *processlog.Row, o *processlog.Outcome, token processlog.Token, asked time.Time)
 
-	// Recorded is called after the commit for the entries that this process does not read back. Read is called for those
-	// that it reads back. Recorded gets at most the last maxWatchedEntries entries of one Record call. It runs in the
-	// goroutine that committed, so it must not wait.
+	// Recorded gets the entries whose commit is reported and that this process does not read back. Read gets the entries that
+	// it reads back. Recorded gets at most the last maxWatchedEntries entries of one Record call. It runs in the goroutine
+	// that committed, so it must not wait.
 	Recorded func(e RecordedEntry)
 
 	// Failed is called when the database has not answered a claim or a search for due entries. Another server may answer next.
@@ -202,7 +202,8 @@ type RecordedEntry struct {
 	Watched        bool // the connection has seen the commit
 }
 
-// PurgeNoteAge is the age below which a purge of ended entries must leave a note in the audit table. Without the note, a
+// PurgeNoteAge is how long a Watcher may remember an entry after it has seen the entry in the database. If a purge deletes
+// entries that ended more recently than PurgeNoteAge ago, it must leave a note in the audit table. Without the note, a
 // Watcher could take the purged entries for lost ones.
 const PurgeNoteAge = time.Hour
 
@@ -220,11 +221,11 @@ var noWatcher = Watcher{
 	Round:      func(context.Context) {},
 }
 
-// AttachWatcher calls set, which replaces those functions of the engine's Watcher that the feature needs. Call it before anything
-// is recorded or run.
-func (e *Engine) AttachWatcher(set func(w *Watcher)) { set(&e.watcher) }
+// AttachWatcher calls configure with the engine's Watcher. configure replaces the functions that the feature needs. Call
+// AttachWatcher before anything is recorded or run.
+func (e *Engine) AttachWatcher(configure func(w *Watcher)) { configure(&e.watcher) }
 
-// HoldReason returns nil while claims may begin and entries may start in this process. Otherwise it returns the reason why not.
+// HoldReason calls Watcher.HoldReason.
 func (b *Base) HoldReason() error { return b.watcher.HoldReason() }
 
 // WatchRead calls Watcher.Read.

@@ -26,8 +26,9 @@ func (s *slowToSettle) Settle(_ context.Context, _ processlog.Token, outcomes []
 	return []processlog.Settled{{Applied: true, State: outcomes[0].To}}, nil
 }
 
-// A person accepts a loss of data. The library must count a success as newer than this loss if the success is stored
-// later. It does not matter whether the handler started, or a first try to store the success failed, before that.
+// After a loss of data was accepted, the library ignores writes that were sent before the acceptance. Here a handler starts,
+// or a first try to store its success fails, before the acceptance. The success is stored after the acceptance. The library
+// must remember the time of this last write, so that it does not ignore the success.
 func TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf(t *testing.T) {
 	for name, run := range map[string]func(e *Engine, typ *Type, row processlog.Row, written time.Time){
 		"an outcome that took several tries": func(e *Engine, typ *Type, row processlog.Row, _ time.Time) {

@@ -63,8 +63,8 @@ func (e *Engine) OutcomesRefused(t *Type) bool {
 	return e.Refusals.Outcomes(t.Name) >= maxRefusedOutcomes
 }
 
-// ClaimHold returns why this process does not claim due entries of a type that have lost the given number of leases. It returns
-// nil if this process claims them, as far as outcomes and suspects matter.
+// ClaimHold returns why this process does not claim due entries of a type that have lost the given number of leases. It
+// returns nil if neither waiting outcomes nor suspects prevent the claim.
 func (e *Engine) ClaimHold(t *Type, lostLeases int) *processlog.ClaimHold {
 	switch {
 	case e.OutcomesBacklogged():
@@ -80,21 +80,21 @@ func (e *Engine) ClaimHold(t *Type, lostLeases int) *processlog.ClaimHold {
 	return nil
 }
 
-// claimDue claims and starts entries of a type for the given number of calls. The caller has taken their slots.
-//
-// A claim of a serial type holds one slot until it knows which entries are not blocked. See Type.SlotsToSearch.
+// claimDue claims and starts entries of a type for the given number of calls. The caller has taken a slot for each call.
+// claimDue first releases the slots beyond Type.SlotsToSearch. The claim takes slots again when it knows which entries may
+// run: see Engine.AdjustSlots.
 func (e *Engine) claimDue(t *Type, calls int) ClaimResult {
 	t.slots.Release(calls - t.SlotsToSearch(calls))
 	return e.source.ClaimDue(t, calls)
 }
 
-// ClaimOffered claims and starts entries that a source has offered, for the given number of calls. The caller has taken
-// their slots. It calls answered with the result of the claim, before any entry starts. The source's lease is not a claim
-// (G10). Only the database knows whether an entry exists, is due and is free.
+// ClaimOffered claims and starts entries that a source has offered. calls is the number of handler calls whose slots the
+// caller has taken. ClaimOffered passes the result of the claim to onClaimed before any entry starts. The source's lease is
+// not a claim (G10). Only the database knows whether an entry exists, is due and is free.
 //
-// full says that the source offered all entries that it was asked for. If not, ClaimOffered schedules a claim for the time
-// at which the source has the next entry due.
-func (e *Engine) ClaimOffered(t *Type, offer processlog.Leased, calls int, full bool, answered func(found ClaimedRows, err error)) ClaimResult {
+// full says that the source offered all entries that it was asked for. If full is false, ClaimOffered schedules a claim for
+// the time at which the source has the next entry due.
+func (e *Engine) ClaimOffered(t *Type, offer processlog.Leased, calls int, full bool, onClaimed func(found ClaimedRows, err error)) ClaimResult {
 	sentAt := time.Now()
 	e.claimSchedule.with(t.Name, func(s *typeSchedule) { s.pace.Begin(sentAt) })
 	if !full {
@@ -103,7 +103,7 @@ func (e *Engine) ClaimOffered(t *Type, offer processlog.Leased, calls int, full 
 	}
 	found, err := e.claim(t, wantedByID(offer.IDs), calls)
 	e.claimSchedule.with(t.Name, func(s *typeSchedule) { s.pace.End(time.Since(sentAt)) })
-	answered(found, err)
+	onClaimed(found, err)
 	if err == nil {
 		_, err = e.startClaimed(found, offer.Token)
 	}
@@ -158,10 +158,11 @@ func (e *Engine) ClaimFromStore(t *Type, calls int) ClaimResult {
 	return ClaimResult{FromDatabase: true, Full: more && !lostRace, LostRace: more && lostRace, StoreDrained: !more, NextDueIn: processlog.Never}
 }
 
-// takeShare returns due entries to claim, and the number of slots that they hold.
+// takeShare returns due entries to claim, and the number of slots that the claim holds for them.
 func (e *Engine) takeShare(t *Type, readAhead *readahead.List, calls int) (readahead.Share, int, error) {
 	share, err := readAhead.Take(t.MaxEntries(calls), func(limit int) ([]processlog.ID, bool, error) { return e.findDue(t, limit) })
-	// The share may hold more entries than there are slots, because its first entries may not be claimable.
+	// The share may contain more entries than the claim has slots. The additional entries are spares: the claim takes them if
+	// entries before them cannot be claimed. AdjustSlots takes one slot for each call of the share, as far as slots are free.
 	needed := e.AdjustSlots(t, t.SlotsToSearch(calls), min(calls, t.CallsFor(len(share.IDs))))
 	if t.IsOrdered() {
 		readAhead.PutBack(&share, t.MaxEntries(needed))
@@ -238,7 +239,7 @@ func (e *Engine) claimRows(t *Type, wanted []processlog.Wanted, calls int, stuck
 		e.watcher.Failed()
 	}
 	if err != nil {
-		// The claim may have committed although it returned an error. Run nothing, and release the leases it may have
+		// The claim may have committed although it returned an error. Run nothing, and release the leases that the claim may have
 		// taken. A lease that ends by itself counts as lost.
 		p.reportUnclaimedSuspects(nil)
 		e.Releases.ReleaseUnknown(token, wanted)
@@ -249,7 +250,7 @@ func (e *Engine) claimRows(t *Type, wanted []processlog.Wanted, calls int, stuck
 	found = p.setAsideCounted(found)
 	found.Waiting = append(found.Waiting, pending...)
 	found.Rejected = append(found.Rejected, refused...)
-	// The entries without a seat could have been claimed, so they do not count as refused.
+	// The entries in withoutSeat could have been claimed if a call had been left. So they do not count as refused.
 	found.Refused = slices.DeleteFunc(found.Refused, func(row processlog.Row) bool { return slices.Contains(p.withoutSeat, row.ID) })
 	return ClaimedRows{found, t, sentAt, p.withoutSeat}, nil
 }
@@ -273,10 +274,9 @@ func wantedByID(ids []processlog.ID) []processlog.Wanted {
 	return wanted
 }
 
-// picker decides for each claimable row whether the claim takes it. It takes only rows that this process can
-// run, and rows whose lost lease it must count. It admits few suspects at a time. A suspect is an entry that may have
-// crashed a process. If one suspect crashes this process, the leases of all admitted suspects count as lost, even of
-// those that never ran.
+// picker decides for each claimable row whether the claim takes it. It takes only rows that this process can run, and rows
+// whose lost lease it must count. It takes few suspects at a time. A suspect is an entry that may have crashed a process. If
+// one suspect crashes this process, each suspect that this process has claimed loses a lease, even if it never ran.
 //
 // The store calls accept while it holds the row locks. accept therefore reads only memory and does not block.
 type picker struct {
@@ -285,13 +285,14 @@ type picker struct {
 	wanted      []processlog.Wanted
 	maxCalls    int              // maximum number of calls that may begin
 	stuckOnly   bool             // take only entries on which a handler of this process is stuck
-	withoutSeat []processlog.ID  // entries that came when no seat was left
+	withoutSeat []processlog.ID  // entries that were not taken, because all calls and their seats were taken: see seating
 	suspects    []processlog.Row // accepted rows that have lost leases
 	countedOnly []processlog.ID  // entries claimed only to count a lost lease, not to run
 }
 
 func (p *picker) accept(row *processlog.Row) bool {
-	// Check for a free seat first. A suspect without a seat must not take a place in quarantine.
+	// First check whether a call has room for the entry (seating). mayClaim below may take one of the few places that package
+	// quarantine has for suspects. A suspect that gets no room in a call must not take such a place.
 	class := p.t.sharingClass(row.State, p.lostLeases(row))
 	if p.calls == p.maxCalls && p.seatsLeft[class] == 0 {
 		p.withoutSeat = append(p.withoutSeat, row.ID)
@@ -316,15 +317,17 @@ func (p *picker) mayClaim(row *processlog.Row) bool {
 	attempt, held := p.holdings.HeldAttempt(row)
 	stuck := attempt.Stuck
 	switch {
-	// countStuck claims without a slot, because a stuck entry does not run. The handler has returned meanwhile, so this
-	// entry would run.
+	// countStuck claims without slots, because the entries of stuck handlers do not run. The handler of this entry has
+	// returned since countStuck listed the stuck handlers. A claim would run the entry without a slot, so skip it.
 	case p.stuckOnly && !stuck:
 		return false
-	// The entry runs here already, or its success waits to be stored (G8, G16). A stuck entry is left to other processes
-	// for one lease time. That time runs from the end of its lease or from its due time, whichever is later.
+	// In the first case the entry runs here already, or its outcome waits to be stored (G8, G16). In the second case its
+	// handler is stuck. Other processes may claim the entry for one lease time, which runs from the end of its lease or from
+	// its due time, whichever is later.
 	case held && !stuck, stuck && min(-row.LeaseLeft, -row.DueIn) < p.t.Lease:
 		return false
-	// The claim dead-letters this entry without running it, so it needs no place in quarantine.
+	// The claim dead-letters this entry and does not run it. So do not ask the admissions, which limit how many suspects run
+	// at once.
 	case row.DeliveryCount > crashBudget:
 		return true
 	case stuck, row.DeliveryCount == crashBudget:
@@ -340,8 +343,8 @@ func (p *picker) mayClaim(row *processlog.Row) bool {
 }
 
 // lostLeases returns how many consecutive leases of the row ended without an outcome. LostLeases does the same for a row
-// after its claim. A lease that this process inserted the entry with and now takes over has not been lost, so it does
-// not count.
+// after its claim. This process may have inserted the entry with a lease that the claim now takes over. That lease is not
+// lost, so it does not count.
 func (p *picker) lostLeases(row *processlog.Row) int {
 	if row.Version == 0 && row.DeliveryCount > 0 && row.Token != (processlog.Token{}) && slices.Contains(p.wanted, processlog.Wanted{ID: row.ID, Token: row.Token}) {
 		return row.DeliveryCount - 1
@@ -359,9 +362,9 @@ func (p *picker) reportUnclaimedSuspects(mine []processlog.Row) {
 	}
 }
 
-// setAsideCounted does not run the entries whose lost lease this claim only counts. It moves them from Mine to Waiting until their
-// new lease ends. In this time another process can store their success. The claim shows that the database accepts
-// writes, so a success that is still missing at the end is not missing because of the database.
+// setAsideCounted moves entries whose lost lease this claim only counts from Mine to Waiting, so that they do not run. They
+// wait until their new lease ends. Until then, a process that ran such an entry can store its success. The claim was written,
+// so the database accepts writes. If the success is still missing when the lease ends, the database is not the reason.
 func (p *picker) setAsideCounted(found processlog.Claimed) processlog.Claimed {
 	if len(p.countedOnly) == 0 {
 		return found

@@ -37,8 +37,8 @@ func newHoldings() *holdings {
 // admit holds the attempts that may start. An attempt may start if Run has not ended, its lease has not ended, and this
 // process does not hold its entry already.
 //
-// The lease may have ended because the claim was answered late or because this process stood still. Then other
-// processes may have run the entry.
+// The lease may have ended because the claim was answered late or because this process stood still. In this case another
+// process may have run the entry.
 func (h *holdings) admit(run context.Context, attempts []*Attempt) (admitted, refused []*Attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -70,7 +70,7 @@ func (h *holdings) admit(run context.Context, attempts []*Attempt) (admitted, re
 func (h *holdings) beginCall(a *Attempt, ctx context.Context, cancel context.CancelCauseFunc, timeout *callTimeout) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// Reset stuck too: an entry of a broken batch starts a new call, and the old finding was about the batch's handler.
+	// Also reset stuck. The entry of a broken batch begins a second call, and stuck was about the first one.
 	a.ctx, a.cancel, a.timeout, a.startedAt, a.stuck = ctx, cancel, timeout, time.Now(), false
 	a.renewing = false
 	a.callCount++
@@ -298,8 +298,8 @@ func (e *Engine) needRenewal() grouped.Groups[time.Duration, *Attempt] {
 	return grouped.By(renewals, func(a *Attempt) time.Duration { return a.Type.Lease })
 }
 
-// examine looks at all held attempts. It returns the attempts that need a renewal, sorted by id, and the handler
-// calls that it has found stuck.
+// examine checks all held attempts. It returns the attempts that need a renewal, sorted by id, and the handler calls that it
+// has found stuck.
 func (h *holdings) examine() (renewals []*Attempt, stuck []stuckCall) {
 	now := time.Now()
 	h.mu.Lock()
@@ -314,7 +314,7 @@ func (h *holdings) examine() (renewals []*Attempt, stuck []stuckCall) {
 				stuck = append(stuck, stuckCall{a, a.callCount, a.Event(nil)})
 			}
 		case !a.returned.Load() && now.After(a.leaseEnd):
-			a.makeObsoleteLocked(processlog.ErrLeaseLost) // The database did not answer in time, so another process may have the entry.
+			a.makeObsoleteLocked(processlog.ErrLeaseLost) // No renewal has succeeded in time, so another process may have the entry.
 		case now.Before(a.renewAfter): // The database has refused the renewal.
 		case a.leaseEnd.Sub(now) < lease*2/3: // Renew also while the outcome waits for the database, so that no other process runs the entry.
 			renewals = append(renewals, a)
@@ -328,11 +328,11 @@ func compareAttempts(a, b *Attempt) int {
 	return cmp.Or(a.Row.ID.Compare(b.Row.ID), cmp.Compare(b.Row.Version, a.Row.Version))
 }
 
-// newestAttempts sorts attempts by id and keeps only the last claimed attempt of each entry. It marks the leases of the others
-// as lost.
+// newestAttempts sorts attempts by id and keeps only the last claimed attempt of each entry. It marks the leases of the
+// others as lost.
 //
-// An entry has several attempts if it was requeued manually while earlier ones ran on. The store reports lost leases by
-// id, and such a report must not apply to the new attempt.
+// An entry has several attempts if it was requeued manually while an earlier attempt ran on. Store.Renew reports lost leases
+// by the id of the entry. If the earlier attempt were renewed too, the report about its lease would also end the new attempt.
 func newestAttempts(due []*Attempt) []*Attempt {
 	slices.SortFunc(due, compareAttempts)
 	kept := due[:0]
@@ -346,8 +346,8 @@ func newestAttempts(due []*Attempt) []*Attempt {
 	return kept
 }
 
-// renewAll renews leases of one length. It ends attempts whose entries this process no longer owns. It works until
-// Close, and not only until the end of Run, because outcomes may wait to be stored long after that (G8, G15).
+// renewAll renews leases of one length. It ends attempts whose entries this process no longer owns. It works until Close,
+// because outcomes may wait to be stored long after the end of Run (G8, G15).
 func (e *Engine) renewAll(lease time.Duration, attempts []*Attempt) {
 	held := make([]processlog.Held, len(attempts))
 	for i, a := range attempts {
@@ -398,8 +398,8 @@ func (e *Engine) RenewLapsed(t *Type, batch []*Attempt) {
 	}
 }
 
-// markLapsed returns the attempts of batch whose leases have ended. It sets renewing, so that these attempts no longer count as
-// stuck and the renewer leaves their leases to RenewLapsed.
+// markLapsed returns the attempts of batch whose leases have ended. It sets the field renewing of these attempts. The renewer
+// then skips them, and they no longer count as stuck.
 func (h *holdings) markLapsed(batch []*Attempt) (lapsed []*Attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -246,9 +246,9 @@ func (e *Engine) CancelReservation(businessType string, r Reservation) {
 	}
 }
 
-// Recorder is a function by which a feature takes part in recording entries. The engine calls it before the insert. It
-// may change the drafts or return an error, and then nothing is recorded. If write is not nil, the engine calls write
-// after the insert, in the same transaction. inserted are the results for the drafts, in the same order.
+// Recorder is a function by which a feature takes part in recording entries. The engine calls it before the insert. It may
+// change the drafts. If it returns an error, nothing is recorded. If write is not nil, the engine calls write after the
+// insert, in the same transaction. inserted has the result for each draft, in the same order.
 type Recorder func(drafts []processlog.Draft) (write func(ctx context.Context, tx processlog.Tx, inserted []processlog.Inserted) error, err error)
 
 // AttachRecorder attaches a recorder. Call it before anything is recorded.
@@ -274,9 +274,10 @@ type CommitPoller interface {
 	Close()
 }
 
-// AttachCommitPoller makes p poll for transactions whose end this process does not see. Call it before anything is
-// recorded. Without a poller the reconciler finds the recorded entries. A change then takes effect here when the process
-// next reads the row, for example by a claim.
+// AttachCommitPoller makes p poll for transactions whose end this process does not see. Call it before anything is recorded.
+//
+// Without a poller, the reconciler finds recorded entries later. A change is an action on an entry, such as Cancel. Without a
+// poller, this process learns of a change whose commit it does not see when it next reads the row, for example in a claim.
 func (e *Engine) AttachCommitPoller(p CommitPoller) { e.poller = p }
 
 // noPoller polls for nothing.

@@ -146,11 +146,11 @@ func (a *Attempt) Event(err error) observe.AttemptEvent {
 
 // startClaimed starts the rows that one claim has leased. queueToken is the token of the queue's lease, or 0.
 //
-// startClaimed gives back entries that may not start any more, because Run stops or their lease has ended. blocked is
-// how many entries turned out to be blocked.
+// startClaimed gives back entries that may not start any more, because Run stops or their lease has ended. blocked is how
+// many entries turned out to be blocked.
 //
-// startClaimed also gives up the leases of the blocked entries: see Order.Separate. An error means that these entries
-// are still due, and that a claim would find them again. So the caller must not claim again at once.
+// startClaimed also gives up the leases of the blocked entries: see Order.Separate. If it returns an error, the blocked
+// entries are still due, and the next claim would find them again. So the caller must not claim again at once.
 func (e *Engine) startClaimed(found ClaimedRows, queueToken int64) (blocked int, err error) {
 	t, claimed := found.Type, e.attemptsOf(found, queueToken)
 	needed := callsOfAttempts(t, claimed)
@@ -201,8 +201,8 @@ func (e *Engine) startAttempts(t *Type, attempts []*Attempt) {
 // deadLetter ends an entry whose leases keep ending without an outcome.
 func (e *Engine) deadLetter(a *Attempt) {
 	failpoint.Reach(failpoint.CrashesCounted)
-	// The batcher retries the write until the database answers. It withdraws the write if a stuck handler returns
-	// first (G8).
+	// The batcher retries the write until the database answers. The entry may have a stuck handler in this process. If this
+	// handler returns before the write is stored, the batcher withdraws the write (G8).
 	running, _ := e.HeldAttempt(&a.Row)
 	outcome := e.withFailedAttempt(a, Result{}, a.Type.crashOutcome(&a.Row, running.StartedAt))
 	e.outcomes.ordinary.Add(pendingOutcome{attempt: a, outcome: outcome, deadLetters: true})
@@ -222,15 +222,18 @@ func (e *Engine) releaseUnstarted(t *Type, attempts []*Attempt, calls int) {
 	})
 }
 
-// giveBack frees slots, calls the function write, which gives up the leases of attempts, and notifies the features. It frees the
-// slots first, because write may wait for the database. It notifies the admissions last. They may let other entries start,
-// and these can crash this process. Before the leases are released, such a crash would count as a lost lease of each attempt.
-func (e *Engine) giveBack(t *Type, calls int, attempts []*Attempt, write func() error) error {
+// giveBack frees the slots of attempts that do not start, gives up their leases, and notifies the features. giveUp is the
+// function that gives up the leases.
+//
+// giveBack frees the slots first, because giveUp may wait for the database. It notifies the admissions last, because an
+// admission may then let another suspect start. If that suspect crashed this process while the leases were still held, each
+// attempt would have lost a lease.
+func (e *Engine) giveBack(t *Type, calls int, attempts []*Attempt, giveUp func() error) error {
 	e.FreeSlots(t, calls)
 	if len(attempts) == 0 {
 		return nil
 	}
-	err := write()
+	err := giveUp()
 	for _, a := range attempts {
 		a.suspectDone(NotRun)
 		for _, f := range e.settlements {
@@ -320,15 +323,16 @@ func (e *Engine) HandlerContext(t *Type) (context.Context, context.CancelFunc) {
 	return timeout.ctx, timeout.cancel
 }
 
-// RunAlone begins another call of the handler for one attempt of a shared call. holdings still counts a running handler
-// for the attempt, so a drain waits for this call too.
+// RunAlone calls the handler again for one attempt, whose shared call has returned no verdict. In this second call the entry
+// is alone. holdings has counted the handler of the attempt as running since the first call, so a drain also waits for the
+// second one.
 func (e *Engine) RunAlone(a *Attempt) {
 	a.endCall()
 	e.prepare(a, e.newTimeout(a.Type, 1))
 	go e.runAttempt(a)
 }
 
-// SecondCallError returns nil if the handler may be called again for an attempt. Otherwise it returns the reason why not.
+// SecondCallError returns why the handler must not be called again for an attempt, or nil if it may be called.
 func (e *Engine) SecondCallError(a *Attempt) error {
 	cause := context.Cause(a.ctx)
 	if e.Stopping() || errors.Is(cause, processlog.ErrStopping) {
@@ -377,9 +381,11 @@ func (e *Engine) callHandler(a *Attempt) (result Result) {
 	return a.Type.Run(a)
 }
 
-// TooLate reports whether it is too late to call the handler. If it is, result is the result of the attempt. If the attempt is a
-// suspect whose timeout has passed, it may already count as stuck. A second suspect may then already run in its place,
-// so the handler must not start (G16).
+// TooLate reports whether it is too late to call the handler. If it is, result is the result of the attempt.
+//
+// The timeout of an attempt runs from its claim. So it may pass before the handler is called, and the renewer may already
+// have reported the attempt as stuck. If the attempt is a suspect, another suspect may have started after this report. The
+// handler must then not start, because too many suspects would run at once (G16).
 func (e *Engine) TooLate(a *Attempt) (result Result, late bool) {
 	switch {
 	case e.Stopping():
@@ -390,7 +396,8 @@ func (e *Engine) TooLate(a *Attempt) (result Result, late bool) {
 	return Result{}, false
 }
 
-// panicked returns the error of a panic with p. It formats p at once, because the methods of p are user code.
+// panicked returns the error of a panic with p. The methods of p are user code, and may panic too. So usererr.Of formats p
+// now, protected against panics. All later readers of the error get this text and call no method of p.
 func panicked(p any) error { return usererr.Of(&processlog.PanicError{Value: p, Stack: debug.Stack()}) }
 
 // Finish judges the handler's result, frees the slot, and passes the outcome to its batcher.
@@ -401,10 +408,11 @@ func (e *Engine) Finish(a *Attempt, result Result) {
 	a.endCall()
 	NotifyObserver(e.Base, e.Observer.AttemptEnded, a.Event(result.Err))
 	done := pendingOutcome{attempt: a, outcome: a.Type.OutcomeOf(&a.Row, a.errorForOutcome(result.Err), cause), token: result.Token}
-	// From here on a claim sees that this process holds the entry, and that the entry is not stuck. If a claim was about to
-	// dead-letter the entry because its handler was stuck, that is withdrawn (G8).
+	// From here on a claim sees that this process holds the entry, and that its handler is not stuck. If the handler was
+	// stuck, a claim may have decided to dead-letter the entry. If this decision is not stored yet, it is withdrawn (G8).
 	a.returned.Store(true)
-	// Notify the admissions before the slot is free. If this result opens the breaker, no claim can use the slot first.
+	// Notify the admissions before the slot is free. If this result opens the breaker, the breaker is open before a claim can
+	// take the slot.
 	result.Cause = cause
 	a.Type.attemptEnded(a, result)
 	for _, f := range e.settlements {
@@ -434,6 +442,7 @@ func (e *Engine) Finish(a *Attempt, result Result) {
 		}
 		e.store(done)
 	}
-	// Call this after the outcome is in the batcher. A stop that finds no running handler waits only for the batcher.
+	// Call this after the outcome is in the batcher. When no handler runs any more, a drain waits for the batchers next. An
+	// outcome that came to the batcher only then could be missed.
 	e.holdings.handlerReturned()
 }

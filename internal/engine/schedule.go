@@ -24,15 +24,15 @@ type claimSchedule struct {
 	mu            sync.Mutex // guards the fields below; lock it before the mutex of a type's slots
 	names         []string   // sorted names of the types when Run began
 	byType        map[string]*typeSchedule
-	firstScanDone chan struct{} // closed once the scanner of this Run has looked at every type
+	firstScanDone chan struct{} // closed once the scanner of this Run has checked every type
 }
 
 func newClaimSchedule(t *types) *claimSchedule {
 	return &claimSchedule{types: t, wake: make(chan struct{}, 1), byType: make(map[string]*typeSchedule)}
 }
 
-// prepare resets the schedule when Run begins. A type may be claimed at once, unless its entries wait for others. Then the
-// scanner first looks how many entries are due.
+// prepare resets the schedule when Run begins. A type may be claimed at once, unless its entries wait for others
+// (Type.Linger). For such a type the scanner first asks the database how many entries are due.
 func (c *claimSchedule) prepare() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,16 +40,16 @@ func (c *claimSchedule) prepare() {
 	c.firstScanDone = make(chan struct{})
 	for _, name := range c.names {
 		t := c.types.TypeNamed(name)
-		// If a due entry waits for others to share its call, set due to the end of such a wait, as if an entry had just
-		// come due. With an immediate claim, each start of a process would cut the wait short. The scanner then looks
-		// how long the first entry has waited.
+		// Entries of the type may wait for others to share their call. With an immediate claim, each start of a process would
+		// cut this wait short. So set claimAt to the end of a wait that begins now. The scanner then asks the database how
+		// long the first entry has waited, and makes claimAt earlier if necessary.
 		c.byType[name] = &typeSchedule{typ: t, claimAt: time.Now().Add(t.Linger()), pace: groupcommit.Pace{Most: claimPace}, readAhead: readahead.New()}
 	}
 }
 
-// start starts every claim and look that is worthwhile now, in goroutines of running. It returns how long the scanner may
-// sleep until the next one.
-func (c *claimSchedule) start(running *sync.WaitGroup, e *Engine) time.Duration {
+// start starts every claim that is worthwhile now, and every look (see lookLocked). Each runs in a goroutine that it adds to
+// goroutines. start returns how long the scanner may sleep.
+func (c *claimSchedule) start(goroutines *sync.WaitGroup, e *Engine) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
@@ -65,9 +65,9 @@ func (c *claimSchedule) start(running *sync.WaitGroup, e *Engine) time.Duration 
 				break
 			}
 			fullClaims := s.claimBegins(now)
-			running.Go(func() { c.claimEnded(t, e.claimDue(t, calls), fullClaims) })
+			goroutines.Go(func() { c.claimEnded(t, e.claimDue(t, calls), fullClaims) })
 		}
-		if at := c.lookLocked(s, now, running); now.Before(at) && at.Before(next) {
+		if at := c.lookLocked(s, now, goroutines); now.Before(at) && at.Before(next) {
 			next = at
 		}
 		next = t.moreCallsAt(now, next)
@@ -78,9 +78,10 @@ func (c *claimSchedule) start(running *sync.WaitGroup, e *Engine) time.Duration 
 	return max(0, time.Until(next))
 }
 
-// lookLocked starts a look of the type's grouping at the entries that wait for others. It returns when the scanner must
-// wake for the next look. The zero time means that entries of this type never wait. The caller holds claimSchedule.mu.
-func (c *claimSchedule) lookLocked(s *typeSchedule, now time.Time, looks *sync.WaitGroup) time.Time {
+// lookLocked starts a look, if one is worthwhile. A look asks the database how much longer due entries may wait for others to
+// share their call: see Grouping.Look. lookLocked returns when the scanner must wake for the next look. The zero time means
+// that entries of this type never wait. The caller holds claimSchedule.mu.
+func (c *claimSchedule) lookLocked(s *typeSchedule, now time.Time, goroutines *sync.WaitGroup) time.Time {
 	switch {
 	case s.typ.Linger() == 0:
 		return time.Time{}
@@ -94,7 +95,7 @@ func (c *claimSchedule) lookLocked(s *typeSchedule, now time.Time, looks *sync.W
 		return next
 	}
 	s.lookRunning = true
-	looks.Go(func() { c.lookEnded(s.typ.Name, look()) })
+	goroutines.Go(func() { c.lookEnded(s.typ.Name, look()) })
 	return s.claimAt
 }
 
@@ -106,26 +107,26 @@ func (c *claimSchedule) Wake() {
 	}
 }
 
-// with calls do with the schedule of a type, if the type runs here. claimSchedule.mu is locked while do runs.
-func (c *claimSchedule) with(businessType string, do func(s *typeSchedule)) {
+// with calls fn with the schedule of a type, if the type runs here. claimSchedule.mu is locked while fn runs.
+func (c *claimSchedule) with(businessType string, fn func(s *typeSchedule)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.byType[businessType]; s != nil {
-		do(s)
+		fn(s)
 	}
 }
 
-// update does the same as with, and then wakes the scanner if do has returned true.
-func (c *claimSchedule) update(businessType string, do func(s *typeSchedule) (wake bool)) {
+// update does the same as with, and then wakes the scanner if fn has returned true.
+func (c *claimSchedule) update(businessType string, fn func(s *typeSchedule) (wake bool)) {
 	wake := false
-	c.with(businessType, func(s *typeSchedule) { wake = do(s) })
+	c.with(businessType, func(s *typeSchedule) { wake = fn(s) })
 	if wake {
 		c.Wake()
 	}
 }
 
-// Expect schedules a claim of a type that has an entry which becomes due in the given time. If due entries of the type
-// wait for a batch, the claim comes later by the length of that wait.
+// Expect schedules a claim of a type that has an entry which becomes due after the given time. If due entries of the type
+// wait for others to share their call, the claim comes later by Type.Linger.
 func (c *claimSchedule) Expect(businessType string, in time.Duration) {
 	now := time.Now()
 	c.update(businessType, func(s *typeSchedule) bool {
@@ -135,12 +136,12 @@ func (c *claimSchedule) Expect(businessType string, in time.Duration) {
 	})
 }
 
-// Notify schedules a claim of a type after the given time, because another process has reported a due entry of the type.
-// All processes that run the type get the same report.
+// Notify schedules a claim of a type after the given time, because another process has reported a due entry of the type. All
+// processes that run the type get the same report.
 //
-// If the type has a BatchWait, Notify schedules no claim. It makes earlier answers of the queue invalid, and wakes the
-// scanner. It returns true if this process knew of no entry that waits for a batch. The caller must then ask the source
-// for the due time.
+// If due entries of the type wait for others (Type.Linger), Notify schedules no claim. It makes earlier answers of the queue
+// invalid, and wakes the scanner. It returns true if this process knew of no waiting entry. The caller must then ask the
+// source for the due time.
 func (c *claimSchedule) Notify(businessType string, in time.Duration) (ask bool) {
 	waits := false
 	c.update(businessType, func(s *typeSchedule) bool {
@@ -162,8 +163,8 @@ func (c *claimSchedule) FreeSlots(t *Type, n int) {
 	c.slotFreed(t.Name)
 }
 
-// lookEnded records the result of a look at entries that wait for others, and wakes the scanner. ripeIn is how much longer they may
-// wait, or Never if none is due.
+// lookEnded records the result of a look, and wakes the scanner. ripeIn is how much longer the entries may wait for others,
+// or Never if no entry is due.
 func (c *claimSchedule) lookEnded(businessType string, ripeIn time.Duration) {
 	c.update(businessType, func(s *typeSchedule) bool {
 		s.lookRunning = false
@@ -177,7 +178,8 @@ func (c *claimSchedule) lookEnded(businessType string, ripeIn time.Duration) {
 
 // slotFreed wakes the scanner after a slot of a type became free, if more entries of the type may be due.
 func (c *claimSchedule) slotFreed(businessType string) {
-	// Do not wake the scanner for a returned handler when nothing more is due, because it would look at every type.
+	// Do not wake the scanner for each handler that returns. If nothing more is due, the scanner would check every type for
+	// nothing.
 	c.update(businessType, func(s *typeSchedule) bool { return s.shouldClaim(time.Now()) || s.isLingering(time.Now()) })
 }
 
@@ -186,8 +188,8 @@ func (c *claimSchedule) expectNow(businessType string) {
 	c.update(businessType, func(s *typeSchedule) bool { return s.notify(time.Now()) })
 }
 
-// CanClaim reports whether a claim of a type could begin now. If not, the notification of a due entry should go to
-// another process. Here the entry would wait for a running claim, for a slot, or for the pause after a refusal.
+// CanClaim reports whether a claim of a type could begin now. If it could not, the notification of a due entry should go to
+// another process. In this process the entry would wait for a running claim, for a slot, or for the pause after a refusal.
 func (c *claimSchedule) CanClaim(t *Type) (can bool) {
 	c.with(t.Name, func(s *typeSchedule) {
 		can = s.runningClaims < claimsInFlight && !time.Now().Before(s.pausedUntil) && t.slots.Available() > 0
@@ -211,15 +213,15 @@ func (c *claimSchedule) Notifications() (names []string, notified []int) {
 // the number that Notifications returned before the source was asked. If this number has changed since then, Postpone does
 // nothing: the answer may not include an entry that was enqueued meanwhile.
 //
-// Postpone also does nothing while a claim is running, because its result will say when the next claim is worthwhile. It does
-// nothing after the database has refused a claim. The next claim is then due at the end of the pause.
+// Postpone also does nothing while a claim is running, because the result of that claim will say when the next one is
+// worthwhile. It does nothing after the database has refused a claim, because the next claim is due at the end of the pause.
 //
-// It never postpones beyond twice peekInterval plus the wait for others, because the source answers again before that.
+// Postpone delays the claim by at most twice peekInterval plus Type.Linger, because the source answers again before that.
 func (c *claimSchedule) Postpone(businessType string, notified int, wait time.Duration) {
 	c.with(businessType, func(s *typeSchedule) {
 		due := time.Now().Add(min(wait, 2*peekInterval) + s.typ.Linger())
-		// The queue says that an entry is due, but not since when. Each such answer would postpone the claim by another
-		// Type.Linger, without end.
+		// If wait is 0, an entry is due, but the queue does not say since when. Do nothing: each such answer would postpone
+		// the claim by another Type.Linger, without end.
 		endless := s.typ.Linger() > 0 && wait <= 0
 		if s.runningClaims == 0 && s.notifications == notified && s.refusedClaims == 0 && due.After(s.claimAt) && !endless {
 			s.claimAt = due
@@ -235,15 +237,15 @@ func (c *claimSchedule) claimEnded(t *Type, result ClaimResult, fullClaims int) 
 	})
 }
 
-// firstScanEnded notes that the scanner has looked at every type.
+// firstScanEnded notes that the scanner has checked every type.
 func (c *claimSchedule) firstScanEnded() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(c.firstScanDone)
 }
 
-// FirstScanDone returns a channel that is closed once the scanner of this Run has looked at every type. A source waits for
-// this before it calls Postpone. Otherwise the source could postpone a type that the scanner has not looked at yet.
+// FirstScanDone returns a channel that is closed once the scanner of this Run has checked every type. A source waits for this
+// before it calls Postpone, so that it cannot postpone the first claim of a type.
 func (c *claimSchedule) FirstScanDone() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -264,9 +266,9 @@ const (
 	// enqueued several times has several due times.
 	maxLaterDueTimes = 16
 
-	// claimPace is the longest time that a claim waits after the transaction of another claim began. It does not wait
-	// when more is due than one claim takes. Without it, claims of one or two entries would follow each other at once.
-	// Each is a transaction with a synced write, and commits of the application would wait for it.
+	// claimPace is the longest time that a claim waits after the transaction of another claim began. A claim does not wait if
+	// more entries are due than one claim takes. Without claimPace, claims of one or two entries would follow each other at
+	// once. Each claim is a transaction with a synced write, and commits of the application would wait for that write.
 	claimPace = 2 * time.Millisecond
 )
 
@@ -275,32 +277,42 @@ const (
 type typeSchedule struct {
 	typ *Type
 
-	// claimAt is never before pausedUntil. A claim that the database refused sets pausedUntil and increments refusedClaims, and a
-	// claim without an error resets both. No event moves claimAt to a time before pace.Next, so two claims do not begin their transactions directly
-	// after each other. After a claim from the database, scheduleNext uses the earliest of laterDueTimes. claimBegins drops
-	// those of laterDueTimes that have passed.
+	// These fields say when the next claim begins:
+	//
+	//   - The scanner starts a claim at claimAt.
+	//   - A claim that the database refused sets pausedUntil and increments refusedClaims. A claim without an error resets
+	//     both. claimAt is never before pausedUntil.
+	//   - No event moves claimAt to a time before pace.Next. So two claims do not begin their transactions directly after
+	//     each other.
+	//   - After a claim from the database, scheduleNext uses the earliest of laterDueTimes. claimBegins drops the due times
+	//     that have passed.
 	claimAt       time.Time        // when the next claim is worthwhile; at most 2*peekInterval + Type.Linger away
 	laterDueTimes []time.Time      // known future due times, sorted, at most maxLaterDueTimes
 	pausedUntil   time.Time        // no claim before this time, because the database refused one; zero if refusedClaims is 0
 	refusedClaims int              // consecutive claims that the database refused
 	pace          groupcommit.Pace // spaces the claims' transactions
 
-	// Each event that may make claimAt earlier increments notifications. Only Postpone makes claimAt later without a claim.
-	// Postpone does so only if notifications is unchanged since the queue was asked. While runningClaims is above 0,
-	// Postpone does nothing and no look begins.
+	// With notifications, Postpone finds out whether the queue's answer is outdated. Each event that may make claimAt earlier
+	// increments notifications. Only Postpone makes claimAt later without a claim. It does so only if notifications is
+	// unchanged since the queue was asked. While a claim runs, Postpone does nothing, and no look (see lookLocked) begins.
 	notifications int // number of events that may have made claimAt earlier; the queue's answer is outdated if it has changed since the question
 	runningClaims int // number of claims that are running; at most claimsInFlight
 	lostRaces     int // consecutive claims that got nothing because others were faster
 
-	// A claim that got all it asked for increments fullClaims. It also sets moreDue, but only if Type.Linger is 0: otherwise a look
-	// at the entries that wait decides. A claim that got less clears moreDue, unless another claim has got all it asked for
-	// meanwhile: then fullClaims has changed. A refused claim always clears moreDue.
-	moreDue    bool // whether more entries are due: a claim took all it asked for, and no later claim found less
-	fullClaims int  // number of claims that took all they asked for
+	// With moreDue, the next claim begins at once when more entries are due than one claim takes. A claim is full if it got
+	// as many entries as it asked for. These rules hold:
+	//
+	//   - A full claim increments fullClaims. If Type.Linger is 0, it also sets moreDue. If entries wait for others, a look
+	//     decides when the next claim begins.
+	//   - A claim that is not full clears moreDue. It leaves moreDue set if another full claim has ended since it began.
+	//     fullClaims shows this.
+	//   - A refused claim clears moreDue.
+	moreDue    bool // whether more entries are due: a claim was full, and no later claim got less
+	fullClaims int  // number of full claims
 
 	readAhead *readahead.List
 
-	lookRunning bool // whether a look at the entries that wait for others is under way; always false if Type.Linger is 0
+	lookRunning bool // whether a look (see lookLocked) is under way; always false if Type.Linger is 0
 }
 
 // shouldClaim reports whether to start a claim now. While one claim runs, a second one may start if entries have become due
@@ -331,8 +343,8 @@ func (s *typeSchedule) notify(due time.Time) bool {
 	return s.moveForward(due)
 }
 
-// moveForward moves the next claim forward to due, but not before the time that pace and pausedUntil allow. It reports whether
-// the next claim is earlier now.
+// moveForward makes the next claim earlier: claimAt becomes due, or the earliest time that pace and pausedUntil allow.
+// moveForward never makes the next claim later. It reports whether claimAt has changed.
 func (s *typeSchedule) moveForward(due time.Time) bool {
 	if paced := s.pace.Next(); due.Before(paced) {
 		due = paced
@@ -356,8 +368,9 @@ func (s *typeSchedule) rememberDueTime(due time.Time) {
 	}
 }
 
-// claimBegins records that a claim begins. This claim takes everything that is known to be due. Only later notifications
-// cause another claim. fullClaims is how many claims have ended full so far. The caller passes it to claimEnded.
+// claimBegins records that a claim begins. The claim takes the entries that are known to be due, so claimBegins moves claimAt
+// to the latest time that it may have. A later notification and the end of this claim make claimAt earlier again. fullClaims
+// is how many full claims have ended so far. The caller passes it to claimEnded.
 func (s *typeSchedule) claimBegins(now time.Time) (fullClaims int) {
 	s.runningClaims++
 	s.claimAt = now.Add(2*peekInterval + s.typ.Linger())
@@ -365,15 +378,16 @@ func (s *typeSchedule) claimBegins(now time.Time) (fullClaims int) {
 	return s.fullClaims
 }
 
-// claimEnded records that a claim has ended. fullClaims is the number that claimBegins returned for this claim. A full claim
-// sets moreDue. A claim that is not full clears moreDue, unless another claim has ended full since this claim began.
+// claimEnded records that a claim has ended. fullClaims is the number that claimBegins returned for this claim. The comment
+// above moreDue gives the rules that connect fullClaims and moreDue.
 func (s *typeSchedule) claimEnded(result ClaimResult, fullClaims int) {
 	s.runningClaims--
 	// If the queue was asked before this claim ended, its answer is outdated.
 	s.notifications++
 	switch {
 	case result.Full && s.typ.Linger() > 0:
-		// The entries that are left may be too few for a call. A look will find out, and also how long they have waited.
+		// The entries that are left may be too few for a call. A look finds out how many there are, and how long they may
+		// wait.
 		s.fullClaims++
 		s.typ.grouping.ClaimFull()
 		s.moveForward(time.Now().Add(s.typ.Linger()))
@@ -398,8 +412,8 @@ func (s *typeSchedule) scheduleNext(result ClaimResult) {
 		return
 	}
 	s.refusedClaims = 0
-	// Limit the wait. nextDueIn may be processlog.Never, the longest duration, and adding to it overflows. The type would
-	// then be due at once in a busy loop. The next look at the queue corrects the limited wait.
+	// Limit the wait. NextDueIn may be processlog.Never, the longest duration, and a sum with it overflows. The type would
+	// then always be due, in a busy loop. The next answer of the queue corrects a wait that was limited.
 	wait := min(max(result.NextDueIn, 0), 2*peekInterval)
 	if result.LostRace {
 		wait = min(wait, jitter.N(lostRacePause<<min(s.lostRaces, maxLostRaces)))
@@ -408,8 +422,8 @@ func (s *typeSchedule) scheduleNext(result ClaimResult) {
 		s.lostRaces = 0
 	}
 	due := time.Now().Add(wait + s.typ.Linger())
-	// A queue that answered will say again what comes next. This claim had no answer from the queue, and the database
-	// lists only entries that are due now. Use the remembered due times instead (G17).
+	// This claim asked the database, which lists only entries that are due now. No queue has said when the next entry is due.
+	// So use the remembered due times (G17).
 	if result.FromDatabase && len(s.laterDueTimes) > 0 && s.laterDueTimes[0].Before(due) {
 		due = s.laterDueTimes[0]
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// checkSchedule fails unless the rules hold that the comments of typeSchedule state.
+// checkSchedule checks the rules that connect the fields of a typeSchedule. The comments in typeSchedule state these rules.
 func checkSchedule(t *testing.T, s *typeSchedule, now time.Time) {
 	t.Helper()
 	linger := s.typ.Linger()

@@ -21,8 +21,8 @@ func (s *wantedOnly) Claim(_ context.Context, want []processlog.Wanted, _ proces
 	return processlog.Claimed{}, nil
 }
 
-// searching returns an engine with a serial type that has 100 slots. The function search is called while a claim searches
-// for entries that are not blocked. It returns how many it has found.
+// searching returns an engine with a serial type that has 100 slots. A claim of this type searches for due entries that are
+// not blocked. The function search runs in this search and returns how many such entries the search finds.
 func searching(t *testing.T, search func(typ *Type) (runnable int)) (*Engine, *Type, *wantedOnly) {
 	t.Helper()
 	store := &wantedOnly{}
@@ -47,8 +47,9 @@ func claimWith(e *Engine, typ *Type) ClaimResult {
 	return e.claimDue(typ, typ.slots.Take(typ.CallsFor(processlog.MaxRows)))
 }
 
-// While a claim searches, entries end, and the next entries of their keys need slots. So the search holds only one slot. It
-// keeps that slot for the entry that has been due for longest.
+// A claim of a serial type searches for entries that are not blocked. In the meantime running entries end, and the next
+// entries of their keys need slots of the type. So the claim holds only one slot while it searches. It keeps this slot for
+// the entry that has been due for longest.
 func TestSearchForEntriesThatAreNotBlockedHoldsOneSlot(t *testing.T) {
 	var free []int
 	e, typ, store := searching(t, func(typ *Type) int {

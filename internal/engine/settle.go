@@ -74,9 +74,9 @@ func (e *Engine) store(done pendingOutcome) {
 
 // settlePrompt writes outcomes that the next entries of ordering keys wait for.
 func (e *Engine) settlePrompt(batch []pendingOutcome) {
-	answered := e.notifyStoring(batch)
-	e.settleDistinct(batch, answered)
-	answered()
+	onAnswer := e.notifyStoring(batch)
+	e.settleDistinct(batch, onAnswer)
+	onAnswer()
 }
 
 // settleBatch writes outcomes that no entry waits for.
@@ -231,8 +231,8 @@ var settleBackoff = jitter.Exponential(200*time.Millisecond, stopGrace/2) // The
 func (e *Engine) handleAnswer(done pendingOutcome, r processlog.Settled) {
 	a, o := done.attempt, done.outcome
 	if r.Busy || r.Refused != nil {
-		// Keep holding the entry until its outcome is stored. While it is held, its lease is renewed and this process does not
-		// claim it again.
+		// Keep holding the entry until its outcome is stored. While this process holds the entry, it renews the lease and
+		// does not claim the entry again.
 		e.retryLater(done, r)
 		return
 	}
@@ -251,7 +251,7 @@ func (e *Engine) handleAnswer(done pendingOutcome, r processlog.Settled) {
 		event.EndedBy = r.EndedBy
 		e.notifyDropped(a)
 		NotifyObserver(e.Base, e.Observer.Settled, event)
-		return // The completion itself has notified the queue, and the entries that wait for this one.
+		return // The call of Complete has notified the queue, and the entries that wait for this one.
 	}
 	if !r.Applied {
 		// Another process or an admin has moved the entry on. Losing this race is a normal result and not an error.
@@ -391,27 +391,29 @@ type Settlement struct {
 	// context ended. counted says whether the attempt counts as a failure of the entry.
 	Ended func(a *Attempt, end Result, counted bool)
 
-	// Failed is called when an attempt has ended with an error, before its outcome is passed on to be stored. end.Err is the
-	// error, and end.Cause says why the context ended. end.Err is nil if the entry is dead-lettered because consecutive
-	// leases ended with no outcome. Failed returns the failed attempt to store with the outcome, or nil.
+	// Failed is called when an attempt has failed, before its outcome is passed on to be stored. end.Err is the error, and
+	// end.Cause says why the context of the handler ended. An attempt also fails if its entry is dead-lettered because
+	// consecutive leases ended with no outcome. Then end.Err is nil. Failed returns the failed attempt to store with the
+	// outcome, or nil.
 	Failed func(a *Attempt, end Result, o processlog.Outcome) *processlog.FailedAttempt
 
 	// IsAwaited reports whether an entry waits for the outcome of an attempt. An awaited outcome waits less long for other
 	// outcomes that could be stored by the same statement.
 	IsAwaited func(a *Attempt) bool
 
-	// Storing is called before awaited outcomes are sent to the database. It may return nil. Otherwise the returned function
-	// is called once: when the database has answered, or when the first try has failed.
-	Storing func(batch []Settling) (answered func())
+	// Storing is called before awaited outcomes are sent to the database. It may return a function. The engine calls this
+	// function once, when the database has answered or the first try has failed.
+	Storing func(batch []Settling) (onAnswer func())
 
 	// Stored is called when an outcome is stored. The parameter failed says whether it counts as a failure of the entry.
 	Stored func(a *Attempt, to processlog.State, failed bool)
 
-	// Dropped is called when an attempt ends without a stored outcome. Either the entry had moved on, or no handler was
-	// called.
+	// Dropped is called when an attempt ends and no outcome of it is stored. There are two reasons: another process or a
+	// change has moved the entry on, or Run stopped after the attempt had started and before its handler was called.
 	Dropped func(a *Attempt)
 
-	// GivenBack is called when the lease of an attempt was given back before a handler was called.
+	// GivenBack is called when the engine gives up the lease of an attempt that does not start. It does not start because it
+	// is blocked, an admission refuses it, Run stops, or its lease has ended.
 	GivenBack func(a *Attempt)
 
 	// Moved is called when a change by a service or a person has ended an entry, for example Cancel.
@@ -438,11 +440,11 @@ var noSettlement = Settlement{
 	Moved:     func(*processlog.Row, processlog.State) {},
 }
 
-// AttachSettlement attaches a settlement to the engine. The function set replaces those functions of s that the feature needs. Call
-// AttachSettlement before Run.
-func (e *Engine) AttachSettlement(set func(s *Settlement)) {
+// AttachSettlement attaches a settlement to the engine. It calls configure with a Settlement that does nothing. configure
+// replaces the functions that the feature needs. Call AttachSettlement before Run.
+func (e *Engine) AttachSettlement(configure func(s *Settlement)) {
 	s := noSettlement
-	set(&s)
+	configure(&s)
 	e.settlements = append(e.settlements, &s)
 }
 
@@ -466,9 +468,9 @@ func (e *Engine) isAwaited(a *Attempt) bool {
 	return slices.ContainsFunc(e.settlements, func(f *Settlement) bool { return f.IsAwaited(a) })
 }
 
-// notifyStoring tells the settlements that prompt outcomes are about to be sent. The caller calls answered when the database
-// has answered and when a try has failed. Only its first call reaches the settlements.
-func (e *Engine) notifyStoring(batch []pendingOutcome) (answered func()) {
+// notifyStoring tells the settlements that prompt outcomes are about to be sent. The caller calls onAnswer when the database
+// has answered, and also when a try has failed. onAnswer notifies the settlements the first time that it is called.
+func (e *Engine) notifyStoring(batch []pendingOutcome) (onAnswer func()) {
 	var callbacks []func()
 	outcomes := make([]Settling, len(batch))
 	for i := range batch {

@@ -8,8 +8,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// An entry is dead-lettered by an outcome, which waits for the database like any other. The entry's stuck handler may return
-// meanwhile.
+// A claim dead-letters an entry whose handler is stuck. The dead-lettering is an outcome, and waits to be stored like any
+// other. If the handler returns before it is stored, the dead-lettering must be withdrawn, and the handler's outcome must be
+// stored.
 func TestWhatAStuckHandlerReportsComesBeforeItsTakingOut(t *testing.T) {
 	h := newHoldings()
 	s := &Engine{holdings: h}
