@@ -119,8 +119,8 @@ func (b *batch) settle(ctx context.Context, items []*item) {
 	}
 }
 
-// failuresUntilSuspect is how often a batch may fail because of the database before the batch itself is suspected. For
-// example, a statement that is too large for the server breaks the connection, as an outage does.
+// failuresUntilSuspect is how often a batch may fail with an error of the database before the batch itself is
+// suspected. For example, a statement that is too large for the server breaks the connection, just as an outage does.
 const failuresUntilSuspect = 4
 
 // suspect records parts of the batch in separate transactions, to find a message that the log cannot store. A message
@@ -350,7 +350,7 @@ func (in *Intake) acknowledge(ctx context.Context, done []Message) {
 	}
 }
 
-// release gives messages back to the source that were not settled before Run had to end.
+// release gives back to the source the messages that were not settled before Run had to end.
 func (in *Intake) release(ctx context.Context, left []Message) {
 	r, ok := in.source.(releaser)
 	if !ok {

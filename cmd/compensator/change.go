@@ -360,7 +360,7 @@ func (p *program) skipUnknown(ctx context.Context, s *session, entries []pickedE
 	return slices.DeleteFunc(entries, func(e pickedEntry) bool { return slices.Contains(refused.Unknown, e.id) }), nil
 }
 
-// The method read reads the entries whose line is nil. It returns the lines of all entries that exist.
+// The method session.read reads the entries whose line is nil. It returns the lines of all entries that exist.
 func (s *session) read(ctx context.Context, entries []pickedEntry) ([]admin.Line, error) {
 	var unreadIDs []compensator.EntryID
 	for _, e := range entries {
@@ -449,8 +449,9 @@ func (p *program) confirm(ctx context.Context, verb, word string) error {
 	return nil
 }
 
-// The method do applies the change ch to the entries. It adds one answer for each entry to the list answers, except for
-// entries that wait until the first one was tried. It returns the id of an action on several entries.
+// The method session.do applies the change ch to the entries. If triesFirst is set, only the first entry is changed
+// now, and the others wait. session.do adds one answer to answers for each entry that does not wait. If there are
+// several entries, it returns the id of the action on them.
 func (s *session) do(ctx context.Context, ch admin.Change, entries []pickedEntry, triesFirst bool, answers *results) (id admin.BulkID, err error) {
 	for _, e := range entries {
 		ch.Entries = append(ch.Entries, admin.Seen{ID: e.id, Version: e.version})
@@ -484,7 +485,7 @@ func (s *session) do(ctx context.Context, ch admin.Change, entries []pickedEntry
 	return id, nil
 }
 
-// waiting returns the entries that an action will change after the first one was tried.
+// waiting returns the entries of an action that wait until its first entry was tried.
 func (s *session) waiting(ctx context.Context, id admin.BulkID, triesFirst bool) (map[compensator.EntryID]bool, error) {
 	waiting := make(map[compensator.EntryID]bool)
 	if !triesFirst || id == (admin.BulkID{}) {

@@ -195,7 +195,7 @@ func (r *rules) currentPolicy(ctx context.Context) (*policy, error) {
 	return r.policy, r.err
 }
 
-// checkRight checks a right that the Admin does not know. It records a refusal as the Admin does.
+// checkRight checks a right that package admin does not define. It records a refusal as the Admin does.
 func (s *session) checkRight(ctx context.Context, right admin.Right, reason string) error {
 	if s.rules.May(ctx, s.actor, right, admin.Subject{}) {
 		return nil

@@ -61,7 +61,7 @@ type keyPermits struct {
 	exists          bool          // whether the key has a row
 	starts          int           // starts that are left
 	granted         int64         // processlog.Room.Granted
-	next            time.Duration // time until there is one more
+	next            time.Duration // time until there is one more start
 	holders         []holder      // entries that may hold a permit
 	ahead, interval time.Duration // the stored time minus the current time, and the interval of the last grant; zero without a row
 	shift           time.Duration // how far the stored time moves because the interval is not that of the last grant

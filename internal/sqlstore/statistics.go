@@ -19,12 +19,13 @@ const (
 
 	// statsWrite writes the counts of one minute. {last} is the row that remembers the last minute that the process has
 	// written. If the process has already written this minute, the statement changes nothing. This holds even if
-	// FoldStats has since added the counts to the folded rows and deleted the rows of the minute.
+	// FoldStats has since moved the counts of the minute to the folded rows.
 	statsWrite = "INSERT INTO {stat} (instance, `at`, business_type, last_at, {counts}) SELECT v.* FROM ({rows}{last}) AS v" +
 		" WHERE NOT EXISTS (SELECT 1 FROM {stat} AS m WHERE m.instance={instance} AND m.`at`=0 AND m.last_at>={minute}){again}"
 	statsRow = "{instance}, {at}, {type}, {last_at}, {values}"
 
-	// statsRead reads the folded rows, and the rows of processes that are not folded yet.
+	// statsRead reads the folded rows, which hold the sums of all processes. It also reads the rows of single processes
+	// that FoldStats has not added to them yet.
 	statsRead     = "{folded} UNION ALL {of processes}"
 	statsReadPart = "SELECT {bin} AS bin, {text business_type} AS name, {sums} FROM {stat}{by id} WHERE {instances} AND `at`>={from} AND `at`<{to}{and type} GROUP BY {bin}, business_type"
 

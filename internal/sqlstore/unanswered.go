@@ -149,9 +149,9 @@ func (b bounded) QueryContext(ctx context.Context, query string, args ...any) (r
 	return rows, err
 }
 
-// send runs a statement through unanswered.send, which counts statements without an answer. In two cases it runs the
-// statement without counting. SQLite has no sessions. And if the user's pool has a maximum and all its connections are
-// in use, the statement may wait for a connection and not for the server.
+// send runs a statement through unanswered.send, which counts statements without an answer. SQLite statements are not
+// counted, because SQLite has no sessions. A statement is not counted either if the user's pool has a maximum and all
+// its connections are in use. It may then wait for a connection and not for the server.
 func (s *Store) send(ctx context.Context, kind statementKind, run func() error) error {
 	if s.OneWriter() {
 		return run()

@@ -11,8 +11,8 @@ import (
 	"reflect"
 )
 
-// mostNodes limits how many errors are inspected: an error, and the errors that it wraps directly or through other
-// errors. A batch joins at most 500 errors.
+// mostNodes limits how many errors of one tree are inspected. The tree of an error consists of the error itself and all
+// errors that it wraps, directly or through others. A batch joins at most 500 errors.
 const mostNodes = 2000
 
 // copied is a copy of an error of user code. It has no Unwrap. errors.Is and errors.As get their answers only from the
@@ -20,7 +20,7 @@ const mostNodes = 2000
 type copied struct {
 	text  string
 	of    error
-	sound bool // no method has panicked so far, and the number of wrapped errors is finite
+	sound bool // no method has panicked so far, and the tree of the error is finite
 }
 
 func (c *copied) Error() string        { return c.text }

@@ -81,8 +81,9 @@ type claimed struct {
 	at  time.Time // time at which the database made the claim
 }
 
-// checkLoss asserts G19 (a loss is noticed) when a handler is called, in seeds with connected and StopOnLoss. If an
-// entry was claimed after a loss, it must not start before its instance has noticed the loss.
+// checkLoss asserts G19 (a loss is noticed) when a handler is called. It needs a seed whose instances see that their
+// connections are new, and whose Config sets StopOnLoss. If an entry was claimed after a loss, it must not start before
+// its instance has noticed the loss.
 func (o *oracle) checkLoss(n *instance, e *compensator.Entry) {
 	if !o.w.apart.connected || n.dead.Load() {
 		return

@@ -27,8 +27,8 @@ func (o *oracle) checkHandled(businessType string, e *compensator.Entry) {
 	}
 }
 
-// noteBrokenTx records that a batch returned no results after the context of its Run had ended. From then on, no entry
-// of the batch may run on this instance.
+// noteBrokenTx counts a batch that returned no results after the context of its Run had ended. After that, no entry of
+// the batch may run on this instance: see checkCall.
 func (o *oracle) noteBrokenTx(n *instance) {
 	if n.stoppedAt.Load() != 0 && !n.dead.Load() {
 		o.readCounts(func(o *oracle) { o.sights[sawBroken]++ })
@@ -103,8 +103,8 @@ func (o *oracle) noteStartLocked(n *instance, e observe.AttemptEvent) {
 	}
 }
 
-// answeredLocked notes that the database has answered about the outcome of a version, to the instance that wrote this
-// version.
+// answeredLocked notes that an instance has got the database's answer about the outcome of a version. It does nothing
+// if another instance wrote this version.
 func (l *rowHistory) answeredLocked(n *instance, version uint64) {
 	if version < uint64(len(l.steps)) && l.steps[version].op.from == n {
 		l.steps[version].answered = true

@@ -48,8 +48,8 @@ func (o *oracle) mustBePromptLocked(l *rowHistory) bool {
 	return last.kind == opSettle
 }
 
-// checkPromptClaimLocked asserts G17 (no type holds up another): an entry that is due, and of which an instance knows,
-// is claimed at once.
+// checkPromptClaimLocked asserts G17 (no type holds up another): if an entry is due and an instance knows of it, it is
+// claimed at once.
 func (o *oracle) checkPromptClaimLocked(l *rowHistory, before processlog.Row) {
 	if !o.mustBePromptLocked(l) {
 		return

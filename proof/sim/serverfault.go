@@ -107,8 +107,8 @@ func (o *oracle) doubtLocked(before, after processlog.Row, out processlog.Outcom
 	}
 	unknown := before.Faults.In(&before).OutcomeUnknown || before.DeliveryCount > 1 || out.TimedOut || a != nil && (a.told && !a.voidable() || a.acted)
 	remembered := after.Faults.In(&after).OutcomeUnknown
-	// The context may have ended after the handler decided on its result. A batch has one context, and its entries have
-	// others. In these cases the oracle accepts both values.
+	// The oracle accepts both values in two cases. In one, the context ended after the handler decided on its result.
+	// In the other, the handler took a batch, whose context is not the context of this attempt.
 	either := a != nil && (toldToStop(a) || a.kind == batchType)
 	if remembered != unknown && (unknown || !either) && after.EndedBy != compensator.EndedByCrash {
 		o.failLocked("G31: entry %s, outcome unknown: %v, and its row remembers the opposite: %+v to %+v", after.ID, unknown, before.Faults, after.Faults)

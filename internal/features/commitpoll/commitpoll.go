@@ -26,8 +26,8 @@ const (
 	// slowPollInterval is the shortest time between two polls for slow transactions. All of them share these polls.
 	slowPollInterval = time.Second
 
-	// pollLimit is how long after the INSERT of its entries a transaction is polled for. The reconciler finds the entries of
-	// transactions that take longer.
+	// pollLimit is the time for which a transaction is polled for, counted from the INSERT of its entries. The
+	// reconciler finds the entries of transactions that take longer.
 	pollLimit = time.Minute
 
 	// reportTimeout is the time that the caller has to report a commit after a poll has found it. After this time a

@@ -202,8 +202,8 @@ const (
 	maxEmptyClaims = 5
 )
 
-// entriesToRequest returns how many entries to ask for, so that about n of them can run. It assumes the same share as in the
-// last claim.
+// entriesToRequest returns how many entries to ask for, so that about n of them can run. It assumes that the same share
+// of the offered entries can run as in the last claim.
 func (c typeClaims) entriesToRequest(n int) int {
 	if c.offered == 0 {
 		return n

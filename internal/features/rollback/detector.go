@@ -213,7 +213,7 @@ func (d *Detector) lock(ctx context.Context) error {
 		if ctx.Err() == nil {
 			return nil
 		}
-		d.unlock() // Both were ready.
+		d.unlock() // The lock was free, but ctx had ended too.
 	case <-ctx.Done():
 	}
 	return context.Cause(ctx)
@@ -243,8 +243,8 @@ func (d *Detector) checkLocked(ctx context.Context, extraVersions []version) err
 	limited, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
 	defer cancel()
 	defer context.AfterFunc(d.e.Work, cancel)()
-	// Read both values before the question. If a connection opens or a statement fails meanwhile, another check is
-	// needed.
+	// Read the number of connections and clear mustCheck before the database is asked. If a connection opens or a
+	// statement fails meanwhile, another check is needed.
 	opened := d.connections()
 	d.mustCheck.Store(false)
 	d.lastCheck.Store(int64(time.Since(d.startedAt)))

@@ -23,7 +23,7 @@ const (
 type version struct {
 	processlog.Version
 	businessType string
-	seenAt       time.Time // time just before the statement was sent that returned the version
+	seenAt       time.Time // time just before sending the statement that returned the version
 	databaseTime int64     // what the database's clock said then, in Unix milliseconds; 0: unknown
 }
 

@@ -13,13 +13,13 @@ type Fault struct {
 	Fired bool
 }
 
-// Stall is a time in which the machine was overloaded, for one app or for all.
+// Stall is a time in which the overloaded machine delayed one app, or all apps.
 type Stall struct {
 	history.Stall
 	app string // name of the app; "driver" stands for all apps
 }
 
-// recovery is how many µs after its end a fault still has effects.
+// recovery is the time in µs for which a fault still has effects after its end.
 const recovery = 3_000_000
 
 // hit reports whether a fault that touches one of the given parts may have affected an app between two times.
