@@ -18,7 +18,7 @@ type peer interface {
 	run()
 
 	// finished returns how many jobs have a stored outcome. As long as fewer than n handlers have run, it may return
-	// their number instead.
+	// the number of handlers that have run instead.
 	finished(n int) int
 
 	// close stops everything that run has started.

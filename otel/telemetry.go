@@ -68,8 +68,8 @@ const (
 	maxCurrencies = 32
 )
 
-// New creates a Telemetry with its instruments. Its error is the one with which the MeterProvider refused an
-// instrument. Zero fields of opts mean their defaults.
+// New creates a Telemetry with its instruments. If the MeterProvider refuses an instrument, the error wraps its error.
+// Zero fields of opts mean their defaults.
 func New(opts Options) (*Telemetry, error) {
 	if opts.TracerProvider == nil {
 		opts.TracerProvider = otel.GetTracerProvider()

@@ -107,8 +107,8 @@ func runStoreTwins(t *testing.T, connector driver.Connector, commands []storeCom
 // storeTwins holds the database and the double. A side is 0 for the database and 1 for the double. The tests number the
 // entries themselves, because each side assigns its own ids.
 //
-// The database runs each command before the double. Both use one clock. It stands still, except while a
-// command waits and then returns an error.
+// The database runs each command before the double. Both use one clock. The clock stands still, except while a command
+// waits and then returns an error.
 type storeTwins struct {
 	ctx      context.Context
 	database processlog.Store
@@ -250,8 +250,8 @@ func (m *storeTwins) entry(pick int) int {
 	return len(m.entries) - 1 - (pick-1)%(len(m.entries)-storeKeys) // The first entries are the fences.
 }
 
-// committedOrGone leaves out entries whose transaction is still open. A process that settles, releases or renews cannot
-// know their ids yet, and a server would make it wait.
+// committedOrGone leaves out entries whose transaction is still open. No process can know the ids of these entries yet,
+// so no process settles, releases or renews them. A server would make such a statement wait for the open transaction.
 func (m *storeTwins) committedOrGone(picks []int) []int {
 	var numbers []int
 	for _, pick := range picks {

@@ -64,7 +64,7 @@ func runVictim(text string) error {
 	return l.runProgram(ctx)
 }
 
-// runProgram does what the victim's surroundings say.
+// runProgram runs the program that belongs to the victim's surroundings.
 func (l *victim) runProgram(ctx context.Context) error {
 	if l.In == streamed {
 		return l.p.intake.Run(ctx)
@@ -89,8 +89,8 @@ func (l *victim) runProgram(ctx context.Context) error {
 	return <-problems
 }
 
-// runAndClose takes the steps, and runs entries for a while. It then closes the Compensator, during which this process
-// must be killed.
+// runAndClose takes the steps, and runs entries for a while. It then closes the Compensator. This process must be
+// killed before the close has ended.
 func (l *victim) runAndClose(ctx context.Context, steps ...func(context.Context) error) error {
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -321,8 +321,8 @@ func (l *victim) recordOrdering(ctx context.Context) error {
 
 var errTakenBack = errors.New("taken back")
 
-// recordAndTakeBack records entries that are all rolled back: one whole transaction, and another transaction to a
-// savepoint.
+// recordAndTakeBack records entries in two transactions. It rolls back the whole first transaction, and rolls back the
+// second one to a savepoint. So none of these entries remains.
 func (l *victim) recordAndTakeBack(ctx context.Context) error {
 	err := l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		_, err := l.put(ctx, tx, pay, l.key(), 0)

@@ -587,7 +587,7 @@ func TestMessageIsRecordedBesideAConnectionThatFellSilent(t *testing.T) {
 	eventually(t, func() bool { return w.Count("common_process_log") == 1 }, "the message is recorded")
 }
 
-// refusing returns a consumer whose function fails and whose log takes no message of 2,000 bytes.
+// refusing returns a consumer whose function fails and whose log accepts no message of 2,000 bytes.
 func refusing(t *testing.T, w *harness.World, cfg ConsumerConfig) (*Consumer, harness.Log, *called) {
 	t.Helper()
 	settings := w.QuickConfig()
@@ -597,7 +597,7 @@ func refusing(t *testing.T, w *harness.World, cfg ConsumerConfig) (*Consumer, ha
 	return consumer(t, w.New(settings), func(_ context.Context, d *Delivery) error { calls.add(d); return errTest }, cfg), lines, calls
 }
 
-// large returns a message with all properties. The log of the function refusing does not accept it.
+// large returns a message with all properties. The log of a consumer from refusing does not accept this message.
 func large() amqp091.Publishing {
 	return amqp091.Publishing{
 		MessageId: "large", Type: "t", ContentType: "c", ContentEncoding: "e", CorrelationId: "co", ReplyTo: "re", AppId: "app", UserId: "guest",
@@ -606,8 +606,9 @@ func large() amqp091.Publishing {
 	}
 }
 
-// TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged publishes a message that is larger than an entry may be, and
-// its function fails. The message must not go back, because the queue drops messages that come back.
+// TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged publishes a message that is larger than an entry may be. The
+// consumer's function fails for this message. The message must not go back, because the queue drops messages that come
+// back.
 // Failure: F92
 func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
 	t.Parallel()
@@ -928,5 +929,6 @@ func (c triedCodec) Marshal(v any) ([]byte, error) {
 	return c.Codec.Marshal(v)
 }
 
-// refusalsOfIntake is how often in a row the log must refuse a message, until an intake.Recorder returns intake.ErrRefused.
+// refusalsOfIntake is the number of consecutive times that the log must refuse a message before an intake.Recorder
+// returns intake.ErrRefused.
 const refusalsOfIntake = 3
