@@ -29,7 +29,7 @@ func (s *slowToSettle) Settle(_ context.Context, _ processlog.Token, outcomes []
 // After a loss of data was accepted, the library ignores writes that were sent before the acceptance. Here a handler starts,
 // or a first try to store its success fails, before the acceptance. The success is stored after the acceptance. The library
 // must remember the time of this last write, so that it does not ignore the success.
-func TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf(t *testing.T) {
+func TestWatcherGetsTheTimeOfTheWriteThatStoredTheOutcome(t *testing.T) {
 	for name, run := range map[string]func(e *Engine, typ *Type, row processlog.Row, written time.Time){
 		"an outcome that took several tries": func(e *Engine, typ *Type, row processlog.Row, _ time.Time) {
 			e.outcomes.ordinary.Add(pendingOutcome{attempt: &Attempt{Type: typ, Row: row}, outcome: processlog.Outcome{ID: row.ID, To: processlog.Succeeded}})

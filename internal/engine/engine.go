@@ -18,7 +18,7 @@
 //     remembers the rows that the database refuses to change. They are offered less and less often.
 //   - Reconciled (reconcile.go): rounds find entries that are overdue, because a process died or a source forgot them.
 //
-// Features attach through seams and are not known here. Package internal/features attaches them.
+// The engine does not import the features. Package internal/features attaches them through these types:
 //
 //   - An Admission decides which entries may be claimed and started. An Order blocks entries until others have ended. A
 //     Grouping makes one call take several entries. A Claimer claims instead of the store. Slots count the calls
@@ -44,7 +44,8 @@
 //	refused claim the database refused a claim of the type, so the type pauses            typeSchedule.scheduleNext
 //	refused row   the database refuses to change the entry, which is tried less often     package refusals
 //
-// A queue adds two of its own: its backlog, and its claims that came too late (package queue).
+// A queue adds two cases (package queue). The backlog is due entries that only the database has. A claim is empty if other
+// processes have taken all due entries of the queue.
 //
 // Files have at most 400 lines where a stage allows it. The stages in admission.go, run.go, lease.go, schedule.go and settle.go are
 // longer, because each has one purpose whose parts are read together.
@@ -52,9 +53,9 @@
 // Three rules hold everywhere. Each write is guarded by what was read of the row (G4, G8), so losing a race is a normal result. The
 // source is a hint (G10). Nothing blocks while it holds a mutex. Numbers such as G4 name the promises in docs/reference/guarantees.md.
 //
-// The root package makes an Engine and lends it the goroutines of Run: Scan, Reconcile and Renew end with their contexts, and Run waits
-// for them. All other goroutines belong to group commits, which Drain and Close wait for, or to running handlers, which Drain waits
-// for.
+// The root package makes an Engine. Run calls Scan, Reconcile and Renew in goroutines. They return when their contexts end,
+// and Run waits for them. All other goroutines flush batchers of package groupcommit, or run handlers. Drain waits for both,
+// and Close waits for the batchers.
 package engine
 
 import (

@@ -115,7 +115,8 @@ func TestQueueIsNotAskedAgainWhileEntriesWaitForOthers(t *testing.T) {
 	})
 }
 
-// When a Run begins, it is unknown how many entries wait, and since when. So the scanner looks before it claims.
+// When a Run begins, this process does not know how many entries wait for others, and since when. So the scanner asks the
+// database before it claims.
 // Failure: F107
 func TestRunBeginsWithALookAtWhatWaitsForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -172,11 +172,11 @@ func (h *holdings) Stuck() []processlog.StuckAttempt {
 	return h.running(func(a HeldAttempt) bool { return a.Stuck || a.LeftBehind })
 }
 
-// forget ends the holding of an attempt whose outcome is stored or dropped. Do not call it sooner: until then the entry
-// has no outcome, so a crash of this process counts against it.
+// forget ends the holding of an attempt whose outcome is stored or dropped. Do not call forget sooner. Until the outcome is
+// stored, a crash of this process counts as a lost lease of the entry, so the entry must keep its place among the suspects.
 func (h *holdings) forget(a *Attempt) {
 	h.mu.Lock()
-	// A dead-lettering was never admitted, so it must not remove the stuck attempt of the same entry.
+	// The attempt of a dead-lettering is not held. The held attempt of the same entry, whose handler is stuck, must stay.
 	if h.held[a.holdingKey()] == a {
 		delete(h.held, a.holdingKey())
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The answer to a person's requeue may come after the entry has begun to run again in the same process.
+// A person requeues an entry. The entry may begin to run again in this process before the answer to the requeue arrives here.
+// The answer must then end the earlier attempt, and not the new one.
 // Failure: F57
 func TestChangeEndsOnlyTheAttemptsThatItHasOvertaken(t *testing.T) {
 	h := newHoldings()

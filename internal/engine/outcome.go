@@ -150,7 +150,7 @@ const MaxUnavailableDelay = 2 * time.Minute
 func (t *Type) unavailableDelay(row *processlog.Row, v *verdict.Verdict) time.Duration {
 	wait := max(t.backoff(v, max(1, row.Attempt()-1)), unavailablePause+jitter.N(unavailablePause))
 	if v.After > 0 || v.ByLibrary || row.LastError == "" {
-		// The handler has named a delay, or the library's own database was not available, or nothing came before.
+		// The handler has named a delay, or the library's own database was not available, or the entry has not failed before.
 		return wait
 	}
 	previous := min(max(0, row.NextAt.Sub(row.UpdatedAt)), MaxUnavailableDelay)
@@ -219,13 +219,14 @@ func (t *Type) OutcomeOf(row *processlog.Row, err, cause error) (o processlog.Ou
 	return o
 }
 
-// interrupted reports whether a handler failed only because the library ended its context. That is not a failure of the
-// entry, so it costs no attempt. But the handler may have had its effect, so its outcome is unknown. The library ends the context for one of these reasons:
+// interrupted reports whether a handler failed only because the library ended its context. Such an end is not a failure of
+// the entry, so it costs no attempt. But the handler may have had its effect, so its outcome is unknown. The library ends the
+// context for one of these reasons:
 //
 //   - Run stops.
 //   - The lease was lost, for example because the database did not answer in time.
-//   - A change such as Cancel or Requeue has made the attempt obsolete. If that change stands, the outcome is dropped
-//     anyway. If a rollback to a savepoint undid the change, the entry still runs under this lease, and the error must
+//   - A change such as Cancel or Requeue has made the attempt obsolete. If the change has committed, the outcome is dropped
+//     anyway. If a rollback to a savepoint has undone the change, the entry still runs under this lease, and the error must
 //     not count.
 //
 // After a loss of data (ErrHistoryLost) no handler is called.
@@ -233,7 +234,8 @@ func interrupted(err, cause error) bool {
 	return isStopCause(cause) && (isStopCause(err) || errors.Is(err, context.Canceled)) || errors.Is(err, processlog.ErrHistoryLost)
 }
 
-// Interrupted reports whether the attempt failed only because the library ended it. It then costs the entry nothing.
+// Interrupted reports whether the attempt failed only because the library ended the handler's context. Such a failure costs
+// the entry no attempt.
 func (r Result) Interrupted() bool { return interrupted(r.Err, r.Cause) }
 
 // isStopCause reports whether err is one of the causes with which the library ends a handler's context early.
@@ -250,7 +252,8 @@ func successOutcome(o processlog.Outcome, row *processlog.Row) processlog.Outcom
 	return o
 }
 
-// countHandlerFailure counts a failure of the handler. The last one allowed, or a permanent error, gives the entry up.
+// countHandlerFailure counts a failure of the handler. The handler gets no further attempt after a permanent error, or when
+// the number of failures has reached the maximum.
 func (t *Type) countHandlerFailure(o processlog.Outcome, row *processlog.Row, v *verdict.Verdict) processlog.Outcome {
 	o.ProcessCount = min(o.ProcessCount+1, processlog.MaxCount)
 	switch {
@@ -264,8 +267,8 @@ func (t *Type) countHandlerFailure(o processlog.Outcome, row *processlog.Row, v 
 	return o
 }
 
-// countCompensationFailure counts a failure of the compensation. The last one allowed, or a permanent error, ends the entry as
-// dead.
+// countCompensationFailure counts a failure of the compensation. The entry is dead after a permanent error, or when the
+// number of failures has reached the maximum.
 func (t *Type) countCompensationFailure(o processlog.Outcome, v *verdict.Verdict) processlog.Outcome {
 	o.CompensateCount = min(o.CompensateCount+1, processlog.MaxCount)
 	switch {
@@ -279,8 +282,8 @@ func (t *Type) countCompensationFailure(o processlog.Outcome, v *verdict.Verdict
 	return o
 }
 
-// endAttempts ends the attempts of the handler. If the type has a compensation, the compensation is due at once. Otherwise the
-// entry is dead, and a person has to decide.
+// endAttempts ends the attempts of the handler. If the type has a compensation, the compensation is due at once. If it has
+// none, the entry is dead, and a person has to decide.
 func (t *Type) endAttempts(o processlog.Outcome, why processlog.EndedBy) processlog.Outcome {
 	if t.compensates() {
 		o.To = processlog.Compensating
@@ -327,8 +330,8 @@ func (t *Type) backoff(v *verdict.Verdict, failures int) time.Duration {
 // minBackoff is the shortest delay before another attempt.
 const minBackoff = 100 * time.Millisecond
 
-// retryDelay returns the delay of a retry schedule, limited by clampDelay. A schedule is code of the user, whose arithmetic
-// may overflow and return a delay below zero.
+// retryDelay returns the delay of a retry schedule, limited by clampDelay. A schedule is code of the user. Its arithmetic may
+// overflow, so its result may be negative.
 func retryDelay(retry func(failures int) time.Duration, failures int) time.Duration {
 	return clampDelay(retry(failures))
 }

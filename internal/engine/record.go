@@ -260,8 +260,8 @@ func (e *Engine) AttachCommitted(notify func(drafts []processlog.Draft, inserted
 	e.committed = append(e.committed, notify)
 }
 
-// CommitPoller finds out which transactions have committed whose end this process does not see. Its methods are safe for
-// concurrent use, and return at once.
+// CommitPoller finds out whether transactions have committed whose end this process does not see. Its methods are safe for
+// concurrent use. They return at once, except Close.
 type CommitPoller interface {
 	// Recorded starts polling for the transaction of a recording. The poller calls Recording.CommitFound when it finds the commit.
 	Recorded(r *Recording)

@@ -22,24 +22,26 @@ import (
 //
 // This table says who sets the flags. All but returned are guarded by holdings.mu.
 //
-//	stuck            needRenewal sets it when the handler has exceeded its timeout by stuckAfter. prepare resets it.
-//	renewing         markLapsed sets it when a shared call returns after the lease has ended. prepare resets it.
+//	stuck            examine sets it when the handler has exceeded its timeout by stuckAfter. beginCall resets it.
+//	renewing         markLapsed sets it when a shared call returns after the lease has ended. beginCall resets it.
 //	returned         Finish sets it when the last handler call has returned. It is atomic and stays set.
 //	lostAfterReturn  loseLeaseLocked sets it when the lease is lost after the handler has returned. It stays set.
 //	obsolete         makeObsoleteLocked sets it when the lease is lost before the handler has returned, or when a change
 //	                 of the entry has ended the attempt. It stays set.
-//	refusedRenewals  renewAll counts the renewals that the database has refused.
-//	renewAfter       renewAll sets it after each refused renewal. It has no effect once this time has passed.
-//	callCount        prepare counts the handler calls.
+//	refusedRenewals  renewed counts the renewals that the database has refused.
+//	renewAfter       renewed sets it after each refused renewal. It has no effect once this time has passed.
+//	callCount        beginCall counts the handler calls.
 //
 // These combinations need an explanation. All others follow from the table:
 //
 //   - lostAfterReturn is set only if returned is set. The process keeps holding the entry until the database answers that
 //     the outcome is outdated.
-//   - stuck may be set together with renewing or returned. Then the stuck call has returned, and isStuckLocked is false.
+//   - stuck may be set together with renewing or returned. In this case the stuck handler call has returned, and
+//     isStuckLocked is false.
 //   - renewing is set only between two handler calls. If no second call may begin, returned is set next, and renewing
-//     stays.
-//   - obsolete may be set together with returned, in either order. A change may end an attempt whose outcome waits.
+//     stays set.
+//   - obsolete may be set together with returned, in either order. For example, a change may end an attempt whose outcome
+//     waits to be stored.
 type Attempt struct {
 	Row        processlog.Row
 	queueToken int64 // token of the queue lease that the claim used; 0 without a queue lease
@@ -76,7 +78,8 @@ func (a *Attempt) Context() context.Context { return a.ctx }
 // its outcome is unknown. Call it in the goroutine of the attempt.
 func (a *Attempt) NoteActed() { a.hasActed = true }
 
-// errorForOutcome returns err as OutcomeOf must see it.
+// errorForOutcome returns the error from which OutcomeOf computes the outcome. If NoteActed was called, this error says that
+// the outcome is unknown.
 func (a *Attempt) errorForOutcome(err error) error {
 	if a.hasActed {
 		return verdict.OutcomeUnknown(err)
@@ -316,8 +319,9 @@ func (t *callTimeout) callEnded() {
 	}
 }
 
-// HandlerContext returns the context of a handler call for several entries. It carries no values of an entry's headers.
-// Such values may name a tenant, and the handler would then process the entries of all tenants as that one.
+// HandlerContext returns the context of a handler call for several entries. It carries no values of an entry's headers. For
+// example, such a value may name a tenant. The handler would then process the entries of other tenants as entries of this
+// tenant.
 func (e *Engine) HandlerContext(t *Type) (context.Context, context.CancelFunc) {
 	timeout := e.newTimeout(t, 1)
 	return timeout.ctx, timeout.cancel

@@ -11,8 +11,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// peekInterval is the longest time that the scanner sleeps and that a source is not asked. A lost wake-up delays an
-// entry by no more than this. See LookInterval.
+// peekInterval is the longest time that the scanner sleeps. It is also the longest time between two questions to a source:
+// see LookInterval. So a lost wake-up delays an entry by at most peekInterval.
 const peekInterval = 5 * time.Second
 
 // claimSchedule records when a claim of each type is next worthwhile. Other code notifies it of due entries and free

@@ -147,10 +147,11 @@ func (e *Engine) noteRefused(what string, n int, refusal func(i int) (*Attempt, 
 	}
 }
 
-// writeOutcomes retries with the same token until the database answers, because a deadlock or a restart must not make a
-// handler run again. If a try was stored but its answer was lost, the next try recognises it by the token.
+// writeOutcomes writes outcomes with one token. A deadlock or a restart of the database must not make a handler run again. So
+// writeOutcomes retries until the database answers. If a try was stored but its answer was lost, the next try recognises the
+// stored outcomes by the token.
 //
-// writeOutcomes returns no results in two cases: the Compensator is closed first, or no outcome is left to write.
+// writeOutcomes returns no results if the Compensator is closed first, or if no outcome is left to write.
 func (e *Engine) writeOutcomes(token processlog.Token, batch []pendingOutcome, onFailure func()) ([]pendingOutcome, []processlog.Settled, time.Time) {
 	for failures := 1; ; failures++ {
 		if batch = e.withoutWithdrawn(batch); len(batch) == 0 {
@@ -158,8 +159,9 @@ func (e *Engine) writeOutcomes(token processlog.Token, batch []pendingOutcome, o
 		}
 		// Use neither Run's context nor a handler's: outcomes are stored while Run stops, too (G15).
 		ctx, cancel := e.Statement()
-		// Take the time of each try, not of the first one. After an admin has accepted a loss of data, the rollback detector ignores writes
-		// that were sent earlier. With the time of the first try, it would also ignore an outcome that a later try stored (G19).
+		// Take the time of each try, not of the first one. After an admin has accepted a loss of data, the rollback detector
+		// ignores writes that were sent before this. With the time of the first try, the detector would also ignore an
+		// outcome that a later try has stored (G19).
 		sentAt := time.Now()
 		results, err := e.Store.Settle(ctx, token, outcomesOf(batch))
 		cancel()
@@ -247,7 +249,7 @@ func (e *Engine) handleAnswer(done pendingOutcome, r processlog.Settled) {
 		State: o.To, EndedBy: o.EndedBy, Attempt: a.Row.Attempt(),
 	}
 	if isCompleted(o, r) {
-		// Report the completion here, because Complete settles no outcome.
+		// Report the completion here, because Complete does not notify the observer.
 		event.EndedBy = r.EndedBy
 		e.notifyDropped(a)
 		NotifyObserver(e.Base, e.Observer.Settled, event)

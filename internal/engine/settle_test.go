@@ -11,7 +11,7 @@ import (
 // A claim dead-letters an entry whose handler is stuck. The dead-lettering is an outcome, and waits to be stored like any
 // other. If the handler returns before it is stored, the dead-lettering must be withdrawn, and the handler's outcome must be
 // stored.
-func TestWhatAStuckHandlerReportsComesBeforeItsTakingOut(t *testing.T) {
+func TestOutcomeOfAStuckHandlerWithdrawsItsDeadLettering(t *testing.T) {
 	h := newHoldings()
 	s := &Engine{holdings: h}
 	stuck := &Attempt{Row: processlog.Row{ID: processlog.RowID(1)}, ctx: t.Context(), stuck: true}

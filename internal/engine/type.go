@@ -37,7 +37,8 @@ type Type struct {
 	grouping   Grouping // nil: each entry has a call of its own
 }
 
-// SuspectAfter is how many leases in a row an entry must lose to be a suspect: it may have crashed a process.
+// SuspectAfter is how many leases in a row an entry must lose to be a suspect. A suspect may have crashed the processes that
+// held these leases.
 const SuspectAfter = 1
 
 func (t *Type) compensates() bool { return t.Undo != nil }
@@ -137,9 +138,9 @@ func (ts *types) leaseRange() leaseRange {
 	return ts.leases
 }
 
-// LookInterval returns the longest time between two questions to a source about due entries. It is at most the shortest lease,
-// so that the scanner sees a leased entry before its lease ends. An entry that is enqueued while another one is already due
-// does not wake the scanner.
+// LookInterval returns the longest time between two questions to a source about due entries. It is at most the shortest
+// lease, so that the scanner sees a leased entry before its lease ends. An entry that is enqueued while another one is
+// already due does not wake the scanner, and is found by the next question.
 func (ts *types) LookInterval() time.Duration { return min(peekInterval, ts.leaseRange().shortest) }
 
 // renewInterval returns the time between two rounds of the renewer. It is short enough for the shortest lease. Most
