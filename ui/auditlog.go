@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
@@ -12,7 +13,7 @@ import (
 type auditLogData struct {
 	Actor, Action, Entry, From, To string
 	Actions                        []string
-	Records                        []admin.AuditLogRecord
+	Acts                           []act
 	pager
 	Refused string
 }
@@ -56,6 +57,51 @@ func (s *server) showAuditLog(rq *request) {
 		rq.showFailure(err)
 		return
 	}
-	data.Records, data.pager = page.Records, newPager(rq.r.URL, page.Next)
+	data.Acts, data.pager = groupActs(page.Records), newPager(rq.r.URL, page.Next)
 	rq.showPage(status, "trail", data)
+}
+
+// act is what a person did at one time: the records of one entry, or of several entries that differ only in the entry. An
+// action on 200 entries is one line of the page, which opens.
+type act struct {
+	admin.AuditLogRecord                        // the newest record
+	Others               []admin.AuditLogRecord // all records, newest first, if there are several
+}
+
+const (
+	fewestGrouped = 3           // fewer records of one kind stay lines of their own
+	sameAct       = time.Minute // most time between two records of one act
+)
+
+// groupActs groups consecutive records of a page. Records of two pages are never in one group.
+func groupActs(records []admin.AuditLogRecord) (acts []act) {
+	for len(records) > 0 {
+		n := 1
+		for n < len(records) && isSameAct(&records[n-1], &records[n]) {
+			n++
+		}
+		if n < fewestGrouped {
+			n = 1
+			acts = append(acts, act{AuditLogRecord: records[0]})
+		} else {
+			acts = append(acts, act{records[0], records[:n]})
+		}
+		records = records[n:]
+	}
+	return acts
+}
+
+// isSameAct reports whether two records, the newer one first, say the same about two entries.
+func isSameAct(newer, older *admin.AuditLogRecord) bool {
+	return !newer.EntryID.IsZero() && !older.EntryID.IsZero() && newer.At.Sub(older.At) <= sameAct &&
+		newer.Actor == older.Actor && newer.Action == older.Action && newer.Refused == older.Refused && newer.BusinessType == older.BusinessType &&
+		newer.Subject == older.Subject && newer.Reason == older.Reason && statesOf(newer) == statesOf(older)
+}
+
+// statesOf returns the states of an entry before and after a change, or zero values for an operation.
+func statesOf(r *admin.AuditLogRecord) (states [2]compensator.State) {
+	if r.Before != nil && r.After != nil {
+		states = [2]compensator.State{r.Before.State, r.After.State}
+	}
+	return states
 }

@@ -91,6 +91,7 @@ func tryOneFirst(t *testing.T, w *world) {
 	}
 	trail := alice.get("trail?action=requeue")
 	has(t, trail.text, strings.TrimPrefix(tried.at, "/ops/"))
+	has(t, trail.text, fmt.Sprintf("<summary>%d entries</summary>", len(refunds)-1))
 	assert.Equal(t, 404, w.client("bob").get("actions/1-0123456789abcdef").status)
 }
 

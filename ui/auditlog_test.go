@@ -1,0 +1,50 @@
+package ui
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// An action on several entries is one line of the audit log's page. A record that differs in more than the entry is a separate line.
+func TestRecordsOfOneActAreOneLine(t *testing.T) {
+	at := time.Date(2026, 11, 27, 14, 3, 0, 0, time.UTC)
+	newRecord := func(id uint64, change func(*admin.AuditLogRecord)) admin.AuditLogRecord {
+		r := admin.AuditLogRecord{At: at, Actor: "anna", Action: "requeue", EntryID: processlog.RowID(id), BusinessType: "refund", Reason: "PSP is back"}
+		if change != nil {
+			change(&r)
+		}
+		return r
+	}
+	four := []admin.AuditLogRecord{newRecord(4, nil), newRecord(3, nil), newRecord(2, nil), newRecord(1, nil)}
+	acts := groupActs(four)
+	assert.Len(t, acts, 1)
+	assert.Equal(t, four, acts[0].Others)
+	assert.Len(t, groupActs(four[:2]), 2, "two records are two lines")
+	assert.Empty(t, groupActs(nil))
+	for name, change := range map[string]func(*admin.AuditLogRecord){
+		"another person":        func(r *admin.AuditLogRecord) { r.Actor = "bob" },
+		"another action":        func(r *admin.AuditLogRecord) { r.Action = "cancel" },
+		"refused":               func(r *admin.AuditLogRecord) { r.Refused = true },
+		"no entry":              func(r *admin.AuditLogRecord) { r.EntryID = compensator.EntryID{} },
+		"another type":          func(r *admin.AuditLogRecord) { r.BusinessType = "mail" },
+		"another subject":       func(r *admin.AuditLogRecord) { r.Subject = "carol" },
+		"another reason":        func(r *admin.AuditLogRecord) { r.Reason = "again" },
+		"more than a minute":    func(r *admin.AuditLogRecord) { r.At = at.Add(-61 * time.Second) },
+		"from another state":    func(r *admin.AuditLogRecord) { r.Before, r.After = states(compensator.Dead, compensator.Pending) },
+		"to a different state ": func(r *admin.AuditLogRecord) { r.Before, r.After = states(0, compensator.Cancelled) },
+	} {
+		acts := groupActs([]admin.AuditLogRecord{four[0], four[1], four[2], newRecord(1, change)})
+		assert.Lenf(t, acts, 2, name)
+		assert.Lenf(t, acts[0].Others, 3, name)
+	}
+}
+
+func states(before, after compensator.State) (*admin.AuditState, *admin.AuditState) {
+	return &admin.AuditState{State: before}, &admin.AuditState{State: after}
+}
