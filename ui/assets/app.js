@@ -98,7 +98,7 @@ asked.addEventListener("close", () => { asked.replaceChildren(); opener?.focus()
 const every = 5000;
 const live = $("#live"), button = $("#live-switch");
 let paused = kept("compensator-paused") === "yes", failed = false;
-const busy = () => document.hidden || $("dialog[open]") || !getSelection().isCollapsed || (live.contains(document.activeElement) && document.activeElement !== button)
+const busy = () => document.hidden || $("dialog[open], .menu[open], .trail details[open], .numbers[open]") || !getSelection().isCollapsed || (live.contains(document.activeElement) && document.activeElement !== button)
 	|| document.activeElement?.matches("input, select, textarea") || $('#live input[name="seen"]:checked') || $("#live tbody tr:hover");
 const state = () => (paused ? "off" : failed ? "failed" : busy() ? "held" : "on");
 const say = (now = state()) => all("#live-state [data-when]").forEach((word) => { word.hidden = word.dataset.when !== now; });
