@@ -64,7 +64,8 @@ func TestANight(t *testing.T) {
 				assert.Equal(t, state, b.entry(key).State, key)
 			}
 			assert.Equal(t, 2, b.count("common_process_log_case WHERE closed_at=0"))
-			assert.Equal(t, 7, b.count("common_process_log_audit WHERE reason='PSP is back'"))
+			assert.Equal(t, 7, b.count("common_process_log_audit WHERE reason='PSP is back' AND entry_id>0"))
+			assert.Equal(t, 1, b.count("common_process_log_audit WHERE reason='PSP is back' AND entry_id=0"), "the action on two entries")
 
 			history := b.ok("history", id("d0"))
 			assert.Less(t, strings.Index(history, "take case"), strings.Index(history, "reschedule"), "oldest first")

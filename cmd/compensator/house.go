@@ -121,6 +121,7 @@ var grantLines = []struct{ suffix, reader, operator string }{
 	{"_attempt", "SELECT", "SELECT"},
 	{"_stat", "SELECT", "SELECT"},
 	{"_instance", "SELECT", "SELECT"},
+	{"_slots", "SELECT", "SELECT"},
 	{"_case", "SELECT", "SELECT, UPDATE"},
 	{"_operation", "SELECT", "SELECT, INSERT"},
 	{"_setting", "SELECT", "SELECT, INSERT, UPDATE"},
