@@ -64,22 +64,26 @@ func (d *Admin) ContinueBulk(ctx context.Context, a Actor, id BulkID) error {
 	if d.readOnly {
 		return ErrReadOnly
 	}
-	hidden, err := d.readBulk(withAction(ctx), id)
+	bulk, err := d.readBulk(withAction(ctx), id)
 	if err != nil {
 		return err
 	}
-	if _, err := d.Bulk(ctx, a, id); errors.Is(err, compensator.ErrNotFound) {
-		if refusal := d.recordRefusal(ctx, a, processlog.Operation{Action: string(hidden.plan.Right), Reason: hidden.first().Reason}); refusal != ErrNotAllowed {
+	if _, err := d.viewBulk(ctx, a, id, &bulk); errors.Is(err, compensator.ErrNotFound) {
+		if refusal := d.recordRefusal(ctx, a, processlog.Operation{Action: string(bulk.plan.Right), Reason: bulk.first().Reason}); refusal != ErrNotAllowed {
 			return refusal
 		}
 		return err
 	} else if err != nil {
 		return err
 	}
-	for range maxBulkBatches {
-		bulk, err := d.readBulk(withAction(ctx), id)
-		if err != nil || len(bulk.rest) == 0 {
-			return err
+	for n := range maxBulkBatches {
+		if n > 0 { // Another person may have gone on meanwhile.
+			if bulk, err = d.readBulk(withAction(ctx), id); err != nil {
+				return err
+			}
+		}
+		if len(bulk.rest) == 0 {
+			return nil
 		}
 		entries := bulk.rest[:min(len(bulk.rest), MaxEntries)]
 		if err := d.continueWith(ctx, a, id, &bulk, entries); err != nil {
@@ -179,9 +183,7 @@ func (d *Admin) storeBatch(ctx context.Context, a Actor, c checkedChange, batch 
 	if err != nil {
 		return BulkID{}, err
 	}
-	for i, index := range c.indexes {
-		c.answers[index] = results[i].Err
-	}
+	c.addAnswers(results)
 	return id, nil
 }
 
@@ -247,6 +249,11 @@ func (d *Admin) Bulk(ctx context.Context, a Actor, id BulkID) (BulkView, error) 
 	if err != nil {
 		return BulkView{}, err
 	}
+	return d.viewBulk(ctx, a, id, &bulk)
+}
+
+// viewBulk reads what has become of the entries of an action, as the actor may see it. Its errors are those of Bulk.
+func (d *Admin) viewBulk(ctx context.Context, a Actor, id BulkID, bulk *storedBulk) (BulkView, error) {
 	view := BulkView{ID: id, Action: bulk.plan.Right, Actor: bulk.first().Actor, Reason: bulk.first().Reason, At: bulk.first().At, Delay: bulk.plan.Delay, Total: bulk.plan.Total,
 		Outcomes: make(map[BulkOutcome]int), Entries: make(map[BulkOutcome][]compensator.EntryID)}
 	rights := []Right{SeeEntries}

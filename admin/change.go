@@ -104,9 +104,7 @@ func (d *Admin) Change(ctx context.Context, a Actor, ch Change) ([]error, error)
 	if err != nil {
 		return nil, err
 	}
-	for i, index := range c.indexes {
-		c.answers[index] = results[i].Err
-	}
+	c.addAnswers(results)
 	return c.answers, nil
 }
 
@@ -116,6 +114,13 @@ type checkedChange struct {
 	answers  []error              // one for each entry of the Change: why the Admin refuses it, or nil
 	versions []processlog.Version // the entries that the Admin does not refuse
 	indexes  []int                // their places in answers
+}
+
+// addAnswers adds the log's answers for the versions.
+func (c *checkedChange) addAnswers(results []processlog.Changed) {
+	for i, index := range c.indexes {
+		c.answers[index] = results[i].Err
+	}
 }
 
 // errUnknown and errFinished are the answers for entries that a part of a bulk action leaves out.
@@ -156,6 +161,10 @@ func (d *Admin) checkChange(ctx context.Context, a Actor, ch Change, total int, 
 		row, isFound := rows[seen.ID]
 		subject := Subject{Type: row.BusinessType, Amount: amounts[seen.ID], Count: total}
 		line := Line{Entry: entryOf(row), OutcomeUnknown: unknownOutcomes[row.ID]}
+		var leftOut error
+		if leavesOut {
+			leftOut = ch.leftOut(line)
+		}
 		switch {
 		case !isFound: // The entry does not exist, or the actor may not see it.
 			c.answers[i] = newNotFoundError(seen.ID)
@@ -168,8 +177,8 @@ func (d *Admin) checkChange(ctx context.Context, a Actor, ch Change, total int, 
 		case !d.checkRepeat(ctx, a, ch.Action, row.State, subject):
 			c.answers[i] = ErrNotAllowed
 			rejections.addRefusal(row.ID, row.BusinessType)
-		case leavesOut && ch.leftOut(line) != nil:
-			c.answers[i] = ch.leftOut(line)
+		case leftOut != nil:
+			c.answers[i] = leftOut
 		default:
 			c.versions = append(c.versions, processlog.Version{ID: row.ID, IdempotencyKey: row.IdempotencyKey, State: row.State, Number: row.Version, Epoch: row.Epoch})
 			c.indexes = append(c.indexes, i)

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -76,7 +77,7 @@ func (d *Admin) Periodic(ctx context.Context, a Actor) (PeriodicTypes, error) {
 	}
 	if len(found.Types) == 0 && !mayRead.holds(ctx, "") {
 		if types, err := d.readTypes(ctx); err != nil || !slices.ContainsFunc(types, func(name string) bool { return mayRead.holds(ctx, name) }) {
-			return PeriodicTypes{}, errorOr(err, ErrNotAllowed)
+			return PeriodicTypes{}, cmp.Or(err, ErrNotAllowed)
 		}
 	}
 	slices.SortFunc(found.Types, func(a, b PeriodicType) int { return strings.Compare(a.Type, b.Type) })
@@ -85,13 +86,6 @@ func (d *Admin) Periodic(ctx context.Context, a Actor) (PeriodicTypes, error) {
 	}
 	d.addSchedules(ctx, mayRead, r.now, found.Types)
 	return found, nil
-}
-
-func errorOr(err, other error) error {
-	if err != nil {
-		return err
-	}
-	return other
 }
 
 // addSlotEntries adds the entries of the last slots.
