@@ -38,11 +38,7 @@ func hasAttempt(o *processlog.Outcome) bool {
 
 // KeepAttempts implements Operations.
 func (s *Store) KeepAttempts(ctx context.Context) error {
-	rows, err := s.pool().QueryContext(ctx, s.sql("SELECT 1 FROM {attempt} WHERE 1=0"))
-	if err == nil {
-		err = rows.Close()
-	}
-	if err != nil {
+	if err := s.checkTable(ctx, "_attempt"); err != nil {
 		return s.withoutTable(fmt.Errorf("compensator: read the table %s: %w", s.table.quoted("_attempt"), err), "_attempt", "Operations.Attempts needs")
 	}
 	s.attempts.Store(true)

@@ -20,14 +20,20 @@ var operationTables = []string{"_case", "_operation", "_setting"}
 
 const noRows = "SELECT 1 FROM {table} WHERE 1=0" // Fails if the table is missing.
 
+// checkTable returns an error if the log's table with this suffix is missing or cannot be read.
+func (s *Store) checkTable(ctx context.Context, suffix string) error {
+	rows, err := s.pool().QueryContext(ctx, s.sql(noRows, "table", s.fragments[suffix[1:]]))
+	if err != nil {
+		return err
+	}
+	return rows.Close()
+}
+
 // CheckOperations implements Operations.
 func (s *Store) CheckOperations(ctx context.Context) error {
 	var problems []error
 	for _, suffix := range operationTables {
-		rows, err := s.pool().QueryContext(ctx, s.sql(noRows, "table", s.fragments[suffix[1:]]))
-		if err == nil {
-			err = rows.Close()
-		}
+		err := s.checkTable(ctx, suffix)
 		var missing *processlog.FieldError
 		switch err = s.withoutTable(err, suffix, "Operations needs"); {
 		case errors.As(err, &missing):

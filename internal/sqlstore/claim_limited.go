@@ -403,11 +403,10 @@ func (s *Store) ReturnStarts(ctx context.Context, limit processlog.StartLimit, u
 
 // CheckLimits implements Store.
 func (s *Store) CheckLimits(ctx context.Context) error {
-	rows, err := s.pool().QueryContext(ctx, s.sql("SELECT 1 FROM {limit} WHERE 1=0"))
-	if err != nil {
+	if err := s.checkTable(ctx, "_limit"); err != nil {
 		return s.withoutLimits(fmt.Errorf("compensator: read the table %s: %w", s.table.quoted("_limit"), err))
 	}
-	return rows.Close()
+	return nil
 }
 
 // withoutLimits replaces err if the _limit table is missing. The new error names the table and the feature that needs it.
