@@ -208,6 +208,27 @@ const (
 	looks = `{runOnly: {type: "rule", values: ["color-contrast", "target-size", "link-in-text-block", "scrollable-region-focusable"]}, resultTypes: ["violations"], iframes: false}`
 )
 
+// requireFit fails the test if the page is wider than the window.
+func (b *tab) requireFit(width int64, where string) {
+	b.t.Helper()
+	assert.True(b.t, b.holds(fmt.Sprintf(`document.documentElement.scrollWidth <= %d`, width)), "%s scrolls sideways", where)
+}
+
+// showWell photographs the open page in both schemes, on a screen and on a phone. It fails the test if a page is not accessible or
+// is wider than the window. Call arm before.
+func (b *tab) showWell(name, lang string) {
+	b.t.Helper()
+	for _, scheme := range []string{"light", "dark"} {
+		for _, width := range []int64{1280, 360} {
+			shot := fmt.Sprintf("%s-%s-%s-%d", name, lang, scheme, width)
+			b.look(lang, scheme, width)
+			b.photograph(shot)
+			b.accessible(shot, wcag)
+			b.requireFit(width, shot)
+		}
+	}
+}
+
 // accessible checks the page against WCAG 2.2 AA as far as axe can. rules may select only the rules that depend on the
 // looks of the page.
 func (b *tab) accessible(where, rules string) {

@@ -117,7 +117,7 @@ func TestPageOfAnActionFollowsItsEntries(t *testing.T) {
 		press(`#asked [name="first"]`)
 		b.arrive(`location.pathname.startsWith("/ops/actions/")`)
 		b.arrive(fmt.Sprintf(`document.querySelector(".answers")?.textContent.replace(/\s+/g, " ").includes(%q) && document.querySelector("#live form button.main")?.textContent.includes(%q)`, words[1], words[2]))
-		assert.True(t, b.holds(`document.documentElement.scrollWidth <= 360`), lang)
+		b.requireFit(360, lang)
 		b.photograph("bulk-followed-" + lang + "-light-360")
 		press(`form[action*="/actions/"] button.main`)
 		b.arrive(fmt.Sprintf(`location.pathname.startsWith("/ops/actions/") && !document.body.textContent.includes(%q)`, words[2]))

@@ -185,7 +185,7 @@ func TestHostileTextsStayTexts(t *testing.T) {
 		b.open(path)
 		assert.False(t, b.holds(`!!window.hacked || !!document.querySelector('[href^="javascript"], main img, main script')`), path)
 		assert.False(t, b.holds(`document.body.innerText.includes("\u202E")`), path)
-		assert.True(t, b.holds(`document.documentElement.scrollWidth <= 360`), "%s scrolls sideways", path)
+		b.requireFit(360, path)
 		b.quiet(path)
 	}
 	b.open("entries/" + e.ID.String())

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
@@ -123,11 +122,11 @@ func TestLimitIsChangedInABrowser(t *testing.T) {
 			starts++
 			b.look(lang, "light", width)
 			b.open("settings")
-			assert.True(t, b.holds(fmt.Sprintf(`document.documentElement.scrollWidth <= %d`, width)), "%s %d scrolls sideways", lang, width)
+			b.requireFit(width, fmt.Sprint(lang, " ", width))
 			b.do(chromedp.Click(`a[href*="do=change+limit"]`), b.until(`document.querySelector("#asked").open && document.activeElement.name === "reason"`))
 			b.arm()
 			b.accessible("dialog", wcag)
-			assert.True(t, b.holds(fmt.Sprintf(`document.documentElement.scrollWidth <= %d`, width)), "%s %d scrolls sideways", lang, width)
+			b.requireFit(width, fmt.Sprint(lang, " ", width))
 			b.do(chromedp.SetValue(`#asked [name="starts"]`, fmt.Sprint(starts)), chromedp.SetValue(`#asked [name="per"]`, "minute"), chromedp.SendKeys(`#asked [name="reason"]`, "PSP is slow"))
 			b.do(chromedp.Click(`#asked button.main`))
 			b.arrive(`location.pathname === "/ops/done" && document.querySelector(".answers") !== null`)

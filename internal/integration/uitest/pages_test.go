@@ -65,13 +65,13 @@ func TestEveryPageIsAccessibleInBothLanguagesLightDarkAndOnAPhone(t *testing.T) 
 					b.photograph(name)
 					b.accessible(name, rules)
 					rules = looks
-					assert.True(t, b.holds(fmt.Sprintf(`document.documentElement.scrollWidth <= %d`, width)), "%s scrolls sideways", name)
+					b.requireFit(width, name)
 					assert.True(t, b.holds(`[...document.querySelectorAll("main tr, main li")].every(row => row.offsetHeight < 260)`), "%s has rows that are no rows any more", name)
 				}
 			}
 			for _, width := range []int64{761, 800, 850, 900, 1000, 1100, 1101} { // Tablets, and windows at half the width of a screen
 				b.look(lang, "light", width)
-				assert.True(t, b.holds(fmt.Sprintf(`document.documentElement.scrollWidth <= %d`, width)), "%s scrolls sideways at %d px", p.name, width)
+				b.requireFit(width, fmt.Sprint(p.name, " at ", width, " px"))
 				assert.Empty(t, b.text(`[...document.querySelectorAll("main *")].filter(e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 1 && getComputedStyle(e).overflowX === "hidden" && !e.matches("code, .lanes *")).map(e => e.className || e.tagName).join(" ")`), "%s is cut at %d px", p.name, width)
 			}
 			if p.name == "error" {

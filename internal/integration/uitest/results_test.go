@@ -54,7 +54,7 @@ func TestResultIsRevealedOnTheEntrysPage(t *testing.T) {
 				b.look(lang, scheme, width)
 				b.photograph(name + "-" + scheme)
 				b.accessible(name+"-"+scheme, wcag)
-				assert.True(t, b.holds(fmt.Sprintf(`document.documentElement.scrollWidth <= %d`, width)), "%s scrolls sideways", name)
+				b.requireFit(width, name)
 			}
 			b.quiet(name)
 		}
