@@ -38,7 +38,10 @@ func NewRecorder[M any](c *compensator.Compensator, entries *compensator.Type[M]
 	p.refuse(c == nil, "c", "is nil")
 	p.refuse(entries == nil, "entries", "is nil")
 	p.atLeast("Timeout", cfg.Timeout, time.Millisecond)
-	return &Recorder[M]{c: c, entries: entries, cfg: cfg}, errors.Join(p...)
+	if err := errors.Join(p...); err != nil {
+		return nil, err
+	}
+	return &Recorder[M]{c: c, entries: entries, cfg: cfg}, nil
 }
 
 // Record commits an entry for a message. If the message already has an entry, Record changes nothing and returns nil. A
