@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/compensator-go/compensator"
@@ -133,13 +134,17 @@ func (w *world) changeLimit() {
 	rng := rand.New(rand.NewPCG(w.seed, limitChangeStream+1))
 	time.Sleep(time.Duration(rng.Int64N(int64(w.plan.chaos))))
 	values := processlog.LimitValues{Interval: time.Duration(5+rng.IntN(200)) * time.Millisecond, Burst: 1 + rng.IntN(6), Concurrent: 1 + rng.IntN(4)}
+	var name string // of the changed limit
 	for _, values := range []processlog.LimitValues{values, {}} {
 		w.throughAdmin(func(ctx context.Context, d *admin.Admin, who admin.Actor) bool {
 			limits, err := d.Limits(ctx, who)
 			if err != nil || len(limits) == 0 {
 				return err == nil // no entry was claimed under a limit yet
 			}
-			return d.ChangeLimit(ctx, who, limits[0], values, admin.Why{Reason: "look"}) == nil
+			// The limits are sorted, and a limit may have been added before the changed one.
+			i := max(0, slices.IndexFunc(limits, func(l admin.Limit) bool { return l.Name == name }))
+			name = limits[i].Name
+			return d.ChangeLimit(ctx, who, limits[i], values, admin.Why{Reason: "look"}) == nil
 		})
 		w.await(2*w.plan.chaos, w.healed.Load)
 	}
