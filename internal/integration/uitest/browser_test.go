@@ -123,13 +123,13 @@ func (b *tab) until(condition string) chromedp.Action {
 	return chromedp.Poll(condition, nil, chromedp.WithPollingTimeout(0))
 }
 
-// arrive waits for a condition that may become true several pages later. A page that is being replaced does not answer,
-// so arrive asks again.
+// arrive waits for a condition that may become true several pages later, and for the end of that page's loading: its
+// whole text is there and its script has run. A page that is being replaced does not answer, so arrive asks again.
 func (b *tab) arrive(condition string) {
 	b.t.Helper()
 	b.w.until(func() bool {
 		var holds bool
-		return chromedp.Run(b.ctx, chromedp.Evaluate(condition, &holds)) == nil && holds
+		return chromedp.Run(b.ctx, chromedp.Evaluate(`document.readyState === "complete" && (`+condition+`)`, &holds)) == nil && holds
 	})
 }
 
