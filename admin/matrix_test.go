@@ -179,6 +179,12 @@ func deeds() []deed {
 		{"periodic types", "Periodic", admin.SeeOverview, nil, false, refundType, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return answered(d.Periodic(ctx, a))
 		}},
+		{"types", "Types", admin.SeeOverview, nil, false, refundType, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+			return answered(d.Types(ctx, a, admin.SeeOverview))
+		}},
+		{"types without a handler", "Unregistered", admin.SeeOverview, nil, false, "", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+			return answered(d.Unregistered(ctx, a, refundType, mailType))
+		}},
 		{"what is broken", "Broken", admin.SeeOverview, nil, false, refundType, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return d.Broken(ctx, a), nil
 		}},

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -25,9 +26,12 @@ type TypeOverview struct {
 	Counts  []StateCount  `json:"counts"`            // counts above 0, pending first
 	Overdue time.Duration `json:"overdue,omitempty"` // how long the oldest due entry has waited for a claim; 0: no due entry waits
 	Unknown bool          `json:"unknown,omitempty"` // whether entries are overdue and this process has no handler for the type
-	Paused  *Paused       `json:"paused,omitempty"`  // the pause; nil if the type is not paused
-	Limited *Limited      `json:"limited,omitempty"` // set if entries of the type wait for a limit, as far as this process knows
-	Broken  *Broken       `json:"breaker,omitempty"` // set if the breaker of the type is open in this process. Other processes may claim the type
+	// Unregistered says that entries of the type wait, and that no live process has a handler for it. It is false if no
+	// process has stored a description of itself (Operations.Instances).
+	Unregistered bool     `json:"unregistered,omitempty"`
+	Paused       *Paused  `json:"paused,omitempty"`  // the pause; nil if the type is not paused
+	Limited      *Limited `json:"limited,omitempty"` // set if entries of the type wait for a limit, as far as this process knows
+	Broken       *Broken  `json:"breaker,omitempty"` // set if the breaker of the type is open in this process. Other processes may claim the type
 }
 
 // Broken is a type whose breaker (HandlerConfig.Breaker) is open in the process that serves the Admin. As long as it is
@@ -124,6 +128,13 @@ func (d *Admin) Overview(ctx context.Context, a Actor) (Overview, error) {
 		if !slices.ContainsFunc(typeNames, func(name string) bool { return mayRead.holds(ctx, name) }) {
 			return Overview{}, ErrNotAllowed
 		}
+	}
+	unregistered, err := d.Unregistered(ctx, a, slices.Collect(maps.Keys(types))...)
+	if err != nil {
+		return Overview{}, err
+	}
+	for _, name := range unregistered {
+		types[name].Unregistered = true
 	}
 	for _, t := range types {
 		slices.SortFunc(t.Counts, func(a, b StateCount) int {

@@ -24,6 +24,8 @@ type entriesData struct {
 	Near    []admin.NearID  // ids that the person may have meant, if no entry has the id of the filter
 	Refused string          // what is wrong with the filter; empty if the filter is valid
 	Limited []admin.Limited // types on the page whose entries wait for a limit
+
+	NoHandler []string // types of the page whose entries wait although no process has a handler
 }
 
 // filterForm is the filter as the URL of the page contains it. So a link shows the same list to everyone with the
@@ -192,7 +194,25 @@ func (s *server) showEntries(rq *request) {
 			data.Limited = append(data.Limited, l)
 		}
 	}
+	if data.NoHandler, err = s.admin.Unregistered(rq.ctx, rq.Actor, typesOf(data)...); err != nil {
+		rq.showFailure(err)
+		return
+	}
 	rq.showPage(status, "entries", data)
+}
+
+// typesOf returns the type of the filter and the types of the open entries of the page, sorted.
+func typesOf(data entriesData) (types []string) {
+	if data.Filter.Type != "" {
+		types = append(types, data.Filter.Type)
+	}
+	for _, line := range data.Lines {
+		if !line.Entry.State.Terminal() && line.Entry.State != compensator.Dead {
+			types = append(types, line.Entry.BusinessType)
+		}
+	}
+	slices.Sort(types)
+	return slices.Compact(types)
 }
 
 // findEntry redirects to one entry. The text may be an id, an idempotency key, or the key that a handler has sent with

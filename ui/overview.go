@@ -58,14 +58,15 @@ func (s *server) processesLine(rq *request) *processesLine {
 
 // typeRow is a type with its counts by state.
 type typeRow struct {
-	Type     string
-	Cells    []cell // one cell for each state in overviewStates
-	Overdue  string // how long entries have been overdue; empty: no entry is overdue
-	Unknown  bool
-	Paused   *admin.Paused
-	Broken   *admin.Broken
-	Limited  *admin.Limited
-	MayPause bool
+	Type      string
+	Cells     []cell // one cell for each state in overviewStates
+	Overdue   string // how long entries have been overdue; empty: no entry is overdue
+	Unknown   bool   // see admin.TypeOverview, like the next field
+	NoHandler bool
+	Paused    *admin.Paused
+	Broken    *admin.Broken
+	Limited   *admin.Limited
+	MayPause  bool
 }
 
 // overviewStates lists the states that have a column in the overview. The worst state comes first.
@@ -86,7 +87,7 @@ func (r typeRow) Bars() []cell {
 
 // hasProblems reports whether a person should look at the type.
 func (r typeRow) hasProblems() bool {
-	return r.Cells[0].N > 0 || r.Overdue != "" || r.Paused != nil || r.Broken != nil
+	return r.Cells[0].N > 0 || r.Overdue != "" || r.Paused != nil || r.Broken != nil || r.NoHandler
 }
 
 // risk holds the sums of the amounts of open cases.
@@ -205,7 +206,7 @@ func (rq *request) typeRows(types []admin.TypeOverview) (rows []typeRow, err err
 	rows = make([]typeRow, len(types))
 	maximum := 1
 	for i, t := range types {
-		rows[i] = typeRow{Type: t.Type, Cells: make([]cell, len(overviewStates)), Unknown: t.Unknown, Paused: t.Paused, Broken: t.Broken, Limited: t.Limited, MayPause: rq.MayPause(t.Type)}
+		rows[i] = typeRow{Type: t.Type, Cells: make([]cell, len(overviewStates)), Unknown: t.Unknown, NoHandler: t.Unregistered, Paused: t.Paused, Broken: t.Broken, Limited: t.Limited, MayPause: rq.MayPause(t.Type)}
 		if t.Overdue > 0 {
 			if rows[i].Overdue, err = rq.Span(t.Overdue); err != nil {
 				return nil, err

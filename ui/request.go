@@ -184,6 +184,16 @@ func (rq *request) HasPeriodic() bool { return rq.s.admin.HasPeriodic() || rq.s.
 // KeepsInstances reports whether the pages show all processes.
 func (rq *request) KeepsInstances() bool { return rq.s.admin.KeepsInstances() }
 
+// TypesWith returns the types that a filter offers, and also the chosen one if it is set. If the types cannot be read, the
+// filter offers the chosen one only.
+func (rq *request) TypesWith(chosen string) []string {
+	types, _ := rq.s.admin.Types(rq.ctx, rq.Actor, admin.SeeEntries)
+	if chosen != "" && !slices.Contains(types, chosen) {
+		types = append(types, chosen)
+	}
+	return types
+}
+
 // Theme returns the chosen theme, or an empty string.
 func (rq *request) Theme() string {
 	if cookie, err := rq.r.Cookie(themeCookie); err == nil && slices.Contains(themes, cookie.Value) {

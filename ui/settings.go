@@ -9,11 +9,11 @@ import (
 )
 
 // settingsData is the data of the page of paused types. A person can also pause a type that the page does not list. The
-// page lists only types with open entries that the person may see, but a person may want to pause a type before it has
-// open entries.
+// page lists only types that the person may see, but a person may want to pause a type before it has entries.
 type settingsData struct {
 	Paused []admin.Paused
 	Others []string // types with open entries that are not paused
+	Known  []string // all types that the person may pause and that are not paused
 	Limits []admin.Limit
 }
 
@@ -33,10 +33,23 @@ func (s *server) showSettings(rq *request) {
 		rq.showFailure(err)
 		return
 	}
+	known, err := s.admin.Types(rq.ctx, rq.Actor, admin.SeeOverview)
+	if err != nil {
+		rq.showFailure(err)
+		return
+	}
 	data := settingsData{Paused: paused, Limits: limits}
+	mayPause := func(name string) bool {
+		return rq.MayPause(name) && !slices.ContainsFunc(paused, func(p admin.Paused) bool { return p.Type == name })
+	}
 	for _, t := range overview.Types {
-		if rq.MayPause(t.Type) && !slices.ContainsFunc(paused, func(p admin.Paused) bool { return p.Type == t.Type }) {
+		if mayPause(t.Type) {
 			data.Others = append(data.Others, t.Type)
+		}
+	}
+	for _, name := range known {
+		if mayPause(name) {
+			data.Known = append(data.Known, name)
 		}
 	}
 	rq.showPage(http.StatusOK, "settings", data)

@@ -177,6 +177,8 @@ type statsData struct {
 	Trend trend
 	Rows  []rateRow // one for each type
 	Sorts []sorting
+
+	NoHandler bool // whether the page is about one type, whose entries wait for a process with a handler
 }
 
 // rateRow has the rates of a type.
@@ -210,6 +212,14 @@ func (s *server) showStats(rq *request) {
 	if err != nil {
 		rq.showFailure(err)
 		return
+	}
+	if businessType != "" {
+		unregistered, err := s.admin.Unregistered(rq.ctx, rq.Actor, businessType)
+		if err != nil {
+			rq.showFailure(err)
+			return
+		}
+		data.NoHandler = len(unregistered) > 0
 	}
 	if !rq.unchanged("stats", data) {
 		rq.showPage(http.StatusOK, "stats", data)

@@ -31,6 +31,7 @@ func TestInstancesShowsProcessesAndExplainNamesThem(t *testing.T) {
 			assert.Equal(t, "0102030405060708", found[1]["id"])
 			assert.Regexp(t, `api-9 +gone +4m`, b.ok("instances"))
 			assert.Regexp(t, `api-9 has it until .*, as attempt .*\. That process was last seen 4m\d+s ago: it was killed`, b.ok("explain", "key:d0"))
+			assert.Contains(t, b.do("overview").stderr, "no live process has a handler for: refund.")
 			assert.Contains(t, b.ok("explain", "key:d1"), "No process that stores what it is has a handler for refund and runs.")
 			b.exec("UPDATE common_process_log_instance SET seen_at=seen_at+230000 WHERE name='api-9'")
 			assert.Regexp(t, `api-9 has it until .*\. That process was last seen \d+s ago\. It renews`, b.ok("explain", "key:d0"))

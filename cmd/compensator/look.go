@@ -54,11 +54,25 @@ func (p *program) newOverviewCommand() *cobra.Command {
 			if err := p.print(l); err != nil {
 				return err
 			}
+			if names := unregistered(overview); names != "" {
+				p.printf("no live process has a handler for: %s. Their entries wait until a process registers one", names)
+			}
 			if overview.Health != nil {
 				p.printf("%s", servers(s, *overview.Health))
 			}
 			return nil
 		})
+}
+
+// unregistered names the types whose entries wait for a process with a handler.
+func unregistered(overview admin.Overview) string {
+	var names []string
+	for _, t := range overview.Types {
+		if t.Unregistered {
+			names = append(names, t.Type)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 func overviewRow(t admin.TypeOverview) []any {

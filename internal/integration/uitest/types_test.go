@@ -1,0 +1,69 @@
+package uitest
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
+)
+
+// A person chooses a type from a list, and never needs to know its name. If entries of a type wait and no process has a handler
+// for it, every page about the type says so: in both languages, without script, and on a phone.
+func TestTypesAreChosenFromAListThatWarnsOfThoseWithoutAHandler(t *testing.T) {
+	t.Parallel()
+	c, db := sqlitetest.New(t, configure)
+	w := worldOf(t, c, "/ops/")
+	w.problem()
+	_, err := db.Exec("INSERT INTO common_process_log (idempotent_id, business_type, content, next_at, created_at, updated_at) VALUES ('m1', 'mail_v2', X'7B7D', 0, 0, 0)")
+	require.NoError(t, err)
+	w.until(func() bool { // The pages know a new type some seconds later.
+		types, err := w.admin.Types(t.Context(), admin.Actor{ID: "test"}, admin.SeeEntries)
+		return assert.NoError(t, err) && slices.Contains(types, "mail_v2")
+	})
+	w.allow(func(_ context.Context, a admin.Actor, _ admin.Right, on admin.Subject) bool {
+		return a.ID != "half" || on.Type == "refund"
+	})
+	for lang, says := range map[string]struct{ row, page string }{
+		"en":    {"no process has a handler", "No live process has a handler for mail_v2. Its entries wait until a process registers one."},
+		"zh-CN": {"没有进程注册处理函数", "没有运行中的进程注册 mail_v2 的处理函数。在有进程注册之前，它的条目会一直等待。"},
+	} {
+		page := func(who, path string) string { return w.client(who).get(path, "Accept-Language", lang).text }
+		has(t, plain(page("alice", "")), says.row)
+		for _, path := range []string{"entries", "entries?type=mail_v2", "stats?type=mail_v2"} {
+			has(t, plain(page("alice", path)), says.page)
+			lacks(t, plain(page("half", path)), says.page)
+		}
+		for _, path := range []string{"entries?type=refund", "stats?type=refund", "entries?state=dead"} {
+			lacks(t, plain(page("alice", path)), says.page)
+		}
+		for _, path := range []string{"entries", "cases/due"} {
+			has(t, page("alice", path), `<option value="mail_v2">mail_v2</option>`)
+			has(t, page("half", path), `<option value="refund">refund</option>`)
+			lacks(t, page("half", path), `<option value="transfer">`)
+		}
+		has(t, page("alice", "entries?type=not_here_any_more"), `<option value="not_here_any_more" selected>`)
+		has(t, page("alice", "settings"), `<option value="mail_v2"></option>`)
+	}
+	b := openTab(t, w, "alice")
+	for _, lang := range []string{"en", "zh-CN"} {
+		b.look(lang, "light", 360)
+		b.open("entries")
+		b.do(chromedp.SetValue(`[name="type"]`, "mail_v2"), chromedp.Click(`.filter > button`))
+		b.arrive(`location.search.includes("type=mail_v2") && document.querySelector("#live .banner") !== null`)
+		assert.Equal(t, "mail_v2", b.text(`document.querySelector('[name="type"]').value`))
+		b.arm()
+		b.showWell("no-handler", lang)
+		b.look(lang, "light", 360)
+		b.open("settings")
+		b.arm()
+		b.accessible("settings-"+lang, wcag)
+		b.requireFit(360, "settings "+lang)
+		b.quiet("types-" + lang)
+	}
+}
