@@ -39,8 +39,8 @@ type Group struct {
 	Example     compensator.EntryID  `json:"example"`         // entry of one of these cases
 }
 
-// maxGroups is the maximum number of sums that the log returns. Each sum is for one type, one failure and one
-// currency.
+// maxGroups limits how many rows the log returns for Groups. Each row sums up the cases of one type, one failure and
+// one currency.
 const maxGroups = 1000
 
 // Groups sums up the open cases by failure. The groups with the most cases come first. Groups asks Access for

@@ -246,8 +246,8 @@ func TestAttemptThatAChangeDroppedIsOfUnknownOutcome(t *testing.T) {
 	close(goes)
 }
 
-// TestFinishedEntriesRunAgainOnlyWhenThatIsSaid requeues a finished entry. This must need Again, even with the right
-// RequeueSucceeded.
+// A person requeues or compensates a finished entry. Change must refuse this unless Change.Again is true, even if the
+// person has the right RequeueSucceeded.
 // Failure: F119
 func TestFinishedEntriesRunAgainOnlyWhenThatIsSaid(t *testing.T) {
 	t.Parallel()

@@ -88,8 +88,8 @@ func (s *starts) count() int {
 	return len(s.at)
 }
 
-// latencies returns the latency of each handler, from the time in from to the time when the handler began. It leaves
-// out handlers that never began.
+// latencies returns the latency of each handler: the time between its entry's moment in the map from and the start of
+// the handler. Handlers that never began are left out.
 //
 // Without a delay, a handler may begin before Commit has returned to the caller. Such a latency counts as 0.
 func (s *starts) latencies(from map[string]time.Time, delay time.Duration) []time.Duration {

@@ -224,7 +224,8 @@ func (a *arena) ids() (ids []string) {
 	return ids
 }
 
-// timeOf claims ids, as many at a time as entries says. It returns the mean time of a claim and its settle in ms.
+// timeOf claims and settles all ids, in chunks of the size entries. It returns a slice with one number: the mean time
+// of a chunk in ms.
 func (a *arena) timeOf(form leaseForm, ids []string, entries int) []float64 {
 	a.Helper()
 	own := a.openPlain(1)

@@ -118,7 +118,7 @@ func openRelay(register registerRelay, dsn, redis, url, queue string, batch int)
 // relayedSingly configures a handler that publishes one entry per call.
 var relayedSingly = &compensator.HandlerConfig[raw]{TypeConfig: compensator.TypeConfig{Codec: asIs{}}, Concurrency: 1000}
 
-// relayedInBatches configures a handler that publishes size entries per call.
+// relayedInBatches configures a handler that publishes up to size entries per call.
 func relayedInBatches(size int) *compensator.BatchConfig[raw] {
 	return &compensator.BatchConfig[raw]{TypeConfig: compensator.TypeConfig{Codec: asIs{}}, Concurrency: 1000 / size, BatchSize: size}
 }

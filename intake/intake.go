@@ -159,9 +159,9 @@ func (in *Intake) loop(ctx, works context.Context) error {
 	return nil
 }
 
-// prove waits until the log accepts an entry. Run calls it before it takes any message, because each delivery of a
-// message counts. Without it, a process that restarts again and again on a read-only database would count deliveries
-// until healthy messages exceed MaxDeliveries.
+// prove waits until the log accepts an entry. Run calls prove before it takes any message, because taking a message
+// adds one to the message's deliveries. Without prove, a process that restarts again and again on a read-only database
+// would take the same messages each time. Healthy messages would soon exceed MaxDeliveries.
 func (in *Intake) prove(ctx context.Context) error {
 	for failures := 1; ctx.Err() == nil; failures++ {
 		err := in.trial(ctx)

@@ -104,11 +104,11 @@ func (r *Recorder[M]) Attempts(message M) *Attempts[M] {
 // ErrRefused.
 const enoughRefusals = 3
 
-// ErrRefused says that the log will never accept a message. The error of Attempts.Record has the text of the reason, and
-// errors.Is finds ErrRefused in it.
+// ErrRefused says that the log will never accept a message. Attempts.Record returns an error that matches ErrRefused
+// with errors.Is. The text of the returned error is the reason.
 var ErrRefused = errors.New("intake: the log will never accept the message")
 
-// refusal is the reason for ErrRefused.
+// refusal is an error that matches ErrRefused. Its text is the reason's.
 type refusal struct{ reason error }
 
 func (r *refusal) Error() string        { return r.reason.Error() }

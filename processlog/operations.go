@@ -64,8 +64,9 @@ type Operations interface {
 	// KeepAttempts prepares the store for Outcome.Attempt. It returns a *FieldError if the table of attempts is missing.
 	KeepAttempts(ctx context.Context) error
 
-	// AttemptsOf reads the failed attempts of an entry, the oldest first. At most MaxAttemptsKept attempts are kept. A
-	// failed attempt is kept until another one is stored whose Version is higher by 2*MaxAttemptsKept - 1 or more.
+	// AttemptsOf reads the failed attempts of an entry, the oldest first. At most MaxAttemptsKept attempts are kept: a
+	// new attempt overwrites an old one. Only attempts whose Version is lower than the new one's by at least
+	// 2*MaxAttemptsKept - 1 are overwritten.
 	AttemptsOf(ctx context.Context, id ID) ([]FailedAttempt, error)
 
 	// StatsClock returns the database's clock. It returns a *FieldError if the table of statistics is missing.
@@ -140,12 +141,13 @@ type Operations interface {
 	// cost does not grow with the number of keys that a limit has. A log without the table of limits has none.
 	Limits(ctx context.Context, name string) ([]StoredLimit, error)
 
-	// LimitedKey reads the state of one key under a limit of Limits. The key is "" if the limit is not keyed.
+	// LimitedKey reads how far one key has used up a limit, which Limits returned. The key is "" if the limit has no
+	// keys.
 	LimitedKey(ctx context.Context, limit StoredLimit, key string) (LimitedKey, error)
 
-	// PutLimit writes Person, Actor and Reason of a limit of Limits, and records ops in the same transaction. It returns
-	// ErrChanged if the stored version is not limit.Version, or if the limit does not exist. After PutLimit every claim
-	// obeys the new values.
+	// PutLimit writes the fields Person, Actor and Reason of a limit, which Limits returned. The same transaction
+	// records ops in the audit log. PutLimit returns ErrChanged if the stored version is not limit.Version, or if the
+	// limit does not exist. After PutLimit every claim obeys the new values.
 	PutLimit(ctx context.Context, limit StoredLimit, ops ...Operation) error
 
 	// Settings reads all settings.

@@ -95,14 +95,15 @@ type Worker interface {
 	// comes first. Due locks nothing.
 	Due(ctx context.Context, businessType string, limit int) ([]ID, error)
 
-	// Claim leases the wanted entries that are due, free, and not terminal. An entry is free in two cases: its lease
-	// has ended, or its lease is held under Wanted.Token. Claim calls accept with each such row while the row is
-	// locked. If accept returns false, Claim does not lease the row. accept must not block.
+	// Claim leases the wanted entries that are due, free, and not terminal. An entry is free in two cases: it has no
+	// lease that still runs, or its lease is held under Wanted.Token, the caller's earlier token. Claim calls accept
+	// with each such row while the row is locked. If accept returns false, Claim does not lease the row. accept must
+	// not block.
 	//
-	// A claim adds one to the version and to the delivery count, and stores token. If the entry's lease is held under
-	// Wanted.Token, the delivery was counted already, so the delivery count stays. Claim never waits for rows that
-	// other transactions have locked. If the database refuses to write a row, Claim lists the row in Claimed.Rejected
-	// and claims the other rows.
+	// A claim adds one to the version and to the delivery count of an entry. Its new lease is held under the parameter
+	// token. An entry whose lease was held under Wanted.Token keeps its delivery count, because that lease counted as a
+	// delivery already. Claim never waits for rows that other transactions have locked. If the database refuses to
+	// write a row, Claim lists the row in Claimed.Rejected and claims the other rows.
 	//
 	// The claimed rows have their Faults. A Store may leave them out for a row without a LastError.
 	//
@@ -182,12 +183,12 @@ type Keeper interface {
 	// Note records an action on the log as a whole. History returns the record under the zero ID.
 	Note(ctx context.Context, action Action, by AuditInfo) error
 
-	// Purge deletes old entries that are in the given state, and their Faults and Results. The parameter age is how
-	// long ago an entry must have reached that state. The parameter limit is the maximum number of entries to delete.
-	// Purge also deletes the failed attempts of these entries. Purge returns the
-	// number of deleted entries. An empty businessType selects all types. Purge skips entries that another transaction
-	// has locked in any index. A transaction that records the key of a deleted entry at the same time waits for one
-	// short transaction at most.
+	// Purge deletes entries that reached the given state longer ago than the parameter age, at most as many as the
+	// parameter limit says. An empty businessType selects all types. Purge also deletes the Faults, the Results and the
+	// failed attempts of these entries. It returns the number of deleted entries.
+	//
+	// Purge skips an entry if another transaction has locked its row in any index. A transaction that records the key
+	// of a deleted entry at the same time waits for one short transaction at most.
 	//
 	// A *RefusedError names entries that the database refuses to delete. Purge deletes and counts the other entries.
 	Purge(ctx context.Context, businessType string, state State, age time.Duration, limit int) (int, error)

@@ -81,20 +81,21 @@ func (s *site) logMissingDeadline(err error) {
 	}
 }
 
-// limitBody reads the form of a client that was identified, and restores the read deadline.
+// limitBody reads the form in the body of a request, whose client is known by now, and then sets the read deadline
+// back. It refuses a form that is too slow or too large. The handler gets an empty body.
 func (s *site) limitBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		state := r.Context().Value(incomingKey{}).(*requestState)
 		if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); state.hasBody && r.Method == http.MethodPost && kind == "application/x-www-form-urlencoded" {
 			switch err := r.ParseForm(); {
 			case errors.Is(err, os.ErrDeadlineExceeded):
-				s.at(r).request(w, r).showError(http.StatusRequestTimeout, "error.slow")
+				s.serverOf(r).request(w, r).showError(http.StatusRequestTimeout, "error.slow")
 				return
 			case errors.As(err, new(*http.MaxBytesError)):
-				s.at(r).request(w, r).showError(http.StatusRequestEntityTooLarge, "error.form")
+				s.serverOf(r).request(w, r).showError(http.StatusRequestEntityTooLarge, "error.form")
 				return
 			case err != nil:
-				s.at(r).request(w, r).showError(http.StatusBadRequest, "error.form")
+				s.serverOf(r).request(w, r).showError(http.StatusBadRequest, "error.form")
 				return
 			}
 			state.hasBody = false

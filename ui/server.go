@@ -32,9 +32,8 @@ type server struct {
 	makingsHash string // hash of everything from which pages are built, except their data; see makings
 }
 
-// The method at returns the server whose pages a request asks for. If the path belongs to none of the servers, it
-// returns the first one.
-func (s *site) at(r *http.Request) *server {
+// serverOf returns the server whose base path the request's path begins with, or the first server if there is none.
+func (s *site) serverOf(r *http.Request) *server {
 	for _, log := range s.servers {
 		if strings.HasPrefix(r.URL.Path, log.base) {
 			return log
@@ -89,7 +88,7 @@ func (s *site) routes() http.Handler {
 		mux.Handle("GET "+s.opts.Base+"{$}", http.RedirectHandler(s.servers[0].base, http.StatusSeeOther))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		rq := s.at(r).request(w, r)
+		rq := s.serverOf(r).request(w, r)
 		switch r.Method {
 		case http.MethodGet, http.MethodHead:
 			rq.showError(http.StatusNotFound, "error.no_page")

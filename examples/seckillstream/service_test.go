@@ -348,7 +348,8 @@ func TestSceneRemovesOnlyItsOwnData(t *testing.T) {
 	require.Equal(t, []string{theirs}, left)
 }
 
-// A service that stops answers all running requests. Messages that it has not read stay in the stream.
+// When a service stops, it answers all running requests first. Messages that it has not read stay in the stream. The
+// next process reads them, so no order is lost.
 func TestStoppingServiceFinishesItsWork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 1000 })

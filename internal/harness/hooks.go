@@ -28,7 +28,7 @@ func (s *HookedStore) Claim(ctx context.Context, wanted []processlog.Wanted, tok
 	return s.Store.Claim(ctx, wanted, token, lease, accept)
 }
 
-// ClaimLimited calls OnPermit when the claim is committed.
+// ClaimLimited makes the claim and then calls OnPermit.
 func (s *HookedStore) ClaimLimited(ctx context.Context, wanted []processlog.Wanted, token processlog.Token, lease time.Duration, limit processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	claim, err := s.Store.ClaimLimited(ctx, wanted, token, lease, limit, accept)
 	if s.OnPermit != nil {

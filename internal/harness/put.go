@@ -58,7 +58,8 @@ func (w *World) Entry(c *compensator.Compensator, id compensator.EntryID) *compe
 	return e
 }
 
-// InsertDue inserts n due entries as another process would. Their ids begin at first.
+// InsertDue inserts n due entries directly into the table, so that no process of the test knows them. Their ids are
+// first, first+1, and so on.
 func (w *World) InsertDue(businessType string, first, n int) (ids []compensator.EntryID) {
 	w.T.Helper()
 	for id := first; id < first+n; id++ {

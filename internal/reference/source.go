@@ -189,7 +189,8 @@ func constant(e ast.Expr) string {
 	return ""
 }
 
-// duration returns count units of package time, or "".
+// duration returns a text such as "5 min" for the expression 5 * time.Minute. It returns "" if unit is not such a
+// constant of package time.
 func duration(count int64, unit ast.Expr) string {
 	selected, ok := unit.(*ast.SelectorExpr)
 	if !ok {

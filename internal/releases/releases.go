@@ -183,8 +183,8 @@ func (d *List) offer(list []release) {
 	d.Offer(entries)
 }
 
-// releaseAll tries each pending release once, except those that rest. Releases that fail go to the end of the list. One
-// row may stay locked or refused for any time, and the other releases do not wait for it.
+// releaseAll tries each pending release once, except releases that are paused after a failure. A release that fails
+// goes to the end of the list, so that other releases do not wait for a row that stays locked.
 func (d *List) releaseAll(batch []release) {
 	var left, unanswered []release // unanswered holds the releases of a statement that the database has not answered
 	var lastErr error

@@ -11,7 +11,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// auditLogRead is how many rows of each table one page of the audit log reads if few of them may match the filter.
+// auditLogRead limits how many rows of each table are read for one page of the audit log. It applies if few of the rows
+// may match the filter.
 const auditLogRead = 2000
 
 // auditLogTable describes one of the two tables from which the audit log is merged.

@@ -94,8 +94,8 @@ const insertCases = "INSERT INTO {case} (entry_id, epoch, kind, business_type, b
 	" SELECT id, epoch, {kind}, business_type, business_id, {fingerprint}, RTRIM(ended_by), {error}, {amount}, {currency}, {now}, {now}+{due}" +
 	" FROM {log}{by id} WHERE id IN ({ids}) AND state+0=-2{and token}{again}, version={case}.version+1, closed_at=0"
 
-// openCases opens, or reopens, the cases of those rows that are dead and match andToken. A reopened case
-// keeps its owner.
+// openCases opens a case for each row of ids whose entry is dead. A closed case of the entry is opened again and keeps
+// its owner. The parameter andToken is empty or another condition on the rows, in SQL.
 func (s *Store) openCases(ctx context.Context, tx processlog.Tx, ids []processlog.ID, andToken string, draft func(id processlog.ID) *processlog.CaseDraft) error {
 	each := func(of func(d *processlog.CaseDraft) string) string {
 		return byRow("id", ids, func(i int) string { return of(draft(ids[i])) }, asIs)

@@ -115,7 +115,7 @@ func spare(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 // The method locks tries the statements that must report at once that a row is locked.
 func (p *proof) locks(ctx context.Context, id processlog.ID) error {
 	d := p.s.d
-	held, err := p.held(ctx, id, d.lockNow)
+	held, err := p.reportsLock(ctx, id, d.lockNow)
 	if !held && err == nil {
 		p.refuse("does not report at once, asked with"+d.lockNow+", that another transaction holds the row that it has inserted",
 			"an open transaction could not be distinguished from one that was rolled back; on TiDB set tidb_txn_mode=pessimistic")
@@ -123,13 +123,13 @@ func (p *proof) locks(ctx context.Context, id processlog.ID) error {
 	if !held {
 		return err
 	}
-	held, err = p.held(ctx, processlog.IdempotencyKey(p.key+"-held"), d.shareNow)
+	held, err = p.reportsLock(ctx, processlog.IdempotencyKey(p.key+"-held"), d.shareNow)
 	if held || err != nil {
 		return err
 	}
 	p.note("shared locks do not lock", "exclusive locks are used instead")
 	d.share, d.shareNow = d.lock, d.lockNow
-	held, err = p.held(ctx, processlog.IdempotencyKey(p.key+"-held"), d.shareNow)
+	held, err = p.reportsLock(ctx, processlog.IdempotencyKey(p.key+"-held"), d.shareNow)
 	if !held && err == nil {
 		p.refuse("does not report at once, asked by idempotency key with"+d.shareNow+", that another transaction holds the row that it has inserted",
 			"an open transaction could not be distinguished from one that was rolled back")
@@ -137,9 +137,9 @@ func (p *proof) locks(ctx context.Context, id processlog.ID) error {
 	return err
 }
 
-// The method held reports whether a locking read reports at once that the row is locked. A busy server may need several
-// tries. A try without an answer proves nothing.
-func (p *proof) held(ctx context.Context, ref processlog.Ref, lock string) (held bool, err error) {
+// reportsLock reports whether a locking read fails at once because the row is locked. It tries up to three times,
+// because on a busy server a read may time out. A read that timed out proves nothing.
+func (p *proof) reportsLock(ctx context.Context, ref processlog.Ref, lock string) (held bool, err error) {
 	for range 3 {
 		held, err = p.toldAtOnce(ctx, ref, lock)
 		if held || (err != nil && !errors.Is(err, context.DeadlineExceeded)) {

@@ -48,8 +48,8 @@ func (c ownConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return ownedConn, nil
 }
 
-// ownConn is a connection of the library's own pool. It lives about as long as the user's connections. So both lead to
-// the same server, even if their host name or proxy later leads to another server.
+// ownConn is a connection of the library's own pool. It lives about as long as the user's connections. So if the host
+// name or proxy begins to lead to another server, both pools move to this server at about the same time.
 type ownConn struct {
 	driver.Conn
 	users    *txwatch.Connector
@@ -64,9 +64,9 @@ const (
 	ownLeast = 5 * time.Second
 )
 
-// outlived reports whether every connection of the user's pool is younger than c. database/sql has no getter for
-// ConnMaxLifetime, so outlived looks at the age of the user's connections instead. If the user's pool has no open
-// connection, c lives for ownLife at most.
+// outlived reports whether c is too old and must be closed. This is so if every connection of the user's pool is
+// younger than c. The own pool thus follows the user's ConnMaxLifetime, for which database/sql has no getter. If the
+// user's pool has no open connection, c may live for ownLife.
 func (c *ownConn) outlived() bool {
 	age := time.Since(c.openedAt)
 	if age < ownLeast {

@@ -83,7 +83,8 @@ func (b *logbook) written(work func(ctx context.Context, s *Store)) (statements 
 	return statements
 }
 
-// explained returns a statement without the variables that MariaDB sets for it, because EXPLAIN does not accept them.
+// explained returns a statement in the form that EXPLAIN accepts. On MariaDB it cuts off the leading SET STATEMENT …
+// FOR, which sets variables for this statement.
 func explained(statement string) string {
 	if calm, found := strings.CutPrefix(statement, txwatch.Calm); found {
 		_, statement, _ = strings.Cut(calm, " FOR ")

@@ -108,8 +108,8 @@ func sqliteBlame(err error) mysqlerr.Blame {
 	return sqliteConditions[sqliteCode(said)&sqlitePrimaryCodeOf].blame
 }
 
-// sqliteAnswer returns the error of a driver in the tree of err, or database/sql's error for a driver. It returns nil
-// if there is none.
+// sqliteAnswer finds the error that SQLite's driver returned, in err or in the errors that err wraps. If there is none,
+// sqliteAnswer returns driver.ErrBadConn if err wraps that, or nil.
 func sqliteAnswer(err error) error {
 	if said := txwatch.SQLiteAnswer(err); said != nil {
 		return said

@@ -106,8 +106,8 @@ func (s *Store) fragment(name string, args []string) string {
 	panic("sqlstore: the fragment {" + name + "} has no value")
 }
 
-// placeholders returns a finished statement with the placeholders of the database. Every ? is a placeholder, because
-// values of users are written as hexadecimal literals.
+// placeholders replaces each ? of a finished statement by the database's form of a placeholder, for example $1. No ? in
+// the statement belongs to a text, because texts of users are written as hexadecimal literals.
 func (s *Store) placeholders(statement string) string {
 	if !s.d.numbered {
 		return statement

@@ -1,6 +1,6 @@
 // Package sqlstore is the process log on MySQL, MariaDB and SQLite. Each statement stands beside the method of the
-// contract that it serves. A dialect holds the differences between databases. When New runs, checks find out whether
-// this very server does what the statements need.
+// contract that it serves. A dialect holds the differences between databases. New checks whether the server at hand
+// does what the statements need.
 //
 // The process log decides what is true:
 //

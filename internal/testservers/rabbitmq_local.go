@@ -122,9 +122,9 @@ func (n *rabbitNode) prepare(dir, name string) error {
 	return os.Mkdir(pathOf("conf.d"), 0o700)
 }
 
-// lendHome creates a home directory for the broker, with links to its libraries but not to its plugins. All plugins are
-// off. Erlang searches one library after the other for each of hundreds of modules. Half of the installed libraries are
-// plugins, so a start without plugins takes a third less processor time.
+// lendHome creates a home directory for the broker, with links to the installed libraries except plugins. The tests
+// need no plugins. A start without plugins takes a third less processor time, because Erlang searches the libraries for
+// each of hundreds of modules, and half of the installed libraries are plugins.
 func (n *rabbitNode) lendHome(dir string) (home string, err error) {
 	home = filepath.Join(dir, "home")
 	plugins := filepath.Join(home, "plugins") // RabbitMQ uses this name for plugins and libraries.

@@ -57,7 +57,8 @@ func copyComments(from, to string) error {
 	})
 }
 
-// commentsOf returns the text of the line comments of src, each on its own line.
+// commentsOf returns the text of the line comments of src. Each comment stays on the line that it has in src, and all
+// other lines are empty.
 func commentsOf(src []byte) string {
 	lines := strings.Split(string(src), "\n")
 	out := make([]string, len(lines))

@@ -9,13 +9,15 @@ import (
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 )
 
-// These statements show whether a transaction is open.
+// The library sends these statements to find out whether a transaction is open on a connection.
 //
 // DoubtBegun fails inside a transaction on MySQL and MariaDB. On TiDB and Vitess it never fails.
 //
-// DoubtRelease succeeds only inside a transaction. Outside a transaction, the savepoint of DoubtSavepoint does not
-// exist any more at the next statement. On SQLite a savepoint would begin a transaction. To prevent this, the text
-// contains a #, which is a syntax error in SQLite. On SQLite, askSQLite asks in another way.
+// DoubtSavepoint and then DoubtRelease are sent one after the other. Inside a transaction DoubtRelease succeeds.
+// Outside a transaction DoubtRelease fails, because a savepoint then ends with its own statement.
+//
+// On SQLite a savepoint would begin a transaction. The # in the texts prevents this, because it is a syntax error in
+// SQLite. So askServer calls askSQLite after such an error, and askSQLite sends SQLiteProbe.
 const (
 	DoubtBegun     = "SET TRANSACTION READ WRITE # compensator: is a transaction open?"
 	DoubtSavepoint = "SAVEPOINT compensator_doubt # compensator: is a transaction open?"

@@ -29,9 +29,9 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// commitRefusals lists the errors with which a server says that COMMIT rolled the transaction back. A number may be in
-// this list only if the server has rolled back whatever caused the error. For example, 1180 is missing, because it also
-// reports an engine that failed halfway.
+// commitRefusals lists the errors of COMMIT after which the transaction is certainly rolled back. A number that does
+// not always mean a rollback must not be listed. For example, 1180 is missing, because it also reports a storage engine
+// that failed in the middle of its commit.
 var commitRefusals = map[uint16]string{
 	1020: "record changed since the snapshot (MariaDB)",
 	1062: "duplicate key, checked at commit (TiDB)",

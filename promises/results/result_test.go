@@ -23,8 +23,8 @@ type Receipt struct {
 	Of     string `json:"of"`
 }
 
-// paying registers a type whose handler returns a receipt with the number of the order, and the error from verdict. If
-// verdict is nil, the handler returns no error.
+// paying registers the type "pay". Its handler returns a Receipt for the order, together with the error that the
+// function verdict returns. A nil verdict stands for no error.
 func paying(t *testing.T, c *compensator.Compensator, cfg compensator.HandlerConfig[harness.Order], verdict func(e *compensator.Entry, o harness.Order) error) *compensator.ResultType[harness.Order, Receipt] {
 	t.Helper()
 	pay, err := compensator.HandleResult(t.Context(), c, "pay", func(_ context.Context, e *compensator.Entry, o harness.Order) (Receipt, error) {

@@ -390,8 +390,8 @@ func (s *spoiled) entries(key string, n int) []compensator.NewEntry {
 	return entries
 }
 
-// requireRecorded requires that Record stores one entry, and several. When the same entries are recorded again, Record
-// must report duplicates in the right order.
+// requireRecorded records one entry in a call, and then three entries in a call. Then it records the same entries
+// again. Record must report them as duplicates, in the order of the call.
 func (s *spoiled) requireRecorded(v sessionVariable) {
 	for _, again := range []bool{false, true} {
 		for _, n := range []int{1, 3} {

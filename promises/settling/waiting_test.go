@@ -125,8 +125,9 @@ func TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess(t *testing.T) {
 	}
 }
 
-// A compensation has succeeded, and its outcome cannot be stored for a while. When it is stored, it must be final, even
-// if another process has claimed the entry meanwhile.
+// A compensation has succeeded in its process, but this outcome cannot be stored yet. Meanwhile the entry loses its
+// third lease, which would normally dead-letter it. Another process must claim the entry once more instead. Then the
+// success of the compensation is stored.
 // Failure: F58
 func TestCrashBudgetLeavesALeaseToTheCompensationOfALivingProcess(t *testing.T) {
 	t.Parallel()

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// plan is the sequence of faults, drawn from the seed alone. It consists of rounds of parallel faults, with times
-// without faults in between. The rounds form cycles, and each cycle holds every kind of fault once. The first cycle is
-// shortened so that it ends before the run, for every seed.
+// plan is the sequence of faults of a run. The seed alone determines it. A plan consists of rounds. Each round has
+// faults that run at the same time, and then a time without faults. The rounds form cycles, and each cycle holds every
+// kind of fault once. The first cycle is shortened so that it is over before the run ends.
 type plan struct {
 	cfg   Config
 	rand  *rand.Rand

@@ -84,11 +84,11 @@ func closes(t token.Token) bool {
 	return t == token.EOF || t == token.RPAREN || t == token.RBRACE || t == token.RBRACK
 }
 
-// code is a declaration as tokens. For each token it has the ends of the expressions that begin there.
+// code is a declaration as tokens. It also knows which expressions begin at each token, and where they end.
 type code struct {
 	source string
 	tokens []lexeme
-	ends   map[int][]int // by the index of the first token of an expression: the indexes after its last token, longest expression first
+	ends   map[int][]int // key: index of the first token of expressions; value: for each of them the index behind its last token, longest first
 }
 
 // newCode reads a declaration from its file.

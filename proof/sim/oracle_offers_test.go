@@ -49,15 +49,15 @@ func TestOracleKnowsOutcomesThatAreOfferedAgainApart(t *testing.T) {
 	}
 }
 
-// An attempt waits for the BEGIN of its transaction, so its handler was not called. If its lease is lost meanwhile, the
-// instance reports this. The oracle must accept the report.
+// An instance claims an entry a second time, and starts no attempt for the second claim. The oracle must report this as
+// a fault, with one exception: the attempt of the first claim still waits for the BEGIN of its transaction.
 func TestOracleKnowsAttemptsWhoseTransactionHasNotBegun(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind      string
-		unstarted bool // whether the first claim started no attempt
-		answered  bool // whether the database answered about the outcome of the first claim before the second claim
+		unstarted bool // the first claim started no attempt
+		answered  bool // the database answered about the first claim's outcome before the second claim
 		epoch     uint32
-		forgotten bool // whether the oracle must report that the instance did not release the second claim
+		forgotten bool // the oracle must report a fault
 	}{
 		"its transaction has not begun":         {kind: txType},
 		"no attempt was started":                {kind: txType, unstarted: true, forgotten: true},

@@ -87,7 +87,7 @@ func (r *recorder) write(t *testing.T, dir string) {
 // statements collects the statements that the clients of a proxy send.
 type statements struct {
 	mu          sync.Mutex
-	connections map[uint64]int // number of a connection in the trace by its number in the proxy; connections are numbered in the order of first use
+	connections map[uint64]int // key: number of a connection in the proxy; value: its number in the trace, in the order of first use
 	lines       []string
 }
 

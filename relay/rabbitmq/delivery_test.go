@@ -93,8 +93,8 @@ func TestCodecThatPanicsEndsNoProcess(t *testing.T) {
 	assert.Equal(t, 1, b.depth(queue))
 }
 
-// TestMessageSetAsideFromTheLogHasNotSucceeded calls SetAside for a message that comes from the log. The entry exists
-// already, and its attempt decides its outcome. So SetAside must return an error.
+// A handler calls SetAside for a message that was recorded in the log and now runs from there. The message has its
+// entry already, so SetAside must return an error. The error fails the attempt, and the entry ends as dead.
 // Failure: F90
 func TestMessageSetAsideFromTheLogHasNotSucceeded(t *testing.T) {
 	t.Parallel()

@@ -44,7 +44,8 @@ type Reporter struct {
 // report asks for one write of the row.
 type report struct{ ended bool }
 
-// mostReports is how many reports may wait. More would say the same.
+// mostReports limits how many reports wait to be written. Each report describes the process at the time of writing, so
+// more reports would say the same.
 const mostReports = 2
 
 // Schedule returns the first slot of a periodic type after a time, or the zero time if there is none.

@@ -117,9 +117,9 @@ func (g *gate) reportWaiting(now time.Time, hasMore bool) (waiting int, nextStar
 	return g.waitingEntries, g.nextStartAt
 }
 
-// startsPerClaim returns how many starts the rate must allow before the next claim is made. The result is at most two thirds of
-// the burst, or 1. The rate never allows more starts at once than the burst. So if the next claim waited for the whole
-// burst and came late, the starts of the delay would be lost.
+// startsPerClaim returns how many starts must be free before the next claim, so that one claim takes several starts.
+// The rate saves up at most Burst unused starts. A claim that waited for all of them and came late would lose starts.
+// So the result is at most two thirds of the burst, and at least 1.
 func startsPerClaim(limit *processlog.StartLimit) int {
 	if limit.Interval == 0 {
 		return 1

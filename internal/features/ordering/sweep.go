@@ -35,15 +35,17 @@ type sweep struct {
 func newSweep() *sweep { return &sweep{guard: make(chan struct{}, 1), statesLeft: openStates} }
 
 const (
-	// sweepPage is how many keys and how many due entries one page has.
+	// sweepPage is the maximum number of keys, and of due entries, in one page.
 	sweepPage = processlog.MaxRows / 2
 
-	// sweepPages is how many pages in a row may be read without finding an entry, until the reconciler's next round
-	// allows more. A higher limit would cost too much where many keys or many entries wait.
+	// sweepPages limits how many pages in a row a sweep reads without finding an entry. After that the sweep stops
+	// until the reconciler's next round calls restart. A higher limit would cost too much if many keys or many entries
+	// wait.
 	sweepPages = 8
 )
 
-// restart allows the next read to read sweepPages more pages. A sweep that has read everything starts again.
+// restart allows the sweep to read sweepPages more pages. A sweep that has read everything starts again at the first
+// key.
 func (w *sweep) restart() { w.restarted.Store(true) }
 
 var openStates = []processlog.State{processlog.Pending, processlog.Retrying, processlog.Compensating}

@@ -31,8 +31,8 @@ type health struct {
 	loggedAt time.Time // time at which the log last said that the queue is down; zero: never
 }
 
-// quietTime is the time after a logged outage in which no further outage is logged, because a queue may fail again and
-// again. A further outage that lasts longer is logged at its first failed call after that time.
+// quietTime is how long the log stays silent after it said that the queue is down, because a queue may fail again and
+// again. If calls still fail after quietTime, the next failed call is logged.
 const quietTime = 10 * time.Second
 
 func newHealth(q *Queue) *health {

@@ -33,10 +33,10 @@ type unresolvedEntry struct {
 	failedReads int  // failed reads of its id
 }
 
-// claimRequest is an entry that is about to be claimed.
+// claimRequest is a recorded entry that waits for its claim.
 type claimRequest struct {
 	engine.InsertedEntry
-	hasSlot bool // whether it holds a slot, perhaps for several entries that share one call
+	hasSlot bool // whether this request holds a slot; entries that share one handler call share the slot of one request
 }
 
 // Attach makes an engine start the entries that it records. The engine waits for what the starter has begun.

@@ -84,8 +84,8 @@ func TestPartOfTheSlotsIsKeptForNewEntriesWhileSuchArrive(t *testing.T) {
 	require.Equal(t, 1, small.Take(1), "a single slot is never kept from the backlog")
 }
 
-// A transaction that recorded an earlier entry is still open, or the library has not seen its end. An entry that is
-// recorded now must still get a slot that is kept for new entries.
+// One of five slots is kept for new entries, but no slot is reserved for a particular entry. The first new entry must
+// get the kept slot. A second one must not.
 // Failure: F67
 func TestNewEntryWithNothingReservedTakesWhatIsKeptForNewOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

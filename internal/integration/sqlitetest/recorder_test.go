@@ -78,7 +78,7 @@ func (s statement) plan(t testing.TB, db *sql.DB) []string {
 	return lines
 }
 
-// reads reports whether the statement has a plan.
+// reads reports whether the statement reads rows of a table. Such statements have a query plan.
 func (s statement) reads() bool {
 	for _, word := range []string{"SELECT", "UPDATE", "DELETE"} {
 		if strings.HasPrefix(s.text, word) {

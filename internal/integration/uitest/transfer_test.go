@@ -86,8 +86,8 @@ func TestRefreshOfWhatHasNotChangedIsAFewBytes(t *testing.T) {
 // ownOfAnswer matches the parts that differ in every answer: the nonce, and the time.
 var ownOfAnswer = regexp.MustCompile(`nonce="[^"]*"|<p class="live"><span>.*?</time></span>`)
 
-// The tag of the overview is computed without making the page. The tag must differ whenever the page differs, for every
-// reader. If the page is the same, the tag must be the same.
+// The server computes the overview's ETag without making the page. Two different pages must have different ETags, for
+// every actor and language. Two equal pages must have the same ETag.
 func TestTagOfTheOverviewStandsForAllThatItSays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")

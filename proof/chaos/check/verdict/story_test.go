@@ -188,7 +188,7 @@ func (s *story) violates(want ...string) *Verdict {
 	return v
 }
 
-// holds requires that no check is violated.
+// holds fails the test if any check is violated.
 func (s *story) holds() *Verdict {
 	s.t.Helper()
 	return s.violates()
