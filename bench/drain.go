@@ -80,8 +80,8 @@ func (a *arena) enqueue(after uint64) {
 	}
 }
 
-// floorDrain starts as many goroutines as loops says. Each repeats the claim script, the claim transaction, the settle
-// statement and the ack script.
+// floorDrain starts the number of goroutines given in loops. Each repeats the claim script, the claim transaction, the
+// settle statement and the ack script.
 func (a *arena) floorDrain(own *sql.DB, client *redis.Client, n, loops int) error {
 	claim, err := script("claim")
 	if err != nil {

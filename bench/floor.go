@@ -126,7 +126,7 @@ func sumsOf(found []floorFound) []string {
 	return sums
 }
 
-// floorRows is floorRead with ids and versions.
+// floorRows does the same as floorRead, and returns the ids and versions too.
 func floorRows(ctx context.Context, db querier, query string) (found []floorFound, err error) {
 	rows, err := db.QueryContext(ctx, query)
 	if err != nil {

@@ -25,9 +25,9 @@ func TestFloorsRunTheScriptsOfTheLibrary(t *testing.T) {
 }
 
 // TestFloorsSendTheStatementsOfTheLibrary captures the statements that the library sends when it records, verifies,
-// claims and settles entries. Each statement of the floors must be one of them. The library's
-// INSERT also checks that its transaction is open and its session is suitable, and its statements name the database of the
-// log. docs/internals/performance.md describes both differences.
+// claims and settles entries. Each statement of the floors must be one of them. The library's INSERT also checks that
+// its transaction is open and its session is suitable, and its statements name the database of the log.
+// docs/internals/performance.md describes both differences.
 func TestFloorsSendTheStatementsOfTheLibrary(t *testing.T) {
 	a := newArena(t)
 	config, err := mysql.ParseDSN(a.dsn)

@@ -27,7 +27,8 @@ func intakeOrder(n int) string {
 	return "INSERT INTO orders (buyer, amount, note) VALUES " + strings.Repeat("(1,100,?),", n-1) + "(1,100,?)"
 }
 
-// addMessages adds n messages to the stream. Of every thousand messages, as many cannot be decoded as undecodable says.
+// addMessages adds n messages to the stream. The parameter undecodable is how many of every thousand messages cannot be
+// decoded.
 func (a *arena) addMessages(n, undecodable int) {
 	a.Helper()
 	client := a.client()

@@ -162,8 +162,9 @@ func (a *arena) claimSizes(rounds int) (found []leaseClaim) {
 }
 
 // claimsInACrowd measures claims while the table holds lease rows of up to 100 other processes. Each row holds 500
-// entries. In some cases the id range of each lease row includes the claimed entries. In production this happens after
-// long attempts, when one lease row holds both old and new entries.
+// entries, and the smallest and the largest of their ids. A claim must look into each row whose range of ids includes
+// one of its own entries. In some cases all rows are of this kind. Such rows arise after long attempts, when one lease
+// row holds both old and new entries.
 func (a *arena) claimsInACrowd(rounds int) (found []leaseClaim) {
 	for _, crowd := range []struct {
 		work       string

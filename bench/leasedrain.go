@@ -71,7 +71,7 @@ func (a *arena) leaseDrain(n, loops, size int, form, other leaseForm) contest {
 	}
 }
 
-// drainLeases is floorDrain with the claims of one form.
+// drainLeases does the same as floorDrain, with the claims of one form.
 func (a *arena) drainLeases(form leaseForm, n, loops int) error {
 	own := a.openPlain(loops)
 	defer own.Close()

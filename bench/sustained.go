@@ -29,7 +29,7 @@ func (a *arena) sustained(n int) contest {
 	}
 }
 
-// ourSustained records n entries and runs them at the same time, until as many outcomes are stored as outcomes says. It
+// ourSustained records n entries and runs them at the same time, until the given number of outcomes is stored. It
 // returns the number of entries a second.
 func (a *arena) ourSustained(cfg compensator.HandlerConfig[raw], handler func(context.Context, *compensator.Entry) error, n, outcomes int) float64 {
 	l := a.newLibraryWith(cfg, handler)

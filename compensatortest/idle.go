@@ -50,8 +50,8 @@ func WaitIdle(tb testing.TB, c *compensator.Compensator) {
 	}
 }
 
-// busyEntries returns a description of each entry that is due or running. It returns an empty list only after two equal reads
-// of the log.
+// busyEntries returns a description of each entry that is due or running. It returns an empty list only after two equal
+// reads of the log.
 //
 // One read consists of several statements. If an entry ends between two of them, the read may miss a change that this
 // end has caused:

@@ -40,8 +40,8 @@ func Run(tb testing.TB, c *compensator.Compensator) (stop func()) {
 //
 // c must have the type's handler and must not be inside Run. opts must leave the entry due at once, with an idempotency
 // key that is not in the log. If an earlier entry of the same ordering key blocks the entry (TypeConfig.Serial), Call
-// runs nothing and fails the test. The failure names the earlier entry. If the type has a TypeConfig.Limit that allows no
-// start now, Call fails the test, too.
+// runs nothing and fails the test. The failure names the earlier entry. If the type has a TypeConfig.Limit that allows
+// no start now, Call fails the test, too.
 //
 //	entry := compensatortest.Call(t, c, closeOrder, Order{ID: 42}, compensator.Options{})
 //	require.Equal(t, compensator.Succeeded, entry.State, entry.LastError)

@@ -19,8 +19,8 @@ import (
 // expression counts as one for every hour only if its hour field is a star. "0-23" and "0/1" are no stars: they name
 // hours, as a list does.
 //
-// The argument location must not be nil. Avoid time.Local, because it may differ between processes. Parse refuses "@every"
-// and "TZ=" in the expression. Use compensator.Every, and the argument location, instead.
+// The argument location must not be nil. Avoid time.Local, because it may differ between processes. Parse refuses
+// "@every" and "TZ=" in the expression. Use compensator.Every, and the argument location, instead.
 //
 // Parse also refuses expressions that never fire, and expressions that would fire at other times than a reader expects:
 //
@@ -121,8 +121,8 @@ func (w wallSchedule) Next(after time.Time) time.Time {
 	}
 }
 
-// firstInstant returns the first moment at which the location's clock shows the given time or a later time. It goes from one
-// clock change to the next.
+// firstInstant returns the first moment at which the location's clock shows the given time or a later time. It goes
+// from one clock change to the next.
 func (w wallSchedule) firstInstant(wallTime time.Time) time.Time {
 	for t := wallTime.Add(-48 * time.Hour).In(w.location); ; {
 		offset, validUntil := offsetAt(t)
@@ -142,9 +142,9 @@ func (w wallSchedule) firstInstant(wallTime time.Time) time.Time {
 // always after t. A zero validUntil means that the offset never changes.
 //
 // Some zones follow a rule without an end, for example all zones read from Go's time/tzdata. For these, ZoneBounds ends
-// each year after 365 days (Go 1.26), so in a leap year validUntil may not be after t. In that case offsetAt uses the end of the UTC
-// year instead. No zone changes its offset on the last day of the year, and the next call evaluates the next
-// year.
+// each year after 365 days (Go 1.26), so in a leap year validUntil may not be after t. In that case offsetAt uses the
+// end of the UTC year instead. No zone changes its offset on the last day of the year, and the next call evaluates the
+// next year.
 func offsetAt(t time.Time) (offset time.Duration, validUntil time.Time) {
 	_, seconds := t.Zone()
 	if _, validUntil = t.ZoneBounds(); !validUntil.IsZero() && !validUntil.After(t) {

@@ -184,8 +184,8 @@ func (s *sealer) open(data []byte, businessType, idempotencyKey string) ([]byte,
 	return s.aead.Open(nil, nonce, ciphertext, s.associatedData(businessType, idempotencyKey))
 }
 
-// associatedData returns the additional data that binds the content to its entry. The length of each part comes before the part,
-// because otherwise two different pairs of type and key could have the same data.
+// associatedData returns the additional data that binds the content to its entry. The length of each part comes before
+// the part, because otherwise two different pairs of type and key could have the same data.
 func (s *sealer) associatedData(businessType, idempotencyKey string) []byte {
 	buffer := append([]byte(nil), s.head...)
 	for _, part := range []string{businessType, idempotencyKey} {

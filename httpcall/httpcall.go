@@ -41,8 +41,8 @@ const KeyHeader = "Idempotency-Key"
 //     may set the method of the next request back.
 //
 // If the service may have received the call, the error has a method OutcomeUnknown that returns true. If the entry then
-// dies, its case says that the outcome is unknown. An error that came before the client had a connection does not have this
-// method, because nothing was sent. For example, the server does not listen, or its host has no address.
+// dies, its case says that the outcome is unknown. An error that came before the client had a connection does not have
+// this method, because nothing was sent. For example, the server does not listen, or its host has no address.
 //
 // Give the request the handler's context, and give the type a MaxWait. Without MaxWait an unavailable call is retried
 // without end.
@@ -231,8 +231,8 @@ type Error struct {
 
 func (e *Error) Error() string { return e.text }
 
-// OutcomeUnknown reports whether the service may have done the work. It returns true for 502 and 504, with which a gateway
-// says that it has no answer of the service.
+// OutcomeUnknown reports whether the service may have done the work. It returns true for 502 and 504, with which a
+// gateway says that it has no answer of the service.
 func (e *Error) OutcomeUnknown() bool {
 	return e.StatusCode == http.StatusBadGateway || e.StatusCode == http.StatusGatewayTimeout
 }

@@ -143,7 +143,8 @@ func (g *gauges) read(ctx context.Context) (readings []reading) {
 	return append(readings, g.openCases...)
 }
 
-// readCases returns readings of the open cases, paused types, processes and amounts at risk. It returns none if status is nil.
+// readCases returns readings of the open cases, paused types, processes and amounts at risk. It returns none if status
+// is nil.
 func (g *gauges) readCases(status *admin.Standing) (readings []reading) {
 	if status == nil {
 		return nil

@@ -113,7 +113,8 @@ func (b *bed) put(note string, keys ...string) *bed {
 	return b
 }
 
-// dead records n entries that die, with the keys d0, d1 and so on.
+// The method dead records n entries whose handlers fail, and waits until they are dead. Their keys are d0, d1 and so
+// on.
 func (b *bed) dead(n int) *bed {
 	keys := make([]string, n)
 	for i := range keys {

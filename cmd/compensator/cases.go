@@ -94,15 +94,15 @@ func (p *program) newCaseListCommand() *cobra.Command {
 	for _, other := range []string{"failure", "owner", "mine", "unowned", "unknown", "limit"} {
 		cmd.MarkFlagsMutuallyExclusive("groups", other)
 	}
-	cmd.MarkFlagsMutuallyExclusive("owner", "mine", "unowned") // These three flags exclude each other.
+	cmd.MarkFlagsMutuallyExclusive("owner", "mine", "unowned")
 	_ = cmd.RegisterFlagCompletionFunc("type", func(cmd *cobra.Command, _ []string, input string) ([]string, cobra.ShellCompDirective) {
 		return p.completeType(cmd, nil, input)
 	})
 	return cmd
 }
 
-// explainNone is called when no case was found. It reads the first 50 dead entries that have no case. If the person may see
-// one of them, explainNone prints a hint.
+// explainNone is called when no case was found. It reads the first 50 dead entries that have no case. If the person may
+// see one of them, explainNone prints a hint.
 func (p *program) explainNone(ctx context.Context, s *session) error {
 	dead, err := s.store.DeadWithoutCase(ctx, 0, 50)
 	i := slices.IndexFunc(dead, func(r processlog.Row) bool {

@@ -155,7 +155,8 @@ type pickedEntry struct {
 	line    *admin.Line // nil if the entry was not read yet
 }
 
-// pickEntries returns the entries that args or conditions name. answers holds an error for each entry that does not exist.
+// pickEntries returns the entries that args or conditions name. answers holds an error for each entry that does not
+// exist.
 func (p *program) pickEntries(ctx context.Context, s *session, args, conditions []string) (entries []pickedEntry, answers results, err error) {
 	switch {
 	case len(args) > 0 && len(conditions) > 0:

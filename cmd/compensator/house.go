@@ -200,8 +200,8 @@ func (p *program) newVersionCommand() *cobra.Command {
 	})
 }
 
-// buildVersion returns the version and the commit from which the program was built. commit is empty if the build does not know
-// it, and ends with "+changes" if the tree had changes that were not committed.
+// buildVersion returns the version and the commit from which the program was built. commit is empty if the build does
+// not know it, and ends with "+changes" if the tree had changes that were not committed.
 func buildVersion() (version, commit string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -219,7 +219,8 @@ func (s *session) readChosen(ctx context.Context, w conditions, limit int) (matc
 	})
 }
 
-// readPages reads pages, beginning at a cursor, until it has limit elements. hasMore reports whether further elements exist.
+// readPages reads pages, beginning at a cursor, until it has limit elements. hasMore reports whether further elements
+// exist.
 func readPages[T any](limit int, cursor string, read func(limit int, cursor string) ([]T, string, error)) (rows []T, hasMore bool, err error) {
 	for {
 		page, next, err := read(min(pageSize, limit+1-len(rows)), cursor)

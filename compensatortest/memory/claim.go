@@ -90,8 +90,8 @@ func (c *claimCall) claimLocked(id processlog.ID, heldToken processlog.Token) {
 	}
 }
 
-// newClaimedRow returns a claimed row as the SQL store returns it. UpdatedAt is the value before the claim, and LeaseLeft is the
-// whole lease.
+// newClaimedRow returns a claimed row as the SQL store returns it. UpdatedAt is the value before the claim, and
+// LeaseLeft is the whole lease.
 func (c *claimCall) newClaimedRow(claimed *version, before processlog.Row) processlog.Row {
 	row := claimed.row(c.now)
 	if row.LastError != "" { // For other rows the SQL store reads no Faults.
@@ -143,8 +143,8 @@ func (s *Store) Refuse(err error, ids ...processlog.ID) {
 }
 
 // eachLocked calls the function do for every id. If an id has no row, the row is nil. It begins with the rows that no
-// transaction holds. Then it waits for the other rows, for at most lockWait in total. busyIndexes lists the indexes of the
-// rows that are still held.
+// transaction holds. Then it waits for the other rows, for at most lockWait in total. busyIndexes lists the indexes of
+// the rows that are still held.
 func (s *Store) eachLocked(ctx context.Context, ids []processlog.ID, do func(i int, row *storedRow)) (busyIndexes []int, err error) {
 	ctx, cancel := withLockWait(ctx, nil)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 
 // Insert implements processlog.Store. It waits up to 50 seconds for a transaction that holds one of the keys. Until tx
 // ends, no other transaction can write an entry that Insert found to be a duplicate. Claims do not wait for such an
-// entry. Insert always knows whether tx is open, so it ignores proven.
+// entry. Insert ignores its last parameter, because the store always knows whether tx is open.
 func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlog.Draft, _ bool) ([]processlog.Inserted, error) {
 	ownTx, err := s.unwrap(ctx, tx)
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *Store) IDs(ctx context.Context, tx processlog.Tx, idempotencyKeys []pro
 	return ids, nil
 }
 
-// unwrapOptional is unwrap for a tx that may be nil.
+// unwrapOptional does the same as unwrap, and returns nil for a nil tx.
 func (s *Store) unwrapOptional(ctx context.Context, tx processlog.Tx) (*Tx, error) {
 	if tx == nil {
 		return nil, ctx.Err()
@@ -115,7 +115,8 @@ func (s *Store) Ends(ctx context.Context, ids []processlog.ID) ([]processlog.Row
 	return s.readRows(ctx, ids, (*version).rowAtEnd)
 }
 
-// readRows applies the function build to the committed version of each entry, and returns the results. now is in unix ms.
+// readRows applies the function build to the committed version of each entry, and returns the results. now is in unix
+// ms.
 func (s *Store) readRows(ctx context.Context, ids []processlog.ID, build func(v *version, now int64) processlog.Row) ([]processlog.Row, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

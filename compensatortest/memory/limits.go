@@ -23,7 +23,7 @@ type limitRow struct {
 	stored      processlog.StoredLimit // with the key "": what is known of the limit
 }
 
-// holder is an entry with the version under which it has its permit.
+// holder identifies an entry, and the version of its row under which it got its permit.
 type holder struct {
 	id      processlog.ID
 	version uint64
@@ -106,7 +106,7 @@ func (p *permits) readKey(row *processlog.Row) {
 	rowKey := limitKey{p.limit.Name, key}
 	stored, exists := p.s.limits[rowKey]
 	if !exists {
-		stored.granted = p.now * 1000 // above the numbers of an earlier row of the key
+		stored.granted = p.now * 1000 // Begin above the numbers of an earlier row of the key.
 	}
 	stored.holders = slices.DeleteFunc(slices.Clone(stored.holders), p.endedLocked)
 	if lead := time.Duration(stored.arrivalTime - p.now*int64(time.Millisecond)); lead > 0 && stored.interval != p.limit.Interval {
@@ -128,7 +128,7 @@ func (p *permits) describe(businessType string) {
 		l.Types = slices.Insert(slices.Clone(l.Types), at, businessType)
 	}
 	p.s.limits[firstKey] = row
-	p.limit.Set(p.programValues.With(l.Person)) // a person may have changed the limit
+	p.limit.Set(p.programValues.With(l.Person)) // A person may have changed the limit.
 }
 
 // leadIn returns how far r.arrivalTime lies ahead of now, which is in unix ms. It rescales the result from the interval

@@ -87,7 +87,7 @@ func (s *Store) inPositionLocked(key orderingKey) []processlog.ID {
 }
 
 // countingLocked lists the committed entries that have a position under a key and have not ended, in order of position.
-// dead says whether dead entries are included.
+// If dead is true, it also lists dead entries.
 func (s *Store) countingLocked(key orderingKey, dead bool) (list []*version) {
 	for _, id := range s.inPositionLocked(key) {
 		if v := s.countsLocked(key, id, dead); v != nil {
@@ -97,8 +97,8 @@ func (s *Store) countingLocked(key orderingKey, dead bool) (list []*version) {
 	return list
 }
 
-// countsLocked returns the committed version of an entry if countingLocked would list the entry. Otherwise it returns
-// nil.
+// countsLocked returns the committed version of an entry if the entry has not ended. If dead is true, a dead entry
+// counts as not ended. For any other entry countsLocked returns nil.
 func (s *Store) countsLocked(key orderingKey, id processlog.ID, dead bool) *version {
 	row := s.rows[id]
 	if row == nil || row.committed == nil || row.committed.entry.BusinessType != key.businessType {

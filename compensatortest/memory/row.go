@@ -130,7 +130,7 @@ func newVersion(id processlog.ID, draft processlog.Draft, now int64) *version {
 	return v
 }
 
-// row returns the row that a reader gets at now. It is a deep copy. A nil version gives a zero Row.
+// row returns the row as a reader gets it at the time in now. It is a deep copy. A nil version gives a zero Row.
 func (v *version) row(now int64) processlog.Row {
 	if v == nil {
 		return processlog.Row{}
@@ -152,7 +152,8 @@ func (v *version) fullRow(now int64) processlog.Row {
 	return row
 }
 
-// rowAtEnd returns the same as row, plus the entry's Result. If the entry has not ended, the content is left out.
+// rowAtEnd returns the row as Ends reports it. The row has the entry's Result. It has the content only if the entry has
+// ended.
 func (v *version) rowAtEnd(now int64) processlog.Row {
 	row := v.row(now)
 	if !row.State.Terminal() {
@@ -179,8 +180,8 @@ func (v *version) successor(token processlog.Token, now int64) *version {
 	return &next
 }
 
-// withClaim returns the version after a claim. isOwn says that the caller inserted the entry with a lease. In this case the
-// delivery is counted already.
+// withClaim returns the version after a claim. isOwn says that the caller inserted the entry with a lease. In this case
+// the delivery is counted already.
 func (v *version) withClaim(token processlog.Token, lease time.Duration, now int64, isOwn bool) *version {
 	next := v.successor(token, now)
 	if !isOwn || next.entry.DeliveryCount == 0 {

@@ -10,7 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// statKey is the key of counts. The instance is empty once they are folded.
+// statKey is the key of counts. The instance is empty once the counts of all processes have been added up, which is
+// called folding.
 type statKey struct {
 	instance     string
 	at           int64 // unix ms

@@ -71,10 +71,10 @@ func NewStore() *Store {
 	}
 }
 
-// Watch makes the store call fn for every committed transition from now on, in commit order. Each version of a row follows
-// the version before it. The parameter before is zero for an insert, and the parameter after is zero for a purge. Both have
-// their Faults and Results. A renewal of a lease is not a transition. The store calls fn while it holds its lock, so fn must
-// not call the store.
+// Watch makes the store call fn for every committed transition from now on, in commit order. Each version of a row
+// follows the version before it. The parameter before is zero for an insert, and the parameter after is zero for a
+// purge. Both have their Faults and Results. A renewal of a lease is not a transition. The store calls fn while it
+// holds its lock, so fn must not call the store.
 func (s *Store) Watch(fn func(before, after processlog.Row)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

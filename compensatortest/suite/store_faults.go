@@ -73,8 +73,8 @@ func (t *storeTest) faultsOfManyEntriesAreStoredAtOnce() {
 	}
 }
 
-// faultsAreStoredWithTheirOutcomeOnly settles an outcome that the store drops. It must not change Faults. It also
-// settles one outcome twice under the same token. The result must be the same as for one settle.
+// The store drops an outcome, so the Faults of its entry must not change. Another outcome is settled twice under the
+// same token. The Faults must be the same as after one settle.
 func (t *storeTest) faultsAreStoredWithTheirOutcomeOnly() {
 	id, before := t.insertOne("faults").ID, processlog.Faults{ServerDowns: 1}
 	t.settleFaults(id, processlog.Retrying, &before)

@@ -370,8 +370,9 @@ func (t *storeTest) requeuedEntryIsNotedUnderItsEpoch() {
 	assert.Equal(t, members(again), t.keyState("a", again, true).Members, "once")
 }
 
-// An entry has a position from an earlier epoch. A process that read this position in that epoch may delete it later.
-// It would then not make the entries due that this position blocks. So such a position must block no entry.
+// A requeue begins a new epoch of an entry. A process that ran the entry in an earlier epoch may still delete the
+// position that the entry had then. It does not make the next entries of the key due. So a position from an earlier
+// epoch must block no entry.
 func (t *storeTest) noteOfAnEarlierEpochBlocksNothing() {
 	rows := t.commitWithPositions("a", 2)
 	second := []processlog.ID{rows[1].ID}

@@ -119,8 +119,8 @@ func (t *storeTest) largeResultsAreStored() {
 	}
 }
 
-// resultIsStoredWithItsOutcomeOnly settles an outcome that the store drops. It must not change a result. It also
-// settles one outcome twice under the same token. The result must be the same as for one settle.
+// The store drops an outcome, so it must not change the result of the entry. Another outcome is settled twice under the
+// same token. The result must be the same as after one settle.
 func (t *storeTest) resultIsStoredWithItsOutcomeOnly() {
 	id := t.insertOne("results").ID
 	claimed := t.claim(id, token(1), time.Minute)

@@ -20,7 +20,8 @@ var statisticPromises = []storePromise{
 	{"OldStatisticsAreForgotten", false, ofOperations((*storeTest).oldStatisticsAreForgotten)},
 }
 
-// hourBefore returns the beginning of the hour that lies ago before the current hour, by the database's clock.
+// hourBefore returns the beginning of an earlier hour by the database's clock. The parameter ago is the time from it to
+// the beginning of the current hour.
 func (t *storeTest) hourBefore(ago time.Duration) time.Time {
 	t.Helper()
 	now, err := t.ops().StatsClock(t.ctx)

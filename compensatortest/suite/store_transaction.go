@@ -74,8 +74,8 @@ func (t *storeTest) finishedTransactionIsRefusedEverywhere() {
 	}
 }
 
-// refusesEnded is refuses for calls that do not check whether a transaction is open. The suite makes these calls only
-// through a handle whose transaction has ended. Such a handle must refuse them itself.
+// refusesEnded does the same as refuses, for calls that do not check whether a transaction is open. The suite makes
+// these calls only through a handle whose transaction has ended. Such a handle must refuse them itself.
 func (t *storeTest) refusesEnded(tx processlog.Tx, refusal func(err error, call string)) {
 	t.Helper()
 	row := t.insertOne("ended")

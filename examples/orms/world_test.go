@@ -161,7 +161,8 @@ func (w *world) count(from string) (n int) {
 	return n
 }
 
-// savepoint runs the function work in a nested transaction that is rolled back. It serves ORMs without nested transactions.
+// savepoint runs the function work in a nested transaction that is rolled back. It serves ORMs without nested
+// transactions.
 func savepoint(ctx context.Context, tx compensator.Tx, work func(tx compensator.Tx) error) error {
 	if _, err := tx.ExecContext(ctx, "SAVEPOINT inner_work"); err != nil {
 		return err

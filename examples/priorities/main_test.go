@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Normal refunds hold all slots of their type until the last urgent one has ended. If the urgent ones waited for a slot of
-// the normal ones, the test would never end.
+// Normal refunds hold all slots of their type until the last urgent one has ended. If the urgent ones waited for a slot
+// of the normal ones, the test would never end.
 func TestUrgentRefundsDoNotWaitForNormalOnes(t *testing.T) {
 	t.Parallel()
 	db, err := compensator.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "refunds.db")+"?_txlock=immediate&_pragma=busy_timeout(10000)")

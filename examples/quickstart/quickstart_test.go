@@ -19,8 +19,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// asProgram is the environment variable that makes the test binary run the program. The binary is already built, with the
-// race detector.
+// asProgram is the environment variable that makes the test binary run the program. The binary is already built, with
+// the race detector.
 const asProgram = "QUICKSTART_TEST_RUNS_MAIN"
 
 func TestMain(m *testing.M) {

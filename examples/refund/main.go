@@ -49,7 +49,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	cfg := compensator.Config{DB: db, Lease: 3 * time.Second} // entries of a killed process wait this long for another one, and on SQLite three seconds longer than Timeout
+	cfg := compensator.Config{DB: db, Lease: 3 * time.Second} // Entries of a killed process wait this long for another process. On SQLite they wait three seconds longer than Timeout
 	if addr := os.Getenv("REDIS_ADDR"); addr != "" {
 		rdb := redis.NewClient(&redis.Options{Addr: addr})
 		defer func() { err = errors.Join(err, rdb.Close()) }()

@@ -47,8 +47,8 @@ func TestVisitorBuysAndLetsACrowdInInTheBrowser(t *testing.T) {
 	require.True(t, tab.Holds(fits), "no scrolling sideways at 360 px, in Chinese")
 }
 
-// photograph waits until the page shows four faults, a closed order and answers of the last second. Then it saves a picture
-// of the page.
+// photograph waits until the page shows four faults, a closed order and answers of the last second. Then it saves a
+// picture of the page.
 func photograph(t *testing.T, address, file string) {
 	tab := browser.Open(t, 900, 700)
 	tab.Do(chromedp.Navigate("http://"+address+"/?lang=en"), browser.Until(`document.querySelectorAll("#faults li").length >= 4 && Number(document.querySelector("#orders-closed").textContent) > 0 &&

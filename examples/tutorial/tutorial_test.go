@@ -43,7 +43,8 @@ type step struct {
 	numbers  bool // whether the printed numbers differ from run to run
 }
 
-// stepsOf returns the steps of a page for a reader without Docker. Blocks that the page marks with "not run" are left out.
+// stepsOf returns the steps of a page for a reader without Docker. Blocks that the page marks with "not run" are left
+// out.
 func stepsOf(t *testing.T, page string) []step { return stepsFor(t, page, "<!-- with Docker -->") }
 
 // stepsFor returns the steps of a page without the blocks that the page marks with "not run" or with the given comment.
@@ -151,8 +152,9 @@ func TestEachStepOfTheSecondTutorialPrintsWhatThePageShows(t *testing.T) {
 	run(t, stepsOf(t, "docs/tutorials/mysql-redis.md"), nil, "3307", freePort(t), "6380", freePort(t))
 }
 
-// TestEachDockerStepOfTheSecondTutorialPrintsWhatThePageShows runs the steps for Docker, if COMPENSATOR_SERVERS asks for Docker. It
-// needs `docker compose` and the images of the page. Otherwise it checks only that the page has these steps.
+// TestEachDockerStepOfTheSecondTutorialPrintsWhatThePageShows runs the steps for Docker, if COMPENSATOR_SERVERS asks
+// for Docker. It needs `docker compose` and the images of the page. Otherwise it checks only that the page has these
+// steps.
 func TestEachDockerStepOfTheSecondTutorialPrintsWhatThePageShows(t *testing.T) {
 	t.Parallel()
 	steps := stepsFor(t, "docs/tutorials/mysql-redis.md", "<!-- without Docker -->")
@@ -199,7 +201,8 @@ func TestReadmesProgramsAreBuiltAndPrintAsTheReadmeShows(t *testing.T) {
 	run(t, steps, nil)
 }
 
-// shown waits for an element with this text. The pages forbid the evaluation of text as script, which chromedp's Poll needs.
+// shown waits for an element with this text. The pages forbid the evaluation of text as script, which chromedp's Poll
+// needs.
 func shown(text string) chromedp.Action {
 	return chromedp.WaitReady(`//main//*[contains(text(), "`+text+`")]`, chromedp.BySearch)
 }

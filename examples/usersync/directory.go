@@ -15,9 +15,9 @@ import (
 type fate struct {
 	slow      time.Duration // duration of the work on this user
 	lost      int           // number of messages that are lost on their way
-	forgotten int           // number of messages after these that a consumer acknowledges without doing anything
-	hangs     int           // number of messages after these that run into the consumer's time limit
-	fails     int           // number of messages after these that fail
+	forgotten int           // number of messages after the lost ones that a consumer acknowledges without doing anything
+	hangs     int           // number of messages after the forgotten ones that run into the consumer's time limit
+	fails     int           // number of messages after the hanging ones that fail
 	refused   bool          // whether the directory refuses this user forever
 }
 

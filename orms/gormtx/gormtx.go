@@ -68,8 +68,9 @@ func Tx(tx *gorm.DB) compensator.Tx {
 	return tx.Statement.ConnPool
 }
 
-// WithRetry runs do in a transaction of c at READ COMMITTED. do gets the result of Use for db and this transaction,
-// which commits when do returns nil. WithRetry needs no Connector. do may use ctx or tx.Statement.Context.
+// WithRetry runs the function do in a transaction of c at READ COMMITTED. The argument of do is the result of Use for
+// db and this transaction. The transaction commits when do returns nil. WithRetry needs no Connector. do may use ctx or
+// tx.Statement.Context.
 //
 // If the transaction lost to a concurrent transaction, WithRetry runs do again from the beginning. If the answer to
 // COMMIT was lost, WithRetry looks for the entry with the idempotency key proof. do must record this entry. If the
@@ -124,7 +125,7 @@ func (p *pool) QueryContext(ctx context.Context, query string, args ...any) (*sq
 	return p.tx.QueryContext(ctx, query, args...)
 }
 
-// QueryRowContext does not check the field "over", because this package cannot put an error into a *sql.Row. After a
+// QueryRowContext does not return rolledBackErr, because this package cannot put an error into a *sql.Row. After a
 // rollback, p.tx returns a *sql.Row with an error.
 func (p *pool) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	return p.tx.QueryRowContext(ctx, query, args...)

@@ -72,8 +72,9 @@ func TestFailedBatchTakesItsBatchesBackAndNothingElse(t *testing.T) {
 	})
 }
 
-// A handler completes its own entry through GORM, in its own transaction and in others. Each call must be refused. If one
-// were accepted, the handler's transaction would be rolled back, and the entry would show a success without the order.
+// A handler completes its own entry through GORM, in its own transaction and in others. Each call must be refused. If
+// one were accepted, the handler's transaction would be rolled back, and the entry would show a success without the
+// order.
 // Failure: F68
 func TestHandlerDoesNotCompleteItsOwnEntryThroughGORM(t *testing.T) {
 	t.Parallel()

@@ -261,8 +261,8 @@ func TestCaseIsFollowedFromItsDeathToItsEnd(t *testing.T) {
 }
 
 // TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce settles the first entry of an ordering key through package admin.
-// The entry that was blocked by it must run at once, although package admin does not read the content, from which the
-// ordering key comes.
+// That entry blocked the next one, which must now run at once. The ordering key comes from the content, which package
+// admin does not read.
 func TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -184,7 +184,7 @@ func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 }
 
 // timesOutFirst registers a type with three attempts. The first attempt of each entry times out, perhaps after its
-// effect. The two others do not time out. They return the error from says.
+// effect. The two others do not time out. They return the error that the function says returns.
 func timesOutFirst(t *testing.T, c *compensator.Compensator, name string, says func(e *compensator.Entry) error) *compensator.Type[harness.Order] {
 	t.Helper()
 	var calls harness.Calls
@@ -606,8 +606,8 @@ func TestSuccessCostsTheSameStatements(t *testing.T) {
 		proxy.Arm(faultproxy.Rule{Fault: faultproxy.Count, Match: func(r faultproxy.Request) bool {
 			mu.Lock()
 			defer mu.Unlock()
-			if r.Text != "" && !strings.HasPrefix(r.Text, "SELECT id, CAST(idempotent_id AS BINARY), state, version, epoch, token ") && // leave out statements of the rollback detector, which depend on the clock
-				!strings.Contains(r.Text, "`common_process_log_instance`") { // and the process's own row, which is written once a minute
+			if r.Text != "" && !strings.HasPrefix(r.Text, "SELECT id, CAST(idempotent_id AS BINARY), state, version, epoch, token ") && // Leave out the statements of the rollback detector, which depend on the clock.
+				!strings.Contains(r.Text, "`common_process_log_instance`") { // Also leave out the process's own row, which is written once a minute.
 				texts = append(texts, literals.ReplaceAllString(r.Text, "?"))
 			}
 			return false

@@ -528,8 +528,8 @@ func TestExplanationSaysThatOutcomesCannotBeStored(t *testing.T) {
 	})
 }
 
-// The row of a process says why it does not claim entries. Another process must read that from the row, and must leave out
-// processes that are gone, and entries that the process claims.
+// A process writes into its row why it does not claim certain entries. Another process must show this reason for these
+// entries. It must show no reason for other entries, or from a process that is gone.
 func TestExplanationNamesTheProcessThatDoesNotClaim(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -26,8 +26,8 @@ func onlyPeriodic(t *testing.T, d *admin.Admin) admin.PeriodicType {
 	return found.Types[0]
 }
 
-// Four slots pass while no process runs. People must see the missed slots before Run, and the recorded one afterwards, in the
-// process that has the schedule and in another one.
+// Four slots pass while no process runs. People must see the missed slots before Run, and the recorded one afterwards.
+// This must hold in the process that has the schedule, and in another one.
 func TestPeriodicTypesShowTheirSlots(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {

@@ -212,7 +212,7 @@ func (s lateStore) Purge(ctx context.Context, businessType string, state compens
 }
 
 // A purge begins by writing a purge note. It then takes longer than the minimum age of the entries that it deletes. It
-// must delete only entries that ended long enough before the note. The next purge deletes the others.
+// must delete only entries that ended long enough before the note. The other entries must be left to the next purge.
 // Failure: F21
 func TestPurgeDeletesNothingThatEndsAfterItsNote(t *testing.T) {
 	t.Parallel()

@@ -215,8 +215,8 @@ func recordDone(t *testing.T, c *compensator.Compensator, name string, keep time
 	}))
 }
 
-// A service may declare a type again with each message. A round must still purge the type once, with the shortest Keep of
-// all declarations.
+// A service may declare a type again with each message. A round must still purge the type once, with the shortest Keep
+// of all declarations.
 // Failure: F106
 func TestTypeIsPurgedOnceARoundHoweverOftenItIsDeclared(t *testing.T) {
 	t.Parallel()

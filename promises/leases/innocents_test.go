@@ -47,9 +47,10 @@ func innocents(w *harness.World) (n [5]int) {
 // few is the expected limit on how many entries that have lost one lease run at the same time. The type's Concurrency
 // would allow 50.
 //
-// One killer causes three crashes. At the first crash, no entry has lost a lease before. Once the killer has lost two
-// leases it runs alone, so its last crash harms no other entry. So with one killer at most 8 entries lose a second
-// lease. Three killers cause 9 crashes, and at most 40 entries lose a second lease.
+// A killer is an entry that kills its process each time it runs, which causes three crashes. Two kinds of crashes make
+// no entry lose a second lease. At the first crash of all, no entry has lost a lease before. At the last crash of each
+// killer, the killer runs alone. That leaves one crash with one killer, and five crashes with three killers. In each of
+// them, at most 8 entries may lose a second lease.
 //
 // The number of entries that lost a second lease was measured on two cores beside four other workers. With this limit
 // (27 runs each) it was 0 to 7 with one killer, and 8 to 29 with three. Without the limit (18 runs each) it was 10 to

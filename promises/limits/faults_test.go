@@ -276,8 +276,9 @@ func fill(ctx context.Context, db *sql.DB, name string, round int) error {
 	return tx.Commit()
 }
 
-// The database is far away, or claims of other processes hold the limit. So the statements before the grant of a permit take
-// longer than a permit may be old. The entries must start nevertheless.
+// Here the statements before the grant of a permit take longer than the maximum age of a permit. The entries must start
+// nevertheless, because the age of a permit counts from its grant. Such statements are slow if the database is far
+// away, or if the claims of other processes lock the limit.
 // Failure: F59
 func TestEntryStartsWhoseClaimWasSlowBeforeItsPermitWasGranted(t *testing.T) {
 	t.Parallel()
@@ -299,8 +300,8 @@ func TestEntryStartsWhoseClaimWasSlowBeforeItsPermitWasGranted(t *testing.T) {
 	require.Zero(t, w.Count("common_process_log WHERE state<>1 OR process_count>0"))
 }
 
-// An entry waits for a batch, and another entry has a content that this process cannot decode. Their attempts end before the
-// handler is called. So they must not use up the only start of the day.
+// An entry waits for a batch, and another entry has a content that this process cannot decode. The attempts of both
+// entries end before the handler is called. So they must not use up the only start of the day.
 // Failure: F108
 func TestAttemptThatCallsNoHandlerUsesUpNoStart(t *testing.T) {
 	t.Parallel()

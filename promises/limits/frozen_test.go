@@ -51,12 +51,13 @@ func TestProcessStoppedInAClaimHoldsUpItsLimitOnly(t *testing.T) {
 		w.Eventually(func() bool { return w.Count(ownTransactions+" AND t.trx_state='LOCK WAIT'") > 0 }, "the worker claims")
 		worker.Signal(syscall.SIGSTOP)
 		require.NoError(t, closed.Rollback())
-		// The server may still work on the worker's last statement, which may be a ROLLBACK. It is certain who keeps the lock when that statement has ended.
+		// Wait until the server has ended the worker's last statement, which may be a ROLLBACK. Only then is it certain
+		// whether the worker still holds the lock.
 		w.Eventually(func() bool { return w.Count(busySessions) == 0 }, "the statements of the stopped worker have ended")
 		if w.Count("common_process_log_limit WHERE limit_name='ship' FOR UPDATE SKIP LOCKED") == 0 {
 			return true
 		}
-		worker.Signal(syscall.SIGCONT) // Its claim was over before it was stopped.
+		worker.Signal(syscall.SIGCONT) // The claim of the worker was over before the worker was stopped.
 		return false
 	}, "the worker is stopped in the middle of a claim")
 
@@ -69,7 +70,7 @@ func TestProcessStoppedInAClaimHoldsUpItsLimitOnly(t *testing.T) {
 		}
 		return false
 	}})
-	w.RecordMany(c, ships, 3, compensator.Options{}) // The stopped process has locked the others.
+	w.RecordMany(c, ships, 3, compensator.Options{}) // The stopped process has locked the entries that were recorded before.
 	w.Run(c)
 	w.Eventually(func() bool { return tries.Load() > 0 }, "this process claims, too")
 	w.RecordMany(c, free, 50, compensator.Options{})

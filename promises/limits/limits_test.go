@@ -43,9 +43,9 @@ func requireBound(w *harness.World, name string, interval time.Duration, burst i
 	return requireBounds(w, name, admin.LimitValues{Interval: interval, Burst: burst})
 }
 
-// requireBounds is requireBound for a limit that people change. A period ends when the values change. When that happens
-// the library counts one start too many, so the trigger grants_next subtracts one start from the first grant after the
-// change.
+// requireBounds does the same as requireBound, for a limit that people change. A period ends when the values change. At
+// such a change the library counts one start too many, so the trigger grants_next subtracts one start from the first
+// grant after it.
 func requireBounds(w *harness.World, name string, values ...admin.LimitValues) (total int) {
 	w.T.Helper()
 	rows, err := w.DB.Query("SELECT limit_key, at, starts, start_interval, burst FROM grants WHERE limit_name=? ORDER BY seq", name)
@@ -157,7 +157,7 @@ func TestNoMoreEntriesRunAtOnceThanConcurrentAllows(t *testing.T) {
 		here, there := w.New(cfg), w.New(cfg)
 		work := func(*compensator.Entry, int) error {
 			defer at.enter("")()
-			at.wait() // all permits are used: otherwise the test never ends
+			at.wait() // If a permit stayed unused, this wait would never end.
 			<-time.After(10 * time.Millisecond)
 			return nil
 		}
@@ -187,7 +187,7 @@ func TestEntriesOfALimitedKeyHoldUpNoOtherKey(t *testing.T) {
 		_, ran := harness.HandleCounted(t, c, "charge", limited, nil)
 		charges, err := compensator.Declare[harness.Order](t.Context(), recorder, "charge", &limited.TypeConfig)
 		require.NoError(t, err)
-		w.RecordMany(recorder, charges, 300, compensator.Options{UserID: "slow"}) // they have been due for longest
+		w.RecordMany(recorder, charges, 300, compensator.Options{UserID: "slow"}) // These entries have been due for longest.
 		for n := range 20 {
 			w.RecordMany(recorder, charges, 1, compensator.Options{UserID: fmt.Sprintf("k%d", n)})
 		}

@@ -96,8 +96,8 @@ func TestNoDeadlockNamesAStatementOfOurs(t *testing.T) {
 	processes := []*compensator.Compensator{mixedProcess(w, w.DB), mixedProcess(w, w.Open(harness.PlainPool(w.DSN)))}
 	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
 	require.NoError(t, err)
-	// This test purges entries that are too young for admin's Purge. Without this purge note, the processes would
-	// report them as lost.
+	// A process reports an entry as lost if it disappears without a note of a purge. admin's Purge would write this note,
+	// but it refuses such young entries. So the test writes the note, and calls the store's Purge.
 	w.Exec("INSERT INTO common_process_log_audit (entry_id, action, actor, reason, before_state, after_state, created_at) VALUES (0,?,'','','{}','{}',UTC_TIMESTAMP(3)+INTERVAL 1 HOUR)",
 		processlog.ActionPurge)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)

@@ -102,9 +102,9 @@ func producersGoOn(w *harness.World) {
 	}
 }
 
-// In TestThirdProducerIsNotStalledByARecordInFlight a first producer has an open transaction. A second producer inserts
-// the same key and waits. InnoDB then locks the gap before that key. The test puts a row directly before the key, so
-// that this gap holds no other producer's key. A third producer must not wait for any other lock, above all not for an auto-increment lock.
+// A first producer has an open transaction. A second producer inserts the same key and waits, so InnoDB locks the gap
+// before that key. The test puts a row directly before the key, so that this gap holds no other producer's key. A third
+// producer must then not wait, not even for an auto-increment lock.
 func TestThirdProducerIsNotStalledByARecordInFlight(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {

@@ -147,8 +147,8 @@ func TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge(t *testing.T) {
 			t.Parallel()
 			server := testservers.NewSQL(t)
 			w := harness.WorldAt(t, server.Database(t))
-			// This test purges entries that are too young for admin's Purge. Without this purge note, the processes
-			// would report them as lost.
+			// A process reports an entry as lost if it disappears without a note of a purge. admin's Purge would write this
+			// note, but it refuses such young entries. So the test writes the note, and calls the store's Purge.
 			w.Exec("INSERT INTO common_process_log_audit (entry_id, action, actor, reason, before_state, after_state, created_at) VALUES (0,?,'','','{}','{}',UTC_TIMESTAMP(3)+INTERVAL 1 HOUR)",
 				processlog.ActionPurge)
 			store, err := compensator.OpenStore(t.Context(), w.Open(pool(w.DSN)), compensator.DefaultTable)

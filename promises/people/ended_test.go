@@ -18,7 +18,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// deadBy makes a dead entry with the given EndedBy and undone attempts of its compensation.
+// deadBy makes a dead entry with the given EndedBy. The parameter undone is the number of failed attempts of its
+// compensation.
 func deadBy(w *harness.World, orders *compensator.Type[harness.Order], by compensator.EndedBy, undone int) compensator.EntryID {
 	w.T.Helper()
 	id := w.Record(orders, 1, compensator.Options{Delay: time.Hour})

@@ -126,7 +126,8 @@ func inState(w *harness.World, orders *compensator.Type[harness.Order], state co
 	return id
 }
 
-// requireDone requires that the action d was applied to an entry in state before.
+// requireDone requires that the action has changed the entry as its fields say. The parameter before is the entry
+// before the action.
 func (d deed) requireDone(t *testing.T, before, after *compensator.Entry) {
 	t.Helper()
 	require.Equal(t, d.to(before.State), after.State)

@@ -30,7 +30,7 @@ func (deadQueue) Peek(context.Context, []string) ([]time.Duration, []string, err
 	return nil, nil, errNoQueue
 }
 
-// rivalledStore lets another process claim all due entries first, as often as faster says.
+// rivalledStore lets another process claim all due entries first. The field faster says how many more times.
 type rivalledStore struct {
 	processlog.Store
 	faster atomic.Int64 // number of further claims that the other process wins

@@ -275,9 +275,9 @@ func TestCallNeedsNoConnectionOfItsOwn(t *testing.T) {
 	require.ErrorIs(t, w.DB.QueryRow("SELECT 1 FROM effects GROUP BY what HAVING COUNT(*)>1").Scan(new(int)), sql.ErrNoRows)
 }
 
-// TestHiddenFailureOfATransactionalHandlerCommitsNothing puts a middleware around transactional handlers that fail after the first
-// of two writes. The middleware hides the error, hides the panic, or calls the handler again. No write of the failed call may be
-// committed.
+// TestHiddenFailureOfATransactionalHandlerCommitsNothing puts a middleware around transactional handlers that fail
+// after the first of two writes. The middleware hides the error, hides the panic, or calls the handler again. No write
+// of the failed call may be committed.
 func TestHiddenFailureOfATransactionalHandlerCommitsNothing(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {

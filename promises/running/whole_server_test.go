@@ -65,8 +65,8 @@ func TestPreparedStatementsUsedUpByANeighbourSpendNoAttempt(t *testing.T) {
 			giveBack := sync.OnceFunc(func() { w.Exec("SET GLOBAL max_prepared_stmt_count=16382") })
 			defer giveBack()
 			close(usedUp)
-			// Each entry may have one attempt. An error that may come from the entry's own statement stays uncounted
-			// only once. So if each entry meets the error twice, the library does not count it at all.
+			// If the library took this error for a problem of the entry's own statement, the second error would use up the only
+			// attempt of the entry. So wait until each entry has met the error twice.
 			w.Eventually(func() bool { return met.Load() >= 2*entries }, "each entry has met it twice")
 			giveBack()
 			for _, id := range ids {

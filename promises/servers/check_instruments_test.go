@@ -171,9 +171,8 @@ func TestNewRefusesAServerWhose(t *testing.T) {
 	}
 }
 
-// TestNewTakesASlowServerForNoneThatWaits uses a slow server. New must find servers that ignore NOWAIT, which wait for
-// the session's whole lock timeout. For this it measures how long a statement takes. It must not take a slow answer for
-// such a wait.
+// To find servers that ignore NOWAIT, New measures how long a statement with NOWAIT takes. This server obeys NOWAIT,
+// but answers late. New must accept it.
 // Failure: F32
 func TestNewTakesASlowServerForNoneThatWaits(t *testing.T) {
 	t.Parallel()

@@ -22,8 +22,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestStoreKeepsEveryPromiseInSessionsLeftInAnotherDatabase leaves every session of the pool in a database that has a log of
-// the same name. All methods of the store must work on their own log, and must change nothing in the other one.
+// TestStoreKeepsEveryPromiseInSessionsLeftInAnotherDatabase leaves every session of the pool in a database that has a
+// log of the same name. All methods of the store must work on their own log, and must change nothing in the other one.
 // Failure: F38
 func TestStoreKeepsEveryPromiseInSessionsLeftInAnotherDatabase(t *testing.T) {
 	t.Parallel()
@@ -39,7 +39,8 @@ func TestStoreKeepsEveryPromiseInSessionsLeftInAnotherDatabase(t *testing.T) {
 	})
 }
 
-// fitBegin begins transactions in sessions that were not left in another database. Record and SettleTx refuse such a session.
+// fitBegin begins transactions in sessions that were not left in another database. Record and SettleTx refuse such a
+// session.
 type fitBegin struct {
 	processlog.Store
 	processlog.Operations
@@ -48,8 +49,9 @@ type fitBegin struct {
 
 func (s fitBegin) Begin(ctx context.Context) (processlog.Transaction, error) { return s.begin(ctx) }
 
-// TestProcessOnSessionsLeftInAnotherDatabaseRunsItsOwnLog leaves every session of a plain pool in a database that has a log of the
-// same name, with due entries of the same type. The process must run, settle, count and purge its own entries only.
+// TestProcessOnSessionsLeftInAnotherDatabaseRunsItsOwnLog leaves every session of a plain pool in a database that has a
+// log of the same name, with due entries of the same type. The process must run, settle, count and purge its own
+// entries only.
 // Failure: F38
 func TestProcessOnSessionsLeftInAnotherDatabaseRunsItsOwnLog(t *testing.T) {
 	t.Parallel()
@@ -110,8 +112,8 @@ func TestProcessOnSessionsLeftInAnotherDatabaseRunsItsOwnLog(t *testing.T) {
 	other.requireUnchanged()
 }
 
-// TestNewRefusesASessionLeftInAnotherDatabase calls New when the pool's only session is in another database. On a Connector, New
-// knows the database in which the sessions begin.
+// TestNewRefusesASessionLeftInAnotherDatabase calls New when the pool's only session is in another database. On a
+// Connector, New knows the database in which the sessions begin.
 // Failure: F38
 func TestNewRefusesASessionLeftInAnotherDatabase(t *testing.T) {
 	t.Parallel()
@@ -128,8 +130,9 @@ func TestNewRefusesASessionLeftInAnotherDatabase(t *testing.T) {
 	other.requireUnchanged()
 }
 
-// TestHandlerWhoseSessionIsInAnotherDatabaseCommitsNothing sends USE in a handler's own transaction. The log there is a copy,
-// so the entry has the same id, key and version. The handler's writes must not commit in a database that is not the log's.
+// TestHandlerWhoseSessionIsInAnotherDatabaseCommitsNothing sends USE in a handler's own transaction. The log there is a
+// copy, so the entry has the same id, key and version. The handler's writes must not commit in a database that is not
+// the log's.
 // Failure: F38
 func TestHandlerWhoseSessionIsInAnotherDatabaseCommitsNothing(t *testing.T) {
 	t.Parallel()

@@ -141,7 +141,7 @@ func obey(endLoad, endWork context.CancelFunc) {
 	os.Exit(3)
 }
 
-// runLoad records entries until loading ends, and runs handlers until working ends.
+// runLoad records entries until the context loading ends, and runs handlers until the context working ends.
 func (p *appProcess) runLoad(loading, working context.Context) {
 	var load sync.WaitGroup
 	random := rand.New(rand.NewPCG(p.cfg.Seed, 3))
@@ -170,7 +170,7 @@ func (p *appProcess) runLoad(loading, working context.Context) {
 	waiting.Wait()
 }
 
-// watchForStalls writes a Stall for each time in which the machine is overloaded, until stop is called.
+// watchForStalls writes a Stall to the history for each time in which the machine is overloaded, until stop is called.
 func (p *appProcess) watchForStalls() (stop func()) {
 	connector, err := quietConnector(p.cfg.CanaryDSN)
 	must(err)

@@ -9,8 +9,8 @@ var auditColumns = []string{
 }
 
 // auditSchema creates triggers on the process log that do not depend on the library. They write every change into the
-// audit, in the transaction of the change. A trigger draws its seq while the change holds the row lock, so the seqs of
-// one entry follow the order of its changes.
+// audit, in the transaction of the change. A trigger takes its number (seq) while the change holds the row lock. So the
+// numbers of one entry follow the order of its changes.
 var auditSchema = []string{
 	`CREATE TABLE audit_trail (
 		seq BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,

@@ -22,7 +22,7 @@ var (
 )
 
 // TestChaos causes faults in real servers and processes. Then a separate program, which shares no code with the
-// library, judges the history.
+// library, judges the recorded history.
 func TestChaos(t *testing.T) {
 	cfg := Config{Seed: *seed, Duration: *duration, Rate: *rate, Dir: historyDir(t, fmt.Sprint(*seed))}
 	if *kinds != "" {

@@ -2,7 +2,7 @@ package chaos
 
 import "time"
 
-// Config configures a run. The zero value means one minute of load with every fault and seed 0.
+// Config configures a run. The zero value means seed 0 and one minute of load with every kind of fault.
 type Config struct {
 	Seed uint64 // determines the schedule of faults and the load of each app. The run itself is not deterministic
 
@@ -21,9 +21,8 @@ type Config struct {
 	// zero, each type has its own shares, and many more entries fail.
 	Failing, Poison float64
 
-	// If Careful is set, producers report every commit to the library and never roll back to a savepoint. Without it,
-	// producers leave some entries to the reconciler, which finds them after the grace period. Such producers also
-	// enqueue some entries that do not exist.
+	// Excused is for a run in which some events cannot happen that the checker demands. The keys are the checker's names
+	// of the events, and the values are the reasons. See history.Run.
 	Careful bool
 
 	Faults Faults

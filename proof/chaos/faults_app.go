@@ -38,7 +38,8 @@ var (
 	oneAppsQueue    = []string{history.TouchesQueue}
 )
 
-// proxyFaults affect the connections of one app to a server. The app then sees other server states than the other apps.
+// proxyFaults affect the connections of one app to a server. This app may then find a server down while the other apps
+// reach it.
 var proxyFaults = []fault{
 	{kind: "commit request dropped", takes: 2 * time.Second, holds: 1, touches: oneAppsDatabase, needs: sqlProxy, strike: func(k *strike) error {
 		return k.breakStatements(0.5, faultproxy.Rule{Match: faultproxy.Commit(), Fault: faultproxy.DropRequest})
@@ -116,8 +117,8 @@ func (k *strike) breakStatements(share float64, rule faultproxy.Rule) error {
 	return nil
 }
 
-// statementsToHit is how many statements of an app a fault hits. With so many, some come from producers and not only
-// from the library.
+// statementsToHit is how many statements of an app a fault hits. The number is large enough that some statements come
+// from producers, not only from the library.
 const statementsToHit = 25
 
 // chance returns a function that returns true with probability share. The function may be called concurrently.

@@ -85,8 +85,8 @@ func (k *strike) tellRedis(say func(ctx context.Context, c *redis.Client) error)
 	return say(ctx, client)
 }
 
-// failOver cuts off the follower for a while and then promotes it. Writes that the old main acknowledged in that time
-// are lost.
+// failOver cuts off the follower for a while and then promotes it. The writes that the old leader acknowledged in that
+// time are lost.
 func (k *strike) failOver() error {
 	k.begin("redis")
 	old, newMain := k.main, 1-k.main

@@ -229,8 +229,8 @@ func (k *strike) alterTable() error {
 	return k.insist(20, "ALTER TABLE common_process_log DROP COLUMN extra")
 }
 
-// insist repeats an ALTER TABLE until it gets its lock on the table. The statement waits for every transaction on the
-// table, and all other statements wait for it.
+// insist tries an ALTER TABLE again until the statement gets its lock on the table. While it waits for the open
+// transactions, all other statements on the table wait for it.
 func (k *strike) insist(most int, query string) error {
 	for tries := 1; ; tries++ {
 		err := k.rootExec(query)

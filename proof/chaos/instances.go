@@ -8,9 +8,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// checkInstances asserts G44: processes are listed as they are. The apps still run. Each app has one row that is newer than the
-// rows of its earlier processes, and it is live. The earlier processes were killed, so none of them is listed as ended. Each
-// lease that an app took has a token that names a listed process.
+// checkInstances asserts G44: processes are listed as they are. The apps are still running:
+//
+//   - The newest row of each app must be listed as live.
+//   - No process may be listed as ended, because none of them was closed.
+//   - Each lease that an app took must have a token that names a listed process.
 func (st *stage) checkInstances() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -20,7 +20,7 @@ type fault struct {
 	shares  string   // resource that other faults may use at the same time
 	strike  func(*strike) error
 
-	// Usually the fault lasts at most takes + holds × the mean duration of the run's faults.
+	// A fault usually lasts for the time in takes, plus holds times the run's mean duration of faults, or less.
 	takes time.Duration
 	holds float64
 }
@@ -138,7 +138,7 @@ func (n *nemesis) noteStrike(f fault, err error) {
 	}
 }
 
-// tryAgain schedules those kinds again that hit nothing in this round and in all rounds before.
+// tryAgain schedules the kinds of faults again that hit nothing in this round and have never hit anything before.
 func (n *nemesis) tryAgain() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -35,8 +35,8 @@ type planned struct {
 // every run needs such a time. Later there may be none, because faults have effects for seconds after their ends.
 const calmStart = 5 * time.Second
 
-// firstCycleShare is the share of a run that the first cycle may take. It counts the usual durations of the faults. On
-// a slow machine they take longer.
+// firstCycleShare is the share of a run that the first cycle may take. The share is computed from the usual durations
+// of the faults. On a slow machine the faults take longer.
 const firstCycleShare = 0.9
 
 func newPlan(cfg Config, kinds []fault, apps int) *plan {
@@ -63,7 +63,8 @@ func (p *plan) putBack(f fault) {
 	p.rounds = append([]round{{strikes: []planned{p.place(f)}}}, p.rounds...)
 }
 
-// cycle distributes every kind over rounds of one to Most faults. The faults of a round have no conflicting resources.
+// cycle distributes every kind of fault over rounds of one to Most faults. Two faults of one round never need the same
+// resource.
 func (p *plan) cycle() (rounds []round) {
 	deck := slices.Clone(p.kinds)
 	p.rand.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })

@@ -31,9 +31,9 @@ type producer struct {
 	killerNext bool      // whether the next draft is a planned killer
 }
 
-// plannedKillers is the number of planned killers that each process of the app without handlers records. A planned
-// killer is an entry that kills every process that runs it, until it is dead-lettered. Every run needs one entry that
-// ends this way. There are two, because a person may cancel one of them.
+// plannedKillers is how many planned killers each process of the app without handlers records. A planned killer is an
+// entry that kills every process that runs it, until it is dead-lettered. Every run needs one such entry. There are
+// two, because a person may cancel one of them.
 const plannedKillers = 2
 
 // planKiller makes the next draft a planned killer, once the time without faults at the start of the run is over.
@@ -86,8 +86,8 @@ func (p *producer) run(ctx context.Context) func() {
 	}
 }
 
-// record makes one transaction of a random kind. The transaction has a context that does not end with the load, so that
-// it ends normally.
+// record makes one transaction of a random kind. The context of the transaction does not end when the load ends, so the
+// transaction ends normally.
 func (p *producer) record() {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
@@ -234,7 +234,7 @@ func (t *transaction) insert(ctx context.Context, tx compensator.Tx, entries []c
 	return receipt, err
 }
 
-// committed writes the outcome of a COMMIT. If the outcome is unknown, committed asks Resolve.
+// The method committed writes the outcome of a COMMIT. If the outcome is unknown, it asks Resolve.
 func (t *transaction) committed(err error) {
 	end := &history.Committed{At: history.Now(), Tx: t.number, Outcome: outcomeOfCommit(err)}
 	end.Err, end.Detail = classOf(err)

@@ -87,7 +87,7 @@ func secondHalf(points []point) []point { return points[len(points)/2:] }
 // block, because adjacent readings are correlated, and means of blocks hardly are.
 const blocks = 10
 
-// studentT is the two-sided 95 % quantile with blocks − 2 degrees of freedom.
+// studentT is the two-sided 95 % quantile of Student's t distribution with blocks − 2 degrees of freedom.
 const studentT = 2.306
 
 // trend fits a line through the means of blocks. It returns the slope per hour, half of the slope's 95 % interval, and

@@ -146,8 +146,8 @@ func (s *soak) sampleQueue(ctx context.Context, st *stage) {
 	}
 }
 
-// expected counts the entries that the queue should hold. It also counts entries settled within the last lease, which
-// the queue may still hold if an acknowledgement was late or lost.
+// expected counts the entries that the queue should hold. It also counts entries that were settled less than a lease
+// ago, which the queue may still hold if an acknowledgement was late or lost.
 func (s *soak) expected(ctx context.Context, st *stage) (due, settled float64, err error) {
 	within := (horizon + 2*reconcileInterval + lease).Milliseconds()
 	err = st.db.QueryRowContext(ctx, fmt.Sprintf(
@@ -299,7 +299,7 @@ func (s *soak) readUsage(t *testing.T, name string) {
 // settlesAfter is how many seconds after its end a fault still has effects.
 const settlesAfter = 10.0
 
-// calm reports whether no fault had effects at a time.
+// calm reports whether the given time is free of effects of faults.
 func (s *soak) calm(at float64) bool {
 	return !slices.ContainsFunc(s.faults, func(f interval) bool { return f.from <= at && at <= f.to+settlesAfter })
 }

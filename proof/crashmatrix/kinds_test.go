@@ -173,8 +173,8 @@ func (k *kinds) pay(ctx context.Context, tx *compensator.ScopedTx, e *compensato
 	return k.effect(ctx, tx, e)
 }
 
-// sum is the handler of an entry that runs after a batch. It stores in early the entries of the batch that have not
-// ended, of which there must be none.
+// sum is the handler of an entry that must run after a batch. It copies the entries of the batch that have not ended
+// into the table early. The test requires that this table stays empty.
 func (k *kinds) sum(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {
 	_, err := k.db.ExecContext(ctx, "INSERT INTO early SELECT id FROM common_process_log WHERE batch_id=? AND state IN (0,-1,-3)", e.BusinessID)
 	if err != nil {

@@ -129,8 +129,8 @@ func (l *victim) throughAdmin(ctx context.Context, e compensator.Entry, action a
 	return err
 }
 
-// tryOneFirst acts as a person who tries the oldest of several entries through the Admin, and then goes on with the others.
-// A process that was killed in between leaves the rest to be continued, so another life of the process goes on as well.
+// tryOneFirst acts as a person who tries the oldest of several entries through the Admin, and then goes on with the
+// others. If the process is killed in between, a later process can continue the action.
 func (l *victim) tryOneFirst(ctx context.Context, entries []compensator.Entry) error {
 	actor := admin.Actor{ID: "admin"}
 	change := admin.Change{Action: admin.Requeue, Why: admin.Why{Reason: "all of them"}, Checked: true}

@@ -76,7 +76,7 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 		return nil, errors.Join(err, p.close())
 	}
 	var limit compensator.Limit
-	if in.limited() { // These kinds share a few permits. A permit that a victim leaves behind must come back, or the others never end.
+	if in.limited() { // These kinds share a few permits. A permit that a killed victim held must become free again, because the other entries cannot run without it.
 		limit = compensator.Limit{Rate: compensator.PerSecond(500), Burst: 20, Concurrent: 4, Of: "plain"}
 	}
 	if in == tenants {

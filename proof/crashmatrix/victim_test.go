@@ -162,7 +162,7 @@ func (l *victim) put(ctx context.Context, tx compensator.Tx, kind, key string, d
 	return receipt, err
 }
 
-// recordInTx records in InTx, where an insert can lease its entries.
+// recordInTx records entries in a transaction of InTx. Such an insert can also lease the entries for this process.
 func (l *victim) recordInTx(ctx context.Context) error {
 	return l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		for _, kind := range []string{pay, ship, wire} {
@@ -174,8 +174,8 @@ func (l *victim) recordInTx(ctx context.Context) error {
 	})
 }
 
-// recordAgain records one of the previous victim's keys again, like a caller whose first call got no answer. If an
-// entry with the key exists, OtherTypeError names the kind of that entry.
+// recordAgain records one of the previous victim's keys again, like a caller whose first call got no answer. If the key
+// belongs to an entry of another kind, recordAgain records it once more with the kind that the error names.
 func (l *victim) recordAgain(ctx context.Context) error {
 	key := fmt.Sprintf("%d-%d", l.Number-1, 1+rand.N(40))
 	as := func(kind string) error {
@@ -195,7 +195,7 @@ func (l *victim) recordAgain(ctx context.Context) error {
 // recordWatched records in the service's transaction. The Connector sees the end of that transaction.
 func (l *victim) recordWatched(ctx context.Context) error {
 	recorded := []string{slow, fail, refund}
-	if rand.N(3) == 0 { // Use only some entries, because with the repeated compensation this kind runs three times.
+	if rand.N(3) == 0 { // Record this kind only sometimes, because its entries run up to three times when their compensation is repeated.
 		recorded = append(recorded, recall)
 	}
 	return inTx(ctx, l.p.watched, func(tx *sql.Tx) error {

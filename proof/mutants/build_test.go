@@ -26,7 +26,7 @@ const modulePath = "github.com/compensator-go/compensator"
 
 // TestEveryMutantBuilds type-checks the packages that mutants change. This finds each error that a build would find, in
 // a hundredth of the time. With the race detector the test takes eight times as long and finds nothing more, because it
-// has one goroutine. So under the detector, the test runs itself again without it.
+// has one goroutine. So under the detector, the test starts itself again in a process without the detector.
 func TestEveryMutantBuilds(t *testing.T) {
 	if raceEnabled {
 		output, err := exec.Command("go", "test", "-count=1", "-vet=off", "-ldflags=-w", "-v", "-run", "^"+t.Name()+"$", ".").CombinedOutput()

@@ -59,8 +59,8 @@ func TestEveryModelThatIsNamedIsPlanned(t *testing.T) {
 	}
 }
 
-// If a pattern of go test matches at least one test, go test reports no error about the others. This test finds tests
-// that were renamed.
+// The go command reports no error for a test name that matches nothing, if another name in the same call matches. So
+// this test finds names of tests that were renamed.
 func TestEveryTestThatIsNamedExists(t *testing.T) {
 	tree := readTheTree(t)
 	for _, m := range catalogue() {

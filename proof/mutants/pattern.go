@@ -231,7 +231,8 @@ func (c code) text(s span) string {
 	return c.source[c.tokens[s.from].start:c.tokens[s.to-1].end]
 }
 
-// replace finds the only match of the pattern from. It returns the whole source with to in its place.
+// replace finds the only match of a pattern, from. It returns the whole source with the code in to at the place of the
+// match.
 func (c code) replace(from, to string) (string, error) {
 	pattern, err := scanPattern(from)
 	if err != nil {

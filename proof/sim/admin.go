@@ -12,12 +12,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// adminStream is the random stream for actions through package admin. It is separate, so that the other draws of a seed
-// keep their values.
+// adminStream is the random stream for actions through package admin. A separate stream leaves all other random numbers
+// of a seed unchanged.
 const adminStream = 7766
 
-// visit is one visit of a person to the admin pages. The person lists the dead entries, waits for the duration thinks,
-// and then acts on the listed entries.
+// visit is one visit of a person to the admin pages. The person lists the dead entries, waits for the duration in
+// thinks, and then acts on the listed entries.
 type visit struct {
 	at, thinks time.Duration
 	whom       int // number that picks the instance
@@ -92,8 +92,8 @@ func (w *world) visit(v visit) {
 	case <-time.After(v.thinks):
 	case <-n.died:
 	}
-	// Two of three visitors have checked the entry's outcome elsewhere. The parity of thinks decides this, because
-	// another random draw would change what older seeds do.
+	// Two of three visitors have checked the entry's outcome elsewhere. The remainder of thinks decides this, because
+	// another random number would change what older seeds do.
 	checked := v.thinks%3 > 0
 	if !checked {
 		ctx = context.WithValue(ctx, unchecked{}, true)
@@ -112,7 +112,8 @@ func (w *world) visit(v visit) {
 	w.tells(ctx, d, actor, id, len(seen))
 }
 
-// tells asserts G32 (actions of people): an action on several entries tells of each of them once.
+// tells asserts G32 (actions of people): the record of an action on several entries counts each of them once, as
+// changed, skipped or left.
 func (w *world) tells(ctx context.Context, d *admin.Admin, actor admin.Actor, id admin.BulkID, entries int) {
 	if view, err := d.Bulk(ctx, actor, id); err == nil && view.Changed+len(view.Skipped)+view.Left != entries {
 		w.oracle.fail("G32: an action on %d entries tells of %d changed, %d skipped and %d left ones", entries, view.Changed, len(view.Skipped), view.Left)
@@ -188,8 +189,8 @@ func (s *gatedStore) Bulk(ctx context.Context, id processlog.BulkID) (batches []
 	return batches, err
 }
 
-// batchRecorded asserts G32 (actions of people): the record of a batch names each changed entry once, in the version that
-// the entry has now, and no other.
+// batchRecorded asserts G32 (actions of people): the record of a batch names each changed entry once, in the version
+// that the entry has now. It names no other entry.
 func (s *gatedStore) batchRecorded(id processlog.BulkID, answers []processlog.Changed) {
 	batches, err := s.store.Bulk(context.Background(), id)
 	if err != nil || len(batches) == 0 {

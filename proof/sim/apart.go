@@ -26,10 +26,10 @@ type apart struct {
 	sleepy    bool            // whether some handlers ask for a delay of months
 	connected bool            // whether instances can see that their database connections are new (drawConnections)
 	midway    bool            // whether some instances are stopped during a batch that then fails (drawMidway)
-	faulty    bool            // whether transactional handlers get errors that come from a temporary condition of the database (drawServerFaults)
+	faulty    bool            // whether transactional handlers get errors that come from a temporary problem of the database (drawServerFaults)
 
 	losesAnswers bool          // whether some errors of handlers say that their call may have arrived (drawServerFaults)
-	wholeServer  bool          // whether the faulty condition concerns the whole server
+	wholeServer  bool          // whether the problem behind the field faulty concerns the whole database server
 	slots        slots         // slots of a periodic type (drawPeriodic)
 	outage       outage        // outage of services that handlers call; their types have breakers (drawBreakers)
 	keep         time.Duration // Config.Keep for ended entries (0: they are kept forever)

@@ -10,7 +10,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// batchesStream is the random stream for batches. It is separate, so that the other draws of a seed keep their values.
+// batchesStream is the random stream for batches. A separate stream leaves all other random numbers of a seed
+// unchanged.
 const batchesStream = 7711
 
 // drawBatches draws the batch type's BatchWait and Concurrency, and entries that wait for a batch of other entries.
@@ -103,7 +104,7 @@ func (w *world) atOnce(businessType string) int {
 	return w.plan.types.Concurrency
 }
 
-// maxLinger returns how long an entry of a type may wait for others to fill its batch.
+// maxLinger returns how long an entry of a type may wait for other entries to fill its batch.
 func (o *oracle) maxLinger(businessType string) time.Duration {
 	if businessType == batchType {
 		return o.w.apart.batchWait

@@ -11,8 +11,8 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// breakerStream is the random stream for outages of called services. It is separate, so that the other draws of a seed
-// keep their values.
+// breakerStream is the random stream for outages of called services. A separate stream leaves all other random numbers
+// of a seed unchanged.
 const breakerStream = 7755
 
 // outage is a period in which some types cannot reach the services that their handlers call.
@@ -100,7 +100,7 @@ type lookedAt struct {
 }
 
 // noteCallAdmittedLocked asserts G25 (breakers): while a type's breaker is open, only one call begins after each pause.
-// An entry that waits for an unfinished batch makes no call. It uses up no pause, so the next entry may make the call.
+// An entry that must wait for an unfinished batch makes no call, so the next entry may make the call of this pause.
 func (o *oracle) noteCallAdmittedLocked(n *instance, e observe.AttemptEvent) {
 	open := o.opened[breakerOn{n, e.BusinessType}]
 	if open != nil && open.said.Equal(time.Now()) { // The instance admitted this call just before, at the same nanosecond.
@@ -137,7 +137,8 @@ func (o *oracle) checkProbeLocked(n *instance, id compensator.EntryID, open *ope
 	}
 }
 
-// maxBreakerPause returns how long open breakers may delay entries that only one instance handles. It includes a second probe.
+// maxBreakerPause returns how long open breakers may delay entries that only one instance handles. It includes a second
+// probe.
 func (o *oracle) maxBreakerPause() (longest time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -87,7 +87,8 @@ var faultsOf = [...][]fault{
 	classQueue:  {errBefore, errAfter, hangBefore, hangAfter, twice, slow, crashBefore, crashAfter},
 }
 
-// slowest is the longest extra time that a slow step takes to reach the server. Its answer takes at most as long again.
+// slowest is the longest extra time that a slow step takes to reach the server. Its answer may take the same time once
+// more.
 const slowest = 3 * time.Second
 
 // errBroken is the error of a failed step. The caller cannot tell from it whether the step was done.

@@ -235,19 +235,19 @@ func (n *instance) disown(tx *gatedTx) {
 
 func (n *instance) paused() time.Time { return time.Unix(0, n.pausedUntil.Load()) }
 
-// step runs one statement or script as a step. It waits for the scheduler. The seed decides whether do is called, and
-// whether the caller gets the answer.
+// step runs one statement or script when the scheduler lets it run. The seed decides whether the function do is called,
+// and whether the caller gets the answer.
 func (n *instance) step(ctx context.Context, c class, op, args string, do func() error) error {
 	return n.stepUnder(ctx, processlog.Token{}, c, op, args, do)
 }
 
-// stepUnder is step for a call that carries a claim's token.
+// stepUnder does the same as step, for a call that carries the token of a claim.
 func (n *instance) stepUnder(ctx context.Context, token processlog.Token, c class, op, args string, do func() error) error {
 	_, err := n.judged(ctx, &request{from: n, class: c, op: op, args: args, claim: n.w.oracle.claimOf(token)}, func(verdict) error { return do() })
 	return err
 }
 
-// judged is step for a caller that needs the verdict.
+// judged does the same as step. It also returns the verdict, which holds what the seed decided about the step.
 func (n *instance) judged(ctx context.Context, r *request, do func(verdict) error) (verdict, error) {
 	if err := ctx.Err(); err != nil {
 		return verdict{}, err
@@ -288,7 +288,7 @@ func (n *instance) judged(ctx context.Context, r *request, do func(verdict) erro
 	return v, err
 }
 
-// stepIn is a step inside a transaction. A broken connection ends the transaction.
+// stepIn does the same as step, for a statement inside a transaction. A broken connection ends the transaction.
 func (n *instance) stepIn(ctx context.Context, in compensator.Tx, op string, args args, do func() error) error {
 	tx := gatedOf(in)
 	if tx == nil || tx.broken.Load() {

@@ -9,7 +9,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// keepStream is the random stream for Config.Keep. It is separate, so that the other draws of a seed keep their values.
+// keepStream is the random stream for Config.Keep. A separate stream leaves all other random numbers of a seed
+// unchanged.
 const keepStream = 68
 
 // drawKeep draws whether the library purges ended entries. Only a few seeds purge, because such a seed takes long.
@@ -40,7 +41,8 @@ func (w *world) launchWorker() {
 	w.endAllBut(w.worker())
 }
 
-// keptStates lists the states to which Keep applies. It does not use the library's own list.
+// keptStates lists the states in which Config.Keep purges an entry. It repeats the library's own list, so that the
+// oracle finds a mistake in that list.
 var keptStates = states(compensator.Succeeded, compensator.Compensated, compensator.Cancelled)
 
 // checkKeptLocked asserts G24 (purge): the library purges only entries that have ended in one of keptStates and are old

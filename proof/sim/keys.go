@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// keysStream is the random stream for what other programs do to the queue's keys. It is separate, so that the other
-// draws of a seed keep their values.
+// keysStream is the random stream for what other programs do to the queue's keys. A separate stream leaves all other
+// random numbers of a seed unchanged.
 const keysStream = 24
 
 // drawKeys draws what other programs do to a shared queue: fill its memory, write their data to a type's key, or rename

@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// limitStream is the random stream for limits. It is separate, so that the other draws of a seed stay as they were.
+// limitStream is the random stream for limits. A separate stream leaves all other random numbers of a seed unchanged.
 const limitStream = 4113
 
 // limitChangeStream is the random stream for changes of limits by a person.
@@ -63,8 +63,8 @@ type grant struct {
 // limitKey identifies one key of one limit.
 type limitKey struct{ limit, key string }
 
-// checkGrants checks a claim under a limit right after the database has made it. It asserts G41 (limits): no window has
-// more starts than the rate and the burst allow. No more entries than Concurrent hold a lease.
+// checkGrants checks a claim under a limit right after the database has made it. It asserts G41 (limits): in no period
+// of time are there more starts than the rate and the burst allow, and no more entries than Concurrent hold a lease.
 func (o *oracle) checkGrants(limit *processlog.StartLimit, found processlog.Claimed, err error) {
 	if err != nil {
 		return
@@ -100,8 +100,8 @@ func (o *oracle) checkGrants(limit *processlog.StartLimit, found processlog.Clai
 	o.countPermits(limit, starts)
 }
 
-// noteReturnedStarts subtracts returned starts from the grant of the claim that took them. The database must ignore starts that
-// are not from the last claim.
+// noteReturnedStarts subtracts returned starts from the grant of the claim that took them. If another claim has taken
+// starts since then, the database must ignore the return.
 func (o *oracle) noteReturnedStarts(limit *processlog.StartLimit, unused map[string]processlog.Unused, err error) {
 	if err != nil {
 		return
@@ -141,7 +141,7 @@ func (w *world) changeLimit() {
 			if err != nil || len(limits) == 0 {
 				return err == nil // no entry was claimed under a limit yet
 			}
-			// The limits are sorted, and a limit may have been added before the changed one.
+			// A limit may have been added before the changed one, and the list is sorted. So search for the changed limit again.
 			i := max(0, slices.IndexFunc(limits, func(l admin.Limit) bool { return l.Name == name }))
 			name = limits[i].Name
 			return d.ChangeLimit(ctx, who, limits[i], values, admin.Why{Reason: "look"}) == nil

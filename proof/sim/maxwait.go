@@ -7,7 +7,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// maxWaitStream is the random stream for MaxWait. It is separate, so that the other draws of a seed keep their values.
+// maxWaitStream is the random stream for MaxWait. A separate stream leaves all other random numbers of a seed
+// unchanged.
 const maxWaitStream = 7780
 
 // drawMaxWait draws whether types have a MaxWait. When an entry is older than MaxWait, a handler that asks to wait

@@ -12,12 +12,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// messagesStream is the random stream for the messages of idempotent consumers. It is separate, so that the other draws
-// of a seed keep their values.
+// messagesStream is the random stream for the messages of idempotent consumers. A separate stream leaves all other
+// random numbers of a seed unchanged.
 const messagesStream = 223698
 
-// retriedStream is the random stream that decides which consumers use WithRetry. It is separate, so that the other
-// draws of a seed keep their values.
+// retriedStream is the random stream that decides which consumers use WithRetry. A separate stream leaves all other
+// random numbers of a seed unchanged.
 const retriedStream = 363536
 
 // drawMessages draws messages. Each message arrives two to four times at about the same time, at any instance. For some
@@ -112,14 +112,15 @@ func (n *instance) consume(ctx context.Context, tx compensator.Tx, o order) erro
 	return n.think(o)
 }
 
-// workDone identifies the epoch of an entry in which the work of its message was done.
+// workDone identifies an entry and its epoch in which the work of its message was done. A new epoch begins when the
+// entry is requeued.
 type workDone struct {
 	id    compensator.EntryID
 	epoch uint32
 }
 
 // noteConsumed records the messages whose work a committed transaction has done. It asserts G35 (a message is processed
-// once): no other transaction did the work in the same epoch of the entry.
+// once): no other transaction did this work since the message's entry was recorded or last requeued.
 func (o *oracle) noteConsumed(keys []compensator.IdempotencyKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -21,7 +21,8 @@ type oracle struct {
 	failed atomic.Bool
 	ended  chan struct{} // closed at the first violation
 
-	// resting holds a value if an entry has come to rest since the script last checked whether all entries are at rest.
+	// resting holds a value if an entry has come to rest since the script last checked all entries. An entry at rest has
+	// ended or waits for a person.
 	resting chan struct{}
 
 	mu        sync.Mutex // guards the fields below it
@@ -75,7 +76,8 @@ const (
 
 var opNames = [...]string{opInsert: "recorded", opClaim: "claimed", opSettle: "settled", opChange: "changed", opRelease: "released", opPurge: "purged"}
 
-// operation is a write that was sent, and may be done. If a row holds its token, this operation wrote the row.
+// operation is a write that was sent to the database, which may have carried it out. A row that holds the token of an
+// operation was written by it.
 type operation struct {
 	kind     opKind
 	from     *instance
@@ -135,7 +137,7 @@ type attempt struct {
 	lostAt  time.Time // time at which the instance learned that the lease was lost
 	stored  bool      // whether the database has stored the outcome, or refused it for good
 	told    bool      // whether the library had ended the attempt's context when the handler decided on its result
-	refused bool      // whether the database refuses to change the row for now; such an attempt no longer counts as a suspect
+	refused bool      // whether the database refuses to change the row for now; such an attempt no longer counts as one that may crash its process
 	acted   bool      // whether the call of a handler of HandleCall has returned nil, or the error of the handler is a lostAnswer
 
 	repeated bool // whether the entry ran again alone under the same claim, because its batch had no result
@@ -265,7 +267,7 @@ func (o *oracle) noteRows(n *instance, rows []processlog.Row) {
 	}
 }
 
-// checkTransition checks one transition. The store's Watch calls it for each transition, while the store is locked.
+// checkTransition checks one change of a row. The store calls it for each change, while the store is locked.
 func (o *oracle) checkTransition(before, after processlog.Row) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// actions lists, for each action, the states from which it is allowed and its effect. It does not use the library's own
-// rules.
+// actions lists, for each action, the states from which it is allowed and its effect. It repeats the library's own
+// rules, so that the oracle finds a mistake in them.
 var actions = map[processlog.Action]struct {
 	epoch uint32
 	from  map[compensator.State]bool
@@ -103,9 +103,9 @@ func (o *oracle) checkActionLocked(before, after processlog.Row, op *operation) 
 	}
 }
 
-// checkEndedAgainLocked asserts G3 (a terminal state is left only on request): of the ended entries, a service may
-// complete or cancel only dead ones. No compensation of the current epoch may have begun. checkEndedAgainLocked looks
-// for compensations in the oracle's own list of attempts, because the row may be wrong.
+// checkEndedAgainLocked asserts G3 (a terminal state is left only on request). A service may complete or cancel an
+// ended entry only if the entry is dead, and if no compensation has begun since its last requeue. checkEndedAgainLocked
+// looks for compensations in the oracle's own list of attempts, because the row may be wrong.
 func (o *oracle) checkEndedAgainLocked(l *rowHistory, op *operation, before, after processlog.Row) {
 	ends := op.kind == opChange && (op.change.Action == processlog.ActionComplete || op.change.Action == processlog.ActionCancel)
 	if !ends || before.State != compensator.Dead || after.Epoch != before.Epoch || !after.State.Terminal() {

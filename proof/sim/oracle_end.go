@@ -50,8 +50,8 @@ func (o *oracle) noteOrderResult(order order, err error) {
 	}
 }
 
-// checkRefusedOrderLocked asserts G11 (one entry for each key): if a key is refused because of its type, the key was recorded
-// with another type.
+// checkRefusedOrderLocked asserts G11 (one entry for each key): if a key is refused because of its type, the key was
+// recorded with another type.
 func (o *oracle) checkRefusedOrderLocked(order order, err error) {
 	var other *compensator.OtherTypeError
 	if !errors.As(err, &other) {
@@ -172,8 +172,8 @@ func (o *oracle) checkNothingLostLocked(l *rowHistory) {
 	}
 }
 
-// checkExactlyOnceLocked asserts G5 (exactly once in this database): in each epoch, a transactional handler has one effect
-// if the entry succeeded, and none otherwise. The same holds for a transactional compensation.
+// checkExactlyOnceLocked asserts G5 (exactly once in this database): in each epoch, a transactional handler has one
+// effect if the entry succeeded, and none otherwise. The same holds for a transactional compensation.
 func (o *oracle) checkExactlyOnceLocked(l *rowHistory) {
 	if !transactional(l.kind) {
 		return

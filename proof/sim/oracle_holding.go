@@ -27,16 +27,16 @@ func (o *oracle) checkHandled(businessType string, e *compensator.Entry) {
 	}
 }
 
-// noteBrokenTx counts a batch that returned no results after the context of its Run had ended. After that, no entry of
-// the batch may run on this instance: see checkCall.
+// noteBrokenTx counts a batch that returned no results after the context of its Run had ended. checkCall then asserts
+// that no entry of the batch runs again on this instance.
 func (o *oracle) noteBrokenTx(n *instance) {
 	if n.stoppedAt.Load() != 0 && !n.dead.Load() {
 		o.readCounts(func(o *oracle) { o.sights[sawBroken]++ })
 	}
 }
 
-// overran reports whether the handler ran until long after its timeout. Such an attempt no longer limits other entries.
-// It only keeps its own instance from running the entry again.
+// overran reports whether the handler ran until long after its timeout. Such an attempt no longer keeps other
+// entries from running. It only keeps its own instance from running the entry again.
 func (a *attempt) overran() bool {
 	deadline, _ := a.ctx.Deadline()
 	end := time.Now()
@@ -111,8 +111,8 @@ func (l *rowHistory) answeredLocked(n *instance, version uint64) {
 	}
 }
 
-// noteAccept returns accepts, which says whether an instance accepts a row that it could claim. It counts a refusal by
-// an instance that still holds the entry.
+// noteAccept returns the parameter accepts: whether an instance accepts a row that it could claim. If the instance
+// refuses the row because it still holds the entry, noteAccept counts that.
 func (o *oracle) noteAccept(n *instance, row *processlog.Row, accepts bool) bool {
 	if !accepts {
 		o.readCounts(func(o *oracle) {

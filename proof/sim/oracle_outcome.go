@@ -102,8 +102,8 @@ func (o *oracle) checkSuccessLocked(l *rowHistory, before, after processlog.Row,
 	}
 }
 
-// checkCompensationLocked asserts G12 (compensation): a compensation of this epoch returned nil, and no other outcome was
-// stored before.
+// checkCompensationLocked asserts G12 (compensation): a compensation of this epoch returned nil, and no other outcome
+// was stored before.
 func (o *oracle) checkCompensationLocked(before, after processlog.Row, a *attempt) {
 	o.sights[sawCompensated]++
 	if a == nil || a.manner != fine || !a.compensate || before.State != compensator.Compensating {

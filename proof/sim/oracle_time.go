@@ -21,9 +21,8 @@ const promptness = 100 * time.Millisecond
 // ranBeyond is how long after an attempt's timeout the lease is still renewed.
 const ranBeyond = time.Second
 
-// polledWithin is a time that begins with the INSERT of a transaction's entries. If the commit is not reported, the
-// library polls for it at short intervals during this time. The entries of such a transaction may start this much
-// later.
+// polledWithin is how long the library polls for a commit that is not reported to it. This time begins with the INSERT
+// of the transaction's entries. Such entries may start this much later.
 const polledWithin = time.Second
 
 // mustBePromptLocked reports whether the entry must not be late. The seed must be calm, and the type must have free
@@ -72,10 +71,10 @@ func (o *oracle) checkPromptClaimLocked(l *rowHistory, before processlog.Row) {
 	}
 }
 
-// wasHeld reports whether a living instance still held an attempt of the given epoch when the entry's lease had ended,
-// at the time free. An attempt that ended less than promptness before free counts, too.
+// wasHeld reports whether a living instance still held an attempt of the given epoch at the time free, when the entry's
+// lease had ended. An attempt that had ended less than promptness earlier counts, too.
 //
-// In that case a late claim may be no fault. If the queue offers the entry to the instance that holds the attempt, the
+// If so, a late claim may be no fault. If the queue offers the entry to the instance that holds the attempt, the
 // instance puts the entry back for a while, as G16 (repetitions are counted) requires.
 func (l *rowHistory) wasHeld(epoch uint32, free time.Time) bool {
 	return slices.ContainsFunc(l.attempts, func(a *attempt) bool {
@@ -179,8 +178,8 @@ func (o *oracle) noteRelease(token processlog.Token, ids ...compensator.EntryID)
 	}
 }
 
-// checkQueueOutcomes asserts that an instance removes an entry from the queue only if the entry is blocked, or is at rest in the
-// database.
+// checkQueueOutcomes asserts that an instance removes an entry from the queue only if the entry is blocked, or is at
+// rest in the database.
 func (o *oracle) checkQueueOutcomes(businessType string, items []processlog.QueueOutcome) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

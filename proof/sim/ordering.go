@@ -14,8 +14,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// orderingStream is the random stream for serial types. It is separate, so that the other draws of a seed keep their
-// values.
+// orderingStream is the random stream for serial types. A separate stream leaves all other random numbers of a seed
+// unchanged.
 const orderingStream = 7733
 
 // ordering tells which entries have ordering keys.
@@ -134,9 +134,9 @@ func (o *oracle) checkOrderLocked(l *rowHistory, a *attempt) {
 	}
 }
 
-// isInFrontLocked reports whether other certainly comes before l under their key. If one call records several entries,
-// their positions are their ids, assigned in the order in which the call lists the entries. If the position of an entry
-// was written again, the position is the entry's own id.
+// isInFrontLocked reports whether the entry other certainly comes before l under their ordering key. Entries recorded
+// in one call get ids as their positions, in the order in which the call lists the entries. An entry that lost its
+// position and got a new one has its own id as its position.
 func (o *oracle) isInFrontLocked(other, l *rowHistory) bool {
 	for _, a := range []compensator.EntryID{other.id, o.orderIDLocked(other)} {
 		for _, b := range []compensator.EntryID{l.id, o.orderIDLocked(l)} {

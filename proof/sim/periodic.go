@@ -10,8 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// periodicStream is the random stream for periodic types. It is separate, so that the other draws of a seed keep their
-// values.
+// periodicStream is the random stream for periodic types. A separate stream leaves all other random numbers of a seed
+// unchanged.
 const periodicStream = 5820
 
 // drawPeriodic draws whether a type is periodic. All running instances record its slots until the faults end.

@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// resultStream is the random stream for results. It is separate, so that the other draws of a seed keep their values.
+// resultStream is the random stream for results. A separate stream leaves all other random numbers of a seed unchanged.
 const resultStream = 3840
 
 // drawResults draws which types return results. HandleCall registers the transactional ones, and HandleResult the

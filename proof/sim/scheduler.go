@@ -10,8 +10,8 @@ import (
 )
 
 // request is a step that waits for the scheduler. Requests are sorted by their instance, operation, arguments, claim
-// and origin in the code. Arrival and token do not matter, because both depend on the order of goroutines, which the
-// seed does not determine.
+// and origin in the code. The order of their arrival and their tokens do not matter, because both depend on the order
+// of goroutines, which the seed does not determine.
 type request struct {
 	from   *instance
 	class  class
@@ -45,10 +45,10 @@ type scheduler struct {
 	pending []*request // admitted requests; guarded by world.own
 }
 
-// The origin consists of the innermost callers, without runtime.Callers and pass. It distinguishes two claims of one
-// entry: one got the entry from the queue, and the other from the database. It also distinguishes the releases of such
-// claims, whose callers differ only ten calls up. Other steps have no origin, because reading the stack takes a tenth
-// of the time of a step.
+// The origin of a step consists of its innermost callers, without runtime.Callers and pass. It distinguishes two claims
+// of one entry: one got the entry from the queue, and the other from the database. It also distinguishes the releases
+// of such claims, whose callers differ only ten calls up. Other steps have no origin, because reading the stack takes a
+// tenth of the time of a step.
 const (
 	originSkip  = 2
 	originDepth = 12
@@ -144,9 +144,9 @@ func (w *world) loop() {
 	}
 }
 
-// yieldToAll lets all other goroutines run. Usually a goroutine that yields runs after the others, but not in every
-// 61st turn of the runtime. Which turn that is depends on the seeds that ran before in this process. So yieldToAll
-// yields a second time.
+// yieldToAll lets all other goroutines run. runtime.Gosched puts the caller into the runtime's global queue, from which
+// it usually returns after all other goroutines. But at every 61st choice the runtime looks into this queue first, so
+// the caller may return at once. The second call then lets the others run.
 func yieldToAll() {
 	runtime.Gosched()
 	runtime.Gosched()
@@ -228,8 +228,8 @@ func (w *world) awaitAnswer(r *request) {
 	}
 }
 
-// serve lets a request run, unless the world has postponed it. The step's goroutine calls serve when the timer has
-// fired.
+// serve decides whether a step runs now. The goroutine of the step calls serve when the timer of its request has fired.
+// If the simulation has moved the step to a later time, served is false.
 func (w *world) serve(r *request) (v verdict, served bool) {
 	w.own.Lock()
 	defer w.own.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// serverFaultStream is the random stream for temporary conditions of the database. It is separate, so that the other
-// draws of a seed keep their values.
+// serverFaultStream is the random stream for temporary conditions of the database. A separate stream leaves all other
+// random numbers of a seed unchanged.
 const serverFaultStream = 8450
 
 // lostAnswerStream is the random stream for errors which say that a call may have arrived.
@@ -24,18 +24,21 @@ type lostAnswer struct{ error }
 
 func (lostAnswer) OutcomeUnknown() bool { return true }
 
-// errServerFault is the error that transactional handlers get while the database has a temporary condition.
+// errServerFault is an error that comes from a temporary problem of the database, not from the handler. In some seeds
+// transactional handlers return it.
 var errServerFault = &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
 
-// wholeServerStream is the random stream for conditions of the whole server. It is separate, so that the other draws of
-// a seed keep their values.
+// wholeServerStream is the random stream for conditions of the whole server. A separate stream leaves all other random
+// numbers of a seed unchanged.
 const wholeServerStream = 8451
 
-// errServerDown is the error that transactional handlers get while the whole server has a temporary condition.
+// errServerDown is an error that comes from a temporary problem of the whole database server. In some seeds
+// transactional handlers return it.
 var errServerDown = &mysql.MySQLError{Number: 1461, Message: "Can't create more than max_prepared_stmt_count statements"}
 
-// drawServerFaults draws whether most failures of transactional handlers come from a temporary condition of the
-// database. It also draws whether some errors of handlers say that their call may have arrived.
+// drawServerFaults draws three properties of the seed. In some seeds most failures of transactional handlers are errors
+// of the database. In half of those, the errors concern the whole database server. In some seeds, errors of handlers
+// say that their call may have reached the called service.
 func (w *world) drawServerFaults() {
 	rng := rand.New(rand.NewPCG(w.seed, serverFaultStream))
 	w.apart.faulty = rng.IntN(8) == 0
@@ -43,8 +46,8 @@ func (w *world) drawServerFaults() {
 	w.apart.wholeServer = rand.New(rand.NewPCG(w.seed, wholeServerStream)).IntN(2) == 0
 }
 
-// checkServerDownLocked asserts G7 (no false exhaustion): a condition of the whole server spends no attempt, and the row's
-// error names the condition.
+// checkServerDownLocked asserts G7 (no false exhaustion): a condition of the whole server spends no attempt, and the
+// row's error names the condition.
 func (o *oracle) checkServerDownLocked(before, after processlog.Row, a *attempt) {
 	o.sights[sawServerDown]++
 	if context.Cause(a.ctx) != nil {
@@ -56,9 +59,9 @@ func (o *oracle) checkServerDownLocked(before, after processlog.Row, a *attempt)
 	}
 }
 
-// checkServerFaultLocked asserts G7 (no false exhaustion). Of consecutive errors from the database, the first ones
-// spend no attempt, up to as many as the entry may have attempts. Each further error spends an attempt. The row's error
-// holds the number of consecutive errors.
+// checkServerFaultLocked asserts G7 (no false exhaustion). The first consecutive errors from the database spend no
+// attempt. Their number is at most the number of attempts that the entry may have. Each further error spends an
+// attempt. The row's error holds the number of consecutive errors.
 func (o *oracle) checkServerFaultLocked(l *rowHistory, before, after processlog.Row, a *attempt) {
 	o.sights[sawServerFault]++
 	most := o.w.plan.types.MaxAttempts

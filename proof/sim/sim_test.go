@@ -65,8 +65,8 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// enoughSeeds seeds always reach every fault and every situation of the tally, from any first seed on. The rarest
-// situation occurs in more than one of fifty seeds.
+// A run of enoughSeeds seeds always reaches every fault and every situation of the tally, whatever its first seed is.
+// The rarest situation occurs in more than one of fifty seeds.
 const enoughSeeds = 1000
 
 func TestRegressionSeeds(t *testing.T) {

@@ -328,7 +328,8 @@ const tick = 97_003_019 * time.Nanosecond
 // that only they can bring to rest.
 const looksPerVisit = 8
 
-// await calls holds until holds returns true, or until the duration most is over. It also returns after a violation.
+// await calls the function holds until it returns true, or until the duration in most is over. It also returns after a
+// violation.
 func (w *world) await(most time.Duration, holds func() bool) bool {
 	for deadline := time.Now().Add(most); time.Now().Before(deadline); {
 		if holds() {
@@ -342,8 +343,8 @@ func (w *world) await(most time.Duration, holds func() bool) bool {
 	return holds()
 }
 
-// awaitRest waits until every entry is at rest, or until the duration most is over. Between its checks, people act on
-// the entries that only people can bring to rest.
+// awaitRest waits until every entry is at rest, or until the duration in most is over. Between its checks, people act
+// on the entries that only people can bring to rest.
 func (w *world) awaitRest(most time.Duration) bool {
 	for deadline := time.Now().Add(most); time.Now().Before(deadline); {
 		w.wake()
@@ -412,7 +413,7 @@ func (w *world) heal() {
 	w.oracle.readCounts(func(o *oracle) { o.calmSince = time.Now() })
 }
 
-// unhindered reports whether no step from the time of the faults still hangs, and no person's action is still running.
+// unhindered reports whether every step from the time of the faults has ended, and every person's action too.
 func (w *world) unhindered() bool { return w.stuck.Load() == 0 && w.meddling.Load() == 0 }
 
 // hangUpTheDead ends all transactions of dead instances, because these transactions may hold row locks.

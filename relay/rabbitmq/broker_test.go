@@ -16,7 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	confirmTimeout = 3 * time.Second // how late a confirm may come. The client ignores later ones, as with the default
+	confirmTimeout = 3 * time.Second // how late a confirm may come. The client ignores a later confirm, as it does with the default timeout
 	refusedPause = 200 * time.Millisecond
 	harness.Main(m)
 }

@@ -38,10 +38,11 @@ type ConsumerConfig struct {
 	Queue string
 
 	// RefusedQueue takes a message if your function has failed for it and the log refuses it as well. The log refuses a
-	// message that is too large or that the codec cannot encode. It also refuses a message if a trigger or a constraint
-	// of yours refuses the row three times, while the log takes other entries. Such messages wait in RefusedQueue for a person. The Consumer publishes a copy of such a message to RefusedQueue, awaits
-	// the confirm, and then acknowledges the original. The copy keeps the body, the properties and the headers.
-	// RefusedHeader and the headers declared next to it say why the message was refused and where it comes from.
+	// message that is too large or that the codec cannot encode. It also refuses a message if a trigger or a constraint of
+	// yours refuses the row three times, while the log takes other entries. Such messages wait in RefusedQueue for a
+	// person. The Consumer publishes a copy of such a message to RefusedQueue, awaits the confirm, and then acknowledges
+	// the original. The copy keeps the body, the properties and the headers. RefusedHeader and the headers declared next
+	// to it say why the message was refused and where it comes from.
 	//
 	// If the queue does not exist when a message needs it, the Consumer declares it as durable, without arguments. If
 	// the declaration fails, the message stays unacknowledged, and the Consumer logs an error every 30 s. Set neither a

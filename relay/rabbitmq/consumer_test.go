@@ -866,8 +866,8 @@ func holdTwo(t *testing.T, b broker, w *harness.World, codec compensator.Codec) 
 	return k, queue, consume(t, k)
 }
 
-// TestMessageThatCanNeverBeRecordedIsSetAside delivers messages that the log refuses. Their number is the number of
-// messages that the consumer may hold. They must not stop the other messages, and the queue must not drop them.
+// TestMessageThatCanNeverBeRecordedIsSetAside delivers messages that the log refuses, as many as the consumer may hold.
+// They must not stop the other messages, and the queue must not drop them.
 // Failure: F92
 func TestMessageThatCanNeverBeRecordedIsSetAside(t *testing.T) {
 	t.Parallel()

@@ -70,7 +70,7 @@ func TestHeadersKeepNoMessageOutOfTheLog(t *testing.T) {
 	}
 }
 
-// brokenCodec fails for values of type Delivery.
+// brokenCodec panics when it encodes a Delivery, because a Delivery has no method Bytes.
 type brokenCodec struct{ compensator.Codec }
 
 func (brokenCodec) Marshal(v any) ([]byte, error) {

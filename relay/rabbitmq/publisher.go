@@ -25,8 +25,7 @@ type Publisher struct {
 }
 
 // Open returns a Publisher and connects in the background. If the broker is unreachable, Open returns no error, and the
-// entries wait. Err returns the state of the connection. An
-// invalid field of cfg is a *compensator.FieldError.
+// entries wait. Err returns the state of the connection. An invalid field of cfg is a *compensator.FieldError.
 func Open(cfg Config) (*Publisher, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {

@@ -238,9 +238,9 @@ func (s *session) probe() error {
 	return ch.Close()
 }
 
-// admit passes a message to the method handDelivery, unless the message comes from a stream. The queue may have been replaced
-// by a stream after the first session checked it. The stream header alone proves nothing, because a message that was
-// moved from a stream into a queue has it too. So admit checks the queue itself.
+// admit passes a message to the method handDelivery, unless the message comes from a stream. The queue may have been
+// replaced by a stream after the first session checked it. The stream header alone proves nothing, because a message
+// that was moved from a stream into a queue has it too. So admit checks the queue itself.
 func (s *session) admit(ctx context.Context, d amqp091.Delivery) error {
 	if _, marked := d.Headers[offsetArgument]; marked && !s.kindKnown {
 		if err := s.refuseStream(); err != nil {
@@ -319,8 +319,8 @@ func (s *session) settleDelivery(ctx context.Context, raw *amqp091.Delivery, d *
 	return err == nil
 }
 
-// noteFailure returns the delay of the entry of a failed message. For a permanent error it also stores the reason to set the
-// message aside. Both err and the schedule are user code and may panic.
+// noteFailure returns the delay of the entry of a failed message. For a permanent error it also stores the reason to
+// set the message aside. Both err and the schedule are user code and may panic.
 func (s *session) noteFailure(d *Delivery, err error) (delay time.Duration) {
 	defer func() {
 		if recover() != nil {

@@ -59,10 +59,11 @@ type ConsumerConfig struct {
 	// a repetition. If MessageID panics, the message is recorded without an id and waits for a person.
 	MessageID func(msg *message.Message) string
 
-	// Redelivered reports whether a message may have been delivered before. The Consumer does not call `work` for
-	// such a message itself, but records the message as an entry. The handler of the entry calls `work`, unless the log already
-	// had the message. If the message crashes its processes, the log stops calling `work`. Let Redelivered always return true if
-	// only the log should call `work`. Redelivered is called concurrently. If Redelivered panics, this counts as true.
+	// Redelivered reports whether a message may have been delivered before. The Consumer does not call `work` for such a
+	// message itself, but records the message as an entry. The handler of the entry calls `work`, unless the log already
+	// had the message. If the message crashes its processes, the log stops calling `work`. Let Redelivered always return
+	// true if only the log should call `work`. Redelivered is called concurrently. If Redelivered panics, this counts as
+	// true.
 	//
 	// The default uses the flag of watermill-amqp and RabbitMQ's headers x-delivery-count and x-acquired-count. Other
 	// subscribers do not mark redelivered messages, so for each delivery the Consumer itself calls `work`.
@@ -183,9 +184,9 @@ func (k *Consumer) IdempotencyKey(topic, messageID string) compensator.Idempoten
 // entry has committed. An error says that the message must be delivered again.
 //
 // As long as the log is unavailable, Handle does not return. It retries, with pauses of at most 3 s, until the message
-// is recorded, its context is cancelled, or the Compensator is closed. A deadline of the context limits the call of work,
-// but not this wait. So a database outage does not use up the deliveries that a broker allows. If the log refuses the message,
-// Handle may wait, too: see ConsumerConfig.Refused.
+// is recorded, its context is cancelled, or the Compensator is closed. A deadline of the context limits the call of
+// work, but not this wait. So a database outage does not use up the deliveries that a broker allows. If the log refuses
+// the message, Handle may wait, too: see ConsumerConfig.Refused.
 //
 // Handle returns an error in these cases:
 //
@@ -208,9 +209,9 @@ func (k *Consumer) Handle(msg *message.Message) error {
 	return err
 }
 
-// untilCancelled returns a context that ends when ctx is cancelled, as a subscriber does when it stops. A deadline of ctx,
-// for example of watermill's middleware.Timeout, does not end it. If a deadline ended the wait for the log, each return of
-// Handle would use up a delivery, and some brokers drop a message after a number of deliveries.
+// untilCancelled returns a context that ends when ctx is cancelled, as a subscriber does when it stops. A deadline of
+// ctx, for example of watermill's middleware.Timeout, does not end it. If a deadline ended the wait for the log, each
+// return of Handle would use up a delivery, and some brokers drop a message after a number of deliveries.
 func untilCancelled(ctx context.Context) (held context.Context, release func()) {
 	held, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -362,8 +363,8 @@ func isInterrupted(ctx context.Context, err error) bool {
 	return ctx.Err() == context.Canceled && errors.Is(err, context.Canceled)
 }
 
-// noteFailure returns the delay of the entry of a failed message. For a permanent error it also stores the reason to set the
-// message aside. Both err and the schedule are user code and may panic.
+// noteFailure returns the delay of the entry of a failed message. For a permanent error it also stores the reason to
+// set the message aside. Both err and the schedule are user code and may panic.
 func (k *Consumer) noteFailure(a *arrival, err error) (delay time.Duration) {
 	defer func() {
 		if recover() != nil {

@@ -412,8 +412,8 @@ func TestMessageThatCanNeverBeRecordedIsPassedToRefused(t *testing.T) {
 	}
 }
 
-// TestMessageThatTheLogMayTakeLaterIsHeld refuses rows with temporary errors: another transaction holds a lock, or the disk
-// is full and has room for small entries only. The messages must be held, and not passed to Refused.
+// TestMessageThatTheLogMayTakeLaterIsHeld refuses rows with temporary errors: another transaction holds a lock, or the
+// disk is full and has room for small entries only. The messages must be held, and not passed to Refused.
 // Failure: F92
 func TestMessageThatTheLogMayTakeLaterIsHeld(t *testing.T) {
 	t.Parallel()
@@ -614,7 +614,7 @@ func TestMessageOfNoTopicIsRefused(t *testing.T) {
 	require.ErrorContains(t, k.Handle(message.NewMessage("m", nil)), "compensator: Topic: is missing")
 }
 
-// brokenCodec fails for values of type Delivery.
+// brokenCodec panics when it encodes a Delivery, because a Delivery has no method Bytes.
 type brokenCodec struct{ compensator.Codec }
 
 func (brokenCodec) Marshal(v any) ([]byte, error) {
@@ -695,5 +695,6 @@ func TestEachMessageOfATopicHasAnIdempotencyKeyOfItsOwn(t *testing.T) {
 	assert.Empty(t, idempotencyKey("t", "q", ""))
 }
 
-// refusalsOfIntake is how often in a row the log must refuse a message, until an intake.Recorder returns intake.ErrRefused.
+// refusalsOfIntake is the number of consecutive times that the log must refuse a message before an intake.Recorder
+// returns intake.ErrRefused.
 const refusalsOfIntake = 3

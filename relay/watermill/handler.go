@@ -20,8 +20,8 @@ func Handle[T any](ctx context.Context, c *compensator.Compensator, businessType
 	return compensator.Handle(ctx, c, businessType, func(ctx context.Context, e *compensator.Entry, _ T) error { return publish(ctx, e) }, cfg)
 }
 
-// HandleBatch registers a business type whose entries are published in batches of at most cfg.BatchSize. cfg may be nil. Publish is
-// called once for each topic of a batch. See compensator.HandleBatch.
+// HandleBatch registers a business type whose entries are published in batches of at most cfg.BatchSize. cfg may be
+// nil. Publish is called once for each topic of a batch. See compensator.HandleBatch.
 func HandleBatch[T any](ctx context.Context, c *compensator.Compensator, businessType string, p *Publisher, route Route, cfg *compensator.BatchConfig[T]) (*compensator.Type[T], error) {
 	if err := p.check(route); err != nil {
 		return nil, err

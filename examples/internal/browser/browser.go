@@ -53,7 +53,7 @@ func (t *Tab) Follow(link string) {
 	}
 }
 
-// Holds evaluates a condition in the page.
+// Holds evaluates a condition in the page and returns its value.
 func (t *Tab) Holds(condition string) (holds bool) {
 	t.tb.Helper()
 	t.Do(chromedp.Evaluate(condition, &holds))

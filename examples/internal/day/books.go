@@ -12,7 +12,8 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// Books holds the state after a day and the answers that the crowd received. Check compares the two. A sale adds its own checks.
+// Books holds the state after a day and the answers that the crowd received. Check compares the two. A sale adds its
+// own checks.
 type Books struct {
 	shop.Settings
 	Manual bool

@@ -17,8 +17,8 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/servers"
 )
 
-// PoolSize is the size of the connection pool. Requests, the handlers that make orders, and the log share the pool. It is
-// large because a transactional handler holds a connection while it runs.
+// PoolSize is the size of the connection pool. Requests, the handlers that make orders, and the log share the pool. It
+// is large because a transactional handler holds a connection while it runs.
 const PoolSize = 64
 
 // Settings holds the settings that both sales have, with the library and hand-written.

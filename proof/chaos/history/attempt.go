@@ -40,7 +40,8 @@ const (
 	OutcomeNoVerdict   = "noverdict" // the batch handler panicked or returned the wrong number of results
 )
 
-// These are the reasons why a handler's context ended. They are the library's errors, read with context.Cause.
+// These constants name the reasons why a handler's context ended. A handler gets the reason from context.Cause, as one
+// of the library's errors.
 const (
 	CauseLeaseLost = "lease lost"
 	CauseCancelled = "cancelled"

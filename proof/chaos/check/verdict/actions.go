@@ -35,7 +35,7 @@ func (a *action) tookEffect() certainty {
 	return did
 }
 
-// move returns the move that an action causes.
+// The method move returns the kind of change (the move) that the action makes to its entry.
 func (a *action) move() string {
 	if a.Action.Action == history.ActionRequeue && a.Compensate {
 		return moveRequeueUndo

@@ -38,9 +38,12 @@ func (l *Ledger) checkLease(e *Entry, s *step, c *Check) {
 	}
 }
 
-// checkOwnClaim checks a claim that leaves delivery_count as the insert with a lease set it. Only the process that
-// inserted may make such a claim, and only if no handler ran since the insert. If no attempt followed the claim, the
-// history does not say which process made it, so checkOwnClaim does not judge it.
+// An insert with a lease already counts the first delivery. So a claim may follow it that leaves delivery_count
+// unchanged. checkOwnClaim requires that the process that inserted made this claim, and that no handler has run since
+// the insert.
+//
+// If no attempt followed the claim, the history does not name the process that made it. checkOwnClaim does not judge
+// such a claim.
 func (l *Ledger) checkOwnClaim(e *Entry, s *step, c *Check) {
 	for i := range e.attempts {
 		switch a := &e.attempts[i]; {

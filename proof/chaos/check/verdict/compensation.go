@@ -2,8 +2,9 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// checkCompensation requires that a compensation runs only while its entry is compensating. Earlier in the same epoch
-// there must be a failure, a crash or a person's request. The epoch must have no success and no cancellation.
+// checkCompensation requires that a compensation runs only while its entry is compensating. A failure, a crash or a
+// person's request must come before it in the same epoch. The epoch must have no success and no cancellation. A new
+// epoch begins when the entry is requeued.
 func checkCompensation(l *Ledger, c *Check) {
 	l.eachEntry(func(e *Entry) {
 		success, begun, ended := make(map[uint32]Place), make(map[uint32]bool), make(map[uint32]Place)

@@ -2,9 +2,14 @@ package verdict
 
 import "slices"
 
-// checkEffects counts the effects of transactional handlers and compensations, which are rows of a separate table. If a
-// handler ended the epoch, the epoch has exactly one effect, made by the recorded attempt. Any other epoch has no
-// effect. If a handler with effects outside the database ended the epoch, the epoch has at least one effect.
+// checkEffects counts the committed effects of each epoch of an entry. A new epoch begins when the entry is requeued.
+// The effects of transactional handlers and compensations are rows of a separate table:
+//
+//   - If such a handler ended the epoch with success, there is exactly one row. The recorded attempt wrote it.
+//   - Otherwise there is no row.
+//
+// A handler with effects outside the database may have more than one effect. If it ended the epoch with success, there
+// is at least one.
 func checkEffects(l *Ledger, c *Check) {
 	outside := l.actingTypes()
 	l.eachEntry(func(e *Entry) {

@@ -10,11 +10,11 @@ import (
 // for longer than a lease.
 const lostForNoReason = 1
 
-// checkExecutions requires that one process runs a claim, and runs it once. Entries of a batch without a verdict may
-// run twice.
+// checkExecutions requires that one process runs the entry of a claim, and runs it once. Entries of a batch without a
+// verdict may run twice.
 //
-// If a claim follows another claim without an outcome in between, the lease of the first claim was lost. A lost lease
-// needs a reason: its process died, or a fault prevented the renewal.
+// If two claims follow each other without an outcome in between, the lease of the first one was lost. There must be a
+// reason: its process died, or a fault prevented the renewal of the lease.
 func checkExecutions(l *Ledger, c *Check) {
 	claims, lost, unexplained := 0, 0, 0
 	var first []Place
@@ -45,8 +45,8 @@ func checkExecutions(l *Ledger, c *Check) {
 	}
 }
 
-// foundLapsed reports whether a claim took over from a claim whose lease had ended. A row that was rescheduled under a
-// lease is an exception. The attempt under that lease is outdated, so nothing is lost when the lease ends.
+// foundLapsed reports whether a claim took over an entry from a claim whose lease had ended. It returns false for a row
+// that was rescheduled under a lease. The attempt under that lease is outdated, so nothing is lost when the lease ends.
 func (e *Entry) foundLapsed(claim *step) bool {
 	if claim.move != moveClaim || claim.old.leaseUntil == 0 || claim.old.leaseUntil > claim.nowMS() {
 		return false
@@ -73,8 +73,8 @@ func (l *Ledger) checkRuns(e *Entry, c *Check) {
 	}
 }
 
-// runsAgain reports whether one claim may run an entry twice: attempt a in a batch, and attempt again alone. This is
-// allowed if the batch returned no verdicts. A batch may hold a single entry.
+// runsAgain reports whether one claim may run an entry twice: first in a batch, as attempt a, and then alone, as the
+// attempt in again. This is allowed if the batch returned no verdicts. A batch may hold a single entry.
 //
 // If the entry got a verdict, it may run again only after the batch timed out, because other entries of the batch may
 // still have been running.

@@ -122,7 +122,7 @@ func checkResolve(l *Ledger, c *Check) {
 	for i := range l.resolved {
 		r := &l.resolved[i]
 		if r.Err != "" && r.Err != history.ErrNotFound {
-			continue // Resolve did not know the result. If it never knows in a whole run, the check finds no case and the run is vacuous.
+			continue // Resolve did not know the result. If Resolve knows no result in a whole run, the check has no case, and the run proves nothing.
 		}
 		for _, n := range r.tx.inserts {
 			in := &l.inserts[n]

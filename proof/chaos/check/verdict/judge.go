@@ -24,7 +24,7 @@ type Check struct {
 	Findings   []Finding // the first violations
 	Notes      []string  // observations that are reported but not judged
 
-	whenAny bool // whether a run may lack a case of this check. For example, a short run purges nothing, and a busy machine has no calm time
+	whenAny bool // whether a run may have no case of this check. For example, a short run purges nothing, and a busy machine has no time without stalls
 }
 
 // Finding is one violation.

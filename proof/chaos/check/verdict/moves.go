@@ -20,8 +20,8 @@ const (
 
 func terminal(state int8) bool { return !slices.Contains(open, state) }
 
-// open lists the states in which an entry can be claimed. waiting lists those open states whose next attempt calls the
-// handler. In state compensating, the next attempt calls the compensation.
+// The slice open holds the states in which an entry can be claimed. The slice waiting holds those of them in which the
+// next attempt calls the handler. In state compensating, the next attempt calls the compensation.
 var (
 	open    = []int8{pending, retrying, compensating}
 	waiting = []int8{pending, retrying}
@@ -46,7 +46,7 @@ const (
 // move is one kind of change that the library may make to a row. Columns that a move does not list keep their values.
 type move struct {
 	name     string
-	inserted bool // whether the row must still be as an insert with a lease left it, so that its delivery is already counted
+	inserted bool // whether no claim may have changed the row since its insert leased it; such an insert has already counted the delivery
 	from     []int8
 	to       []int8 // possible new states (nil: the state stays the same)
 	version  change
@@ -67,7 +67,7 @@ const (
 	moveTouch           = "touch" // changes none of the library's columns
 	moveRenew           = "renew"
 	moveClaim           = "claim"
-	moveOwnClaim        = "claim of its own" // by the process that recorded the row, after its insert leased it
+	moveOwnClaim        = "claim of its own" // by the process that inserted the row with a lease
 	moveRelease         = "release"
 	moveSuccess         = "success"
 	moveRetry           = "failure"

@@ -155,12 +155,12 @@ func (l *Ledger) outOfTime(e *Entry, s *step, a *attempt) bool {
 	return known && (s.wall+jump >= up || !l.compares(s, a.ended))
 }
 
-// tooLate reports whether an attempt may have timed out when its handler returned. In that case its transaction did not
-// commit, although the handler returned nil.
+// tooLate reports whether an attempt may have timed out before its handler returned nil. The transaction of such an
+// attempt did not commit.
 //
-// The history holds a time just before the return. The process may be stopped between that time and the return, so the
-// attempt may have timed out although that time is before the timeout. A failure that was recorded before the timeout
-// has another cause.
+// The history holds a time just before the return. The process may be stopped between that time and the return. So the
+// attempt may have timed out even if that time is earlier than the timeout. But a failure that was recorded before the
+// timeout has another cause.
 func (l *Ledger) tooLate(e *Entry, s *step, a *attempt) bool {
 	up, known := l.earliestTimeout(e, a.version)
 	switch {

@@ -12,9 +12,10 @@ type waited struct {
 	place Place
 }
 
-// checkResults requires that an entry has a result if, and only if, its handler's success is stored in the current
-// epoch. An attempt in this epoch must have returned the result together with a nil error. If the type is
-// transactional, the effect of this attempt must have committed. A result from an earlier epoch does not count.
+// checkResults requires that an entry has a result if, and only if, a success of its handler is stored in the current
+// epoch. A result from before the last requeue, which began this epoch, does not count. An attempt in this epoch must
+// have returned the result together with a nil error. If the type is transactional, the effect of this attempt must
+// have committed.
 //
 // An answer of Wait must be about the entry that the caller asked for, in a version that was stored.
 func checkResults(l *Ledger, c *Check) {

@@ -20,7 +20,8 @@ const (
 	purgeAge   = 5000
 )
 
-// story builds a history: a run with a driver, a producer and apps. Only the method wait moves the story's clock.
+// story builds a history: a run with a driver, a producer and apps. The clock of the story moves only when the method
+// wait is called.
 type story struct {
 	t       testing.TB
 	run     history.Run
@@ -126,7 +127,7 @@ func (s *story) clock() {
 	s.write("driver", &history.Clock{At: s.now, DBNow: s.dbNow(), AuditSeq: s.seq})
 }
 
-// rest ends the story normally. All entries have ended, and the table and the queue are dumped.
+// The method rest ends the story normally. All entries have ended, and the table and the queue are dumped.
 func (s *story) rest() {
 	s.wait(1000)
 	s.write("driver", &history.Mark{At: s.now, What: history.MarkQuiescent})

@@ -56,14 +56,15 @@ func (e *subject) writeInsert(inserted bool) *subject {
 	return e
 }
 
-// committed records a free entry in a transaction that commits.
+// The method committed records an entry without a lease, in a transaction that commits.
 func (s *story) committed(typ string) *subject {
 	e := s.entry(typ).record(false, history.CommitOK)
 	s.wait(1)
 	return e
 }
 
-// record inserts the entry in a separate transaction. The COMMIT takes effect, even if answer says otherwise.
+// record inserts the entry in a separate transaction. The parameter answer is the recorded answer to the COMMIT. The
+// COMMIT takes effect even if the answer is an error.
 func (e *subject) record(inserted bool, answer string) *subject {
 	x := e.s.begin()
 	e.insert(x)
@@ -145,8 +146,8 @@ func (e *subject) release() *subject {
 	return e.update(func(r *history.Image) { r.Token = token; r.DeliveryCount--; r.LeaseUntil = 0 })
 }
 
-// settle writes an outcome: the state, and by as the column ended_by. The entry is due at once. change may modify the
-// row before it is written.
+// settle writes an outcome with the given state. The parameter by becomes the value of ended_by. The entry is due at
+// once. The function change may modify the row before it is written.
 func (e *subject) settle(state int8, by string, change func(r *history.Image)) *subject {
 	return e.update(func(r *history.Image) {
 		r.State, r.EndedBy, r.DeliveryCount, r.LeaseUntil, r.NextAt = state, by, 0, 0, e.s.dbMS()

@@ -8,13 +8,13 @@ import (
 
 const defaultSettle = 1500
 
-// putOffForNoReason limits how many of a thousand transactional handlers that returned nil are retried without a fault.
+// putOffForNoReason is how many of a thousand transactional handlers may return nil and yet be retried without a fault.
 // A transaction can fail for reasons that only the server knows.
 const putOffForNoReason = 5
 
-// checkLostSuccess looks at attempts that returned nil well before their lease ended. Their process must have lived on
-// and reached the database. The next recorded step must then be the success, unless a person or a service changed the
-// entry.
+// checkLostSuccess requires that a success is stored. It looks at attempts that returned nil well before their lease
+// ended, if their process lived on and could reach the database. The next recorded step of the entry must be the
+// success, unless a person or a service changed the entry.
 //
 // If a fault delayed the success, the entry may run again. The history does not tell which of the two attempts stored
 // the success. If a transactional handler that returned nil is retried, its transaction must have had no effect.
@@ -70,8 +70,8 @@ func (l *Ledger) timeLeft(e *Entry, a *attempt, next *step) (leftMS int64, canSt
 	return leftMS, leftMS >= settle && !l.disturbed(a, until)
 }
 
-// disturbed reports whether an event between the attempt's end and until may have kept the process from storing the
-// outcome.
+// disturbed reports whether an event after the attempt's end, and before the time in until, may have kept the process
+// from storing the outcome.
 func (l *Ledger) disturbed(a *attempt, until int64) bool {
 	p := l.processes[a.process]
 	return p.last < until && !p.ended || l.stalled(a.ended, until, p.app) || l.hit(a.ended, until, p.app,
