@@ -15,32 +15,33 @@ import (
 //
 // The functions are safe for concurrent use and do not block.
 type Admission struct {
-	// CallsAllowed returns how many handler calls may begin now. Unlimited means that the feature sets no limit. While
-	// CallsAllowed returns less, one claim of the type runs at a time, and the claim leases at most this number of entries.
-	// Entries that this process records then wait behind the entries that are due.
+	// CallsAllowed returns how many handler calls may begin now. Unlimited means that the feature sets no limit. While the
+	// result is less than Unlimited, only one claim of the type runs at a time, and it leases at most that many entries. An
+	// entry that this process records then waits behind the entries that are already due.
 	//
-	// If every feature returns Unlimited, an entry that this process records may start without a claim. Accept does not see
-	// this entry. A feature that must see each start never returns Unlimited.
+	// If every feature returns Unlimited, an entry that this process records may start without a claim, and Accept is not
+	// called for it. So a feature that must check each start never returns Unlimited.
 	CallsAllowed func() int
 
-	// MoreCallsAt returns the time at which the limit of CallsAllowed may grow by itself, without a call of Engine.Wake. The
-	// zero time means that the limit does not grow by itself.
+	// MoreCallsAt returns the time at which CallsAllowed may return a higher number without a call of Engine.Wake. The zero
+	// time means that this cannot happen.
 	MoreCallsAt func() time.Time
 
-	// Paused reports whether the type is paused. No entry of a paused type is claimed. Some claims run no handler, and only
-	// count that an entry has lost a lease. A paused type has no such claims either.
+	// Paused reports whether the type is paused. This process then claims no entry of the type. It also does not make the
+	// claims that run no handler, and only count that an entry has lost a lease.
 	Paused func() bool
 
-	// Accept is called for each entry that a claim could lease, while the entry's row is locked. It returns false for an entry
-	// that must not run here now. lost is how many leases in a row the entry has lost.
+	// Accept is called for each entry that a claim could lease, while the entry's row is locked. It returns false for an
+	// entry that must not run here now. lost is how many consecutive leases of the entry have ended without an outcome.
 	Accept func(row *processlog.Row, lost int) bool
 
-	// SuspectDone is called when a suspect that Accept has accepted can no longer crash this process. A suspect is an entry
-	// that may have crashed a process: see SuspectAfter. SuspectDone may be called several times for one acceptance.
+	// A suspect is an entry that may have crashed a process, because it has lost leases: see SuspectAfter. SuspectDone is
+	// called when a suspect that Accept has accepted can no longer crash this process. It may be called several times after
+	// one call of Accept.
 	SuspectDone func(row *processlog.Row, why SuspectEnd)
 
-	// SuspectHold returns why Accept now returns false for entries of the type that have lost the given number of leases. It
-	// returns nil if Accept returns true for these entries. Only reports to people use the result.
+	// SuspectHold returns why Accept would now refuse an entry of the type that has lost the given number of leases. It
+	// returns nil if Accept would accept the entry. The result is only shown to people.
 	SuspectHold func(lost int) *processlog.ClaimHold
 
 	// Admit returns which of the claimed attempts may start. The engine gives back the leases and slots of the others.
@@ -49,20 +50,20 @@ type Admission struct {
 	// SharedCallBegins is called before one call of the handler begins for several attempts.
 	SharedCallBegins func(batch []*Attempt)
 
-	// AdmitAlone reports whether an attempt may run alone. The engine asks for each attempt of a batch whose shared handler
-	// call returned no verdicts.
+	// AdmitAlone reports whether an attempt may call the handler again, now for its entry alone. It is called for each
+	// attempt of a shared handler call that returned no verdicts.
 	AdmitAlone func(a *Attempt) bool
 
-	// SharedCallEnded runs when the handler call of a batch has ended, and before the attempts of the batch end. If complete
-	// is true, verdicts has an element for each attempt. cause is why the context of the handler ended, or nil.
+	// SharedCallEnded is called when the shared handler call of a batch has ended, and before the attempts of the batch end.
+	// If complete is true, verdicts has one element for each attempt. cause is why the context of the handler ended, or nil.
 	SharedCallEnded func(batch []*Attempt, verdicts []error, complete bool, cause error)
 
 	// AttemptEnded is called when an attempt ends, before its slot is free.
 	AttemptEnded func(a *Attempt, r Result)
 
 	// Stuck reports that a handler has not returned after its timeout. number says which handler call of the attempt is
-	// stuck: the first has the number 1. The report may come late. The handler may have returned in the meantime, and the
-	// attempt may have called it again.
+	// stuck, counted from 1. The report may come late: the handler may have returned in the meantime, and the attempt may be
+	// in its second call.
 	Stuck func(a *Attempt, number uint32)
 
 	// RunBegins is called when Run begins.
@@ -98,8 +99,8 @@ var allowAll = Admission{
 	RunBegins:        func() {},
 }
 
-// AttachAdmission attaches an admission to the type. It calls configure with an Admission that allows everything. configure
-// replaces the functions that the feature needs. Call AttachAdmission at registration.
+// AttachAdmission adds an admission of a feature to the type. The function configure gets an Admission that allows
+// everything, and replaces the functions that the feature implements. Call AttachAdmission when the type is registered.
 func (t *Type) AttachAdmission(configure func(a *Admission)) {
 	a := allowAll
 	configure(&a)
@@ -115,11 +116,11 @@ func (t *Type) CallsAllowed() int {
 	return room
 }
 
-// limited reports whether an admission limits the type now.
+// limited reports whether an admission now limits the handler calls of the type.
 func (t *Type) limited() bool { return t.CallsAllowed() < Unlimited }
 
-// moreCallsAt returns when to ask the admissions again whether they allow more calls. It returns the earliest time after now
-// that an admission names. If no admission names a time before latest, moreCallsAt returns latest.
+// moreCallsAt returns when to ask the admissions again whether they allow more calls. It returns the earliest result of
+// MoreCallsAt that is after the time now and before the time latest. If there is none, it returns latest.
 func (t *Type) moreCallsAt(now, latest time.Time) time.Time {
 	for _, a := range t.admissions {
 		if at := a.MoreCallsAt(); now.Before(at) && at.Before(latest) {
@@ -139,7 +140,8 @@ func (t *Type) accepts(row *processlog.Row, lost int) bool {
 	return !slices.ContainsFunc(t.admissions, func(a *Admission) bool { return !a.Accept(row, lost) })
 }
 
-// suspectDone tells the admissions that a suspect can no longer crash this process. It does nothing for other entries.
+// suspectDone tells the admissions that a suspect, an entry that may have crashed a process, can no longer crash this one.
+// It does nothing for an entry that is no suspect.
 func (t *Type) suspectDone(row *processlog.Row, lost int, why SuspectEnd) {
 	if lost < SuspectAfter {
 		return
@@ -149,7 +151,7 @@ func (t *Type) suspectDone(row *processlog.Row, lost int, why SuspectEnd) {
 	}
 }
 
-// Admitted returns the attempts that all admissions allow to start.
+// Admitted splits attempts into those that all admissions allow to start, and those that an admission refuses.
 func (t *Type) Admitted(attempts []*Attempt) (admitted, refused []*Attempt) {
 	for _, a := range t.admissions {
 		var rejected []*Attempt
@@ -171,23 +173,26 @@ func (t *Type) attemptEnded(attempt *Attempt, r Result) {
 
 // Order is a set of functions by which a feature blocks entries of a type until other entries of the type have ended.
 type Order struct {
-	// Blocked returns those of ids that may not run yet, because they wait for other entries. It may ask the database.
+	// Blocked returns the ids of the blocked entries among the given ids. A blocked entry may not run until another entry
+	// has ended. Blocked may ask the database.
 	Blocked func(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error)
 
-	// Find reads entries from the database that are due and not blocked. The engine uses Find instead of Store.Due. Each Find
-	// continues where the last one stopped. more says whether the next Find may return more entries. It is false after Find
-	// has read all entries. It is also false after Find has read many entries, and none of them may run.
+	// Find searches the database for entries that are due and not blocked. The engine calls it instead of Store.Due. Each
+	// call continues where the last one stopped. more says whether the next call may find further entries. It is false if
+	// Find has read all entries. It is also false if Find has given up, because it has read many entries and all of them are
+	// blocked.
 	Find func(ctx context.Context) (due []processlog.ID, more bool, err error)
 
-	// ContinueFind makes another Find worthwhile after more was false. The next Find again reads many entries. If the last
-	// Find had read all entries, the next one starts with the first entry.
+	// ContinueFind lets the search go on after Find has returned false for more. If Find had given up, the next call
+	// continues from there and again reads many entries. If Find had read all entries, the next call begins at the first
+	// entry.
 	ContinueFind func()
 
 	// BlockReason returns an error that says why an entry is blocked, or nil. It may ask the database.
 	BlockReason func(ctx context.Context, row *processlog.Row) error
 
 	// Separate splits claimed attempts into those that may start and those that turn out to be blocked. It may ask the
-	// database. An attempt in neither list has ended: Separate has passed it to Engine.FailAttempt.
+	// database. If an attempt is in neither list, Separate has ended it with Engine.FailAttempt.
 	//
 	// The engine frees the slots of all attempts that are not in startable. Then it calls giveUp, which gives up the leases
 	// of the blocked attempts and postpones their entries. If giveUp returns an error, the entries are not postponed. They
@@ -198,10 +203,11 @@ type Order struct {
 // AttachOrder attaches an order to the type. Call it at registration. All functions of the order must be set.
 func (t *Type) AttachOrder(o Order) { t.order = &o }
 
-// IsOrdered reports whether entries of the type may be blocked by others.
+// IsOrdered reports whether an entry of the type may be blocked until another entry has ended.
 func (t *Type) IsOrdered() bool { return t.order != nil }
 
-// Blocked returns those of ids that may not run yet. It may ask the database.
+// Blocked returns the ids of the blocked entries among the given ids. A blocked entry may not run until another entry has
+// ended. Blocked may ask the database.
 func (t *Type) Blocked(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error) {
 	if t.order == nil || len(ids) == 0 {
 		return nil, nil
@@ -230,7 +236,7 @@ func (t *Type) BlockReason(ctx context.Context, row *processlog.Row) error {
 	return t.order.BlockReason(ctx, row)
 }
 
-// separate returns which claimed attempts may start, and which are blocked.
+// separate splits claimed attempts into those that may start and those that are blocked: see Order.Separate.
 func (t *Type) separate(attempts []*Attempt) (startable, blocked []*Attempt, giveUp func() error) {
 	if t.order == nil {
 		return attempts, nil, nil
@@ -238,8 +244,8 @@ func (t *Type) separate(attempts []*Attempt) (startable, blocked []*Attempt, giv
 	return t.order.Separate(attempts)
 }
 
-// Claimer claims entries of one type in place of Store.Claim, and has the same contract. It asks the database. Entries
-// that are due and free, but that it does not lease, go to Claimed.Limited.
+// Claimer claims entries of one type in place of Store.Claim, and follows the same contract. If a Claimer does not lease an
+// entry that is due and free, it lists the entry in Claimed.Limited.
 type Claimer func(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error)
 
 // AttachClaimer attaches a claimer to the type. Call it at registration.
@@ -271,7 +277,8 @@ type Slots interface {
 	// Take occupies up to n slots for entries found due, and returns how many.
 	Take(n int) int
 
-	// TakeRecorded occupies a slot for an entry that this process has just recorded.
+	// TakeRecorded occupies a slot for an entry that this process has just recorded. It returns false if no slot may be
+	// taken.
 	TakeRecorded() bool
 
 	// Available returns how many slots Take would give.
@@ -294,10 +301,10 @@ type Slots interface {
 	Recorded()
 }
 
-// A Reservation is slots that an open transaction has reserved.
+// A Reservation is the slots that an open transaction has reserved.
 type Reservation interface {
-	// Use occupies keep of the reserved slots and frees the rest. It returns false, and changes nothing, if the reservation
-	// has lapsed or was used before.
+	// Use occupies the given number of the reserved slots, and frees the rest. If the reservation has lapsed or was used
+	// before, Use returns false and changes nothing.
 	Use(keep int) bool
 }
 
@@ -321,7 +328,7 @@ func (unlimited) Recorded()               {}
 // Grouping makes one call of a type's handler take several entries. A feature attaches it with Type.AttachGrouping at registration.
 // Without a Grouping each entry has its own call.
 //
-// The claim schedule calls Linger, EntryDue, Look and ClaimFull while it holds its mutex. All methods return at once.
+// All methods must return at once. The claim schedule holds its mutex while it calls Linger, EntryDue, Look and ClaimFull.
 type Grouping interface {
 	// Seats returns how many entries one call takes at most.
 	Seats() int
@@ -338,20 +345,22 @@ type Grouping interface {
 	// Engine.RunAlone, after it has called ShareSlot.
 	Start(batch []*Attempt)
 
-	// Linger returns how long a due entry may stay unclaimed while it waits for others to share its call. It returns the same
-	// value each time. If it returns 0, EntryDue, Look and ClaimFull are not called.
+	// Linger returns how long a due entry may stay unclaimed while it waits for other entries to share its call. The result
+	// never changes. If it is 0, EntryDue, Look and ClaimFull are not called.
 	Linger() time.Duration
 
-	// EntryDue is called for each entry that is reported as due now. It returns true if the scanner must check the type now.
+	// EntryDue is called for each entry that is reported as due now. It returns true if the scanner must check the type now,
+	// because the reported entries may fill a call.
 	EntryDue() bool
 
-	// Look is called while entries of the type wait for others and a claim could begin. It returns the function look, or the
-	// time at which to call Look again. look asks the database how much longer the entries may wait. It returns Never if no
-	// entry is due. The engine runs look in a goroutine, and calls Look again only after look has returned.
-	Look(now time.Time) (look func() time.Duration, next time.Time)
+	// Look is called while entries of the type wait for others to share their call, and a claim could begin. It returns a
+	// function ask, or nil and the time at which to call Look again. The function ask asks the database how much longer the
+	// due entries may wait. Its result is Never if no entry is due. The engine calls ask in a goroutine, and calls Look
+	// again only after ask has returned.
+	Look(now time.Time) (ask func() time.Duration, next time.Time)
 
-	// ClaimFull is called when a claim got as many entries as it asked for. More entries may be due, so the next Look returns
-	// the function look.
+	// ClaimFull is called when a claim got as many entries as it asked for. More entries may be due. So the next call of
+	// Look must return a function that asks the database, and not a later time.
 	ClaimFull()
 }
 
@@ -362,12 +371,12 @@ const (
 	NotShared          SharingClass = iota // shares its call with no entry
 	SharedWithOthers                       // shares with entries that have lost no lease
 	SharedWithSuspects                     // shares with entries that have lost leases
-	sharingClasses
+	sharingClasses                         // number of classes
 )
 
 // MaxSharedLosses is how many leases an entry may lose before it must run alone. If one entry of a shared call crashes the
-// process, every entry of the call loses a lease. After MaxSharedLosses lost leases, crashBudget still allows one run. The
-// entry runs alone in this last run, so no other entry of a shared call can cost it the last lease.
+// process, every entry of the call loses a lease. After MaxSharedLosses lost leases an entry may run only once more: see
+// crashBudget. In this last run it is alone, so no other entry can cost it the last lease.
 const MaxSharedLosses = crashBudget - 1
 
 // AttachGrouping attaches a grouping to the type. Call it at registration.
@@ -400,11 +409,11 @@ func (t *Type) Linger() time.Duration {
 	return t.grouping.Linger()
 }
 
-// CallsFor returns how many calls n entries need if they share calls.
+// CallsFor returns how many handler calls n entries need if all calls are full.
 func (t *Type) CallsFor(n int) int { return (n + t.Seats() - 1) / t.Seats() }
 
-// MaxEntries returns how many entries one claim statement may lease for a number of calls. While an admission limits the
-// type, each entry counts as a whole call.
+// MaxEntries returns how many entries one claim statement may lease for a number of handler calls. While an admission
+// limits the type, each entry counts as a call of its own.
 func (t *Type) MaxEntries(calls int) int {
 	calls = min(calls, processlog.MaxRows)
 	if t.limited() {
@@ -418,7 +427,7 @@ func (t *Type) callsOfRows(rows []processlog.Row) int {
 	return t.countCalls(len(rows), func(i int) *processlog.Row { return &rows[i] })
 }
 
-// countCalls returns how many calls n rows need. row returns the i-th one.
+// countCalls returns how many handler calls n rows need. The function row returns the i-th row.
 func (t *Type) countCalls(n int, row func(i int) *processlog.Row) int {
 	s := seating{t: t}
 	for i := range n {

@@ -23,11 +23,11 @@ type Base struct {
 	*Config
 	Problems *problems.List
 	Refusals *refusals.List // entries that the database refuses to change
-	Releases *releases.List // gives back the leases of claims that ran nothing
+	Releases *releases.List // gives back the leases of claims whose entries did not run
 	watcher  Watcher
-	instance processlog.InstanceID // marks the tokens of leases; zero: tokens have no mark
+	instance processlog.InstanceID // id of this process, which LeaseToken puts into tokens; zero: tokens name no process
 
-	// Work is the context of work that goes on after the call that began it. Close ends it.
+	// Work is the context of work that may outlast the call that began it, for example a claim. Close ends this context.
 	Work    context.Context
 	endWork context.CancelCauseFunc
 }
@@ -39,10 +39,12 @@ func newBase(ctx context.Context, cfg *Config) *Base {
 	return b
 }
 
-// MarkLeases makes the tokens of all later leases begin with the mark of an instance. Call it before anything is recorded or run.
+// MarkLeases makes the token of each later lease begin with a mark that names this process. Call MarkLeases before anything
+// is recorded or run.
 func (b *Base) MarkLeases(by processlog.InstanceID) { b.instance = by }
 
-// LeaseToken draws the token of a lease.
+// LeaseToken returns a new random token for a lease. If MarkLeases was called, the token begins with the mark of this
+// process.
 func (b *Base) LeaseToken() processlog.Token {
 	token := processlog.NewToken()
 	if b.instance != (processlog.InstanceID{}) {
@@ -51,7 +53,7 @@ func (b *Base) LeaseToken() processlog.Token {
 	return token
 }
 
-// Statement returns the context of one statement.
+// Statement returns a context for one statement of the library. It ends after StatementTimeout.
 func (b *Base) Statement() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(b.Work, StatementTimeout)
 }
@@ -65,7 +67,7 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return ctx.Err() == nil // Both may be ready.
+		return ctx.Err() == nil // Both cases may be ready, and select then takes either.
 	case <-ctx.Done():
 		return false
 	}
@@ -84,8 +86,8 @@ const (
 	problemRound   = "the log could not be searched for forgotten entries"
 )
 
-// NoteResult takes the result of a statement of the library. It logs an error. Health lists the error until the same statement
-// succeeds.
+// NoteResult records the error of a statement of the library, or nil. The parameter what names the statement. An error is
+// logged, and Health lists it until the same statement succeeds.
 func (b *Base) NoteResult(what string, err error) {
 	if err != nil {
 		b.Problems.Failed(what, "", err)
@@ -94,9 +96,8 @@ func (b *Base) NoteResult(what string, err error) {
 	b.Problems.Passed(what, "")
 }
 
-// QueueShare returns how long a question to the queue may take: half of the time that ctx has left, and at most limit. A
-// caller may ask the queue and the database under one deadline. A queue that does not answer then leaves time for the
-// database.
+// QueueShare returns how long a question to the queue may take: half of the time that ctx has left, and at most limit. The
+// caller may also have to ask the database before ctx ends. This leaves time for the database if the queue does not answer.
 func QueueShare(ctx context.Context, limit time.Duration) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -105,13 +106,13 @@ func QueueShare(ctx context.Context, limit time.Duration) time.Duration {
 	return min(time.Until(deadline)/2, limit)
 }
 
-// Reporting returns a context with which the store and its connections report problems to this engine.
+// Reporting returns a copy of ctx. If the store or a connection gets this copy, it reports its problems to this engine.
 func (b *Base) Reporting(ctx context.Context) context.Context {
 	return report.To(ctx, connectionReports{b})
 }
 
-// connectionReports takes the reports of connections. A report with the text report.Session is about one session, which is
-// closed after the report. So connectionReports logs this report, and does not keep it as a problem in Health.
+// connectionReports receives the problems that connections report. A report with the text report.Session is about one
+// database session, which is then closed. So this report is logged, but does not stay in Health as a problem.
 type connectionReports struct{ *Base }
 
 func (r connectionReports) Reported(what string, err error) {
@@ -122,8 +123,8 @@ func (r connectionReports) Reported(what string, err error) {
 	r.NoteResult(what, err)
 }
 
-// NotifyObserver calls one of the observer's functions. The function cannot end a goroutine of the engine, because
-// NotifyObserver calls it in a separate goroutine.
+// NotifyObserver calls a function of the observer in a separate goroutine, and waits for it. So a function that panics or
+// calls runtime.Goexit cannot end a goroutine of the engine.
 func NotifyObserver[E any](b *Base, observe func(E), event E) {
 	if observe == nil {
 		return
@@ -133,7 +134,7 @@ func NotifyObserver[E any](b *Base, observe func(E), event E) {
 	}
 }
 
-// notifyHere calls one of the observer's functions in the goroutine of a caller of the library.
+// notifyHere calls a function of the observer in the caller's goroutine. It logs a panic of the function.
 func notifyHere[E any](b *Base, observe func(E), event E) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -150,25 +151,26 @@ type Config struct {
 	Log      *slog.Logger
 	Observer observe.Observer
 
-	Lease             time.Duration // lease of types without one of their own; also used for the scanner's interval if there are no types
+	Lease             time.Duration // lease of types that set no lease; if there are no types, the scanner's interval also depends on it
 	Grace             time.Duration
 	ReconcileInterval time.Duration
 	PollInterval      time.Duration
 	StopTimeout       time.Duration
 
-	// Extract adds to a handler's context the values that its entry's headers carry.
+	// Extract returns the context base with the values that it reads from the headers of an entry. The entry's handler gets
+	// this context.
 	Extract func(base context.Context, headers map[string]string) context.Context
 
-	// ErrorNumber returns the server's number of an error, or 0. The log uses it to recognise the same cause when error
-	// texts differ.
+	// ErrorNumber returns the number that the server gave an error, or 0. By this number the log recognises the same cause
+	// even if the texts of two errors differ.
 	ErrorNumber func(err error) uint16
 }
 
 // Watcher is a set of functions by which a feature follows the answers of the database, for example to detect a rollback.
 // All functions are set. They do nothing unless [Engine.AttachWatcher] has replaced them.
 type Watcher struct {
-	// HoldReason returns nil while claims may begin and entries may start in this process. While they may not, it returns the
-	// reason. HoldReason does not block. The feature calls Engine.Wake when HoldReason returns nil again.
+	// HoldReason returns nil while claims may begin and entries may start in this process. Otherwise it returns the reason
+	// why they may not. HoldReason does not block. The feature calls Engine.Wake when HoldReason returns nil again.
 	HoldReason func() error
 
 	// Claimed is called with the rows of each claim before any of them starts. asked is when the claim statement was sent.
@@ -182,15 +184,17 @@ type Watcher struct {
 	// with which the outcome was written. asked is when the statement that stored the outcome was sent.
 	Stored func(row *processlog.Row, o *processlog.Outcome, token processlog.Token, asked time.Time)
 
-	// Recorded gets the entries whose commit is reported and that this process does not read back. Read gets the entries that
-	// it reads back. Recorded gets at most the last maxWatchedEntries entries of one Record call. It runs in the goroutine
-	// that committed, so it must not wait.
+	// Recorded is called for an entry whose commit is reported, unless this process reads the entry back from the database.
+	// In that case Read is called instead. For one Record call, Recorded gets at most the last maxWatchedEntries entries.
+	// Recorded must not wait, because it runs in the goroutine that committed.
 	Recorded func(e RecordedEntry)
 
-	// Failed is called when the database has not answered a claim or a search for due entries. Another server may answer next.
+	// Failed is called when a claim or a search for due entries has failed. After a failover another server may answer the
+	// next one.
 	Failed func()
 
-	// Round is called in each round of the reconciler, before the round claims anything. ctx is the context of Run.
+	// Round is called by the reconciler, which searches the database for forgotten entries every few seconds. Each search is
+	// one round, and Round is called before the round claims anything. ctx is the context of Run.
 	Round func(ctx context.Context)
 }
 
@@ -202,9 +206,9 @@ type RecordedEntry struct {
 	Watched        bool // the connection has seen the commit
 }
 
-// PurgeNoteAge is how long a Watcher may remember an entry after it has seen the entry in the database. If a purge deletes
-// entries that ended more recently than PurgeNoteAge ago, it must leave a note in the audit table. Without the note, a
-// Watcher could take the purged entries for lost ones.
+// PurgeNoteAge is how long a Watcher may remember an entry after it has seen the entry in the database. A purge that
+// deletes an entry which ended less than PurgeNoteAge ago must leave a note in the audit table. Without the note, a Watcher
+// could report the purged entry as lost.
 const PurgeNoteAge = time.Hour
 
 // maxWatchedEntries is the maximum number of entries of one Record call that a Watcher gets.
@@ -221,8 +225,8 @@ var noWatcher = Watcher{
 	Round:      func(context.Context) {},
 }
 
-// AttachWatcher calls configure with the engine's Watcher. configure replaces the functions that the feature needs. Call
-// AttachWatcher before anything is recorded or run.
+// AttachWatcher lets a feature watch the engine. The function configure gets the engine's Watcher and sets the functions
+// that the feature implements. Call AttachWatcher before anything is recorded or run.
 func (e *Engine) AttachWatcher(configure func(w *Watcher)) { configure(&e.watcher) }
 
 // HoldReason calls Watcher.HoldReason.
@@ -231,7 +235,8 @@ func (b *Base) HoldReason() error { return b.watcher.HoldReason() }
 // WatchRead calls Watcher.Read.
 func (b *Base) WatchRead(rows []processlog.Row, asked time.Time) { b.watcher.Read(rows, asked) }
 
-// WatchRecorded calls Watcher.Recorded for the last maxWatchedEntries of the entries.
+// WatchRecorded calls Watcher.Recorded for the entries of one Record call, but at most for the last maxWatchedEntries of
+// them.
 func (b *Base) WatchRecorded(fresh []InsertedEntry) {
 	for _, f := range fresh[max(0, len(fresh)-maxWatchedEntries):] {
 		b.watcher.Recorded(f.Recorded())

@@ -12,19 +12,21 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// maxRefusedOutcomes limits the refused outcomes of one type that wait in a process. At this limit the process
-// claims no more entries of the type, because their outcomes could not be stored either.
+// maxRefusedOutcomes is how many outcomes of one type may wait in this process because the database has refused to store
+// them. At this number the process claims no more entries of the type, because the database would probably refuse their
+// outcomes, too.
 const maxRefusedOutcomes = processlog.MaxRows
 
 // behindPause is how long claims pause while too many outcomes wait to be stored.
 const behindPause = 10 * time.Millisecond
 
-// Scan claims entries when they come due, until ctx ends. It then waits for the claims that are running. Scan sleeps until
-// the next due time in the claim schedule, not for a fixed interval. Claims and answers of the source set that time, and
-// wake-ups can make it earlier.
+// Scan claims entries when they come due, until ctx ends. Before it returns, it waits for the claims that are still
+// running. Between claims, Scan sleeps until the next due time in the claim schedule, not for a fixed interval. Claims and
+// answers of the source set this due time, and wake-ups can make it earlier.
 func (e *Engine) Scan(ctx context.Context) {
 	var claims sync.WaitGroup
-	// The claims must have started or released their entries before Run waits for handlers (G15).
+	// Run waits for the handlers when Scan has returned. So each claim must have started or released its entries by then
+	// (G15).
 	defer claims.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -63,8 +65,9 @@ func (e *Engine) OutcomesRefused(t *Type) bool {
 	return e.Refusals.Outcomes(t.Name) >= maxRefusedOutcomes
 }
 
-// ClaimHold returns why this process does not claim due entries of a type that have lost the given number of leases. It
-// returns nil if neither waiting outcomes nor suspects prevent the claim.
+// ClaimHold returns why this process does not claim due entries of a type that have lost the given number of leases. The
+// reason may be that too many outcomes wait to be stored, or that too many suspects (entries that may have crashed a
+// process) run. ClaimHold returns nil if neither is the case.
 func (e *Engine) ClaimHold(t *Type, lostLeases int) *processlog.ClaimHold {
 	switch {
 	case e.OutcomesBacklogged():
@@ -81,8 +84,8 @@ func (e *Engine) ClaimHold(t *Type, lostLeases int) *processlog.ClaimHold {
 }
 
 // claimDue claims and starts entries of a type for the given number of calls. The caller has taken a slot for each call.
-// claimDue first releases the slots beyond Type.SlotsToSearch. The claim takes slots again when it knows which entries may
-// run: see Engine.AdjustSlots.
+// While the claim searches for entries, it keeps only the slots of Type.SlotsToSearch, so claimDue releases the others. The
+// claim takes slots again when it knows which entries may run: see Engine.AdjustSlots.
 func (e *Engine) claimDue(t *Type, calls int) ClaimResult {
 	t.slots.Release(calls - t.SlotsToSearch(calls))
 	return e.source.ClaimDue(t, calls)
@@ -92,8 +95,8 @@ func (e *Engine) claimDue(t *Type, calls int) ClaimResult {
 // caller has taken. ClaimOffered passes the result of the claim to onClaimed before any entry starts. The source's lease is
 // not a claim (G10). Only the database knows whether an entry exists, is due and is free.
 //
-// full says that the source offered all entries that it was asked for. If full is false, ClaimOffered schedules a claim for
-// the time at which the source has the next entry due.
+// full says that the source offered as many entries as it was asked for. If full is false, the source has no more due
+// entries. ClaimOffered then schedules a claim for the time at which the next entry of the source is due.
 func (e *Engine) ClaimOffered(t *Type, offer processlog.Leased, calls int, full bool, onClaimed func(found ClaimedRows, err error)) ClaimResult {
 	sentAt := time.Now()
 	e.claimSchedule.with(t.Name, func(s *typeSchedule) { s.pace.Begin(sentAt) })
@@ -110,9 +113,10 @@ func (e *Engine) ClaimOffered(t *Type, offer processlog.Leased, calls int, full 
 	return ClaimResult{Full: full && err == nil, NextDueIn: processlog.Never, Err: err}
 }
 
-// ExpectBacklog schedules a claim of a type from the database, which holds due entries that the source does not report.
+// ExpectBacklog schedules a claim of a type at once. This claim also reads the database, because the database holds due
+// entries that the source does not report.
 func (e *Engine) ExpectBacklog(businessType string) {
-	e.source.NoteBacklog(businessType) // before the scanner wakes, so that its next claim also asks the database
+	e.source.NoteBacklog(businessType) // Call this before the scanner wakes, so that its next claim also asks the database.
 	e.claimSchedule.expectNow(businessType)
 }
 
@@ -133,8 +137,8 @@ func (e *Engine) AdjustSlots(t *Type, held, needed int) int {
 	return needed
 }
 
-// ClaimFromStore claims and starts entries that the database reports as due, for the given number of calls. The caller
-// holds Type.SlotsToSearch slots for them.
+// ClaimFromStore claims and starts entries that the database reports as due, for the given number of handler calls. The
+// caller holds Type.SlotsToSearch slots for these calls.
 func (e *Engine) ClaimFromStore(t *Type, calls int) ClaimResult {
 	var readAhead *readahead.List
 	e.claimSchedule.with(t.Name, func(s *typeSchedule) { readAhead = s.readAhead })
@@ -151,18 +155,19 @@ func (e *Engine) ClaimFromStore(t *Type, calls int) ClaimResult {
 	if err != nil {
 		return ClaimResult{NextDueIn: processlog.Never, Err: err}
 	}
-	// These entries were just read, and none could be claimed, so other processes hold them. Asking again at once would
-	// not help.
+	// These entries were just read as due, and none could be claimed. So other processes have claimed them, and it would not
+	// help to ask again at once.
 	lostRace := share.JustRead && len(found.Mine) == 0
 	more := share.MoreDue || len(found.WithoutCall) > 0
 	return ClaimResult{FromDatabase: true, Full: more && !lostRace, LostRace: more && lostRace, StoreDrained: !more, NextDueIn: processlog.Never}
 }
 
-// takeShare returns due entries to claim, and the number of slots that the claim holds for them.
+// takeShare takes due entries for one claim from the read-ahead list: the share of this claim. It also returns how many
+// slots the claim holds for these entries.
 func (e *Engine) takeShare(t *Type, readAhead *readahead.List, calls int) (readahead.Share, int, error) {
 	share, err := readAhead.Take(t.MaxEntries(calls), func(limit int) ([]processlog.ID, bool, error) { return e.findDue(t, limit) })
-	// The share may contain more entries than the claim has slots. The additional entries are spares: the claim takes them if
-	// entries before them cannot be claimed. AdjustSlots takes one slot for each call of the share, as far as slots are free.
+	// Take one slot for each handler call that these entries need, but not more slots than are free. The list may give the
+	// claim more entries than it has slots for. The claim leases such a spare entry only if it cannot lease an earlier one.
 	needed := e.AdjustSlots(t, t.SlotsToSearch(calls), min(calls, t.CallsFor(len(share.IDs))))
 	if t.IsOrdered() {
 		readAhead.PutBack(&share, t.MaxEntries(needed))
@@ -190,8 +195,8 @@ func (e *Engine) findDue(t *Type, limit int) (due []processlog.ID, more bool, er
 	return due, more, nil
 }
 
-// RefusedRetry is the delay after which the queue offers an entry again that must not run in this process now. Examples
-// are a suspect, an entry with a pending release, and a blocked entry.
+// RefusedRetry is how long the queue waits before it offers an entry again that must not run in this process now. Such an
+// entry may be blocked, its lease may still have to be given back, or it may be a suspect (it may have crashed a process).
 const RefusedRetry = time.Second
 
 // ClaimedRows is the result of a claim. Each handler call of the rows in Mine holds a slot.
@@ -202,16 +207,17 @@ type ClaimedRows struct {
 	WithoutCall []processlog.ID // claimable entries for which no call was left
 }
 
-// claim leases wanted entries of a type in the database. It takes as many as fit into the given number of calls. The
-// caller has taken their slots, and claim releases those that the leased rows do not need. The caller starts the rows, and
-// then wakes the scanner.
+// claim leases wanted entries of a type in the database, as many as fit into the given number of handler calls. The caller
+// has taken a slot for each of these calls. claim releases the slots that the leased rows do not need. The caller then
+// starts the rows and wakes the scanner.
 func (e *Engine) claim(t *Type, wanted []processlog.Wanted, calls int) (ClaimedRows, error) {
 	found, err := e.claimRows(t, wanted, calls, false)
 	t.slots.Release(calls - t.callsOfRows(found.Mine))
 	return found, err
 }
 
-// claimRows works like claim. If stuckOnly is set, it leases only entries on which a handler of this process is stuck.
+// claimRows leases wanted entries as claim does, but leaves the slots to the caller. If stuckOnly is set, it leases only
+// entries whose handler is stuck in this process.
 func (e *Engine) claimRows(t *Type, wanted []processlog.Wanted, calls int, stuckOnly bool) (ClaimedRows, error) {
 	if err := e.HoldReason(); err != nil {
 		return ClaimedRows{}, err
@@ -250,7 +256,8 @@ func (e *Engine) claimRows(t *Type, wanted []processlog.Wanted, calls int, stuck
 	found = p.setAsideCounted(found)
 	found.Waiting = append(found.Waiting, pending...)
 	found.Rejected = append(found.Rejected, refused...)
-	// The entries in withoutSeat could have been claimed if a call had been left. So they do not count as refused.
+	// The entries in withoutSeat could have been claimed if a handler call had had room for them. So they do not count as
+	// refused.
 	found.Refused = slices.DeleteFunc(found.Refused, func(row processlog.Row) bool { return slices.Contains(p.withoutSeat, row.ID) })
 	return ClaimedRows{found, t, sentAt, p.withoutSeat}, nil
 }
@@ -265,7 +272,7 @@ func (e *Engine) noteRefusedClaims(t *Type, found processlog.Claimed) {
 	}
 }
 
-// wantedByID returns the ids as wanted entries without a lease of this process.
+// wantedByID lists entries to claim. This process holds no lease of them, so only their ids are set.
 func wantedByID(ids []processlog.ID) []processlog.Wanted {
 	wanted := make([]processlog.Wanted, len(ids))
 	for i, id := range ids {
@@ -274,9 +281,9 @@ func wantedByID(ids []processlog.ID) []processlog.Wanted {
 	return wanted
 }
 
-// picker decides for each claimable row whether the claim takes it. It takes only rows that this process can run, and rows
-// whose lost lease it must count. It takes few suspects at a time. A suspect is an entry that may have crashed a process. If
-// one suspect crashes this process, each suspect that this process has claimed loses a lease, even if it never ran.
+// picker decides for each claimable row whether the claim takes it. It takes rows that this process can run, and rows that
+// are claimed only to count a lost lease. A suspect is an entry that may have crashed a process. picker takes few suspects
+// at a time: if one of them crashes this process, every claimed suspect loses a lease, even one that never ran.
 //
 // The store calls accept while it holds the row locks. accept therefore reads only memory and does not block.
 type picker struct {
@@ -284,15 +291,16 @@ type picker struct {
 	holdings    *holdings
 	wanted      []processlog.Wanted
 	maxCalls    int              // maximum number of calls that may begin
-	stuckOnly   bool             // take only entries on which a handler of this process is stuck
-	withoutSeat []processlog.ID  // entries that were not taken, because all calls and their seats were taken: see seating
+	stuckOnly   bool             // take only entries whose handler is stuck in this process
+	withoutSeat []processlog.ID  // entries that were not taken, because all handler calls were full
 	suspects    []processlog.Row // accepted rows that have lost leases
 	countedOnly []processlog.ID  // entries claimed only to count a lost lease, not to run
 }
 
 func (p *picker) accept(row *processlog.Row) bool {
-	// First check whether a call has room for the entry (seating). mayClaim below may take one of the few places that package
-	// quarantine has for suspects. A suspect that gets no room in a call must not take such a place.
+	// First check whether a handler call has room for the entry. Package quarantine has few places for suspects (entries
+	// that may have crashed a process), and mayClaim below may take one of them. A suspect must not take such a place if no
+	// call has room for it.
 	class := p.t.sharingClass(row.State, p.lostLeases(row))
 	if p.calls == p.maxCalls && p.seatsLeft[class] == 0 {
 		p.withoutSeat = append(p.withoutSeat, row.ID)
@@ -308,10 +316,10 @@ func (p *picker) accept(row *processlog.Row) bool {
 // mayClaim reports whether this process may claim a row.
 //
 //   - An entry that this process holds is skipped.
-//   - An entry on which a handler of this process is stuck is left to other processes for one lease time. After that it
-//     is claimed and counted, but not run.
-//   - An entry that has lost three leases is also claimed only to be counted. This leaves one more lease time to a
-//     process that has a success to store and cannot reach the database.
+//   - An entry on which a handler of this process is stuck is left to other processes for one lease time. After that, this
+//     process claims it only to count a lost lease, and does not run it.
+//   - An entry that has lost three leases is also claimed only to count a lost lease. So a process that has run the entry,
+//     but cannot reach the database, gets one more lease time to store its success.
 //   - An entry that has lost more leases is claimed to be dead-lettered.
 func (p *picker) mayClaim(row *processlog.Row) bool {
 	attempt, held := p.holdings.HeldAttempt(row)
@@ -321,13 +329,13 @@ func (p *picker) mayClaim(row *processlog.Row) bool {
 	// returned since countStuck listed the stuck handlers. A claim would run the entry without a slot, so skip it.
 	case p.stuckOnly && !stuck:
 		return false
-	// In the first case the entry runs here already, or its outcome waits to be stored (G8, G16). In the second case its
-	// handler is stuck. Other processes may claim the entry for one lease time, which runs from the end of its lease or from
-	// its due time, whichever is later.
+	// A held entry that is not stuck runs here already, or its outcome waits to be stored (G8, G16). An entry whose handler
+	// is stuck is left to other processes for one lease time. This time begins when the entry's lease ends or when the entry
+	// is due, whichever is later.
 	case held && !stuck, stuck && min(-row.LeaseLeft, -row.DueIn) < p.t.Lease:
 		return false
-	// The claim dead-letters this entry and does not run it. So do not ask the admissions, which limit how many suspects run
-	// at once.
+	// The claim dead-letters this entry and does not run it. So do not ask the admissions. They limit how many suspects
+	// (entries that may have crashed a process) run at once.
 	case row.DeliveryCount > crashBudget:
 		return true
 	case stuck, row.DeliveryCount == crashBudget:
@@ -342,9 +350,9 @@ func (p *picker) mayClaim(row *processlog.Row) bool {
 	return accepted
 }
 
-// lostLeases returns how many consecutive leases of the row ended without an outcome. LostLeases does the same for a row
-// after its claim. This process may have inserted the entry with a lease that the claim now takes over. That lease is not
-// lost, so it does not count.
+// lostLeases returns how many consecutive leases of a row ended without an outcome. It gets the row before the claim, and
+// the function LostLeases gets it after the claim. This process may have inserted the entry with a lease that this claim
+// takes over. That lease is not lost, so it does not count.
 func (p *picker) lostLeases(row *processlog.Row) int {
 	if row.Version == 0 && row.DeliveryCount > 0 && row.Token != (processlog.Token{}) && slices.Contains(p.wanted, processlog.Wanted{ID: row.ID, Token: row.Token}) {
 		return row.DeliveryCount - 1
@@ -352,7 +360,8 @@ func (p *picker) lostLeases(row *processlog.Row) int {
 	return row.DeliveryCount
 }
 
-// reportUnclaimedSuspects tells the admissions which accepted suspects were not claimed.
+// reportUnclaimedSuspects tells the admissions which suspects (entries that may have crashed a process) they have accepted
+// for nothing, because the claim did not lease them.
 func (p *picker) reportUnclaimedSuspects(mine []processlog.Row) {
 	for i := range p.suspects {
 		s := &p.suspects[i]
@@ -362,9 +371,10 @@ func (p *picker) reportUnclaimedSuspects(mine []processlog.Row) {
 	}
 }
 
-// setAsideCounted moves entries whose lost lease this claim only counts from Mine to Waiting, so that they do not run. They
-// wait until their new lease ends. Until then, a process that ran such an entry can store its success. The claim was written,
-// so the database accepts writes. If the success is still missing when the lease ends, the database is not the reason.
+// Some entries were claimed only to count a lost lease. setAsideCounted moves these entries from Mine to Waiting, so that
+// they do not run. They wait until their new lease ends. Until then, a process that ran such an entry can store its
+// success. The claim was written, so the database accepts writes. If the success is still missing when the lease ends, the
+// database is not the reason.
 func (p *picker) setAsideCounted(found processlog.Claimed) processlog.Claimed {
 	if len(p.countedOnly) == 0 {
 		return found
@@ -379,9 +389,9 @@ func (p *picker) setAsideCounted(found processlog.Claimed) processlog.Claimed {
 	return found
 }
 
-// ClaimWithSlots claims entries for a number of calls whose slots the caller holds. It frees the slots that are not
-// needed. Entries that are not due yet, or that must not run here now, go to the source. The caller handles the entries in
-// WithoutCall.
+// ClaimWithSlots claims entries for a number of handler calls. The caller holds a slot for each call, and ClaimWithSlots
+// frees the slots that are not needed. It enqueues entries that are not due yet, or that must not run here now. The caller
+// handles the entries in WithoutCall.
 func (e *Engine) ClaimWithSlots(t *Type, wanted []processlog.Wanted, calls int) (ClaimedRows, error) {
 	found, err := e.claim(t, wanted, calls)
 	e.slotFreed(t.Name)
@@ -405,7 +415,8 @@ func (e *Engine) ClaimWithSlots(t *Type, wanted []processlog.Wanted, calls int) 
 	return found, nil
 }
 
-// RunClaimed runs the claimed entries. It returns how many of them turned out to be blocked. The scanner finds those later.
+// RunClaimed runs the claimed entries. It returns how many of them turned out to be blocked by other entries. The scanner
+// finds the blocked entries again later.
 func (e *Engine) RunClaimed(found ClaimedRows) (blocked int) {
 	if len(found.Mine) > 0 {
 		blocked, _ = e.startClaimed(found, 0)
@@ -422,18 +433,19 @@ func (e *Engine) FailAttempt(a *Attempt, err error) {
 	e.outcomes.ordinary.Add(pendingOutcome{attempt: a, outcome: outcome})
 }
 
-// Move makes an entry due in the source after the given time.
-func (e *Engine) Move(businessType string, id processlog.ID, in time.Duration) {
-	e.source.Move(processlog.QueueEntry{BusinessType: businessType, ID: id, In: in})
+// Move makes an entry of the source due after a delay.
+func (e *Engine) Move(businessType string, id processlog.ID, delay time.Duration) {
+	e.source.Move(processlog.QueueEntry{BusinessType: businessType, ID: id, In: delay})
 }
 
-// PingQueue asks the queue whether it answers. See Source.Ping.
+// PingQueue asks the queue whether it answers, and returns at once. The function answer waits for the result: see
+// Source.Ping.
 func (e *Engine) PingQueue(ctx context.Context) (answer func() error) { return e.source.Ping(ctx) }
 
-// SourceAccepts reports whether the source accepts an entry that comes due after the given time.
-func (e *Engine) SourceAccepts(businessType string, in time.Duration) bool {
-	return e.source.Accepts(businessType, in)
+// SourceAccepts reports whether the source accepts an entry that is due after the given delay.
+func (e *Engine) SourceAccepts(businessType string, delay time.Duration) bool {
+	return e.source.Accepts(businessType, delay)
 }
 
-// SourceScope says whose entries the source reports now: see Scope.
+// SourceScope returns whether the source now reports the entries of all processes, of this process only, or no entries.
 func (e *Engine) SourceScope() Scope { return e.source.Scope() }

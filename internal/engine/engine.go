@@ -73,8 +73,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Engine runs the entries of a process. All its methods may be called concurrently. A part with a type of its own owns its
-// state and the mutex that guards it. Parts without state are methods of Engine. The package comment names their files.
+// Engine runs the entries of a process. All its methods may be called concurrently. Each part that has state is a type,
+// such as holdings, and owns its state and its mutex. Parts without state are methods of Engine. The package comment names
+// the file of each part.
 type Engine struct {
 	*Base
 	*types
@@ -89,18 +90,18 @@ type Engine struct {
 	committed   []func(drafts []processlog.Draft, inserted []processlog.Inserted) // of features
 
 	batchersBeforeHandlers []Batcher // of features; Drain waits for them before it waits for handlers
-	batchersAfterOutcomes  []Batcher // of features, with claims; Drain waits for them after outcomes are stored, and so does Close
-	batchersAtDrainEnd     []Batcher // of features; Drain waits for them at its end, and so does Close
+	batchersAfterOutcomes  []Batcher // of features, with claims; Drain waits for them after outcomes are stored, and Close waits for them, too
+	batchersAtDrainEnd     []Batcher // of features; Drain waits for them at its end, and Close waits for them, too
 	batchersAtClose        []Batcher // of features; only Close waits for them
 
 	mu                 sync.Mutex // guards the fields below
 	running            bool
 	runContext         context.Context         // context of Run; no handler starts after its end
-	handlersContext    context.Context         // parent of the handlers' contexts; it outlives run
+	handlersContext    context.Context         // parent of the handlers' contexts; it ends later than runContext
 	endHandlersContext context.CancelCauseFunc // ends handlers
 }
 
-// New makes an engine. The engine keeps the values of ctx, but does not end with it. Close the engine when you are done.
+// New makes an engine. The engine keeps the values of ctx, but goes on when ctx ends. Close the engine when you are done.
 func New(ctx context.Context, cfg Config) *Engine {
 	e := &Engine{Base: newBase(ctx, &cfg)}
 	b := e.Base
@@ -139,8 +140,8 @@ func (e *Engine) Register(t Type, attach ...func(t *Type)) error {
 	return e.types.addType(&t)
 }
 
-// ChangeCommitted acts on a change that has committed. It cancels an attempt that runs here, and passes a new due time to the
-// source.
+// ChangeCommitted is called when a service or a person has changed an entry, for example with Cancel, and the transaction
+// has committed. It cancels an attempt of the entry that runs here, and passes a new due time to the source.
 func (e *Engine) ChangeCommitted(before processlog.Row, ch processlog.Change) {
 	failpoint.Reach(failpoint.ChangeCommitted)
 	after, err := ch.After(before)
@@ -160,19 +161,20 @@ func (e *Engine) ChangeCommitted(before processlog.Row, ch processlog.Change) {
 	}
 }
 
-// AwaitChangeCommit calls ChangeCommitted once a poll of the database has found the commit. It is for a transaction whose
-// end this process does not see.
+// AwaitChangeCommit polls the database until the transaction of a change has committed, and then calls ChangeCommitted. It
+// is for a transaction whose end this process does not see.
 func (e *Engine) AwaitChangeCommit(before processlog.Row, ch processlog.Change) {
 	e.poller.Changed(before, ch)
 }
 
-// AwaitInDrain registers batchers of a feature. Drain waits at its end until they are empty, and so does Close.
+// AwaitInDrain registers batchers of a feature. Drain waits until these batchers are empty, after all its other waits.
+// Close waits for them, too.
 func (e *Engine) AwaitInDrain(batchers ...Batcher) {
 	e.batchersAtDrainEnd = append(e.batchersAtDrainEnd, batchers...)
 }
 
-// AwaitClaims registers batchers of a feature. These batchers may hold claims. A stored outcome can add claims to them, so
-// Drain waits for these batchers after it has stored the outcomes. Close waits for them, too.
+// AwaitClaims registers batchers that a feature uses for claims. Drain waits until these batchers are empty, after it has
+// stored the outcomes, because a stored outcome can add a claim. Close waits for them, too.
 func (e *Engine) AwaitClaims(batchers ...Batcher) {
 	e.batchersAfterOutcomes = append(e.batchersAfterOutcomes, batchers...)
 }
@@ -182,7 +184,8 @@ func (e *Engine) AwaitInClose(batchers ...Batcher) {
 	e.batchersAtClose = append(e.batchersAtClose, batchers...)
 }
 
-// Start prepares for a Run whose context is ctx. From then on the engine takes new entries. It returns ErrRunning if a Run is under way.
+// Start prepares for a Run whose context is ctx. After it has returned, the engine takes new entries. It returns ErrRunning
+// if a Run is under way.
 func (e *Engine) Start(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -235,8 +238,9 @@ func (e *Engine) Stopping() bool {
 	return run.Err() != nil
 }
 
-// Drain waits for running handlers and stores their outcomes. Call it when all loops but Renew have ended. If handlers do
-// not return in time, its error is or wraps a *StuckError. If outcomes could not be stored, its error says so.
+// Drain waits for running handlers and stores their outcomes. Call it when Scan and Reconcile have ended, while Renew still
+// runs. If handlers do not return in time, errors.As finds a *StuckError in the error of Drain. If outcomes could not be
+// stored, the error says so.
 func (e *Engine) Drain() error {
 	startedAt := time.Now()
 	awaitBatchers(time.NewTimer(e.StopTimeout/3), e.batchersBeforeHandlers...)
@@ -279,7 +283,8 @@ func (e *Engine) awaitHandlers(timeout time.Duration) error {
 	}
 }
 
-// stuckError returns an error with the handlers that have not returned, or nil if the last one has just returned.
+// stuckError returns an error that lists the handlers that have not returned. It returns nil if the last handler has just
+// returned.
 func (e *Engine) stuckError() error {
 	if running := e.holdings.running(func(a HeldAttempt) bool { return !a.Returned }); len(running) > 0 {
 		return &processlog.StuckError{Stuck: running}
@@ -287,7 +292,7 @@ func (e *Engine) stuckError() error {
 	return nil
 }
 
-// stopGrace is how long a stop waits for outcomes to be stored, at least.
+// stopGrace is the minimum time that a stop waits for outcomes to be stored.
 const stopGrace = time.Second
 
 // Close waits up to closeTimeout for the batchers, and then cancels the work that is left.
@@ -297,7 +302,7 @@ func (e *Engine) Close() {
 	batchers = slices.Concat(batchers, e.batchersAfterOutcomes, e.batchersAtDrainEnd, e.batchersAtClose)
 	awaitBatchers(time.NewTimer(closeTimeout), batchers...)
 	e.endWork(processlog.ErrClosed)
-	e.poller.Close() // before the batchers that it hands entries to
+	e.poller.Close() // The poller adds entries to batchers, so end it before the batchers.
 	for _, b := range batchers {
 		<-b.Done() // only statements are left to wait for, and the ended context has cancelled them
 	}
@@ -311,9 +316,9 @@ type Batcher interface {
 	Quiet() bool
 }
 
-// awaitBatchers waits until all batchers are empty, and returns true. Batchers may add work to each other. It returns false
-// if a batcher still has work when the timer fires. Drain uses one timer for several waits. So the timer may have fired
-// before this wait begins, and awaitBatchers then returns true if all batchers are empty.
+// awaitBatchers waits until all batchers are empty, and returns true. Batchers may add work to each other. If a batcher
+// still has work when the timer fires, awaitBatchers returns false. Drain uses one timer for several waits, so the timer
+// may have fired before this wait begins. Even then awaitBatchers returns true if all batchers are empty.
 func awaitBatchers(timer *time.Timer, batchers ...Batcher) bool {
 	isBusy := func(b Batcher) bool { return !b.Quiet() }
 	for {

@@ -16,18 +16,18 @@ import (
 )
 
 // holdings keeps the attempts that this process holds. An attempt is held from before its handler is called until its
-// outcome is stored or dropped. Within one epoch a process holds an entry at most once. While an entry is held and its
-// handler is not stuck, this process does not claim the entry.
+// outcome is stored or dropped. Within one epoch a process holds an entry at most once. A manual Requeue begins another
+// epoch. While an entry is held and its handler is not stuck, this process does not claim the entry.
 //
-// While the handler is stuck, a claim may decide to dead-letter the entry. If the handler returns before that decision is
-// written, the decision is withdrawn, and the handler's outcome is stored.
+// While the handler is stuck, a claim may decide to dead-letter the entry. If the handler returns before this decision is
+// stored in the database, the decision is withdrawn, and the handler's outcome is stored.
 type holdings struct {
 	mu           sync.Mutex // guards the fields below
 	held         map[holdingKey]*Attempt
 	handlers     int           // number of held attempts whose handler has not returned
 	handlersDone chan struct{} // closed when no handler runs; nil unless whenIdle waits for that
 
-	firstHeld chan struct{} // of capacity 1: holds a token once an attempt was admitted while nothing was held
+	firstHeld chan struct{} // wakes the renewer when an attempt is held after a time without any; its capacity is 1
 }
 
 func newHoldings() *holdings {
@@ -65,29 +65,30 @@ func (h *holdings) admit(run context.Context, attempts []*Attempt) (admitted, re
 	return admitted, refused
 }
 
-// beginCall gives an attempt the context of its next handler call, and counts the call. One lock covers both, so that the
-// renewer reports the right call as stuck.
+// beginCall gives an attempt the context of its next handler call, and counts the call. Both happen under one lock, so that
+// the renewer reports the right call as stuck.
 func (h *holdings) beginCall(a *Attempt, ctx context.Context, cancel context.CancelCauseFunc, timeout *callTimeout) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// Also reset stuck. The entry of a broken batch begins a second call, and stuck was about the first one.
+	// Also reset stuck. It was about the first call, which the entry shared. If that call returned no verdict, the entry now
+	// begins a second call alone.
 	a.ctx, a.cancel, a.timeout, a.startedAt, a.stuck = ctx, cancel, timeout, time.Now(), false
 	a.renewing = false
 	a.callCount++
 }
 
-// lossOf returns why this process no longer owns the entry of an attempt, or nil. cause is why the context of its handler
-// call has ended, if it has.
+// lossOf returns why this process no longer owns the entry of an attempt. It returns nil if this process still owns the
+// entry. cause is why the context of the handler call has ended, or nil.
 func (h *holdings) lossOf(a *Attempt, cause error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case !a.obsolete && time.Now().After(a.leaseEnd):
-		return processlog.ErrLeaseLost // RenewLapsed did not get a new lease.
+		return processlog.ErrLeaseLost // RenewLapsed could not renew the lease.
 	case !a.obsolete:
 		return nil
 	// The context keeps its first cause, the timeout. So it does not show whether the lease was lost or the entry was
-	// cancelled after that. Both have the same effect, and ErrLeaseLost stands for both.
+	// cancelled after the timeout. Return ErrLeaseLost in both cases, because both have the same effect.
 	case errors.Is(cause, processlog.ErrTimeout):
 		return processlog.ErrLeaseLost
 	}
@@ -148,8 +149,8 @@ func (h *holdings) Held(matches func(HeldAttempt) bool) []HeldAttempt {
 	return list
 }
 
-// HeldWithEndedLease returns the entries of a type that this process holds although their leases have ended by its clock. The
-// database reports them as due and free.
+// HeldWithEndedLease returns the entries of a type that this process holds although their leases have ended, by the clock
+// of this process. The database reports these entries as due and free.
 func (h *holdings) HeldWithEndedLease(t *Type) map[processlog.ID]bool {
 	ids := make(map[processlog.ID]bool)
 	for _, a := range h.Held(func(a HeldAttempt) bool { return a.Type == t && a.LeaseEnded }) {
@@ -158,7 +159,8 @@ func (h *holdings) HeldWithEndedLease(t *Type) map[processlog.ID]bool {
 	return ids
 }
 
-// running lists the held attempts for which matches returns true, as Health and a StuckError show them.
+// running lists the held attempts for which the function matches returns true, in the form that Health and a StuckError
+// show.
 func (h *holdings) running(matches func(HeldAttempt) bool) (list []processlog.StuckAttempt) {
 	for _, a := range h.Held(matches) {
 		list = append(list, processlog.StuckAttempt{ID: a.ID, BusinessType: a.Type.Name, Running: time.Since(a.StartedAt)})
@@ -172,11 +174,13 @@ func (h *holdings) Stuck() []processlog.StuckAttempt {
 	return h.running(func(a HeldAttempt) bool { return a.Stuck || a.LeftBehind })
 }
 
-// forget ends the holding of an attempt whose outcome is stored or dropped. Do not call forget sooner. Until the outcome is
-// stored, a crash of this process counts as a lost lease of the entry, so the entry must keep its place among the suspects.
+// forget ends the holding of an attempt. Call it only when the outcome of the attempt is stored or dropped. Until then a
+// crash of this process costs the entry a lease. So if the entry is a suspect (it may have crashed a process), it must
+// count among the few suspects that may run here.
 func (h *holdings) forget(a *Attempt) {
 	h.mu.Lock()
-	// The attempt of a dead-lettering is not held. The held attempt of the same entry, whose handler is stuck, must stay.
+	// An attempt that only dead-letters an entry is not held. Another attempt of the entry, whose handler is stuck, may be
+	// held and must stay so.
 	if h.held[a.holdingKey()] == a {
 		delete(h.held, a.holdingKey())
 	}
@@ -210,9 +214,9 @@ func (h *holdings) whenIdle() <-chan struct{} {
 	return h.handlersDone
 }
 
-// cancel ends the contexts of the attempts that a change has made obsolete. before is the row as the change found it.
-// The answer to the change may arrive so late that the entry was requeued and runs here again. The version check keeps
-// that newer attempt (G7).
+// cancel ends the contexts of the attempts that a change of the entry, such as Cancel, has made obsolete. before is the row
+// as the change found it. The database's answer to the change may arrive late. By then the entry may have been requeued and
+// run here again. The check of the version spares that newer attempt (G7).
 func (h *holdings) cancel(before *processlog.Row, cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -250,7 +254,7 @@ func (e *Engine) Renew(ctx context.Context) {
 		}
 		due := e.needRenewal()
 		if len(due.Order) == 0 {
-			e.Problems.Passed(problemRenew, "") // No lease is left whose renewal failed: its attempt or the lease itself has ended.
+			e.Problems.Passed(problemRenew, "") // No lease needs a renewal. If a renewal failed before, its lease or its attempt has ended.
 		}
 		for _, lease := range due.Order {
 			if ctx.Err() != nil {
@@ -262,8 +266,9 @@ func (e *Engine) Renew(ctx context.Context) {
 	}
 }
 
-// sleepUntilHeld waits until an attempt is held, and then for the next round. Rounds come at multiples of interval after
-// startedAt, however long nothing was held. sleepUntilHeld returns when ctx ends.
+// sleepUntilHeld waits until an attempt is held, and then until the next round of the renewer. The rounds come at multiples
+// of the duration interval after the time startedAt, however long nothing was held. sleepUntilHeld also returns when ctx
+// ends.
 func (e *Engine) sleepUntilHeld(ctx context.Context, startedAt time.Time, interval time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -272,8 +277,8 @@ func (e *Engine) sleepUntilHeld(ctx context.Context, startedAt time.Time, interv
 	}
 }
 
-// stuckCall is a handler call that was found stuck. Its fields are copied under the lock under which it was found. By
-// the time it is reported, the batch may have returned and the entry may have begun another call.
+// stuckCall is a handler call that was found stuck. The fields call and event were copied while holdings.mu was locked for
+// the search. When the call is reported later, the handler may have returned, and the attempt may have begun another call.
 type stuckCall struct {
 	*Attempt
 	call  uint32
@@ -284,8 +289,9 @@ type stuckCall struct {
 // also reports stuck handlers.
 func (e *Engine) needRenewal() grouped.Groups[time.Duration, *Attempt] {
 	renewals, stuck := e.holdings.examine()
-	// Report in the order of the ids. Each stuck entry of a batch is reported, but the breaker uses only the first
-	// report of a call. So it counts the call for the batch's first entry, as it does when the batch returns.
+	// Report in the order of the ids. A shared call is reported once for each of its entries, but the circuit breaker uses
+	// only the first report. In this order the first report is about the call's first entry. The breaker uses the first
+	// entry, too, when a shared call returns.
 	slices.SortFunc(stuck, func(a, b stuckCall) int { return compareAttempts(a.Attempt, b.Attempt) })
 	for _, s := range stuck {
 		for _, admission := range s.Type.admissions {
@@ -298,8 +304,8 @@ func (e *Engine) needRenewal() grouped.Groups[time.Duration, *Attempt] {
 	return grouped.By(renewals, func(a *Attempt) time.Duration { return a.Type.Lease })
 }
 
-// examine checks all held attempts. It returns the attempts that need a renewal, sorted by id, and the handler calls that it
-// has found stuck.
+// examine checks all held attempts. It returns the attempts whose leases need a renewal, sorted by id. It also returns the
+// handler calls that it has just found stuck.
 func (h *holdings) examine() (renewals []*Attempt, stuck []stuckCall) {
 	now := time.Now()
 	h.mu.Lock()
@@ -315,7 +321,7 @@ func (h *holdings) examine() (renewals []*Attempt, stuck []stuckCall) {
 			}
 		case !a.returned.Load() && now.After(a.leaseEnd):
 			a.makeObsoleteLocked(processlog.ErrLeaseLost) // No renewal has succeeded in time, so another process may have the entry.
-		case now.Before(a.renewAfter): // The database has refused the renewal.
+		case now.Before(a.renewAfter): // The database has refused a renewal a short time ago, so wait.
 		case a.leaseEnd.Sub(now) < lease*2/3: // Renew also while the outcome waits for the database, so that no other process runs the entry.
 			renewals = append(renewals, a)
 		}
@@ -329,7 +335,7 @@ func compareAttempts(a, b *Attempt) int {
 }
 
 // newestAttempts sorts attempts by id and keeps only the last claimed attempt of each entry. It marks the leases of the
-// others as lost.
+// earlier attempts as lost.
 //
 // An entry has several attempts if it was requeued manually while an earlier attempt ran on. Store.Renew reports lost leases
 // by the id of the entry. If the earlier attempt were renewed too, the report about its lease would also end the new attempt.
@@ -346,14 +352,15 @@ func newestAttempts(due []*Attempt) []*Attempt {
 	return kept
 }
 
-// renewAll renews leases of one length. It ends attempts whose entries this process no longer owns. It works until Close,
-// because outcomes may wait to be stored long after the end of Run (G8, G15).
+// renewAll renews leases of one length. It ends attempts whose entries this process no longer owns. It still works after
+// the context of Run has ended, until Close, because outcomes may wait long to be stored (G8, G15).
 func (e *Engine) renewAll(lease time.Duration, attempts []*Attempt) {
 	held := make([]processlog.Held, len(attempts))
 	for i, a := range attempts {
 		held[i] = processlog.Held{ID: a.Row.ID, Version: a.Row.Version}
 	}
-	// A round renews leases with less than two thirds left. With a timeout of one third there is time for another try.
+	// A lease is renewed when less than two thirds of it are left. The statement may take one third, so there is time for
+	// another try.
 	ctx, cancel := context.WithTimeout(e.Work, min(lease/3, StatementTimeout))
 	defer cancel()
 	sentAt := time.Now() // Take the time before the statement, as a claim does (G16).
@@ -373,7 +380,7 @@ func (e *Engine) renewAll(lease time.Duration, attempts []*Attempt) {
 	e.holdings.renewed(attempts, answer, sentAt.Add(lease))
 }
 
-// renewed takes the database's answer to a renewal. leaseEnd is the end of the leases that were renewed.
+// renewed records the database's answer to a renewal. leaseEnd is when the renewed leases end.
 func (h *holdings) renewed(attempts []*Attempt, answer processlog.Unrenewed, leaseEnd time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -390,8 +397,9 @@ func (h *holdings) renewed(attempts []*Attempt, answer processlog.Unrenewed, lea
 	}
 }
 
-// RenewLapsed renews the leases that ended during a shared call that has now returned. The entries can then run alone. If
-// another process has claimed an entry meanwhile, its lease cannot be renewed, and SecondCallError reports that.
+// RenewLapsed is called when a shared call has returned without verdicts, before its entries run alone. It renews the
+// leases that ended during the shared call. If another process has claimed an entry meanwhile, its lease cannot be renewed,
+// and SecondCallError reports that.
 func (e *Engine) RenewLapsed(t *Type, batch []*Attempt) {
 	if lapsed := e.holdings.markLapsed(batch); len(lapsed) > 0 && !e.Stopping() {
 		e.renewAll(t.Lease, lapsed)

@@ -14,9 +14,9 @@ import (
 )
 
 // crashBudget is how many consecutive leases an entry may lose before no handler is called for it any more. The next claim
-// calls no handler. It only counts the lost lease, and holds the entry for one more lease. In this time a process that ran
-// the entry, but could not reach the database, can still store its success. If this lease also ends without an outcome,
-// the claim after it dead-letters the entry.
+// only counts the lost lease, and holds the entry for one more lease. In this time a process that ran the entry, but could
+// not reach the database, can still store its success. If this lease also ends without an outcome, the claim after it
+// dead-letters the entry.
 const crashBudget = 3
 
 // RunsNothing reports whether a claim of the row would run no handler, because it only counts a lost lease or dead-letters
@@ -26,8 +26,8 @@ func RunsNothing(row *processlog.Row) bool { return row.DeliveryCount >= crashBu
 // LostLeases returns how many consecutive leases of a claimed row ended without an outcome before this claim.
 func LostLeases(row *processlog.Row) int { return row.DeliveryCount - 1 }
 
-// noOutcome is the LastError of an entry that has Faults to store and no error of a handler. A claim reads the Faults of a
-// row only if its LastError is not empty.
+// noOutcome is the LastError of an entry that has Faults to store but no error of a handler. LastError must not stay empty
+// in this case, because a claim reads the Faults of a row only if the row has a LastError.
 const noOutcome = "compensator: an attempt ended with no outcome: its process stopped or died, or lost its lease"
 
 // Counted reports whether an outcome counts as a failure of the entry. row is the entry as it was claimed.
@@ -48,7 +48,7 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 	}
 	v := verdict.Of(err)
 	o.LastError = cmp.Or(err.Error(), verdict.NoReason)
-	called := v.HandlerCalled() // Without a call of the handler there is no effect.
+	called := v.HandlerCalled() // An attempt that has not called the handler has had no effect.
 	// An error of the server came from a statement that was answered, so the end of the context did not interrupt the
 	// handler's work. The context may have ended while the handler returned.
 	mayBeCutOff := called && v.Kind != verdict.KindServerFault && v.Kind != verdict.KindServerDown
@@ -113,8 +113,8 @@ func (t *Type) countError(o processlog.Outcome, row *processlog.Row, v *verdict.
 	return t.countHandlerFailure(o, row, v)
 }
 
-// serverErrorPrefix returns the start of a LastError that tells people how many such errors came in a row. The program itself reads
-// the count from processlog.Faults.
+// serverErrorPrefix returns the start of a LastError. It tells people how many errors of the given kind came in a row. The
+// program itself reads this count from processlog.Faults.
 func serverErrorPrefix(row *processlog.Row, kind verdict.Kind, count int) string {
 	where := ""
 	if row.Epoch > 0 {
@@ -162,8 +162,8 @@ func (t *Type) unavailableDelay(row *processlog.Row, v *verdict.Verdict) time.Du
 	return max(wait, grown)
 }
 
-// WithFaults returns the outcome with faults added, if they differ from those of the row. Without a change, the write of
-// the outcome leaves the column alone.
+// WithFaults returns the outcome with the given faults, if they differ from the faults of the row. If they are the same,
+// the outcome has no faults, and its write does not change the column.
 func WithFaults(o processlog.Outcome, row *processlog.Row, faults processlog.Faults) processlog.Outcome {
 	if faults != row.Faults.In(row) {
 		o.Faults = &faults
@@ -197,8 +197,8 @@ func (t *Type) maxFailures(row *processlog.Row) int {
 }
 
 // OutcomeOf returns the outcome of an attempt. err is the handler's error. cause is why the handler's context ended, or
-// nil. OutcomeOf calls code of the user: the methods of the error and the type's Retry. If that code panics or ends its
-// goroutine, the attempt has failed.
+// nil. OutcomeOf calls code of the user: the methods of the error and the type's Retry. If this code panics or calls
+// runtime.Goexit, the attempt has failed.
 func (t *Type) OutcomeOf(row *processlog.Row, err, cause error) (o processlog.Outcome) {
 	if err == nil { // A success calls no code of the user.
 		return t.outcomeOf(row, nil, cause)
@@ -319,7 +319,8 @@ func (t *Type) crashOutcome(row *processlog.Row, startedAt time.Time) processlog
 	return WithFaults(o, row, faults)
 }
 
-// backoff returns the delay that the handler asked for, or the one of the type's Retry schedule.
+// backoff returns the delay that the handler asked for. If it asked for none, backoff returns the delay of the type's Retry
+// schedule.
 func (t *Type) backoff(v *verdict.Verdict, failures int) time.Duration {
 	if v.After > 0 {
 		return clampDelay(v.After)

@@ -13,11 +13,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// scanTimeout limits each read of the reconciler, so that a dead connection cannot block its rounds forever. It is
-// long, because some servers read many rows that other servers skip.
+// scanTimeout limits each read of the reconciler, so that a dead connection cannot block its rounds forever. It is long,
+// because for the same result some servers must read many more rows than others.
 const scanTimeout = time.Minute
 
-// ReadHeads reads the earliest entry of each type and state. It reports its error to Health.
+// ReadHeads reads the earliest entry of each type and state. Health shows its error.
 func (e *Engine) ReadHeads(ctx context.Context) (Heads, error) {
 	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
@@ -27,7 +27,7 @@ func (e *Engine) ReadHeads(ctx context.Context) (Heads, error) {
 	return Heads{list, sentAt}, err
 }
 
-// ReadWindow reads entries in the order of their due times. It reports its error to Health.
+// ReadWindow reads entries in the order of their due times. Health shows its error.
 func (e *Engine) ReadWindow(ctx context.Context, w processlog.Window) ([]processlog.Scheduled, error) {
 	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
@@ -43,12 +43,12 @@ func (e *Engine) reportRead(ctx context.Context, err error) {
 	}
 }
 
-// Reconcile makes rounds until ctx ends. A round enqueues entries that the queue has lost, and entries that come within the
-// queue's horizon. It also claims overdue entries directly from the database at a low rate. This keeps the path without a
-// queue in constant use.
+// Reconcile makes rounds until ctx ends. A round enqueues entries that the queue has lost, and entries whose due time was
+// too far ahead for the queue until now. It also claims a few overdue entries directly from the database. So claims without
+// the queue are always in use, and not only when the queue has failed.
 //
-// Reconcile keeps no position between rounds. A transaction may commit an entry with a lower id or an earlier due time than
-// entries already seen.
+// Each round searches from the beginning. If it went on where the last round stopped, it would miss entries of transactions
+// that commit late, with a lower id or an earlier due time.
 func (e *Engine) Reconcile(ctx context.Context) {
 	for {
 		e.round(ctx)
@@ -86,15 +86,15 @@ func (e *Engine) round(ctx context.Context) {
 	e.reportRound(event)
 }
 
-// pollHeads claims overdue entries of all types. It runs before anything is enqueued, because overdue entries have waited
-// long enough.
+// pollHeads claims overdue entries of all types. The round calls it before it enqueues anything, because overdue entries
+// have waited long enough.
 func (e *Engine) pollHeads(ctx context.Context, heads []processlog.Head, event *observe.ReconciledEvent) {
 	for _, head := range heads {
 		t := e.TypeNamed(head.BusinessType)
 		overdue := head.DueIn < -e.OverdueAfter()
 		if t != nil && t.IsOrdered() && (overdue || head.DueIn <= 0 && !e.sourceReports()) {
-			// Most due entries of this type may be blocked. The scanner searches for the due entries that are not
-			// blocked. Each round searches a part of all due entries.
+			// Most due entries of this type may be blocked by other entries. So let the scanner search for the ones that are
+			// not blocked. Each round lets it search a further part of all due entries.
 			t.order.ContinueFind()
 			e.ExpectBacklog(t.Name)
 			continue
@@ -111,8 +111,9 @@ func (e *Engine) pollHeads(ctx context.Context, heads []processlog.Head, event *
 	}
 }
 
-// OverdueAfter returns how long an entry may be due before it counts as lost by the source. Some sources
-// know only the entries of this process. They cannot lose the entries of other processes, so OverdueAfter returns 0 for them.
+// OverdueAfter returns how long an entry may be due before a round treats it as lost by the source. It returns 0 if the
+// source knows only the entries of this process. Such a source never reports the entries of other processes, so there is no
+// reason to wait for it.
 func (e *Engine) OverdueAfter() time.Duration {
 	if e.source.Scope() == ScopeOwn {
 		return 0
@@ -125,7 +126,7 @@ func (e *Engine) pollOverdue(ctx context.Context, t *Type, state processlog.Stat
 	if e.OutcomesBacklogged() || e.OutcomesRefused(t) {
 		return 0
 	}
-	// Count the free slots now and take them after the read. No slot stays unused during the read.
+	// Count the free slots now, but take them after the read, so that no slot stays unused during the read.
 	limit := t.MaxEntries(t.slots.Available())
 	if limit == 0 {
 		return 0
@@ -152,13 +153,13 @@ func (e *Engine) pollOverdue(ctx context.Context, t *Type, state processlog.Stat
 	return len(found.Mine)
 }
 
-// overdue lists entries of a type and state that have been due for longer than the grace. It leaves out leased entries
+// overdue lists entries of a type and state that have been due for longer than OverdueAfter. It leaves out leased entries
 // and entries that this process holds. countStuck handles held entries whose handlers are stuck.
 func (e *Engine) overdue(ctx context.Context, t *Type, state processlog.State, limit int) ([]processlog.ID, error) {
 	held := e.HeldWithEndedLease(t)
 	page, err := e.ReadWindow(ctx, processlog.Window{BusinessType: t.Name, State: state, From: -processlog.MaxDelay, To: -e.OverdueAfter(), Free: true, Limit: limit + len(held)})
 	page = slices.DeleteFunc(page, func(e processlog.Scheduled) bool { return held[e.ID] })
-	// These entries still wait for a full batch, so they are not lost.
+	// These entries still wait for others to fill their call (Type.Linger), so they are not lost.
 	if t.Linger() > 0 && len(page) > 0 && len(page) < t.Seats() && -page[0].In < e.OverdueAfter()+t.Linger() {
 		return nil, err
 	}
@@ -169,9 +170,9 @@ func (e *Engine) overdue(ctx context.Context, t *Type, state processlog.State, l
 	return ids, err
 }
 
-// countStuck claims entries on which handlers of this process are stuck. It first leaves them to other processes for
-// one lease time. Each claim counts one lost lease. An entry that has lost its last lease is dead-lettered. None of
-// these entries runs.
+// countStuck claims entries whose handlers are stuck in this process. Before that, it leaves each entry to other processes
+// for one lease time. None of the claimed entries runs: a claim counts a lost lease, or dead-letters the entry if it has
+// lost too many.
 func (e *Engine) countStuck() {
 	stuck := e.Held(func(a HeldAttempt) bool { return a.Stuck })
 	for t, stuckOnes := range grouped.Each(stuck, func(a HeldAttempt) *Type { return a.Type }) {
@@ -182,8 +183,9 @@ func (e *Engine) countStuck() {
 		for _, a := range stuckOnes {
 			ids = append(ids, a.ID)
 		}
-		// Take no slots, because none of these entries runs. If stuck handlers hold all slots, no other claim would reach
-		// these entries. The method overdue leaves these entries to countStuck even if slots are free.
+		// Claim without slots. These entries do not run, so they need no slot. Other claims need slots and cannot do this,
+		// because stuck handlers may hold all of them. Even if slots are free, the method overdue leaves these entries to
+		// countStuck.
 		found, err := e.claimRows(t, wantedByID(ids), len(ids), true)
 		if err != nil {
 			continue // the next round tries again

@@ -12,16 +12,17 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Recording holds the entries of one Record call. When their transaction has ended, it hands the entries to the
-// Starter. The caller or the connection reports the end by calling Committed, CommitUnknown or RolledBack. If this process
-// cannot see the end, a poller looks for the entries and reports the commit when it finds them. Only the first report
-// has an effect. Set Drafts, and then call Attach before any other method.
+// Recording holds the entries of one Record call. When their transaction has committed, it hands the entries to the
+// Starter, which starts or enqueues them. The caller or the connection reports the end of the transaction with Committed,
+// CommitUnknown or RolledBack. If this process cannot see the end, a poller looks for the entries in the database, and
+// reports the commit when it finds them. Only the first report has an effect. Set Drafts, and then call Attach before any
+// other method.
 type Recording struct {
 	Drafts   []processlog.Draft // unique by idempotency key
 	Inserted []processlog.Inserted
 
 	engine         *Engine
-	recorderWrites []func(ctx context.Context, tx processlog.Tx, inserted []processlog.Inserted) error // writes of the recorders, for RunRecorderWrites
+	recorderWrites []func(ctx context.Context, tx processlog.Tx, inserted []processlog.Inserted) error // what RunRecorders has collected for RunRecorderWrites
 	reservations   []Reservation                                                                       // nil, or one for each draft; nil for a draft that is not inserted with a lease
 	insertedAt     time.Time                                                                           // time of the insert
 	watched        bool                                                                                // whether this process sees the end of the transaction without a report from the caller
@@ -40,7 +41,8 @@ func (r *Recording) Reserve() {
 	r.reservations = r.engine.starter.Reserve(r.Drafts)
 }
 
-// RunRecorders calls the recorders before anything is written. Its errors name the draft that is wrong and the reason.
+// RunRecorders calls the Recorder functions of the features, before anything is written. If a draft is wrong, the error
+// names the draft and the reason.
 func (r *Recording) RunRecorders() error {
 	for _, prepare := range r.engine.recorders {
 		write, err := prepare(r.Drafts)
@@ -54,7 +56,8 @@ func (r *Recording) RunRecorders() error {
 	return nil
 }
 
-// RunRecorderWrites runs the recorders' writes in the same transaction, after the insert.
+// RunRecorderWrites calls the functions write that the recorders have returned. It runs after the insert, in the same
+// transaction.
 func (r *Recording) RunRecorderWrites(ctx context.Context, tx processlog.Tx) error {
 	for _, write := range r.recorderWrites {
 		if err := write(ctx, tx, r.Inserted); err != nil {
@@ -90,7 +93,8 @@ func (r *Recording) NotifyRecorded(ctx context.Context) {
 // PollForCommit starts polling for the commit. Call it if this process does not see the end of the transaction.
 func (r *Recording) PollForCommit() { r.engine.poller.Recorded(r) }
 
-// Committed routes the entries after the caller or the connection has reported the commit.
+// Committed is called by the caller or the connection when the transaction has committed. Committed hands the entries to
+// the Starter.
 func (r *Recording) Committed() {
 	r.commitReported.Store(true)
 	r.CommitFound()
@@ -99,7 +103,8 @@ func (r *Recording) Committed() {
 // CommitReported reports whether the caller has reported the commit.
 func (r *Recording) CommitReported() bool { return r.commitReported.Load() }
 
-// CommitFound routes the entries whose commit was found or reported.
+// CommitFound hands the entries to the Starter, after the commit was reported or a poll has found the entries in the
+// database. Only the first call has an effect.
 func (r *Recording) CommitFound() {
 	r.once.Do(func() {
 		failpoint.Reach(failpoint.CommitReported)
@@ -110,8 +115,9 @@ func (r *Recording) CommitFound() {
 	})
 }
 
-// CommitUnknown reports that the result of the transaction is unknown. It releases the reserved slots. It enqueues the entries
-// so that they are due in one second or later. The claim then finds out whether they exist.
+// CommitUnknown is called when it is unknown whether the transaction has committed. CommitUnknown releases the reserved
+// slots, and enqueues the entries with due times that are at least one second from now. The claim of an entry finds out
+// whether the entry exists.
 func (r *Recording) CommitUnknown() {
 	r.once.Do(func() {
 		r.cancelReservations()
@@ -120,7 +126,7 @@ func (r *Recording) CommitUnknown() {
 	})
 }
 
-// RolledBack reports that the transaction was rolled back. It releases the reserved slots.
+// RolledBack is called when the transaction was rolled back. RolledBack releases the reserved slots.
 func (r *Recording) RolledBack() { r.once.Do(r.cancelReservations) }
 
 // cancelReservations releases the reserved slots.
@@ -130,8 +136,8 @@ func (r *Recording) cancelReservations() {
 	}
 }
 
-// insertedEntries returns the entries that were inserted and must run. If minDelay is positive, it moves earlier due times to
-// minDelay from now. It releases the reservations of duplicates.
+// insertedEntries returns the entries that were inserted and must run. It releases the reservations of duplicates. If
+// minDelay is positive, no entry in the result is due before the duration minDelay has passed.
 func (r *Recording) insertedEntries(minDelay time.Duration) []InsertedEntry {
 	earliest := time.Now().Add(minDelay)
 	list := slices.Grow(r.oneEntry[:0], len(r.Drafts))
@@ -159,11 +165,11 @@ func (r *Recording) insertedEntries(minDelay time.Duration) []InsertedEntry {
 
 // InsertedEntry is an entry whose transaction has just ended.
 type InsertedEntry struct {
-	ID           processlog.ID // zero if the id must still be read from the database by key
+	ID           processlog.ID // zero if the id is not known; the field Key then finds it in the database
 	Key          processlog.IdempotencyKey
 	BusinessType string
 	Token        processlog.Token // token of the lease that the entry was inserted with
-	Reservation  Reservation      // nil unless inserted with a lease
+	Reservation  Reservation      // slot that is reserved for the entry; nil unless the entry was inserted with a lease
 	Watched      bool             // whether this process saw the end of the transaction without a report from the caller
 	Due          time.Time        // when the entry is due by this process's monotonic clock; the database has its own due time
 }
@@ -173,8 +179,8 @@ func (f *InsertedEntry) Recorded() RecordedEntry {
 	return RecordedEntry{f.ID, f.Key, f.BusinessType, f.Watched}
 }
 
-// Starter is a feature that starts entries in the process that has recorded them, before a source reports them. Without a
-// Starter such entries go to the source. The methods return at once.
+// Starter is a feature that starts entries in the process that has recorded them, so that they need not wait until a source
+// reports them. Without a Starter the source gets these entries. The methods return at once.
 type Starter interface {
 	// Reserve is called before the insert, if this process sees the end of the transaction. It chooses the drafts that are
 	// inserted with a lease, and sets their Draft.Lease. It returns one Reservation for each draft, which is nil for the
@@ -206,7 +212,7 @@ func (e *Engine) AttachStarter(s Starter, batchers ...Batcher) {
 	e.AwaitClaims(batchers...)
 }
 
-// noStarter is the Starter of an engine without that feature. It hands all entries to the source.
+// noStarter is the Starter of an engine to which no feature has attached one. It hands all entries to the source.
 type noStarter struct{ e *Engine }
 
 func (noStarter) Reserve([]processlog.Draft) []Reservation { return nil }
@@ -221,8 +227,8 @@ func (s noStarter) CommitUnknown(fresh []InsertedEntry) {
 	s.e.EnqueueInserted(fresh, func(f InsertedEntry) { s.e.Expect(f.BusinessType, time.Until(f.Due)) })
 }
 
-// EnqueueInserted hands entries to the source if Source.Accepts accepts them. The reconciler enqueues the others in time. For
-// an entry whose id is not known, EnqueueInserted calls withoutID instead.
+// EnqueueInserted hands each entry to the source if Source.Accepts returns true for it. The reconciler later enqueues an
+// entry that the source does not accept. If the id of an entry is not known, EnqueueInserted calls withoutID for it.
 func (e *Engine) EnqueueInserted(fresh []InsertedEntry, withoutID func(f InsertedEntry)) {
 	items := make([]processlog.QueueEntry, 0, len(fresh))
 	for _, f := range fresh {
@@ -260,8 +266,8 @@ func (e *Engine) AttachCommitted(notify func(drafts []processlog.Draft, inserted
 	e.committed = append(e.committed, notify)
 }
 
-// CommitPoller finds out whether transactions have committed whose end this process does not see. Its methods are safe for
-// concurrent use. They return at once, except Close.
+// CommitPoller is for transactions whose end this process does not see. It polls the database to find out whether they have
+// committed. Its methods are safe for concurrent use. They return at once, except Close.
 type CommitPoller interface {
 	// Recorded starts polling for the transaction of a recording. The poller calls Recording.CommitFound when it finds the commit.
 	Recorded(r *Recording)
@@ -270,17 +276,17 @@ type CommitPoller interface {
 	// the commit.
 	Changed(before processlog.Row, ch processlog.Change)
 
-	// Close waits for running polls to return. The poller calls nothing after Close.
+	// Close waits until the running polls have returned. After Close, the poller calls none of the functions named above.
 	Close()
 }
 
 // AttachCommitPoller makes p poll for transactions whose end this process does not see. Call it before anything is recorded.
 //
-// Without a poller, the reconciler finds recorded entries later. A change is an action on an entry, such as Cancel. Without a
-// poller, this process learns of a change whose commit it does not see when it next reads the row, for example in a claim.
+// Without a poller, such commits are noticed later. The reconciler finds recorded entries. A change of an entry, for
+// example by Cancel, is noticed when this process next reads the entry's row, for example in a claim.
 func (e *Engine) AttachCommitPoller(p CommitPoller) { e.poller = p }
 
-// noPoller polls for nothing.
+// noPoller is the CommitPoller of an engine to which no feature has attached one. It does nothing.
 type noPoller struct{}
 
 func (noPoller) Recorded(*Recording)                       {}
@@ -290,14 +296,14 @@ func (noPoller) Close()                                    {}
 // Source reports due entries before the reconciler finds them in the database. Its reports are only hints. A claim asks
 // the database whether the entry exists, is due and is free (G10). The methods are safe for concurrent use.
 type Source interface {
-	// Scope says whether the source now reports the entries of all processes, of this process only, or none.
+	// Scope returns whether the source now reports the entries of all processes, of this process only, or no entries.
 	Scope() Scope
 
-	// Accepts reports whether the source accepts an entry that comes due after the given time.
-	Accepts(businessType string, in time.Duration) bool
+	// Accepts reports whether the source accepts an entry that is due after the given delay.
+	Accepts(businessType string, delay time.Duration) bool
 
-	// Enqueue adds entries that come due. Like Move and Settle it returns at once. If one of them fails, the reconciler
-	// finds the entry later.
+	// Enqueue adds entries, each with the time until it is due. Enqueue, Move and Settle return at once. If such a call
+	// fails later, the reconciler finds its entries in the database.
 	Enqueue(entries []processlog.QueueEntry)
 
 	// Move changes the due time of an entry. If the source does not have the entry, Move adds it.
@@ -307,25 +313,27 @@ type Source interface {
 	Settle(businessType string, o processlog.QueueOutcome)
 
 	// ClaimDue claims and starts due entries of t, for the given number of calls. The caller has taken Type.SlotsToSearch
-	// slots for them, and ClaimDue releases those that it does not need. It calls Engine.ClaimOffered for the entries that the
-	// source has, and Engine.ClaimFromStore if the source does not answer or lacks entries.
+	// slots for these calls, and ClaimDue releases the slots that it does not need. It calls Engine.ClaimOffered for the
+	// entries that the source has, and Engine.ClaimFromStore if the source does not answer or lacks entries.
 	ClaimDue(t *Type, calls int) ClaimResult
 
 	// Ping asks the queue whether it answers, and returns at once. The function answer waits for the result: nil, or an error
 	// that says why the queue cannot be used. The queue may use its QueueShare of the time that ctx has left.
 	Ping(ctx context.Context) (answer func() error)
 
-	// NoteBacklog notes that the database holds due entries of a type that the source does not report. ClaimDue then also
-	// calls Engine.ClaimFromStore, until the database has no more due entries. HasBacklog reports whether this is so.
+	// NoteBacklog notes that the database holds due entries of a type that the source does not report. From then on ClaimDue
+	// also calls Engine.ClaimFromStore, until the database has no more due entries. HasBacklog reports whether ClaimDue now
+	// does so.
 	NoteBacklog(businessType string)
 	HasBacklog(businessType string) bool
 
 	// Round is called when a round of the reconciler begins. The returned function is called at the end of the round, after
-	// overdue entries were claimed. heads are the heads that the round has read.
+	// overdue entries were claimed. Its parameter heads has the earliest entry of each type and state, as the round has read
+	// them.
 	Round(ctx context.Context) func(ctx context.Context, heads Heads, event *observe.ReconciledEvent)
 }
 
-// Scope says whether a source reports the entries of all processes, of one process, or none.
+// Scope says whether a source reports the entries of all processes, of one process, or no entries.
 type Scope int
 
 const (
@@ -343,10 +351,11 @@ type Heads struct {
 // AttachSource attaches a source to the engine. Call it before a type is registered.
 func (e *Engine) AttachSource(s Source) { e.source = s }
 
-// sourceReports reports whether the source reports entries. If not, claims read due entries from the database.
+// sourceReports returns whether the source reports due entries. If it does not, claims read them from the database.
 func (e *Engine) sourceReports() bool { return e.source.Scope() != ScopeNone }
 
-// noSource is the Source of an engine that has no queue. It keeps no entries and only schedules claims.
+// noSource is the Source of an engine that has no queue. It keeps no entries. When it hears of an entry, it only schedules
+// a claim.
 type noSource struct{ e *Engine }
 
 func (noSource) Scope() Scope { return ScopeNone }

@@ -49,18 +49,18 @@ type Attempt struct {
 	Type       *Type
 	sharedSlot *sharedSlot // slot shared with the other entries of a call; nil if the attempt has its own slot
 
-	// The next four fields belong to one handler call. An entry of a broken batch gets new values for its second call.
-	// They are written under holdings.mu. The goroutine that runs the attempt may read them without the lock.
+	// The next four fields belong to one handler call. After a shared call without a verdict, they get new values for the
+	// second call. They are written under holdings.mu. The goroutine that runs the attempt may read them without the lock.
 	ctx       context.Context // kept to read its cause; nil if no handler is called, because the entry is dead-lettered
 	cancel    context.CancelCauseFunc
 	timeout   *callTimeout
 	startedAt time.Time
 
-	leaseEnd        time.Time   // by the monotonic clock of this process, on which no write depends; guarded by holdings.mu once running
+	leaseEnd        time.Time   // end of the lease, by the monotonic clock of this process. No write depends on it. Guarded by holdings.mu once the attempt runs
 	stuck           bool        // the handler call was reported as stuck
 	renewing        bool        // the shared call has returned after the lease had ended, and RenewLapsed renews the lease
 	returned        atomic.Bool // the handler has returned; from then on its outcome takes precedence over a dead-lettering
-	lostAfterReturn bool        // the row has moved on, so no lease is left to renew
+	lostAfterReturn bool        // the lease was lost after the handler had returned, so there is nothing to renew
 	obsolete        bool        // this process no longer owns the entry
 
 	refusedRenewals int       // number of times the database has refused to renew the lease
@@ -74,8 +74,8 @@ type Attempt struct {
 // Context returns the context of the attempt's handler call.
 func (a *Attempt) Context() context.Context { return a.ctx }
 
-// NoteActed says that the handler has had an effect outside its transaction. If the attempt then ends without a success,
-// its outcome is unknown. Call it in the goroutine of the attempt.
+// NoteActed records that the handler has had an effect outside its transaction. If the attempt does not end with a success,
+// its outcome is then unknown. Call NoteActed in the goroutine of the attempt.
 func (a *Attempt) NoteActed() { a.hasActed = true }
 
 // errorForOutcome returns the error from which OutcomeOf computes the outcome. If NoteActed was called, this error says that
@@ -120,8 +120,9 @@ func (a *Attempt) compensating() bool { return a.Row.State == processlog.Compens
 // isStuckLocked reports whether the handler was found stuck and has not returned since.
 func (a *Attempt) isStuckLocked() bool { return a.stuck && !a.renewing && !a.returned.Load() }
 
-// makeObsoleteLocked ends the attempt of an entry that this process no longer owns. The context does not always show this, because
-// a context that has already timed out keeps that cause. So makeObsoleteLocked also sets obsolete.
+// makeObsoleteLocked ends the attempt of an entry that this process no longer owns. It cancels the context of the handler
+// call, and also sets the field obsolete. The field is needed because a context that has already timed out keeps the
+// timeout as its cause.
 func (a *Attempt) makeObsoleteLocked(cause error) {
 	a.obsolete = true
 	a.cancel(cause)
@@ -130,16 +131,20 @@ func (a *Attempt) makeObsoleteLocked(cause error) {
 // loseLeaseLocked marks the attempt's lease as lost.
 func (a *Attempt) loseLeaseLocked() {
 	if a.returned.Load() {
-		a.lostAfterReturn = true // The outcome is being stored, or the database will find it outdated. The entry stays held until then.
+		// The handler's outcome is on its way to the database. Keep holding the entry until the database has stored the
+		// outcome, or has answered that it is outdated.
+		a.lostAfterReturn = true
 	} else {
 		a.makeObsoleteLocked(processlog.ErrLeaseLost)
 	}
 }
 
-// suspectDone notifies the admissions that the entry can no longer crash this process.
+// suspectDone notifies the admissions if the entry is a suspect: an entry that may have crashed a process. It says that the
+// entry can no longer crash this process.
 func (a *Attempt) suspectDone(why SuspectEnd) { a.Type.suspectDone(&a.Row, LostLeases(&a.Row), why) }
 
-// Event returns the event that describes the attempt to an observer. err is the handler's error, if it has returned.
+// Event returns the event that describes the attempt to an observer. err is the error that the handler has returned, or
+// nil.
 func (a *Attempt) Event(err error) observe.AttemptEvent {
 	return observe.AttemptEvent{
 		Context: a.ctx, ID: a.Row.ID, IdempotencyKey: a.Row.IdempotencyKey, BusinessType: a.Row.BusinessType, BusinessID: a.Row.BusinessID,
@@ -149,11 +154,12 @@ func (a *Attempt) Event(err error) observe.AttemptEvent {
 
 // startClaimed starts the rows that one claim has leased. queueToken is the token of the queue's lease, or 0.
 //
-// startClaimed gives back entries that may not start any more, because Run stops or their lease has ended. blocked is how
-// many entries turned out to be blocked.
+// startClaimed gives back the claim of an entry that may not start any more, because Run stops or its lease has ended.
+// blocked is how many entries may not start because they turned out to be blocked by other entries.
 //
-// startClaimed also gives up the leases of the blocked entries: see Order.Separate. If it returns an error, the blocked
-// entries are still due, and the next claim would find them again. So the caller must not claim again at once.
+// startClaimed also gives up the leases of the blocked entries, and postpones them: see Order.Separate. If it returns an
+// error, the blocked entries are not postponed but still due. The caller must then not claim again at once, because it
+// would find the same entries again.
 func (e *Engine) startClaimed(found ClaimedRows, queueToken int64) (blocked int, err error) {
 	t, claimed := found.Type, e.attemptsOf(found, queueToken)
 	needed := callsOfAttempts(t, claimed)
@@ -182,7 +188,7 @@ func (e *Engine) attemptsOf(found ClaimedRows, queueToken int64) []*Attempt {
 	return attempts
 }
 
-// startAttempts starts the attempts. It gives back those that an admission or holdings.admit refuses.
+// startAttempts starts attempts. It gives back the claims of those that an admission or holdings.admit refuses.
 func (e *Engine) startAttempts(t *Type, attempts []*Attempt) {
 	needed := callsOfAttempts(t, attempts)
 	attempts, rejected := t.Admitted(attempts)
@@ -225,12 +231,12 @@ func (e *Engine) releaseUnstarted(t *Type, attempts []*Attempt, calls int) {
 	})
 }
 
-// giveBack frees the slots of attempts that do not start, gives up their leases, and notifies the features. giveUp is the
-// function that gives up the leases.
+// giveBack frees the slots of attempts that do not start, gives up their leases, and notifies the features. The function
+// giveUp gives up the leases.
 //
 // giveBack frees the slots first, because giveUp may wait for the database. It notifies the admissions last, because an
-// admission may then let another suspect start. If that suspect crashed this process while the leases were still held, each
-// attempt would have lost a lease.
+// admission may then start a suspect: an entry that may crash this process. If that happened while the leases were still
+// held, each of these attempts would lose a lease.
 func (e *Engine) giveBack(t *Type, calls int, attempts []*Attempt, giveUp func() error) error {
 	e.FreeSlots(t, calls)
 	if len(attempts) == 0 {
@@ -247,7 +253,8 @@ func (e *Engine) giveBack(t *Type, calls int, attempts []*Attempt, giveUp func()
 }
 
 // startCalls runs attempts of one type and returns at once. The attempts hold slots for all calls that they need. refused
-// lists the attempts that may not start. unneeded is the number of calls that are not needed because of them.
+// lists the attempts that may not start. unneeded is how many of the calls are not needed, because these attempts do not
+// start.
 func (e *Engine) startCalls(t *Type, attempts []*Attempt) (refused []*Attempt, unneeded int) {
 	if len(attempts) == 0 {
 		return nil, 0
@@ -271,7 +278,7 @@ func (e *Engine) startCalls(t *Type, attempts []*Attempt) (refused []*Attempt, u
 	for _, batch := range batches {
 		for chunk := range slices.Chunk(batch, t.Seats()) {
 			if len(chunk) == 1 {
-				go e.runAttempt(chunk[0]) // A batch of one already runs alone, so its verdict counts.
+				go e.runAttempt(chunk[0]) // A single attempt needs no shared call.
 			} else {
 				t.grouping.Start(chunk)
 			}
@@ -285,11 +292,12 @@ func callsOfAttempts(t *Type, attempts []*Attempt) int {
 	return t.countCalls(len(attempts), func(i int) *processlog.Row { return &attempts[i].Row })
 }
 
-// prepare gives an attempt the context of its next handler call. The context carries the values of Record's context. It
-// ends at the type's timeout, when the lease is lost, by Cancel, or when Run stops waiting.
+// prepare gives an attempt the context for its next handler call. The entry's headers hold values from the context that was
+// passed to Record, for example a trace id. The new context has these values again. It ends at the type's timeout, when the
+// lease is lost, by Cancel, or when Run stops waiting.
 func (e *Engine) prepare(a *Attempt, timeout *callTimeout) {
 	ctx := timeout.ctx
-	// A handler of several entries gets no values of an entry, even if it is called for one only.
+	// A handler that takes several entries gets no values from the headers of an entry, even if this call is for one entry.
 	if !a.Type.Grouped() || a.compensating() {
 		ctx = e.Extract(ctx, a.Row.Headers) // Extract is user code, so call it without a mutex.
 	}
@@ -319,17 +327,16 @@ func (t *callTimeout) callEnded() {
 	}
 }
 
-// HandlerContext returns the context of a handler call for several entries. It carries no values of an entry's headers. For
-// example, such a value may name a tenant. The handler would then process the entries of other tenants as entries of this
-// tenant.
+// HandlerContext returns the context of a handler call for several entries. It has no values from the headers of an entry.
+// Such a value may name a tenant, for example, and the handler would use it for the entries of other tenants, too.
 func (e *Engine) HandlerContext(t *Type) (context.Context, context.CancelFunc) {
 	timeout := e.newTimeout(t, 1)
 	return timeout.ctx, timeout.cancel
 }
 
-// RunAlone calls the handler again for one attempt, whose shared call has returned no verdict. In this second call the entry
-// is alone. holdings has counted the handler of the attempt as running since the first call, so a drain also waits for the
-// second one.
+// RunAlone calls the handler again for one attempt, whose shared call has returned no verdict. In this second call the
+// entry is alone. The handler of the attempt still counts as running since the first call, so Drain also waits for the
+// second call.
 func (e *Engine) RunAlone(a *Attempt) {
 	a.endCall()
 	e.prepare(a, e.newTimeout(a.Type, 1))
@@ -366,7 +373,7 @@ type Result struct {
 	SentAt    time.Time        // if Stored: when the COMMIT, or the read that confirmed it, was sent
 	MovedOn   bool             // the handler's own transaction was rolled back, because another process or an admin had changed the entry
 	Unstarted bool             // no handler was called, and the claim is given back
-	Cause     error            // why the attempt ended, if that is not the cause of its context
+	Cause     error            // why the attempt ended; nil: for the cause of its context
 }
 
 // callHandler runs the handler or the compensation, depending on the entry's state. It turns a panic into an error.
@@ -388,8 +395,8 @@ func (e *Engine) callHandler(a *Attempt) (result Result) {
 // TooLate reports whether it is too late to call the handler. If it is, result is the result of the attempt.
 //
 // The timeout of an attempt runs from its claim. So it may pass before the handler is called, and the renewer may already
-// have reported the attempt as stuck. If the attempt is a suspect, another suspect may have started after this report. The
-// handler must then not start, because too many suspects would run at once (G16).
+// have reported the attempt as stuck. After such a report another suspect (an entry that may crash the process) may start.
+// If this attempt also started, too many suspects would run at once (G16).
 func (e *Engine) TooLate(a *Attempt) (result Result, late bool) {
 	switch {
 	case e.Stopping():
@@ -400,14 +407,15 @@ func (e *Engine) TooLate(a *Attempt) (result Result, late bool) {
 	return Result{}, false
 }
 
-// panicked returns the error of a panic with p. The methods of p are user code, and may panic too. So usererr.Of formats p
-// now, protected against panics. All later readers of the error get this text and call no method of p.
+// panicked returns the error of a handler that has panicked with the value p. The methods of p are user code, and may panic
+// too. So usererr.Of formats p now, protected against panics. Later, the error returns this text and calls no method of p.
 func panicked(p any) error { return usererr.Of(&processlog.PanicError{Value: p, Stack: debug.Stack()}) }
 
-// Finish judges the handler's result, frees the slot, and passes the outcome to its batcher.
+// Finish computes the outcome of an attempt from the handler's result, frees the slot, and passes the outcome to its
+// batcher.
 func (e *Engine) Finish(a *Attempt, result Result) {
 	failpoint.Reach(failpoint.HandlerReturned)
-	// Read the cause before endCall, which would set another one.
+	// Read the cause before endCall, which may set another cause.
 	cause := cmp.Or(result.Cause, context.Cause(a.ctx))
 	a.endCall()
 	NotifyObserver(e.Base, e.Observer.AttemptEnded, a.Event(result.Err))
@@ -446,7 +454,7 @@ func (e *Engine) Finish(a *Attempt, result Result) {
 		}
 		e.store(done)
 	}
-	// Call this after the outcome is in the batcher. When no handler runs any more, a drain waits for the batchers next. An
-	// outcome that came to the batcher only then could be missed.
+	// Call this after the outcome is in its batcher. Drain first waits until no handler runs, and then until the batchers
+	// are empty. It could miss an outcome that came to its batcher later.
 	e.holdings.handlerReturned()
 }

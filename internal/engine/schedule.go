@@ -31,8 +31,8 @@ func newClaimSchedule(t *types) *claimSchedule {
 	return &claimSchedule{types: t, wake: make(chan struct{}, 1), byType: make(map[string]*typeSchedule)}
 }
 
-// prepare resets the schedule when Run begins. A type may be claimed at once, unless its entries wait for others
-// (Type.Linger). For such a type the scanner first asks the database how many entries are due.
+// prepare resets the schedule when Run begins. The first claim of a type begins at once. But if due entries of the type may
+// wait for others to share their call (Type.Linger), the scanner first asks the database how long they have waited.
 func (c *claimSchedule) prepare() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,8 +47,9 @@ func (c *claimSchedule) prepare() {
 	}
 }
 
-// start starts every claim that is worthwhile now, and every look (see lookLocked). Each runs in a goroutine that it adds to
-// goroutines. start returns how long the scanner may sleep.
+// start starts every claim that is worthwhile now. For types with Type.Linger it also starts the questions to the database
+// that lookLocked describes. Each claim and each question runs in a goroutine of its own, which the WaitGroup counts. start
+// returns how long the scanner may sleep.
 func (c *claimSchedule) start(goroutines *sync.WaitGroup, e *Engine) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,9 +79,9 @@ func (c *claimSchedule) start(goroutines *sync.WaitGroup, e *Engine) time.Durati
 	return max(0, time.Until(next))
 }
 
-// lookLocked starts a look, if one is worthwhile. A look asks the database how much longer due entries may wait for others to
-// share their call: see Grouping.Look. lookLocked returns when the scanner must wake for the next look. The zero time means
-// that entries of this type never wait. The caller holds claimSchedule.mu.
+// lookLocked starts a look if one is worthwhile. A look asks the database how much longer due entries of a type may wait
+// for others to share their call: see Grouping.Look. lookLocked returns when the scanner must wake for the next look. It
+// returns the zero time if entries of the type never wait. The caller holds claimSchedule.mu.
 func (c *claimSchedule) lookLocked(s *typeSchedule, now time.Time, goroutines *sync.WaitGroup) time.Time {
 	switch {
 	case s.typ.Linger() == 0:
@@ -90,12 +91,12 @@ func (c *claimSchedule) lookLocked(s *typeSchedule, now time.Time, goroutines *s
 	case !s.isLingering(now):
 		return s.claimAt.Add(-s.typ.Linger())
 	}
-	look, next := s.typ.grouping.Look(now)
-	if look == nil {
+	ask, next := s.typ.grouping.Look(now)
+	if ask == nil {
 		return next
 	}
 	s.lookRunning = true
-	goroutines.Go(func() { c.lookEnded(s.typ.Name, look()) })
+	goroutines.Go(func() { c.lookEnded(s.typ.Name, ask()) })
 	return s.claimAt
 }
 
@@ -107,7 +108,7 @@ func (c *claimSchedule) Wake() {
 	}
 }
 
-// with calls fn with the schedule of a type, if the type runs here. claimSchedule.mu is locked while fn runs.
+// with passes the schedule of a type to fn, if the type runs here. claimSchedule.mu is locked while fn runs.
 func (c *claimSchedule) with(businessType string, fn func(s *typeSchedule)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,7 +117,7 @@ func (c *claimSchedule) with(businessType string, fn func(s *typeSchedule)) {
 	}
 }
 
-// update does the same as with, and then wakes the scanner if fn has returned true.
+// update passes the schedule of a type to fn, as the method with does. Then it wakes the scanner if fn has returned true.
 func (c *claimSchedule) update(businessType string, fn func(s *typeSchedule) (wake bool)) {
 	wake := false
 	c.with(businessType, func(s *typeSchedule) { wake = fn(s) })
@@ -125,24 +126,24 @@ func (c *claimSchedule) update(businessType string, fn func(s *typeSchedule) (wa
 	}
 }
 
-// Expect schedules a claim of a type that has an entry which becomes due after the given time. If due entries of the type
+// Expect schedules a claim of a type, because one of its entries is due after the given delay. If due entries of the type
 // wait for others to share their call, the claim comes later by Type.Linger.
-func (c *claimSchedule) Expect(businessType string, in time.Duration) {
+func (c *claimSchedule) Expect(businessType string, delay time.Duration) {
 	now := time.Now()
 	c.update(businessType, func(s *typeSchedule) bool {
-		filled := in <= 0 && s.typ.Linger() > 0 && s.typ.grouping.EntryDue()
-		in := min(in, processlog.Never-s.typ.Linger()) // Never is the longest duration, so the sum would overflow
-		return s.notify(now.Add(max(0, in+s.typ.Linger()))) || filled
+		filled := delay <= 0 && s.typ.Linger() > 0 && s.typ.grouping.EntryDue()
+		delay := min(delay, processlog.Never-s.typ.Linger()) // Never is the longest duration, so the sum would overflow
+		return s.notify(now.Add(max(0, delay+s.typ.Linger()))) || filled
 	})
 }
 
-// Notify schedules a claim of a type after the given time, because another process has reported a due entry of the type. All
-// processes that run the type get the same report.
+// Notify schedules a claim of a type, because another process has reported that an entry of the type is due after the given
+// delay. All processes that run the type get this report.
 //
-// If due entries of the type wait for others (Type.Linger), Notify schedules no claim. It makes earlier answers of the queue
-// invalid, and wakes the scanner. It returns true if this process knew of no waiting entry. The caller must then ask the
-// source for the due time.
-func (c *claimSchedule) Notify(businessType string, in time.Duration) (ask bool) {
+// If due entries of the type wait for others to share their call (Type.Linger), Notify schedules no claim. It makes earlier
+// answers of the queue invalid, and wakes the scanner. In this case ask is true if this process knew of no waiting entry.
+// The caller must then ask the source when the entry is due.
+func (c *claimSchedule) Notify(businessType string, delay time.Duration) (ask bool) {
 	waits := false
 	c.update(businessType, func(s *typeSchedule) bool {
 		if waits = s.typ.Linger() > 0; waits {
@@ -152,7 +153,7 @@ func (c *claimSchedule) Notify(businessType string, in time.Duration) (ask bool)
 		return waits
 	})
 	if !waits {
-		c.Expect(businessType, in)
+		c.Expect(businessType, delay)
 	}
 	return ask
 }
@@ -163,33 +164,35 @@ func (c *claimSchedule) FreeSlots(t *Type, n int) {
 	c.slotFreed(t.Name)
 }
 
-// lookEnded records the result of a look, and wakes the scanner. ripeIn is how much longer the entries may wait for others,
-// or Never if no entry is due.
-func (c *claimSchedule) lookEnded(businessType string, ripeIn time.Duration) {
+// lookEnded records that a look has ended, and wakes the scanner. waitLeft is the answer of the database: how much longer
+// due entries may wait for others to share their call, or Never if no entry is due.
+func (c *claimSchedule) lookEnded(businessType string, waitLeft time.Duration) {
 	c.update(businessType, func(s *typeSchedule) bool {
 		s.lookRunning = false
-		if ripeIn < processlog.Never {
+		if waitLeft < processlog.Never {
 			s.notifications++ // an earlier answer of the queue may not include these entries
-			s.moveForward(time.Now().Add(ripeIn))
+			s.moveForward(time.Now().Add(waitLeft))
 		}
 		return true
 	})
 }
 
-// slotFreed wakes the scanner after a slot of a type became free, if more entries of the type may be due.
+// slotFreed is called when a slot of a type has become free. It wakes the scanner if more entries of the type may be due.
 func (c *claimSchedule) slotFreed(businessType string) {
 	// Do not wake the scanner for each handler that returns. If nothing more is due, the scanner would check every type for
 	// nothing.
 	c.update(businessType, func(s *typeSchedule) bool { return s.shouldClaim(time.Now()) || s.isLingering(time.Now()) })
 }
 
-// expectNow schedules a claim of a type at once. Its entries have already waited, so they do not wait for others.
+// expectNow schedules a claim of a type at once. It adds no Type.Linger, because the entries have waited long enough for
+// others to share their call.
 func (c *claimSchedule) expectNow(businessType string) {
 	c.update(businessType, func(s *typeSchedule) bool { return s.notify(time.Now()) })
 }
 
-// CanClaim reports whether a claim of a type could begin now. If it could not, the notification of a due entry should go to
-// another process. In this process the entry would wait for a running claim, for a slot, or for the pause after a refusal.
+// CanClaim reports whether a claim of a type could begin now. If not, the caller should notify another process of a due
+// entry. In this process the entry would wait for a running claim, for a slot, or for the end of the pause after a refused
+// claim.
 func (c *claimSchedule) CanClaim(t *Type) (can bool) {
 	c.with(t.Name, func(s *typeSchedule) {
 		can = s.runningClaims < claimsInFlight && !time.Now().Before(s.pausedUntil) && t.slots.Available() > 0
@@ -209,19 +212,20 @@ func (c *claimSchedule) Notifications() (names []string, notified []int) {
 	return c.names, notified
 }
 
-// Postpone delays the next claim of a type by wait, because a source has answered that no entry is due sooner. notified is
-// the number that Notifications returned before the source was asked. If this number has changed since then, Postpone does
-// nothing: the answer may not include an entry that was enqueued meanwhile.
+// Postpone delays the next claim of a type, because a source has answered that no entry of the type is due now. wait is the
+// time until the next entry is due. notified is the number that Notifications returned before the source was asked. If the
+// number is different now, Postpone does nothing, because another entry may have been enqueued since then.
 //
-// Postpone also does nothing while a claim is running, because the result of that claim will say when the next one is
-// worthwhile. It does nothing after the database has refused a claim, because the next claim is due at the end of the pause.
+// Postpone also does nothing while a claim is running, because its result will say when the next claim is worthwhile. It
+// does nothing during the pause after the database has refused a claim, because the next claim begins when the pause ends.
 //
-// Postpone delays the claim by at most twice peekInterval plus Type.Linger, because the source answers again before that.
+// Postpone delays the claim by at most twice peekInterval plus Type.Linger. The source is asked again before this time has
+// passed.
 func (c *claimSchedule) Postpone(businessType string, notified int, wait time.Duration) {
 	c.with(businessType, func(s *typeSchedule) {
 		due := time.Now().Add(min(wait, 2*peekInterval) + s.typ.Linger())
-		// If wait is 0, an entry is due, but the queue does not say since when. Do nothing: each such answer would postpone
-		// the claim by another Type.Linger, without end.
+		// If wait is 0, an entry is due, but the queue does not say since when. Postpone nothing in this case. Otherwise each
+		// such answer would delay the claim by another Type.Linger, without end.
 		endless := s.typ.Linger() > 0 && wait <= 0
 		if s.runningClaims == 0 && s.notifications == notified && s.refusedClaims == 0 && due.After(s.claimAt) && !endless {
 			s.claimAt = due
@@ -257,8 +261,8 @@ const (
 	// claim would wait for the end of that claim. This wait would be half of the time from the due moment to the handler.
 	claimsInFlight = 2
 
-	// lostRacePause is the maximum pause after a claim that got nothing because other processes had claimed all it read.
-	// The pause is random. Its maximum doubles with each such claim in a row, maxLostRaces times.
+	// A claim loses a race if other processes have claimed all entries that it read. The pause after a lost race is random,
+	// and at most lostRacePause. This maximum doubles with each further lost race in a row, up to maxLostRaces times.
 	lostRacePause = 50 * time.Millisecond
 	maxLostRaces  = 5
 
@@ -302,8 +306,8 @@ type typeSchedule struct {
 	// With moreDue, the next claim begins at once when more entries are due than one claim takes. A claim is full if it got
 	// as many entries as it asked for. These rules hold:
 	//
-	//   - A full claim increments fullClaims. If Type.Linger is 0, it also sets moreDue. If entries wait for others, a look
-	//     decides when the next claim begins.
+	//   - A full claim increments fullClaims. If Type.Linger is 0, it also sets moreDue. Otherwise entries may wait for
+	//     others to share their call, and a look (see lookLocked) decides when the next claim begins.
 	//   - A claim that is not full clears moreDue. It leaves moreDue set if another full claim has ended since it began.
 	//     fullClaims shows this.
 	//   - A refused claim clears moreDue.
@@ -325,42 +329,44 @@ func (s *typeSchedule) shouldClaim(now time.Time) bool {
 	case s.runningClaims == claimsInFlight, s.typ.limited(): // two claims would bring two entries where only one may run
 		return false
 	case s.moreDue:
-		// A small second claim costs a transaction and adds little to what the first one takes of the backlog.
+		// With few free slots, a second claim would cost a transaction and lease only a few entries.
 		return s.typ.slots.Available() >= min(s.typ.Concurrency/4, s.typ.CallsFor(processlog.MaxRows/2))
 	}
 	return due
 }
 
-// isLingering reports whether entries of the type are known to wait for others now.
+// isLingering reports whether this process knows that due entries of the type now wait for others to share their call.
 func (s *typeSchedule) isLingering(now time.Time) bool {
 	return s.typ.Linger() > 0 && now.Before(s.claimAt) && !now.Before(s.claimAt.Add(-s.typ.Linger())) && !now.Before(s.pausedUntil)
 }
 
-// notify records a due time and reports whether it is the earliest so far.
+// notify records the time at which an entry is due. It reports whether this has made the next claim earlier.
 func (s *typeSchedule) notify(due time.Time) bool {
 	s.notifications++
 	s.rememberDueTime(due)
 	return s.moveForward(due)
 }
 
-// moveForward makes the next claim earlier: claimAt becomes due, or the earliest time that pace and pausedUntil allow.
-// moveForward never makes the next claim later. It reports whether claimAt has changed.
-func (s *typeSchedule) moveForward(due time.Time) bool {
-	if paced := s.pace.Next(); due.Before(paced) {
-		due = paced
+// moveForward makes the next claim earlier if it can. It sets claimAt to the parameter wanted, or to the earliest later
+// time that pace and pausedUntil allow. moveForward never makes claimAt later. It reports whether it has changed claimAt.
+func (s *typeSchedule) moveForward(wanted time.Time) bool {
+	if paced := s.pace.Next(); wanted.Before(paced) {
+		wanted = paced
 	}
-	// The database has just refused a claim of this type. Claiming again at once would be a busy loop.
-	if due.Before(s.pausedUntil) {
-		due = s.pausedUntil
+	// After the database has refused a claim of this type, wait until pausedUntil. To claim again at once would be a busy
+	// loop.
+	if wanted.Before(s.pausedUntil) {
+		wanted = s.pausedUntil
 	}
-	if !due.Before(s.claimAt) {
+	if !wanted.Before(s.claimAt) {
 		return false
 	}
-	s.claimAt = due
+	s.claimAt = wanted
 	return true
 }
 
-// rememberDueTime adds a due time to laterDueTimes. scheduleNext uses these times if the queue has lost the entry.
+// rememberDueTime adds the due time of an entry to laterDueTimes. scheduleNext uses these times, because the queue may lose
+// the entry.
 func (s *typeSchedule) rememberDueTime(due time.Time) {
 	index, _ := slices.BinarySearchFunc(s.laterDueTimes, due, time.Time.Compare)
 	if index < maxLaterDueTimes {
@@ -368,9 +374,9 @@ func (s *typeSchedule) rememberDueTime(due time.Time) {
 	}
 }
 
-// claimBegins records that a claim begins. The claim takes the entries that are known to be due, so claimBegins moves claimAt
-// to the latest time that it may have. A later notification and the end of this claim make claimAt earlier again. fullClaims
-// is how many full claims have ended so far. The caller passes it to claimEnded.
+// claimBegins records that a claim begins. This claim takes the entries that are known to be due. So claimBegins sets
+// claimAt, the time of the next claim, as late as possible. A notification or the end of this claim makes claimAt earlier
+// again. fullClaims is how many full claims have ended so far. The caller passes fullClaims to claimEnded.
 func (s *typeSchedule) claimBegins(now time.Time) (fullClaims int) {
 	s.runningClaims++
 	s.claimAt = now.Add(2*peekInterval + s.typ.Linger())
@@ -382,12 +388,12 @@ func (s *typeSchedule) claimBegins(now time.Time) (fullClaims int) {
 // above moreDue gives the rules that connect fullClaims and moreDue.
 func (s *typeSchedule) claimEnded(result ClaimResult, fullClaims int) {
 	s.runningClaims--
-	// If the queue was asked before this claim ended, its answer is outdated.
+	// An answer of the queue to a question from before the end of this claim is outdated now.
 	s.notifications++
 	switch {
 	case result.Full && s.typ.Linger() > 0:
-		// The entries that are left may be too few for a call. A look finds out how many there are, and how long they may
-		// wait.
+		// The entries that are left may be too few to fill a call. A look (see lookLocked) asks the database how many there
+		// are, and how long they may wait.
 		s.fullClaims++
 		s.typ.grouping.ClaimFull()
 		s.moveForward(time.Now().Add(s.typ.Linger()))
@@ -400,7 +406,7 @@ func (s *typeSchedule) claimEnded(result ClaimResult, fullClaims int) {
 	s.scheduleNext(result)
 }
 
-// scheduleNext sets when the type is worth a claim again.
+// scheduleNext sets claimAt, the time of the type's next claim, from the result of a claim.
 func (s *typeSchedule) scheduleNext(result ClaimResult) {
 	s.pausedUntil = time.Time{}
 	if result.Err != nil {
@@ -434,10 +440,10 @@ var claimBackoff = jitter.Exponential(200*time.Millisecond, 5*time.Second)
 
 // ClaimResult is the result of one claim.
 type ClaimResult struct {
-	LostRace     bool          // other processes had claimed everything this claim read, and the database may hold more
-	Full         bool          // as many were due as the claim asked for
-	StoreDrained bool          // the database was asked and had less than the claim asked for
+	LostRace     bool          // other processes had claimed every entry that this claim read, and the database may hold more
+	Full         bool          // as many entries were due as the claim asked for
+	StoreDrained bool          // the database was asked, and had fewer due entries than the claim asked for
 	FromDatabase bool          // the database was asked, which does not say when the next entry is due
-	NextDueIn    time.Duration // time until the source has another entry due; Never if it was not asked or has already said so
+	NextDueIn    time.Duration // time until another entry of the source is due; Never if the source was not asked, or if the schedule knows this time already
 	Err          error         // error of the database
 }

@@ -19,7 +19,7 @@ import (
 type pendingOutcome struct {
 	attempt        *Attempt
 	outcome        processlog.Outcome
-	token          processlog.Token // written by each try, so that a later try recognises a stored outcome; zero before the first try
+	token          processlog.Token // each try writes it with the outcome, so that a later try recognises that the outcome is stored; zero before the first try
 	deadLetters    bool             // dead-letters the entry for lost leases; no handler reported this outcome
 	prepared       bool             // Settlement.Prepare was called for the outcome
 	refusals       int              // number of times the database has refused to write the outcome
@@ -28,9 +28,9 @@ type pendingOutcome struct {
 
 // outcomes holds the outcomes that wait to be stored.
 //
-// An outcome is stored in the database first. The queue is notified after that. If the process dies in between, the queue
-// keeps an entry that has ended. The next claim finds that out and removes the entry. In the other order, the queue could
-// lose an entry that has not ended.
+// An outcome is stored in the database first. After that, the queue is notified. If the process dies in between, the queue
+// keeps an entry that has ended. The next claim finds that out and removes the entry from the queue. In the other order,
+// the queue could lose an entry that has not ended.
 type outcomes struct {
 	ordinary groupcommit.Batcher[pendingOutcome] // writes outcomes that nothing waits for
 	prompt   groupcommit.Batcher[pendingOutcome] // writes outcomes that the next entry of an ordering key waits for
@@ -47,8 +47,8 @@ type outcomes struct {
 // about two statements per outcome.
 const refusedBatchSize = 32
 
-// settlePace is the longest time that an outcome waits to be written together with others. Its handler has already
-// freed its slot, and no entry waits for the outcome.
+// settlePace is the longest time that an outcome waits to be written together with other outcomes. This wait delays
+// nothing: the slot of its handler is free already, and no entry waits for the outcome.
 const settlePace = 5 * time.Millisecond
 
 // promptPace replaces settlePace for an outcome that the next entry of its ordering key waits for.
@@ -58,7 +58,7 @@ func (e *Engine) newOutcomes() *outcomes {
 	o := &outcomes{endPause: make(chan struct{}, 1)}
 	o.prompt.Max, o.prompt.Workers, o.prompt.Pace, o.prompt.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: promptPace}, e.settlePrompt
 	o.ordinary.Max, o.ordinary.Workers, o.ordinary.Pace, o.ordinary.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: settlePace}, e.settleBatch
-	o.locked.Max, o.locked.Workers, o.locked.Flush = processlog.MaxRows, 1, e.settleLocked
+	o.locked.Max, o.locked.Workers, o.locked.Flush = processlog.MaxRows, 1, e.settleBusy
 	o.refused.Max, o.refused.Workers, o.refused.Flush = refusedBatchSize, 1, e.settleRefused
 	return o
 }
@@ -82,7 +82,8 @@ func (e *Engine) settlePrompt(batch []pendingOutcome) {
 // settleBatch writes outcomes that no entry waits for.
 func (e *Engine) settleBatch(batch []pendingOutcome) { e.settleDistinct(batch, func() {}) }
 
-// settleDistinct writes a batch of outcomes. It calls onFailure when a try fails.
+// settleDistinct writes a batch of outcomes, but only one outcome of each entry. It calls onFailure after each try that
+// fails.
 func (e *Engine) settleDistinct(batch []pendingOutcome, onFailure func()) {
 	var repeats []pendingOutcome // further outcomes of entries in this batch; they go into the next batch
 	// A statement may name an entry only once. A batch can hold two outcomes of an entry after a manual Requeue. It can
@@ -133,8 +134,8 @@ func (e *Engine) settleWithToken(token processlog.Token, batch []pendingOutcome,
 	}
 }
 
-// noteRefused reports which of n changes of entries the database refuses. The function refusal returns the attempt of the
-// i-th change and the database's error, or nil.
+// noteRefused reports the entries that the database refuses to change. A statement has tried to change n entries. The
+// function refusal returns the attempt of the i-th entry, and the database's error or nil.
 func (e *Engine) noteRefused(what string, n int, refusal func(i int) (*Attempt, error)) {
 	byType := make(map[string][]processlog.Refusal)
 	for i := range n {
@@ -147,9 +148,9 @@ func (e *Engine) noteRefused(what string, n int, refusal func(i int) (*Attempt, 
 	}
 }
 
-// writeOutcomes writes outcomes with one token. A deadlock or a restart of the database must not make a handler run again. So
-// writeOutcomes retries until the database answers. If a try was stored but its answer was lost, the next try recognises the
-// stored outcomes by the token.
+// writeOutcomes writes outcomes that share a token. It retries until the database answers, because a deadlock or a restart
+// of the database must not make a handler run again. If a try was stored but its answer was lost, the next try recognises
+// the stored outcomes by the token.
 //
 // writeOutcomes returns no results if the Compensator is closed first, or if no outcome is left to write.
 func (e *Engine) writeOutcomes(token processlog.Token, batch []pendingOutcome, onFailure func()) ([]pendingOutcome, []processlog.Settled, time.Time) {
@@ -180,8 +181,8 @@ func (e *Engine) writeOutcomes(token processlog.Token, batch []pendingOutcome, o
 	}
 }
 
-// withoutWithdrawn removes dead-letterings of entries whose stuck handlers have returned. The handlers' outcomes take
-// precedence.
+// withoutWithdrawn removes the outcomes that dead-letter an entry whose stuck handler has returned in the meantime. The
+// handler's own outcome takes precedence.
 func (e *Engine) withoutWithdrawn(batch []pendingOutcome) []pendingOutcome {
 	return slices.DeleteFunc(batch, func(s pendingOutcome) bool {
 		if !s.deadLetters {
@@ -216,7 +217,8 @@ func (e *Engine) OutcomesBacklogged() bool {
 	return isBacklogged
 }
 
-// waiting returns how many outcomes wait to be stored. Outcomes that were refused or whose rows are locked do not count.
+// waiting returns how many outcomes wait to be stored. It does not count outcomes that the database has refused, or whose
+// rows are locked.
 func (o *outcomes) waiting() int { return o.ordinary.Size() + o.prompt.Size() }
 
 // backloggedFor returns for how long OutcomesBacklogged has returned true.
@@ -253,15 +255,17 @@ func (e *Engine) handleAnswer(done pendingOutcome, r processlog.Settled) {
 		event.EndedBy = r.EndedBy
 		e.notifyDropped(a)
 		NotifyObserver(e.Base, e.Observer.Settled, event)
-		return // The call of Complete has notified the queue, and the entries that wait for this one.
+		return // Complete itself has notified the queue, and the entries that this entry has blocked.
 	}
 	if !r.Applied {
-		// Another process or an admin has moved the entry on. Losing this race is a normal result and not an error.
+		// Another process, a service or a person has changed the entry since the claim. To lose this race is a normal result
+		// and no error.
 		event.State, event.EndedBy = r.State, r.EndedBy
 		e.Log.Log(ctx, droppedLevel(o, r), "compensator: outcome dropped: the entry has moved on", "entry", o.ID, "type", a.Type.Name, "reported", o.To, "state", r.State)
 		e.notifyDropped(a)
 		NotifyObserver(e.Base, e.Observer.OutcomeDropped, event)
-		// Leave the queue entry alone. Another process has it, or the next claim finds that the entry has moved on.
+		// Do not change the queue. Another process has leased the entry there, or the next claim finds out what has become of
+		// the entry.
 		return
 	}
 	if o.To == processlog.Dead {
@@ -292,8 +296,9 @@ func (e *Engine) retryLater(done pendingOutcome, r processlog.Settled) {
 	e.outcomes.locked.Add(done)
 }
 
-// settleRefused retries outcomes that the database has refused. If the database has refused again since the last batch,
-// settleRefused pauses first. It does not pause if Run has begun to stop since one of the outcomes was refused.
+// settleRefused retries outcomes that the database has refused. If the database has refused another outcome since the last
+// retry, settleRefused pauses before it retries. But a stop of Run retries each refused outcome once without a pause. So
+// settleRefused does not pause if Run has begun to stop after one of these outcomes was refused.
 func (e *Engine) settleRefused(batch []pendingOutcome) {
 	maxRefusals, stops, stopping := 1, e.outcomes.stopCount.Load(), false
 	for _, o := range batch {
@@ -315,7 +320,7 @@ func (e *Engine) pauseRefused(pause time.Duration) bool {
 	case <-e.outcomes.endPause:
 	case <-e.Work.Done():
 	}
-	return e.Work.Err() == nil // Several cases may be ready.
+	return e.Work.Err() == nil // Several cases may be ready, and select then takes any of them.
 }
 
 // retryRefusedAtStop retries every refused outcome once when Run stops, because the database may accept it by now. It waits
@@ -330,15 +335,15 @@ func (e *Engine) retryRefusedAtStop() error {
 	})
 }
 
-// isCompleted reports whether a success was not stored because the entry had been completed already, for example by its
-// own handler. The handler and the entry then agree.
+// isCompleted reports whether the success of an attempt was not stored because Complete had already ended the entry, for
+// example in its own handler. In this case the handler and the entry agree.
 func isCompleted(o processlog.Outcome, r processlog.Settled) bool {
 	return !r.Applied && o.EndedBy == processlog.EndedByHandler && o.To == processlog.Succeeded &&
 		r.State == processlog.Succeeded && r.EndedBy == processlog.EndedByComplete
 }
 
-// droppedLevel returns the log level for a dropped outcome. It is a warning if the handler did its work and the entry
-// shows another state.
+// droppedLevel returns the log level for a dropped outcome. It is a warning if the handler or the compensation has
+// succeeded, and the entry shows another state.
 func droppedLevel(o processlog.Outcome, r processlog.Settled) slog.Level {
 	if o.EndedBy == processlog.EndedByHandler && r.State != o.To {
 		return slog.LevelWarn
@@ -346,9 +351,9 @@ func droppedLevel(o processlog.Outcome, r processlog.Settled) slog.Level {
 	return slog.LevelDebug
 }
 
-// settleLocked retries outcomes whose rows another transaction has locked. They have their own batcher, because each
-// retry may wait for the lock and would delay other outcomes.
-func (e *Engine) settleLocked(batch []pendingOutcome) {
+// settleBusy retries outcomes whose rows another transaction has locked. These outcomes have their own batcher, because
+// each retry may wait for a row lock and would delay other outcomes.
+func (e *Engine) settleBusy(batch []pendingOutcome) {
 	if e.Wait(processlog.LockedRetry) {
 		e.settleBatch(batch)
 	}
@@ -364,15 +369,15 @@ func (e *Engine) notifyQueue(a *Attempt, o processlog.Outcome) {
 	}
 }
 
-// OfferAgain makes the entry of an attempt due again after the given time.
-func (e *Engine) OfferAgain(a *Attempt, in time.Duration) {
+// OfferAgain makes the entry of an attempt due again after a delay.
+func (e *Engine) OfferAgain(a *Attempt, delay time.Duration) {
 	if a.queueToken != 0 {
-		e.source.Settle(a.Type.Name, processlog.QueueOutcome{ID: a.Row.ID, Token: a.queueToken, In: in})
+		e.source.Settle(a.Type.Name, processlog.QueueOutcome{ID: a.Row.ID, Token: a.queueToken, In: delay})
 	} else {
-		// The queue may still have the entry, leased to a process that died.
-		e.source.Move(processlog.QueueEntry{BusinessType: a.Type.Name, ID: a.Row.ID, In: in})
+		// This attempt has no lease of the queue. But the queue may still have the entry, leased to a process that died.
+		e.source.Move(processlog.QueueEntry{BusinessType: a.Type.Name, ID: a.Row.ID, In: delay})
 	}
-	e.Expect(a.Type.Name, in)
+	e.Expect(a.Type.Name, delay)
 }
 
 // Backoff returns the pause after a number of consecutive failures of a statement that is retried until it succeeds.
@@ -399,23 +404,24 @@ type Settlement struct {
 	// outcome, or nil.
 	Failed func(a *Attempt, end Result, o processlog.Outcome) *processlog.FailedAttempt
 
-	// IsAwaited reports whether an entry waits for the outcome of an attempt. An awaited outcome waits less long for other
-	// outcomes that could be stored by the same statement.
+	// IsAwaited reports whether another entry waits for the outcome of an attempt. One statement stores several outcomes, so
+	// an outcome usually waits for others. An outcome that an entry waits for is stored sooner.
 	IsAwaited func(a *Attempt) bool
 
-	// Storing is called before awaited outcomes are sent to the database. It may return a function. The engine calls this
-	// function once, when the database has answered or the first try has failed.
+	// Storing is called before outcomes for which IsAwaited returned true are sent to the database. It may return a
+	// function. The engine calls this function once, when the database has answered or the first try has failed.
 	Storing func(batch []Settling) (onAnswer func())
 
-	// Stored is called when an outcome is stored. The parameter failed says whether it counts as a failure of the entry.
+	// Stored is called when an outcome is stored. The parameter failed says whether the outcome counts as a failure of the
+	// entry.
 	Stored func(a *Attempt, to processlog.State, failed bool)
 
-	// Dropped is called when an attempt ends and no outcome of it is stored. There are two reasons: another process or a
-	// change has moved the entry on, or Run stopped after the attempt had started and before its handler was called.
+	// Dropped is called when an attempt ends and no outcome of it is stored. Either another process, a service or a person
+	// has changed the entry since the claim. Or Run stopped after the attempt had started and before its handler was called.
 	Dropped func(a *Attempt)
 
-	// GivenBack is called when the engine gives up the lease of an attempt that does not start. It does not start because it
-	// is blocked, an admission refuses it, Run stops, or its lease has ended.
+	// GivenBack is called when the engine gives up the lease of an attempt that does not start. The attempt may be blocked,
+	// an admission may refuse it, Run may stop, or the lease may have ended.
 	GivenBack func(a *Attempt)
 
 	// Moved is called when a change by a service or a person has ended an entry, for example Cancel.
@@ -442,8 +448,8 @@ var noSettlement = Settlement{
 	Moved:     func(*processlog.Row, processlog.State) {},
 }
 
-// AttachSettlement attaches a settlement to the engine. It calls configure with a Settlement that does nothing. configure
-// replaces the functions that the feature needs. Call AttachSettlement before Run.
+// AttachSettlement adds a settlement of a feature to the engine. The function configure gets a Settlement that does
+// nothing, and replaces the functions that the feature implements. Call AttachSettlement before Run.
 func (e *Engine) AttachSettlement(configure func(s *Settlement)) {
 	s := noSettlement
 	configure(&s)
@@ -455,7 +461,8 @@ func (e *Engine) Ordered(businessType string) bool {
 	return slices.ContainsFunc(e.settlements, func(f *Settlement) bool { return f.Ordered(businessType) })
 }
 
-// withFailedAttempt returns the outcome of an attempt that has ended with an error, with the failed attempt to store.
+// withFailedAttempt adds to an outcome the failed attempt that is stored with it. It is called for an attempt that has
+// ended without a success.
 func (e *Engine) withFailedAttempt(a *Attempt, end Result, o processlog.Outcome) processlog.Outcome {
 	for _, f := range e.settlements {
 		if attempt := f.Failed(a, end, o); attempt != nil {
@@ -465,13 +472,14 @@ func (e *Engine) withFailedAttempt(a *Attempt, end Result, o processlog.Outcome)
 	return o
 }
 
-// isAwaited reports whether an entry waits for the outcome of an attempt.
+// isAwaited reports whether another entry waits for the outcome of an attempt.
 func (e *Engine) isAwaited(a *Attempt) bool {
 	return slices.ContainsFunc(e.settlements, func(f *Settlement) bool { return f.IsAwaited(a) })
 }
 
-// notifyStoring tells the settlements that prompt outcomes are about to be sent. The caller calls onAnswer when the database
-// has answered, and also when a try has failed. onAnswer notifies the settlements the first time that it is called.
+// notifyStoring tells the settlements that a batch of outcomes is about to be sent to the database. Other entries wait for
+// these outcomes. The caller calls onAnswer when the database has answered, and also when a try has failed. Only the first
+// call of onAnswer notifies the settlements.
 func (e *Engine) notifyStoring(batch []pendingOutcome) (onAnswer func()) {
 	var callbacks []func()
 	outcomes := make([]Settling, len(batch))

@@ -22,23 +22,23 @@ type Type struct {
 	Timeout               time.Duration
 	Lease                 time.Duration
 	Concurrency           int           // maximum number of handler calls at once, however many entries each takes
-	MaxWait               time.Duration // age of an entry from which its handler's waits count as failures; 0: they never count
+	MaxWait               time.Duration // age of an entry above which a wait that its handler asks for counts as a failure; 0: no limit
 	CompensateCrashed     bool
 	Retry                 func(failures int) time.Duration
 
-	// Run calls the user's handler for an attempt. If the handler has a result, Run stores it in Row.Result before it returns
-	// without an error. Undo calls the compensation. It is nil if the type has none.
+	// Run calls the user's handler for an attempt. If the handler returns a result and no error, Run stores the result in
+	// Row.Result. Undo calls the compensation. Undo is nil if the type has no compensation.
 	Run, Undo Handler
 
 	slots      Slots
 	admissions []*Admission
-	order      *Order   // nil: no entry waits for another
-	claimer    Claimer  // nil: the store's Claim
-	grouping   Grouping // nil: each entry has a call of its own
+	order      *Order   // blocks entries until others have ended; nil: no entry is blocked
+	claimer    Claimer  // claims entries in place of Store.Claim; nil: Store.Claim does
+	grouping   Grouping // lets entries share handler calls; nil: each entry has its own call
 }
 
-// SuspectAfter is how many leases in a row an entry must lose to be a suspect. A suspect may have crashed the processes that
-// held these leases.
+// SuspectAfter is how many consecutive leases an entry must lose to be a suspect. A lease is lost if it ends without an
+// outcome. A suspect may have crashed the processes that held its lost leases.
 const SuspectAfter = 1
 
 func (t *Type) compensates() bool { return t.Undo != nil }
@@ -58,8 +58,8 @@ func (t *Type) maxAttempts(row *processlog.Row) int {
 	return t.MaxAttempts
 }
 
-// types holds the business types of this process. They are added before Run. Entries may already be recorded at that
-// time.
+// types holds the business types of this process. Types are added before Run. At that time other goroutines may already
+// record entries, so a mutex guards the types.
 type types struct {
 	acceptsEntries atomic.Bool // whether Run takes new entries
 
@@ -82,10 +82,10 @@ func (ts *types) TypeNamed(name string) *Type {
 	return ts.byName[name]
 }
 
-// Accepts reports whether a Run takes new entries.
+// Accepts reports whether Run is active in this process and takes new entries.
 func (ts *types) Accepts() bool { return ts.acceptsEntries.Load() }
 
-// AcceptingType returns a registered type while a Run takes new entries, or nil.
+// AcceptingType returns a registered type if Run takes new entries now. Otherwise it returns nil.
 func (ts *types) AcceptingType(name string) *Type {
 	if !ts.Accepts() {
 		return nil
@@ -138,11 +138,12 @@ func (ts *types) leaseRange() leaseRange {
 	return ts.leases
 }
 
-// LookInterval returns the longest time between two questions to a source about due entries. It is at most the shortest
-// lease, so that the scanner sees a leased entry before its lease ends. An entry that is enqueued while another one is
-// already due does not wake the scanner, and is found by the next question.
+// LookInterval returns the longest time after which a source must be asked again for due entries. An entry does not wake
+// the scanner if another entry is already due when it is enqueued. The next question finds this entry. The interval is at
+// most the shortest lease, so that the scanner hears of a leased entry before its lease ends.
 func (ts *types) LookInterval() time.Duration { return min(peekInterval, ts.leaseRange().shortest) }
 
-// renewInterval returns the time between two rounds of the renewer. It is short enough for the shortest lease. Most
-// attempts end before they need a renewal, and then a round only reads memory.
+// renewInterval returns how often the renewer checks the leases of all held attempts. It is a tenth of the shortest lease,
+// and at most a second. A check is cheap: it only reads memory unless a lease needs a renewal, and most attempts end before
+// that.
 func (ts *types) renewInterval() time.Duration { return min(ts.leaseRange().shortest/10, time.Second) }
