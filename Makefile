@@ -34,7 +34,7 @@ except = $$($(GO) list ./... | grep -v $(foreach package,$(1),-e '/$(package)$$'
 tests/examples := $(call except,$(scenes))
 tests/internal/integration := $(call except,$(databases))
 tests/proof/chaos := ./history/... ./check/... ./report/...
-tests/bench := -short -skip '^Test(Bench|Scale|Order|Limits|Fair|Lease|Delay|Relay|Intake|Admin|Ready|Blocked|Waits)$$' ./...
+tests/bench := -short -skip '^Test(Bench|Scale|Order|Limits|Fair|Fleet|Lease|Delay|Relay|Intake|Admin|Ready|Blocked|Waits)$$' ./...
 
 .PHONY: help
 help: ## list the targets
@@ -210,6 +210,10 @@ bench-lease: ## measure claims that write one lease row, fused commits, and a VA
 .PHONY: bench-scale
 bench-scale: ## measure what growth to MOST waiting entries costs (10000000), and recovery
 	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestScale$$' -v . $(if $(MOST),-most=$(MOST))
+
+.PHONY: bench-fleet
+bench-fleet: ## measure what up to 100 instances with up to 40 types send to the servers each second, at rest and under 1,000 entries/s, five minutes; build/fleet.json
+	cd bench && $(GO) test -count=1 -timeout 30m -run '^TestFleet$$' -v .
 
 .PHONY: bench-admin
 bench-admin: ## measure the operator's pages on MOST=10000000 ended entries, and what they cost the log, a quarter of an hour; PART=pages,viewers,producers,browser,idle,pairs,deaths,attempts

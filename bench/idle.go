@@ -1,13 +1,10 @@
 package bench
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"syscall"
 	"time"
-
-	"github.com/compensator-go/compensator"
 )
 
 // idle holds what a process that has nothing to do costs a second.
@@ -36,11 +33,7 @@ func (a *arena) measureIdle(entries, types int, rest time.Duration) idle {
 	a.Helper()
 	l := a.newLibrary(100, nothing)
 	defer l.close()
-	for n := range types - 1 {
-		_, err := compensator.Handle(a.TB.Context(), l.Compensator, fmt.Sprintf("%s %d", benchType, n),
-			func(context.Context, *compensator.Entry, raw) error { return nil }, &compensator.HandlerConfig[raw]{TypeConfig: compensator.TypeConfig{Codec: asIs{}}})
-		a.must(err)
-	}
+	a.must(l.addTypes(types-1, nothing))
 	l.run()
 	time.Sleep(3 * time.Second) // Wait until the process has done the work of its start.
 	before, spent := a.serverWork(), processCPU()

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 
@@ -62,6 +63,21 @@ func openLibrary(db *sql.DB, client *redis.Client, cfg compensator.HandlerConfig
 	return l, err
 }
 
+// addTypes registers n more types, each with the same handler.
+func (l *library) addTypes(n int, handler func(context.Context, *compensator.Entry) error) error {
+	for i := range n {
+		_, err := compensator.Handle(context.Background(), l.Compensator, numberedType(i), func(ctx context.Context, e *compensator.Entry, _ raw) error { return handler(ctx, e) },
+			&compensator.HandlerConfig[raw]{TypeConfig: compensator.TypeConfig{Codec: asIs{}}})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// numberedType names a type that addTypes registers.
+func numberedType(i int) string { return fmt.Sprintf("%s %d", benchType, i) }
+
 // run starts the library's scanners. close stops them.
 func (l *library) run() {
 	ctx, cancel := context.WithCancel(l.a.Context())
@@ -81,8 +97,13 @@ func (l *library) close() {
 	l.a.must(l.client.Close())
 }
 
-// record runs a business transaction with n entries.
+// record runs a business transaction with n entries of benchType.
 func (l *library) record(ctx context.Context, n int, opts compensator.Options) (*compensator.Receipt, error) {
+	return l.recordType(ctx, benchType, n, opts)
+}
+
+// recordType runs a business transaction with n entries of a type.
+func (l *library) recordType(ctx context.Context, name string, n int, opts compensator.Options) (*compensator.Receipt, error) {
 	tx, err := l.db.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, err
@@ -93,7 +114,7 @@ func (l *library) record(ctx context.Context, n int, opts compensator.Options) (
 	}
 	entries := make([]compensator.NewEntry, n)
 	for i := range entries {
-		entries[i] = compensator.NewEntry{BusinessType: benchType, Content: content, Options: opts}
+		entries[i] = compensator.NewEntry{BusinessType: name, Content: content, Options: opts}
 	}
 	receipt, err := l.Record(ctx, tx, entries...)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 var (
 	most  = flag.Int("most", 10_000_000, "the largest table of TestScale, in waiting entries")
 	still = flag.Duration("still", 60*time.Second, "how long TestScale watches a process at rest")
+	each  = flag.Duration("each", 20*time.Second, "how long TestFleet measures the instances at rest, and again while they record")
 	loses = flag.String("loses", "its key", "fault of the type's queue in TestLostType")
 )
 
@@ -44,6 +45,23 @@ func TestScale(t *testing.T) {
 	result.Recovery = a.recovery(100_000, min(1_000_000, *most))
 	fmt.Print("\n", result.Recovery, "\n")
 	a.must(save("../build/scale.json", result))
+}
+
+// TestFleet measures what up to 100 instances with up to 40 types send to the servers each second, at rest and while they
+// record 1,000 entries a second. It takes five minutes.
+func TestFleet(t *testing.T) {
+	a := newArena(t, "--max-connections=2000")
+	var results []fleet
+	fmt.Print("\n", fleetHead, "\n")
+	for _, types := range []int{1, 40} {
+		for _, instances := range []int{1, 10, 100} {
+			for _, f := range a.fleet(instances, types, 1000, *each) {
+				results = append(results, f)
+				fmt.Println(f)
+			}
+		}
+	}
+	a.must(save("../build/fleet.json", results))
 }
 
 // TestLostType measures, in pairs, the cost of a fault in Redis that hits the queue of one type. A pair takes 50 s.
