@@ -89,6 +89,21 @@ func (a *arena) redisCalls() (calls float64) {
 	return calls
 }
 
+// redisCPU returns the CPU time of Redis in seconds.
+func (a *arena) redisCPU() (seconds float64) {
+	a.Helper()
+	client := a.client()
+	defer client.Close()
+	info, err := client.InfoMap(a.Context(), "cpu").Result()
+	a.must(err)
+	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
+		n, err := strconv.ParseFloat(info["CPU"][name], 64)
+		a.must(err)
+		seconds += n
+	}
+	return seconds
+}
+
 // databaseCPU returns the CPU time of the database process in seconds. It returns 0 on systems without /proc.
 func (a *arena) databaseCPU() float64 {
 	a.Helper()

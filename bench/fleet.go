@@ -19,6 +19,7 @@ type fleet struct {
 	Statements float64       `json:"statements_per_second"`
 	Rows       float64       `json:"rows_read_per_second"`
 	Redis      float64       `json:"redis_calls_per_second"`
+	RedisCPU   float64       `json:"redis_cpu_percent"`
 	Database   float64       `json:"database_cpu_percent"`
 	Process    float64       `json:"process_cpu_percent"`
 	Sessions   float64       `json:"sessions"` // the server's open connections, with those of the instances' own pools
@@ -26,12 +27,12 @@ type fleet struct {
 	P99        time.Duration `json:"p99_ns"`
 }
 
-const fleetHead = "| instances | types | recorded /s | statements /s | rows read /s | Redis calls /s | database CPU % | process CPU % | sessions | commit → handler, p50 ms | p99 ms |\n" +
-	"| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+const fleetHead = "| instances | types | recorded /s | statements /s | rows read /s | Redis calls /s | Redis CPU % | database CPU % | process CPU % | sessions | commit → handler, p50 ms | p99 ms |\n" +
+	"| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
 
 func (f fleet) String() string {
-	return fmt.Sprintf("| %d | %d | %d | %.1f | %.0f | %.1f | %.1f | %.1f | %.0f | %s | %s |",
-		f.Instances, f.Types, f.Recorded, f.Statements, f.Rows, f.Redis, f.Database, f.Process, f.Sessions, ms(f.P50), ms(f.P99))
+	return fmt.Sprintf("| %d | %d | %d | %.1f | %.0f | %.1f | %.1f | %.1f | %.1f | %.0f | %s | %s |",
+		f.Instances, f.Types, f.Recorded, f.Statements, f.Rows, f.Redis, f.RedisCPU, f.Database, f.Process, f.Sessions, ms(f.P50), ms(f.P99))
 }
 
 // fleet measures the instances for the duration each while nothing is recorded, and then while they record rate entries a
@@ -62,7 +63,7 @@ func (a *arena) fleet(instances, types, rate int, each time.Duration) (results [
 	}
 	for _, recorded := range []int{0, rate} {
 		runtime.GC()
-		before, spent := a.serverWork(), processCPU()
+		before, spent, redisSpent := a.serverWork(), processCPU(), a.redisCPU()
 		var from map[string]time.Time
 		if recorded == 0 {
 			time.Sleep(each)
@@ -78,6 +79,7 @@ func (a *arena) fleet(instances, types, rate int, each time.Duration) (results [
 			Statements: (after.statements - before.statements - 2) / seconds, // Subtract the two statements of this measurement.
 			Rows:       (after.rows - before.rows) / seconds,
 			Redis:      (after.redis - before.redis) / seconds,
+			RedisCPU:   100 * (a.redisCPU() - redisSpent) / seconds,
 			Database:   100 * (after.cpu - before.cpu) / seconds,
 			Process:    100 * used / seconds,
 			Sessions:   a.status("Threads_connected"),
