@@ -94,8 +94,8 @@ func (d *Admin) Name() string { return d.c.Name() }
 
 // mayDo asks Access. It returns false for an actor without a name, and if Access panics.
 //
-// It also returns false for a type whose name ends with spaces, because no type has such a name. MySQL would compare
-// the name as equal to the name without spaces. But Access would be asked about the name with spaces only.
+// It also returns false for a type whose name ends with spaces, because no type has such a name. MySQL ignores spaces
+// at the end of a name. So the action would reach a type about which Access was never asked.
 func (d *Admin) mayDo(ctx context.Context, a Actor, right Right, subject Subject) (mayDo bool) {
 	if a.isInvalid() || strings.HasSuffix(subject.Type, " ") {
 		return false

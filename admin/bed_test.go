@@ -248,7 +248,7 @@ func (b *bed) standing() string {
 	return asJSON(b.t, []any{cases, settings, limits, versions, b.auditLog(false)})
 }
 
-// auditLog returns the records of refusals, or all other records.
+// auditLog returns the records of refusals if refused is true, and all other records if it is false.
 func (b *bed) auditLog(refused bool) (found []admin.AuditLogRecord) {
 	page, err := b.store.AuditLog(b.t.Context(), admin.AuditLogFilter{Limit: 1000})
 	require.NoError(b.t, err)

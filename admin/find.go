@@ -119,7 +119,8 @@ func (s *nearSearch) add(kind IDKind, ids ...string) {
 	}
 }
 
-// addEntryIDs looks for ids of entries that differ from a number by one digit at the end, or by two exchanged digits.
+// addEntryIDs reads the text as the id of an entry. It looks for ids of entries with another last digit, or with two
+// digits exchanged.
 func (s *nearSearch) addEntryIDs(ctx context.Context) error {
 	number, err := compensator.ParseEntryID(strings.TrimPrefix(s.text, "#"))
 	if err != nil {
@@ -144,7 +145,7 @@ func (s *nearSearch) addEntryIDs(ctx context.Context) error {
 	return err
 }
 
-// addPrefixes looks for ids that begin with the text, also in other letters.
+// addPrefixes looks for ids that begin with the text, also in small letters and in capitals.
 func (s *nearSearch) addPrefixes(ctx context.Context) error {
 	spellings := slices.Compact([]string{s.text, strings.ToLower(s.text), strings.ToUpper(s.text)})
 	for _, kind := range listedKinds {
@@ -210,7 +211,7 @@ func (s *nearSearch) addShortened(ctx context.Context) error {
 	return nil
 }
 
-// exchanged returns the text with each two neighbouring letters exchanged in turn.
+// exchanged returns the variants of the text in which two neighbouring letters have changed places.
 func exchanged(text string) (variants []string) {
 	letters := []rune(text)
 	for i := 1; i < len(letters); i++ {

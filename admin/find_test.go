@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// ordered returns a bed with dead entries that have these business ids, in turn of the two types.
+// ordered returns a bed with one dead entry for each of these business ids. The types of the entries alternate.
 func ordered(t *testing.T, ids map[string]string) *bed {
 	b := newBed(t)
 	for id, businessType := range ids {
@@ -47,7 +47,7 @@ func TestNearIDsAreThoseThatAPersonMayHaveMeant(t *testing.T) {
 		"x-24879494": "x-24897494", // two digits exchanged
 		"x-24897493": "x-24897494", // another last digit
 		"x-248974":   "x-24897494", // a part
-		"X-24897494": "x-24897494", // other letters
+		"X-24897494": "x-24897494", // in capitals
 		"Refund/8":   "Refund/7",
 	} {
 		near, err := d.Near(t.Context(), mei, text)

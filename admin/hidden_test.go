@@ -360,8 +360,8 @@ func TestRevealShowsTheErrorAsOtherViewsDo(t *testing.T) {
 	}
 }
 
-// TestGroupsThatMayNotBeAllAreToldToBeMore checks the field More. It must be true if the log returns its maximum number
-// of groups.
+// TestGroupsThatMayNotBeAllAreToldToBeMore checks the second result of Groups, which says that groups may be missing.
+// It must be true if the log returns its maximum number of groups.
 func TestGroupsThatMayNotBeAllAreToldToBeMore(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int]bool{999: false, 1000: true} {

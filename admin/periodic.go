@@ -33,7 +33,7 @@ type PeriodicType struct {
 	Process  string         `json:"process,omitempty"`  // with ScheduleOfProcess: name of the process
 	Next     []time.Time    `json:"next"`               // the next slots, at most three. Fewer if the schedule ends, or if the process has not reported later ones
 	Missed   int            `json:"missed"`             // slots that have passed and are not recorded, at most MaxMissed. Slots of the last seconds count, too
-	MissedAt time.Time      `json:"missed_at,omitzero"` // the first of them
+	MissedAt time.Time      `json:"missed_at,omitzero"` // the first missed slot
 }
 
 // ScheduleSource says from where an Admin knows the schedule of a periodic type.
@@ -50,8 +50,8 @@ const (
 // three are known to be missed.
 const MaxMissed = 1000
 
-// HasPeriodic reports whether Periodic was called in the process that serves the Admin. It asks nobody.
-// The zero Admin has no log.
+// HasPeriodic reports whether Periodic was called in the process that serves the Admin. It sends no query. It returns
+// false for the zero Admin.
 func (d *Admin) HasPeriodic() bool { return d.log != nil && len(d.log.Schedules()) > 0 }
 
 // Periodic shows the periodic types for which the actor has SeeOverview. It names the entries of slots only with SeeEntries, and

@@ -26,7 +26,7 @@ type cached[T any] struct {
 	startedAt   time.Time // when the latest reading began
 	endedAt     time.Time
 	usableUntil time.Time // until when the result may be used
-	actionCount int64     // value of Admin.acts when the latest reading began
+	actionCount int64     // value of Admin.actionCount when the latest reading began
 }
 
 func newCached[T any]() *cached[T] { return &cached[T]{semaphore: make(chan struct{}, 1)} }

@@ -101,7 +101,7 @@ type history struct {
 }
 
 const (
-	statsSettle = 15 * time.Minute // after this time, the counts of a period change only if a process could not store them
+	statsSettle = 15 * time.Minute // after this time, the counts of a period change only if a process could not store them in time
 	statsChunk  = 12 * time.Hour   // time whose counts one query reads
 )
 

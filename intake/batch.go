@@ -119,13 +119,13 @@ func (b *batch) settle(ctx context.Context, items []*item) {
 	}
 }
 
-// failuresUntilSuspect is how often a batch may fail with an error of the database before the batch itself is
-// suspected. For example, a statement that is too large for the server breaks the connection, just as an outage does.
+// failuresUntilSuspect is the number of failures with an error of the database after which the batch itself may be the
+// cause. For example, a statement that is too large for the server breaks the connection, just as an outage does.
 const failuresUntilSuspect = 4
 
-// suspect records parts of the batch in separate transactions, to find a message that the log cannot store. A message
-// may fail alone, while the log accepts other entries both before and after this failure. Then the database is not the
-// cause, and suspect sets the message aside. suspect reports whether it has dealt with the items.
+// suspect records parts of the batch in separate transactions, to find a message that the log cannot store. Suppose
+// that a message fails alone, and the log accepts other entries both before and after this failure. Then the message is
+// the cause, not the database, and suspect sets the message aside. suspect reports whether it has dealt with the items.
 func (b *batch) suspect(ctx context.Context, items []*item) bool {
 	it := items[0]
 	if len(items) > 1 {
@@ -179,7 +179,8 @@ func isRefusal(err error) bool {
 	return errors.As(err, &field) || errors.Is(err, compensator.ErrOtherContent)
 }
 
-// without counts an item as a duplicate if its key is in the map existing. It returns the other items.
+// without removes the items whose keys are in the map existing, and counts them as duplicates. It returns the remaining
+// items.
 func (b *batch) without(items []*item, existing map[compensator.IdempotencyKey]bool) (remaining []*item) {
 	for _, it := range items {
 		if it.isSettled = existing[it.entry.IdempotencyKey]; it.isSettled {

@@ -368,7 +368,8 @@ func TestStreamThatMovesWithinAClusterIsFollowed(t *testing.T) {
 }
 
 // TestAcknowledgementThatIsRefusedIsMadeUpFor lets Redis refuse acknowledgements until the messages have been delivered
-// more often than MaxDeliveries. They must then be acknowledged.
+// more often than MaxDeliveries. When Redis accepts acknowledgements again, the messages must be acknowledged, and none
+// may be set aside.
 // Failure: F96
 func TestAcknowledgementThatIsRefusedIsMadeUpFor(t *testing.T) {
 	t.Parallel()
@@ -717,8 +718,8 @@ func TestConditionOfAServerThatWorkMeetsIsNoMessagesFault(t *testing.T) {
 	}
 }
 
-// TestMessageWhoseWorkGivesAVerdictOfItsOwnIsSetAside returns a verdict that wraps an error of a server. The verdict
-// must count.
+// Work returns a verdict, such as Permanent, that wraps an error of a server. The Intake must obey the verdict and not
+// treat the error as an outage.
 func TestMessageWhoseWorkGivesAVerdictOfItsOwnIsSetAside(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -11,9 +11,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Recorder records the failed messages of a consumer of your own, each in a transaction of its own. It tells a message
-// that the log will never accept from a log that accepts nothing at the moment. The relays to RabbitMQ and watermill use
-// it. Its methods may be called concurrently.
+// Recorder records the failed messages of a consumer of your own, each in a transaction of its own. It distinguishes
+// two failures: the log will never accept this message, or the log accepts nothing at the moment. The relays to
+// RabbitMQ and watermill use it. Its methods may be called concurrently.
 type Recorder[M any] struct {
 	c       *compensator.Compensator
 	entries *compensator.Type[M]
@@ -100,8 +100,8 @@ func (r *Recorder[M]) Attempts(message M) *Attempts[M] {
 	return &Attempts[M]{recorder: r, message: message}
 }
 
-// enoughRefusals is how often in a row the log must refuse a message, and take another entry, until Record returns
-// ErrRefused.
+// enoughRefusals is the number of consecutive refusals of a message after which Record returns ErrRefused. A refusal
+// counts only if the log takes another entry right after it.
 const enoughRefusals = 3
 
 // ErrRefused says that the log will never accept a message. Attempts.Record returns an error that matches ErrRefused

@@ -114,7 +114,7 @@ func (w *simWorld) entries() map[string]processlog.Row {
 
 const simName = "orders:shop"
 
-// acked checks an acknowledgement.
+// acked requires that a message is acknowledged only after its entry was committed.
 func (w *simWorld) acked(id string) {
 	if _, found := w.entries()[string(idempotencyKey(simName, id))]; !found {
 		w.fail("message %s was acknowledged, but is not in the log", id)

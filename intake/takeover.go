@@ -11,8 +11,8 @@ import (
 	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
-// aloneFrom is the number of unsuccessful deliveries after which the group takes a message alone. If such a message
-// crashes its process, the delivery count of no other message grows.
+// aloneFrom is the number of unsuccessful deliveries after which the group takes a message in a batch of its own. If
+// such a message crashes its process, the delivery count of no other message grows.
 const aloneFrom = 2
 
 // leftByMe takes each pending message of this consumer once. Such messages exist after an error, or if an earlier

@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// given lets a consumer take messages and then fall silent.
+// given makes a consumer take n messages that it never acknowledges.
 func (r *rig) given(consumer string, n int64) {
 	r.T.Helper()
 	_ = r.rdb.XGroupCreateMkStream(r.T.Context(), r.stream, "shop", "0").Err() // The group may exist already.

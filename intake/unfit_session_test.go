@@ -10,9 +10,9 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// TestUnfitSessionOfThePoolSetsNoMessageAside leaves one pooled session with a setting in which the library records nothing. The
-// message must be recorded in another session. Entry spoils a session once more, because the trial before the first read
-// closes the session that was unfit before.
+// TestUnfitSessionOfThePoolSetsNoMessageAside leaves a setting in one session of the pool, and with this setting the
+// library records nothing. The message must be recorded in another session. Entry spoils a session once more, because
+// the trial before the first read closes the session that was unfit before.
 // Failure: F33
 func TestUnfitSessionOfThePoolSetsNoMessageAside(t *testing.T) {
 	t.Parallel()

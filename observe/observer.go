@@ -61,8 +61,8 @@ type Observer struct {
 	EntryMissing func(MissingEvent)
 
 	// HistoryLost is called when this process notices that the database was rolled back to an earlier state. If this
-	// process notices more lost entries before a person accepts the loss, it is called again with all of them. See
-	// processlog.ErrHistoryLost.
+	// process notices more lost entries before a person accepts the loss, HistoryLost is called again with all lost
+	// entries. See processlog.ErrHistoryLost.
 	HistoryLost func(*processlog.LossError)
 
 	// Reconciled is called after each round of the reconciler. It is also called after types were rebuilt outside a

@@ -15,8 +15,9 @@ func WithTrace(ctx context.Context) context.Context {
 	return context.WithValue(ctx, traceSlot{}, new(atomic.Pointer[string]))
 }
 
-// SetTrace names the trace of the attempt that has ctx, or a context derived from it. Call it from a middleware. SetTrace
-// calls id only if failed attempts are kept (Operations.Attempts). The id has at most 32 characters.
+// SetTrace stores the trace id of an attempt. Call it from a middleware, with the context of the attempt or a context
+// derived from it. SetTrace calls id only if failed attempts are kept (Operations.Attempts). The id has at most 32
+// characters.
 func SetTrace(ctx context.Context, id func() string) {
 	if slot, ok := ctx.Value(traceSlot{}).(*atomic.Pointer[string]); ok {
 		traceID := id()

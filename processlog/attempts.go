@@ -11,7 +11,7 @@ const (
 	AttemptWaits       AttemptVerdict = "waits"       // the attempt costs nothing, because something that the entry needs was not available
 	AttemptExhausted   AttemptVerdict = "exhausted"   // the attempt was the last one that was allowed
 	AttemptPermanent   AttemptVerdict = "permanent"   // the error was permanent, so no further attempt follows
-	AttemptCrashed     AttemptVerdict = "crashed"     // no attempt ended, because leases in a row ended with no outcome
+	AttemptCrashed     AttemptVerdict = "crashed"     // several leases in a row ended without an outcome, usually because the process crashed
 	AttemptInterrupted AttemptVerdict = "interrupted" // the process stopped, so the attempt costs nothing
 )
 
@@ -27,7 +27,7 @@ type FailedAttempt struct {
 	Compensating bool           `json:"compensating,omitempty"` // whether the compensation ran, not the handler
 	Verdict      AttemptVerdict `json:"verdict"`                // what the library decided after the attempt
 	TimedOut     bool           `json:"timed_out,omitempty"`    // whether the attempt ended after its timeout, so that it may have had an effect
-	LostLeases   int            `json:"lost_leases,omitempty"`  // leases in a row before this attempt that ended with no outcome
+	LostLeases   int            `json:"lost_leases,omitempty"`  // number of consecutive leases before this attempt that ended without an outcome
 	Instance     string         `json:"instance"`               // process that ran the attempt, as host:pid
 	DueAt        time.Time      `json:"due_at"`                 // when the entry was due
 	StartedAt    time.Time      `json:"started_at"`             // when the entry was claimed for the attempt
@@ -40,8 +40,8 @@ type FailedAttempt struct {
 // Late returns how long after its due time the entry was claimed.
 func (a *FailedAttempt) Late() time.Duration { return max(0, a.StartedAt.Sub(a.DueAt)) }
 
-// AttemptSlot returns the slot in which a store keeps an attempt of an entry. version is Outcome.Version. A new attempt
-// replaces the earlier attempt in its slot.
+// AttemptSlot returns the number of the slot in which a store keeps an attempt with the given Outcome.Version. An entry
+// has MaxAttemptsKept slots, and a new attempt replaces the earlier attempt in its slot.
 //
 // The versions of two attempts of an entry differ by at least two. So two attempts share a slot only if their versions
 // differ by at least 2*MaxAttemptsKept - 1.

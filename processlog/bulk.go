@@ -39,8 +39,8 @@ func ParseBulkID(text string) (BulkID, error) {
 	return BulkID{record, secret}, nil
 }
 
-// BulkBatch is the record of one batch of an action on several entries. An action has one batch or more. The audit table
-// has one row for each, without an entry.
+// BulkBatch is the record of one batch of an action on several entries. An action has one batch or more. Each batch is
+// one row of the audit table. This row names no entry.
 type BulkBatch struct {
 	ID      BulkID          // Record is 0 in the first batch until ChangeBulk has stored it
 	At      time.Time       // when the batch was stored. UTC, milliseconds

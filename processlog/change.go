@@ -105,7 +105,7 @@ func (ch Change) After(before Row) (Row, error) {
 	}
 	after.State, after.EndedBy, after.DueIn = rule.toState, rule.endedBy, ch.Delay
 	switch ch.Action {
-	case ActionReschedule: // A running attempt keeps its lease, but its outcome will be dropped, because the version is another one.
+	case ActionReschedule: // A running attempt keeps its lease, but its outcome will be dropped, because the change raises the version.
 		after.State = before.State
 		if before.LeaseLeft > 0 && before.DeliveryCount > 0 {
 			after.DeliveryCount-- // The outcome of the running attempt may be dropped now. That must not count as a crash.
@@ -127,9 +127,10 @@ func (ch Change) After(before Row) (Row, error) {
 // abandonedError is the LastError of an entry whose first attempt held it when the entry was cancelled or rescheduled.
 const abandonedError = "compensator: an attempt held the entry when it was cancelled or rescheduled, so its outcome is unknown"
 
-// dropsAttempt reports whether the change drops the outcome of an attempt and also removes the attempt from DeliveryCount.
-// The attempt may have its effect all the same, so Faults must keep that its outcome is unknown. The other actions drop an
-// outcome only after a person has checked the entry, or because the work is done.
+// dropsAttempt reports whether the change hides an attempt that may be running: the outcome of the attempt is dropped,
+// and DeliveryCount no longer counts it. The attempt may still have its effect, so the Faults of the entry must say
+// that an outcome is unknown. The other actions drop an outcome only after a person has checked the entry, or because
+// the work is done.
 func (ch Change) dropsAttempt(before Row) bool {
 	return before.DeliveryCount > 0 && (ch.Action == ActionCancel || ch.Action == ActionReschedule && before.LeaseLeft > 0)
 }

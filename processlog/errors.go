@@ -20,8 +20,8 @@ var (
 	ErrTxAborted = fmt.Errorf("%w: the server rolled it back", ErrNoTransaction)
 
 	// ErrNotRecorded says that Commit rolled the transaction back, because one of its entries was refused or could not
-	// be written. Connector and InTx return it. So no transaction commits without an entry that Record refused, even if
-	// the caller ignored the error of Record.
+	// be written. Connector and InTx return it. So a transaction never commits if one of its entries is missing, even
+	// if the caller ignored the error of Record.
 	ErrNotRecorded = errors.New("compensator: transaction holds an entry that was not written; rolled back")
 
 	// ErrHistoryLost says that the database lacks entries which this process has seen committed. Usual causes are a
@@ -84,10 +84,10 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return "compensator: " + e.Field + ": " + e.Reason }
 
-// SessionError says that the library writes nothing in the database session of a transaction. With a setting of this session, for
-// example SET unique_checks=0 or another USE, the database would store the entry wrongly or in another database. The entry is not
-// at fault: it can be recorded in another session. If the library began the transaction, it closes the session, so that the pool
-// opens another one.
+// SessionError says that the library refused to write in the database session of a transaction. The session has a
+// setting, for example SET unique_checks=0 or another USE, that would store the entry wrongly or in another database.
+// The entry is not at fault: it can be recorded in another session. If the library began the transaction, it closes the
+// session, so that the pool opens another one.
 //
 // SessionError wraps a *FieldError that names the variable. Its text is that of the FieldError.
 type SessionError struct {

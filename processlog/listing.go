@@ -23,7 +23,7 @@ type Filter struct {
 	BatchID       string    // empty: any
 	BusinessID    string    // empty: any
 	BusinessExtID string    // empty: any
-	Prefix        bool      // the id of the entry only begins with the given id. The order of the listing is that of these ids
+	Prefix        bool      // match every id that begins with the given id, and sort the entries by this id
 	CreatedFrom   time.Time // inclusive, by the database's clock. Zero: no bound
 	CreatedTo     time.Time // exclusive, by the database's clock. Zero: no bound
 	EndedFrom     time.Time // inclusive. Selects entries that have ended, dead ones included. Zero: no bound
@@ -70,12 +70,12 @@ func (f Filter) Narrowed() (bool, error) {
 	return hasOtherFields || hasID && (hasCreatedRange || hasGroup) || hasCreatedRange && hasGroup, nil
 }
 
-// selectsEnded and selectsDue report whether f has a range of one of these times.
+// selectsEnded reports whether f has a range of end times, and selectsDue whether f has a range of due times.
 func (f Filter) selectsEnded() bool { return !f.EndedFrom.IsZero() || !f.EndedTo.IsZero() }
 func (f Filter) selectsDue() bool   { return !f.DueFrom.IsZero() || !f.DueTo.IsZero() }
 
-// Reached returns the states of the rows that can match f. An entry has a due time until it has ended, and from then on
-// it has the time of its end.
+// Reached returns the states of the rows that can match f. A range of due times excludes ended entries, because they
+// have no due time. A range of end times excludes all others.
 func (f Filter) Reached() []State {
 	states := f.States
 	if len(states) == 0 {

@@ -26,8 +26,9 @@ type Operations interface {
 	// ChangeBulk returns the id of the action.
 	ChangeBulk(ctx context.Context, seen []Version, change Change, batch BulkBatch) (BulkID, []Changed, error)
 
-	// Bulk reads the batches of an action on several entries, the oldest first. It returns ErrNotFound if there are none.
-	// It finds a batch only if fewer than MaxBulkRecords records without an entry lie between it and the first one.
+	// Bulk reads the batches of an action on several entries, the oldest first. It returns ErrNotFound if there are
+	// none. It finds a batch only if fewer than MaxBulkRecords records without an entry lie between this batch and the
+	// first batch.
 	Bulk(ctx context.Context, id BulkID) ([]BulkBatch, error)
 
 	// Outlines reads rows as Load does, but without content.
@@ -158,7 +159,7 @@ type Operations interface {
 	PutSetting(ctx context.Context, setting Setting, op Operation) error
 }
 
-// MaxBulkRecords is how many records without an entry Bulk reads at most.
+// MaxBulkRecords is the maximum number of audit records that Bulk reads. It reads only records that name no entry.
 const MaxBulkRecords = 10_000
 
 // Amount is the value of an entry, in the smallest unit of its currency. An Amount without a currency, such as the zero

@@ -84,9 +84,10 @@ type KeyState struct {
 	Known int
 	Taken bool // whether another entry that counts has a lease under another token
 
-	// Members are the entries that count, in order, at most MaxMembers. Members is nil if an entry that counts is held
-	// under a token other than the caller's. An entry is held from its claim until its release, even after its lease
-	// has ended.
+	// Members lists the entries that count, in the order of their positions, at most MaxMembers. Members is nil if
+	// another process may still run one of these entries. This is so if the entry was claimed under a token other than
+	// the caller's, and neither an outcome nor a release was stored since. It does not matter whether the lease has
+	// ended.
 	Members []Member
 }
 

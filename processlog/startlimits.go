@@ -26,10 +26,10 @@ type StartLimits interface {
 	// A permit whose lease has ended goes to another entry. ClaimLimited then also raises the version of the entry that
 	// held it, so that its holder can neither renew the lease nor store a failure.
 	//
-	// People may have changed the limit: see Operations.PutLimit. ClaimLimited reads the change in the row that it locks,
-	// and obeys it. Claimed.InForce has the values. The Interval may have changed since the last grant of a key. Then
-	// ClaimLimited moves the stored time of the key, which StartLimit.Free explains. The key then has as many starts granted
-	// in advance as before.
+	// People may have changed the limit: see Operations.PutLimit. ClaimLimited reads the change in the row that it
+	// locks, and obeys it. Claimed.InForce has the values. The Interval may have changed since the last grant of a key.
+	// Then ClaimLimited converts the stored time of the key (see StartLimit.Free), so that the key has as many starts
+	// granted in advance as before.
 	//
 	// If the table is missing, ClaimLimited returns a *FieldError that names it. If another claim under the same limit
 	// takes too long, it returns ErrBusy.
@@ -112,7 +112,7 @@ type Room struct {
 	Starts  int           // starts that the rate allows now; Unbounded: no rate limits them
 	Next    time.Duration // time until the rate allows one more start
 	Permits int           // permits that are free; Unbounded: Concurrent does not limit them
-	Granted int64         // a number that grows with each start that the key is granted. No later row of the key has it again
+	Granted int64         // grows with each start that the key is granted, and never repeats, even if the key's row is deleted and created again
 }
 
 // Unused counts the starts of one key that one claim got and that never began.
@@ -221,7 +221,7 @@ func Rescaled(lead, oldInterval, newInterval time.Duration) time.Duration {
 	case lead <= 0 || oldInterval == newInterval:
 		return lead
 	case oldInterval <= 0 || newInterval <= 0:
-		return 0 // Without a rate, nothing was counted or nothing will be.
+		return 0 // Without an old rate nothing was counted, and without a new rate nothing will be counted.
 	}
 	highBits, lowBits := bits.Mul64(uint64(lead), uint64(newInterval))
 	if highBits >= uint64(oldInterval) {

@@ -134,7 +134,7 @@ func nameOf(i int, logs []Log) string {
 }
 
 const (
-	defaultStop  = 10 * time.Second // longer than 5 s, for which net/http treats a new connection without a request as busy
+	defaultStop  = 10 * time.Second // net/http treats a new connection without a request as busy for 5 s, so the default is longer
 	consumerStop = 65 * time.Second
 	insideStop   = time.Second
 	cutOff       = time.Second // how long Run waits for a server after the server's connections were closed

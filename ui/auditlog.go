@@ -18,7 +18,7 @@ type auditLogData struct {
 	Refused string
 }
 
-// Times returns the fields for times.
+// Times returns the fields of the filter that take a time.
 func (d auditLogData) Times() []timeField {
 	return []timeField{{"from", "from", d.From}, {"to", "to", d.To}}
 }
@@ -61,16 +61,16 @@ func (s *server) showAuditLog(rq *request) {
 	rq.showPage(status, "trail", data)
 }
 
-// act is what a person did at one time: the records of one entry, or of several entries that differ only in the entry. An
-// action on 200 entries is one line of the page, which opens.
+// act is what a person did at one time: the records of one entry, or of several entries that differ only in the entry.
+// The page shows an act as one line, which a person can open to see its records.
 type act struct {
 	admin.AuditLogRecord                        // the newest record
 	Others               []admin.AuditLogRecord // all records, newest first, if there are several
 }
 
 const (
-	fewestGrouped = 3           // fewer records of one kind stay lines of their own
-	sameAct       = time.Minute // most time between two records of one act
+	fewestGrouped = 3           // with fewer records of one kind, each record is a line of its own
+	sameAct       = time.Minute // maximum time between two consecutive records of one act
 )
 
 // groupActs groups consecutive records of a page. Records of two pages are never in one group.

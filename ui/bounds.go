@@ -16,7 +16,7 @@ const (
 	lingerTime = time.Second      // how long after the answer a client may go on sending a body that the handler did not read
 )
 
-// times holds the limits of a server. A test shortens them.
+// times holds the time limits of a site, so that tests can shorten them.
 type times struct{ bodyTime, answerTime, lingerTime time.Duration }
 
 type incomingKey struct{}

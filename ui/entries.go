@@ -107,7 +107,7 @@ func (f *filterForm) times(filter *admin.Filter) []timeLimit {
 		{"due from", &f.DueFrom, &filter.DueFrom}, {"due to", &f.DueTo, &filter.DueTo}}
 }
 
-// Times returns the fields for times.
+// Times returns the fields of the filter that take a time.
 func (f filterForm) Times() []timeField {
 	return []timeField{{"from", "created_from", f.From}, {"to", "created_to", f.To}, {"ended_from", "ended_from", f.EndedFrom}, {"ended_to", "ended_to", f.EndedTo},
 		{"due_from", "due_from", f.DueFrom}, {"due_to", "due_to", f.DueTo}}

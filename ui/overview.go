@@ -31,7 +31,7 @@ type overviewData struct {
 type processesLine struct {
 	Live, Gone int
 	Builds     string // versions of the service in live processes; empty if none is known
-	Differ     bool   // whether there are several
+	Differ     bool   // whether there is more than one version
 }
 
 // processesLine reads the processes. It returns nil if they are not stored, or if the actor may not see them. The overview is

@@ -153,8 +153,8 @@ type Set struct {
 	// AcceptLoss ends the report of a loss in all processes. It returns the lost entries that this process knows of.
 	AcceptLoss func(ctx context.Context, by processlog.AuditInfo) ([]processlog.LostEntry, error)
 
-	// Recur calls p.Do once for each slot of a schedule, in one of all processes. Call Recur before Run. Recur asks the
-	// database.
+	// Recur calls p.Do for each slot of a schedule. For each slot, only one of all processes makes the call. Call Recur
+	// before Run. Recur asks the database.
 	Recur func(ctx context.Context, p Period) error
 
 	// Schedules returns the schedules of the periodic types of this process, in the order of their registration.

@@ -45,8 +45,8 @@ func (s *Store) KeepAttempts(ctx context.Context) error {
 	return nil
 }
 
-// writeAttempts stores the failed attempts of outcomes whose rows carry token. The transaction has locked the rows. A
-// second try writes the same values.
+// writeAttempts stores the failed attempts of outcomes that the same transaction has just written. The rows of these
+// outcomes carry token. A second try writes the same values.
 func (s *Store) writeAttempts(ctx context.Context, tx processlog.Tx, ids []processlog.ID, token processlog.Token, of func(id processlog.ID) *processlog.Outcome) error {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id processlog.ID) bool { return !hasAttempt(of(id)) })
 	if len(ids) == 0 {

@@ -111,9 +111,9 @@ func (s *Store) rewrite(ctx context.Context, tx processlog.Tx, ch processlog.Cha
 	return s.move(ctx, tx, ch.Action, rows)
 }
 
-// moveRows compares the version although the row is locked, because on some servers a row lock has no effect (G4, one
-// history). {lease} is 0 or lease_until. A change that keeps a lease, such as Reschedule, leaves the lease as it is. An
-// attempt that does not know of the change may still run, and no second attempt may run beside it.
+// moveRows writes a change into locked rows. It compares the version although the rows are locked, because on some
+// servers a row lock has no effect (G4, one history). {lease} is 0 or lease_until. With lease_until, the row keeps its
+// lease: an attempt may still run, and no second attempt may run beside it. Reschedule is such a change.
 const moveRows = "UPDATE {log}{by id} SET state={state}, epoch={epoch}, process_count={process_count}, compensate_count={compensate_count}, delivery_count={delivery_count}," +
 	" ended_by={ended_by}, next_at={now}+{wait}, lease_until={lease}, version=version+1, token={token}, updated_at={stamp}{abandoned}" +
 	" WHERE id IN ({ids}) AND version={version}"

@@ -73,8 +73,9 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 	return checkInstruments(ctx, s)
 }
 
-// leftElsewhere returns an error if the session of the user's pool that Check has read is not in the database in which the
-// connections of the pool begin. Without a Connector that database is unknown.
+// leftElsewhere returns an error if the session that Check has read is in another database than new connections of the
+// user's pool, for example after a USE. Without a Connector, leftElsewhere does not know the database of new
+// connections and returns nil.
 func (s *Store) leftElsewhere(ctx context.Context) error {
 	if s.ownPool == nil {
 		return nil

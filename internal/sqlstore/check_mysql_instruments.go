@@ -124,7 +124,7 @@ func (p *proof) tryIn(ctx context.Context, conn *sql.Conn) error {
 	defer func() { _ = tx.Rollback() }()
 	inside := p.probes(ctx, tx, nil)
 	p.chooseProbe(outside, inside)
-	if err := p.writePool(ctx, tx, guarded); err != nil {
+	if err := p.tryWrites(ctx, tx, guarded); err != nil {
 		return err
 	}
 	return p.returning(ctx, tx)
@@ -165,8 +165,8 @@ func (p *proof) guardRefuses(ctx context.Context, conn *sql.Conn) bool {
 	return errors.Is(err, processlog.ErrNoTransaction)
 }
 
-// writePool tries a single INSERT and an UPDATE. It uses only guards that have worked in earlier trials.
-func (p *proof) writePool(ctx context.Context, tx processlog.Tx, guarded bool) error {
+// tryWrites tries a single INSERT and an UPDATE. It uses only guards that have worked in earlier trials.
+func (p *proof) tryWrites(ctx context.Context, tx processlog.Tx, guarded bool) error {
 	if p.s.d.inTx != "" && !guarded {
 		p.dropGuard()
 	}
@@ -185,11 +185,11 @@ func (p *proof) writePool(ctx context.Context, tx processlog.Tx, guarded bool) e
 		p.note("the condition on the session of an INSERT is false in a correct session", "sessions that set unique_checks=0 or their own timestamp are not refused")
 		id, err = p.insert(ctx, tx, "-unfit", proven)
 	}
-	if p.s.d.inTx != "" && (err != nil || !p.counts(ctx, tx, id)) {
+	if p.s.d.inTx != "" && (err != nil || !p.versionGuardWorks(ctx, tx, id)) {
 		p.dropGuard()
 		id, err = p.insert(ctx, tx, "-unguarded", proven)
 	}
-	if err == nil && p.s.d.inTx == "" && !p.counts(ctx, tx, id) {
+	if err == nil && p.s.d.inTx == "" && !p.versionGuardWorks(ctx, tx, id) {
 		p.refuse("does not report how many rows an UPDATE has changed", "every guarded write depends on that number; connect to the database itself")
 	}
 	return err
@@ -200,9 +200,9 @@ func (p *proof) dropGuard() {
 	p.note("@@in_transaction inside a statement does not show whether a transaction is open", "the library asks before, which costs one statement for each INSERT on a plain pool and each HandleTx")
 }
 
-// counts reports whether the guard of every write works on a new row: an UPDATE that names the version must change the
+// versionGuardWorks reports whether the guard of every write works on a new row: an UPDATE that names the version must change the
 // row exactly once.
-func (p *proof) counts(ctx context.Context, tx processlog.Tx, id processlog.ID) bool {
+func (p *proof) versionGuardWorks(ctx context.Context, tx processlog.Tx, id processlog.ID) bool {
 	return p.update(ctx, tx, id, 1) == 0 && p.update(ctx, tx, id, 0) == 1 && p.update(ctx, tx, id, 0) == 0
 }
 

@@ -38,7 +38,7 @@ func (p *proof) acrossSessions(ctx context.Context) error {
 
 // lookAt makes the trials that look at the held row.
 func (p *proof) lookAt(ctx context.Context, id processlog.ID) error {
-	for _, try := range []func(ctx context.Context, id processlog.ID) error{p.locks, p.hides, p.skips, p.isolation} {
+	for _, try := range []func(ctx context.Context, id processlog.ID) error{p.tryLocks, p.tryReadCommitted, p.trySkipLocked, p.tryIsolation} {
 		if err := try(ctx, id); err == errNoSecond {
 			p.note("the pool had no second connection to spare", "locks and isolation levels could not be tried")
 			return nil
@@ -112,8 +112,8 @@ func spare(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	return conn, err
 }
 
-// The method locks tries the statements that must report at once that a row is locked.
-func (p *proof) locks(ctx context.Context, id processlog.ID) error {
+// tryLocks tries the statements that must report at once that a row is locked.
+func (p *proof) tryLocks(ctx context.Context, id processlog.ID) error {
 	d := p.s.d
 	held, err := p.reportsLock(ctx, id, d.lockNow)
 	if !held && err == nil {
@@ -177,8 +177,8 @@ const (
 	tryRead = "SELECT id FROM {log}{by id} WHERE id={id}"
 )
 
-// The method skips checks whether SKIP LOCKED really skips a locked row. A read without locks must show the row.
-func (p *proof) skips(ctx context.Context, id processlog.ID) error {
+// trySkipLocked checks whether SKIP LOCKED really skips a locked row. A read without locks must show the row.
+func (p *proof) trySkipLocked(ctx context.Context, id processlog.ID) error {
 	visible, skipped := false, false
 	err := p.look(ctx, p.s.database(), sql.LevelReadUncommitted, func(ctx context.Context, tx *sql.Tx) error {
 		read := func(lock string) ([]processlog.ID, error) {
@@ -200,20 +200,20 @@ func (p *proof) skips(ctx context.Context, id processlog.ID) error {
 	return nil
 }
 
-// The method hides checks whether a transaction at READ COMMITTED hides uncommitted rows.
-func (p *proof) hides(ctx context.Context, id processlog.ID) error {
-	seen, err := p.countMatch(ctx, id, sql.LevelReadCommitted)
+// tryReadCommitted checks whether a transaction at READ COMMITTED hides uncommitted rows.
+func (p *proof) tryReadCommitted(ctx context.Context, id processlog.ID) error {
+	seen, err := p.showsRow(ctx, id, sql.LevelReadCommitted)
 	if seen {
 		p.refuse("shows uncommitted rows to a transaction at READ COMMITTED", "an entry could run that is rolled back later; connect to the database itself")
 	}
 	return err
 }
 
-// isolation checks that a transaction gets the isolation level that it asks for. If the library has its own pool,
-// isolation first requires that this pool's sessions are at READ COMMITTED. Then a transaction at READ UNCOMMITTED must
+// tryIsolation checks that a transaction gets the isolation level that it asks for. If the library has its own pool,
+// tryIsolation first requires that this pool's sessions are at READ COMMITTED. Then a transaction at READ UNCOMMITTED must
 // see the uncommitted row. If it does not see the row, the server ignores requested levels. Then the sessions of the
 // application's pool (Config.DB) must be at READ COMMITTED.
-func (p *proof) isolation(ctx context.Context, id processlog.ID) error {
+func (p *proof) tryIsolation(ctx context.Context, id processlog.ID) error {
 	if p.s.ownPool != nil {
 		level, err := readIsolation(ctx, p.s.ownPool)
 		if err != nil {
@@ -221,7 +221,7 @@ func (p *proof) isolation(ctx context.Context, id processlog.ID) error {
 		}
 		p.refuseLevel(level, "connections of the library's own")
 	}
-	uncommitted, err := p.countMatch(ctx, id, sql.LevelReadUncommitted)
+	uncommitted, err := p.showsRow(ctx, id, sql.LevelReadUncommitted)
 	if err = unlessRefused(err); err != nil || uncommitted {
 		return err // READ UNCOMMITTED took effect, so the server sets the isolation level that a transaction asks for
 	}
@@ -237,8 +237,8 @@ func (p *proof) refuseLevel(level, whose string) {
 	}
 }
 
-// countMatch reports whether a plain read at this level, in the user's pool, shows the uncommitted row.
-func (p *proof) countMatch(ctx context.Context, id processlog.ID, level sql.IsolationLevel) (seen bool, err error) {
+// showsRow reports whether a plain read at this level, in the user's pool, shows the uncommitted row.
+func (p *proof) showsRow(ctx context.Context, id processlog.ID, level sql.IsolationLevel) (seen bool, err error) {
 	err = p.look(ctx, p.s.db, level, func(ctx context.Context, tx *sql.Tx) error {
 		rows, err := queryIDs(ctx, tx, p.s.sql(tryRead, "id", id.String()))
 		seen = len(rows) == 1

@@ -38,7 +38,8 @@ func (s *Store) claim(ctx context.Context, want []processlog.Wanted, token proce
 	// All code locks rows in id order, so that no two transactions deadlock (G14, producers are not harmed).
 	slices.SortFunc(c.ids, processlog.ID.Compare)
 	c.ids = slices.Compact(c.ids) // A row that is wanted several times is claimed once.
-	// One transaction reads and writes, so each decision is about a locked row in the state in which it is written.
+	// One transaction reads, decides and writes, so no other transaction changes a row between the decision and the
+	// write.
 	err := s.inOwn(ctx, func(tx processlog.Transaction) error { return c.run(ctx, tx, accept) })
 	if len(c.retryRows) > 0 {
 		err = c.permitApart(ctx)

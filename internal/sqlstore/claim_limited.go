@@ -19,9 +19,9 @@ import (
 //     limit take turns, and a key without a row has a full burst.
 //   - After that lock a claim waits for no other lock: it has already locked its entries, and skipped entries that others
 //     had locked. So no two claims deadlock.
-//   - The last statement computes the time of the starts from the clock at that moment. The rows are locked by then, so
-//     no earlier grant has a later time. The first statement has read the clock earlier. By that reading fewer starts
-//     are free, so the claim does not grant too many.
+//   - The last statement stores the times of the granted starts, by the clock at that moment. The rows are locked by
+//     then, so no earlier grant has a later time. The number of free starts comes from an earlier reading of the clock.
+//     At that time no more starts were free than now, so the claim does not grant too many.
 func (s *Store) ClaimLimited(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, limit processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	p := &permits{s: s, limit: limit, program: limit.Values()}
 	found, err := s.claim(ctx, want, token, lease, p, accept)

@@ -198,7 +198,7 @@ func (in *insertion) statement(places []int) (string, []any) {
 	return strings.Join(rows, ","), args
 }
 
-// rowKind is what the text of a row depends on.
+// rowKind holds everything on which the SQL text of a row depends.
 type rowKind struct {
 	form   draftForm
 	lease  int64 // ms; 0 without a lease

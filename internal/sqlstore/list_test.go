@@ -156,7 +156,7 @@ func admits(f processlog.Filter, r listedRow) bool {
 		strings.Contains(r.err, f.LastError) && (f.EndedBy == "" || f.EndedBy == r.ended) && (f.UserID == "" || f.UserID == r.user)
 }
 
-// sign returns 1 for an id that the filter names.
+// sign returns 1 if the filter names this id, and 0 if the id is empty.
 func sign(wanted string) int { return min(len(wanted), 1) }
 
 func isWanted(f processlog.Filter, wanted, id string) bool {

@@ -155,7 +155,7 @@ func (c insertCommand) answers(s twinSide, inserted []processlog.Inserted) []str
 	answers := []string{}
 	for _, in := range inserted {
 		if in.Duplicate {
-			answers = append(answers, fmt.Sprintf("duplicate of %d, %s, %s, same %t", s.heldByCaller(in.ID), in.BusinessType, in.State, in.ContentMatches))
+			answers = append(answers, fmt.Sprintf("duplicate of %d, %s, %s, same %t", s.numberOf(in.ID), in.BusinessType, in.State, in.ContentMatches))
 		} else {
 			answers = append(answers, "new")
 		}
@@ -525,7 +525,7 @@ func (c changeCommand) run(m *storeTwins) {
 		m.same("history", func(s twinSide) any {
 			history, err := s.store.History(m.ctx, s.id(n))
 			for i := range history {
-				history[i].EntryID = processlog.RowID(uint64(s.heldByCaller(history[i].EntryID)))
+				history[i].EntryID = processlog.RowID(uint64(s.numberOf(history[i].EntryID)))
 			}
 			return []any{len(history), history, s.err(err)}
 		})
@@ -600,7 +600,7 @@ func (c listCommand) run(m *storeTwins) {
 			page, err := s.store.List(m.ctx, f)
 			entries := []processlog.Row{}
 			for _, e := range page.Rows {
-				e.ID = processlog.RowID(uint64(s.heldByCaller(e.ID)))
+				e.ID = processlog.RowID(uint64(s.numberOf(e.ID)))
 				entries = append(entries, e)
 			}
 			pages = append(pages, entries, s.err(err))
@@ -665,7 +665,7 @@ func (c lookUpCommand) run(m *storeTwins) {
 		ids, err := s.store.IDs(m.ctx, m.in(s, c.Slot), keys)
 		numbers := make(map[compensator.IdempotencyKey]int)
 		for key, id := range ids {
-			numbers[key] = s.heldByCaller(id)
+			numbers[key] = s.numberOf(id)
 		}
 		return []any{numbers, s.err(err)}
 	})

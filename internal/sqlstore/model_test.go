@@ -298,9 +298,9 @@ func (s twinSide) ids(numbers []int) []compensator.EntryID {
 	return ids
 }
 
-// heldByCaller returns the number of the entry with an id. For an entry that was never inserted, the number is in the id
+// numberOf returns the number of the entry with an id. For an entry that was never inserted, the number is in the id
 // itself.
-func (s twinSide) heldByCaller(id compensator.EntryID) int {
+func (s twinSide) numberOf(id compensator.EntryID) int {
 	for n, e := range s.m.entries {
 		if e.ids[s.n] == id {
 			return n
@@ -312,14 +312,14 @@ func (s twinSide) heldByCaller(id compensator.EntryID) int {
 func (s twinSide) ourIDs(ids []compensator.EntryID) []int {
 	numbers := []int{}
 	for _, id := range ids {
-		numbers = append(numbers, s.heldByCaller(id))
+		numbers = append(numbers, s.numberOf(id))
 	}
 	return numbers
 }
 
 func (s twinSide) row(row processlog.Row) processlog.Row {
 	if !row.ID.IsZero() {
-		row.ID = processlog.RowID(uint64(s.heldByCaller(row.ID)))
+		row.ID = processlog.RowID(uint64(s.numberOf(row.ID)))
 	}
 	return row
 }
@@ -341,7 +341,7 @@ func (s twinSide) sortedRows(rows []processlog.Row) []processlog.Row {
 func (s twinSide) scheduled(list []processlog.Scheduled) []string {
 	lines := []string{}
 	for _, d := range list {
-		lines = append(lines, fmt.Sprintf("%d in %v at %d", s.heldByCaller(d.ID), d.In, d.NextAt))
+		lines = append(lines, fmt.Sprintf("%d in %v at %d", s.numberOf(d.ID), d.In, d.NextAt))
 	}
 	return lines
 }
@@ -366,7 +366,7 @@ func (s twinSide) err(err error) string {
 	case errors.Is(err, compensator.ErrBusy):
 		return "busy"
 	case errors.As(err, &state):
-		return fmt.Sprintf("%s %d: it is %s", state.Action, s.heldByCaller(state.ID), state.State)
+		return fmt.Sprintf("%s %d: it is %s", state.Action, s.numberOf(state.ID), state.State)
 	case errors.As(err, new(*compensator.FieldError)):
 		return "refused"
 	case errors.As(err, &server) && server.Number == 1205, errors.Is(err, memory.ErrLockWait):

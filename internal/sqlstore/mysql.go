@@ -177,7 +177,7 @@ func probeMySQL(ctx context.Context, tx processlog.Tx) error {
 }
 
 // probeSavepoint serves servers that accept SET TRANSACTION everywhere, such as TiDB and Vitess. A savepoint can be
-// released only inside a transaction. Outside a transaction it does not exist any more when the next statement runs.
+// released only inside a transaction. Outside a transaction, the savepoint is gone when the next statement runs.
 func probeSavepoint(ctx context.Context, tx processlog.Tx) error {
 	_, err := tx.ExecContext(ctx, txwatch.DoubtSavepoint)
 	if txwatch.Answered(ctx) {

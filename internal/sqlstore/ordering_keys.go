@@ -16,8 +16,8 @@ import (
 const keysPerStatement = 250
 
 // blockedEntries finds the entries that another entry of their key blocks. The key of an entry is in a note, a row of
-// the table of positions. blockedEntries ignores a note of an earlier epoch of its entry. Such a note may be deleted at
-// any time by a process that read it in that epoch.
+// the table of positions. A note of an earlier epoch of its entry blocks nothing. A process that read such a note in
+// that epoch may delete it at any time, and would then wake none of the blocked entries.
 const blockedEntries = "SELECT o.entry_id FROM {turns} o{by id} {then join} {log} e{by id} ON e.id=o.entry_id AND e.epoch=o.epoch" +
 	" WHERE o.entry_id IN ({ids}) AND o.business_type={type} AND o.entry_id<>{first of o.turn_key}{every row}"
 

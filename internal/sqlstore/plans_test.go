@@ -324,9 +324,9 @@ func (b *logbook) plansHold(table string) {
 	}
 }
 
-// The method holds checks how a statement finds its rows. A server may read a whole log that is about as short as the
-// list of ids. A statement that waits for locked rows must read only its own rows, because other transactions may have
-// locked the rest.
+// The method holds requires that a statement finds its rows through one of the given indexes. Reading the whole log is
+// allowed if the log is about as short as the list of ids. It is never allowed for a statement that waits for locked
+// rows, because other transactions may have locked the rows that the statement does not need.
 func (p planStep) holds(t *testing.T, statement string, keys []string, rows int, problem string) {
 	t.Helper()
 	switch {

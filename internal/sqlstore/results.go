@@ -21,8 +21,8 @@ const (
 	resultsDelete = "{DELETE FROM result} WHERE entry_id IN ({ids})"
 )
 
-// writeResults stores the Results of outcomes whose rows carry the argument token. The transaction has locked the rows.
-// A second try writes the same values.
+// writeResults stores the Results of outcomes that the same transaction has just written. The rows of these outcomes
+// carry token. A second try writes the same values.
 func (s *Store) writeResults(ctx context.Context, tx processlog.Tx, ids []processlog.ID, token processlog.Token, of func(id processlog.ID) *processlog.Outcome) error {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id processlog.ID) bool { return !hasResult(of(id)) })
 	if len(ids) == 0 {

@@ -11,11 +11,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Settle implements Store. One statement writes up to 500 successes of handlers of one epoch, or up to 500 successes of
-// compensations of one epoch. Of all other outcomes, one statement writes up to 100, or fewer if their errors are long.
-// If an outcome opens a case, changes Faults, or has a Result or an Attempt, its statement runs in a short transaction.
-// Successes with a Result get statements of their own, so that the statements of the other successes cost no more than
-// without results.
+// Settle implements Store. One statement writes one of these:
+//
+//   - up to 500 successes of handlers of one epoch
+//   - up to 500 successes of compensations of one epoch
+//   - up to 100 other outcomes, or fewer if their errors are long
+//
+// Successes with a Result get statements of their own, so that all other successes cost no more than without results. A
+// statement runs in a short transaction if an outcome opens a case, changes Faults, or has a Result or an Attempt.
 func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
 	places := make([]int, len(outcomes))
 	for i := range places {

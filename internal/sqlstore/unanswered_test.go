@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// This function returns a statement that gets no answer before its context ends.
+// never returns a function that stands for a statement without an answer: it blocks until its context ends.
 func never(ctx context.Context, sent *atomic.Int32) func() error {
 	return func() error {
 		sent.Add(1)

@@ -222,7 +222,7 @@ func markTimedOut(a *engine.Attempt, o *processlog.Outcome) {
 	if o.Faults != nil {
 		faults = *o.Faults
 	}
-	if !faults.OutcomeUnknown || o.LastError != a.Row.LastError { // If this condition is false, an earlier attempt has added this text.
+	if !faults.OutcomeUnknown || o.LastError != a.Row.LastError { // Otherwise an earlier attempt has added the text already.
 		o.LastError = fmt.Sprintf("%v after %v in its batch; then, alone: %s", processlog.ErrTimeout, a.Type.Timeout, o.LastError)
 	}
 	faults.OutcomeUnknown = true

@@ -53,7 +53,7 @@ type lastCall struct {
 	failed bool
 }
 
-// call is one handler call. The attempts of a batch share one.
+// call is one handler call. The attempts of a batch share one call.
 type call struct {
 	number     uint32 // number of the call within its attempt; see engine.Admission.Stuck
 	generation int
@@ -139,8 +139,9 @@ func (b *Breaker) Current() *observe.OpenBreaker {
 	return b.openState
 }
 
-// admit lets only as many claimed attempts start as roomLocked allows. The breaker may have opened during a claim, and
-// two concurrent claims may each have leased an entry for the probe.
+// admit splits claimed attempts into those that may start and those that may not. At most as many start as roomLocked
+// allows. The check is needed after the claim too: the breaker may have opened meanwhile, and two concurrent claims may
+// each have leased an entry for the probe.
 func (b *Breaker) admit(attempts []*engine.Attempt) (admitted, refused []*engine.Attempt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -282,8 +283,8 @@ func (b *Breaker) countLocked(id processlog.ID, failed bool) bool {
 	return failed && len(b.latest) == b.Of && float64(failures) >= b.Share*float64(b.Of)-1e-9
 }
 
-// discountOverdue returns reportUp instead of reportDown if an attempt's entry is older than its MaxWait. From then on, an
-// outage of the dependency counts as a failure of the entry, and an open breaker would delay the entry's end.
+// discountOverdue returns reportUp instead of reportDown if an attempt's entry is older than its MaxWait. Such an entry
+// must fail soon instead of waiting for the dependency, so its calls must not open the breaker.
 func (r report) discountOverdue(attempts ...*engine.Attempt) report {
 	if r == reportDown && slices.ContainsFunc(attempts, func(a *engine.Attempt) bool { return a.Type.PastMaxWait(&a.Row) }) {
 		return reportUp

@@ -291,7 +291,7 @@ func hadItsTime(t *testing.T) {
 		call(time.Hour)
 	}
 	require.Empty(t, b.openEvents)
-	for range 2 { // two of the latest four verdicts
+	for range 2 { // Two failures among the latest four verdicts open the breaker.
 		call(time.Hour - time.Millisecond)
 	}
 	require.Len(t, b.openEvents, 1)

@@ -34,12 +34,12 @@ const (
 	// warning is logged.
 	reportTimeout = 200 * time.Millisecond
 
-	// maxWaiting is how many transactions may wait for a poll. Further ones are not polled, and the reconciler finds
-	// their entries.
+	// maxWaiting is the maximum number of transactions that wait for a poll. No poll asks about further transactions.
+	// The reconciler finds their entries.
 	maxWaiting = 10_000
 
-	// maxSlow is how many slow transactions may wait for a poll. One statement can ask for that many. If there are
-	// more, the oldest are dropped, because they have most likely been rolled back.
+	// maxSlow is the maximum number of slow transactions that wait for a poll, because one statement can ask for that
+	// many. If there are more, the oldest are dropped, because they have most likely been rolled back.
 	maxSlow = processlog.MaxRows
 )
 
@@ -227,9 +227,9 @@ func (p *Poller) keepWaitingLocked(polled []transaction) {
 	})
 }
 
-// scheduleNext sets the time of a transaction's next poll. It returns false if the transaction needs no further
-// poll. After a poll has found a commit, the transaction waits for one more round, which does not ask about it. If the
-// caller has not reported the commit by then, that round logs a warning.
+// scheduleNext sets the time of a transaction's next poll. It returns false if the transaction needs no further poll.
+// If a poll has found the commit, scheduleNext lets the transaction wait once more. If the caller has not reported the
+// commit by then, scheduleNext logs a warning.
 func (p *Poller) scheduleNext(t *transaction, now time.Time) bool {
 	switch {
 	case t.rolledBack, t.isFound && (t.recording == nil || p.warned.Load()):

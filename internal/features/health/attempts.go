@@ -16,9 +16,9 @@ const (
 	problemFaults  = "attempts fail, and count, for they have met the database's condition too often in a row"
 )
 
-// Attach makes Health show how attempts end. Health shows errors about content that cannot be decoded, about the
-// database, and about systems that are unavailable. This matters for an attempt that is not counted: without Health,
-// people would find its error only in the entry itself.
+// Attach makes Health show errors that many attempts meet: content that cannot be decoded, errors of the database, and
+// systems that are unavailable. Some of these attempts are not counted as failures. Without Health, people would find
+// their errors only in the entries themselves.
 func Attach(e *engine.Engine) {
 	e.AttachSettlement(func(s *engine.Settlement) {
 		s.Ended = func(a *engine.Attempt, end engine.Result, counted bool) {
@@ -34,8 +34,8 @@ func report(e *engine.Engine, businessType string, err error, counted bool) {
 	kind := v.Kind
 	switch {
 	case v.Undecodable:
-		// A success of another entry of the type does not end this problem, because a waiting entry may still
-		// fail. A waiting entry is tried again within MaxUnavailableDelay.
+		// Show the problem until a waiting entry must have been tried again, which happens within MaxUnavailableDelay.
+		// A success of another entry of the type does not end the problem, because the waiting entry may still fail.
 		e.Problems.FailedFor(2*engine.MaxUnavailableDelay+time.Minute, problemContent, businessType, err)
 	case kind == verdict.KindServerFault && counted:
 		e.Problems.Failed(problemFaults, businessType, err)

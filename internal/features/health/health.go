@@ -46,7 +46,7 @@ func (r *reading) overdue(ctx context.Context) error {
 		}
 		err = r.add(ctx, head)
 		if ctx.Err() != nil {
-			err = nil // The database has answered. With many types, the other reads may take longer than a probe may last.
+			err = nil // The database has answered one read, so it works. With many types, the other reads may take longer than a probe may last.
 		}
 	}
 	return err

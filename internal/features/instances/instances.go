@@ -189,7 +189,8 @@ func describeSchedule(schedule Schedule) *processlog.InstanceSchedule {
 	return s
 }
 
-// hold returns why this process does not claim due entries of a type, or nil. Entries that have lost no lease come first.
+// hold returns why this process does not claim due entries of a type, or nil. The answer may depend on how many leases
+// an entry has lost. hold begins with entries that have lost none.
 func (r *Reporter) hold(t *engine.Type) *processlog.ClaimHold {
 	for lostLeases := range mostLostLeases + 1 {
 		if hold := r.e.ClaimHold(t, lostLeases); hold != nil {

@@ -12,8 +12,8 @@ const (
 	// maxGatherTime limits how long a type whose rate is used up waits, so that one claim can take several starts.
 	maxGatherTime = 150 * time.Millisecond
 
-	// maxVainWait limits the extra random wait after claims that got no start because other processes took all of
-	// them. The limit of the extra wait doubles with each such claim in a row.
+	// maxVainWait limits the extra random wait after vain claims: claims that got no start, because other processes
+	// took all free starts. The extra wait may double with each vain claim in a row, up to maxVainWait.
 	maxVainWait = 400 * time.Millisecond
 
 	// A process that waits for a permit of another process claims again after permitPoll plus a random time. The random
@@ -36,11 +36,11 @@ type gate struct {
 	isKeyed bool // the limit has keys, so the type is always worth a claim
 
 	hasResult      bool
-	room           processlog.Room // after the last claim
+	room           processlog.Room // what the limit had left after the last claim
 	claimedAt      time.Time       // when that claim was answered
-	endedPermits   int             // permits that have ended here since
-	rateOpensAt    time.Time       // no claim before, because the rate is used up
-	permitOpensAt  time.Time       // no claim before, because all permits are held
+	endedPermits   int             // number of permits of this process that have ended since then
+	rateOpensAt    time.Time       // claim nothing before this time, because the rate is used up
+	permitOpensAt  time.Time       // claim nothing before this time, because all permits are held
 	nextClaimAt    time.Time       // when a limited entry is worth a claim; zero: none waits
 	waitingEntries int             // entries that the last claim found without a permit
 	nextStartAt    time.Time       // when the rate allows the next start; zero: entries wait for permits of running entries

@@ -215,7 +215,7 @@ func callKey(key func(row *processlog.Row) string, row *processlog.Row) (text st
 		return "", errors.New(problem)
 	}
 	if len(text) >= processlog.MaxOrderingKey {
-		sum := sha256.Sum256([]byte(text)) // also of a key that would just fit, which could be the hash of another key
+		sum := sha256.Sum256([]byte(text)) // Hash also a key that would just fit, because it could be the hash of another key.
 		text = hex.EncodeToString(sum[:])
 	}
 	return text, nil

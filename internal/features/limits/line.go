@@ -13,8 +13,9 @@ import (
 // the entries behind them wait too, even if their own keys are free.
 const maxSleepers = 5000
 
-// maxRounding limits how much later than its permit an entry is claimed, so that one claim takes entries of several keys. A
-// burst makes up for a delay of (Burst-1) × Interval. The added delay is at most half of that.
+// maxRounding limits the delay that is added before an entry's claim, so that one claim takes entries of several keys.
+// A delay of up to (Burst-1) × Interval loses no starts, because a key saves up to Burst starts. The added delay is at
+// most half of that.
 const maxRounding = 25 * time.Millisecond
 
 // maxSleep limits how long a waiting entry is left out of claims, because other processes may return starts, or run
@@ -110,7 +111,7 @@ func entryInterval(limit *processlog.StartLimit) time.Duration {
 	return max(limit.Interval, permitPoll+jitter.N(permitPoll))
 }
 
-// roundUp returns how much later an entry is claimed, so that it shares a claim.
+// roundUp returns the delay to add before an entry's claim, so that several entries share the claim.
 func roundUp(at time.Time, limit *processlog.StartLimit) time.Duration {
 	grid := min(maxRounding, time.Duration(limit.Burst-1)*limit.Interval/2)
 	if grid <= 0 {
@@ -161,8 +162,8 @@ func (l *line) reportWaiting(now time.Time) (waiting int, startAt time.Time) {
 	return waiting, startAt
 }
 
-// nextClaimAt returns the earliest time of a waiting entry, or the zero time. It forgets entries whose times have long passed,
-// because other processes have claimed them.
+// nextClaimAt returns the earliest time at which a waiting entry is claimed again, or the zero time. It forgets entries
+// whose times have long passed, because other processes have claimed them.
 func (l *line) nextClaimAt() (at time.Time) {
 	for id, s := range l.sleepers {
 		if time.Since(s.claimAt) > sleeperLife {

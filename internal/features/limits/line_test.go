@@ -26,8 +26,8 @@ func limitedIDs(key string, wait time.Duration, ids ...uint64) *processlog.Claim
 	return claim
 }
 
-// Each waiting entry of a key has its own time, one interval after the entry before. Until that time, a claim that the entry
-// is offered to sends no statement for it.
+// Each waiting entry of a key has its own time, one interval after the entry before. Until that time, claims leave the
+// entry out of their statements.
 func TestEntriesOfAKeyWaitOneIntervalAfterEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, limit := newLine(), &processlog.StartLimit{Interval: 10 * time.Second, Burst: 1}

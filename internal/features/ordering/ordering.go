@@ -368,7 +368,8 @@ func (o *Ordering) block(t *engine.Type, s Serial, waiting []waiter) error {
 		o.putBack(t, waiting)
 	}
 	failpoint.Reach(failpoint.OrderingBlocked)
-	// The first entry may have ended, or given way, before these entries were blocked.
+	// Look once more for an entry that may run. The first entry may have ended, or given way, just before these entries
+	// were blocked. Then it has woken none of them.
 	next, advanceErr := o.e.Store.Advance(ctx, t.Name, keys, !s.PassDead)
 	_ = o.sawAdvance(t.Name, advanceErr)
 	for _, w := range waiting {

@@ -32,7 +32,7 @@ type seenKey struct {
 	order  []processlog.ID          // entries in order; the first ones may have ended
 }
 
-// maxSeen is how many entries are remembered at most. They take about ten megabytes.
+// maxSeen is the maximum number of remembered entries. So many entries take about ten megabytes.
 const maxSeen = 100_000
 
 // add replaces the seen entries of a key. If there are more than maxSeen entries in all, it forgets all other keys.

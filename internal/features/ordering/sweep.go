@@ -15,9 +15,9 @@ import (
 //   - keys whose last entry ended in a process that was then killed
 //   - entries recorded by SQL
 //
-// A sweep reads page by page, and each read continues where the last one stopped. It goes once through the keys and
-// once through the due entries. The due entries include entries without a stored position. So the cost of a read does
-// not depend on how many entries wait.
+// A sweep reads page by page, and each read continues where the last one stopped. So the cost of a read does not depend
+// on how many entries wait. A sweep goes once through the keys. It also goes once through the due entries, because an
+// entry may have no stored position under its key.
 type sweep struct {
 	restarted atomic.Bool // restart was called since the last read
 

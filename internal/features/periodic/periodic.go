@@ -146,7 +146,7 @@ func (c *Calendar) runRound(ctx context.Context, periods []Period) (pause time.D
 		what, businessType := p.problemText()
 		if err != nil && ctx.Err() == nil {
 			c.e.Problems.Failed(what, businessType, err)
-		} else if err == nil && (worked || !p.maintenance()) { // Maintenance fails after it has moved its mark, so only work that was done ends its problem.
+		} else if err == nil && (worked || !p.maintenance()) { // Maintenance moves its mark before it works. So after a failure no slot is due, and only work that was done ends the problem.
 			c.e.Problems.Passed(what, businessType)
 		}
 		pause = min(pause, untilNext)

@@ -125,7 +125,7 @@ func TestSuspectThatIsToRunAloneGetsItsTurn(t *testing.T) {
 	})
 }
 
-// hold must agree with accept: a suspect is held exactly if it is refused.
+// hold must return a reason for a suspect if and only if accept refuses the suspect.
 func TestHoldSaysWhyASuspectIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		typ, other := &engine.Type{Concurrency: 4}, &engine.Type{Concurrency: 4}

@@ -29,7 +29,7 @@ func (q *Queue) ClaimDue(t *engine.Type, calls int) engine.ClaimResult {
 	if (before.backlog || leased.Lost) && result.Err == nil && !result.Full {
 		return q.alsoFromStore(t, calls, result, before)
 	}
-	q.e.Problems.Passed(engine.ProblemDue, t.Name) // clear the problem here: while the queue works, no claim reads due entries from the database, which would clear it
+	q.e.Problems.Passed(engine.ProblemDue, t.Name) // Only a claim from the database would clear this problem. While the queue works there is none, so clear the problem here.
 	if delay := q.claims.asked(t.Name, len(leased.IDs), result); delay > 0 {
 		result.NextDueIn = min(max(0, result.NextDueIn), processlog.Never-delay) + delay // Never is the longest duration
 	}
@@ -165,9 +165,9 @@ func (q *Queue) NoteBacklog(businessType string) { q.claims.noteBacklog(business
 // HasBacklog implements engine.Source.
 func (q *Queue) HasBacklog(businessType string) bool { return q.claims.of(businessType).backlog }
 
-// Notified schedules a claim of a type, because another process has reported a due entry of the type. Only one process gets
-// the entry, so the claims of the others find nothing. The more often that happens to this process, the longer it holds
-// back.
+// Notified schedules a claim of a type, because another process has reported a due entry of the type. All processes are
+// notified, but only one of them gets the entry. The more often this process came too late, the longer it waits before
+// its claim.
 func (q *Queue) Notified(businessType string) {
 	if q.e.Notify(businessType, q.claims.of(businessType).raceDelay()) {
 		q.RequestLook()

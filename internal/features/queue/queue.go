@@ -202,9 +202,10 @@ func (q *Queue) Notify(ctx context.Context, messages []string) error {
 	return q.Queue.Notify(ctx, messages)
 }
 
-// nearWindow is how far ahead of their due times each round enqueues entries. A leader that has died may have recorded
-// entries without enqueuing them, and a full queue has left out others. So this time is longer than the lease of the dead
-// leader plus one round of its successor. A queue in this process gets its entries with each round of this process.
+// nearWindow returns a duration. Each round enqueues the entries that come due within this duration, because the queue
+// may lack them: their process may have died, or the queue may have been full. The duration is longer than the lease of
+// a dead leader plus one round of its successor, so that no entry is missed. A queue in this process needs only the
+// rounds of this process.
 func (q *Queue) nearWindow() time.Duration {
 	if q.local {
 		return 2 * q.e.PollInterval

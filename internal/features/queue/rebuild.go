@@ -18,8 +18,8 @@ const (
 	// time they assume that it has died.
 	rebuildPeriod = 10 * time.Second
 
-	// rebuildPause lets one rebuild restore losses that come together. It also limits the cost of a queue that loses
-	// entries again and again.
+	// rebuildPause is the pause before each rebuild, so that one rebuild restores several losses. It also limits the
+	// cost of a queue that loses entries again and again.
 	rebuildPause = 200 * time.Millisecond
 )
 
@@ -50,7 +50,7 @@ func (l *losses) add(businessTypes ...string) {
 	}
 }
 
-// containAll reports whether all the given types are among the lost ones. Restore rebuilds the lost types.
+// containAll reports whether all the given types are lost, so that Restore will rebuild them.
 func (l *losses) containAll(businessTypes []string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

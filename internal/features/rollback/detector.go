@@ -35,7 +35,7 @@ type Detector struct {
 
 	guard      chan struct{}            // holds a value while somebody asks the database; guards the fields below
 	loggedAt   time.Time                // time at which the loss was last logged
-	toReport   findings                 // findings of the checks under this lock, which unlock reports
+	toReport   findings                 // findings of the checks since guard was filled; unlock reports them
 	acceptedAt map[acceptance]time.Time // time at which each acceptance was written, by this process's clock
 }
 

@@ -36,7 +36,8 @@ func purgedSince(notes []processlog.AuditRecord, moment time.Time) bool {
 	return slices.ContainsFunc(notes, func(r processlog.AuditRecord) bool { return r.Action == processlog.ActionPurge && r.Ago < since })
 }
 
-// confirmLoss confirms that versions are lost, because a lagging replica may have answered the plain read.
+// confirmLoss checks with locking reads whether versions are really lost, because a lagging replica may have answered
+// the plain read.
 //
 // Another process may have reported the same loss, and a person may have accepted it. A database that goes back loses
 // its newest writes. So if it still has the audit record of the acceptance, it has lost nothing since then.

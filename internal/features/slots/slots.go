@@ -42,8 +42,8 @@ type reservation struct {
 	isSpent bool // used, given back, or lapsed; guarded by s.mu
 }
 
-// recordedShare is a duration. It begins when an entry that is due at once is recorded. For this long, a fifth of the
-// slots is kept free for new entries.
+// recordedShare is how long a fifth of the slots is kept free for new entries after a recording. Only entries that are
+// due at once count as a recording.
 const recordedShare = 10 * time.Second
 
 // Reserve sets up to n slots aside for entries that are about to be inserted with a lease. Open transactions hold at

@@ -163,7 +163,8 @@ func runSlots(size int, steps []slotStep) string {
 	return ""
 }
 
-// Something limits the type's calls. For example, an open breaker allows no call, and one call after its pause.
+// A limit or an open breaker allows fewer calls of the type than there are slots. Then all slots are for due entries,
+// and none may be reserved or kept free for new entries.
 func TestSlotsOfALimitedTypeAreForEntriesThatAreDue(t *testing.T) {
 	s := newSlots(10, time.Hour)
 	room := engine.Unlimited

@@ -92,7 +92,7 @@ func (d *Transactions) runCall(a *engine.Attempt, handler CallHandler) engine.Re
 	defer t.close()
 	err := handler(a.Context(), t.beginOnce, &a.Row)
 	switch {
-	case t.beginErr != nil && a.Context().Err() != nil: // The call has used up the time, so this must not be free.
+	case t.beginErr != nil && a.Context().Err() != nil: // The handler's work has used up the time, so the attempt must count as a failure.
 		return engine.Result{Err: fmt.Errorf("the call returned too late: %w", context.Cause(a.Context()))}
 	case t.beginErr != nil:
 		return engine.Result{Err: verdict.LibraryUnavailable(t.beginErr)}
@@ -148,7 +148,7 @@ func (t *attemptTx) beginOnce() (Transaction, error) {
 	if t.tx != nil {
 		return nil, errBegunTwice
 	}
-	t.a.NoteActed() // Nothing but a stored success proves that the effect is known.
+	t.a.NoteActed() // The handler has acted outside the database. From now on, only a stored success proves that the outcome is known.
 	failpoint.Reach(failpoint.CallReturned)
 	if ctx := t.a.Context(); ctx.Err() != nil {
 		t.beginErr = context.Cause(ctx)
