@@ -161,7 +161,7 @@ bench-seckill: ## measure the sale's purchases a second beside the same service 
 
 .PHONY: bench
 bench: ## measure the library beside the floors and other libraries, an hour; QUICK=1: the floors, in a minute; SIZE=0.25: a quarter of the work; PAIRS=10
-	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestBench$$' -v . $(if $(QUICK),-quick) $(if $(SIZE),-size=$(SIZE)) $(if $(PAIRS),-pairs=$(PAIRS))
+	cd bench && $(GO) test -count=1 -timeout 12h -run '^TestBench$$' -v . $(if $(QUICK),-quick) $(if $(SIZE),-size=$(SIZE)) $(if $(PAIRS),-pairs=$(PAIRS))
 
 .PHONY: bench-sqlite
 bench-sqlite: ## measure how soon outcomes of a backlog are stored on SQLite, and how long a service's own transactions take beside it

@@ -9,18 +9,30 @@ import (
 	"time"
 )
 
-var part = flag.String("part", "pages,viewers,producers,browser,idle,pairs,deaths,attempts", "comma-separated parts that TestAdmin measures")
+var part = flag.String("part", "", "comma-separated parts that TestAdmin measures: "+strings.Join(adminParts, ",")+"; empty: all")
+
+var adminParts = []string{"pages", "viewers", "producers", "browser", "idle", "pairs", "deaths", "attempts"}
 
 // TestAdmin measures the admin pages on a log with -most ended entries. It also measures what Operations cost the log.
 // It takes about twelve minutes with -pairs 10. With 10 million entries it needs 8 GB of disk.
 func TestAdmin(t *testing.T) {
-	a := newArena(t, adminServer...)
+	wants := partsIn(t, "part", *part, adminParts...)
 	var figures []figure
-	wants := func(name string) bool { return slices.Contains(strings.Split(*part, ","), name) }
+	add := shown(t, func() {
+		fmt.Print("\n", figureHead, "\n")
+		for _, f := range figures {
+			fmt.Println(f)
+		}
+		if err := save("../build/admin.json", figures); err != nil {
+			t.Error(err)
+		}
+	})
+	a := newArena(t, adminServer...)
 	tell := func(name string, measure func() []figure) {
 		if wants(name) {
 			began := time.Now()
-			figures = append(figures, measure()...)
+			measured := measure()
+			add(func() { figures = append(figures, measured...) })
 			t.Logf("%s: %v", name, time.Since(began).Round(time.Second))
 		}
 	}
@@ -53,9 +65,4 @@ func TestAdmin(t *testing.T) {
 		}
 		return append(found, ratios(a.attempted(a.failAndDie(2)).runPairs(a, *pairs), attemptsSides, 0.7)...)
 	})
-	fmt.Print("\n", figureHead, "\n")
-	for _, f := range figures {
-		fmt.Println(f)
-	}
-	a.must(save("../build/admin.json", figures))
 }

@@ -5,15 +5,19 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
 var (
 	quick = flag.Bool("quick", false, "short pairs against the floors only, without peers; 3 pairs unless -pairs is set")
-	size  = flag.Float64("size", 1, "factor for the amount of work; 0.01 for a trial run")
+	size  = sizeFlag("size", "factor for the amount of work; 0.01 for a trial run")
 	pairs = atLeastOne("pairs", 5, "number of pairs of runs per contest")
 	only  = flag.String("only", "", "run only contests whose names contain this text")
 	out   = flag.String("out", "../build/bench.json", "path of the JSON report")
@@ -35,9 +39,105 @@ func atLeastOne(name string, value int, usage string) *int {
 	return n
 }
 
+// sizeFlag defines a flag for a number above 0, whose default is 1. With any other number, most amounts of work would be
+// one entry.
+func sizeFlag(name, usage string) *float64 {
+	n := new(float64)
+	*n = 1
+	flag.Func(name, fmt.Sprintf("%s, above 0 and at most %d (default 1)", usage, mostSize), func(text string) error {
+		given, err := strconv.ParseFloat(text, 64)
+		if err == nil && !(given > 0 && given <= mostSize) { // A comparison with NaN is false.
+			err = fmt.Errorf("want a number above 0 and at most %d", mostSize)
+		}
+		if err == nil {
+			*n, waitLimit = given, time.Duration(max(1, given)*float64(2*time.Minute))
+		}
+		return err
+	})
+	return n
+}
+
+// mostSize is the largest -size. TestBench takes about an hour with -size 1.
+const mostSize = 20
+
+// partsIn returns the parts that a comma-separated flag selects. Without a text it selects all. It fails the test if
+// the flag names a part that does not exist, because the table would then be empty.
+func partsIn(t testing.TB, flagName, text string, all ...string) func(part string) bool {
+	t.Helper()
+	if text == "" {
+		return func(string) bool { return true }
+	}
+	wanted := strings.Split(text, ",")
+	for _, part := range wanted {
+		if !slices.Contains(all, part) {
+			t.Fatalf("-%s %q: there is no part %q; want some of %s", flagName, text, part, strings.Join(all, ","))
+		}
+	}
+	return func(part string) bool { return slices.Contains(wanted, part) }
+}
+
+// showTimeout is how long before the end of -timeout a benchmark shows what it has measured.
+const showTimeout = 20 * time.Second
+
+// shown makes a benchmark show its table whatever happens. show runs once: when the test ends, also after an error, or
+// shortly before -timeout ends the program. The function found runs change, which adds results, while show does not run.
+func shown(t *testing.T, show func()) (found func(change func())) {
+	t.Helper()
+	var mu sync.Mutex // guards the results that show reads
+	once := sync.OnceFunc(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		show()
+	})
+	t.Cleanup(once)
+	if end, limited := t.Deadline(); limited {
+		timer := time.AfterFunc(time.Until(end)-showTimeout, func() {
+			once()
+			fmt.Printf("\nThe benchmark does not end before -timeout, so the table is not complete. Give a longer -timeout, or less work: -size, -pairs, -only.\n")
+		})
+		t.Cleanup(func() { timer.Stop() })
+	}
+	return func(change func()) {
+		mu.Lock()
+		defer mu.Unlock()
+		change()
+	}
+}
+
 func TestMain(m *testing.M) {
 	runVictim()
 	runRelayVictim()
 	runWaitWorker()
 	os.Exit(testservers.Main(m))
 }
+
+func TestSizeThatIsNoAmountOfWorkIsRefused(t *testing.T) {
+	before, limit := *size, waitLimit
+	defer func() { *size, waitLimit = before, limit }()
+	for _, text := range []string{"0", "-1", "NaN", "Inf", "-Inf", "1e300", "21", "", "abc"} {
+		if err := flag.Set("size", text); err == nil || *size != before {
+			t.Errorf("-size=%s is accepted", text)
+		}
+	}
+	if err := flag.Set("size", "3"); err != nil || waitLimit != 6*time.Minute {
+		t.Errorf("-size=3: %v, waits for %v", err, waitLimit)
+	}
+}
+
+func TestPartThatDoesNotExistIsRefused(t *testing.T) {
+	for text, fails := range map[string]bool{"": false, "drain": false, "drain,log": false, "drains": true, "drain,": true, "drain, log": true} {
+		failed := false
+		func() {
+			defer func() { failed = recover() != nil }()
+			partsIn(fatalProbe{t}, "part", text, "drain", "log")
+		}()
+		if failed != fails {
+			t.Errorf("-part %q: refused %v, want %v", text, failed, fails)
+		}
+	}
+}
+
+// fatalProbe panics instead of ending the test.
+type fatalProbe struct{ testing.TB }
+
+func (f fatalProbe) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }

@@ -8,8 +8,16 @@ import (
 // TestIntake measures how many messages of a stream become committed entries a second.
 func TestIntake(t *testing.T) {
 	n := max(2000, int(100_000**size))
+	var rows []row
+	add := shown(t, func() {
+		fmt.Print("\n", table(rows), "\n")
+		if err := save("../build/intake.json", rows); err != nil {
+			t.Error(err)
+		}
+	})
 	a := newArena(t)
-	rows := []row{a.takenIn(n).runPairs(a, *pairs), a.poisoned(n).runPairs(a, *pairs)}
-	fmt.Print("\n", table(rows), "\n")
-	a.must(save("../build/intake.json", rows))
+	for _, c := range []contest{a.takenIn(n), a.poisoned(n)} {
+		r := c.runPairs(a, *pairs)
+		add(func() { rows = append(rows, r) })
+	}
 }

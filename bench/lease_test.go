@@ -2,8 +2,6 @@ package bench
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 )
 
@@ -20,15 +18,22 @@ type leaseReport struct {
 // drain, fused, varchar, sustained, log, bytes, calm, size, crowd, snapshot.
 func TestLease(t *testing.T) {
 	n := func(full int) int { return max(1, int(float64(full)**size)) }
+	wanted := partsIn(t, "only", *only, "drain", "fused", "varchar", "sustained", "log", "bytes", "calm", "size", "crowd", "snapshot")
 	var found leaseReport
-	wanted := func(part string) bool { return *only == "" || slices.Contains(strings.Split(*only, ","), part) }
+	add := shown(t, func() {
+		found.print()
+		if err := save("../build/lease.json", found); err != nil {
+			t.Error(err)
+		}
+	})
 	// With the default I/O capacity, writing back the dirty pages before each run would take most of the time.
 	io := []string{"--innodb-io-capacity=5000", "--innodb-io-capacity-max=10000"}
 	plain := newArena(t, io...)
 	plain.exec(leaseTable)
 	hold := func(a *arena, all ...contest) {
 		for _, c := range all {
-			found.Contests = append(found.Contests, c.runPairs(a, *pairs))
+			r := c.runPairs(a, *pairs)
+			add(func() { found.Contests = append(found.Contests, r) })
 		}
 	}
 	drain := func(loops int, form, other leaseForm) contest {
@@ -47,16 +52,18 @@ func TestLease(t *testing.T) {
 		hold(plain, plain.leaseSustained(n(50_000), formRow))
 	}
 	if wanted("calm") {
-		found.Calm = plain.calmLeases(n(20), *pairs)
+		calm := plain.calmLeases(n(20), *pairs)
+		add(func() { found.Calm = calm })
 	}
+	claims := func(measured []leaseClaim) { add(func() { found.Claims = append(found.Claims, measured...) }) }
 	if wanted("size") {
-		found.Claims = append(found.Claims, plain.claimSizes(*pairs)...)
+		claims(plain.claimSizes(*pairs))
 	}
 	if wanted("crowd") {
-		found.Claims = append(found.Claims, plain.claimsInACrowd(*pairs)...)
+		claims(plain.claimsInACrowd(*pairs))
 	}
 	if wanted("snapshot") {
-		found.Claims = append(found.Claims, plain.claimsBesideASnapshot(n(20_000))...)
+		claims(plain.claimsBesideASnapshot(n(20_000)))
 	}
 	if wanted("log") || wanted("bytes") {
 		logged := newArena(t, append(io, withBinaryLog...)...)
@@ -71,14 +78,11 @@ func TestLease(t *testing.T) {
 		if wanted("bytes") {
 			for _, bytes := range []int{payload, 4096} {
 				for _, form := range []leaseForm{formToday, formVarchar, formRow, formRewrite} {
-					found.Bytes = append(found.Bytes, logged.bytesOf(5000, bytes, form))
+					measured := logged.bytesOf(5000, bytes, form)
+					add(func() { found.Bytes = append(found.Bytes, measured) })
 				}
 			}
 		}
-	}
-	found.print()
-	if err := save("../build/lease.json", found); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -9,24 +9,30 @@ import (
 // arrive twice because a process was killed.
 func TestRelay(t *testing.T) {
 	n := func(full int) int { return max(200, int(float64(full)**size)) }
+	var rows []row
+	var kills []doubled
+	add := shown(t, func() {
+		fmt.Print("\n", table(rows), "\n", doubledHead, "\n")
+		for _, d := range kills {
+			fmt.Println(d)
+		}
+		if err := save("../build/relay.json", map[string]any{"relayed": rows, "killed": kills}); err != nil {
+			t.Error(err)
+		}
+	})
 	a := newArena(t)
 	p := a.newPost()
-	var rows []row
 	for _, batch := range []int{1, relayBatch} {
-		rows = append(rows, p.relayed(n(50_000), batch).runPairs(a, *pairs))
-		for _, c := range p.throughWatermill(n(20_000), batch) {
-			rows = append(rows, c.runPairs(a, *pairs))
+		for _, c := range append([]contest{p.relayed(n(50_000), batch)}, p.throughWatermill(n(20_000), batch)...) {
+			r := c.runPairs(a, *pairs)
+			add(func() { rows = append(rows, r) })
 		}
 	}
-	fmt.Print("\n", table(rows), "\n", doubledHead, "\n")
-	var kills []doubled
 	for _, batch := range []int{1, relayBatch} {
 		d := p.measureDoubled(n(50_000), 10, batch)
-		kills = append(kills, d)
-		fmt.Println(d)
+		add(func() { kills = append(kills, d) })
 		if d.Lost > 0 {
 			t.Errorf("%d messages were lost", d.Lost)
 		}
 	}
-	a.must(save("../build/relay.json", map[string]any{"relayed": rows, "killed": kills}))
 }

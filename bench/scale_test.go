@@ -19,10 +19,14 @@ var (
 // TestScale measures how the library behaves on a growing table. It takes about half an hour. With 10 million entries
 // it needs 12 GB of disk.
 func TestScale(t *testing.T) {
+	tables := []int{10_000, 100_000, 1_000_000, 10_000_000}
+	if *most < tables[0] {
+		t.Fatalf("-most %d: want at least %d waiting entries, the smallest table", *most, tables[0])
+	}
 	a := newArena(t, "--innodb-buffer-pool-size=8G")
 	var result scale
 	fmt.Print("\n", growthHead, "\n")
-	for _, entries := range []int{10_000, 100_000, 1_000_000, 10_000_000} {
+	for _, entries := range tables {
 		if entries <= *most {
 			g := a.grow(entries)
 			result.Growth = append(result.Growth, g)

@@ -104,13 +104,16 @@ func batches(ids <-chan string) func(yield func([]string) bool) {
 	}
 }
 
-// waitUntil calls done repeatedly until it returns true. It fails the test after two minutes.
+// waitLimit is how long a benchmark waits for its work to end. A -size above 1 multiplies it.
+var waitLimit = 2 * time.Minute
+
+// waitUntil calls done repeatedly until it returns true. It fails the test after waitLimit.
 func (a *arena) waitUntil(done func() bool) {
 	a.Helper()
-	deadline := time.Now().Add(2 * time.Minute)
+	deadline := time.Now().Add(waitLimit)
 	for !done() {
 		if time.Now().After(deadline) {
-			a.Fatal("the work did not end within two minutes")
+			a.Fatalf("the work did not end within %v: give less of it with -size", waitLimit)
 		}
 		time.Sleep(200 * time.Microsecond)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // TestBench runs every contest and prints the table. It never fails because a figure is low. If a contest fails with an
-// error, the table still shows the contests before it.
+// error, or -timeout is about to end the program, the table still shows the contests before it.
 func TestBench(t *testing.T) {
 	factor, rounds := *size, *pairs
 	if *quick {
@@ -20,19 +20,21 @@ func TestBench(t *testing.T) {
 	}
 	n := func(full int) int { return max(1, int(float64(full)*factor)) }
 	var found report
-	defer func() { show(t, found) }()
+	add := shown(t, func() { show(t, found) })
 	a := newArena(t)
 	if !*quick {
 		a.startPeers()
 	}
 	for _, c := range contests(a, n) {
 		if strings.Contains(c.work+" "+c.other, *only) {
-			found.Contests = append(found.Contests, c.runPairs(a, rounds))
+			r := c.runPairs(a, rounds)
+			add(func() { found.Contests = append(found.Contests, r) })
 		}
 	}
 	for _, l := range latencies(a, n) {
 		if strings.Contains(l.work, *only) {
-			found.Latencies = append(found.Latencies, l.measure())
+			measured := l.measure()
+			add(func() { found.Latencies = append(found.Latencies, measured) })
 		}
 	}
 	if len(found.Contests)+len(found.Latencies) == 0 {

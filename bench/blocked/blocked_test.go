@@ -99,7 +99,11 @@ var blocks = []block{
 // TestBlocked prints one row for each kind of block and each kind of pool. A row shows the most sessions that one
 // process held, and how many entries were lost.
 func TestBlocked(t *testing.T) {
+	if *seconds < 1 {
+		t.Fatalf("-seconds %d: want at least 1", *seconds)
+	}
 	server := testservers.NewSQL(t, "--max-connections=500")
+	measured := 0
 	fmt.Printf("\n%s, %d processes, blocked for %d s\n\n| block | pool | most sessions of a process | entries | not succeeded | paid twice or never |\n| --- | --- | ---: | ---: | ---: | ---: |\n", server.Flavor, processes, *seconds)
 	for _, b := range blocks {
 		for _, pool := range []string{"connector", "plain"} {
@@ -107,10 +111,14 @@ func TestBlocked(t *testing.T) {
 				continue
 			}
 			t.Run(b.name+", "+pool, func(t *testing.T) {
+				measured++
 				most, lost, wrong := run(t, server, b, pool)
 				fmt.Printf("| %s | %s | %d | %d | %d | %d |\n", b.name, pool, most, entries, lost, wrong)
 			})
 		}
+	}
+	if measured == 0 {
+		t.Errorf("-only %q: no block and no pool whose names contain this text, on %s", *only, server.Flavor)
 	}
 }
 

@@ -44,6 +44,9 @@ func TestDelay(t *testing.T) {
 			results = append(results, r)
 		})
 	}
+	if len(results) == 0 && !t.Failed() {
+		t.Fatalf("-only %q: no mechanism's name contains this text", *only)
+	}
 	fmt.Print("\n", table(p, results))
 	if err := save(*out, p, results); err != nil {
 		t.Fatal(err)
