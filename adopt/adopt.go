@@ -184,7 +184,7 @@ func isRefusal(err error) bool {
 }
 
 // ownFields lists the fields of a *compensator.FieldError that belong to the Import itself, not to the entry of a row.
-var ownFields = map[string]bool{"tx": true, "Key": true, "Take": true}
+var ownFields = map[string]bool{"tx": true, "Table": true, "Key": true, "Take": true}
 
 // pause waits for d. It returns false if ctx has ended.
 func pause(ctx context.Context, d time.Duration) bool {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -228,6 +229,76 @@ func TestKeysOfEachKindGiveDistinctIdempotencyKeys(t *testing.T) {
 	var field *compensator.FieldError
 	require.ErrorAs(t, err, &field)
 	assert.Equal(t, "Key", field.Field)
+}
+
+// A table without a unique key may hold a key twice. The import must not give both rows one entry, and must take no row
+// that has no entry.
+// Failure: F109
+func TestKeyThatSeveralRowsShareIsRefused(t *testing.T) {
+	t.Parallel()
+	for kind, values := range map[string]string{"BIGINT": "(1),(2),(2),(3)", "VARCHAR(20)": "('a'),('b'),('b'),('c')"} {
+		for page := 1; page <= 4; page++ { // The shared key is inside a page or at its end.
+			for _, take := range []string{"state = 9", ""} {
+				r := newRig(t)
+				r.Exec("CREATE TABLE other (k " + kind + " NOT NULL, state INT NOT NULL DEFAULT 0) ENGINE=InnoDB")
+				r.Exec("INSERT INTO other (k) VALUES " + values)
+				cfg := moving()
+				cfg.Table, cfg.Key, cfg.Columns, cfg.Page, cfg.Take = "other", "k", nil, page, take
+				cfg.Map = func(*Row) (compensator.NewEntry, error) { return compensator.NewEntry{BusinessType: "pay"}, nil }
+				_, err := r.open(cfg).Once(t.Context())
+				var field *compensator.FieldError
+				require.ErrorAs(t, err, &field)
+				assert.Equal(t, "Key", field.Field)
+				if take != "" {
+					assert.Equal(t, r.Count("other WHERE state=9"), r.Count("common_process_log"), "each row taken has an entry")
+				}
+			}
+		}
+	}
+}
+
+// Failure: F109
+func TestRowWithTheKeyOfAnotherIsNotTakenWithIt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.Exec("CREATE TABLE other (k BIGINT NOT NULL, name VARCHAR(9) NOT NULL PRIMARY KEY, state INT NOT NULL DEFAULT 0, KEY (k)) ENGINE=InnoDB")
+	r.Exec("INSERT INTO other (k, name) VALUES (1,'one'),(1,'other')")
+	cfg := moving()
+	cfg.Table, cfg.Key, cfg.Columns, cfg.Where = "other", "k", []string{"name"}, "state = 0 AND name = 'one'"
+	cfg.Map = func(*Row) (compensator.NewEntry, error) { return compensator.NewEntry{BusinessType: "pay"}, nil }
+	_, err := r.open(cfg).Once(t.Context())
+	var field *compensator.FieldError
+	require.ErrorAs(t, err, &field)
+	assert.Equal(t, "Key", field.Field)
+	assert.Equal(t, 0, r.Count("other WHERE state=9"))
+	assert.Equal(t, 0, r.Count("common_process_log"))
+}
+
+// A rolled back page must leave its rows as they were. DryRun rolls back every page.
+// Failure: F109
+func TestTableWithoutTransactionsIsNotTakenFrom(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.Exec("ALTER TABLE old_log ENGINE=MyISAM")
+	r.add("pay", 5)
+	for name, pass := range map[string]func(*Import) (*Report, error){
+		"DryRun": func(im *Import) (*Report, error) { return im.DryRun(t.Context()) },
+		"Once":   func(im *Import) (*Report, error) { return im.Once(t.Context()) },
+	} {
+		_, err := pass(r.open(moving()))
+		var field *compensator.FieldError
+		require.ErrorAs(t, err, &field, name)
+		assert.Equal(t, "Table", field.Field, name)
+		assert.Contains(t, field.Reason, "MyISAM", name)
+		assert.Equal(t, 5, r.Count("old_log WHERE state=?", waits), name)
+	}
+	qualified := moving()
+	config, err := mysql.ParseDSN(r.DSN)
+	require.NoError(t, err)
+	qualified.Table = config.DBName + ".old_log"
+	_, err = r.open(qualified).DryRun(t.Context())
+	require.Error(t, err, "a table with the name of its database")
+	assert.Equal(t, map[string]int{"pay": 5}, r.once(r.open(copying())).Recorded, "an import that changes no row")
 }
 
 func TestEveryFaultOfAConfigIsReportedAtOnce(t *testing.T) {

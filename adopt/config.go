@@ -21,10 +21,11 @@ type Config struct {
 	Name string
 
 	// Table is the old table. Write "shop.process_log" if the old table is in another schema of the same server. The
-	// table must use a transactional engine.
+	// table must use a transactional engine. With Take, a pass refuses any other engine.
 	Table string
 
 	// Key is the table's primary key, or another unique column that is never NULL. Key holds integers, text or bytes.
+	// A pass that reads a key twice returns an error.
 	Key string
 
 	// Columns lists what Row.Scan reads, in this order. Each element is a column of Table or an SQL expression.

@@ -51,7 +51,11 @@ func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) 
 		if err != nil {
 			return err
 		}
-		nextTry[id] = time.UnixMilli(int64(score.Score)) // use time.Unix if your timer writes seconds
+		at := time.UnixMilli(int64(score.Score)) // use time.Unix if your timer writes seconds
+		if at.Year() < 2000 || at.Year() > 2100 {
+			return fmt.Errorf("row %d has the score %v: not a time in milliseconds", id, score.Score)
+		}
+		nextTry[id] = at
 	}
 	mapRow := func(row *adopt.Row) (compensator.NewEntry, error) {
 		var kind, batch, business, user, content string

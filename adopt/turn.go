@@ -127,6 +127,7 @@ func (t *pageRun) readRows(ctx context.Context, tx *compensator.ScopedTx) error 
 		return err
 	}
 	in, args := list(t.keys)
+	seen := make(map[string]bool, len(t.keys))
 	rows, err := tx.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s IN (%s) AND (%s) ORDER BY %s%s",
 		strings.Join(append([]string{t.key}, t.cfg.Columns...), ", "), t.table, t.key, in, t.cfg.Where, t.key, lock), args...)
 	if err != nil {
@@ -139,6 +140,10 @@ func (t *pageRun) readRows(ctx context.Context, tx *compensator.ScopedTx) error 
 		if err != nil {
 			return err
 		}
+		if seen[k.text] {
+			return notUnique(k.text) // Both rows would share one entry.
+		}
+		seen[k.text] = true
 		if err := t.takeRow(k, rows); err != nil {
 			return err
 		}
@@ -147,8 +152,12 @@ func (t *pageRun) readRows(ctx context.Context, tx *compensator.ScopedTx) error 
 	return rows.Err()
 }
 
+func notUnique(key string) error {
+	return &compensator.FieldError{Field: "Key", Reason: fmt.Sprintf("holds %q in several rows: want a unique column", key)}
+}
+
 // lock returns the locking clause for a SELECT. On SQLite it is empty, because the transaction has locked the whole
-// database and SQLite has no such clause.
+// database and SQLite has no such clause. The first call also checks the engine of the table.
 func (t *pageRun) lock(ctx context.Context, tx *compensator.ScopedTx) (string, error) {
 	if lock := t.locks.Load(); lock != nil {
 		return *lock, nil
@@ -162,8 +171,35 @@ func (t *pageRun) lock(ctx context.Context, tx *compensator.ScopedTx) (string, e
 	if err != nil {
 		return "", fmt.Errorf("detect the database engine: %w", err)
 	}
+	if lock != "" && t.cfg.Take != "" {
+		if err := t.checkEngine(ctx, tx); err != nil {
+			return "", err
+		}
+	}
 	t.locks.Store(&lock)
 	return lock, nil
+}
+
+// checkEngine refuses a table whose engine has no transactions. If a page is rolled back, its rows would stay taken
+// without an entry. A DryRun rolls back every page. A view has no engine, so checkEngine does not refuse it.
+func (t *pageRun) checkEngine(ctx context.Context, tx *compensator.ScopedTx) error {
+	schema, args := "DATABASE()", []any{t.cfg.Table}
+	if database, table, qualified := strings.Cut(t.cfg.Table, "."); qualified {
+		schema, args = "?", []any{database, table}
+	}
+	var engine, transactions string
+	err := tx.QueryRowContext(ctx, "SELECT COALESCE(engine,'') FROM information_schema.tables WHERE table_schema="+schema+" AND table_name=?", args...).Scan(&engine)
+	if err == nil {
+		err = tx.QueryRowContext(ctx, "SELECT COALESCE(transactions,'') FROM information_schema.engines WHERE engine=?", engine).Scan(&transactions)
+	}
+	switch {
+	case err != nil && !errors.Is(err, sql.ErrNoRows):
+		return fmt.Errorf("read the engine of %s: %w", t.table, err)
+	case transactions != "NO":
+		return nil
+	}
+	return &compensator.FieldError{Field: "Table", Reason: fmt.Sprintf("%s has the engine %s, which has no transactions: rows would stay taken without an entry; "+
+		"leave Take empty, or change the engine to InnoDB", t.table, engine)}
 }
 
 // takeRow maps a row. It adds the row's entry to t.entries, or counts the row as skipped or refused.
@@ -220,8 +256,16 @@ func (t *pageRun) recordRows(ctx context.Context, tx *compensator.ScopedTx) erro
 		return nil
 	}
 	in, args := list(t.takenKeys)
-	if _, err := tx.ExecContext(ctx, fmt.Sprintf("UPDATE %s SET %s WHERE %s IN (%s)", t.table, t.cfg.Take, t.key, in), args...); err != nil {
+	result, err := tx.ExecContext(ctx, fmt.Sprintf("UPDATE %s SET %s WHERE %s IN (%s)", t.table, t.cfg.Take, t.key, in), args...)
+	if err != nil {
 		return fmt.Errorf("take rows from %s: %w", t.table, err)
+	}
+	changedRows, err := result.RowsAffected()
+	if err != nil {
+		return fmt.Errorf("count the rows taken from %s: %w", t.table, err)
+	}
+	if changedRows > int64(len(args)) { // A row with the same key was locked or is not in Where, so it has no entry.
+		return &compensator.FieldError{Field: "Key", Reason: fmt.Sprintf("Take has changed %d rows with %d keys: want a unique column", changedRows, len(args))}
 	}
 	return t.checkTaken(ctx, tx, in, args)
 }

@@ -210,5 +210,21 @@ default:`},
 			},
 			sees: tests("TestBadRowIsNamedAndHoldsUpNoOther"),
 		},
+		{
+			name: "adopt-shares-a-key", breaks: "G28",
+			what: "Two rows with the same key get one entry, and both are taken.",
+			edits: []edit{
+				{"pageRun.readRows", `if $seen[$text] {`, `if $seen[$text] && false {`},
+			},
+			sees: tests("TestKeyThatSeveralRowsShareIsRefused"),
+		},
+		{
+			name: "adopt-takes-without-transactions", breaks: "G28",
+			what: "Rows of a table whose engine has no transactions are taken, and stay taken when the page is rolled back.",
+			edits: []edit{
+				{"pageRun.lock", `if $lock != "" && $take != "" {`, `if $lock == "" && $take != "" {`},
+			},
+			sees: tests("TestTableWithoutTransactionsIsNotTakenFrom"),
+		},
 	}
 }
