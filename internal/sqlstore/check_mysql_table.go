@@ -18,6 +18,7 @@ type mysqlColumn struct {
 
 type mysqlTable struct {
 	engine  string
+	isView  bool
 	columns map[string]mysqlColumn
 	indexes map[string]bool // "unique:col,col" or "name:col,col"
 	missing []string        // missing companion tables
@@ -29,7 +30,7 @@ func readMySQLTable(ctx context.Context, s *Store) (mysqlTable, error) {
 	if s.table.database != "" {
 		schema = s.d.text(s.table.database)
 	}
-	err := s.db.QueryRowContext(ctx, "SELECT COALESCE(engine,'') FROM information_schema.tables WHERE table_schema="+schema+" AND table_name=?", s.table.base).Scan(&t.engine)
+	err := s.db.QueryRowContext(ctx, "SELECT COALESCE(engine,''), table_type LIKE '%VIEW' FROM information_schema.tables WHERE table_schema="+schema+" AND table_name=?", s.table.base).Scan(&t.engine, &t.isView)
 	if err == sql.ErrNoRows {
 		return t, nil
 	}
@@ -116,6 +117,9 @@ var wantIndexes = map[string]string{
 }
 
 func (t mysqlTable) problems(name tableName) []error {
+	if t.isView {
+		return []error{viewNotTable(name)}
+	}
 	if t.engine == "" {
 		return []error{&processlog.FieldError{Field: "table " + name.quoted(""), Reason: "does not exist; run Migrate or the files in migrations/mysql"}}
 	}

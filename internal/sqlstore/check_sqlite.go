@@ -189,7 +189,8 @@ func (p sqliteSession) supported() bool {
 
 // sqliteTable is what the database says about the log's table.
 type sqliteTable struct {
-	statement string            // CREATE TABLE; empty: the table does not exist
+	statement string // CREATE TABLE; empty: the table does not exist
+	isView    bool
 	columns   map[string]string // declared type by name
 	indexes   []sqliteIndex
 	missing   []string // missing companion tables
@@ -204,7 +205,7 @@ type sqliteIndex struct {
 
 func readSQLiteTable(ctx context.Context, conn *sql.Conn, table tableName) (sqliteTable, error) {
 	t := sqliteTable{columns: make(map[string]string)}
-	err := conn.QueryRowContext(ctx, "SELECT sql FROM main.sqlite_master WHERE type='table' AND name=? COLLATE NOCASE", table.base).Scan(&t.statement)
+	err := conn.QueryRowContext(ctx, "SELECT sql, type='view' FROM main.sqlite_master WHERE type IN ('table','view') AND name=? COLLATE NOCASE", table.base).Scan(&t.statement, &t.isView)
 	if errors.Is(err, sql.ErrNoRows) {
 		return t, nil
 	}
@@ -270,6 +271,9 @@ var sqliteColumns = map[string][]string{
 }
 
 func (t sqliteTable) problems(name tableName) []error {
+	if t.isView {
+		return []error{viewNotTable(name)}
+	}
 	if t.statement == "" {
 		return []error{&processlog.FieldError{Field: "table " + name.quoted(""), Reason: "does not exist, at least on one connection; run Migrate or the files in migrations/sqlite"}}
 	}

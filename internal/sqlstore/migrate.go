@@ -13,7 +13,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Migrate creates those tables of a log that do not exist.
+// Migrate creates those tables of a log that do not exist. If the log's name belongs to a user's own table or to a view,
+// it creates nothing and returns an error.
 func Migrate(ctx context.Context, db *sql.DB, table string) error {
 	d, err := detectDialect(ctx, db)
 	if err != nil {
@@ -23,8 +24,18 @@ func Migrate(ctx context.Context, db *sql.DB, table string) error {
 	if err != nil {
 		return err
 	}
+	name, err := d.table(table)
+	if err != nil {
+		return err
+	}
+	if err := tryAgain(ctx, d, func() error { return checkForeign(ctx, d, db, name) }); err != nil {
+		return fmt.Errorf("migrate %s: %w", table, err)
+	}
 	for _, statement := range statements {
-		if err := migrateOne(ctx, d, db, statement); err != nil {
+		if err := tryAgain(ctx, d, func() error {
+			_, err := db.ExecContext(ctx, statement)
+			return err
+		}); err != nil {
 			return fmt.Errorf("migrate %s: %w", table, err)
 		}
 		failpoint.Reach(failpoint.MigrationPart)
@@ -36,9 +47,10 @@ func Migrate(ctx context.Context, db *sql.DB, table string) error {
 // deadlock. On Galera a statement may conflict with one of another node.
 const migrateTries = 10
 
-func migrateOne(ctx context.Context, d *dialect, db *sql.DB, statement string) (err error) {
+// tryAgain runs one step of Migrate until it meets no other process.
+func tryAgain(ctx context.Context, d *dialect, step func() error) (err error) {
 	for range migrateTries {
-		_, err = db.ExecContext(ctx, statement)
+		err = step()
 		if f := d.fault(err); f != faultAborted && f != faultBusy {
 			return err
 		}

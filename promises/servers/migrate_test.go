@@ -233,6 +233,38 @@ func TestNewNamesWhatIsWrongWithTheTable(t *testing.T) {
 	}
 }
 
+// A table with the log's name may be a user's own table. New and Migrate must say so in one line, and Migrate must
+// create nothing beside it.
+// Failure: F31
+func TestTableOfYourOwnIsNamedAndNothingIsCreatedBesideIt(t *testing.T) {
+	t.Parallel()
+	const own, view = "looks like a table of your own", "is a view"
+	w := harness.NewWorld(t)
+	for name, test := range map[string]struct{ create, says string }{
+		"few_columns":  {"TABLE few_columns (id INT NOT NULL PRIMARY KEY, state INT)", own},
+		"no_key":       {"TABLE no_key (state INT) ENGINE=MyISAM", own},
+		"other_case":   {"TABLE other_case (ID BIGINT NOT NULL PRIMARY KEY, NEXT_AT DATETIME, VERSION INT, TOKEN TEXT)", own},
+		"partitions":   {"TABLE partitions (id INT NOT NULL, k INT NOT NULL, PRIMARY KEY (id, k)) DEFAULT CHARSET=latin1 PARTITION BY HASH (k) PARTITIONS 3", own},
+		"our_words":    {"TABLE our_words (id BIGINT NOT NULL PRIMARY KEY, next_at DATETIME, version INT, token TEXT, lease_until DATETIME, epoch INT, delivery_count INT)", own},
+		"own_view":     {"VIEW own_view AS SELECT 1 AS id", view},
+		"view_of_ours": {"VIEW view_of_ours AS SELECT * FROM common_process_log", view},
+	} {
+		w.Exec("CREATE " + test.create)
+		cfg := w.QuickConfig()
+		cfg.Table = name
+		_, newErr := compensator.New(t.Context(), cfg)
+		for step, err := range map[string]error{"New": newErr, "MigrateTable": compensator.MigrateTable(t.Context(), w.DB, name)} {
+			var field *compensator.FieldError
+			if assert.ErrorAs(t, err, &field, "%s %s", step, name) {
+				assert.Equal(t, "table `"+name+"`", field.Field, step)
+				assert.Contains(t, field.Reason, test.says, step)
+				assert.NotContains(t, err.Error(), "\n", step)
+			}
+		}
+		assert.Zero(t, w.Count("information_schema.tables WHERE table_schema=DATABASE() AND table_name LIKE '"+name+"\\_%'"), name)
+	}
+}
+
 // Failure: F31
 func TestNewReportsEveryFaultOfTableAndSessionAtOnce(t *testing.T) {
 	t.Parallel()

@@ -114,6 +114,8 @@ func TestCheckRefusesAnotherTable(t *testing.T) {
 		"duplicates would be recorded":    rebuilt("idempotent_id TEXT COLLATE NOCASE UNIQUE"),
 		"not AUTOINCREMENT":               rebuilt("idempotent_id TEXT UNIQUE"),
 		"lacks lease_until, epoch":        "DROP TABLE common_process_log; CREATE TABLE common_process_log (id INTEGER PRIMARY KEY, version INTEGER, token TEXT, next_at INTEGER)",
+		"is a view":                       "ALTER TABLE common_process_log RENAME TO other; CREATE VIEW common_process_log AS SELECT * FROM other",
+		"compensate_count, content, and":  "DROP TABLE common_process_log; CREATE TABLE common_process_log (id INTEGER PRIMARY KEY, next_at INTEGER, lease_until INTEGER, version INTEGER, token BLOB, epoch INTEGER, delivery_count INTEGER)",
 		"package adopt":                   "DROP TABLE common_process_log; CREATE TABLE common_process_log (id INTEGER PRIMARY KEY, state INTEGER, content TEXT)",
 	} {
 		db, s := newLog(t, wal...)
@@ -123,9 +125,30 @@ func TestCheckRefusesAnotherTable(t *testing.T) {
 	}
 }
 
+// Failure: F31
+func TestMigrateLeavesATableOfYourOwnAlone(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	for create, problem := range map[string]string{
+		"CREATE TABLE Common_Process_Log (id INTEGER PRIMARY KEY, state INTEGER, business_type TEXT)": "looks like a table of your own",
+		"CREATE VIEW common_process_log AS SELECT 1 AS id":                                            "is a view",
+	} {
+		db := open(t, newFile(t, wal...))
+		_, err := db.ExecContext(ctx, create)
+		require.NoError(t, err)
+		var field *compensator.FieldError
+		require.ErrorAs(t, compensator.Migrate(ctx, db), &field, create)
+		assert.Contains(t, field.Reason, problem)
+		var names int
+		require.NoError(t, db.QueryRowContext(ctx, "SELECT COUNT(*) FROM sqlite_master").Scan(&names))
+		assert.Equal(t, 1, names, "nothing was created beside it")
+	}
+}
+
 // rebuilt returns statements that replace the table by one with this column for the idempotency key.
 func rebuilt(column string) string {
-	return "DROP TABLE common_process_log; CREATE TABLE common_process_log (id INTEGER PRIMARY KEY, next_at INTEGER, lease_until INTEGER, version INTEGER, token BLOB, " + column + ")"
+	return "DROP TABLE common_process_log; CREATE TABLE common_process_log (id INTEGER PRIMARY KEY, next_at INTEGER, lease_until INTEGER, version INTEGER, token BLOB, epoch INTEGER, delivery_count INTEGER, " +
+		"state INTEGER, business_type TEXT, content BLOB, headers BLOB, last_error TEXT, process_count INTEGER, max_process_count INTEGER, created_at INTEGER, " + column + ")"
 }
 
 func TestMigrateTwiceKeepsTheFingerprint(t *testing.T) {
