@@ -237,7 +237,7 @@ func register[T any](ctx context.Context, c *Compensator, businessType string, s
 		f.Ready = c.afterBatch(s.afterBatch, s.Codec)
 		c.types.addAfterBatch(businessType, s.afterBatch)
 	}
-	share := poolShare{businessType: businessType, wanted: s.concurrency, heldByHandler: f.RunTx != nil}
+	share := poolShare{businessType: businessType, wanted: s.Limit.bound(s.concurrency), heldByHandler: f.RunTx != nil, heldByThen: f.RunCall != nil}
 	c.fitPool(businessType, &s, share.heldByHandler, f.UndoTx != nil, f.RunCall != nil)
 	t.MaxAttempts, t.MaxCompensateAttempts, t.CompensateCrashed = s.maxAttempts, s.maxCompensateAttempts, s.compensateCrashed
 	t.Timeout, t.Lease, t.Concurrency, t.Retry, t.MaxWait = s.timeout, s.lease, s.concurrency, s.retry, s.maxWait
@@ -253,7 +253,7 @@ func register[T any](ctx context.Context, c *Compensator, businessType string, s
 	if err := c.features.Register(t, f); err != nil {
 		return nil, err
 	}
-	if share.calls = s.concurrency; share.heldByHandler || f.UndoTx != nil {
+	if share.calls = s.Limit.bound(s.concurrency); share.heldByHandler || share.heldByThen || f.UndoTx != nil {
 		c.poolShares.add(share)
 	}
 	c.addRetention(businessType, s.Keep)
@@ -331,18 +331,28 @@ func (c *Compensator) fitPool(businessType string, s *settings, runsTx, undoesTx
 // poolShare is the number of connections of Config.DB that transactions of one type may hold at once.
 type poolShare struct {
 	businessType string
-	calls        int // Concurrency of the type, which fitPool may have lowered
-	wanted       int // Concurrency of the type with a pool that is large enough
-	// heldByHandler is true if the handler holds these connections. Otherwise only the compensation does, and compensations
-	// rarely run at the same time.
+	calls        int // Concurrency of the type, which fitPool may have lowered, or Limit.Concurrent if that is less
+	wanted       int // the same with a pool that is large enough
+	// heldByHandler is true if the handler holds these connections as long as it runs. Otherwise only the compensation, or
+	// the function then of HandleCall, does. They rarely hold connections at the same time.
 	heldByHandler bool
+	heldByThen    bool // whether the type is one of HandleCall
+}
+
+// bound returns how many entries of a type with this limit run at once in this process, if n is the Concurrency. With a
+// Key each key has the whole limit.
+func (l *Limit) bound(n int) int {
+	if l.Concurrent == 0 || l.Key != nil {
+		return n
+	}
+	return min(n, l.Concurrent)
 }
 
 // poolShares holds the shares of all registered types.
 type poolShares struct {
-	mu     sync.Mutex // guards list
+	mu     sync.Mutex // guards the fields below
 	list   []poolShare
-	warned sync.Once // makes warnOfPool log only once
+	warned string // what warnOfPool has logged last
 }
 
 func (p *poolShares) add(share poolShare) {
@@ -351,39 +361,51 @@ func (p *poolShares) add(share poolShare) {
 	p.list = append(p.list, share)
 }
 
-// warnOfPool warns once if the handlers of several types together may hold every connection of the pool. Run calls it,
-// because only then are all types known.
+// warnOfPool warns if the handlers of all types together may hold every connection of the pool. Run calls it, because
+// only then are all types known. It logs the same warning once.
 func (c *Compensator) warnOfPool() {
 	if c.cfg.DB == nil {
 		return
 	}
 	size := c.cfg.DB.Stats().MaxOpenConnections
-	if size <= 3 {
-		return // The pool has no limit, or is so small that waiting for a connection is intended.
-	}
 	c.poolShares.mu.Lock()
 	defer c.poolShares.mu.Unlock()
 	var calls, wanted int
-	var handlers, undoing []string
+	var handlers, undoing, thens []string
+	var shrunk bool // whether the pool was made smaller after a type was registered
 	for _, share := range c.poolShares.list {
 		text := fmt.Sprintf("%s %d", share.businessType, share.calls)
-		if !share.heldByHandler {
+		switch {
+		case share.heldByHandler:
+			calls, wanted, handlers = calls+share.calls, wanted+share.wanted, append(handlers, text)
+			shrunk = shrunk || share.calls > max(1, size-2)
+		case share.heldByThen:
+			thens = append(thens, text)
+		default:
 			undoing = append(undoing, text)
-			continue
 		}
-		calls, wanted, handlers = calls+share.calls, wanted+share.wanted, append(handlers, text)
 	}
-	if len(handlers) < 2 || calls <= size-2 {
+	switch {
+	case size == 0, calls <= size-2:
 		return
+	case !shrunk && (len(handlers) < 2 || size <= 3):
+		return // fitPool has fitted the only type, or the pool is so small that waiting for a connection is intended.
 	}
 	advice := fmt.Sprintf("SetMaxOpenConns to %d and more", wanted+2) // A larger pool also raises the Concurrency that fitPool has lowered.
 	if len(handlers) <= size-2 {
 		advice = fmt.Sprintf("Concurrency of these types to %d in all, or %s", size-2, advice)
 	}
-	c.poolShares.warned.Do(func() {
-		c.log.Warn("compensator: transactional handlers of several types may hold the whole pool: what else wants a connection waits for them",
-			"calls", calls, "max_open_conns", size, "types", strings.Join(handlers, ", "), "compensations_beside_them", strings.Join(undoing, ", "), "set", advice)
-	})
+	if shrunk {
+		advice += ", before the types are registered"
+	}
+	warning := fmt.Sprint(calls, size, handlers, undoing, thens, advice)
+	if warning == c.poolShares.warned {
+		return
+	}
+	c.poolShares.warned = warning
+	c.log.Warn("compensator: transactional handlers may hold the whole pool: what else wants a connection waits for them",
+		"calls", calls, "max_open_conns", size, "types", strings.Join(handlers, ", "), "compensations_beside_them", strings.Join(undoing, ", "),
+		"calls_beside_them", strings.Join(thens, ", "), "set", advice)
 }
 
 // fitLease makes the lease longer than an attempt if the lease perhaps cannot be renewed during the attempt. An attempt

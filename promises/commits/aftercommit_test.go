@@ -281,7 +281,7 @@ func TestPoolThatTransactionalTypesMayTakeAltogetherIsTold(t *testing.T) {
 		}
 		log := run(t, 20, 5, "two", "three")
 		assert.Contains(t, log, `type=one concurrency=18 max_open_conns=20 set="SetMaxOpenConns to 52 and more for Concurrency 50"`)
-		assert.Contains(t, log, `calls=28 max_open_conns=20 types="one 18, two 5, three 5" compensations_beside_them="undone 18" `+
+		assert.Contains(t, log, `calls=28 max_open_conns=20 types="one 18, two 5, three 5" compensations_beside_them="undone 18" calls_beside_them="" `+
 			`set="Concurrency of these types to 18 in all, or SetMaxOpenConns to 62 and more"`)
 		assert.Equal(t, 1, strings.Count(log, several))
 		assert.Contains(t, run(t, 4, 5, "two", "three"), `set="SetMaxOpenConns to 62 and more"`, "three types cannot share two connections")
@@ -289,6 +289,59 @@ func TestPoolThatTransactionalTypesMayTakeAltogetherIsTold(t *testing.T) {
 		assert.Empty(t, run(t, 62, 5, "two", "three"), "the pool that was advised")
 		assert.Empty(t, run(t, 0, 5, "two", "three"), "a pool without a limit")
 		assert.NotContains(t, run(t, 20, 5), several, "one type")
+	})
+}
+
+// The warning counts the connections that handlers can hold. A limit may allow fewer than Concurrency. The pool may become
+// smaller after the registration, and a later Run may have more types.
+func TestPoolWarningCountsWhatHandlersCanHold(t *testing.T) {
+	t.Parallel()
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		start := func(size int) (c *compensator.Compensator, told func() string) {
+			cfg := w.QuickConfig()
+			cfg.DB = db
+			db.SetMaxOpenConns(size)
+			lines := harness.CaptureLog(&cfg)
+			c = w.New(cfg)
+			return c, func() string {
+				ctx, stop := context.WithCancel(t.Context())
+				stop()
+				require.NoError(t, c.Run(ctx))
+				var found []string
+				for len(lines) > 0 {
+					if line := <-lines; strings.Contains(line, "may hold the whole pool") {
+						found = append(found, line)
+					}
+				}
+				return strings.Join(found, "\n")
+			}
+		}
+		nothing := func(context.Context, *compensator.ScopedTx, *compensator.Entry, harness.Order) error { return nil }
+		register := func(c *compensator.Compensator, businessType string, concurrency int, limit compensator.Limit) {
+			_, err := compensator.HandleTx(t.Context(), c, businessType, nothing,
+				&compensator.HandlerConfig[harness.Order]{Concurrency: concurrency, TypeConfig: compensator.TypeConfig{Limit: limit}})
+			require.NoError(t, err)
+		}
+		oneKey := func(*compensator.Entry) string { return "k" }
+
+		c, told := start(20)
+		register(c, "one", 0, compensator.Limit{Concurrent: 4})
+		register(c, "two", 0, compensator.Limit{Concurrent: 14})
+		assert.Empty(t, told(), "the limits allow 18 at once")
+		register(c, "three", 7, compensator.Limit{Concurrent: 9, Key: oneKey})
+		_, err := compensator.HandleCall(t.Context(), c, "paid", func(context.Context, *compensator.Entry, harness.Order) (int, error) { return 0, nil },
+			func(context.Context, *compensator.ScopedTx, *compensator.Entry, harness.Order, int) error { return nil }, nil)
+		require.NoError(t, err)
+		assert.Contains(t, told(), `calls=25 max_open_conns=20 types="one 4, two 14, three 7" compensations_beside_them="" calls_beside_them="paid 50" `+
+			`set="Concurrency of these types to 18 in all, or SetMaxOpenConns to 27 and more"`, "a later Run")
+		assert.Empty(t, told(), "nothing has changed")
+
+		for _, size := range []int{2, 3, 12} {
+			c, told = start(0)
+			register(c, "one", 30, compensator.Limit{})
+			db.SetMaxOpenConns(size)
+			assert.Contains(t, told(), `SetMaxOpenConns to 32 and more, before the types are registered"`, "a pool that has become smaller")
+		}
 	})
 }
 
