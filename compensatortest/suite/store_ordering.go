@@ -371,8 +371,8 @@ func (t *storeTest) requeuedEntryIsNotedUnderItsEpoch() {
 }
 
 // A requeue begins a new epoch of an entry. A process that ran the entry in an earlier epoch may still delete the
-// position that the entry had then. It does not make the next entries of the key due. So a position from an earlier
-// epoch must block no entry.
+// position that the entry had then. Such a deletion does not make the next entries of the key due. So a position from
+// an earlier epoch must block no entry.
 func (t *storeTest) noteOfAnEarlierEpochBlocksNothing() {
 	rows := t.commitWithPositions("a", 2)
 	second := []processlog.ID{rows[1].ID}

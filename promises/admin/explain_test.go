@@ -303,8 +303,8 @@ func TestExplanationNamesTheReasonWhyAnEntryDoesNotRun(t *testing.T) {
 	}
 }
 
-// explainingOnly opens the log in a process without handlers, as the command line does. change may modify its
-// configuration.
+// explainingOnly opens the log in a process without handlers, as the command line does. The function change may modify
+// its configuration.
 func (x *explained) explainingOnly(change func(cfg *compensator.Config)) *admin.Admin {
 	cfg := operated(x.QuickConfig())
 	change(&cfg)
@@ -474,7 +474,8 @@ func TestExplanationOfALimitNeedsNoHandler(t *testing.T) {
 	})
 }
 
-// A process stops claiming when the database takes no outcomes. It must say so about its own entries.
+// A process that cannot store outcomes stops claiming. When it explains why one of its own entries does not run, it
+// must name this reason.
 func TestExplanationSaysThatOutcomesCannotBeStored(t *testing.T) {
 	t.Parallel()
 	const limit = processlog.MaxRows // refused outcomes of one type

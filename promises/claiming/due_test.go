@@ -283,8 +283,8 @@ func TestStopStoresOutcomesInADatabaseThatIsBack(t *testing.T) {
 	}
 }
 
-// inSharedBubble runs test in a bubble, with a queue that the library treats as shared with other processes. test gets
-// an instance on which the type "quiet" is registered.
+// inSharedBubble calls the function test in a bubble, with a queue that the library treats as shared with other
+// processes. The instance that test gets has the registered type "quiet".
 func inSharedBubble(t *testing.T, cfg compensator.Config, test func(*testing.T, *compensator.Compensator, *compensatortest.MemoryStore, *harness.Lateness)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()

@@ -94,7 +94,7 @@ func TestSessionLeftInAnotherDatabaseCostsOneAttempt(t *testing.T) {
 }
 
 // TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction leaves more broken sessions in the pool than package sql
-// retries, which is three. The closure must still succeed.
+// retries, which is three. InTx must still commit what its closure writes.
 // Failure: F39
 func TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction(t *testing.T) {
 	t.Parallel()

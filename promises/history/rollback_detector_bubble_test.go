@@ -27,8 +27,8 @@ type forgetful struct {
 	stops bool
 }
 
-// inForgetfulBubble runs test twice: with a process that only reports a loss, and with one that also stops. wrap may
-// put a store around the bubble's store.
+// inForgetfulBubble calls the function test twice: with a process that only reports a loss, and with one that also
+// stops. The function wrap may put a store around the bubble's store.
 func inForgetfulBubble(t *testing.T, cfg compensator.Config, wrap func(*compensatortest.MemoryStore) processlog.Store, test func(t *testing.T, f *forgetful)) {
 	for name, stops := range map[string]bool{"reports": false, "stops": true} {
 		cfg.StopOnLoss = stops

@@ -55,8 +55,9 @@ type overtaking struct {
 	ran           *harness.Calls            // calls in the second instance
 }
 
-// overtake lets the second instance run the entry while the first instance still runs it. It returns when the second
-// instance has stored fresh as the outcome. A nil error means success.
+// overtake lets the second instance run the entry while the first instance still runs it. The handler returns the error
+// stale in the first instance and the error fresh in the second. overtake returns when the outcome of the second
+// instance is stored.
 func overtake(t *testing.T, w *harness.World, cfg compensator.Config, typ compensator.HandlerConfig[harness.Order], stale, fresh error) *overtaking {
 	t.Helper()
 	cfg.Lease = 30 * time.Second // The lease is long enough that it is not renewed during the test.

@@ -59,9 +59,9 @@ func (s *muteStore) Release(ctx context.Context, ids []processlog.ID, token proc
 	return s.Store.Release(ctx, ids, token)
 }
 
-// The answer to a claim was lost, so the process must still release the claim. If it claimed the entry again first, the
-// entry would get a new token. The release with the old token would then fail, and the lease would count as lost. The
-// process must release before it claims again.
+// A claim wrote a token into the entry's row, but its answer was lost, so the process must release the claim. It must
+// do this before it claims the entry again. The second claim would write a new token. The release with the old token
+// would then fail, and the library would count a lost lease.
 // Failure: F59
 func TestEntryWithAPendingReleaseIsNotAskedForMeanwhile(t *testing.T) {
 	t.Parallel()

@@ -231,8 +231,8 @@ func changer(w *harness.World) func(name string, values admin.LimitValues) bool 
 	}
 }
 
-// record records entries of all types in small batches, as long as few entries are open. stop returns the number of
-// recorded entries.
+// record records entries of all types in small batches, as long as few entries are open. The function stop ends this
+// and returns the number of recorded entries.
 func record(w *harness.World) (stop func() int) {
 	w.T.Helper()
 	ctx, cancel := context.WithCancel(w.T.Context())

@@ -47,8 +47,8 @@ func (s *slow) rowAfter(id processlog.ID) processlog.Row {
 	return processlog.Row{}
 }
 
-// runSlow runs five entries of one key. The handler returns the error from fail. At each call, the previous entry must
-// have ended.
+// runSlow runs five entries of one key. The handler returns the error that the function fail returns. At each call, the
+// previous entry must have ended.
 func runSlow(t *testing.T, store *slow, fail func(row processlog.Row) error) {
 	t.Helper()
 	store.Store, store.leased = memory.NewStore(), make(map[processlog.ID]bool)

@@ -31,7 +31,7 @@ type underWay struct {
 }
 
 // startDeaf records an entry and waits until its handler is at the gate. The first attempt ignores its context and
-// returns verdict when the gate opens. Later attempts succeed at once.
+// returns the error verdict when the gate opens. Later attempts succeed at once.
 func startDeaf(t *testing.T, w *harness.World, verdict error) *underWay {
 	t.Helper()
 	cfg := w.QuickConfig()

@@ -115,7 +115,7 @@ func listensAgain(w *harness.World) {
 }
 
 // connections returns the ids of the library's connections to the shared Redis. It recognizes them by the client's
-// name, and returns only those whose line in CLIENT LIST contains part.
+// name, and returns only those whose line in CLIENT LIST contains the text in part.
 func connections(w *harness.World, part string) (ids []string) {
 	w.T.Helper()
 	list, err := w.Redis.ClientList(w.T.Context()).Result()

@@ -201,8 +201,8 @@ func (s *slowlyRenewing) Renew(ctx context.Context, held []processlog.Held, leas
 	return s.MemoryStore.Renew(ctx, held, lease)
 }
 
-// inSlowBubble runs two entries of the type "batch" until they have ended, on a slowlyRenewing store. register
-// registers the type.
+// inSlowBubble runs two entries of the type "batch" until they have ended, on a slowlyRenewing store. The function
+// register registers the type.
 func inSlowBubble(t *testing.T, register func(c *compensator.Compensator, store *slowlyRenewing), test func(t *testing.T, store *slowlyRenewing)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowlyRenewing{MemoryStore: compensatortest.NewMemoryStore()}

@@ -61,7 +61,7 @@ type bomb struct{}
 
 func (bomb) String() string { panic(bomb{}) }
 
-// hostileErrors returns the errors by name. text is a part of LastError that is special to the error.
+// hostileErrors returns the errors by name. The field text is a part of LastError that is special to the error.
 func hostileErrors() map[string]struct {
 	make func() error
 	text string
@@ -137,8 +137,8 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// hostileTypes registers a type for each kind of handler. Each handler returns the error from fail. Each entry is
-// exhausted after its first attempt.
+// hostileTypes registers a type for each kind of handler. Each handler returns the error that the function fail
+// returns. Each entry is exhausted after its first attempt.
 func hostileTypes(t *testing.T, c *compensator.Compensator, fail func() error) map[string]*compensator.Type[harness.Order] {
 	t.Helper()
 	once := compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, MaxCompensateAttempts: 1}

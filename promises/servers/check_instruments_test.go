@@ -99,7 +99,7 @@ func (c liarConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return liar{conn, c.lie}, err
 }
 
-// openLying opens dsn through a driver that deviates as l says, with a Connector or as a plain pool.
+// openLying opens dsn through a driver that deviates from MySQL as the lie l says. It uses a Connector or a plain pool.
 func openLying(dsn string, l lie, watched bool) func() (*sql.DB, error) {
 	return func() (*sql.DB, error) {
 		config, err := mysql.ParseDSN(dsn)

@@ -52,8 +52,8 @@ func errorClass(err error) string {
 	return history.ErrOther
 }
 
-// outcomeOfCommit classifies the error of a COMMIT as a careful caller does. CommitFail means that the COMMIT certainly
-// had no effect.
+// outcomeOfCommit says what the error of a COMMIT means: the transaction has committed, it certainly has not
+// (CommitFail), or that is unknown.
 func outcomeOfCommit(err error) string {
 	switch {
 	case err == nil:

@@ -21,13 +21,15 @@ type Config struct {
 	// zero, each type has its own shares, and many more entries fail.
 	Failing, Poison float64
 
-	// Excused is for a run in which some events cannot happen that the checker demands. The keys are the checker's names
-	// of the events, and the values are the reasons. See history.Run.
+	// If Careful is set, producers report every commit to the library and never roll back to a savepoint. Without it,
+	// producers leave some entries to the reconciler, which finds them after the grace period. Such producers also enqueue
+	// some entries that do not exist.
 	Careful bool
 
 	Faults Faults
 
-	// Excused names demands of the checker that this run cannot meet. The values are the reasons. See history.Run.
+	// Excused is for a run in which some events cannot happen that the checker demands. The keys are the checker's names
+	// of these events, and the values are the reasons. See history.Run.
 	Excused map[string]string
 
 	// Sample, when set, is called every SampleEvery. The calls begin when the apps are ready, and end with the run.

@@ -20,7 +20,8 @@ type fault struct {
 	shares  string   // resource that other faults may use at the same time
 	strike  func(*strike) error
 
-	// A fault usually lasts for the time in takes, plus holds times the run's mean duration of faults, or less.
+	// Usually a fault is over after the time in takes. If holds is set, that number times the run's mean duration of
+	// faults is added.
 	takes time.Duration
 	holds float64
 }

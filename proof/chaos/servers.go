@@ -72,7 +72,7 @@ func newServers(tb testing.TB) *servers {
 }
 
 // redisFlags let a follower copy its leader at once. A follower that was cut off must copy the leader's whole data,
-// because a partial resynchronization would hide the loss.
+// because a partial resynchronization would hide that writes were lost.
 var redisFlags = []string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--repl-timeout", "5", "--maxmemory-policy", "noeviction"}
 
 func newTCP(tb testing.TB, target string) *faultproxy.TCP {

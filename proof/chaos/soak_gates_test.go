@@ -62,8 +62,8 @@ func (s *soak) calmOnes(what string) []point {
 }
 
 // steady requires that memory does not grow. In a long run it judges the slope of the second half of the readings. A
-// run is long if its second half begins more than warm seconds after its start, and if the slope's error is small
-// enough. In a short run steady judges the total growth, unless the growth may be noise.
+// run is long if its second half begins more than the seconds in warm after its start, and if the slope's error is
+// small enough. In a short run steady judges the total growth, unless the growth may be noise.
 func steady(what string, points []point, warm float64) gate {
 	g := gate{what: what + ", slope of the second half", want: fmt.Sprintf("< %.0f MB/h", mostSlope)}
 	slope, within, hours := trend(secondHalf(points))
@@ -119,7 +119,7 @@ func trend(points []point) (slope, within, hours float64) {
 	return slope, studentT * math.Sqrt(rest/(blocks-2)/xx), (points[len(points)-1].at - points[0].at) / 3600
 }
 
-// flat requires that the medians of the second and the last quarter differ by at most band.
+// flat requires that the medians of the second and the last quarter differ by no more than the value of band.
 func flat(what string, points []point, band float64) gate {
 	q := len(points) / 4
 	if q == 0 {

@@ -213,8 +213,8 @@ func (st *stage) count(query string) (n int64, err error) {
 	return n, err
 }
 
-// awaitNothing waits until count returns 0 several times in a row. It gives up if the count has not become smaller for
-// waitTimeout.
+// awaitNothing calls the function count until it returns 0 several times in a row. It gives up if the result has not
+// become smaller for waitTimeout.
 func (st *stage) awaitNothing(what string, count func() (int64, error)) bool {
 	deadline, quiet, least := time.Now().Add(waitTimeout), 0, int64(math.MaxInt64)
 	for time.Now().Before(deadline) {

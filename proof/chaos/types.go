@@ -158,7 +158,8 @@ func (p *appProcess) mail(ctx context.Context, items []compensator.Item[job]) []
 	return verdicts
 }
 
-// preventsVerdicts reports whether an entry of the batch fails in a way that leaves the whole batch without verdicts.
+// preventsVerdicts reports whether an entry of the batch fails in such a way that the batch handler returns no valid
+// results at all.
 func preventsVerdicts(items []compensator.Item[job]) bool {
 	return len(items) > 1 && slices.ContainsFunc(items, func(item compensator.Item[job]) bool {
 		return item.Entry.ProcessCount < item.Value.Fails && (item.Value.How == failLoudly || item.Value.How == failSlowly)

@@ -128,9 +128,9 @@ func (w *world) checkCases() {
 // countedRows is the number of statistics rows that each victim finds. Folding takes 500 rows per step.
 const countedRows = 1200
 
-// checkCounts requires that folding neither loses a count nor adds one twice. The rows are up to a week old, so folding
-// turns them into rows of minutes and of hours. The killed processes have left some rows unfolded, so checkCounts folds
-// them before it compares.
+// checkCounts requires that folding, which adds up rows of statistics, neither loses a count nor adds one twice. The
+// rows are up to a week old, so folding turns them into rows of minutes and of hours. The killed processes have left
+// some rows unfolded, so checkCounts folds them before it compares.
 func (w *world) checkCounts() {
 	w.t.Helper()
 	store, err := compensator.OpenStore(w.t.Context(), w.db, compensator.DefaultTable)

@@ -178,8 +178,8 @@ func (f *follower) failure(was, s step) string {
 	return fmt.Sprintf("a failure led to the state %s", s.state)
 }
 
-// absorbed reports whether the library accepts a success of this entry while another process holds the lease. It does
-// not if the effect and the outcome share one transaction.
+// absorbed reports whether the library accepts a success of this entry while another process holds the lease. The
+// library does not accept it if the effect and the outcome share one transaction.
 func (l *entryLog) absorbed(undo bool) bool {
 	if undo {
 		return l.kind == recall

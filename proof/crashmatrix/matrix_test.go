@@ -195,7 +195,8 @@ func (w *world) describeOpen() string {
 	return "the last entry ended just now"
 }
 
-// eventually waits until check returns true. If that takes too long, the test fails with the text that why returns.
+// eventually calls the function check until it returns true. If that takes too long, the test fails with the text that
+// the function why returns.
 func (w *world) eventually(check func() bool, why func() string) {
 	w.t.Helper()
 	deadline := time.After(waitTimeout)

@@ -36,7 +36,7 @@ const (
 func (p place) stream() string { return p.Prefix + ":messages" }
 
 // openIntake opens the intake that the victims and the healthy process run. MaxDeliveries is high, because each kill
-// costs the messages in progress a delivery.
+// counts as a delivery of the messages in progress.
 func openIntake(p *process, at place) (*intake.Intake, error) {
 	stream := intake.Stream{Redis: p.redis, Stream: at.stream(), Group: takers, Block: 20 * time.Millisecond, Idle: 2 * time.Second, Trim: true}
 	if at.Named {

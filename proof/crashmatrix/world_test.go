@@ -53,9 +53,9 @@ var tables = []string{
 	historyTrigger("UPDATE", "OLD.version, OLD.next_at, OLD.lease_until"),
 }
 
-// historyTrigger returns a trigger that writes a step of an entry's history. began is the time at which the statement
-// began, from which it computed its values. at is the time of the write. The times differ if the machine stalls between
-// them.
+// historyTrigger returns a trigger that writes a step of an entry's history. In a step, began is the time at which the
+// statement began and computed its values, and at is the time of the write. The times differ if the machine stalls in
+// between.
 func historyTrigger(event, before string) string {
 	return "CREATE TRIGGER history_" + event + " AFTER " + event + " ON common_process_log FOR EACH ROW INSERT INTO history " +
 		"(entry, was, was_due, was_leased, began, at, version, state, process_count, compensate_count, delivery_count, epoch, due, leased, ended_by) VALUES " +

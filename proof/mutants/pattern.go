@@ -157,7 +157,8 @@ func (c code) find(pattern []lexeme) []match {
 
 func (c code) afterDot(i int) bool { return i > 0 && c.tokens[i-1].token == token.PERIOD }
 
-// fits matches a pattern against the tokens from index at on. It fills names and returns where the match ends.
+// fits reports whether a pattern matches the tokens that begin at the index in at, and where the match ends. It stores
+// in names which tokens each name of the pattern matches.
 func (c code) fits(pattern []lexeme, at int, names map[string]span) (end int, ok bool) {
 	if len(pattern) == 0 {
 		return at, true
@@ -198,7 +199,7 @@ func (c code) candidates(name lexeme, at int) []int {
 	return c.ends[at]
 }
 
-// runs returns the ends of all runs of tokens with balanced brackets that begin at token at.
+// runs returns the ends of all runs of tokens with balanced brackets that begin at the token with the given index.
 func (c code) runs(at int) []int {
 	ends := []int{at}
 	depth := 0

@@ -140,8 +140,8 @@ func (s *gatedStore) casesOpened(outcomes []processlog.Outcome, answers []proces
 	}
 }
 
-// ChangeAll is a step of the scheduler. It asserts G32 (actions of people): the statement of the change also writes the
-// audit record. If the entry is no longer dead, the statement closes the entry's case too.
+// ChangeAll changes entries as a step of the scheduler. It asserts G32 (actions of people): the statement of the change
+// also writes the audit record. If the entry is no longer dead, the statement closes the entry's case too.
 func (s *gatedStore) ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) (answers []processlog.Changed, err error) {
 	op := &operation{kind: opChange, from: s.from, change: change, seen: make(map[compensator.EntryID]uint64)}
 	for _, v := range seen {

@@ -12,14 +12,14 @@ import (
 )
 
 // apart holds properties that only some seeds have. Each property has its own random stream, so that a new property
-// does not change what older seeds draw.
+// does not change what happens in older seeds.
 type apart struct {
 	requeues bool // in a calm seed, a person requeues entries that wait for a retry
 
 	// These properties exist only in seeds that are not calm:
 	jammed compensator.IdempotencyKey // key of an entry whose handlers ignore their context and return only after all faults have ended
-	// former is 1, 2 or 3 if some instances run an older version of the service. An older version has no handlers for
-	// the types in formerLacks. Of three consecutive instances, former gives the position of the older one. 0: no
+	// If some instances run an older version of the service, former is 1, 2 or 3: the position of the older one among
+	// three consecutive instances. The older version has no handlers for the types in formerLacks. If former is 0, no
 	// instance is older.
 	former    int
 	leases    []time.Duration // leases of the instances in the order of their numbers; they replace Config.Lease
@@ -50,7 +50,7 @@ type apart struct {
 	batchWait  time.Duration // BatchWait of the batch type (drawBatches)
 }
 
-// longWait is longer than every wait except the delay that a sleepy handler asks for.
+// longWait is longer than every wait, except for the delays of months that some handlers ask for.
 const longWait = 24 * time.Hour
 
 var formerLacks = map[string]bool{batchType: true, undoTxType: true}
@@ -94,7 +94,8 @@ func (w *world) crossOrders(rng *rand.Rand) {
 	}
 }
 
-// wake reschedules entries that are due only after longWait, as a service would.
+// wake makes entries due that would otherwise wait for longer than longWait. A service would do the same with
+// Reschedule.
 func (w *world) wake() {
 	if !w.apart.sleepy {
 		return
@@ -109,8 +110,8 @@ func (w *world) wake() {
 	}
 }
 
-// drawLosses draws when the queue loses the entries of one type. Calm seeds have such losses too, because a loss must
-// not make an entry late.
+// drawLosses chooses at random when the queue loses the entries of one type. Such a loss must not make an entry late,
+// so it happens in calm seeds too.
 func (w *world) drawLosses() {
 	rng := rand.New(rand.NewPCG(w.seed, 3))
 	if !w.plan.sharedQueue || rng.IntN(4) > 0 {

@@ -12,7 +12,7 @@ import (
 // barrierPrefix begins the idempotency keys of entries whose handlers wait for each other.
 const barrierPrefix = "barrier-"
 
-// barrier makes the handlers of a type wait until each slot of the type runs a call.
+// barrier makes the handlers of a type wait until a call runs in each slot of the type.
 type barrier struct {
 	slots map[string]int
 

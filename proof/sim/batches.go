@@ -14,7 +14,8 @@ import (
 // unchanged.
 const batchesStream = 7711
 
-// drawBatches draws the batch type's BatchWait and Concurrency, and entries that wait for a batch of other entries.
+// drawBatches chooses at random the batch type's BatchWait and Concurrency, and entries that must run after a batch of
+// other entries.
 func (w *world) drawBatches() {
 	rng := rand.New(rand.NewPCG(w.seed, batchesStream))
 	w.apart.batchCalls = w.plan.types.Concurrency
@@ -31,8 +32,8 @@ func (w *world) drawBatches() {
 	w.apart.batchWait = time.Millisecond * time.Duration(1+rng.IntN(1000)) // BatchWait is at most the shortest lease.
 }
 
-// drawFollowed draws orders with entries of several types under one batch id. Each order also has an entry that must
-// run after the batch.
+// drawFollowed adds orders that record entries of several types under one batch id. Each order also records an entry
+// that must run after the batch.
 func (w *world) drawFollowed(rng *rand.Rand) {
 	p := &w.plan
 	for i := range 1 + rng.IntN(2) {
@@ -59,9 +60,9 @@ func following(cfg compensator.HandlerConfig[content]) compensator.HandlerConfig
 	return cfg
 }
 
-// checkFollows asserts that an entry that runs after a batch starts only when each entry of the batch has ended once.
-// An entry that ended and was requeued counts as ended. After a loss in the database, checkFollows asserts nothing,
-// because the end of an entry may be lost.
+// checkFollows is called when an entry starts that must run after a batch. It asserts that each entry of the batch has
+// ended. An entry that has ended and was requeued counts as ended. After the database has lost writes, checkFollows
+// asserts nothing, because the end of an entry may be lost.
 func (o *oracle) checkFollows(n *instance, e *compensator.Entry) {
 	if e.BusinessID == "" || e.State == compensator.Compensating {
 		return

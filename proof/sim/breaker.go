@@ -21,7 +21,7 @@ type outage struct {
 	types    map[string]bool
 }
 
-// drawBreakers draws whether the types have breakers, and an outage that opens them.
+// drawBreakers chooses at random whether the types have breakers, and when an outage opens them.
 func (w *world) drawBreakers() {
 	rng := rand.New(rand.NewPCG(w.seed, breakerStream))
 	if w.plan.calm || rng.IntN(8) > 0 {
@@ -49,7 +49,8 @@ func duringOutage(rng *rand.Rand, from, chaos time.Duration) (orders []order) {
 	return orders
 }
 
-// applyOutage returns another behaviour for an attempt if the service that it calls is down.
+// applyOutage returns how an attempt behaves while the service that it calls is down. If the service is up, down is
+// false.
 func (w *world) applyOutage(e *compensator.Entry, rng *rand.Rand) (b behaviour, down bool) {
 	o, now := w.apart.outage, time.Now()
 	if !o.types[e.BusinessType] || now.Before(o.from) || now.After(o.to) {
@@ -68,7 +69,7 @@ type breakerOn struct {
 	kind string
 }
 
-// opening is an open breaker as its instance reported it. probes counts the calls since that report.
+// opening is an open breaker as its instance reported it. The field probes counts the calls since that report.
 type opening struct {
 	observe.OpenBreaker
 	said   time.Time
@@ -137,8 +138,8 @@ func (o *oracle) checkProbeLocked(n *instance, id compensator.EntryID, open *ope
 	}
 }
 
-// maxBreakerPause returns how long open breakers may delay entries that only one instance handles. It includes a second
-// probe.
+// maxBreakerPause returns how long open breakers may delay entries that only one instance handles. The result includes
+// the pause before a second probe.
 func (o *oracle) maxBreakerPause() (longest time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -157,8 +158,8 @@ func (o *oracle) openBreakerOf(n *instance, kind string) *opening {
 	return o.opened[breakerOn{n, kind}]
 }
 
-// resume asserts the second half of G25. When all services are up again, each breaker closes with the first entry after
-// its pause.
+// resume asserts the second half of G25 (breakers). When all services are up again, each breaker closes with the first
+// entry after its pause.
 func (w *world) resume(last *instance) {
 	for _, t := range handledTypes {
 		open := w.oracle.openBreakerOf(last, t)

@@ -16,7 +16,8 @@ import (
 // stream leaves all other random numbers of a seed unchanged.
 const connectionsStream = 190
 
-// drawConnections changes half of the seeds in which an outage takes the database back to an earlier state:
+// drawConnections chooses half of the seeds in which an outage takes the database back to an earlier state. These seeds
+// get more properties:
 //   - Instances can see that their connections are new.
 //   - Some entries come due after the outage.
 //   - During half of these outages, and up to 4 s longer, the database does not answer which rows it still has.
@@ -81,9 +82,9 @@ type claimed struct {
 	at  time.Time // time at which the database made the claim
 }
 
-// checkLoss asserts G19 (a loss is noticed) when a handler is called. It needs a seed whose instances see that their
-// connections are new, and whose Config sets StopOnLoss. If an entry was claimed after a loss, it must not start before
-// its instance has noticed the loss.
+// checkLoss is called when a handler is called. It asserts G19 (a loss is noticed): if the entry was claimed after the
+// database had lost writes, its handler starts only after the instance has noticed the loss. It asserts this only if
+// Config.StopOnLoss is set, and if instances can see that their connections are new.
 func (o *oracle) checkLoss(n *instance, e *compensator.Entry) {
 	if !o.w.apart.connected || n.dead.Load() {
 		return

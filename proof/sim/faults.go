@@ -97,8 +97,8 @@ var errBroken = errors.New("sim: connection broken")
 // errDead is the error of a step whose instance has died.
 var errDead = errors.New("sim: this instance has died")
 
-// drawFault draws the fault of a step and returns by how much the fault delays the step. Each seed has a set of
-// possible faults. So some seeds have one kind of fault, and others have many kinds.
+// drawFault chooses the fault of a step at random, and returns by how much the fault delays the step. Each seed has a
+// set of possible faults. So some seeds have one kind of fault, and others have many kinds.
 func (w *world) drawFault(r *request) (later time.Duration) {
 	if r.lost != none {
 		r.verdict.fault = r.lost
@@ -120,7 +120,8 @@ func (w *world) drawFault(r *request) (later time.Duration) {
 	return later
 }
 
-// outage returns the fault that all steps of a class, or all steps of one operation, have at this moment.
+// outage returns the fault that all steps of a class, or all steps of one operation, have at this moment, for example
+// because the database is down.
 func (w *world) outage(c class, op string) fault {
 	var until time.Time
 	switch {

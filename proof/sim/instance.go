@@ -58,8 +58,8 @@ type instance struct {
 	batches atomic.Int32 // number of running batches with several entries
 }
 
-// launch starts an instance. Only one goroutine may call it at a time: first the caller of run, and then the world's
-// goroutine.
+// launch starts an instance. Only one goroutine may call it at a time: first the caller of run, and then the goroutine
+// of the simulation's main loop.
 func (w *world) launch(runs bool) *instance {
 	w.launched++
 	n := &instance{w: w, number: w.launched, runs: runs, died: make(chan struct{}), ended: make(chan struct{}), opening: true,
@@ -154,7 +154,7 @@ func (w *world) retire(n *instance) {
 	n.stop()
 }
 
-// die kills the instance. All its later steps fail. The world's goroutine will call bury.
+// die kills the instance. All its later steps fail. The main loop of the simulation later calls bury.
 func (n *instance) die() {
 	n.once.Do(func() {
 		n.dead.Store(true)

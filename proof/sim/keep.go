@@ -13,7 +13,8 @@ import (
 // unchanged.
 const keepStream = 68
 
-// drawKeep draws whether the library purges ended entries. Only a few seeds purge, because such a seed takes long.
+// drawKeep chooses at random whether the library purges ended entries. Only a few seeds purge, because such a seed
+// takes long.
 func (w *world) drawKeep() {
 	rng := rand.New(rand.NewPCG(w.seed, keepStream))
 	if !w.plan.calm && rng.IntN(40) == 0 {
@@ -57,8 +58,8 @@ func (o *oracle) checkKeptLocked(row processlog.Row) {
 	}
 }
 
-// lastMinutes is for seeds in which all instances stop while every entry is too young for a purge. A new instance
-// starts this long before the first purge.
+// lastMinutes is the time before the first purge at which a new instance starts. Before that, all instances stop while
+// every entry is too young for a purge.
 const lastMinutes = 5 * time.Minute
 
 // outlive lets time pass and asserts the second half of G24 (purge). Every entry that is due for a purge must be

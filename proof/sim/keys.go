@@ -9,9 +9,9 @@ import (
 // random numbers of a seed unchanged.
 const keysStream = 24
 
-// drawKeys draws what other programs do to a shared queue: fill its memory, write their data to a type's key, or rename
-// another type's key to it. Each event happens once, because a key that is renamed back and forth would set the queue
-// back to an earlier state.
+// drawKeys chooses at random what other programs do to a shared queue: fill its memory, write their data to a type's
+// key, or rename another type's key to it. Each event happens once, because a key that is renamed back and forth would
+// set the queue back to an earlier state.
 func (w *world) drawKeys() {
 	rng := rand.New(rand.NewPCG(w.seed, keysStream))
 	if w.plan.calm || !w.plan.sharedQueue || rng.IntN(8) > 0 {

@@ -21,8 +21,8 @@ const limitChangeStream = 4114
 // limitPurgeStream is the random stream for the times at which idle keys of limits are deleted.
 const limitPurgeStream = 4116
 
-// drawLimits draws limits for the types without a batch handler. A seed in which the database's clock jumps gets no
-// limits. If the clock was set back, a limit grants no starts until the clock has caught up.
+// drawLimits chooses limits at random for the types without a batch handler. A seed in which the database's clock jumps
+// gets no limits, because after a jump back a limit grants no starts until the clock has caught up.
 func (w *world) drawLimits() {
 	rng := rand.New(rand.NewPCG(w.seed, limitStream))
 	if rng.IntN(4) > 0 || w.plan.active[storeJump] {
@@ -116,8 +116,8 @@ func (o *oracle) noteReturnedStarts(limit *processlog.StartLimit, unused map[str
 	}
 }
 
-// noteLimitChange notes that a person has changed a limit. From then on, only windows that begin after the change are
-// checked.
+// noteLimitChange notes that a person has changed a limit. From then on, the oracle checks only periods that begin
+// after the change.
 func (o *oracle) noteLimitChange(limit processlog.StoredLimit) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -163,8 +163,8 @@ func (w *world) purgeLimitKeys() {
 	}
 }
 
-// countStarts asserts the part of G41 about rates. After the database has gone back to an earlier state, countStarts
-// begins to count again. The database then no longer knows the later grants.
+// countStarts asserts the part of G41 about rates. If the database has gone back to an earlier state, it no longer
+// knows the later grants. countStarts then begins to count again.
 func (o *oracle) countStarts(limit *processlog.StartLimit, starts map[string]int, rooms map[string]processlog.Room) {
 	if limit.Interval == 0 {
 		return
@@ -226,14 +226,14 @@ func (o *oracle) isFencedLocked(l *rowHistory, before, after processlog.Row) boo
 	return true
 }
 
-// drawLimitChange draws whether a person changes a limit.
+// drawLimitChange decides at random whether a person changes a limit.
 func (w *world) drawLimitChange() {
 	rng := rand.New(rand.NewPCG(w.seed, limitChangeStream))
 	w.apart.changesLimit = w.apart.admin && len(w.apart.limits) > 0 && rng.IntN(2) == 0
 }
 
-// limitTimeout returns how much longer the entries may take to come to rest because of limits. Every attempt takes a
-// start, and a stuck attempt holds its permit as long as its lease.
+// limitTimeout returns how much longer it may take, because of limits, until all entries are at rest. Every attempt
+// takes a start, and a stuck attempt holds its permit as long as its lease.
 func (w *world) limitTimeout() (longest time.Duration) {
 	for _, limit := range w.apart.limits {
 		each := time.Duration(0)

@@ -11,8 +11,8 @@ import (
 // unchanged.
 const maxWaitStream = 7780
 
-// drawMaxWait draws whether types have a MaxWait. When an entry is older than MaxWait, a handler that asks to wait
-// spends an attempt.
+// drawMaxWait chooses at random whether types have a MaxWait. If an entry is older than MaxWait, a handler that asks to
+// wait uses up an attempt.
 func (w *world) drawMaxWait() {
 	rng := rand.New(rand.NewPCG(w.seed, maxWaitStream))
 	if rng.IntN(4) == 0 {
@@ -23,7 +23,7 @@ func (w *world) drawMaxWait() {
 // askedToWait reports whether the handler returned a request to wait instead of an outcome.
 func (a *attempt) askedToWait() bool { return a.manner == snoozed || a.manner == unavailable }
 
-// age returns how old the entry was when this version of its row was written, by the store's clock.
+// age returns how old the entry was, by the store's clock, when this version of its row was written.
 func age(row processlog.Row) time.Duration { return row.NextAt.Sub(row.CreatedAt) - row.DueIn }
 
 // checkCountedWaitLocked is called when the row counts a handler's request to wait as a failure. It asserts G7 (no

@@ -20,8 +20,8 @@ const messagesStream = 223698
 // random numbers of a seed unchanged.
 const retriedStream = 363536
 
-// drawMessages draws messages. Each message arrives two to four times at about the same time, at any instance. For some
-// messages a producer also records an entry with the same idempotency key for a handler.
+// drawMessages chooses messages at random. Each message arrives two to four times at about the same time, at any
+// instance. For some messages a producer also records an entry with the same idempotency key for a handler.
 func (w *world) drawMessages() {
 	rng := rand.New(rand.NewPCG(w.seed, messagesStream))
 	if w.plan.calm || rng.IntN(6) > 0 {

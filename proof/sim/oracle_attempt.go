@@ -12,7 +12,8 @@ import (
 )
 
 // noteAttemptStart records the start of an attempt. It asserts G2 (nothing uncommitted runs): the entry is committed,
-// and this instance has read it. checkClaimLocked has asserted at the claim that the entry was due.
+// and this instance has read it. It does not assert that the entry was due, because checkClaimLocked has done so at the
+// claim.
 func (o *oracle) noteAttemptStart(ctx context.Context, n *instance, e *compensator.Entry) *attempt {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -129,8 +130,8 @@ func (o *oracle) checkAnswers(n *instance, outcomes []processlog.Outcome, answer
 	}
 }
 
-// checkRefusedRowLocked records that the database refuses to change the row of an attempt. The handler has returned, so
-// this attempt can no longer kill its process.
+// checkRefusedRowLocked records that the database refuses to change the row of an attempt. The handler has returned. So
+// the attempt no longer counts as one that may kill its process.
 func (o *oracle) checkRefusedRowLocked(l *rowHistory, n *instance, version uint64) {
 	if l == nil {
 		return
@@ -140,7 +141,8 @@ func (o *oracle) checkRefusedRowLocked(l *rowHistory, n *instance, version uint6
 	}
 }
 
-// absorbable reports whether an entry in this state must accept a success, even if another attempt holds the entry.
+// absorbable reports whether an entry in this state must accept a success that leads to the state in the first
+// argument. The entry must accept it even if another attempt holds the entry.
 func absorbable(to, state compensator.State) bool {
 	switch state {
 	case compensator.Pending, compensator.Retrying:

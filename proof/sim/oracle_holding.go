@@ -73,8 +73,8 @@ func (o *oracle) checkUnheldLocked(l *rowHistory, op *operation, before processl
 	}
 }
 
-// unsettled reports whether an instance does not know yet that an attempt's outcome is stored. The handler may still
-// run, or the COMMIT of its transaction may not have returned.
+// unsettled reports whether an instance may still have to store the outcome of an attempt of this epoch. This is so
+// while the handler runs, and until the instance has the answer to the COMMIT or to the settle.
 func (l *rowHistory) unsettled(n *instance, epoch uint32) bool {
 	return l.waitsForBegin(n, epoch) ||
 		slices.ContainsFunc(l.attempts, func(a *attempt) bool { return a.from == n && a.epoch == epoch && !a.repeated && !a.stored })
@@ -126,8 +126,8 @@ func (o *oracle) noteAccept(n *instance, row *processlog.Row, accepts bool) bool
 	return accepts
 }
 
-// checkRunsAloneLocked asserts G16 (repetitions are counted): two attempts of one epoch never run at the same time on
-// one instance.
+// checkRunsAloneLocked asserts G16 (repetitions are counted): two attempts of an entry never run at the same time on
+// one instance, unless the entry was requeued in between.
 func (o *oracle) checkRunsAloneLocked(l *rowHistory, a *attempt) {
 	for _, other := range l.attempts {
 		if other.from == a.from && other.epoch == a.epoch && other.version != a.version && !other.hasNoOutcomeLeft() {

@@ -15,10 +15,10 @@ import (
 // Most other promises assume that the database keeps what it has acknowledged.
 const lossPromise = "G19"
 
-// lossModeStream is the random stream that draws whether a loss stops the instances of a seed.
+// lossModeStream is the random stream that decides whether a loss stops the instances of a seed.
 const lossModeStream = 1934
 
-// drawLoss draws when the database goes back, and to which earlier state.
+// drawLoss decides at random whether and when the database goes back, and to which earlier state.
 func (w *world) drawLoss() {
 	w.plan.config.StopOnLoss = rand.New(rand.NewPCG(w.seed, lossModeStream)).IntN(2) == 0
 	rng := rand.New(rand.NewPCG(w.seed, 4))
@@ -137,8 +137,8 @@ func (o *oracle) checkContinues(n *instance, action string) {
 	}
 }
 
-// checkAfterLossLocked checks a transition after a loss. An outcome may be written only to its own entry. Only a person
-// may change the terminal state of an entry.
+// checkAfterLossLocked checks a change of a row after the database has lost writes. An outcome may be written only to
+// its own entry. Only a person may change the terminal state of an entry.
 func (o *oracle) checkAfterLossLocked(before, after processlog.Row) {
 	if before.ID.IsZero() {
 		o.histories[after.ID] = &rowHistory{id: after.ID, key: string(after.IdempotencyKey), kind: after.BusinessType, content: after.Content,

@@ -77,8 +77,8 @@ func (o *oracle) checkEndedByLocked(after processlog.Row, a *attempt) {
 	}
 }
 
-// attemptOf returns the last attempt at a version on an instance. There may be two such attempts: if a batch returns no
-// results, each of its entries runs again alone.
+// attemptOf returns the last attempt that an instance made under the claim of this version. There may be two such
+// attempts: if a batch returns no results, each of its entries runs again alone.
 func (l *rowHistory) attemptOf(version uint64, from *instance) *attempt {
 	for i := len(l.attempts) - 1; i >= 0; i-- {
 		if a := l.attempts[i]; a.version == version && a.from == from {

@@ -72,7 +72,7 @@ func (o *oracle) checkPromptClaimLocked(l *rowHistory, before processlog.Row) {
 }
 
 // wasHeld reports whether a living instance still held an attempt of the given epoch at the time free, when the entry's
-// lease had ended. An attempt that had ended less than promptness earlier counts, too.
+// lease had ended. An attempt counts too if it had ended less than the duration promptness before that time.
 //
 // If so, a late claim may be no fault. If the queue offers the entry to the instance that holds the attempt, the
 // instance puts the entry back for a while, as G16 (repetitions are counted) requires.
@@ -109,8 +109,8 @@ func (o *oracle) checkWaitLocked(before, after processlog.Row, a *attempt) {
 	}
 }
 
-// checkRenewalLocked asserts G16 (repetitions are counted): without faults an attempt keeps its lease until ranBeyond
-// after its timeout.
+// checkRenewalLocked asserts G16 (repetitions are counted): without faults an attempt keeps its lease for the duration
+// ranBeyond after its timeout.
 func (o *oracle) checkRenewalLocked(l *rowHistory, before processlog.Row) {
 	if !o.w.plan.calm || o.w.plan.ordered[l.key] > 1 { // An insert of the same key locks the row, so renewals fail.
 		return

@@ -17,8 +17,9 @@ func (o *oracle) noteRebuild(token processlog.Token) {
 	}
 }
 
-// checkRebuilt is called when an instance reports that the queue holds all entries of some types again. For each entry
-// that existed when the rebuild began and is due within the horizon, checkRebuilt asserts that the queue holds it.
+// checkRebuilt is called when an instance reports that the queue holds all entries of some types again. The queue holds
+// entries in advance for a time that is called the horizon. checkRebuilt asserts that the queue holds each entry that
+// existed when the rebuild began and is due within the horizon.
 //
 // checkRebuilt asserts nothing if the queue goes back in time or the database's clock jumps. The oracle cannot know the
 // horizon in these seeds.

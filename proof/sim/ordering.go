@@ -26,7 +26,8 @@ type ordering struct {
 	ignorant bool // whether some instances that only record are not configured with the serial types
 }
 
-// drawOrdering draws which types are serial. In a calm seed no type is serial, because a blocked entry would be late.
+// drawOrdering chooses at random which types are serial. In a calm seed no type is serial, because a blocked entry
+// would be late.
 func (w *world) drawOrdering() {
 	rng := rand.New(rand.NewPCG(w.seed, orderingStream))
 	if w.plan.calm || rng.IntN(6) > 0 {

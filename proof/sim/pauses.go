@@ -25,7 +25,7 @@ type pausing struct {
 	after time.Duration
 }
 
-// drawPauses draws whether a person pauses a type.
+// drawPauses decides at random whether a person pauses a type.
 func (w *world) drawPauses() {
 	rng := rand.New(rand.NewPCG(w.seed, pausesStream))
 	if !w.apart.admin || rng.IntN(2) > 0 {
@@ -72,7 +72,7 @@ func (w *world) pausedType(ctx context.Context, d *admin.Admin, who admin.Actor)
 	return &paused[0]
 }
 
-// throughAdmin calls try with the Admin of some living process until try succeeds.
+// throughAdmin calls the function try with the Admin of some living process until try returns true.
 func (w *world) throughAdmin(try func(context.Context, *admin.Admin, admin.Actor) bool) {
 	w.await(5*time.Minute, func() bool {
 		n := w.alive(0)

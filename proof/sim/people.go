@@ -33,7 +33,7 @@ var serviceDeeds = [...]processlog.Action{processlog.ActionCancel, processlog.Ac
 // purgeAge is the age from which a person purges an ended entry.
 const purgeAge = time.Minute
 
-// drawDeeds draws the actions of services and people.
+// drawDeeds decides at random the actions of services and people.
 func (w *world) drawDeeds() (deeds []deed) {
 	for range w.rng.IntN(7) {
 		deeds = append(deeds, deed{

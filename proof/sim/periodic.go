@@ -14,7 +14,8 @@ import (
 // unchanged.
 const periodicStream = 5820
 
-// drawPeriodic draws whether a type is periodic. All running instances record its slots until the faults end.
+// drawPeriodic chooses at random whether a type is periodic. All running instances record its slots until the faults
+// end.
 func (w *world) drawPeriodic() {
 	rng := rand.New(rand.NewPCG(w.seed, periodicStream))
 	if w.plan.calm || rng.IntN(8) > 0 {

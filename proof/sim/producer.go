@@ -53,7 +53,7 @@ const (
 	once                 // InTx, and the transaction does the work itself (drawMessages)
 )
 
-// drawOrders draws the transactions of producers.
+// drawOrders decides at random the transactions of producers.
 func (w *world) drawOrders() (orders []order) {
 	total := 4 + w.rng.IntN(9)
 	for made := 0; made < total; {

@@ -18,9 +18,9 @@ import (
 // resultStream is the random stream for results. A separate stream leaves all other random numbers of a seed unchanged.
 const resultStream = 3840
 
-// drawResults draws which types return results. HandleCall registers the transactional ones, and HandleResult the
-// others. drawResults also draws callers that wait for entries. All of them wait on one instance, so that one statement
-// reads several of their entries.
+// drawResults chooses at random which types return results. HandleCall registers the transactional ones, and
+// HandleResult the others. drawResults also adds callers that wait for entries. All of them wait on one instance, so
+// that one statement reads several of their entries.
 func (w *world) drawResults() {
 	rng := rand.New(rand.NewPCG(w.seed, resultStream))
 	if rng.IntN(4) > 0 {

@@ -19,9 +19,9 @@ type request struct {
 	args   string
 	claim  int                  // number of the claim under which the step runs (0: none)
 	origin [originDepth]uintptr // program counters of the innermost callers
-	lost   fault                // fault that the plan fixed for this step (none: spoil draws it)
+	lost   fault                // fault that the plan fixed for this step (none: drawFault chooses at random)
 
-	// The world sets these fields when it admits the request. world.own guards them.
+	// The scheduler sets these fields when it admits the request. world.own guards them.
 	turn    *time.Timer // fires at ready
 	ready   time.Time   // time at which the step runs
 	verdict verdict
@@ -34,7 +34,7 @@ type verdict struct {
 	dead  bool          // the instance has died, so the step is not done
 }
 
-// scheduler lets one step run at a time, each at the moment that the seed drew for it.
+// scheduler lets one step run at a time, each at a moment that was chosen at random from the seed.
 type scheduler struct {
 	arrived chan struct{} // holds a value if arrivals may hold requests
 
@@ -56,7 +56,8 @@ const (
 
 func newScheduler() *scheduler { return &scheduler{arrived: make(chan struct{}, 1)} }
 
-// pass waits until a step may run. The world's goroutine draws the moment and then starts the request's timer.
+// pass waits until a step may run. The main loop of the simulation chooses the moment at random, and then starts the
+// request's timer.
 func (t *scheduler) pass(r *request) verdict {
 	if r.from.dead.Load() {
 		return verdict{dead: true}
@@ -172,8 +173,8 @@ func (w *world) visitGate() (next time.Time, fired bool) {
 	return time.Time{}, true
 }
 
-// admit draws for each request the moment at which it runs, and its fault. Two requests that compare as equal get the
-// same moment and fault, because the seed cannot tell them apart.
+// admit chooses at random, for each request, the moment at which it runs and its fault. Two requests that compare as
+// equal get the same moment and fault, because the seed cannot tell them apart.
 func (w *world) admit(arrivals []*request) {
 	for i, r := range arrivals {
 		if i > 0 && compareRequests(arrivals[i-1], r) == 0 && !r.from.dead.Load() {
@@ -264,8 +265,8 @@ func (w *world) serve(r *request) (v verdict, served bool) {
 // maxSteps limits the steps of a seed. No seed needs nearly as many.
 const maxSteps = 60_000
 
-// latency draws how long a step takes to reach the server, to the nanosecond, so that two steps hardly ever run at the
-// same instant. If they did, the runtime would choose the order of their timers.
+// latency chooses at random how long a step takes to reach the server. The result is exact to the nanosecond, so that
+// two steps hardly ever run at the same instant. If they did, the runtime would choose the order of their timers.
 func (w *world) latency() time.Duration {
 	return 50*time.Microsecond + time.Duration(w.rng.Int64N(int64(2*time.Millisecond)))
 }

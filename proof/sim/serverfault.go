@@ -36,9 +36,9 @@ const wholeServerStream = 8451
 // transactional handlers return it.
 var errServerDown = &mysql.MySQLError{Number: 1461, Message: "Can't create more than max_prepared_stmt_count statements"}
 
-// drawServerFaults draws three properties of the seed. In some seeds most failures of transactional handlers are errors
-// of the database. In half of those, the errors concern the whole database server. In some seeds, errors of handlers
-// say that their call may have reached the called service.
+// drawServerFaults chooses three properties of the seed at random. In some seeds most failures of transactional
+// handlers are errors of the database. In half of those, the errors concern the whole database server. In some seeds,
+// errors of handlers say that their call may have reached the called service.
 func (w *world) drawServerFaults() {
 	rng := rand.New(rand.NewPCG(w.seed, serverFaultStream))
 	w.apart.faulty = rng.IntN(8) == 0

@@ -14,8 +14,8 @@ const triggerStream = 1644
 
 var errTrigger = errors.New("sim: a trigger refuses to change this entry")
 
-// drawTriggers draws when the database refuses to change some entries. While it does, it refuses to claim, renew,
-// release and settle them.
+// drawTriggers chooses at random when the database refuses to change some entries. While it refuses them, they cannot
+// be claimed, renewed, released or settled.
 func (w *world) drawTriggers() {
 	rng := rand.New(rand.NewPCG(w.seed, triggerStream))
 	if w.plan.calm || rng.IntN(6) > 0 {

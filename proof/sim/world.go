@@ -130,12 +130,12 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-// randomDuration draws a duration from least to most.
+// randomDuration returns a random duration from least to most.
 func (w *world) randomDuration(least, most time.Duration) time.Duration {
 	return least + time.Duration(w.rng.Int64N(int64(most-least)+1))
 }
 
-// drawPlan draws all properties of the seed that are known before it runs.
+// drawPlan decides at random all properties of the seed that are known before it runs.
 func (w *world) drawPlan() {
 	p := &w.plan
 	p.config = compensator.Config{
@@ -202,7 +202,7 @@ func (p *plan) countOrders() {
 	}
 }
 
-// drawEvents draws the events.
+// drawEvents decides at random which events happen and when.
 func (w *world) drawEvents() {
 	for f := crash; f < typeLost; f++ {
 		if !w.plan.active[f] || !w.plan.sharedQueue && (f == queueLost || f == queueBack || f == queueJump || f == queueDown) {
@@ -359,9 +359,9 @@ func (w *world) awaitRest(most time.Duration) bool {
 	return w.oracle.countNotAtRest() == 0
 }
 
-// lookForRest checks at once whether every entry is at rest. Then it checks at the first tick after a change that may
-// have brought the last entry to rest. It gives up after span. If it checked at every tick, the checks would take as
-// long as all steps of a seed with few events.
+// lookForRest waits until every entry is at rest, for at most the duration in span. It checks at once, and then at the
+// first tick after each change that may have brought the last entry to rest. If it checked at every tick, the checks
+// would take as long as all steps of a seed with few events.
 func (w *world) lookForRest(span time.Duration) bool {
 	began := time.Now()
 	end := time.NewTimer(span)
@@ -484,8 +484,8 @@ func (w *world) waitTimeout() time.Duration {
 // inFlight is how long a statement or a call of the queue may take after the healing.
 const inFlight = 15 * time.Second
 
-// rest asserts G1 (a committed entry is never forgotten): every entry comes to rest, and the queue holds no entry that
-// is at rest.
+// rest asserts G1 (a committed entry is never forgotten): every entry has ended or waits for a person, and the queue
+// holds none of these entries.
 func (w *world) rest() {
 	waitTimeout := w.waitTimeout()
 	if !w.awaitRest(waitTimeout) {

@@ -94,8 +94,8 @@ func withoutNumbers(line string) string {
 	return manyRows.ReplaceAllString(line, "$1")
 }
 
-// agreed returns the index of the strictest view in which all runs are equal, among the views from index from on. It
-// returns -1 if there is none.
+// agreed returns the index of the strictest view in which all runs are equal. It tries only the views from the index in
+// from onwards. It returns -1 if there is none.
 func (s scenario) agreed(from int) int {
 	for i := from; i < len(views); i++ {
 		first := views[i].of(s[0])
@@ -160,7 +160,8 @@ func counted(run []string) map[string]int {
 	return n
 }
 
-// surplus lists the lines that occur more often in these than in those. Each listed line begins with sign.
+// surplus compares two counts of lines. It lists the lines that occur more often in these than in those. Each listed
+// line begins with the text in sign.
 func surplus(sign string, these, those map[string]int) string {
 	var b strings.Builder
 	for _, line := range slices.Sorted(maps.Keys(these)) {

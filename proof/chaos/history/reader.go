@@ -24,8 +24,8 @@ type Line struct {
 
 func (l Line) String() string { return fmt.Sprintf("%s:%d", filepath.Base(l.File), l.Number) }
 
-// ReadFile calls each for every record of one file, in order. It stops when each returns an error. It ignores an
-// incomplete last line, which a killed process may leave.
+// ReadFile calls the function each for every record of one file, in order. It stops when that function returns an
+// error. It ignores an incomplete last line, which a killed process may leave.
 func ReadFile(name string, each func(Line, Record) error) error {
 	file, err := os.Open(name)
 	if err != nil {

@@ -21,8 +21,8 @@ type Run struct {
 	HorizonMS           int64 `json:"horizon_ms"`
 	PurgeAgeMS          int64 `json:"purge_age_ms,omitempty"` // smallest age passed to Purge (0: no purge, so no row may be deleted)
 
-	// SettleMS is the time within which an outcome is stored if there is no fault. checkLostSuccess looks at attempts
-	// whose lease ran for longer than this after their end. 0 means 1,500.
+	// SettleMS is the time within which an outcome is stored if there is no fault. checkLostSuccess looks at attempts that
+	// ended more than this time before the end of their lease. 0 means 1,500.
 	SettleMS int64 `json:"settle_ms,omitempty"`
 
 	// PutOffMS is the longest delay that the library chooses after an attempt whose handler named no delay. 0 means

@@ -135,8 +135,7 @@ func (l *Ledger) callsByMove(c *Check) map[entryMove][]call {
 	return calls
 }
 
-// cancelledBefore reports whether one of the entries to which an action may refer was cancelled before the answer to
-// the action.
+// cancelledBefore reports whether an entry to which an action may refer was cancelled before the action was answered.
 func (l *Ledger) cancelledBefore(a *action, named []*Entry) bool {
 	if e := l.Entries[a.ID]; e != nil {
 		named = append(slices.Clone(named), e)
@@ -148,7 +147,7 @@ func (l *Ledger) cancelledBefore(a *action, named []*Entry) bool {
 	})
 }
 
-// mayMake reports whether call a may have made step s. For this, the step must lie within the time of the call. It must
+// mayMake reports whether the call a may have made the step s. For this, the step must lie within the time of the call,
 // start from the state that the call reported, and make the entry due as requested.
 func (l *Ledger) mayMake(a call, s *step) bool {
 	answered := a.answered != 0 && a.err == ""

@@ -46,7 +46,7 @@ func earliness(s *step) (why string, by int64) {
 // checkDue requires that an entry becomes due after the right delay. The right delay is one of these:
 //   - the delay with which the entry was recorded,
 //   - the delay that a handler asked for, or
-//   - a delay within the range from which the library draws.
+//   - a delay within the range from which the library chooses at random.
 //
 // checkActions judges the delays that people ask for. A wrong due time is a violation even if a clock was moved,
 // because the statement that writes the due time also reads the clock.
@@ -77,8 +77,7 @@ func checkDue(l *Ledger, c *Check) {
 // delay is a range of delays in ms.
 type delay struct{ least, most int64 }
 
-// roundUpMS is added by the library to every delay. With it, a fraction of a millisecond never makes an entry due
-// early.
+// The library adds roundUpMS to every delay. So a fraction of a millisecond never makes an entry due early.
 const roundUpMS = 1
 
 func exactly(ms int64) delay { return delay{ms, ms + roundUpMS} }

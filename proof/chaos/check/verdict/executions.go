@@ -6,8 +6,8 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// lostForNoReason is how many of a thousand claims may lose their lease without a fault. The machine may stop a process
-// for longer than a lease.
+// lostForNoReason is how many of a thousand claims may lose their lease without a fault. Some do, because a busy
+// machine may stop a process for longer than a lease.
 const lostForNoReason = 1
 
 // checkExecutions requires that one process runs the entry of a claim, and runs it once. Entries of a batch without a

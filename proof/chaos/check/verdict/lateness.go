@@ -15,9 +15,9 @@ type Start struct {
 	Calm bool  // whether no fault affected the time of the delay
 }
 
-// Starts measures the delay of the first attempt under every claim of an entry without a lease. The delay counts from
-// the due time, or from the answer to the COMMIT if that came later. Claims that had to wait for the end of a lost
-// lease are left out.
+// Starts measures how late the first attempt under each claim began, if the claim found the entry without a lease. The
+// delay counts from the due time, or from the answer to the COMMIT if that came later. Claims that had to wait for the
+// end of a lost lease are left out.
 func (l *Ledger) Starts() []Start {
 	var starts []Start
 	l.eachEntry(func(e *Entry) {

@@ -58,7 +58,7 @@ func (l *Ledger) checkSuccess(e *Entry, s *step, c *Check) {
 }
 
 // tooSoon reports whether a step happened while its attempt was still running. It returns false if the times of the
-// step and of the attempt cannot be compared, or differ by no more than jump.
+// step and of the attempt cannot be compared, or differ by no more than the constant jump.
 func (l *Ledger) tooSoon(s *step, a *attempt) bool {
 	return s.wall+jump < a.ended && l.compares(s, a.ended)
 }
@@ -77,9 +77,9 @@ func (l *Ledger) checkCrashes(e *Entry, c *Check) {
 	}
 }
 
-// checkQuarantine requires that a quarantined entry lost more than crashBudget leases before, and that the claim that
-// quarantined it ran no handler. The delivery count proves that the leases were lost in a row, because only an outcome
-// resets it. checkLinear verifies every change of this count.
+// checkQuarantine requires two things of an entry that was dead-lettered because of crashes. It had lost more than
+// crashBudget leases, and the claim that dead-lettered it ran no handler. The delivery count proves that the leases
+// were lost in a row, because only an outcome resets it. checkLinear verifies every change of this count.
 func (l *Ledger) checkQuarantine(e *Entry, s *step, c *Check) {
 	if lost := s.old.deliveryCount - 1; lost <= crashBudget {
 		c.violate(e, append(e.lines(s.old.version), s.place), "was quarantined after %d lost leases; the budget is %d, plus one lease for a success that waits to be stored", lost, crashBudget)

@@ -76,8 +76,8 @@ func (l *Ledger) overloaded() bool {
 	return total*20 > l.endOfRun()-l.Run.At
 }
 
-// compares reports whether the time of a step can be compared with at, a time on a process's clock. It returns false if
-// the database's clock was moved at about one of these times.
+// compares reports whether the time of a step can be compared with the time at, which comes from a process's clock. It
+// returns false if the database's clock was moved at about one of these times.
 func (l *Ledger) compares(s *step, at int64) bool {
 	return !l.clock.moved(s.seq) && !l.hit(at, at, "", history.TouchesDBClock)
 }

@@ -116,8 +116,8 @@ func (l *Ledger) shownByProducers(count func(string, bool)) {
 	}
 }
 
-// soonAfter is in µs. If the reconciler enqueues entries within this time after the queue lost data, the enqueue counts
-// as the repair.
+// soonAfter is the time, in µs, in which the reconciler must enqueue entries again after the queue lost data. Only then
+// does the enqueue count as the repair.
 const soonAfter = 60_000_000
 
 func (l *Ledger) lostBefore(at int64) bool {
