@@ -16,6 +16,7 @@ import (
 var limitPromises = []storePromise{
 	{"RateGrantsTheBurstAndThenOneStartEachInterval", false, (*storeTest).rateGrantsTheBurstAndThenOneStartEachInterval},
 	{"KeyHasTheWholeLimitForItself", false, (*storeTest).keyHasTheWholeLimitForItself},
+	{"EachKeyIsCountedByItself", false, (*storeTest).eachKeyIsCountedByItself},
 	{"LimitIsSharedByItsName", false, (*storeTest).limitIsSharedByItsName},
 	{"EntryWithoutAPermitIsUnchanged", false, (*storeTest).entryWithoutAPermitIsUnchanged},
 	{"EntryThatIsNotClaimedTakesNoPermit", false, (*storeTest).entryThatIsNotClaimedTakesNoPermit},
@@ -108,6 +109,33 @@ func (t *storeTest) keyHasTheWholeLimitForItself() {
 	assert.Equal(t, "a", found.Limited[0].Key)
 	assert.NotContains(t, found.Rooms, "", "no row is read for entries that are not limited")
 	assert.Equal(t, 3, found.Rooms["b"].Permits)
+}
+
+// Two claims grant the keys different numbers of starts and permits. For the first claim the keys are new, and for the second claim they
+// are known.
+func (t *storeTest) eachKeyIsCountedByItself() {
+	limit := processlog.StartLimit{Name: "counts", Interval: time.Hour, Burst: 8, Concurrent: 9, Key: byBusinessID}
+	starts := map[string]int{"a": 1, "b": 2, "c": 2, "d": 3}
+	for claim := 1; claim <= 2; claim++ {
+		var drafts []processlog.Draft
+		for _, key := range []string{"a", "b", "c", "d"} {
+			for range starts[key] {
+				draft := t.draft("counts")
+				draft.BusinessID = key
+				drafts = append(drafts, draft)
+			}
+		}
+		found := t.claimLimited(limit, token(byte(claim)), time.Minute, idsOf(t.insert(drafts...))...)
+		require.Len(t, found.Mine, len(drafts))
+		for key, n := range starts {
+			assert.Equal(t, limit.Burst-claim*n, found.Rooms[key].Starts, key)
+			assert.Equal(t, limit.Concurrent-claim*n, found.Rooms[key].Permits, key)
+			stored, err := t.ops().LimitedKey(t.ctx, processlog.StoredLimit{Name: limit.Name, Program: limit.Values()}, key)
+			require.NoError(t, err)
+			assert.Equal(t, limit.Burst-claim*n, stored.Starts, key)
+			assert.Len(t, stored.Holders, claim*n, key)
+		}
+	}
 }
 
 func (t *storeTest) limitIsSharedByItsName() {

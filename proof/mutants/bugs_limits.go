@@ -16,9 +16,19 @@ func limiting() []mutant {
 			name: "starts-that-are-not-counted", breaks: "G41",
 			what: "A claim grants starts and does not move the time of the limit.",
 			edits: []edit{
-				{"sqlstore.permits.write", `int64(k.taken)*int64(p.limit.Interval)`, `0*int64(p.limit.Interval)`},
+				{"sqlstore.permits.insert", `int64(k.taken)*int64(p.limit.Interval)`, `0*int64(p.limit.Interval)`},
+				{"raiseLimits", `"UPDATE {limit}{by id} SET tat={later}+{interval}*{taken}, granted_at={now}, starts=starts+{taken}, holders={holders},"`,
+					`"UPDATE {limit}{by id} SET tat={later}, granted_at={now}, starts=starts+{taken}, holders={holders},"`},
 			},
 			sees: tests(store+"RateGrantsTheBurstAndThenOneStartEachInterval", "TestNoWindowHasMoreStartsThanTheRateAndTheBurstAllow"),
+		},
+		{
+			name: "each-key-is-counted-like-the-first", breaks: "G41",
+			what: "A claim that grants different numbers of starts to its keys counts for all of them the number of the first.",
+			edits: []edit{
+				{"sqlstore.byKey", `v != most`, `false && v != most`},
+			},
+			sees: tests(store + "EachKeyIsCountedByItself"),
 		},
 		{
 			name: "burst-after-each-pause-twice", breaks: "G41",

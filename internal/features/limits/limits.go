@@ -95,7 +95,7 @@ type limitedType struct {
 	limit processlog.StartLimit // as the program has set it
 
 	mu           sync.Mutex // guards the fields below; nothing is called while it is held
-	permits      map[holder]*permit
+	permits      map[holder]permit
 	currentLimit processlog.StartLimit // with what a person has changed, as the last claim has obeyed it
 	gate         gate                  // used if the limit has no keys
 	line         line                  // used if the limit has keys
@@ -126,7 +126,7 @@ func (l *Limits) With(s Settings) (attach func(t *engine.Type), err error) {
 }
 
 func (l *Limits) attach(t *engine.Type, s Settings) {
-	lt := &limitedType{l: l, e: l.e, t: t, permits: make(map[holder]*permit), line: newLine()}
+	lt := &limitedType{l: l, e: l.e, t: t, permits: make(map[holder]permit), line: newLine()}
 	lt.limit = processlog.StartLimit{Name: s.Name, Interval: s.Interval, Burst: s.Burst, Concurrent: s.Concurrent, Keyed: s.Key != nil, Key: lt.newKeyFunc(s)}
 	lt.currentLimit = lt.limit
 	lt.gate.isKeyed = s.Key != nil
@@ -229,11 +229,18 @@ func (lt *limitedType) claim(ctx context.Context, wanted []processlog.Wanted, to
 		lt.scheduleClaim()
 		return processlog.Claimed{Limited: sleeping}, nil
 	}
-	claim, err := lt.e.Store.ClaimLimited(ctx, wanted, token, lease, lt.limit, accept)
+	limit, keys := lt.limit, make(map[processlog.ID]string, len(wanted)) // keys of the entries that need a permit
+	limit.Key = func(row *processlog.Row) (key string, isLimited, ok bool) {
+		if key, isLimited, ok = lt.limit.Key(row); isLimited && ok {
+			keys[row.ID] = key
+		}
+		return key, isLimited, ok
+	}
+	claim, err := lt.e.Store.ClaimLimited(ctx, wanted, token, lease, limit, accept)
 	if err != nil {
 		return claim, err
 	}
-	wokenIDs := lt.noteClaim(&claim, sentAt)
+	wokenIDs := lt.noteClaim(&claim, keys, sentAt)
 	claim.Limited = append(claim.Limited, sleeping...)
 	lt.wake(wokenIDs)
 	lt.scheduleClaim()
@@ -247,8 +254,9 @@ func (lt *limitedType) splitSleeping(wanted []processlog.Wanted, now time.Time) 
 	return lt.line.splitSleeping(wanted, now)
 }
 
-// noteClaim notes the result of a claim that was sent at sentAt. It sets how long each limited entry waits. wokenIDs are entries that may get a permit now.
-func (lt *limitedType) noteClaim(claim *processlog.Claimed, sentAt time.Time) (wokenIDs []processlog.ID) {
+// noteClaim notes the result of a claim that was sent at sentAt. keys holds the keys of the entries that needed a permit. noteClaim sets how
+// long each limited entry waits. wokenIDs are entries that may get a permit now.
+func (lt *limitedType) noteClaim(claim *processlog.Claimed, keys map[processlog.ID]string, sentAt time.Time) (wokenIDs []processlog.ID) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
 	if !claim.GrantedAfter.IsZero() {
@@ -257,10 +265,8 @@ func (lt *limitedType) noteClaim(claim *processlog.Claimed, sentAt time.Time) (w
 	hasChanged := lt.noteValues(claim.InForce)
 	for i := range claim.Mine {
 		row := &claim.Mine[i]
-		before := *row
-		before.DeliveryCount--
-		if key, isLimited, ok := lt.limit.Of(&before); isLimited && ok {
-			lt.permits[holder{row.ID, row.Version}] = &permit{key: key, granted: claim.Rooms[key].Granted, interval: lt.currentLimit.Interval, sentAt: sentAt}
+		if key, isLimited := keys[row.ID]; isLimited {
+			lt.permits[holder{row.ID, row.Version}] = permit{key: key, granted: claim.Rooms[key].Granted, interval: lt.currentLimit.Interval, sentAt: sentAt}
 		}
 	}
 	now := time.Now()
@@ -322,8 +328,15 @@ func (lt *limitedType) nextClaimableAt() time.Time {
 func (lt *limitedType) admit(attempts []*engine.Attempt) (admitted, refused []*engine.Attempt) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
+	isOld := func(a *engine.Attempt) bool {
+		p, hasPermit := lt.permits[holderOf(a)]
+		return hasPermit && time.Since(p.sentAt) > grantLife
+	}
+	if !slices.ContainsFunc(attempts, isOld) {
+		return attempts, nil
+	}
 	for _, a := range attempts {
-		if p := lt.permits[holderOf(a)]; p != nil && time.Since(p.sentAt) > grantLife {
+		if isOld(a) {
 			refused = append(refused, a)
 		} else {
 			admitted = append(admitted, a)
@@ -338,8 +351,9 @@ func holderOf(a *engine.Attempt) holder { return holder{a.Row.ID, a.Row.Version}
 func (lt *limitedType) noteAttemptEnd(a *engine.Attempt, r engine.Result) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
-	if p := lt.permits[holderOf(a)]; p != nil && !r.Unstarted && verdict.Of(r.Err).HandlerCalled() {
+	if p, hasPermit := lt.permits[holderOf(a)]; hasPermit && !r.Unstarted && verdict.Of(r.Err).HandlerCalled() {
 		p.isUsed = true
+		lt.permits[holderOf(a)] = p
 	}
 }
 
@@ -353,11 +367,11 @@ func (l *Limits) removePermit(a *engine.Attempt) {
 // removePermit notes that an attempt no longer holds its permit. A start that was not used is returned to the limit.
 func (lt *limitedType) removePermit(a *engine.Attempt) {
 	lt.mu.Lock()
-	p := lt.permits[holderOf(a)]
+	p, hasPermit := lt.permits[holderOf(a)]
 	delete(lt.permits, holderOf(a))
 	var wokenIDs []processlog.ID
 	hasOpened := false
-	if p != nil && lt.currentLimit.Concurrent > 0 {
+	if hasPermit && lt.currentLimit.Concurrent > 0 {
 		if lt.gate.isKeyed {
 			wokenIDs = lt.line.wake(p.key, 1)
 		} else {
@@ -365,7 +379,7 @@ func (lt *limitedType) removePermit(a *engine.Attempt) {
 		}
 	}
 	lt.mu.Unlock()
-	if p == nil {
+	if !hasPermit {
 		return
 	}
 	if !p.isUsed && p.interval > 0 {

@@ -90,12 +90,19 @@ func (l *line) noteClaim(claim *processlog.Claimed, limit *processlog.StartLimit
 			k.ids = append(k.ids, entry.ID)
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(claim.Rooms)) {
-		room := claim.Rooms[key]
+	var keys []string // keys of the claim whose entries wait here
+	for key := range claim.Rooms {
+		if l.keys[key] != nil {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		room, k := claim.Rooms[key], l.keys[key]
 		if n := min(room.Starts, room.Permits); n > 0 {
 			wokenIDs = append(wokenIDs, l.wake(key, n)...)
 		}
-		if k := l.keys[key]; k != nil && len(k.ids) == 0 && k.lastAt.Before(now) {
+		if len(k.ids) == 0 && k.lastAt.Before(now) {
 			delete(l.keys, key)
 		}
 	}
