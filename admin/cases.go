@@ -130,7 +130,7 @@ func (d *Admin) Cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage
 	return page, err
 }
 
-// cases does the same as Cases, but does not mask errors.
+// cases lists open cases, with unmasked errors.
 func (d *Admin) cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage, error) {
 	mayRead := d.rightsOf(a, SeeEntries)
 	types, hasTypes, err := d.visibleTypes(ctx, mayRead, filter.BusinessType, filter.BusinessTypes)

@@ -48,7 +48,8 @@ func (d *Admin) CheckType(ctx context.Context, a Actor, businessType string) err
 	return &UnknownTypeError{Type: businessType, Near: similarNames(businessType, types)}
 }
 
-// checkPaused does the same as CheckType, also for an actor who has the right Pause without SeeEntries.
+// checkPaused checks the name of a type to pause, as CheckType does. It also works for an actor who has the right Pause
+// but not SeeEntries.
 func (d *Admin) checkPaused(ctx context.Context, a Actor, businessType string) error {
 	if d.log.Knows(businessType) {
 		return nil

@@ -22,8 +22,8 @@ func watching(who string, told *[]string) Observer {
 	return o
 }
 
-// The function call calls f with zero values.
-func call(f reflect.Value) {
+// callWithZeros calls f with zero values.
+func callWithZeros(f reflect.Value) {
 	var args []reflect.Value
 	for i := range f.Type().NumIn() {
 		args = append(args, reflect.Zero(f.Type().In(i)))
@@ -39,7 +39,7 @@ func TestObserversAreAllToldOfEverything(t *testing.T) {
 		name := joined.Type().Field(i).Name
 		require.Falsef(t, joined.Field(i).IsNil(), "%s is not joined", name)
 		told = nil
-		call(joined.Field(i))
+		callWithZeros(joined.Field(i))
 		assert.Equal(t, []string{"a " + name, "b " + name}, told)
 	}
 }

@@ -135,7 +135,8 @@ func (ch Change) dropsAttempt(before Row) bool {
 	return before.DeliveryCount > 0 && (ch.Action == ActionCancel || ch.Action == ActionReschedule && before.LeaseLeft > 0)
 }
 
-// AfterSeen works like After if the row still has the version in seen. Otherwise it returns ErrChanged.
+// AfterSeen returns the row as it is after the change, as After does. If the row no longer has the version in seen,
+// AfterSeen returns ErrChanged.
 func (ch Change) AfterSeen(before Row, seen Version) (Row, error) {
 	if before.Version != seen.Number || before.IdempotencyKey != seen.IdempotencyKey {
 		return before, fmt.Errorf("%s entry %s: %w", ch.Action, before.ID, ErrChanged)

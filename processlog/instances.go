@@ -22,8 +22,8 @@ func (id InstanceID) String() string { return hex.EncodeToString(id[:]) }
 // MarshalText implements encoding.TextMarshaler.
 func (id InstanceID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// instanceMark is how many bytes of a lease's token name the process. The other 12 bytes are random, which is enough to keep
-// the tokens of one process different.
+// instanceMark is the number of bytes of a lease's token that name the process. The other 12 bytes are random, which is
+// enough to keep the tokens of one process different.
 const instanceMark = 4
 
 // Mark returns the token with the mark of a process in its first bytes.
@@ -71,7 +71,7 @@ type InstanceSchedule struct {
 	Next []time.Time `json:"next"` // the next slots when the process wrote its row, at most InstanceSlots; none: the schedule has ended
 }
 
-// InstanceSlots is how many slots an InstanceSchedule names.
+// InstanceSlots is the maximum number of slots that an InstanceSchedule names.
 const InstanceSlots = 3
 
 // ClaimHold says why a process does not claim due entries of a type. A pause, a limit or a breaker of the type is no ClaimHold.

@@ -32,12 +32,12 @@ func Millis(d time.Duration) int64 {
 	return ms
 }
 
-// Remaining works like Millis, but returns 0 for a negative time.
+// Remaining rounds a remaining time up to whole milliseconds, as Millis does. It returns 0 for a negative time.
 func Remaining(d time.Duration) int64 { return max(0, Millis(d)) }
 
-// DueAfter works like Millis, for a due time that the database computes: its current time plus d. The database truncates
-// its current time to milliseconds. This would make the entry due up to one millisecond too early, so DueAfter adds one
-// millisecond. DueAfter returns 0 if d is not positive.
+// DueAfter converts the delay of an entry to whole milliseconds. The database adds the result to its current time,
+// which it truncates to milliseconds. So DueAfter rounds up and adds one millisecond. Otherwise the entry would be due
+// up to one millisecond too early. DueAfter returns 0 if d is not positive.
 func DueAfter(d time.Duration) int64 {
 	if d <= 0 {
 		return 0
@@ -45,8 +45,8 @@ func DueAfter(d time.Duration) int64 {
 	return Millis(d) + 1
 }
 
-// DueIn works like DueAfter, for the queue. If the queue returned the entry sooner, the database would answer that the
-// entry is not due yet.
+// DueIn rounds the delay of an entry in the queue, as DueAfter does for the database. If the queue returned the entry
+// sooner, the database would answer that the entry is not due yet.
 func DueIn(d time.Duration) time.Duration { return time.Duration(DueAfter(d)) * time.Millisecond }
 
 // FitsIdempotencyKey reports whether the table can store text as an idempotency key and can distinguish it from every

@@ -112,13 +112,13 @@ func Run(ctx context.Context, cfg Config, logs ...Log) error {
 
 	<-life.Done()
 	stopReceiving()
-	err = stop(values, cfg.stopTimeout(), outerParts)
+	err = stopAll(values, cfg.stopTimeout(), outerParts)
 	stopWorking()
 	for _, w := range work {
 		<-w.finished // Wait without a limit, because the Run of a log limits its own stop.
 		err = errors.Join(err, w.failure())
 	}
-	return errors.Join(err, stop(values, insideStop, innerParts))
+	return errors.Join(err, stopAll(values, insideStop, innerParts))
 }
 
 // nameOf returns how errors call a log: by its name if it has one, and by its position otherwise.
@@ -212,7 +212,7 @@ func (p *part) failure() error {
 	return fmt.Errorf("serve: %s: %w", p.name, p.err)
 }
 
-// The method stop asks a part to stop and waits for it until ctx ends. ctx has a deadline.
+// stop asks a part to stop and waits for it until ctx ends. ctx has a deadline.
 func (p *part) stop(ctx context.Context) error {
 	notified := make(chan error, 1)
 	go func() { notified <- p.requestStop(ctx) }()
@@ -245,8 +245,8 @@ func (p *part) requestStop(ctx context.Context) (err error) {
 	return errors.Join(p.failure(), err)
 }
 
-// The function stop stops several parts at the same time and waits for them, for at most timeout.
-func stop(ctx context.Context, timeout time.Duration, parts []*part) error {
+// stopAll stops several parts at the same time and waits for them, for at most timeout.
+func stopAll(ctx context.Context, timeout time.Duration, parts []*part) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	errs := make([]error, len(parts))
@@ -300,15 +300,15 @@ func (s Server) addr() string {
 
 func serveAll(end func(), servers []Server) (parts []*part) {
 	for _, s := range servers {
-		p := start(end, s.Listener.Addr().String(), s.serve)
+		p := start(end, s.Listener.Addr().String(), s.serveUntilShutdown)
 		p.server = s.Server
 		parts = append(parts, p)
 	}
 	return parts
 }
 
-// The method serve answers requests until the server is shut down.
-func (s Server) serve() (err error) {
+// serveUntilShutdown answers requests until the server is shut down.
+func (s Server) serveUntilShutdown() (err error) {
 	defer s.Listener.Close() // Close the listener, in case the server never used it.
 	if s.TLSConfig != nil {
 		err = s.ServeTLS(s.Listener, "", "")

@@ -290,8 +290,8 @@ func (s *server) checkSelection(rq *request, action formAction) (confirmData, er
 	return data, nil
 }
 
-// The method do carries out the action of a form.
-func (s *server) do(rq *request) {
+// doAction carries out the action of a form.
+func (s *server) doAction(rq *request) {
 	action, err := readFormAction(rq.r)
 	if err == nil {
 		err = action.validate()

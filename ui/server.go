@@ -72,7 +72,7 @@ var allRoutes = []route{
 	{"GET done", (*server).showDone},
 	{"GET actions/{id}", (*server).showBulk},
 	{"POST actions/{id}", (*server).continueBulk},
-	{"POST do", (*server).do},
+	{"POST do", (*server).doAction},
 	{"POST reveal", (*server).revealContent},
 	{"POST export", (*server).exportEntries},
 	{"POST preferences", (*server).savePreferences},

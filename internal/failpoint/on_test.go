@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rounds is how often a child reaches each of two points.
+// rounds is the number of times that a child reaches each of two points.
 const rounds = 5
 
 func TestMain(m *testing.M) {

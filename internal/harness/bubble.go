@@ -21,8 +21,8 @@ func InBubble(t *testing.T, register func(c *compensator.Compensator), test func
 	InBubbleOf(t, compensator.Config{}, register, test)
 }
 
-// InBubbleOf does the same as InBubble with the configuration cfg. Tests that let days pass use it to lengthen the
-// intervals.
+// InBubbleOf runs test in a synctest bubble, with a Compensator of the configuration cfg on in-memory doubles. Tests
+// that let days pass use it to lengthen the intervals.
 func InBubbleOf(t *testing.T, cfg compensator.Config, register func(c *compensator.Compensator), test func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()

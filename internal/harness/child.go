@@ -82,8 +82,8 @@ type childProcess struct {
 	orders <-chan struct{} // one value for each line that the parent sends
 }
 
-// The method at blocks forever if point is the program's Point.
-func (r *childProcess) at(point string) {
+// pauseAt blocks forever if point is the program's Point.
+func (r *childProcess) pauseAt(point string) {
 	if r.Point == point {
 		fmt.Println("paused")
 		select {}
@@ -100,7 +100,7 @@ func (r *childProcess) run() {
 		Logger: slog.New(slog.DiscardHandler), Observer: r.observer(),
 	})
 	exitOnError(err)
-	types, err := newLifeTypes(c, r.Concurrent, r.at, r.handler)
+	types, err := newLifeTypes(c, r.Concurrent, r.pauseAt, r.handler)
 	exitOnError(err)
 	if r.Every > 0 {
 		exitOnError(HandleTick(c, r.Every))
@@ -124,36 +124,36 @@ func (r *childProcess) record(types *LifeTypes) error {
 	if err != nil {
 		return err
 	}
-	r.at(BeforeCommit)
+	r.pauseAt(BeforeCommit)
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	r.at(AfterCommit)
+	r.pauseAt(AfterCommit)
 	receipt.Committed()
 	return nil
 }
 
 func (r *childProcess) observer() observe.Observer {
 	return observe.Observer{
-		AttemptStarted: func(observe.AttemptEvent) { r.at(AfterClaim) },
+		AttemptStarted: func(observe.AttemptEvent) { r.pauseAt(AfterClaim) },
 		AttemptEnded: func(e observe.AttemptEvent) {
 			if e.BusinessType == "ship_order" {
-				r.at(AfterHandler)
+				r.pauseAt(AfterHandler)
 			}
 		},
 		Settled: func(e observe.SettledEvent) {
 			fmt.Println("settled", e.ID, int(e.State))
 			switch e.State {
 			case compensator.Succeeded:
-				r.at(AfterSettle)
+				r.pauseAt(AfterSettle)
 			case compensator.Compensating:
-				r.at(AfterExhausted)
+				r.pauseAt(AfterExhausted)
 			case compensator.Compensated:
-				r.at(AfterUndone)
+				r.pauseAt(AfterUndone)
 			}
 		},
 		OutcomeDropped: func(e observe.SettledEvent) { fmt.Println("dropped", e.ID) },
-		Reconciled:     func(observe.ReconciledEvent) { r.at(AfterReconcile) },
+		Reconciled:     func(observe.ReconciledEvent) { r.pauseAt(AfterReconcile) },
 	}
 }
 

@@ -33,7 +33,8 @@ func (g *Gate) Pass(ctx context.Context, e *compensator.Entry) error {
 	}
 }
 
-// PassIgnoringContext does the same as Pass for a handler that ignores its context.
+// PassIgnoringContext sends the entry's id to Entered and waits until the gate is open. It stands for a handler that
+// ignores its context.
 func (g *Gate) PassIgnoringContext(e *compensator.Entry) error {
 	g.Entered <- e.ID
 	<-g.openCh

@@ -33,8 +33,8 @@ func (w *World) Deadlock(tx Statements) {
 	})
 }
 
-// DeadlockIn does the same as Deadlock, but the function meetRival runs the statement of tx that takes part in the
-// deadlock. meetRival changes row 2 of accounts, or rows 1 and 2, and returns the server's error.
+// DeadlockIn causes a deadlock in which the server rolls tx back. The function meetRival runs the statement of tx that
+// waits for the rival transaction. It changes row 2 of accounts, or rows 1 and 2, and returns the server's error.
 func (w *World) DeadlockIn(tx Statements, meetRival func() error) {
 	w.T.Helper()
 	w.Exec("CREATE TABLE IF NOT EXISTS accounts (id INT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")

@@ -62,8 +62,7 @@ func InEveryMode(t *testing.T, test func(t *testing.T, w *World, cfg compensator
 	}
 }
 
-// InOppositeModes does the same as InEveryMode for heavy tests, but in two modes only: Connector with Redis, and plain
-// pool without Redis.
+// InOppositeModes runs a heavy test in two modes only, in parallel: Connector with Redis, and plain pool without Redis.
 func InOppositeModes(t *testing.T, test func(t *testing.T, w *World, cfg compensator.Config)) {
 	for _, name := range []string{"connector and redis", "plain pool, no redis"} {
 		t.Run(name, func(t *testing.T) {

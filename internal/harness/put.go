@@ -20,7 +20,7 @@ func (w *World) Record(orders *compensator.Type[Order], number int, opts compens
 	return w.RecordThrough(w.DB, orders, number, opts)
 }
 
-// RecordThrough does the same as Record, but uses the pool db.
+// RecordThrough records one entry in its own transaction of the pool db, commits, and calls Committed.
 func (w *World) RecordThrough(db *sql.DB, orders *compensator.Type[Order], number int, opts compensator.Options) compensator.EntryID {
 	w.T.Helper()
 	var receipt *compensator.Receipt

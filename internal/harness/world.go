@@ -33,7 +33,7 @@ func NewWorld(t *testing.T) *World {
 	return WorldAt(t, testservers.Database(t))
 }
 
-// WorldAt does the same as NewWorld on a database that the test has made.
+// WorldAt returns a World on a database that the test has made.
 func WorldAt(t *testing.T, dsn string) *World {
 	t.Helper()
 	w := &World{T: t, DSN: dsn}

@@ -20,7 +20,7 @@ func Fingerprint(businessType, endedBy, text string) (print [8]byte) {
 	return print
 }
 
-// MaxShape is how many characters of a text Shape uses. Later characters are usually data.
+// MaxShape is the number of characters of a text that Shape reads. Later characters are usually data.
 const MaxShape = 300
 
 // These placeholders replace the parts that vary.
@@ -38,7 +38,7 @@ var quotes = map[rune]rune{'"': '"', '`': '`', '“': '”', '‘': '’', '「'
 func Shape(text string) string {
 	s := shaper{rest: firstRunes(strings.ToValidUTF8(text, "\uFFFD"), MaxShape)}
 	for s.rest != "" {
-		s.next()
+		s.consume()
 	}
 	return strings.TrimSpace(string(s.out))
 }
@@ -74,9 +74,9 @@ func (s *shaper) last() rune {
 	return s.out[len(s.out)-1]
 }
 
-// The method write appends r to the shape, but omits repeated spaces. It merges numbers that are joined by one
+// writeRune appends r to the shape, but omits repeated spaces. It merges numbers that are joined by one
 // character, as in a time.
-func (s *shaper) write(r rune) {
+func (s *shaper) writeRune(r rune) {
 	n := len(s.out)
 	switch {
 	case (r == ' ' || r == number) && s.last() == r:
@@ -88,19 +88,19 @@ func (s *shaper) write(r rune) {
 	s.out = append(s.out, r)
 }
 
-// The method next consumes a quotation, a word, or one character.
-func (s *shaper) next() {
+// consume consumes a quotation, a word, or one character.
+func (s *shaper) consume() {
 	r, size := utf8.DecodeRuneInString(s.rest)
 	switch {
 	case quotes[r] != 0 && s.quotation(r, size):
 	case r == '\'' && !wordRune(s.last()) && s.quotation(r, size):
 	case wordRune(r):
-		s.word()
+		s.writeWord()
 	case unicode.IsSpace(r), unicode.IsControl(r):
-		s.write(' ')
+		s.writeRune(' ')
 		s.rest = s.rest[size:]
 	default:
-		s.write(r)
+		s.writeRune(r)
 		s.rest = s.rest[size:]
 		s.code = s.code && strings.ContainsRune(":=([#", r)
 	}
@@ -143,9 +143,9 @@ func quotationEnd(text string, end rune) int {
 	return -1
 }
 
-// The method word writes a word, or # if the word contains a digit. Each Han character is a separate word: 订单12345不存在
+// writeWord writes a word, or # if the word contains a digit. Each Han character is a separate word: 订单12345不存在
 // becomes 订单#不存在.
-func (s *shaper) word() {
+func (s *shaper) writeWord() {
 	end, digits := uuid(s.rest), false
 	for i, r := range s.rest {
 		if i < end {
@@ -163,7 +163,7 @@ func (s *shaper) word() {
 	digits = digits || strings.Contains(word, "-")
 	s.rest = s.rest[end:]
 	if isCode := s.code && len(word) <= longestCode && strings.Trim(word, "0123456789") == ""; (digits || hexID(word)) && !isCode {
-		s.write(number)
+		s.writeRune(number)
 	} else {
 		s.out = append(s.out, []rune(word)...)
 	}

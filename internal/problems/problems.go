@@ -102,8 +102,8 @@ func (t *List) LogLimited(what string, err error, attrs ...any) {
 	}
 }
 
-// FailedFor does the same as Failed for a problem that no later success ends. The problem ends when FailedFor was not
-// called for it for the duration d.
+// FailedFor records an error and logs it, as Failed does. No later success ends the problem. It ends when FailedFor was
+// not called for the same operation and type for the duration d.
 func (t *List) FailedFor(d time.Duration, what, businessType string, err error) {
 	t.Failed(what, businessType, err)
 	t.mu.Lock()

@@ -142,9 +142,9 @@ func TestRefusalOfACommandInsideAScriptIsTold(t *testing.T) {
 		"ERR The user executing the script can't run this command or subcommand script: bd6f3018b28bbdb36260f19d3c44afed740db987, on @user_script:1.",
 		"NOPERM this user has no permissions to run the 'evalsha' command",
 	} {
-		assert.ErrorContains(t, named(errors.New(answer)), "the client is refused", answer)
+		assert.ErrorContains(t, markRefusal(errors.New(answer)), "the client is refused", answer)
 	}
 	away := errors.New("ERR Error running script (call to f_4e9143e7013c317c46f10bf41ce7267638882aa6): @user_script:1: @user_script: 1: -READONLY You can't write against a read only replica.")
-	assert.Equal(t, away, named(away))
+	assert.Equal(t, away, markRefusal(away))
 	assert.Equal(t, "READONLY You can't write against a read only replica.", answerOf(away))
 }

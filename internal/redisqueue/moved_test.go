@@ -49,18 +49,18 @@ func (c *redis6) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// The type behind is a connection that cannot be checked without reading from it, for example a TLS connection.
-type behind struct{ net.Conn }
+// wrappedConn is a connection that cannot be checked without reading from it, for example a TLS connection.
+type wrappedConn struct{ net.Conn }
 
-// After a failover the server's address leads to another server. The old server is a replica now and keeps its
-// connections. The queue must use the new server.
+// After a failover the server's address leads to another server. The old server is a replica now, and connections to it
+// stay open. At its first refused write, the queue must connect to the new server.
 // Failure: F47
 func TestConnectionsToAServerThatTakesNoWritesAreGivenUpAtItsFirstAnswer(t *testing.T) {
 	t.Parallel()
 	for name, wrap := range map[string]func(net.Conn) net.Conn{
 		"this version":     func(conn net.Conn) net.Conn { return conn },
 		"Redis before 7":   func(conn net.Conn) net.Conn { return &redis6{Conn: conn} },
-		"behind something": func(conn net.Conn) net.Conn { return behind{conn} },
+		"behind something": func(conn net.Conn) net.Conn { return wrappedConn{conn} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

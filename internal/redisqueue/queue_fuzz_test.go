@@ -49,7 +49,8 @@ func (s *oddServer) answer(cmd redis.Cmder) error {
 	return nil
 }
 
-// replyTree builds nested replies of all types that go-redis reads. program determines them.
+// replyTree builds nested replies of all types that go-redis reads. The bytes of program say which types, and how they
+// are nested.
 func replyTree(program []byte, number int64, text string) []any {
 	var stack []any
 	for _, step := range program[:min(len(program), 64)] {

@@ -94,12 +94,12 @@ func (q *Queue) wrapError(ctx context.Context, err error) error {
 	if cluster, ok := q.client.(*redis.ClusterClient); ok && ctx.Err() == nil {
 		cluster.ReloadState(ctx)
 	}
-	return named(shownError(err))
+	return markRefusal(shownError(err))
 }
 
-// The function named marks an error which says that Redis refuses this client. Such an error does not go away by
+// markRefusal marks an error which says that Redis refuses this client. Such an error does not go away by
 // itself.
-func named(err error) error {
+func markRefusal(err error) error {
 	answer := answerOf(err)
 	for _, refusal := range []string{"WRONGPASS", "NOAUTH", "NOPERM", "ERR invalid password", "ERR AUTH", "ERR Client sent AUTH",
 		"ERR The user executing the script can't", "The user executing the script can't"} {

@@ -262,8 +262,8 @@ func (r *List) outcomes(businessType string) map[processlog.ID]*refusedEntry {
 	return all
 }
 
-// OutcomesFor returns for how long at least n outcomes of a type have been refused, as far as the outcomes show that are refused
-// now. It returns 0 if fewer are refused.
+// OutcomesFor returns for how long at least n outcomes of a type have been refused. It counts only outcomes that are
+// still refused now. It returns 0 if fewer than n are refused.
 func (r *List) OutcomesFor(businessType string, n int) time.Duration {
 	var since []time.Time
 	for _, e := range r.outcomes(businessType) {

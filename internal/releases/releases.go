@@ -97,8 +97,8 @@ func (d *List) ReleaseUnknown(token processlog.Token, wanted []processlog.Wanted
 	d.releaseNow(releasesOf(token, false, entries))
 }
 
-// ReleaseLater does the same as Release, but leaves the first try to the batcher. Callers use it when the database has just failed to
-// answer.
+// ReleaseLater leaves it to the batcher to give leases back and to offer the entries to all processes. Callers use it
+// when the database has just failed to answer, so that they need not wait.
 func (d *List) ReleaseLater(token processlog.Token, entries ...processlog.QueueEntry) {
 	d.addPending(releasesOf(token, true, entries))
 }

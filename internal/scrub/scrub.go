@@ -99,8 +99,8 @@ func named(before []byte) bool {
 	return strings.HasSuffix(word, "card") || strings.HasSuffix(word, "pan")
 }
 
-// card finds a card number that begins at the position, of 13 to 19 digits with or without groups. It returns the end
-// and the last four digits.
+// card finds a card number of 13 to 19 digits that begins at the position at. The digits may be in groups. card returns
+// the end of the number, and its last four digits.
 func card(text []byte, at int) (end int, last string) {
 	var digits []byte
 	group := 0 // digits since the last separator

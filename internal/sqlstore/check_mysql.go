@@ -285,7 +285,8 @@ func carriesUTF8(charset string, read bool) bool {
 // writes values into the statement may double their size.
 func (m mysqlSession) contentLimit() int { return int(m.maxPacket-packetOverhead) / 2 }
 
-// packetOverhead is how many bytes of a packet are left for an entry's other columns and for the statement itself.
+// packetOverhead is the number of bytes in a packet that are kept free for an entry's other columns and for the
+// statement itself.
 const packetOverhead = 16 << 10
 
 func (m mysqlSession) supported() bool {

@@ -42,7 +42,7 @@ func checkInstruments(ctx context.Context, s *Store) []error {
 	}
 }
 
-// proofTries is how often checkInstruments begins before it gives up because connections are lost.
+// proofTries is the maximum number of times that checkInstruments begins. It begins again if a connection was lost.
 const proofTries = 3
 
 func (p *proof) run(ctx context.Context) error {

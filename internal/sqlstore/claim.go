@@ -149,7 +149,7 @@ func (c *claim) classifyUnread(ctx context.Context, tx processlog.Tx, rows []pro
 	// A locked row is read again soon. If a row does not exist or is not committed, the queue should not have offered
 	// it, and the queue forgets it (G10, the queue is a hint). When the row is committed, its commit or the reconciler
 	// enqueues it again. The other rows are claimed in both cases.
-	unread := without(c.ids, readIDs)
+	unread := withoutIDs(c.ids, readIDs)
 	locked, err := queryIDs(ctx, tx, c.s.sql(claimUnread, "ids", idList(unread)))
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (c *claim) classifyUnread(ctx context.Context, tx processlog.Tx, rows []pro
 	for _, id := range locked {
 		c.result.Waiting = append(c.result.Waiting, processlog.Scheduled{ID: id, In: processlog.LockedRetry})
 	}
-	c.result.Gone = append(c.result.Gone, without(unread, locked)...)
+	c.result.Gone = append(c.result.Gone, withoutIDs(unread, locked)...)
 	return nil
 }
 
@@ -288,7 +288,7 @@ func (c *claim) keepTaken(ctx context.Context, tx processlog.Tx, rows []processl
 	if err != nil {
 		return err
 	}
-	lostIDs := without(ids, claimedIDs)
+	lostIDs := withoutIDs(ids, claimedIDs)
 	for _, row := range rows {
 		if slices.Contains(lostIDs, row.ID) {
 			c.result.Waiting = append(c.result.Waiting, processlog.Scheduled{ID: row.ID, In: processlog.LockedRetry})
@@ -373,8 +373,8 @@ func (s *Store) renew(ctx context.Context, ids []processlog.ID, version uint64, 
 	if err != nil {
 		return err
 	}
-	lostIDs := without(ids, stillLeased)
+	lostIDs := withoutIDs(ids, stillLeased)
 	unrenewed.Lost = append(unrenewed.Lost, lostIDs...)
-	unrenewed.Busy = append(unrenewed.Busy, without(busy, lostIDs)...)
+	unrenewed.Busy = append(unrenewed.Busy, withoutIDs(busy, lostIDs)...)
 	return nil
 }

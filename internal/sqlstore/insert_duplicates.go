@@ -35,9 +35,10 @@ func (in *insertion) existing(ctx context.Context, places []int) (map[processlog
 	return byKey, in.readKeys(ctx, in.tx, keys, in.s.d.share, byKey)
 }
 
-// existingUnlocked does the same as existing on a server with innodb_snapshot_isolation. On such a server, a lock on a
-// row that changed since the caller's snapshot would abort the caller's transaction. So existingUnlocked first looks
-// into the snapshot. It reads rows that the snapshot hides on a connection of the library's own pool.
+// existingUnlocked reads the committed rows that have one of the keys, on a server with innodb_snapshot_isolation. On
+// such a server, a lock on a row that changed since the caller's snapshot would abort the caller's transaction. So
+// existingUnlocked first looks into the snapshot. It reads rows that the snapshot hides on a connection of the
+// library's own pool.
 //
 // If the library has no own pool, only the lock can find hidden rows. ErrTxAborted then tells the caller to run the
 // transaction again.

@@ -9,7 +9,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// readStep is how many rows one statement reads. A page whose rows are close together takes only a few statements.
+// readStep is the number of rows that one statement reads. A page whose rows are close together takes only a few
+// statements.
 const readStep = 1000
 
 // lookedAt is the position of a row that the index supplied.

@@ -288,7 +288,7 @@ func TestListPageInTheMiddleOfAHerdCostsAsMuch(t *testing.T) {
 	}
 }
 
-// readCost is how many rows the statements of one connection read and sorted.
+// readCost counts the rows that the statements of one connection have read and sorted.
 type readCost struct{ read, sorted int }
 
 func (s *Store) cost(t *testing.T, work func()) readCost {
@@ -627,7 +627,7 @@ func TestPurgeSparesWhatHasMovedOnSinceItWasFound(t *testing.T) {
 	require.Len(t, found, 2)
 	_, err = s.Change(ctx, nil, false, processlog.Change{Ref: processlog.RowID(1), Action: processlog.ActionSettleManually, Actor: "ann", Reason: "paid in cash"})
 	require.NoError(t, err)
-	require.NoError(t, p.delete(ctx, found))
+	require.NoError(t, p.deleteEntries(ctx, found))
 	assert.Equal(t, 1, p.purged)
 	row, err := s.Resolve(ctx, processlog.RowID(1))
 	require.NoError(t, err)

@@ -636,7 +636,7 @@ func drawCount(t *rapid.T) countCommand {
 
 func (c countCommand) run(m *storeTwins) {
 	m.same("count", func(s twinSide) any {
-		counts, err := s.store.Count(m.ctx, m.in(s, c.Slot), c.Filter)
+		counts, err := s.store.Count(m.ctx, m.txOf(s, c.Slot), c.Filter)
 		lines := []string{}
 		for _, count := range counts {
 			lines = append(lines, fmt.Sprintf("%+v", count))
@@ -662,7 +662,7 @@ func (c lookUpCommand) run(m *storeTwins) {
 		keys = append(keys, keyName(key))
 	}
 	m.same("ids", func(s twinSide) any {
-		ids, err := s.store.IDs(m.ctx, m.in(s, c.Slot), keys)
+		ids, err := s.store.IDs(m.ctx, m.txOf(s, c.Slot), keys)
 		numbers := make(map[compensator.IdempotencyKey]int)
 		for key, id := range ids {
 			numbers[key] = s.numberOf(id)
@@ -676,8 +676,8 @@ func (c lookUpCommand) run(m *storeTwins) {
 	})
 }
 
-// The method in returns one side's transaction of a slot, or nil.
-func (m *storeTwins) in(s twinSide, slot int) compensator.Tx {
+// txOf returns one side's transaction of a slot, or nil.
+func (m *storeTwins) txOf(s twinSide, slot int) compensator.Tx {
 	if slot < 0 || m.slots[slot] == nil {
 		return nil
 	}

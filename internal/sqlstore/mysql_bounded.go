@@ -45,7 +45,8 @@ func (s *Store) boundsWaits() bool {
 	return until != nil && time.Now().Before(*until)
 }
 
-// beginBounded works like beginUsers. Until the transaction ends, the waits of its session for row locks are short.
+// beginBounded begins a transaction in the user's pool. Until the transaction ends, its session waits for row locks
+// only briefly.
 func (s *Store) beginBounded(ctx context.Context) (tx processlog.Transaction, err error) {
 	for range s.db.Stats().OpenConnections + 1 {
 		if tx, err = s.beginBoundedOnce(ctx); !errors.Is(err, driver.ErrBadConn) {

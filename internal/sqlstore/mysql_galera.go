@@ -9,10 +9,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// caughtUp does the same as inOwn on a Galera node. It first waits until this node shows everything that other nodes
-// have committed. The wait works only outside a transaction, so caughtUp takes one connection for the wait and for the
-// transaction. If the connection broke when it was idle, caughtUp takes another one. database/sql replaces such a
-// connection only in BeginTx.
+// caughtUp runs the function work in the library's own transaction on a Galera node. Before that, it waits until this
+// node shows everything that other nodes have committed. The wait works only outside a transaction, so caughtUp takes
+// one connection for the wait and for the transaction. If the connection broke when it was idle, caughtUp takes another
+// one. database/sql replaces such a connection only in BeginTx.
 func (s *Store) caughtUp(ctx context.Context, work func(tx processlog.Transaction) error) (err error) {
 	for range s.database().Stats().OpenConnections + 1 {
 		if err = s.caughtUpOn(ctx, work); !errors.Is(err, driver.ErrBadConn) {

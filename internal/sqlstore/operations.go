@@ -79,8 +79,8 @@ func (s *Store) operate(ctx context.Context, tx processlog.Tx, ops ...processlog
 	return nil
 }
 
-// typesRead is how many of the newest operations Types reads. These operations may name types of which the log has no
-// entry any more.
+// typesRead is the number of newest operations that Types reads. These operations may name types of which the log has
+// no entry any more.
 const typesRead = 1000
 
 // readTypes reads the types of entries, of the newest operations and of pauses. {pauses} matches the names of pauses, and

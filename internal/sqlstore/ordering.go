@@ -134,7 +134,7 @@ func (s *Store) blockChunk(ctx context.Context, blocked []processlog.BlockedEntr
 	return leftovers.addResult(busy, err)
 }
 
-// noteOutside does the same as note, but outside the caller's transactions.
+// noteOutside writes positions as note does, but outside the caller's transaction.
 func (s *Store) noteOutside(ctx context.Context, notes []positionNote) error {
 	if !s.boundsWaits() {
 		return s.note(ctx, s.writePool(), notes)

@@ -199,5 +199,5 @@ func (s *Store) makeDue(ctx context.Context, blocked []firstEntry, leftovers *le
 			notWoken = append(notWoken, r.ID)
 		}
 	}
-	return without(ids, notWoken), leftovers.addResult(nil, err) // An entry that is locked now is made due by the next process that calls Advance.
+	return withoutIDs(ids, notWoken), leftovers.addResult(nil, err) // An entry that is locked now is made due by the next process that calls Advance.
 }

@@ -317,17 +317,17 @@ func (b *logbook) plansHold(table string) {
 				problem := fmt.Sprintf("%s log, %s: %+v of %.300s", table, step.name, plan, statement)
 				assert.NotContains(b.t, plan.extra, "filesort", problem)
 				if plan.table == DefaultTable {
-					plan.holds(b.t, statement, step.keys, rows, problem)
+					plan.requireIndex(b.t, statement, step.keys, rows, problem)
 				}
 			}
 		}
 	}
 }
 
-// The method holds requires that a statement finds its rows through one of the given indexes. Reading the whole log is
+// requireIndex requires that a statement finds its rows through one of the given indexes. Reading the whole log is
 // allowed if the log is about as short as the list of ids. It is never allowed for a statement that waits for locked
 // rows, because other transactions may have locked the rows that the statement does not need.
-func (p planStep) holds(t *testing.T, statement string, keys []string, rows int, problem string) {
+func (p planStep) requireIndex(t *testing.T, statement string, keys []string, rows int, problem string) {
 	t.Helper()
 	switch {
 	case rows == 0:

@@ -14,7 +14,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// purgeStep is how many rows one transaction deletes. The number is small so that locks are held briefly.
+// purgeStep is the maximum number of rows that one transaction deletes. It is small, so that the transaction holds its
+// locks only briefly.
 const purgeStep = 100
 
 // Purge implements Store. It finds rows through the due index without a lock, oldest first within each type. It deletes
@@ -120,7 +121,7 @@ func (p *purge) asRefused() error {
 // deletePage deletes all entries of a page that it can, in transactions of up to purgeStep entries.
 func (p *purge) deletePage(ctx context.Context, page []endedEntry) error {
 	for chunk := range slices.Chunk(page, purgeStep) {
-		if err := p.delete(ctx, chunk); err != nil || p.gaveUp {
+		if err := p.deleteEntries(ctx, chunk); err != nil || p.gaveUp {
 			return err
 		}
 		failpoint.Reach(failpoint.PurgePart)
@@ -155,9 +156,9 @@ func (p *purge) oldest(ctx context.Context, after endedEntry, limit int) ([]ende
 	return oldest, rows.Err()
 }
 
-// The method delete deletes the entries that no transaction has locked. If the database refuses to delete some entries,
-// the method deletes the others and adds the refused ones to p.refusals.
-func (p *purge) delete(ctx context.Context, entries []endedEntry) error {
+// deleteEntries deletes the entries that no transaction has locked. If the database refuses to delete some of them,
+// deleteEntries deletes the other ones and adds the refused ones to p.refusals.
+func (p *purge) deleteEntries(ctx context.Context, entries []endedEntry) error {
 	waitsBefore := p.lockWaits
 	refusals, untried, err := writeApart(ctx, p.s, entries, p.deletePart(ctx))
 	p.refusals = append(p.refusals, refusals...)
@@ -165,7 +166,7 @@ func (p *purge) delete(ctx context.Context, entries []endedEntry) error {
 	return err
 }
 
-// deletePart returns the function with which delete deletes one part of the entries. The function skips locked entries. It
+// deletePart returns the function with which deleteEntries deletes one part of the entries. The function skips locked entries. It
 // deletes all other entries. If the database refuses one of them, it deletes none.
 func (p *purge) deletePart(ctx context.Context) func(entries []endedEntry) error {
 	return func(entries []endedEntry) error {

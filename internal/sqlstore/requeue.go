@@ -8,8 +8,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// requeueStep is how many rows one statement of RequeueAll reads or writes. The CASE with the values is evaluated for
-// every row, so each row would cost more if the statement had more rows.
+// requeueStep is the maximum number of rows that one statement of RequeueAll reads or writes. The CASE with the values
+// is evaluated for every row, so each row would cost more if the statement had more rows.
 const requeueStep = 200
 
 // RequeueAll implements Store. It sends three statements per 200 entries, in one transaction.
@@ -83,7 +83,7 @@ func (s *Store) changeChunk(ctx context.Context, tx processlog.Tx, seenVersions 
 			changes = append(changes, changedRow{oldRow, newRow})
 		}
 	}
-	unread := without(ids, read)
+	unread := withoutIDs(ids, read)
 	if err := s.whyUnread(ctx, tx, unread, place, answers); err != nil || len(changes) == 0 {
 		return err
 	}

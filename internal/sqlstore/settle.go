@@ -226,7 +226,7 @@ func (s *Store) writeGroup(ctx context.Context, write rowUpdate, token processlo
 		}
 	}
 	if changedRows < int64(len(ids)-len(remainingIDs)) {
-		return len(busy) > 0, s.explain(ctx, token, without(ids, remainingIDs), place, outcomes, result)
+		return len(busy) > 0, s.explain(ctx, token, withoutIDs(ids, remainingIDs), place, outcomes, result)
 	}
 	return len(busy) > 0, nil
 }

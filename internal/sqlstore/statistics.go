@@ -46,7 +46,7 @@ const (
 	statsProcesses = "0" // Names of processes begin with a digit or a letter, so they sort from here on.
 )
 
-// statsAtOnce is how many rows of statistics one statement writes. SQLite joins at most 500 SELECTs.
+// statsAtOnce is the maximum number of rows of statistics that one statement writes. SQLite joins at most 500 SELECTs.
 const statsAtOnce = 400
 
 // statColumns are the columns of StatCounts, in the order of StatCounts.Values.

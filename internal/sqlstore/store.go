@@ -296,9 +296,10 @@ func (s *Store) beginUsers(ctx context.Context) (processlog.Transaction, error) 
 	return tx, nil
 }
 
-// beginNow does the same as beginUsers without a turn at the writer. A borrowed connection may still be inside a
-// transaction that an earlier user left open. Such a connection returns driver.ErrBadConn and is thrown away. beginNow
-// tries again with the next connection. The number of tries is limited to the number of open connections plus one.
+// beginNow begins a transaction in the user's pool, without waiting for a turn at the SQLite writer. A borrowed
+// connection may still be inside a transaction that an earlier user left open. Such a connection returns
+// driver.ErrBadConn and is thrown away. beginNow tries again with the next connection. The number of tries is limited
+// to the number of open connections plus one.
 func (s *Store) beginNow(ctx context.Context) (processlog.Transaction, error) {
 	tx, err := s.d.begin(ctx, s.users)
 	if s.users == s.db || !errors.Is(err, driver.ErrBadConn) {

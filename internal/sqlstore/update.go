@@ -86,8 +86,8 @@ func (s *Store) waitedInVain(err error, took time.Duration) bool {
 // its statement probably waited for a lock: a client with a short readTimeout gives up before the server does.
 const lockedSilence = 100 * time.Millisecond
 
-// updateFreeRows does the same as updateRows for statements that must not wait at all. It asks first which rows are
-// free.
+// updateFreeRows runs one guarded UPDATE over ids, with the results of updateRows. It never waits for a lock: it first
+// asks which rows are free, and updates only these.
 func (s *Store) updateFreeRows(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changedRows int64, busy []processlog.ID, err error) {
 	return s.updateApart(ctx, ids, update, s.updateFree)
 }
@@ -97,13 +97,14 @@ func (s *Store) updateFree(ctx context.Context, ids []processlog.ID, update func
 	return s.updateFreeAfter(ctx, ids, update, nil)
 }
 
-// updateFreeAfter does the same as updateFree. The parameter waitErr says that an earlier statement for the same rows
-// did not get a lock, and is nil if there was no such statement. If waitErr is not nil and all rows are free, a trigger
-// caused the wait and would wait again. Then updateFreeAfter writes nothing and returns waitErr.
+// updateFreeAfter locks the rows that are free, and updates them in the same transaction. The parameter waitErr says
+// that an earlier statement for the same rows did not get a lock, and is nil if there was no such statement. If waitErr
+// is not nil and all rows are free, a trigger caused the wait and would wait again. Then updateFreeAfter writes nothing
+// and returns waitErr.
 func (s *Store) updateFreeAfter(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string, waitErr *waitError) (changedRows int64, busy []processlog.ID, err error) {
 	err = s.inOwn(ctx, func(tx processlog.Transaction) error {
 		freeIDs, err := s.lockFree(ctx, tx, ids)
-		if busy = without(ids, freeIDs); err != nil || len(freeIDs) == 0 {
+		if busy = withoutIDs(ids, freeIDs); err != nil || len(freeIDs) == 0 {
 			return err
 		}
 		if waitErr != nil && len(busy) == 0 {
@@ -151,7 +152,7 @@ func (s *Store) lockFree(ctx context.Context, tx processlog.Tx, ids []processlog
 	if err != nil {
 		return nil, err
 	}
-	missing := without(ids, present)
+	missing := withoutIDs(ids, present)
 	freeIDs := append(locked, missing...)
 	slices.SortFunc(freeIDs, processlog.ID.Compare)
 	return freeIDs, nil
@@ -183,8 +184,8 @@ func readFree[T any](ctx context.Context, s *Store, ids []processlog.ID, read fu
 	return append(rows, rest...), err
 }
 
-// The function without returns the ids that are not in drop.
-func without(ids, drop []processlog.ID) []processlog.ID {
+// withoutIDs returns the ids that are not in drop.
+func withoutIDs(ids, drop []processlog.ID) []processlog.ID {
 	dropped := make(map[processlog.ID]bool, len(drop))
 	for _, id := range drop {
 		dropped[id] = true

@@ -77,7 +77,7 @@ func NewRedis(tb testing.TB, flags ...string) *RedisServer {
 	return newRedis(tb, &redisServers, flags)
 }
 
-// NewRedisReplica does the same as NewRedis for a server that will follow another one. It can reach any server of this
+// NewRedisReplica starts a server for this test alone that can follow another one. It can reach any server of this
 // package and any proxy in this process.
 func NewRedisReplica(tb testing.TB, flags ...string) *RedisServer {
 	tb.Helper()

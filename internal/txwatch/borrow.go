@@ -35,7 +35,7 @@ func (l borrower) Connect(ctx context.Context) (driver.Conn, error) {
 	go func() {
 		defer close(borrowed.finished)
 		defer conn.Close()
-		_ = conn.Raw(func(driverConn any) error { // Ignore the result of Raw, because it is the error that the method end has passed to the goroutine.
+		_ = conn.Raw(func(driverConn any) error { // Ignore the result of Raw, because it is the error that giveBack has passed to the goroutine.
 			inner <- driverConn.(driver.Conn)
 			return <-borrowed.returned
 		})
@@ -50,8 +50,8 @@ type borrowed struct {
 	finished chan struct{} // closed when the pool has the connection again
 }
 
-// The method end gives the connection back. If its argument is false, the pool closes the connection.
-func (l *borrowed) end(sound bool) {
+// giveBack gives the connection back. If its argument is false, the pool closes the connection.
+func (l *borrowed) giveBack(sound bool) {
 	var verdict error
 	if !sound {
 		verdict = driver.ErrBadConn

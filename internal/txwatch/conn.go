@@ -167,11 +167,11 @@ func (c *watchedConn) IsValid() bool {
 	return true
 }
 
-// Close closes the connection. It gives a borrowed connection back to its pool. If the connection is still inside a
-// transaction, Close reports it as not sound, so that the pool closes it.
+// Close closes the connection, or gives a borrowed connection back to its pool. If a borrowed connection is still
+// inside a transaction, Close makes the pool close it.
 func (c *watchedConn) Close() error {
 	if c.borrowed != nil {
-		c.borrowed.end(!c.discard && c.state == txClosed)
+		c.borrowed.giveBack(!c.discard && c.state == txClosed)
 		c.end(c.afterDrop())
 		return nil
 	}

@@ -42,10 +42,10 @@ func skipBlank(s string) (rest string, ok bool) {
 	}
 }
 
-// The function several reports whether s may hold more than one statement. It looks for text after the first semicolon.
+// hasSeveral reports whether s may hold more than one statement. It looks for text after the first semicolon.
 // That semicolon may be inside a literal, and text that then looks like a comment may be content. So a comment after
 // the semicolon is ignored only if no further semicolon follows.
-func several(s string) bool {
+func hasSeveral(s string) bool {
 	_, after, _ := strings.Cut(s, ";")
 	after = strings.TrimLeft(after, blanks+";")
 	rest, ok := skipBlank(after)

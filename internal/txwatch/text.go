@@ -77,7 +77,7 @@ func kindOf(query string) sqlKind {
 	}
 	query, ok := skipBlank(query)
 	// This function cannot follow several statements, and the server may have stopped after any one of the statements.
-	if !ok || several(query) {
+	if !ok || hasSeveral(query) {
 		return sqlDoubt
 	}
 	word, rest := nextWord(query)

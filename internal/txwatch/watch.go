@@ -90,7 +90,7 @@ func (t *txWatch) beforeLoss(kind sqlKind) error {
 // doomed returns an error if a statement that may commit must not be sent, because an entry was not written. Otherwise
 // it returns nil.
 func (t *txWatch) doomed() error {
-	// If the transaction has ended, it cannot be committed without its entry any more. So let the statement pass.
+	// If the transaction has ended already, no statement can commit it without its entry. So let the statement pass.
 	if t.currentTx == nil || t.currentTx.Over() != nil {
 		return nil
 	}

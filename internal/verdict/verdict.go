@@ -77,7 +77,7 @@ func LibraryUnavailable(err error) error {
 	return &Verdict{Kind: KindUnavailable, ByLibrary: true, err: orNoReason(err)}
 }
 
-// NotCalled does the same as LibraryUnavailable for an attempt that ended before its handler was called.
+// NotCalled returns an Unavailable that the library makes for an attempt that ended before its handler was called.
 func NotCalled(err error) error {
 	return &Verdict{Kind: KindUnavailable, ByLibrary: true, NotCalled: true, err: orNoReason(err)}
 }
@@ -181,9 +181,9 @@ var noVerdict Verdict
 // ServerCaused marks an error that comes from a condition of the database. whole says whether it is a condition of the
 // whole server.
 //
-// A condition of the whole server never spends an attempt. Any other condition spends none either, until it has come as
-// often in a row as the entry has attempts. The next one counts: if the entry's own handler always causes the
-// condition, the entry must reach a person.
+// A condition of the whole server never costs an attempt. Any other condition costs none either, up to as many times in
+// a row as the entry has attempts. The next one in a row counts as a failure. Otherwise an entry whose own handler
+// always causes the condition would never reach a person.
 func ServerCaused(err error, whole bool) error {
 	if verdictIn(err) != nil {
 		return err // the handler has said what it asks for

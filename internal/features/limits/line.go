@@ -9,8 +9,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// maxSleepers is how many waiting entries of a type a process remembers. If more entries wait and no queue answers,
-// the entries behind them wait too, even if their own keys are free.
+// maxSleepers is the maximum number of waiting entries of a type that a process remembers. If more entries wait and no
+// queue answers, the entries behind them wait too, even if their own keys are free.
 const maxSleepers = 5000
 
 // maxRounding limits the delay that is added before an entry's claim, so that one claim takes entries of several keys.

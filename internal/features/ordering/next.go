@@ -54,7 +54,8 @@ func (o *Ordering) attemptOver(p processlog.Position, state processlog.State) {
 	}
 }
 
-// maxAdvanceTries is how many times this process looks for the next entry of a key. After that, only a sweep finds it.
+// maxAdvanceTries is the maximum number of times that this process looks for the next entry of a key. After that, only
+// a sweep finds the entry.
 const maxAdvanceTries = 5
 
 // findNext finds the next entries behind the positions of a batch.

@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// pageSize is how many entries are read and enqueued at once.
+// pageSize is the number of entries that are read and enqueued at once.
 const pageSize = 1000
 
 // rounds is the queue's part in the rounds of the reconciler. It enqueues entries when they come within the horizon, and

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// waitBound is how many entries may wait in memory. The reconciler finds any others.
+// waitBound is the maximum number of entries that wait in memory. The reconciler finds all further entries.
 const waitBound = 100_000
 
 // Starter handles entries after their commit. Callers hand entries over and continue. Entries that arrive while a

@@ -91,10 +91,10 @@ func (m *versionMemory) sawRows(rows []processlog.Row, sentAt time.Time) {
 	}
 }
 
-// sawUnconfirmed does the same as sawRows for claims that no check has confirmed yet. The database that leased these rows may
-// have been rolled back to an earlier state. So sawUnconfirmed leaves the field latest unchanged and adds the rows only to
-// the field newest. A check asks for all versions in latest, but only for a part of the other versions in newest, such as
-// these rows.
+// sawUnconfirmed remembers claimed rows that no check has confirmed yet. The database that leased these rows may have
+// been rolled back to an earlier state. So sawUnconfirmed leaves the field latest unchanged and adds the rows only to
+// the field newest. A check asks for all versions in latest, but only for a part of the other versions in newest, such
+// as these rows.
 func (m *versionMemory) sawUnconfirmed(rows []processlog.Row, sentAt time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -22,7 +22,8 @@ import (
 // problem is what Health and the log say when counts cannot be stored.
 const problem = "statistics could not be stored"
 
-// mostMinutes is how many minutes wait to be stored. If more wait, the counts of the newest one are lost.
+// mostMinutes is the maximum number of minutes whose counts wait to be stored. If more wait, the counts of the newest
+// minute are lost.
 const mostMinutes = 120
 
 // longestPause is the longest pause between two tries to store a minute, in seconds.

@@ -70,10 +70,10 @@ func (t *wheelType) enqueue(item processlog.QueueEntry, now wheelNow, rules proc
 	switch {
 	case e == nil:
 		if item.In <= max(0, rules.Near) || rules.Limit <= 0 || len(t.members) < rules.Limit {
-			t.add(item.ID, now.after(item.In))
+			t.add(item.ID, now.dueAfter(item.In))
 		}
 	case e.at > now.ceil+processlog.Remaining(item.In)+processlog.Remaining(rules.MaxLease): // Even a lease that starts now would end sooner than this entry is due.
-		t.move(e, now.after(item.In))
+		t.move(e, now.dueAfter(item.In))
 	}
 }
 
@@ -84,7 +84,7 @@ func (w *Queue) Claim(ctx context.Context, businessType string, limit int, lease
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.nowLocked()
-	leased := processlog.Leased{Token: now.after(max(lease, time.Millisecond)), Next: processlog.Never}
+	leased := processlog.Leased{Token: now.dueAfter(max(lease, time.Millisecond)), Next: processlog.Never}
 	t := w.types[businessType]
 	if t == nil {
 		return leased, nil
@@ -117,7 +117,7 @@ func (w *Queue) Settle(ctx context.Context, businessType string, items []process
 		if e == nil {
 			continue
 		}
-		switch due := now.after(item.In); {
+		switch due := now.dueAfter(item.In); {
 		// If the entry has another lease by now, leave the entry alone. But if this outcome makes the entry due earlier,
 		// the default case moves it.
 		case e.at != item.Token && (item.Remove || e.at <= due):
@@ -185,8 +185,8 @@ func (w *Queue) nowLocked() wheelNow {
 	return wheelNow{int64(elapsed / time.Millisecond), processlog.Remaining(elapsed)}
 }
 
-// The method after returns the time at which the duration d has elapsed, in ms.
-func (n wheelNow) after(d time.Duration) int64 {
+// dueAfter returns the time at which the duration d has elapsed, in ms.
+func (n wheelNow) dueAfter(d time.Duration) int64 {
 	if d <= 0 {
 		return n.floor
 	}

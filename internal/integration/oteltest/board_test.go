@@ -114,9 +114,11 @@ const (
 	every = "[$__rate_interval]"
 )
 
-// The function once returns a query that counts a gauge once per log, grouped by additional labels. Every process reports
-// the same value for its log. The sum over several jobs and logs is then the total.
-func once(gauge, by string) string { return "max by (job, compensator_log" + by + ") (" + gauge + ")" }
+// oncePerLog returns a query with one value of a gauge for each log, because every process reports the same
+// value for its log. The parameter by adds labels to group by.
+func oncePerLog(gauge, by string) string {
+	return "max by (job, compensator_log" + by + ") (" + gauge + ")"
+}
 
 // lately returns the last value of a gauge within two minutes. It bridges scrapes to which the database did not answer.
 func lately(gauge string) string { return "last_over_time(" + gauge + "[2m])" }
@@ -141,7 +143,7 @@ func rows() [][]panel {
 			missing("Processes", "Processes that report metrics. If there are none, all processes are gone or are not scraped, and the other panels mean nothing.",
 				q{`count(compensator_ready{` + job + `}) or vector(0)`, ""}),
 			light("Dead", "Dead entries, counted up to 1,000 per type. List them, then use Requeue or SettleManually. No data means that the database does not answer.", "short", 1,
-				q{"sum(" + once(lately(`compensator_entry_waiting{compensator_state="dead", `+typed+`}`), ", messaging_destination_name") + ")" + orNone, ""}),
+				q{"sum(" + oncePerLog(lately(`compensator_entry_waiting{compensator_state="dead", `+typed+`}`), ", messaging_destination_name") + ")" + orNone, ""}),
 			light("Case past due", "How long the open case that is overdue longest has been due. The admin pages show it first. No data means that the database did not answer, or that Config.Operations is not set.", "s", 1,
 				q{`max(compensator_case_past_due_seconds{` + job + `})`, ""}),
 			light("Oldest overdue", "How long the entry that is overdue longest has been due and unclaimed. No data means that the database does not answer.", "s", 60,
@@ -151,7 +153,7 @@ func rows() [][]panel {
 			light("Open breakers", "Types whose breaker is open in some process, because their handler found a service unavailable.", "short", 1,
 				q{`sum(compensator_breaker_open{` + typed + `})` + orZero, ""}),
 			light("Paused", "Types that a person has paused. The overview of the admin pages shows who and why. No data means that the database or all processes do not answer.", "short", 1,
-				q{"count(" + once(lately(`compensator_type_paused_seconds{`+typed+`}`), ", messaging_destination_name") + ")" + orNone, ""}),
+				q{"count(" + oncePerLog(lately(`compensator_type_paused_seconds{`+typed+`}`), ", messaging_destination_name") + ")" + orNone, ""}),
 			light("Not ready", "Processes that are not ready. Health.Ready has the reason.", "short", 1,
 				q{`count(compensator_ready{` + job + `} == 0)` + orZero, ""}),
 			light("Queue down", "Processes that poll the database because the queue does not answer.", "short", 1,
@@ -181,16 +183,16 @@ func rows() [][]panel {
 		},
 		{
 			graph("Waiting", "Entries in the log, by type and state. 1,000 means 1,000 or more.", "short",
-				q{"sum by (messaging_destination_name, compensator_state) (" + once(`compensator_entry_waiting{`+typed+`}`, ", messaging_destination_name, compensator_state") + ")",
+				q{"sum by (messaging_destination_name, compensator_state) (" + oncePerLog(`compensator_entry_waiting{`+typed+`}`, ", messaging_destination_name, compensator_state") + ")",
 					perType + " {{compensator_state}}"}),
 			graph("Overdue", "How long the entry that is overdue longest has been due, by type.", "s",
 				q{`max by (messaging_destination_name) (compensator_entry_oldest_overdue_seconds{` + typed + `})`, perType}),
 		},
 		{
 			graph("Open cases", "Entries that wait for a person, by type.", "short",
-				q{"sum by (messaging_destination_name) (" + once(`compensator_case_open{`+typed+`}`, ", messaging_destination_name") + ")", perType}),
+				q{"sum by (messaging_destination_name) (" + oncePerLog(`compensator_case_open{`+typed+`}`, ", messaging_destination_name") + ")", perType}),
 			graph("Value at risk", "Known value of the open cases by currency, in the currency's smallest unit.", "short",
-				q{"sum by (compensator_currency) (" + once(`compensator_case_value_at_risk{`+job+`}`, ", compensator_currency") + ")", "{{compensator_currency}}"}),
+				q{"sum by (compensator_currency) (" + oncePerLog(`compensator_case_value_at_risk{`+job+`}`, ", compensator_currency") + ")", "{{compensator_currency}}"}),
 		},
 		{
 			graph("Under way", "Running attempts, by type.", "short", q{`sum by (messaging_destination_name) (compensator_attempt_active{` + typed + `})`, perType}),

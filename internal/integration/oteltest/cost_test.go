@@ -39,7 +39,7 @@ func attempt(t testing.TB, opts otel.Options, headers map[string]string, failure
 	}
 }
 
-// never and always return tracer providers that export nothing.
+// never returns a tracer provider that samples no span. always returns one that samples every span and discards it.
 func never() trace.TracerProvider {
 	return sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
 }
