@@ -24,10 +24,10 @@ type Compensator struct {
 	log       *slog.Logger
 	store     processlog.Store
 	queue     processlog.Queue
-	connector *txwatch.Connector // the connector that Config.DB was opened on, which sees commits; nil if there is none
+	connector *txwatch.Connector // the Connector that Config.DB was opened on; it sees commits. nil: Config.DB was opened without one
 
 	fingerprint    string   // identifies the log, as the store reports it
-	sameLogSources sync.Map // keys are other sources whose transactions reach the same log, each a *txwatch.Connector or a *Compensator
+	sameLogSources sync.Map // keys: the other Connectors and Compensators that are known to use the same log, see sameLog
 
 	types      *registry
 	poolShares poolShares
@@ -40,7 +40,7 @@ type Compensator struct {
 }
 
 // New checks the configuration first, then the server and the table. Each of the two checks reports all its problems at
-// once. Call Close when you are done. Handlers see the values of ctx. The Compensator goes on after ctx has ended.
+// once. Call Close when you are done. Handlers see the values of ctx. The Compensator does not stop when ctx ends.
 //
 // An invalid field is a *FieldError, which errors.As finds. After an error, nothing that the library opened stays open.
 func New(ctx context.Context, cfg Config) (*Compensator, error) {
@@ -64,7 +64,9 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	if err := c.features.Begin(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	if cfg.Operations != nil { // Start the rounds of cases before the purges. The two run one after the other, and the purges take all the time that is left.
+	// Start the rounds that maintain cases before the purge rounds. Both run one after the other, and the purge rounds take all
+	// the time that is left.
+	if cfg.Operations != nil {
 		if err := c.startCaseRounds(ctx); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
@@ -108,8 +110,8 @@ func (c *Compensator) open(ctx context.Context) (queueAnswers bool, err error) {
 	return queueAnswers, nil
 }
 
-// openQueue opens the queue that Config names: the caller's own, or Redis. Otherwise it returns nil, and the queue is in
-// this process.
+// openQueue opens the queue that Config names: Config.Queue or Redis. If Config names none, openQueue returns nil, and
+// entries wait in the memory of this process.
 func (c *Compensator) openQueue() (processlog.Queue, error) {
 	if c.cfg.Queue != nil || c.cfg.Redis == nil {
 		return c.cfg.Queue, nil
@@ -117,13 +119,13 @@ func (c *Compensator) openQueue() (processlog.Queue, error) {
 	return openRedisQueue(c.cfg.Redis, c.cfg.Prefix)
 }
 
-// maxQueueCheck bounds the time that New waits for the queue. The first answer of a cluster may need several round
-// trips.
+// maxQueueCheck limits how long New waits for the queue. It is long, because the first answer of a cluster may need several
+// round trips.
 const maxQueueCheck = 10 * time.Second
 
-// checkQueue checks that the queue answers and belongs to this log. It uses only a part of ctx's time (see QueueShare),
-// because New still needs time for the database. New refuses a queue that belongs to another log. New accepts a queue
-// that does not answer. The database is then polled until the queue answers.
+// checkQueue checks that the queue answers and belongs to this log. It uses only a part of the time that ctx has left (see
+// QueueShare), because New still needs time for the database. New refuses a queue that belongs to another log. New accepts
+// a queue that does not answer, and the library polls the database until the queue answers.
 func (c *Compensator) checkQueue(ctx context.Context) (answers bool, err error) {
 	if c.queue == nil {
 		return true, nil

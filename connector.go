@@ -37,12 +37,13 @@ func Open(driverName, dataSourceName string) (*sql.DB, error) {
 //   - db.Driver() and sql.Conn.Raw return the wrapper, not the driver's types.
 //   - Commit rolls back and returns ErrNotRecorded if an entry could not be written. It returns ErrTxAborted if the
 //     server has rolled the transaction back.
-//   - After such a rollback by the server, further statements return ErrTxAborted. The server would commit each of them
-//     by itself.
+//   - After such a rollback by the server, further statements return ErrTxAborted and are not sent. The server would commit
+//     each of them by itself.
 //   - When the connection breaks around COMMIT, the error also wraps ErrCommitUnknown.
 //
-// Put other wrappers, for example for tracing, inside this one. A wrapper around it works if it passes contexts on. New
-// warns of a wrapper that does not, because commits behind it are not seen. See docs/reference/servers.md.
+// If you have other wrappers, for example for tracing, put them inside this one. A wrapper around this one works only if it
+// passes contexts on. New warns of a wrapper that does not, because the library then does not see commits. See
+// docs/reference/servers.md.
 //
 // These errors concern only transactions in which an entry was recorded. The library knows the statements and errors
 // that change a transaction on MySQL, MariaDB, compatible servers, and SQLite.
@@ -88,8 +89,9 @@ func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error)
 	return watch, cmp.Or(err, watch.Err())
 }
 
-// inquiry finds out whether an unknown handle, for example of a tracer, belongs to a ScopedTx. A ScopedTx answers when
-// the first statement reaches it, before that statement is sent. The inquiry sends no statement of its own.
+// inquiry finds out whether an unknown handle, for example of a tracer, wraps a ScopedTx. It travels in the context of the
+// first statement that the library sends through the handle. A ScopedTx that gets this statement fills in the inquiry,
+// before it sends the statement. The inquiry needs no statement of its own.
 type inquiry struct {
 	c        *Compensator // the Compensator that was called
 	ref      Ref          // the entry to change; nil for Record
@@ -99,7 +101,8 @@ type inquiry struct {
 
 type inquiryKey struct{}
 
-// inquire puts an inquiry into the context of one statement. It returns no inquiry if the handle is known.
+// inquire puts an inquiry into the context of a statement that is sent through tx. If tx is a *sql.Tx or a ScopedTx, no
+// inquiry is needed, and inquire returns nil for it.
 func (c *Compensator) inquire(ctx context.Context, tx Tx, ref Ref) (context.Context, *inquiry) {
 	if _, plain := tx.(*sql.Tx); plain || scopedOf(tx) != nil {
 		return ctx, nil
@@ -125,7 +128,8 @@ func (q *inquiry) refusalOr(err error) error {
 	return err
 }
 
-// endOr returns watch unless watch is nil. It then returns the end of the ScopedTx that the inquiry found.
+// endOr returns watch if watch is not nil. Otherwise it returns the end of the ScopedTx that the inquiry has found, or nil
+// if it has found none.
 func (q *inquiry) endOr(watch transactionEnd) transactionEnd {
 	if watch == nil && q != nil && q.scopedTx != nil {
 		return q.scopedTx.end
@@ -133,8 +137,8 @@ func (q *inquiry) endOr(watch transactionEnd) transactionEnd {
 	return watch
 }
 
-// describeNoTransaction returns ErrNoTransaction with the type of the handle that has no open transaction, and with the call that
-// would open one.
+// describeNoTransaction adds to ErrNoTransaction the type of the handle that has no open transaction, and what to do
+// instead. It returns other errors unchanged.
 func describeNoTransaction(tx Tx, err error) error {
 	if !errors.Is(err, ErrNoTransaction) || errors.Is(err, ErrTxAborted) {
 		return err
@@ -146,15 +150,15 @@ func describeNoTransaction(tx Tx, err error) error {
 	return fmt.Errorf("%w on this %T: it has been committed or rolled back, a statement such as DDL has ended it, or it never had one", err, tx)
 }
 
-// lateProbeTimeout bounds the probe that runs after the caller's context has ended.
+// lateProbeTimeout limits the probe that runs after the caller's context has ended.
 const lateProbeTimeout = 10 * time.Second
 
-// watchOf sends a probe through tx, and returns the watch that the connection beneath tx keeps of its transaction. If no
-// Connector made that connection, watchOf returns nil and the error of the probe. If another Connector made it, watchOf
-// also checks that both use the same log.
+// watchOf sends a probe statement through tx, to reach the connection that tx uses. A connection that a Connector made
+// watches its transaction, and watchOf returns this watch. If no Connector made the connection, watchOf returns nil and the
+// error of the probe. If another Connector than that of Config.DB made it, watchOf also checks that both use the same log.
 //
-// If ctx has ended, package sql does not send the probe. watchOf then probes again with a context that has not ended.
-// The caller needs the watch even then: an entry could not be written, and the watch must stop the commit.
+// If ctx has ended, package sql does not send the probe. watchOf then probes again with a context that has not ended. The
+// caller still needs the watch to prevent the commit, because an entry could not be written.
 func (c *Compensator) watchOf(ctx context.Context, tx Tx) (*txwatch.Tx, error) {
 	ctx, enlistment := txwatch.Ask(ctx)
 	err := c.store.Probe(ctx, tx)

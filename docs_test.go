@@ -75,8 +75,9 @@ var (
 	searches      = regexp.MustCompile(`(\d+) searches`)
 )
 
-// TestDocsHaveATestForEachFailure compares the rows of docs/internals/failures.md with the marks in the comments of
-// tests. Each row must have a test or say that it has none. Each mark must stand directly above its test.
+// TestDocsHaveATestForEachFailure compares the rows of docs/internals/failures.md with the marks in the comments of tests,
+// for example "Failure: F12". Each row must have a test or say that it has none. Each mark must stand directly above its
+// test.
 func TestDocsHaveATestForEachFailure(t *testing.T) {
 	files, _ := sourceTree(t)
 	marked := make(map[string][]string)

@@ -81,8 +81,8 @@ func (e *Entry) Context(parent context.Context) context.Context {
 	return e.owner.extract(parent, e.Headers)
 }
 
-// Attempt returns the number of this run in the present epoch. It is 1 for the first run. Only earlier runs with a
-// recorded outcome are counted.
+// Attempt returns the number of this run of the handler or of the compensation, in the present epoch. It is 1 for the first
+// run. Earlier runs count only if a failure was recorded.
 func (e *Entry) Attempt() int {
 	if e.State == Compensating {
 		return e.CompensateCount + 1
@@ -153,8 +153,8 @@ func (jsonCodec) Unmarshal(data []byte, v any) error { return json.Unmarshal(dat
 // entryFields is an Entry without its methods.
 type entryFields Entry
 
-// entryJSON is the JSON form of an Entry. Its own fields replace those of the same name in entryFields. Names and formats
-// do not change. Later versions may add fields.
+// entryJSON is the JSON form of an Entry. Each of its own fields replaces the field of the same JSON name in entryFields.
+// Later versions may add fields, but never change a name or a format.
 type entryJSON struct {
 	entryFields
 	Content       json.RawMessage `json:"content,omitempty"`
@@ -185,8 +185,8 @@ func jsonOrBytes(text []byte) (json.RawMessage, []byte) {
 	return nil, text
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote, and replaces the whole entry. After an error the entry is unchanged. Decode of
-// the result assumes JSON content.
+// UnmarshalJSON reads what MarshalJSON wrote, and replaces the whole entry. After an error the entry is unchanged. An entry
+// that was read this way does not know its codec, so its method Decode uses JSON.
 func (e *Entry) UnmarshalJSON(data []byte) error {
 	var v entryJSON
 	if err := json.Unmarshal(data, &v); err != nil {

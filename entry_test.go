@@ -219,9 +219,9 @@ func fill(t *testing.T, v reflect.Value) {
 	}
 }
 
-// TestEntryHasEveryFieldOfARow fails if a field is added in one place and forgotten in another. An Entry has all fields of
-// a Row, except those of its lease and its Faults. entryOf copies all of them, JSON has all of them, and Draft.Row copies
-// all that Row.Draft does.
+// TestEntryHasEveryFieldOfARow fails if a new field is forgotten in one of these places. An Entry has each field of a Row,
+// except the fields about the lease and Faults. entryOf copies each field of an Entry, and its JSON has each of them. If
+// Row.Draft copies a field from a row to a draft, Draft.Row copies it back.
 func TestEntryHasEveryFieldOfARow(t *testing.T) {
 	var row processlog.Row
 	fill(t, reflect.ValueOf(&row).Elem())
@@ -249,7 +249,7 @@ func TestEntryHasEveryFieldOfARow(t *testing.T) {
 	ofDraft, ofRecorded := reflect.ValueOf(draft), reflect.ValueOf(recorded)
 	for _, field := range reflect.VisibleFields(ofDraft.Type()) {
 		switch field.Name {
-		case "Headers", "MaxAttempts", "Delay", "Token", "Lease", "Done": // Draft.Row says that a row gets only the content and its texts
+		case "Headers", "MaxAttempts", "Delay", "Token", "Lease", "Done": // Draft.Row does not copy these fields
 			continue
 		}
 		want := ofRow.FieldByName(field.Name).Interface()

@@ -81,7 +81,8 @@ func ExampleNew() {
 	}
 }
 
-// Plain transactions on a database that was opened this way enqueue their entries automatically.
+// The program opens its database through Connector. Each commit on this database then enqueues the entries that were
+// recorded in the transaction. This includes plain transactions of database/sql.
 func ExampleConnector() {
 	cfg, err := mysql.ParseDSN("app:secret@tcp(db:3306)/shop?readTimeout=30s&writeTimeout=30s")
 	if err != nil {
@@ -135,7 +136,7 @@ func ExampleHandle() {
 	// welcome-nobody compensated
 }
 
-// The caller records an entry, and waits for what its handler returns. Any process may run the handler.
+// The caller records an entry, and waits for the result of its handler. Any process may run the handler.
 func ExampleHandleResult() {
 	c, _ := recipe()
 	ctx := context.Background()
@@ -265,8 +266,8 @@ var (
 	errTooMany       = errors.New("too many messages")
 )
 
-// The statements that the handler runs through tx commit together with the entry's success. The stock is returned
-// exactly once, even after a crash.
+// The handler closes an unpaid order and gives back its stock. Its writes through tx commit together with the entry's
+// success. So the stock is given back exactly once, even after a crash.
 func ExampleHandleTx() {
 	ctx := context.Background()
 	var c *compensator.Compensator // made by New
@@ -508,7 +509,7 @@ func Example_requeue() {
 	}
 }
 
-// After the n-th failure, the entry waits for the n-th level. The last level repeats.
+// After the n-th failure, the entry waits for the delay of the n-th level. The last level repeats.
 func ExampleParseDelayLevels() {
 	retry, err := compensator.ParseDelayLevels("1s 5s 10s 30s 1m 1h")
 	if err != nil {
@@ -529,7 +530,8 @@ func ExampleParseDelayLevels() {
 	// compensator: delay levels: "5x": want a number and s, m, h or d, at most 100 years
 }
 
-// Middleware wraps handlers as in net/http. Config.Middleware wraps those of all types.
+// Middleware wraps handlers as in net/http. HandlerConfig.Middleware wraps the handler of one type, and Config.Middleware
+// the handlers of all types.
 func ExampleMiddleware() {
 	c, runUntil := recipe()
 	ctx := context.Background()

@@ -56,14 +56,15 @@ func Handle[T any](ctx context.Context, c *Compensator, businessType string, han
 	})
 }
 
-// HandleTx registers a transactional handler. The library commits tx together with the success of the entry, so
-// everything that the handler writes through tx happens exactly once. Effects in this database need no idempotency. In
-// all other respects HandleTx works as Handle does.
+// HandleTx registers a transactional handler. The library commits tx together with the success of the entry. So everything
+// that the handler writes through tx happens exactly once, and these writes need no idempotency. In all other respects
+// HandleTx works as Handle does.
 //
-// A handler must not complete, cancel or reschedule its own entry in tx. Such a call returns a *FieldError and changes
-// nothing. The handler's return value decides the outcome. In another transaction it must not complete its own entry
-// either, because tx would then be rolled back although the entry shows a success. If that call gets the handler's
-// context, it returns a *FieldError, too.
+// A handler must not complete, cancel or reschedule its own entry through tx, because its return value decides the outcome.
+// Such a call returns a *FieldError and changes nothing.
+//
+// A handler must not complete its own entry in another transaction either. The entry would then show a success, but the
+// library would roll tx back. A call of Complete or CompleteTx that gets the handler's context returns a *FieldError.
 func HandleTx[T any](ctx context.Context, c *Compensator, businessType string, handler func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error, cfg *HandlerConfig[T]) (*Type[T], error) {
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
@@ -97,7 +98,7 @@ func (i Item[T]) Context() context.Context {
 // If a call with several entries panics, returns an error after its timeout, or returns a wrong number of errors, it
 // spends no attempt. Each of its entries runs again alone, and that run counts.
 //
-// Its errors are those of Handle.
+// HandleBatch returns the errors of Handle.
 func HandleBatch[T any](ctx context.Context, c *Compensator, businessType string, handler func(ctx context.Context, items []Item[T]) []error, cfg *BatchConfig[T]) (*Type[T], error) {
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
@@ -134,7 +135,7 @@ func Declare[T any](ctx context.Context, c *Compensator, businessType string, cf
 		return nil, err
 	}
 	full := cfg.withDefaults(c.cfg)
-	if err := c.serialize(ctx, businessType, full); err != nil {
+	if err := c.registerOrdering(ctx, businessType, full); err != nil {
 		return nil, err
 	}
 	c.addRetention(businessType, cfg.Keep)
@@ -152,7 +153,7 @@ func typed[T any](handler func(ctx context.Context, e *Entry, v T) error) Handle
 	}
 }
 
-// typedTx does the same as typed for transactional handlers.
+// typedTx converts a transactional handler of a decoded value into a txHandlerFunc.
 func typedTx[T any](handler func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error) txHandlerFunc {
 	return func(ctx context.Context, tx *ScopedTx, e *Entry) error {
 		v, err := decode[T](e)
@@ -185,12 +186,12 @@ func typedBatch[T any](handler func(ctx context.Context, items []Item[T]) []erro
 			return verdicts
 		}
 		if len(answers) != len(items) {
-			// The handler returned a wrong number of errors, so the library cannot tell which error belongs to which entry.
-			// Return a wrong number of verdicts for entries, too. Package batches then ignores all verdicts and runs each
+			// The library cannot tell which error belongs to which entry, because the handler returned a wrong number of
+			// errors. So return one verdict too many, on purpose. Package batches then ignores all verdicts and runs each
 			// entry alone.
 			//
-			// Do not return the slice answers itself. The handler got fewer items than there are entries, because some could
-			// not be decoded. So answers may happen to have as many elements as entries.
+			// Do not return the slice answers itself. It may by chance have one element for each entry, because the handler
+			// got no items for entries that could not be decoded.
 			return make([]error, len(entries)+1)
 		}
 		for n, i := range places {
@@ -219,7 +220,7 @@ func wrap[F any, M ~func(F) F](handler F, outer, inner []M) F {
 	return handler
 }
 
-// register validates a type and adds it. The function set fills in the handler.
+// register validates a type and registers it with the engine. The function set fills in the handler.
 func register[T any](ctx context.Context, c *Compensator, businessType string, s settings, set func(t *engine.Type, f *features.TypeSettings, s *settings)) (*Type[T], error) {
 	s = s.withDefaults(c.cfg)
 	if err := errors.Join(validateType(businessType), s.validate()); err != nil {
@@ -244,7 +245,7 @@ func register[T any](ctx context.Context, c *Compensator, businessType string, s
 	if err := c.startPurging(ctx, s.Keep); err != nil {
 		return nil, err
 	}
-	if err := c.serialize(ctx, businessType, s.TypeConfig); err != nil {
+	if err := c.registerOrdering(ctx, businessType, s.TypeConfig); err != nil {
 		return nil, err
 	}
 	if err := c.checkLimits(ctx, &s.Limit); err != nil {
@@ -409,9 +410,9 @@ func (c *Compensator) warnOfPool() {
 }
 
 // fitLease makes the lease longer than an attempt if the lease perhaps cannot be renewed during the attempt. An attempt
-// that loses its lease does not count towards MaxAttempts. So a handler that always runs longer than a lease that is not
-// renewed would run again forever. fitLease raises the lease of HandleCall, too, because its transaction may take the
-// rest of the timeout.
+// that loses its lease does not count towards MaxAttempts. So without a renewal, a handler that always runs longer than its
+// lease would run again forever. fitLease also raises the lease of a type of HandleCall, because its transaction may take
+// the rest of the timeout.
 func (c *Compensator) fitLease(businessType string, s *settings, usesTx bool, size int) {
 	store, ok := c.store.(*sqlstore.Store)
 	oneWriter := ok && store.OneWriter() // a transaction of the handler blocks the statement that renews leases, whatever the pool size
@@ -430,8 +431,8 @@ func (c *Compensator) fitLease(businessType string, s *settings, usesTx bool, si
 	}
 }
 
-// serialize registers the ordering key of a type, if it has one.
-func (c *Compensator) serialize(ctx context.Context, businessType string, cfg TypeConfig) error {
+// registerOrdering registers the ordering key of a type, if it has one.
+func (c *Compensator) registerOrdering(ctx context.Context, businessType string, cfg TypeConfig) error {
 	if cfg.Serial == nil {
 		return nil
 	}
@@ -441,8 +442,8 @@ func (c *Compensator) serialize(ctx context.Context, businessType string, cfg Ty
 	return c.features.Serialize(ctx, businessType, features.Serial{Key: key, PassDead: cfg.PassDead})
 }
 
-// checkLimits returns an error if a type needs the table of limits and it does not exist. If the limit has keys, this process also takes
-// part in deleting idle ones.
+// checkLimits returns an error if a type needs the table of limits and this table does not exist. If the limit has keys,
+// checkLimits also makes this process take part in the rounds that delete idle keys.
 func (c *Compensator) checkLimits(ctx context.Context, l *Limit) error {
 	if !l.isSet() {
 		return nil

@@ -19,7 +19,7 @@ type Propagator interface {
 	// Inject returns the headers to store with an entry. nil stores none.
 	Inject(ctx context.Context) map[string]string
 
-	// Extract returns ctx with the values that headers carry.
+	// Extract returns ctx with the values that it reads from the headers of an entry.
 	Extract(ctx context.Context, headers map[string]string) context.Context
 }
 
@@ -40,8 +40,8 @@ func (c *Compensator) headers(ctx context.Context) (h headers, err error) {
 	return h, err
 }
 
-// merge returns the JSON to store: the headers of the propagator, together with chosen, the headers of the
-// entry.
+// merge returns the headers of an entry as JSON. They are the headers of the propagator, together with the map chosen,
+// which is Options.Headers.
 func (h headers) merge(chosen map[string]string) ([]byte, error) {
 	if len(chosen) == 0 {
 		return h.encoded, nil
@@ -75,8 +75,8 @@ func refuseHeaders(reason string, args ...any) error {
 	return &FieldError{Field: "headers", Reason: fmt.Sprintf(reason, args...)}
 }
 
-// extract returns a handler context with the values that the propagator carried with the entry. If the propagator
-// panics or returns no context, it returns base.
+// extract returns the context for a handler: base with the values that the propagator reads from the entry's headers. If
+// the propagator panics or returns no context, extract returns base without these values.
 func (c *Compensator) extract(base context.Context, headers map[string]string) (ctx context.Context) {
 	if c.cfg.Operations != nil && c.cfg.Operations.Attempts {
 		base = observe.WithTrace(base)

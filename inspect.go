@@ -38,8 +38,8 @@ func (c *Compensator) row(ctx context.Context, ref Ref) (processlog.Row, error) 
 	return rows[0], nil
 }
 
-// idOf returns the id of an entry. If ref is an id, it sends no statement. It returns ErrNotFound for an unknown
-// idempotency key.
+// idOf returns the id of an entry. It sends a statement only if ref is an idempotency key, and returns ErrNotFound if no
+// entry has this key.
 func (c *Compensator) idOf(ctx context.Context, ref Ref) (EntryID, error) {
 	if id, isID := ref.(EntryID); isID {
 		return id, nil
@@ -164,9 +164,9 @@ func (b *Batch) wait(ctx context.Context) (Progress, error) {
 	}
 }
 
-// firstOpen returns the first unfinished entry of a batch after the given cursor, or the zero id if there is none. It
-// also returns the cursor after the entry that it found. If a handler of the batch records more entries with the same
-// id of the batch, they come after the handler's entry.
+// firstOpen returns the first unfinished entry of a batch after the given cursor, or the zero id if there is none. It also
+// returns the cursor after the entry that it found. A handler of the batch may record more entries of the batch. These
+// entries come after the handler's own entry, so a search from the cursor finds them.
 func (c *Compensator) firstOpen(ctx context.Context, batchID, cursor string) (EntryID, string, error) {
 	if err := validateBatch(batchID); err != nil {
 		return EntryID{}, "", err
@@ -185,8 +185,8 @@ func (c *Compensator) firstOpen(ctx context.Context, batchID, cursor string) (En
 	}
 }
 
-// awaitEnd pauses and reads until the entry has ended or does not exist any more. It pauses at least once. It returns
-// the pause to use for the next entry.
+// awaitEnd reads an entry until it has ended or does not exist any more. It pauses before each read. It returns the pause
+// to use for the next entry.
 func (c *Compensator) awaitEnd(ctx context.Context, id EntryID, pause time.Duration) (time.Duration, error) {
 	for {
 		if !sleep(ctx, pause) {
@@ -200,8 +200,8 @@ func (c *Compensator) awaitEnd(ctx context.Context, id EntryID, pause time.Durat
 	}
 }
 
-// afterBatch returns the check that runs before the handler of a type with AfterBatch. An error of the check is a wait of the
-// library.
+// afterBatch returns the check that runs before the handler of a type with AfterBatch. The check returns an error as long
+// as the batch has not ended. This error makes the entry wait, which costs no attempt and which MaxWait does not limit.
 func (c *Compensator) afterBatch(batchOf func(e *Entry) string, codec Codec) func(context.Context, *processlog.Row) error {
 	return func(ctx context.Context, row *processlog.Row) error {
 		err := c.checkBatch(ctx, row, batchOf(c.handlerEntry(row, codec)))
@@ -212,7 +212,7 @@ func (c *Compensator) afterBatch(batchOf func(e *Entry) string, codec Codec) fun
 	}
 }
 
-// checkBatch returns nil if the handler of row may run. batchID is the batch that has to end before.
+// checkBatch returns nil if the handler of a row may run. Before that, the batch with the id batchID must have ended.
 func (c *Compensator) checkBatch(ctx context.Context, row *processlog.Row, batchID string) error {
 	switch {
 	case batchID == "":

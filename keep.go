@@ -53,8 +53,8 @@ type purgeState struct {
 	mu         sync.Mutex  // guards the retention
 	retentions []retention // one element for each type and state
 
-	startToken chan struct{}   // capacity 1; holds a token while a caller starts rounds
-	started    map[string]bool // by mark: whether its loop was started; only the holder of startToken may touch it
+	startToken chan struct{}   // has capacity 1; it is full while a caller starts rounds
+	started    map[string]bool // whether the loop of each mark was started; only the caller that has filled startToken may use it
 }
 
 // retention is the retention of the ended entries of one type and state.
@@ -64,8 +64,8 @@ type retention struct {
 	keep         time.Duration
 }
 
-// addRetention purges the ended entries of a type once they are older than keep. If it is called several times for a type,
-// the shortest keep counts.
+// addRetention makes the purge rounds delete the ended entries of a type when they are older than the duration keep. If it
+// is called several times for a type, the shortest duration counts.
 func (c *Compensator) addRetention(businessType string, keep time.Duration) {
 	if keep <= 0 {
 		return
@@ -101,8 +101,8 @@ func (c *Compensator) startPurgingLimit(ctx context.Context, l *Limit) error {
 	}))
 }
 
-// forKeepFor gives a round a context that ends keepFor after the round begins. The round may begin late. It then ends late,
-// too, and two such rounds at the same time do no harm.
+// forKeepFor wraps a round. It gives the round a context that ends keepFor after the round has begun. A round that begins
+// late also ends late, perhaps during the next round. Two such rounds at the same time do no harm.
 func forKeepFor(round func(ctx context.Context, slot time.Time) error) func(ctx context.Context, slot, end time.Time) error {
 	return func(ctx context.Context, slot, _ time.Time) error {
 		ctx, cancel := context.WithTimeout(ctx, keepFor)
@@ -131,8 +131,8 @@ func (c *Compensator) startRounds(ctx context.Context, mark string, every time.D
 	return err
 }
 
-// startSlotLoop starts a loop that does work at regular times, called slots. In each slot one process of all does the
-// work: the first one that moves the mark in the database to the slot. This process then calls the function round.
+// startSlotLoop starts a loop that does work at regular times, called slots. In each slot only one process does the work.
+// All processes try to move a mark in the database to the slot, and the one that succeeds calls the function round.
 func (c *Compensator) startSlotLoop(ctx context.Context, mark string, every time.Duration, problem string, round func(ctx context.Context, slot, end time.Time) error) error {
 	return c.features.Recur(ctx, features.Period{Name: mark, Schedule: Every(every).Next, CatchUp: 1, Problem: problem,
 		Do: func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error) {

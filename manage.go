@@ -81,8 +81,8 @@ func (t *Type[T]) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResult, e
 	return cancelled(t.c.changeTx(ctx, tx, processlog.Change{Ref: ref, BusinessType: t.name, Action: processlog.ActionCancel}))
 }
 
-// Reschedule makes a pending or retrying entry due after delay from now. If an attempt is running, its lease is not
-// renewed any more. If that attempt fails, its outcome is dropped, and the entry waits until the lease ends.
+// Reschedule makes a pending or retrying entry due after a delay that begins now. If an attempt is running, its lease is
+// not renewed any more. If that attempt fails, its outcome is dropped, and the entry waits until the lease ends.
 //
 // For an entry in any other state, Reschedule returns a *StateError. It may also return ErrNotFound, ErrBusy or
 // ErrClosed. A delay below 0 or above 100 years is a *FieldError.

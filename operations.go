@@ -42,8 +42,8 @@ type Operations struct {
 	// minute, and in Close. No decision of the library depends on these rows. Instances needs the table _instance of Migrate.
 	Instances bool
 
-	// InstanceName names this process in its failed attempts and among the instances. Default is the host and the process id,
-	// as in "api-1:17". Every process may have another one.
+	// InstanceName names this process in its failed attempts and among the instances. Default is the host and the process
+	// id, as in "api-1:17". It may be different in each process.
 	InstanceName string
 
 	// Scrub removes from an error's text what people must not see. Scrub runs before a case stores the text and before
@@ -96,7 +96,8 @@ func (o *Operations) problems(refuse func(bad bool, field, reason string)) {
 	}
 }
 
-// checkOperations checks that the store supports cases, and attempts if they are kept, and that the tables exist.
+// checkOperations checks that the store supports cases, and that their tables exist. If failed attempts are kept, it checks
+// the same for them.
 func (c *Compensator) checkOperations(ctx context.Context) error {
 	if c.cfg.Operations == nil {
 		return nil
@@ -208,7 +209,7 @@ const hiddenMark = "…"
 // would not be recognised as one.
 const hiddenTail = 64
 
-// scrub removes from an error's text what people must not see.
+// scrub removes confidential data from an error's text. If the log has cut the text, scrub also hides its end.
 func (c *Compensator) scrub(text string) string {
 	scrubbed := c.applyRules(text)
 	if utf8.RuneCountInString(text) != processlog.MaxText {
@@ -222,8 +223,8 @@ func (c *Compensator) scrub(text string) string {
 // The log keeps only MaxText characters of it. A scrub of the whole text would delay the outcomes of other entries.
 const maxScrubbed = 4 * processlog.MaxText
 
-// scrubLong is scrub for a text of any length. It removes the end of a text that may have been cut in the middle of a
-// secret.
+// scrubLong removes confidential data from a text of any length. It cuts a long text. The cut may be in the middle of a
+// secret, so scrubLong also removes the end of what is left.
 func (c *Compensator) scrubLong(text string) string {
 	if len(text) <= maxScrubbed {
 		return c.scrub(text)
@@ -236,7 +237,8 @@ func (c *Compensator) scrubLong(text string) string {
 	return kept + hiddenMark
 }
 
-// applyRules removes what the rules of the library and of the service find.
+// applyRules removes confidential data from a text: first by the rules of the library, then with Operations.Scrub of the
+// service.
 func (c *Compensator) applyRules(text string) (scrubbed string) {
 	text = scrub.Text(text)
 	if c.cfg.Operations.Scrub == nil || text == "" {
@@ -251,25 +253,28 @@ func (c *Compensator) applyRules(text string) (scrubbed string) {
 	return cmp.Or(c.cfg.Operations.Scrub(text), hiddenMark)
 }
 
-// The rounds that maintain cases begin every caseEvery, in one process at a time. They find entries that died without a case,
-// for example because another program wrote them. A round reads at most caseStep cases of each kind in one step. The first
-// round of a process reads all dead entries, and so does one round an hour. The other rounds read only entries that died in
-// the last caseRecent. With more frequent rounds, most statements of an idle process would be statements of these rounds.
+// One process at a time maintains cases, in rounds that begin every caseEvery. A round opens cases for entries that died
+// without a case, for example because another program wrote them. A round reads at most caseStep cases of each kind in one
+// step. The first round of a process reads all dead entries, and so does one round an hour. The other rounds read only
+// entries that died in the last caseRecent. With more frequent rounds, most statements of an idle process would be
+// statements of these rounds.
 const (
 	casesMark    = " cases" // cannot be the name of a business type
 	caseEvery    = 3 * time.Minute
 	caseStep     = 500
 	caseRecent   = 30 * time.Minute
 	caseThorough = time.Hour
-	caseKept     = 365 * 24 * time.Hour // after it was closed
+	caseKept     = 365 * 24 * time.Hour // how long a closed case is kept
 
 	// problemCases is what Health says when a round fails.
 	problemCases = "cases could not be opened and closed after the fact"
 )
 
-// startCaseRounds makes this process take part in the rounds.
+// startCaseRounds makes this process take part in the rounds that maintain cases: see caseEvery. The first round of the
+// process is thorough, and so is one round an hour: it reads all dead entries.
 func (c *Compensator) startCaseRounds(ctx context.Context) error {
-	store, thorough := c.store.(processlog.Operations), true
+	store := c.store.(processlog.Operations)
+	thorough := true
 	return c.startSlotLoop(ctx, casesMark, caseEvery, problemCases, forKeepFor(func(ctx context.Context, slot time.Time) error {
 		since := caseRecent
 		if thorough || slot.Truncate(caseThorough).Equal(slot) {
@@ -281,15 +286,16 @@ func (c *Compensator) startCaseRounds(ctx context.Context) error {
 	}))
 }
 
-// The rounds that fold statistics begin every statEvery, in one process at a time. A round folds statStep rows in one
-// step. The first round of a process also folds minutes into hours and deletes old hours, and so does one round an hour.
+// To fold statistics means to replace several rows by one row with their sums. One process at a time does this, in rounds
+// that begin every statEvery. A round folds statStep rows in one step. The first round of a process also folds minutes into
+// hours and deletes old hours, and so does one round an hour.
 const (
 	statsMark     = " statistics" // cannot be the name of a business type
 	statEvery     = 5 * time.Minute
 	statStep      = caseStep
-	statInstances = 10 * time.Minute     // age from which the rows of all processes for a minute are one
-	statMinutes   = 3 * 24 * time.Hour   // age from which the minutes of an hour are one row
-	statHours     = 100 * 24 * time.Hour // age from which hours are deleted
+	statInstances = 10 * time.Minute     // age from which a minute has one row for all processes
+	statMinutes   = 3 * 24 * time.Hour   // age from which an hour has one row for all its minutes
+	statHours     = 100 * 24 * time.Hour // age from which the rows of hours are deleted
 
 	// problemStats is what Health says when a round fails.
 	problemStats = "statistics could not be folded"
@@ -316,11 +322,12 @@ func (c *Compensator) keepStats(ctx context.Context) error {
 	}))
 }
 
-// The rounds that delete the rows of processes that have ended or were killed begin every instanceEvery, in one process at a time.
+// With Operations.Instances each process has a row. One process at a time deletes the rows of processes that have ended or
+// were killed. It does so in rounds that begin every instanceEvery.
 const (
 	instancesMark = " instances" // cannot be the name of a business type
 	instanceEvery = time.Hour
-	instanceKept  = 24 * time.Hour // after the process was last seen
+	instanceKept  = 24 * time.Hour // how long a row is kept after its process was last seen
 
 	// problemInstances is what Health says when a round fails.
 	problemInstances = "old instances could not be deleted"
@@ -337,8 +344,9 @@ func (c *Compensator) forgetInstances(ctx context.Context) error {
 	}))
 }
 
-// caseRound closes the cases of entries that a program has completed or cancelled, and opens missing ones. If age is
-// 0, it looks at all dead entries and also deletes cases that were closed more than caseKept ago.
+// caseRound closes the cases of entries that a program has completed or cancelled, and opens cases for dead entries that
+// have none. It reads the entries that died within the duration age. If age is 0, it reads all dead entries, and also
+// deletes cases that were closed more than caseKept ago.
 func (c *Compensator) caseRound(ctx context.Context, store processlog.Operations, age time.Duration) error {
 	steps := []func() (int, error){
 		func() (int, error) { return store.CloseCases(ctx, caseStep) },
@@ -358,7 +366,7 @@ func (c *Compensator) caseRound(ctx context.Context, store processlog.Operations
 	return errors.Join(errs...)
 }
 
-// runSteps calls step until step handles fewer than caseStep cases.
+// runSteps calls the function step until it handles fewer than caseStep cases or fails.
 func runSteps(step func() (int, error)) error {
 	for {
 		if n, err := step(); err != nil || n < caseStep {
@@ -386,7 +394,8 @@ func (c *Compensator) openMissing(ctx context.Context, store processlog.Operatio
 	return len(rows), err // After a full step there may be more dead entries, even if some were locked or requeued during this step.
 }
 
-// amount calls the user's function. It recovers from a panic.
+// amount calls CaseConfig.Amount of the entry's type, which is code of the user. If that function fails or panics, amount
+// logs this and returns no amount.
 func (c *Compensator) amount(row *processlog.Row) (amount Amount) {
 	amountOf := c.cfg.Operations.Types[row.BusinessType].Amount
 	if amountOf == nil {
@@ -399,7 +408,8 @@ func (c *Compensator) amount(row *processlog.Row) (amount Amount) {
 		}
 	}()
 	amount, err := amountOf(c.entry(row))
-	// Some payment providers write codes in small letters. The table of decimals has capitals.
+	// Some payment providers write codes of currencies in small letters. The table that has the decimals of each currency
+	// has capitals.
 	amount.Currency = strings.ToUpper(amount.Currency)
 	switch {
 	case err != nil:

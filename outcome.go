@@ -16,20 +16,21 @@ import (
 // has no compensation.
 func Permanent(err error) error { return verdict.Permanent(err) }
 
-// RetryAfter returns a failure whose next attempt is due after d. d is kept between 100 ms and 100 years. If d is 0 or
-// less, the type's schedule decides. RetryAfter around Unavailable is not a failure. It says that a service is down,
-// and d says for how long.
+// RetryAfter returns an error that counts as a failure. d is the time until the next attempt, which the library keeps
+// between 100 ms and 100 years. If d is 0 or less, the type's schedule decides. If err comes from Unavailable, the result
+// does not count as a failure. It says that a service is down, and d says for how long.
 func RetryAfter(d time.Duration, err error) error { return verdict.RetryAfter(d, err) }
 
-// Snooze runs the entry again after d without a failure and without spending an attempt. d is kept between 100 ms and
-// 100 years. If d is 0 or less, the type's schedule decides. The schedule then returns the wait for the number of
-// failures so far, or for a first failure if there was none. An entry may be snoozed without end: see HandlerConfig.MaxWait.
+// Snooze returns an error that makes the entry run again later. It counts as no failure and spends no attempt. d is the
+// time until the next attempt, which the library keeps between 100 ms and 100 years. If d is 0 or less, the type's schedule
+// decides: it gets the number of failures so far, or 1 if there was none. An entry may be snoozed without end: see
+// HandlerConfig.MaxWait.
 func Snooze(d time.Duration) error { return verdict.Snooze(d) }
 
-// Unavailable returns an error which says that the handler needs something that is down, for example a service. It
-// spends no attempt. The entry keeps err as its LastError. The entry waits as after Snooze(0), but at least 2 to 4
-// seconds. Each further wait is about twice as long, up to 2 minutes. The number of waits has no limit of its own: see
-// HandlerConfig.MaxWait. Package httpcall returns Unavailable for HTTP answers that say so.
+// Unavailable returns an error which says that the handler needs something that is down, for example a service. It spends
+// no attempt. The entry keeps err as its LastError. The first wait is as long as after Snooze(0), but at least a random
+// time between 2 and 4 seconds. Each further wait is about twice as long, up to 2 minutes. The number of waits has no limit
+// of its own: see HandlerConfig.MaxWait. Package httpcall returns Unavailable for HTTP answers that say so.
 func Unavailable(err error) error { return verdict.Unavailable(err) }
 
 // VerdictOf returns what err asks the library to do. It is for middleware, metrics, and code between a handler and the
@@ -48,8 +49,8 @@ func Exponential(base, limit time.Duration) Retry {
 // Fixed waits the same time after each failure.
 func Fixed(d time.Duration) Retry { return func(int) time.Duration { return d } }
 
-// Steps waits for the n-th of delays after the n-th failure. Later failures use the last one. Without delays each wait
-// is 100 ms.
+// Steps returns a Retry with a list of waits: the n-th delay follows the n-th failure. After the last delay of the list,
+// that delay repeats. Without delays each wait is 100 ms.
 func Steps(delays ...time.Duration) Retry {
 	return func(failures int) time.Duration {
 		if len(delays) == 0 {

@@ -10,10 +10,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Schedule computes the slots of a periodic type: the times at which an entry is due. Next returns the first slot after
-// a time, in UTC, or the zero time if there is none. The result must depend on the argument only, and must be the same
-// in every process. Next must return quickly, because all periodic types and the end of Run wait for it. Every is a
-// Schedule, and module cron makes one from a cron expression.
+// Schedule computes the slots of a periodic type: the times at which an entry is due. Next returns the first slot after a
+// time, in UTC, or the zero time if there is none. The result must depend on the argument only, and must be the same in
+// every process. Next must return quickly, because all periodic types and the end of Run wait for it. The function Every
+// returns a Schedule with a fixed interval. Module cron makes a Schedule from a cron expression.
 type Schedule interface {
 	// Next returns the first slot after a time, or the zero time if there is none.
 	Next(after time.Time) time.Time
@@ -48,10 +48,12 @@ func (cfg PeriodicConfig) validate() error {
 // the slot, never earlier. Any process in Run may record it. The idempotency key is SlotKey, and the value is the slot,
 // in UTC. Each process must call Periodic before Run. Periodic also works for a type that is only declared.
 //
-// The first slot is the first one after the first call of Periodic in this database. The latest recorded slot of a type
-// is stored under the type's name, and no purge removes it. So a new schedule continues after that slot, and so does a
-// type that was not registered for a while. A type with a new name starts at the time of its first call. cfg may be
-// nil. A missing table is a *FieldError: see Migrate. While Run runs, Periodic returns ErrRunning.
+// A type starts with the next slot after the time at which a process first called Periodic for this type. The database
+// stores the latest recorded slot under the type's name, and no purge removes it. If you change the schedule, the type
+// continues after the stored slot. The same holds if no process has registered the type for a while. A type with a new name
+// has no stored slot, so it starts like a new type.
+//
+// cfg may be nil. A missing table is a *FieldError: see Migrate. While Run runs, Periodic returns ErrRunning.
 func Periodic(ctx context.Context, t *Type[time.Time], schedule Schedule, cfg *PeriodicConfig) error {
 	var filled PeriodicConfig
 	if cfg != nil {

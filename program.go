@@ -162,7 +162,7 @@ func (p program) AcceptLoss(ctx context.Context, by processlog.AuditInfo) ([]pro
 type typeFacts struct {
 	decode           func(e *Entry) error // decodes the content and drops the value
 	serial, passDead bool
-	limit            features.Limit // no limit has a name
+	limit            features.Limit // the zero value if there is no limit; only a limit has a name
 }
 
 // Local returns what this process knows about an entry and its type.
@@ -217,7 +217,7 @@ func (c *Compensator) followedBatch(row *processlog.Row) (batchID string) {
 	return batchID
 }
 
-// Queued asks the queue what it holds of an entry.
+// Queued asks the queue whether it has an entry, and when the entry is due there. If the queue cannot tell, known is false.
 func (p program) Queued(ctx context.Context, row *processlog.Row) (queued processlog.Queued, known bool, err error) {
 	inspector, is := p.queue.(processlog.QueueInspector)
 	if !is {

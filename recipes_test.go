@@ -58,8 +58,8 @@ func record[T any](c *compensator.Compensator, typ *compensator.Type[T], v T, op
 	}
 }
 
-// A handler gives the work to another system, which answers later. Snooze lets the handler ask again later. It is no
-// failure and costs no attempt. The handler must limit the total time itself.
+// A handler gives the work to another system, which answers later. With Snooze, the handler runs again later and asks for
+// the answer. A snooze is no failure and costs no attempt. The handler must limit the total time itself.
 func ExampleSnooze() {
 	ctx := context.Background()
 	c, runUntil := recipe()
@@ -268,7 +268,8 @@ func ExampleEntry_CallKey() {
 	// pay-42 1-0
 }
 
-// PostJSON sends the entry's CallKey with an HTTP call and turns the answer into the outcome of the entry.
+// A handler calls a bank with PostJSON of package httpcall. PostJSON sends the entry's CallKey, and returns the error that
+// fits the bank's answer. For example, it returns Unavailable if the bank is down, and then the entry costs no attempt.
 func ExampleUnavailable() {
 	ctx := context.Background()
 	c, runUntil := recipe()

@@ -173,7 +173,8 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 	return receipt, receipt.refuseDuplicates(entries)
 }
 
-// refuse refuses entries before anything was sent. It also makes the transaction unable to commit.
+// refuse is called when Record refuses its entries before it has sent anything. It returns err, and makes the commit of the
+// transaction fail.
 func (c *Compensator) refuse(ctx context.Context, tx Tx, err error) error {
 	ctx, inquiry := c.inquire(ctx, tx, nil)
 	watch, _ := c.enlist(ctx, tx)
@@ -183,8 +184,8 @@ func (c *Compensator) refuse(ctx context.Context, tx Tx, err error) error {
 	return preventCommit(inquiry.endOr(watch), err)
 }
 
-// preventCommit makes the commit of the transaction fail, because its entry could not be written. It works only if the library
-// sees the end of the transaction.
+// preventCommit makes the commit of a transaction fail, because an entry could not be written. It can do so only if the
+// library sees the end of the transaction, so that watch is not nil. It returns err.
 func preventCommit(watch transactionEnd, err error) error {
 	if watch != nil {
 		watch.Taint(err)
@@ -210,7 +211,7 @@ type recording struct {
 type entryPosition struct {
 	draftIndex  int  // index in Drafts
 	repeatsKey  bool // an earlier entry of this call has the same key
-	sameContent bool // that earlier entry has the same content
+	sameContent bool // the earlier entry with the same key also has the same content
 }
 
 func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*recording, error) {
@@ -313,7 +314,7 @@ func (e *NewEntry) problems(maxContent int) (problems []error) {
 	return problems
 }
 
-// seal replaces the content of draft by its sealed form, if the codec of its type seals.
+// seal replaces the content of a draft by its sealed form, if the codec of its type is a SealingCodec.
 func (c *Compensator) seal(draft *processlog.Draft) (err error) {
 	codec := c.types.sealer(draft.BusinessType)
 	if codec == nil {

@@ -140,8 +140,8 @@ func TestTextsThatAreAcceptedAreStoredAsTheyAre(t *testing.T) {
 	require.Greater(t, len(stored), len(hardTexts))
 }
 
-// requireStored records an entry. It requires that its id, its idempotency key and filters by its other fields find it
-// unchanged.
+// requireStored records an entry. It requires that the entry is found unchanged by its id, by its idempotency key, and by
+// filters on its other fields.
 func requireStored(t *testing.T, c *Compensator, e NewEntry) Entry {
 	t.Helper()
 	var receipt *Receipt

@@ -12,9 +12,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// ErrNoResult says that an entry succeeded without a result. A service completed it, Once recorded it, or a handler
-// without a result ran it. A middleware may also have returned nil in the handler's place, or a person may have erased
-// the entry.
+// ErrNoResult says that an entry succeeded without a result. There are several possible reasons: a service completed the
+// entry, Once recorded it, a handler without a result ran it, or a middleware returned nil in the handler's place. Or a
+// person has erased the entry, with its result.
 var ErrNoResult = errors.New("compensator: the entry succeeded without a result")
 
 // ResultType is a Type whose handler returns a result of type R. It has all methods of Type. Where a function wants a
@@ -46,31 +46,31 @@ func HandleResult[T, R any](ctx context.Context, c *Compensator, businessType st
 	}))
 }
 
-// HandleCall registers a handler that consists of two functions. The function call works outside the database, for
-// example at a partner, and no transaction is open meanwhile. If call returns nil, the library begins a transaction and
-// runs the function then in it, with the result of call. This transaction also stores the result and the success. The
-// function then has the limits of a handler of HandleTx.
+// HandleCall registers a handler that consists of two functions. First callFunc works outside the database, for example at
+// a partner, and no transaction is open meanwhile. If callFunc returns no error, the library begins a transaction, and
+// calls txFunc in it with the result of callFunc. This transaction also stores the result and the success. txFunc has the
+// limits of a handler of HandleTx.
 //
-// If the handler ends the entry as succeeded, the writes of then happen exactly once. The function call runs at least
-// once, so pass Entry.CallKey to the partner. If then fails, all its writes are rolled back, and the attempt has failed
-// with its error. The next attempt runs call again with the same CallKey, because the earlier result is not stored. So
-// the function then must not refuse what a retry cannot mend, unless a compensation undoes the call.
+// If the handler ends the entry as succeeded, the writes of txFunc happen exactly once. callFunc runs at least once, so
+// pass Entry.CallKey to the partner. If txFunc fails, its writes are rolled back, and the attempt has failed with its
+// error. The next attempt runs callFunc again with the same CallKey, because the earlier result is not stored. So txFunc
+// must not fail for a reason that a retry cannot mend, unless a compensation undoes the work of callFunc.
 //
-// HandlerConfig.Timeout holds for call and then together. Middleware wraps both at once. The result is encoded after then
-// has returned, so then may complete a result that is a pointer. HandlerConfig.Concurrency is not lowered for the pool:
-// more calls than connections may run, and their transactions wait for each other.
+// HandlerConfig.Timeout limits both functions together. Middleware wraps both at once. The result is encoded after txFunc
+// has returned, so txFunc may still change a result that is a pointer. HandlerConfig.Concurrency is not lowered for the
+// pool: more handlers than connections may run, and their transactions wait for each other.
 //
 // Limits and errors of the result are those of HandleResult. HandleCall itself returns the errors of Handle, and a
-// *FieldError if call or then is nil.
-func HandleCall[T, R any](ctx context.Context, c *Compensator, businessType string, call func(ctx context.Context, e *Entry, v T) (R, error), then func(ctx context.Context, tx *ScopedTx, e *Entry, v T, result R) error, cfg *HandlerConfig[T]) (*ResultType[T, R], error) {
-	if call == nil || then == nil {
-		return nil, &FieldError{Field: "handler", Reason: "call or then is nil"}
+// *FieldError if callFunc or txFunc is nil.
+func HandleCall[T, R any](ctx context.Context, c *Compensator, businessType string, callFunc func(ctx context.Context, e *Entry, v T) (R, error), txFunc func(ctx context.Context, tx *ScopedTx, e *Entry, v T, result R) error, cfg *HandlerConfig[T]) (*ResultType[T, R], error) {
+	if callFunc == nil || txFunc == nil {
+		return nil, &FieldError{Field: "handler", Reason: "callFunc or txFunc is nil"}
 	}
 	return withResult[T, R](register[T](ctx, c, businessType, cfg.settings(), func(_ *engine.Type, f *features.TypeSettings, s *settings) {
 		codec := s.Codec
 		f.PublishEnds = true
 		f.RunCall = c.callHandler(typed(func(ctx context.Context, e *Entry, v T) error {
-			result, err := call(ctx, e, v)
+			result, err := callFunc(ctx, e, v)
 			if err != nil {
 				return err
 			}
@@ -82,7 +82,7 @@ func HandleCall[T, R any](ctx context.Context, c *Compensator, businessType stri
 				return err
 			}
 			return tx.callHandler(func() error {
-				if err := then(c.markInTransaction(ctx), tx, e, v, result); err != nil {
+				if err := txFunc(c.markInTransaction(ctx), tx, e, v, result); err != nil {
 					return err
 				}
 				return c.setResult(e, codec, result)
@@ -150,8 +150,8 @@ func (t *ResultType[T, R]) Wait(ctx context.Context, ref Ref) (*Entry, R, error)
 	return e, result, err
 }
 
-// Wait waits for the end of an entry and returns the entry. Call it after the commit of the entry. Run need not run in
-// this process. Many calls may wait at once. Each 500 entries that are waited for cost one statement a round.
+// Wait waits for the end of an entry and returns the entry. Call it after the commit of the entry. Run need not run in this
+// process. Many calls may wait at once. They share their reads: one statement reads up to 500 entries.
 //
 // Wait returns at once if the entry ends in this process. It also returns at once if the entry ends in another process,
 // both use Redis, and the type has a result: see HandleResult. Otherwise it reads the entry every 50 ms. After 4 s it
@@ -193,7 +193,7 @@ func (c *Compensator) await(ctx context.Context, ref Ref, businessType string) (
 	return row, err
 }
 
-// succeeded returns nil if a row is of this type and has succeeded. action is for the error.
+// succeeded returns nil if a row is of this type and has succeeded. The error names the given action.
 func (t *Type[T]) succeeded(row *processlog.Row, action processlog.Action) error {
 	switch {
 	case row.BusinessType != t.name:
@@ -225,7 +225,8 @@ func (t *ResultType[T, R]) decode(row *processlog.Row) (result R, err error) {
 
 var errReplaced = &FieldError{Field: "result", Reason: "cannot be stored: a middleware has replaced the *Entry of the attempt"}
 
-// setResult encodes the result of the handler that has run the entry e. The engine stores it with the success.
+// setResult encodes the result of the handler that has run the entry e. The engine stores the result together with the
+// success.
 func (c *Compensator) setResult(e *Entry, codec Codec, v any) (err error) {
 	if e.row == nil {
 		return errReplaced

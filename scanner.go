@@ -25,14 +25,15 @@ func (c *Compensator) Run(ctx context.Context) error {
 	if c.closed() {
 		return ErrClosed
 	}
-	c.features.BeforeRun(ctx) // Call this before the process starts any entry, because it may have recorded entries already.
+	c.features.BeforeRun(ctx) // Call this before any entry starts. This process may already have recorded entries.
 	if err := c.engine.Start(ctx); err != nil {
 		return err
 	}
 	defer c.engine.RunEnded()
 	c.warnOfPool()
 
-	// The loops that claim end first. No new handler can start after that, so the wait for the handlers ends.
+	// When ctx has ended, the code below first waits for the loops that claim entries. After that no new handler can start,
+	// so the wait for the handlers ends.
 	claiming := c.engine.Reporting(ctx)
 	var loops sync.WaitGroup
 	loops.Go(func() { c.engine.Scan(claiming) })
@@ -41,7 +42,7 @@ func (c *Compensator) Run(ctx context.Context) error {
 		loops.Go(func() { loop(claiming) })
 	}
 
-	// Leases are renewed until the last outcome is stored, which is long after ctx has ended.
+	// Renew leases until the last outcome is stored. This may be long after ctx has ended.
 	renewing, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
 	var renewer sync.WaitGroup
 	renewer.Go(func() { c.engine.Renew(renewing) })

@@ -65,8 +65,9 @@ func (c *Compensator) checkServer(s *sqlstore.Store) error {
 // sameLog returns an error if tx belongs to another database, because an entry recorded in tx would go into a log that
 // this Compensator does not read.
 //
-// from is where tx comes from: a Connector other than that of Config.DB, or another Compensator. Its database may be the
-// same. sameLog asks the server for that once, and remembers the answer for each from.
+// The parameter from is what began tx: a Connector other than that of Config.DB, or another Compensator. It may use the
+// same database. sameLog asks the server whether it does. If it does, sameLog remembers this, and never asks again for the
+// same from.
 func (c *Compensator) sameLog(ctx context.Context, tx Tx, from any) error {
 	s, ok := c.store.(*sqlstore.Store)
 	if _, known := c.sameLogSources.Load(from); known || !ok {

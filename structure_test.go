@@ -57,7 +57,7 @@ func packageDir(importPath string) string {
 	return strings.TrimPrefix(importPath, module+"/")
 }
 
-// importTable reads the packages in the table and the imports that each may have.
+// importTable reads the table of packages in CONTRIBUTING.md. For each package it returns the packages that it may import.
 func importTable(t *testing.T) map[string]map[string]bool {
 	text, err := os.ReadFile("CONTRIBUTING.md")
 	require.NoError(t, err)
@@ -120,9 +120,10 @@ func TestRootIsWhatAUserMeets(t *testing.T) {
 	assert.LessOrEqual(t, len(files)-len(tests), 26)
 }
 
-// TestModulesAreFew limits the number of modules. Each module for users is one more version to choose and one more tag.
-// docs/reference/stability.md names the modules for users. docs/internals/releasing.md must tag a module after the modules
-// that it requires. No module for users may have a replace, because go install refuses it.
+// TestModulesAreFew limits the number of modules, because each module for users has a version of its own.
+// docs/reference/stability.md must name the modules for users. docs/internals/releasing.md lists the tags of a release.
+// There, a module must come after the modules that it requires. The go.mod of a module for users may have no replace,
+// because go install refuses such a module.
 func TestModulesAreFew(t *testing.T) {
 	forUsers := make(map[string]bool)
 	for _, dir := range modulesForUsers(t) {

@@ -23,14 +23,14 @@ import (
 // module orms/gormtx.
 //
 // If the server rolls the transaction back, the library sends no more statements. Every later statement returns
-// ErrTxAborted, also of a *sql.Stmt that was prepared before. If one of your own statements ends the transaction
-// (COMMIT, DDL), every later statement returns ErrNoTransaction. Use it in one goroutine at a time.
+// ErrTxAborted. This includes statements of a *sql.Stmt that was prepared before. If one of your own statements ends the
+// transaction (COMMIT, DDL), every later statement returns ErrNoTransaction. Use it in one goroutine at a time.
 type ScopedTx struct {
 	c   *Compensator // the Compensator that began this transaction
 	tx  processlog.Transaction
-	end transactionEnd
-	// If the connections of the Store report the ends of transactions, the field end is a *txwatch.Tx and unwatched is
-	// nil. Otherwise end and unwatched are the same *unwatchedEnd.
+	end transactionEnd // reports the end of this transaction; it is a *txwatch.Tx or a *unwatchedEnd
+	// unwatched has the same value as end if end is a *unwatchedEnd. This is the case if the connections of the Store do not
+	// watch their transactions. Otherwise unwatched is nil.
 	unwatched *unwatchedEnd
 
 	handledRow *processlog.Row // the entry whose handler uses this transaction; nil in InTx
@@ -95,8 +95,8 @@ func (s *ScopedTx) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 	return tx.StmtContext(ctx, stmt)
 }
 
-// missingMethod returns an error if hasMethod is false. hasMethod says whether the transaction has the named method of *sql.Tx. A
-// transaction of a custom Store may lack the method.
+// missingMethod returns an error if hasMethod is false. The parameter hasMethod says whether a transaction has a method of
+// *sql.Tx with the given name. A transaction of a custom Store may lack this method.
 func missingMethod(hasMethod bool, method string) error {
 	if hasMethod {
 		return nil
@@ -198,7 +198,7 @@ func (s *ScopedTx) checkJoin(ctx context.Context, c *Compensator) error {
 }
 
 // The method commit commits the transaction. If there is a reason against it (Refusal), it rolls back and returns this
-// reason. The callbacks of OnEnd get the result.
+// reason. The functions that were passed to OnEnd get the result.
 func (s *ScopedTx) commit() error {
 	if refusal := s.end.Refusal(); refusal != nil {
 		s.rollback()
@@ -249,8 +249,8 @@ func (c *Compensator) markInTransaction(ctx context.Context) context.Context {
 // errPanicked is the failure of a handler that has panicked or ended its goroutine.
 var errPanicked = errors.New("it panicked")
 
-// callHandler calls the handler of a transaction, and notes its failure. A middleware may hide the failure or call the handler
-// again. The transaction holds the writes of the failed call even then, so it must not be committed.
+// callHandler calls the handler of a transaction, and notes its failure. A middleware may hide the failure or call the
+// handler again. But the transaction holds the writes of the failed call, so it must not be committed.
 func (s *ScopedTx) callHandler(handler func() error) error {
 	earlier := s.failure
 	s.failure = cmp.Or(earlier, errPanicked)
@@ -262,7 +262,7 @@ func (s *ScopedTx) callHandler(handler func() error) error {
 // handlerTx adapts the transaction of a handler to the interface of the feature.
 type handlerTx struct{ *ScopedTx }
 
-// Over also returns an error if the handler has failed.
+// Over returns an error if the transaction is known to have ended, or if the handler has failed.
 func (tx handlerTx) Over() error {
 	if tx.failure != nil {
 		return fmt.Errorf("a middleware has hidden the failure of the handler, whose transaction was rolled back: %w", tx.failure)

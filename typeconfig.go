@@ -19,17 +19,18 @@ type TypeConfig struct {
 	Codec Codec         // encodes and decodes the content of a typed handler. Default JSON
 	Keep  time.Duration // overrides Config.Keep. A negative value keeps entries forever
 
-	// Serial returns the ordering key of an entry, for example an account id. "" means no key. Entries of this type with
-	// the same key run one at a time, in the order in which they were recorded. Entries of one Record call run in the
-	// given order. Entries of several calls run in the order of their ids.
+	// Serial returns the ordering key of an entry, for example an account id. "" means no key. Entries of this type with the
+	// same key run one at a time, in the order in which they were recorded. The ids of entries from different Record calls
+	// decide which entry is earlier. Within one call, the order of the arguments decides.
 	//
 	// An entry blocks the later ones of its key until it has ended. An entry also blocks them while it retries, is
 	// snoozed, is being compensated, or is not due yet. A dead entry also blocks them, unless PassDead is true.
 	//
-	// Serial gets the fields that were recorded, but no headers. Record and each attempt call Serial, concurrently.
-	// Record refuses an entry for which Serial panics. Serial must return the same key each time, and must not block: Run
-	// and Close wait for a call that does not return. The key must hold no personal data. Declare the type in each
-	// process that records it. G30 (order of a key) in docs/reference/guarantees.md is the exact promise.
+	// Serial gets the fields that were recorded, but no headers. Record and each attempt call Serial, concurrently. Record
+	// refuses an entry for which Serial panics. Serial must return the same key each time, and must not block: Run and Close
+	// wait for a call that does not return. The key must hold no personal data. If a process records the type but does not
+	// run it, call Declare with the same Serial there, because Record stores the key. G30 (order of a key) in
+	// docs/reference/guarantees.md is the exact promise.
 	Serial func(e *Entry) string
 
 	PassDead bool // PassDead lets later entries of a key run although an earlier one is dead. PassDead needs Serial
@@ -90,10 +91,10 @@ type HandlerConfig[T any] struct {
 	// process must then run it.
 	CompensateCrashed bool
 
-	// AfterBatch returns the id of the batch that an entry of this type must follow, or "" for none. The handler is
-	// called when all entries recorded with that BatchID have ended, dead ones included, in any process. A batch without
-	// entries counts as ended. As long as the batch has not ended, the entry is snoozed at no cost, each time for an
-	// eighth of its age, between 500 ms and a minute.
+	// AfterBatch returns the id of the batch that an entry of this type must follow, or "" for none. The batch is all
+	// entries that any process has recorded with this id as Options.BatchID. The handler is called when all of them have
+	// ended. A dead entry counts as ended, and so does a batch without entries. Until then the entry is snoozed at no cost,
+	// each time for an eighth of its age, between 500 ms and a minute.
 	//
 	// Record the entry in the transaction that records the last entry of the batch. Give it an idempotency key, and do
 	// not make it a member of the batch. If people must repair dead entries of the batch first, the handler returns
@@ -214,8 +215,8 @@ const batchConcurrency = 4
 // the call returned an error after its timeout. Each Run starts with a closed breaker. The zero value means no breaker. If
 // you set any field of a Breaker, the other fields get their defaults.
 //
-// Unavailable and a timeout cost an entry that is older than MaxWait an attempt. The breaker counts them as failures only
-// if the handler does not return.
+// If an entry is older than MaxWait, Unavailable and a timeout cost it an attempt. The breaker then does not count them,
+// because an open breaker would delay the end of the entry. It only counts a handler that does not return.
 type Breaker struct {
 	Of    int           // number of latest entries that the breaker considers. The breaker cannot open before Of entries have ended. Default 20, at most 1000
 	Share float64       // the breaker opens when at least this share of the latest Of entries has failed. Share is above 0 and at most 1. Default 0.5

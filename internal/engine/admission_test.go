@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// counted are slots for tests of the engine. A reservation occupies its slots at once and never lapses.
+// counted implements Slots for tests of the engine. A reservation occupies its slots at once and never lapses.
 type counted struct {
 	mu    sync.Mutex
 	size  int
@@ -65,8 +65,9 @@ func (r *reserved) Use(keep int) bool {
 // withSlots counts the calls of a type.
 func withSlots(t *Type) { t.AttachSlots(&counted{size: t.Concurrency}) }
 
-// An entry is inserted with a lease, and its transaction commits only after the lease has ended. The process then claims the
-// entry with the token of that lease. This lease does not count as lost, so the entry is no suspect.
+// An entry is inserted with a lease, and its transaction commits only after the lease has ended. The process then claims
+// the entry with the token of that lease. This lease does not count as lost, so the entry is no suspect: it is not treated
+// as an entry that may have crashed a process.
 // Failure: F61
 func TestEntryClaimedOnAfterALateCommitIsNoSuspect(t *testing.T) {
 	var lost []int
@@ -121,8 +122,8 @@ func TestScannerSleepsUntilATypeHasRoomAgain(t *testing.T) {
 	})
 }
 
-// Stuck handlers are found by iterating over a map, whose order is random. A stuck batch must still be reported by its first
-// entry.
+// The engine finds stuck handlers by iterating over a map, whose order is random. It must still report a stuck shared call
+// in the order of the ids, because the circuit breaker uses only the first report.
 func TestStuckBatchIsReportedByItsFirstEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := New(t.Context(), Config{Log: slog.New(slog.DiscardHandler), Lease: time.Hour})
@@ -147,8 +148,8 @@ func TestStuckBatchIsReportedByItsFirstEntry(t *testing.T) {
 	})
 }
 
-// The engine removes the attempts whose leases have ended, and reuses the memory of their slice. It must first count the
-// calls that the blocked attempts free, because the slice changes.
+// When the engine starts attempts, it drops those whose leases have ended, and reuses the memory of their slice. So it must
+// count the slots that blocked attempts free before that. Afterwards the slice holds other attempts.
 // Failure: F107
 func TestBlockedCallsFreeTheirSlotsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

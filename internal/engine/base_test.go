@@ -72,7 +72,7 @@ func TestWatcherGetsTheTimeOfTheWriteThatStoredTheOutcome(t *testing.T) {
 	}
 }
 
-// leasing is a Store that leases what it is asked for.
+// leasing is a Store that leases every entry that a claim asks for.
 type leasing struct {
 	processlog.Store
 	released []processlog.ID
@@ -102,7 +102,8 @@ func watching(t *testing.T, set func(w *Watcher)) (*Engine, *leasing, *Type) {
 	return e, store, e.TypeNamed("close_order")
 }
 
-// A feature may refuse a claim. Then no row of the claim starts, and no lease stays that would count as lost.
+// A feature may refuse a claim in Watcher.Claimed. The engine then starts no row of the claim, and gives back the leases. A
+// lease that ended by itself would count as lost.
 func TestWhatAWatcherRefusesIsGivenBack(t *testing.T) {
 	refusal := errors.New("gone back")
 	e, store, typ := watching(t, func(w *Watcher) { w.Claimed = func([]processlog.Row, time.Time) error { return refusal } })
@@ -115,7 +116,7 @@ func TestWhatAWatcherRefusesIsGivenBack(t *testing.T) {
 	require.Len(t, found.Mine, 1)
 }
 
-// While a feature holds the process, no claim is sent.
+// While Watcher.HoldReason returns an error, no claim is sent to the database.
 func TestNothingIsClaimedWhileAWatcherHoldsTheProcess(t *testing.T) {
 	held := errors.New("gone back")
 	e, store, typ := watching(t, func(w *Watcher) { w.HoldReason = func() error { return held } })
@@ -134,7 +135,7 @@ func TestReadingOfWhatIsDueThatFailedIsAReasonToAsk(t *testing.T) {
 	require.Equal(t, 1, failed)
 }
 
-// A select with two ready cases takes either, so the test rests many times.
+// A select with two ready cases takes either of them at random. So the test calls Sleep many times.
 func TestRestIsCutShortIfItsContextHasEnded(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

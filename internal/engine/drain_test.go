@@ -33,7 +33,7 @@ func TestStopWhoseGracePeriodIsOverWaitsForNothingMore(t *testing.T) {
 }
 
 // A stop waits several times with one timer. A wait that begins after the timer has fired must still see that nothing is
-// left. A select with two ready cases takes either, so the test waits many times.
+// left to wait for. A select with two ready cases takes either of them at random. So the test waits many times.
 func TestStopWhoseGracePeriodIsOverSucceedsIfNothingIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 64 {

@@ -15,7 +15,7 @@ import (
 type threes struct {
 	e     *Engine
 	wait  time.Duration
-	looks int // number of looks that have begun
+	looks int // number of calls of Look
 }
 
 func (*threes) Seats() int              { return 3 }
@@ -53,7 +53,7 @@ func inThrees(t Type) *Type {
 	return &t
 }
 
-// lingering returns a claim schedule with one type, whose entries wait for others.
+// lingering returns a claim schedule with one type, whose due entries wait for others to share their call.
 func lingering(wait time.Duration) (*claimSchedule, *typeSchedule) {
 	types := newTypes(time.Minute)
 	mail := &Type{Name: "mail", Concurrency: 1, Lease: time.Minute, slots: &counted{size: 1}}
@@ -76,7 +76,7 @@ func TestEntryThatWaitsForOthersIsNotPutOff(t *testing.T) {
 		require.Equal(t, 20*time.Second, time.Until(due))
 		for range 3 {
 			<-time.After(peekInterval)
-			a.Postpone("mail", notifiedOf(a), 0) // the queue says that something is due, and not since when
+			a.Postpone("mail", notifiedOf(a), 0) // the queue says that an entry is due, but not since when
 			a.Expect("mail", 0)
 			require.Equal(t, due, typeSchedule.claimAt)
 		}
@@ -104,7 +104,7 @@ func TestWhatIsOverdueWaitsForOthersThatMuchLess(t *testing.T) {
 	})
 }
 
-// While entries wait for others, each entry that is enqueued joins them. So the queue is not asked again.
+// While due entries wait for others to share their call, each new entry joins them. So the queue need not be asked again.
 func TestQueueIsNotAskedAgainWhileEntriesWaitForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, typeSchedule := lingering(20 * time.Second)
@@ -115,8 +115,8 @@ func TestQueueIsNotAskedAgainWhileEntriesWaitForOthers(t *testing.T) {
 	})
 }
 
-// When a Run begins, this process does not know how many entries wait for others, and since when. So the scanner asks the
-// database before it claims.
+// When Run begins, this process does not know how many due entries wait for others to share their call, and since when. So
+// the scanner asks the database before it claims.
 // Failure: F107
 func TestRunBeginsWithALookAtWhatWaitsForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestRunBeginsWithALookAtWhatWaitsForOthers(t *testing.T) {
 	})
 }
 
-// A batch takes one slot. Each entry that runs alone takes a slot, too.
+// Entries that share a call take one slot together. Each entry that runs alone takes a slot of its own.
 // Failure: F107
 func TestClaimedEntriesNeedAsManyCallsAsHandlersRun(t *testing.T) {
 	mail := inThrees(Type{Name: "mail"})
@@ -180,7 +180,7 @@ func TestClaimedEntriesNeedAsManyCallsAsHandlersRun(t *testing.T) {
 	require.Equal(t, 1, mail.MaxEntries(1), "one call of a limited type brings one entry, not a batch")
 }
 
-// A claim leases as many of the claimable entries as its calls take, in whatever order the rows come.
+// A claim leases as many of the claimable entries as fit into its handler calls, in whatever order the rows come.
 // Failure: F107
 func TestNoMoreIsClaimedThanCallsMayBegin(t *testing.T) {
 	mail := inThrees(Type{Name: "mail", Concurrency: 2})
@@ -199,7 +199,7 @@ func TestNoMoreIsClaimedThanCallsMayBegin(t *testing.T) {
 	}
 }
 
-// notifiedOf returns the number of events of the first type.
+// notifiedOf returns how many notifications the schedule has counted for its first type.
 func notifiedOf(a *claimSchedule) int {
 	_, notified := a.Notifications()
 	return notified[0]

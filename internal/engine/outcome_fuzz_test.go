@@ -16,7 +16,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// wildError misbehaves in its own methods.
+// wildError is an error whose methods panic or return wrong results, depending on its mood.
 type wildError struct {
 	mood byte
 	err  error
@@ -47,7 +47,7 @@ func (e wildError) As(any) bool {
 	if e.mood == 5 {
 		panic("no likeness")
 	}
-	return e.mood == 6 // and sets nothing
+	return e.mood == 6 // returns true without setting the target
 }
 
 // errorTree builds an error from the first 40 bytes of program. Each byte pushes one error, which may be nil, on a
@@ -134,7 +134,7 @@ func FuzzOutcome(f *testing.F) {
 		handled.Retry = fuzzSchedule(config>>1&3, time.Duration(after))
 		handled.MaxAttempts = 1 + int(config>>3&3)
 		row := attempted([...]processlog.State{processlog.Pending, processlog.Retrying, processlog.Compensating}[state%3], min(max(count, 0), processlog.MaxCount), min(max(count/2, 0), processlog.MaxCount))
-		switch row.State { // as the contract has it
+		switch row.State { // the transitions that the contract allows
 		case processlog.Pending:
 			row.ProcessCount = 0
 		case processlog.Retrying:

@@ -208,10 +208,10 @@ func TestEntrysMaxAttemptsOverridesTheTypes(t *testing.T) {
 		entrys, failures int
 		want             processlog.State
 	}{
-		{0, 0, processlog.Retrying}, {0, 2, processlog.Dead}, // 0: the type's, which is 3
+		{0, 0, processlog.Retrying}, {0, 2, processlog.Dead}, // 0: the maximum of the type applies, which is 3
 		{1, 0, processlog.Dead},
 		{5, 2, processlog.Retrying}, {5, 4, processlog.Dead},
-		{2, 9, processlog.Dead}, // lowered below what has been counted
+		{2, 9, processlog.Dead}, // the maximum was lowered below the number of failures
 	} {
 		row := attempted(processlog.Retrying, c.failures, 0)
 		row.MaxAttempts = c.entrys
@@ -263,7 +263,7 @@ func TestUnavailableBacksOffToMinutes(t *testing.T) {
 		o := typ.outcomeOf(row, verdict.Unavailable(errDownstream), nil)
 		require.Equal(t, processlog.Pending, o.To)
 		waits = append(waits, o.After)
-		row.UpdatedAt = row.NextAt.Add(time.Minute) // it came late, and that is no pause
+		row.UpdatedAt = row.NextAt.Add(time.Minute) // the attempt ran a minute late, which must not count as a part of the pause
 		row.NextAt, row.LastError = row.UpdatedAt.Add(o.After), o.LastError
 	}
 	require.LessOrEqual(t, waits[0], 2*unavailablePause, "the first is no longer than that, however long the entry was delayed")
@@ -344,8 +344,8 @@ type nilError struct{ text string }
 func (e *nilError) Error() string        { return e.text }
 func (e *nilError) OutcomeUnknown() bool { return e.text == "" }
 
-// TestFaultsFollowTheErrors: each error follows a row of epoch 3. The faults are those of the outcome. They are nil if
-// the row keeps its faults.
+// TestFaultsFollowTheErrors: in each case, an attempt of a row in epoch 3 ends with an error. The field want is the faults
+// of the outcome. It is nil if the row keeps its faults.
 // Failure: F74, F119
 func TestFaultsFollowTheErrors(t *testing.T) {
 	fresh, undo := attempted(processlog.Pending, 0, 0), attempted(processlog.Compensating, 3, 0)

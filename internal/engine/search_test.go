@@ -22,7 +22,7 @@ func (s *wantedOnly) Claim(_ context.Context, want []processlog.Wanted, _ proces
 }
 
 // searching returns an engine with a serial type that has 100 slots. A claim of this type searches for due entries that are
-// not blocked. The function search runs in this search and returns how many such entries the search finds.
+// not blocked. The function search of the test stands for this search. It returns how many entries are found.
 func searching(t *testing.T, search func(typ *Type) (runnable int)) (*Engine, *Type, *wantedOnly) {
 	t.Helper()
 	store := &wantedOnly{}
@@ -42,7 +42,7 @@ func searching(t *testing.T, search func(typ *Type) (runnable int)) (*Engine, *T
 	return e, typ, store
 }
 
-// claimWith makes a claim with all free slots.
+// claimWith makes a claim that takes all free slots.
 func claimWith(e *Engine, typ *Type) ClaimResult {
 	return e.claimDue(typ, typ.slots.Take(typ.CallsFor(processlog.MaxRows)))
 }

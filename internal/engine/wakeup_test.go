@@ -12,7 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// waiting returns an engine with a due entry that waits for a slot. No claim is under way.
+// waiting returns an engine and its type, of whose two slots the given number is taken. The type may have due entries, and
+// no claim is running.
 func waiting(t *testing.T, taken int) (*Engine, *Type) {
 	t.Helper()
 	return waitingOn(t, taken, Config{})
@@ -110,14 +111,14 @@ func TestClaimThatFoundLessHidesNothingThatAnotherHasLeft(t *testing.T) {
 	typeSchedule.runningClaims = 2
 	before := typeSchedule.fullClaims
 	typeSchedule.claimEnded(ClaimResult{Full: true, NextDueIn: processlog.Never}, before)
-	typeSchedule.claimEnded(ClaimResult{NextDueIn: processlog.Never}, before) // it asked the queue first
+	typeSchedule.claimEnded(ClaimResult{NextDueIn: processlog.Never}, before) // this claim began before the other one ended
 	require.True(t, typeSchedule.shouldClaim(time.Now()))
 	typeSchedule.runningClaims = 1
 	typeSchedule.claimEnded(ClaimResult{NextDueIn: processlog.Never}, typeSchedule.fullClaims)
 	require.False(t, typeSchedule.shouldClaim(time.Now()))
 }
 
-// oneBusy is a Store in which a row is locked for the first few settles.
+// oneBusy is a Store in which one row is locked when outcomes are stored the first few times.
 type oneBusy struct {
 	processlog.Store
 	left    int
@@ -160,7 +161,7 @@ func TestMomentsThatNobodySaysAgainAreKept(t *testing.T) {
 	e, typ := waiting(t, 0)
 	typeSchedule := e.claimSchedule.byType[typ.Name]
 	start := time.Now()
-	for i := moments; i > 0; i-- { // each before the last one, which gives way to it
+	for i := moments; i > 0; i-- { // each due time is earlier than the one before
 		e.Expect(typ.Name, time.Duration(i)*apart)
 	}
 	typeSchedule.claimBegins(start)
@@ -199,7 +200,7 @@ func TestSourceThatHasLostATypeDoesNotSayWhenItIsDue(t *testing.T) {
 	_, notified := e.Notifications()
 	e.Postpone(typ.Name, notified[0], processlog.Never)
 	e.Expect(typ.Name, processlog.Never)
-	e.ExpectBacklog(typ.Name) // has the database asked now
+	e.ExpectBacklog(typ.Name) // makes the scanner ask the database now
 	typeSchedule.claimBegins(time.Now())
 	e.claimSchedule.claimEnded(typ, ClaimResult{FromDatabase: true, NextDueIn: processlog.Never}, typeSchedule.fullClaims)
 	require.LessOrEqual(t, time.Until(typeSchedule.claimAt), peekInterval)
