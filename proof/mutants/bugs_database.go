@@ -21,7 +21,7 @@ func surviving() []mutant {
 			what: "A claim waits for locked rows, and everything that is due waits with it.",
 			edits: []edit{
 				{"mysqlDialect", `$skipLocked: " FOR UPDATE SKIP LOCKED",`, `$skipLocked: " FOR UPDATE",`},
-				{"proof.skips", `$halves = true`, `$halves = false`},
+				{"proof.trySkipLocked", `$halves = true`, `$halves = false`},
 			},
 			sees: tests("TestLeasesOfFreeRowsAreRenewedWhileOneIsLocked", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ClaimNeverWaitsForALockedRow"),
 		},

@@ -418,7 +418,7 @@ $lock()`},
 			edits: []edit{
 				{"allRoutes",
 					`{"POST reveal", (*$server).$reveal},`,
-					`{"GET do", (*$server).do},
+					`{"GET do", (*$server).doAction},
 {"POST reveal", (*$server).$reveal},`},
 			},
 			sees: tests("TestGETChangesNothing"),
