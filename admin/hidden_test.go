@@ -129,8 +129,8 @@ func TestPagesAndCursorsAreOfWhatMayBeSeenAlone(t *testing.T) {
 	}
 }
 
-// TestWhoSeesAllAsksForNoTypes checks an actor with all rights. For this actor the Admin must send no more queries than
-// an Admin that hides no type.
+// TestWhoSeesAllAsksForNoTypes checks an actor with all rights. This actor sees every type, so the queries of the Admin
+// must not list types. The Admin must also send no more queries than an Admin that hides no type.
 // Failure: F127
 func TestWhoSeesAllAsksForNoTypes(t *testing.T) {
 	t.Parallel()

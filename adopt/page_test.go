@@ -27,7 +27,8 @@ type Order struct {
 	ID string `json:"id"`
 }
 
-// follow runs the code of the documentation page. It calls the functions of steps at each step.
+// follow runs the code of the documentation page. At each step of the page it calls the function that the parameter
+// steps has for that step.
 func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) error {
 	if err := compensator.MigrateTable(ctx, db, "entry_log"); err != nil {
 		return err

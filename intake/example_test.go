@@ -131,8 +131,8 @@ func ExampleSource() {
 	// Output: recorded 2 set aside 1 known 3
 }
 
-// A consumer of a broker without a relay records the messages that fail. The broker may forget a message when it has an
-// entry, or when a person can find it elsewhere.
+// A consumer of a broker without a relay records the messages that fail. The consumer acknowledges a message when the
+// message has an entry, or is stored where a person finds it.
 func ExampleRecorder() {
 	ctx := context.Background()
 	var c *compensator.Compensator

@@ -122,7 +122,7 @@ func (r *rig) start(in *Intake) (stop func()) {
 	return stop
 }
 
-// add adds n orders, numbered from first.
+// add adds n orders with the numbers first, first+1 and so on.
 func (r *rig) add(first, n int) {
 	r.T.Helper()
 	for from := first; from < first+n; from += 500 {

@@ -57,7 +57,7 @@ type Observer struct {
 	// callback reports such an entry.
 	//
 	// An entry with a delay, or of a type without a handler in this process, is checked in the next round of the
-	// reconciler. A process that only records has few such rounds. Each of them checks only the newest 32 entries.
+	// reconciler. A process that only records has few such rounds, and each round checks only the newest 32 entries.
 	EntryMissing func(MissingEvent)
 
 	// HistoryLost is called when this process notices that the database was rolled back to an earlier state. If this

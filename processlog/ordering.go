@@ -79,8 +79,8 @@ type Position struct {
 // KeyState is the state of the entries of one key.
 type KeyState struct {
 	First ID // first entry that counts; zero: no entry counts
-	// Known is the number of given positions whose entry has a note with the same epoch as the position. KeyStates
-	// may leave out ended entries.
+	// Known counts the given positions that are known, that is, whose entry has a note with the same epoch as the
+	// position. KeyStates may leave out ended entries.
 	Known int
 	Taken bool // whether another entry that counts has a lease under another token
 

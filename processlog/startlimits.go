@@ -196,7 +196,8 @@ type StoredLimit struct {
 // InForce returns the values that claims obey.
 func (l *StoredLimit) InForce() LimitValues { return l.Program.With(l.Person) }
 
-// With returns v with the values of personValues that are not zero. If a Burst would take longer than MaxBurstTime, With reduces it.
+// With returns v, in which each value of personValues that is not zero replaces the value of v. If a Burst would take
+// longer than MaxBurstTime, With reduces it.
 func (v LimitValues) With(personValues LimitValues) LimitValues {
 	v.Interval, v.Burst, v.Concurrent = cmp.Or(personValues.Interval, v.Interval), cmp.Or(personValues.Burst, v.Burst), cmp.Or(personValues.Concurrent, v.Concurrent)
 	if v.Interval == 0 {

@@ -90,16 +90,16 @@ type StatFilter struct {
 	BusinessType string        // empty: any
 }
 
-// StatMinute is the time that one row of statistics covers at first.
+// StatMinute is the time that a row of statistics covers when a process writes it.
 const StatMinute = time.Minute
 
-// StatHour is the time that a row covers once FoldHours has folded it.
+// StatHour is the time that a row of statistics covers after FoldHours has added up the rows of its minutes.
 const StatHour = time.Hour
 
 // StatFold says which rows FoldStats adds up.
 type StatFold int
 
-// The folds.
+// The kinds of rows that FoldStats adds up.
 const (
 	FoldInstances StatFold = iota // rows of several processes for the same minute and type
 	FoldHours                     // rows for the minutes of an hour

@@ -24,7 +24,8 @@ import (
 // waitTimeout is how long a test waits for an event.
 const waitTimeout = time.Minute
 
-// pagesWith returns the pages of an empty log. A header names the actor. access decides every right.
+// pagesWith returns the pages of an empty log. A header of a request names its actor. The function access decides each
+// right of an actor.
 func pagesWith(t *testing.T, within times, access admin.AccessFunc) (*site, http.Handler) {
 	t.Helper()
 	c, err := compensator.New(t.Context(), compensator.Config{Store: memory.NewStore(), Queue: memory.NewQueue().Client(),

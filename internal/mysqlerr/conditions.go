@@ -150,7 +150,8 @@ var conditions = map[uint16]condition{
 	4031: {Doubtful, "session idle for too long (MySQL)"},
 	8253: {Doubtful, "query killed as a runaway (TiDB)"},
 
-	// The connection to the server, as the server reports it: 2002 to 2055 are numbers of a client, which proxies send.
+	// The connection to the server, as the server reports it. The numbers from 2002 to 2055 belong to client libraries,
+	// and proxies send them.
 	1043: {Doubtful, "bad handshake"},
 	1080: {Server, "thread closed by force at shutdown"},
 	1152: {Doubtful, "connection aborted"},

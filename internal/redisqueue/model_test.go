@@ -102,7 +102,8 @@ func (m *queueTwins) run(command queueCommand) {
 	<-time.After(2 * instant)
 }
 
-// near compares durations that were read or started one after the other.
+// near requires that the durations of both sides are almost equal. They may differ by the time that passed between the
+// two calls.
 func (m *queueTwins) near(what string, want, got []time.Duration) {
 	if !assert.Len(m, got, len(want), what) {
 		return

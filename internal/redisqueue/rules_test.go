@@ -136,7 +136,7 @@ func TestEveryScriptNamesItsKeysAsServersWantThatReadScripts(t *testing.T) {
 	}
 }
 
-// scriptsIn adds the scripts that are string literals of a Go file.
+// scriptsIn adds to the map scripts the Redis scripts that are string literals of the Go file path.
 func scriptsIn(path string, scripts map[string]string) error {
 	source, err := os.ReadFile(path)
 	if err != nil || !strings.Contains(string(source), "redis.call(") {

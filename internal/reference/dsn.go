@@ -102,7 +102,7 @@ func (s *source) dsnRefusals() map[string]bool {
 
 var namedInNote = regexp.MustCompile(`set (\w+)=`)
 
-// dsnWarnings returns the parameters that a note of New names.
+// dsnWarnings returns the DSN parameters about which New warns. Each has a note "set <parameter>=" in check_mysql.go.
 func (s *source) dsnWarnings() map[string]bool {
 	warned := make(map[string]bool)
 	for _, file := range s.files {

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// empty returns a list of problems, and refusals that report to it.
+// empty returns an empty list of refusals, and the list of problems to which it reports.
 func empty() (*problems.List, *List) {
 	closed := func() bool { return false }
 	log := slog.New(slog.DiscardHandler)

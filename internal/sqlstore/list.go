@@ -287,8 +287,8 @@ func idsOf(positions []listPosition) []processlog.ID {
 	return ids
 }
 
-// stampAt works like dialect.stampAt for any time. It moves a time outside the range of the column to the end of the
-// range.
+// stampAt returns the literal of a time, to compare with created_at. A time outside the range of the column becomes the
+// nearest time of the range.
 func (s *Store) stampAt(ms int64) string {
 	const lastOf9999 = 253402300799999
 	return s.d.stampAt(min(max(ms, 0), lastOf9999))

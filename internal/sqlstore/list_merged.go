@@ -104,7 +104,8 @@ func (l *listing) foremost(groups []group, front []listPosition) string {
 	return l.s.sql(listMerged, "what", l.columns(), "heads", heads, "order", l.directed("head_at, head_id"), "limit", strconv.Itoa(l.limit+1))
 }
 
-// merged returns the query of heads. If front is full, only positions before its last one are needed.
+// merged returns the query for the next positions in all groups. If the positions in front already fill the page, the
+// query leaves out positions behind the last one of them.
 func (l *listing) merged(groups []group, front []listPosition) string {
 	bounds := ""
 	for _, condition := range l.next() {

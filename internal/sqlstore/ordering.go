@@ -69,7 +69,7 @@ func comparePositions(a, b processlog.Position) int {
 const firstOfKey = "(SELECT t.entry_id FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
 	" WHERE t.business_type={type} AND t.turn_key={key} AND l.state+0 IN ({counting}) ORDER BY t.turn_key, t.place, t.entry_id LIMIT 1)"
 
-// firstOf returns firstOfKey. The parameter key is an SQL expression.
+// firstOf returns the subquery firstOfKey for a type and a key. The parameter key is an SQL expression.
 func (s *Store) firstOf(businessType, key string, deadBlocks bool) string {
 	return s.sql(firstOfKey, "type", s.d.text(businessType), "key", key, "counting", counting(deadBlocks))
 }

@@ -94,7 +94,8 @@ func (s *Store) MoveMark(ctx context.Context, tx processlog.Tx, businessType str
 	return moved, nil
 }
 
-// lockMark reads a text, because in some sessions the driver cannot parse numbers. Nobody reads the text.
+// lockMark selects a text column, because in some sessions the driver cannot parse numbers. The text itself is not
+// used.
 const (
 	lockMark = "SELECT business_type FROM {slots} WHERE business_type={type} AND slot={from} LIMIT 1{lock now}"
 	moveMark = "UPDATE {slots} SET slot={to} WHERE business_type={type} AND slot={from}"

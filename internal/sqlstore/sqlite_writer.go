@@ -35,8 +35,8 @@ type writer struct {
 }
 
 // take waits for a turn, at most for timeout. If the turn has not come by then, take returns without a turn and without
-// an error. Urgent waiters come before the others, but after an urgent turn a waiter that is not urgent is next, if
-// there is one. If err is nil, with or without a turn, the caller must call release when its transaction has ended.
+// an error. If err is nil, the caller must call release when its transaction has ended, even if it got no turn. Urgent
+// waiters come before other waiters, with one exception: after an urgent turn, a waiter that is not urgent is next.
 func (w *writer) take(ctx context.Context, urgent bool, timeout time.Duration) (release func(), err error) {
 	if ownTurn := w.takeOrQueue(urgent); ownTurn != nil {
 		timer := time.NewTimer(timeout)

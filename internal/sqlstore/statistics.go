@@ -36,8 +36,9 @@ const (
 	statsFolded = "{DELETE FROM stat} WHERE {keys}"
 
 	statsForget = "{DELETE FROM stat} WHERE instance={empty} AND `at`<{now}-({age})"
-	// statsForgetProcesses deletes the row that remembers the last minute of a process, once the process has written
-	// nothing for a day. These rows hold no counts. A row with counts is never deleted before it is folded.
+	// Each process has one row without counts, which holds the last minute that the process has written.
+	// statsForgetProcesses deletes this row when the process has written nothing for a day. It deletes no row with
+	// counts.
 	statsForgetProcesses = "{DELETE FROM stat} WHERE instance>={processes} AND `at`=0 AND last_at<{now}-86400000"
 )
 

@@ -54,7 +54,8 @@ func (c *control) Restart(tb testing.TB) {
 	}
 }
 
-// do may be called from any goroutine of the test. For this reason it marks the test as failed without ending it.
+// do runs an action on the machine of the server. It may be called from any goroutine of the test. For this reason a
+// failed action marks the test as failed without ending it.
 func (c *control) do(verb string, action func(machine) error) {
 	c.requireOwn(verb)
 	c.owner.Helper()

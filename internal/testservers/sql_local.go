@@ -88,7 +88,8 @@ var usualSQLFlags = []string{
 	"--skip-log-bin",
 }
 
-// flags returns flags that also keep the server small and its files in its directory.
+// flags returns the flags that start a small server. The server keeps its files in the directory data and listens on
+// port.
 func (p sqlProgram) flags(data string, port int) []string {
 	flags := append([]string{"--no-defaults"}, rootFlags()...)
 	flags = append(flags,

@@ -123,8 +123,8 @@ func (r *Reporter) Report() {
 	}
 }
 
-// Done stores that this process has ended. It returns a channel that is closed when that is stored. The engine calls Done when
-// it is closed, after the outcomes are stored.
+// Done stores that this process has ended. It returns a channel that is closed when that is stored. The engine calls
+// Done at the end of its Close, when the outcomes are stored.
 func (r *Reporter) Done() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -184,8 +184,8 @@ func TestProcessThatCameForNothingHoldsBack(t *testing.T) {
 	require.Zero(t, c.of("refund").raceDelay())
 }
 
-// A backlog may be reported while a claim runs, after the claim has read the due entries. The end of the claim must then
-// not clear the backlog. It must also not hide the entries that another claim has left in the database.
+// A claim has read all due entries. Before it ends, a backlog is reported, or another claim leaves entries in the
+// database. The end of the first claim must not mark the backlog as done.
 func TestClaimThatDrainedWhatItReadHidesNoBacklogTheOthersHaveFoundSince(t *testing.T) {
 	for name, find := range map[string]func(c *claims){
 		"a report":      func(c *claims) { c.noteBacklog("refund") },

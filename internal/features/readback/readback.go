@@ -266,7 +266,7 @@ func (s *Starter) verifyFresh(batch []engine.InsertedEntry) {
 	s.reportUnfound(unfound)
 }
 
-// startRows starts rows that hold their slots.
+// startRows starts the handlers for rows that were read back. The rows hold their slots already.
 func (s *Starter) startRows(rows []processlog.Row, sentAt time.Time) {
 	for name, group := range grouped.Each(rows, func(row processlog.Row) string { return row.BusinessType }) {
 		t, callSize := s.e.TypeNamed(name), len(group)

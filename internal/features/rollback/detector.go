@@ -83,8 +83,9 @@ func (d *Detector) sawRead(rows []processlog.Row, sentAt time.Time) {
 	}
 }
 
-// sawRecorded adds an entry whose commit is reported to the list for the next check. That check asks the database
-// whether the entry is there. sawRecorded does not block, because the caller has just committed.
+// sawRecorded is called when the commit of an entry is reported. It adds the entry to a list, and the next check asks
+// the database whether the entries of the list are there. sawRecorded does not block, because the caller has just
+// committed.
 //
 // A process without Run has no rounds of the reconciler. In such a process, sawRecorded starts a check in the background
 // if the last check is at least ReconcileInterval ago.
@@ -124,8 +125,9 @@ func (d *Detector) rememberClaimed(rows []processlog.Row, sentAt time.Time) erro
 	return nil
 }
 
-// verifyClaimed is used instead of rememberClaimed if a loss stops this process. It returns an error if the claimed rows may not run. A
-// claim is the first statement on a new connection, so it may be the first that another server answers.
+// verifyClaimed is used instead of rememberClaimed if a loss stops this process. It returns an error if the claimed
+// rows may not run. On a new connection the claim is the first statement, so another server than before may have
+// answered it.
 func (d *Detector) verifyClaimed(rows []processlog.Row, sentAt time.Time) error {
 	ctx := d.e.Work
 	if contradicted := d.versions.contradictedBy(rows); len(contradicted) > 0 {
@@ -231,7 +233,7 @@ func (d *Detector) unlock() {
 	}
 }
 
-// findings are the results of checks that the observer gets.
+// findings are the results of checks. unlock passes them to the observer.
 type findings struct {
 	loss    *loss                  // nil if there is no new loss
 	missing []engine.RecordedEntry // recorded entries that were not found

@@ -145,9 +145,9 @@ func byID(list []processlog.LostEntry) []processlog.LostEntry {
 	return slices.CompactFunc(list, func(a, b processlog.LostEntry) bool { return a.ID == b.ID })
 }
 
-// reportLoss logs a loss, and unlock then calls the observer. If the loss does not stop this process, reportLoss forgets
-// the versions of the lost history, so that the detector can notice another loss. A second loss that is noticed before a person has accepted the
-// first is added to the first.
+// reportLoss logs a loss, and unlock then calls the observer. If the loss does not stop this process, reportLoss
+// forgets the versions of the lost history, so that the detector can notice another loss. If nobody has accepted an
+// earlier loss yet, reportLoss adds the new loss to the earlier one.
 func (d *Detector) reportLoss(found *loss) {
 	if previous := d.openLoss.Load(); previous != nil {
 		all := byID(slices.Concat(found.Lost, previous.Lost))

@@ -83,8 +83,8 @@ func (c *Counter) Begin(ctx context.Context) error {
 	return err
 }
 
-// Done ends the present minute early. It returns a channel that is closed when its counts are stored. The engine calls Done
-// when it is closed, after the outcomes are stored.
+// Done ends the present minute early. It returns a channel that is closed when its counts are stored. The engine calls
+// Done at the end of its Close, when the outcomes are stored.
 func (c *Counter) Done() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

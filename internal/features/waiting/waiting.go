@@ -18,9 +18,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// pauses are the pauses between two reads of an entry that has not ended. The loop uses a longer pause once the caller
-// has waited for 40 times that pause. So a read is late by at most a fortieth of the wait, or by 50 ms. Entries are
-// read at multiples of their pauses. Each pause divides a second, so that the reads of many callers fall together.
+// pauses are the possible pauses between two reads of an entry that has not ended. The pause is 50 ms at first. It
+// grows with the time that the caller has waited, and is at most a fortieth of that time. Reads happen at multiples of
+// their pause, and each pause divides a second. So the reads of many callers fall together.
 var pauses = [...]time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second}
 
 const pauseFactor = 40

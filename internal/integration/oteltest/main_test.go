@@ -103,7 +103,7 @@ func collect(t *testing.T, reader *sdkmetric.ManualReader) map[string]float64 {
 	return found
 }
 
-// values returns the values of a metric by attributes.
+// values returns the value of a metric for each set of attributes. The keys are the attributes as text.
 func values(m metricdata.Metrics) map[string]float64 {
 	found := make(map[string]float64)
 	switch data := m.Data.(type) {

@@ -66,8 +66,8 @@ func openTab(t *testing.T, w *world, who string) *tab {
 	return b
 }
 
-// hear records complaints of the page, for example reports of the Content-Security-Policy, and the addresses that it
-// requests.
+// hear records problems that the browser reports, for example reports of the Content-Security-Policy, and the addresses
+// that it requests.
 func (b *tab) hear(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -86,7 +86,7 @@ func (b *tab) hear(event any) {
 	}
 }
 
-// quiet fails the test if the page complained.
+// quiet fails the test if the browser has reported a problem of the page.
 func (b *tab) quiet(where string) {
 	b.t.Helper()
 	b.mu.Lock()
@@ -95,7 +95,7 @@ func (b *tab) quiet(where string) {
 	b.problems = nil
 }
 
-// forgive drops complaints that the test expects.
+// forgive drops problems that the test expects.
 func (b *tab) forgive(text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -564,8 +564,9 @@ func plain(text string) string {
 	return html.UnescapeString(regexp.MustCompile(`\s+`).ReplaceAllString(tags.ReplaceAllString(text, " "), " "))
 }
 
-// The outcome of an entry is unknown, or an entry is finished. An action must change it only after the person has
-// confirmed a check. This holds for the entry alone and among other entries, in both languages.
+// The outcome of an entry is unknown, or an entry is finished. Before an action changes such an entry, the person must
+// confirm a check. The page must ask for this also if only one of several entries needs the check. The test uses both
+// languages.
 // Failure: F119
 func TestWhatMayHaveHappenedAsksOnceMore(t *testing.T) {
 	t.Parallel()

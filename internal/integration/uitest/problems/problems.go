@@ -42,7 +42,7 @@ type Speed struct {
 	Again   time.Duration // delay after a failure
 }
 
-// Operations returns the amounts of the shop's cases, and their due times.
+// Operations returns settings with which the shop's cases have amounts and due times.
 func Operations() *compensator.Operations {
 	worth := compensator.CaseConfig{Amount: func(e *compensator.Entry) (compensator.Amount, error) {
 		var m Money
