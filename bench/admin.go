@@ -39,13 +39,7 @@ func operations() *compensator.Operations {
 	return &compensator.Operations{Types: types}
 }
 
-// numbers returns a table expression with a column seq that holds the numbers from first to last. MySQL has no sequence
-// engine, so the expression is recursive. The options in adminServer raise the server's limit for such recursions.
-func numbers(first, last int) string {
-	return fmt.Sprintf("(WITH RECURSIVE n (seq) AS (SELECT %d UNION ALL SELECT seq+1 FROM n WHERE seq<%d) SELECT seq FROM n) AS numbers", first, last)
-}
-
-var adminServer = []string{"--innodb-buffer-pool-size=8G", "--innodb-io-capacity=10000", "--loose-cte-max-recursion-depth=1000000", "--loose-max-recursive-iterations=1000000"}
+var adminServer = []string{"--innodb-buffer-pool-size=8G", "--innodb-io-capacity=10000"}
 
 // fillAdminLog fills the log with the given number of ended entries, and with the rows that the constants above
 // describe.

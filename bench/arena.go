@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"fmt"
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
@@ -40,7 +41,11 @@ func newArena(tb testing.TB, flags ...string) *arena {
 	a := &arena{TB: tb}
 	a.sql = testservers.NewSQL(tb, append([]string{"--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=2G",
 		"--loose-innodb-log-file-size=1G", "--loose-innodb-redo-log-capacity=1G", // MariaDB's option, then MySQL's option for the same size
+		"--loose-cte-max-recursion-depth=100000000", "--loose-max-recursive-iterations=100000000", // for numbers; MySQL's and MariaDB's option
 		"--max-connections=500", "--innodb-print-all-deadlocks=1"}, flags...)...)
+	if a.sql.Flavor == "mysql" {
+		floorIDs = ""
+	}
 	a.redis = testservers.NewRedis(tb)
 	a.dsn = a.sql.Database(tb, "interpolateParams=true")
 	a.admin = a.openPlain(4)
@@ -70,6 +75,12 @@ func (a *arena) exec(query string, args ...any) {
 	a.Helper()
 	_, err := a.admin.ExecContext(a.Context(), query, args...)
 	a.must(err)
+}
+
+// numbers returns a table expression with a column seq that holds the numbers from first to last. MySQL has no sequence
+// engine, so the expression is recursive. The options in newArena raise the server's limit for such recursions.
+func numbers(first, last int) string {
+	return fmt.Sprintf("(WITH RECURSIVE n (seq) AS (SELECT %d UNION ALL SELECT seq+1 FROM n WHERE seq<%d) SELECT seq FROM n) AS numbers", first, last)
 }
 
 // empty truncates every table and flushes Redis. Otherwise the second run in a pair would be slower than the first.

@@ -26,7 +26,6 @@ const (
 	floorInsert = "INSERT INTO `common_process_log` " + floorColumns + " VALUES "
 	floorTuple  = "(?,?,?,?,?,?,?,?,?,?,?,UNHEX(?)," + floorNow + " + ?,0,0,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3),0,X'')"
 	floorLeased = "(?,?,?,?,?,?,?,?,?,?,?,UNHEX(?)," + floorNow + " + ?," + floorNow + " + 30000,1,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3),0,X'')"
-	floorIDs    = " RETURNING id, CAST(idempotent_id AS BINARY)" // used when more than one row is inserted
 	floorOrder  = "INSERT INTO orders (buyer, amount, note) VALUES (?,?,?)"
 	floorVerify = "SELECT " + floorRow + " FROM `common_process_log` WHERE id IN (%s)"
 	floorLock   = "SELECT " + floorRow + " FROM " + floorByID + " WHERE id IN (%s) ORDER BY id FOR UPDATE SKIP LOCKED"
@@ -35,6 +34,10 @@ const (
 	floorSucceed = "UPDATE " + floorByID + " SET state=1, version=version+1, delivery_count=0, lease_until=0, ended_by='handler', token=X'%x', " +
 		"updated_at=UTC_TIMESTAMP(3), next_at=" + floorNow + "+0, last_error=X'' WHERE id IN (%s) AND epoch=0 AND state+0 IN (0,-1) AND CRC32(idempotent_id) IN (%s)"
 )
+
+// floorIDs follows an INSERT of more than one row. newArena empties it for MySQL, which has no INSERT … RETURNING. There the
+// library does not read the ids either.
+var floorIDs = " RETURNING id, CAST(idempotent_id AS BINARY)"
 
 // floorRow lists the columns that the library reads.
 const floorRow = "id, CAST(idempotent_id AS BINARY), CAST(business_type AS BINARY), CAST(batch_id AS BINARY), CAST(business_id AS BINARY), " +
@@ -80,9 +83,9 @@ func floorRecord(ctx context.Context, db *sql.DB, n int, tuple string, delay tim
 }
 
 // floorInserted inserts n rows. It returns the id of a single row from LastInsertId. For more rows it reads ids and
-// keys with a query, as the library does, because a server may leave gaps between ids.
+// keys with floorIDs, as the library does, because a server may leave gaps between ids.
 func floorInserted(ctx context.Context, tx *sql.Tx, query string, n int, args []any) (id int64, err error) {
-	if n == 1 {
+	if n == 1 || floorIDs == "" {
 		res, err := tx.ExecContext(ctx, query, args...)
 		if err != nil {
 			return 0, err

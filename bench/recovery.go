@@ -90,7 +90,7 @@ func (a *arena) outage(r *recovery) {
 	a.Helper()
 	a.empty()
 	a.exec(fmt.Sprintf("INSERT INTO common_process_log (idempotent_id, business_type, content, token, next_at, created_at, updated_at) "+
-		"SELECT CONCAT('late ', seq), '%s', ?, UNHEX(MD5(seq)), %s-60000+MOD(seq,50000), UTC_TIMESTAMP(3), UTC_TIMESTAMP(3) FROM seq_1_to_%d", benchType, floorNow, r.Backlog), content)
+		"SELECT CONCAT('late ', seq), '%s', ?, UNHEX(MD5(seq)), %s-60000+MOD(seq,50000), UTC_TIMESTAMP(3), UTC_TIMESTAMP(3) FROM %s", benchType, floorNow, numbers(1, r.Backlog)), content)
 	seen := newStarts()
 	var old atomic.Int64
 	l := a.newLibrary(1000, func(_ context.Context, e *compensator.Entry) error {

@@ -112,8 +112,8 @@ func (a *arena) fill(entries int) {
 		n := min(step, entries-have)
 		for state, due := range map[int]string{0: "+3600000+MOD(seq*7919,30*86400000)", 1: "-MOD(seq*7919,3000000)"} {
 			a.exec(fmt.Sprintf("INSERT INTO common_process_log (idempotent_id, business_type, user_id, content, state, version, next_at, created_at, updated_at) "+
-				"SELECT CONCAT('0192', LPAD(HEX(seq),12,'0'), '-%d-7000-8000-000000000000'), '%s', 'fill', ?, %d, %d, %s%s, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3) FROM seq_%d_to_%d",
-				state, benchType, state, 2*state, floorNow, due, have+1, have+n), content)
+				"SELECT CONCAT('0192', LPAD(HEX(seq),12,'0'), '-%d-7000-8000-000000000000'), '%s', 'fill', ?, %d, %d, %s%s, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3) FROM %s",
+				state, benchType, state, 2*state, floorNow, due, numbers(have+1, have+n)), content)
 		}
 		have += n
 	}
@@ -123,7 +123,7 @@ func (a *arena) fill(entries int) {
 func (a *arena) purge(n int) float64 {
 	a.Helper()
 	a.exec(fmt.Sprintf("INSERT INTO common_process_log (idempotent_id, business_type, content, state, version, next_at, created_at, updated_at) "+
-		"SELECT CONCAT('old ', seq), '%s', ?, 1, 2, %s-3*86400000, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3) FROM seq_1_to_%d", benchType, floorNow, n), content)
+		"SELECT CONCAT('old ', seq), '%s', ?, 1, 2, %s-3*86400000, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3) FROM %s", benchType, floorNow, numbers(1, n)), content)
 	l := a.newLibrary(0, nil)
 	defer l.close()
 	began := time.Now()
