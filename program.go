@@ -84,12 +84,12 @@ func (p program) ChangeAll(ctx context.Context, seen []processlog.Version, chang
 	return p.changeMany(ctx, p.Operations().ChangeAll, seen, change)
 }
 
-func (p program) ChangeBulk(ctx context.Context, seen []processlog.Version, change processlog.Change, batch processlog.BulkBatch) (id processlog.BulkID, answers []processlog.Changed, err error) {
+func (p program) ChangeBulk(ctx context.Context, seen []processlog.Version, change processlog.Change, batch processlog.BulkBatch) (record uint64, answers []processlog.Changed, err error) {
 	answers, err = p.changeMany(ctx, func(ctx context.Context, seen []processlog.Version, change processlog.Change) (answers []processlog.Changed, err error) {
-		id, answers, err = p.Operations().ChangeBulk(ctx, seen, change, batch)
+		record, answers, err = p.Operations().ChangeBulk(ctx, seen, change, batch)
 		return answers, err
 	}, seen, change)
-	return id, answers, err
+	return record, answers, err
 }
 
 // changeMany changes entries that still have the versions in seen. Then it notifies the queue, and the attempts of these

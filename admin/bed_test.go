@@ -40,7 +40,8 @@ type bed struct {
 	dead, succeeded, pending compensator.Entry // entries of type refund; the type mail has entries in the same states
 	otherDead                compensator.Entry
 
-	bulk admin.BulkID // action of ann on dead; only prepared sets it
+	bulk     admin.BulkID // action of ann on dead; only prepared sets it
+	matching admin.BulkID // action of ann on all dead refunds; only prepared sets it
 }
 
 const (
@@ -58,6 +59,7 @@ type watched struct {
 	groups    func(businessTypes []string)                        // called before CaseGroups
 	sums      []processlog.CaseGroup                              // if set, CaseGroups returns it instead of the log's sums
 	auditLogs func(f admin.AuditLogFilter)                        // called before AuditLog, if set
+	batch     func(b processlog.BulkBatch) error                  // called before ChangeBulk, if set
 	looked    atomic.Int64                                        // number of calls of Types
 	keeps     func(c *admin.Case)                                 // changes each case that Cases and CasesOf return, to make it look like a case of an older version
 	outlines  func(row *processlog.Row)                           // changes each row that Outlines returns, to make it look like a row of an older version
@@ -71,6 +73,15 @@ func (w *watched) Outlines(ctx context.Context, ids []compensator.EntryID) ([]pr
 		}
 	}
 	return rows, err
+}
+
+func (w *watched) ChangeBulk(ctx context.Context, seen []processlog.Version, change processlog.Change, batch processlog.BulkBatch) (uint64, []processlog.Changed, error) {
+	if w.batch != nil {
+		if err := w.batch(batch); err != nil {
+			return 0, nil, err
+		}
+	}
+	return w.MemoryStore.ChangeBulk(ctx, seen, change, batch)
 }
 
 func (w *watched) List(ctx context.Context, f admin.Filter) (processlog.Page, error) {

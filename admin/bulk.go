@@ -39,7 +39,7 @@ func (d *Admin) StartBulk(ctx context.Context, a Actor, ch Change, opts BulkOpti
 	if d.readOnly {
 		return BulkID{}, nil, ErrReadOnly
 	}
-	c, err := d.checkChange(ctx, a, ch, len(ch.Entries), false)
+	c, err := d.checkChange(ctx, a, ch, part{total: len(ch.Entries)})
 	if err != nil || len(c.versions) == 0 {
 		return BulkID{}, c.answers, err
 	}
@@ -49,8 +49,8 @@ func (d *Admin) StartBulk(ctx context.Context, a Actor, ch Change, opts BulkOpti
 		plan.Rest = c.keepOldest(ch.Entries)
 	}
 	batch := processlog.BulkBatch{ID: BulkID{Secret: newBulkSecret()}, Skipped: c.skipped(ch.Entries)}
-	id, err := d.storeBatch(ctx, a, c, batch, plan)
-	return id, c.answers, err
+	batch.ID.Record, err = d.storeBatch(ctx, a, c, batch, plan)
+	return batch.ID, c.answers, err
 }
 
 // ContinueBulk acts on entries of the action that no batch has yet, with the reason, the delay and the confirmations of
@@ -58,6 +58,9 @@ func (d *Admin) StartBulk(ctx context.Context, a Actor, ch Change, opts BulkOpti
 // the process is killed between two batches, nothing is lost, and a second call does nothing twice. The entries must
 // still have the version that the person saw. Rights and amounts are checked again for each entry. Entries whose outcome
 // has become unknown since StartBulk are skipped, unless Checked was set.
+//
+// It continues an action of StartMatching in the same way. If another caller continues that action at the same time, it returns
+// ErrContinued.
 //
 // It needs the same rights as Bulk and as the action itself. If nothing is left, it does nothing.
 func (d *Admin) ContinueBulk(ctx context.Context, a Actor, id BulkID) error {
@@ -68,11 +71,11 @@ func (d *Admin) ContinueBulk(ctx context.Context, a Actor, id BulkID) error {
 	if err != nil {
 		return err
 	}
+	if bulk.plan.Matching != nil {
+		return d.continueMatching(ctx, a, id, &bulk)
+	}
 	if _, err := d.viewBulk(ctx, a, id, &bulk); errors.Is(err, compensator.ErrNotFound) {
-		if refusal := d.recordRefusal(ctx, a, processlog.Operation{Action: string(bulk.plan.Right), Reason: bulk.first().Reason}); refusal != ErrNotAllowed {
-			return refusal
-		}
-		return err
+		return d.refuseBulk(ctx, a, &bulk, err)
 	} else if err != nil {
 		return err
 	}
@@ -93,13 +96,21 @@ func (d *Admin) ContinueBulk(ctx context.Context, a Actor, id BulkID) error {
 	return nil
 }
 
+// refuseBulk records that the actor may not continue an action. It returns err, or the error of recording.
+func (d *Admin) refuseBulk(ctx context.Context, a Actor, bulk *storedBulk, err error) error {
+	if refusal := d.recordRefusal(ctx, a, processlog.Operation{Action: string(bulk.plan.Right), Reason: bulk.first().Reason}); refusal != ErrNotAllowed {
+		return refusal
+	}
+	return err
+}
+
 // maxBulkBatches is how many batches one call of ContinueBulk changes at most.
 const maxBulkBatches = 4
 
 func (d *Admin) continueWith(ctx context.Context, a Actor, id BulkID, bulk *storedBulk, entries []Seen) error {
 	plan := bulk.plan
 	ch := Change{Action: plan.Right, Entries: entries, Why: Why{Reason: bulk.first().Reason}, Delay: plan.Delay, Checked: plan.Checked, Again: plan.Again}
-	c, err := d.checkChange(ctx, a, ch, plan.Total, true)
+	c, err := d.checkChange(ctx, a, ch, part{total: plan.Total, leavesOut: true})
 	if err != nil {
 		return err
 	}
@@ -121,6 +132,7 @@ type bulkPlan struct {
 	Total      int           `json:"total"`                 // number of entries of the whole action
 	TriesFirst bool          `json:"tries_first,omitempty"` // whether the first batch has one entry only
 	Rest       []Seen        `json:"rest,omitempty"`        // entries for the following batches
+	Matching   *matchingPlan `json:"matching,omitempty"`    // for an action on all that match; nil for other actions
 }
 
 // newBulkSecret returns a text that nobody can guess.
@@ -143,7 +155,7 @@ func (c *checkedChange) keepOldest(entries []Seen) (rest []Seen) {
 // skipped returns the entries that the Admin refuses.
 func (c *checkedChange) skipped(entries []Seen) (skipped []BulkSkip) {
 	for i, err := range c.answers {
-		if err != nil {
+		if err != nil && err != errNoMatch {
 			skipped = append(skipped, BulkSkip{ID: entries[i].ID, Why: skipWord(err)})
 		}
 	}
@@ -167,24 +179,28 @@ func skipWord(err error) string {
 		return bulkFinished
 	case errors.Is(err, compensator.ErrNotFound):
 		return processlog.BulkNotFound
+	case errors.Is(err, compensator.ErrBusy):
+		return processlog.BulkBusy
+	case errors.As(err, new(*compensator.StateError)):
+		return processlog.BulkState
 	}
 	return processlog.BulkChanged
 }
 
-// storeBatch makes the change, and fills in the answers of the log.
-func (d *Admin) storeBatch(ctx context.Context, a Actor, c checkedChange, batch processlog.BulkBatch, plan bulkPlan) (BulkID, error) {
+// storeBatch makes the change, and fills in the answers of the log. It returns the number of the record.
+func (d *Admin) storeBatch(ctx context.Context, a Actor, c checkedChange, batch processlog.BulkBatch, plan bulkPlan) (uint64, error) {
 	defer d.actionCount.Add(1) // Count the action even if the answer to COMMIT is lost.
 	var err error
 	if batch.Plan, err = json.Marshal(plan); err != nil {
-		return BulkID{}, err
+		return 0, err
 	}
 	batch.Action, batch.Actor, batch.Reason = c.change.Action, a.ID, c.change.Reason
-	id, results, err := d.log.ChangeBulk(withAction(ctx), c.versions, c.change, batch)
+	record, results, err := d.log.ChangeBulk(withAction(ctx), c.versions, c.change, batch)
 	if err != nil {
-		return BulkID{}, err
+		return 0, err
 	}
 	c.addAnswers(results)
-	return id, nil
+	return record, nil
 }
 
 // BulkOutcome says what has become of an entry since an action changed it.
@@ -223,7 +239,15 @@ type BulkView struct {
 	Left     int                 `json:"left"`              // number of entries that ContinueBulk would try to change
 	Outcomes map[BulkOutcome]int `json:"outcomes"`          // number of changed entries by outcome
 	Skipped  []BulkSkip          `json:"skipped,omitempty"` // entries that the action left as they were
+	LeftOut  map[string]int      `json:"left_out"`          // number of entries that the action left as they were, by BulkSkip.Why
 	Tried    BulkOutcome         `json:"tried,omitempty"`   // outcome of the first entry, until ContinueBulk is called after TryFirst; else empty
+
+	// The next fields are for actions of StartMatching. Total is the number of entries that matched at the start. Skipped and
+	// Outcomes are about the last 20 batches and the first one.
+	Search      *Search `json:"search,omitempty"`       // what the action is about; nil for other actions
+	More        bool    `json:"more,omitempty"`         // whether more than Total entries matched. Left is then a lower bound
+	NotFollowed int     `json:"not_followed,omitempty"` // number of changed entries that Outcomes leaves out
+	StoppedBy   string  `json:"stopped_by,omitempty"`   // person who stopped the action; empty if nobody did
 
 	MayContinue bool `json:"may_continue,omitempty"` // whether entries are left that the actor may change, as far as their types say
 
@@ -255,12 +279,11 @@ func (d *Admin) Bulk(ctx context.Context, a Actor, id BulkID) (BulkView, error) 
 // viewBulk reads what has become of the entries of an action, as the actor may see it. Its errors are those of Bulk.
 func (d *Admin) viewBulk(ctx context.Context, a Actor, id BulkID, bulk *storedBulk) (BulkView, error) {
 	view := BulkView{ID: id, Action: bulk.plan.Right, Actor: bulk.first().Actor, Reason: bulk.first().Reason, At: bulk.first().At, Delay: bulk.plan.Delay, Total: bulk.plan.Total,
-		Outcomes: make(map[BulkOutcome]int), Entries: make(map[BulkOutcome][]compensator.EntryID)}
-	rights := []Right{SeeEntries}
-	if a.ID != view.Actor {
-		rights = append(rights, SeeAuditLog)
+		Outcomes: make(map[BulkOutcome]int), LeftOut: make(map[string]int), Entries: make(map[BulkOutcome][]compensator.EntryID)}
+	if bulk.plan.Matching != nil {
+		return d.viewMatching(ctx, a, view, bulk)
 	}
-	mayRead := d.rightsOf(a, rights...)
+	mayRead := d.bulkReaders(a, bulk)
 	rows, err := d.readRows(ctx, bulk.ids())
 	if err != nil {
 		return BulkView{}, err
@@ -270,13 +293,8 @@ func (d *Admin) viewBulk(ctx context.Context, a Actor, id BulkID, bulk *storedBu
 		if !mayRead.holds(ctx, row.BusinessType) && (isFound || a.ID != view.Actor) { // A purged entry has no type.
 			continue
 		}
-		outcome := BulkGone
-		if isFound {
-			outcome = outcomeOf(bulk.plan.Right, e, row)
-		}
 		view.Changed++
-		view.Outcomes[outcome]++
-		view.Entries[outcome] = append(view.Entries[outcome], e.ID)
+		outcome := view.addOutcome(e, row)
 		if bulk.isTrying() {
 			view.Tried = outcome
 		}
@@ -284,6 +302,7 @@ func (d *Admin) viewBulk(ctx context.Context, a Actor, id BulkID, bulk *storedBu
 	for _, s := range bulk.skipped {
 		if row, isFound := rows[s.ID]; isFound && mayRead.holds(ctx, row.BusinessType) || a.ID == view.Actor {
 			view.Skipped = append(view.Skipped, s)
+			view.LeftOut[s.Why]++
 		}
 	}
 	if view.Changed+len(view.Skipped) == 0 {
@@ -300,6 +319,25 @@ func (d *Admin) viewBulk(ctx context.Context, a Actor, id BulkID, bulk *storedBu
 			d.May(ctx, a, bulk.plan.Right, Subject{Type: row.BusinessType, Count: bulk.plan.Total})
 	}
 	return view, nil
+}
+
+// bulkReaders returns the rights that a reader of an action needs.
+func (d *Admin) bulkReaders(a Actor, bulk *storedBulk) *typeRights {
+	if a.ID == bulk.first().Actor {
+		return d.rightsOf(a, SeeEntries)
+	}
+	return d.rightsOf(a, SeeEntries, SeeAuditLog)
+}
+
+// addOutcome counts a changed entry by its outcome, and returns the outcome. A zero row means that the entry was purged.
+func (v *BulkView) addOutcome(e processlog.BulkEntry, row processlog.Row) BulkOutcome {
+	outcome := BulkGone
+	if !row.ID.IsZero() {
+		outcome = outcomeOf(v.Action, e, row)
+	}
+	v.Outcomes[outcome]++
+	v.Entries[outcome] = append(v.Entries[outcome], e.ID)
+	return outcome
 }
 
 // readRows reads the outlines of entries in parts.
@@ -320,13 +358,14 @@ func (d *Admin) readRows(ctx context.Context, ids []compensator.EntryID) (map[co
 // storedBulk is an action on several entries, joined from its batches.
 type storedBulk struct {
 	batches []processlog.BulkBatch
-	plan    bulkPlan // plan of the first batch
+	plan    bulkPlan // plan of the first batch. For an action on all that match: of the last one
 	entries []processlog.BulkEntry
 	skipped []BulkSkip
 	rest    []Seen // entries of the plan that no batch has
 }
 
 func (b *storedBulk) first() processlog.BulkBatch { return b.batches[0] }
+func (b *storedBulk) last() processlog.BulkBatch  { return b.batches[len(b.batches)-1] }
 
 // isTrying reports whether only the first entry was changed.
 func (b *storedBulk) isTrying() bool { return b.plan.TriesFirst && len(b.batches) == 1 }
@@ -350,8 +389,13 @@ func (d *Admin) readBulk(ctx context.Context, id BulkID) (storedBulk, error) {
 		return storedBulk{}, err
 	}
 	b := storedBulk{batches: batches}
-	if err := json.Unmarshal(batches[0].Plan, &b.plan); err != nil {
+	if err := json.Unmarshal(b.first().Plan, &b.plan); err != nil {
 		return storedBulk{}, err
+	}
+	if b.plan.Matching != nil { // The last batch says how far the action is.
+		if err := json.Unmarshal(b.last().Plan, &b.plan); err != nil {
+			return storedBulk{}, err
+		}
 	}
 	b.join()
 	return b, nil

@@ -154,12 +154,21 @@ func (d *Admin) visibleCase(c Case, isErrorFull bool) Case {
 // caseOf returns the case of an entry, or nil if the entry has no case. If isFull is false, it masks the error of
 // the case.
 func (d *Admin) caseOf(cases []Case, id compensator.EntryID, isFull bool) *Case {
+	c := caseOf(cases, id)
+	if c == nil {
+		return nil
+	}
+	visible := d.visibleCase(*c, isFull)
+	return &visible
+}
+
+// caseOf returns the case of an entry, or nil if the entry has no case.
+func caseOf(cases []Case, id compensator.EntryID) *Case {
 	i := slices.IndexFunc(cases, func(c Case) bool { return c.EntryID == id })
 	if i < 0 {
 		return nil
 	}
-	c := d.visibleCase(cases[i], isFull)
-	return &c
+	return &cases[i]
 }
 
 // SeenCase identifies a case in the version that the actor saw: Case.EntryID and Case.Version.

@@ -92,7 +92,7 @@ func (d *Admin) Change(ctx context.Context, a Actor, ch Change) ([]error, error)
 	if d.readOnly {
 		return nil, ErrReadOnly
 	}
-	c, err := d.checkChange(ctx, a, ch, len(ch.Entries), false)
+	c, err := d.checkChange(ctx, a, ch, part{total: len(ch.Entries)})
 	if err != nil {
 		return nil, err
 	}
@@ -123,21 +123,31 @@ func (c *checkedChange) addAnswers(results []processlog.Changed) {
 	}
 }
 
-// errUnknown and errFinished are the answers for entries that a part of a bulk action leaves out.
+// errUnknown and errFinished are the answers for entries that a part of a bulk action leaves out. errNoMatch is the answer for
+// entries that the action is not about.
 var (
+	errNoMatch  = errors.New("admin: the entry does not match the search any more")
 	errUnknown  = errors.New("admin: the outcome is unknown, and Checked is not set")
 	errFinished = errors.New("admin: the entry has ended already, and Again is not set")
 )
 
-// checkChange decides which entries the actor may change as ch says. It records refusals. total is the number of entries
-// for which Access is asked: Subject.Count. If leavesOut is true, entries that need Checked or Again get an answer of
-// their own. Otherwise checkChange returns an *UncheckedError for them.
-func (d *Admin) checkChange(ctx context.Context, a Actor, ch Change, total int, leavesOut bool) (c checkedChange, err error) {
+// part says of which action the entries of a Change are a part.
+type part struct {
+	total     int               // number of entries of the whole action, for Subject.Count
+	leavesOut bool              // whether entries that need Checked or Again get an answer of their own, instead of an *UncheckedError for all
+	match     *processlog.Match // if it is set, the entries need not have the versions of the Change, but must match
+}
+
+// checkChange decides which entries the actor may change as ch says. It records refusals.
+func (d *Admin) checkChange(ctx context.Context, a Actor, ch Change, of part) (c checkedChange, err error) {
 	ids := make([]compensator.EntryID, len(ch.Entries))
 	for i, seen := range ch.Entries {
 		ids[i] = seen.ID
 	}
-	if c.change, err = ch.newChange(a, ids); err != nil {
+	if c.change, err = ch.newChange(a); err != nil {
+		return c, err
+	}
+	if err := validateNames(ids); err != nil {
 		return c, err
 	}
 	ctx = withAction(ctx)
@@ -159,20 +169,22 @@ func (d *Admin) checkChange(ctx context.Context, a Actor, ch Change, total int, 
 	rejections := refusedEntries{total: len(ch.Entries)}
 	for i, seen := range ch.Entries {
 		row, isFound := rows[seen.ID]
-		subject := Subject{Type: row.BusinessType, Amount: amounts[seen.ID], Count: total}
+		subject := Subject{Type: row.BusinessType, Amount: amounts[seen.ID], Count: of.total}
 		line := Line{Entry: entryOf(row), OutcomeUnknown: unknownOutcomes[row.ID]}
 		var leftOut error
-		if leavesOut {
+		if of.leavesOut {
 			leftOut = ch.leftOut(line)
 		}
 		switch {
+		case of.match != nil && !(isFound && of.match.Admits(&row, caseOf(cases, row.ID))):
+			c.answers[i] = errNoMatch
 		case !isFound: // The entry does not exist, or the actor may not see it.
 			c.answers[i] = newNotFoundError(seen.ID)
 			rejections.addRefusal(seen.ID, "")
 		case !d.mayDo(ctx, a, ch.Action, subject):
 			c.answers[i] = ErrNotAllowed
 			rejections.addRefusal(row.ID, row.BusinessType)
-		case row.Version != seen.Version:
+		case of.match == nil && row.Version != seen.Version:
 			c.answers[i] = fmt.Errorf("%s entry %s: %w", ch.Action, seen.ID, ErrChanged)
 		case !d.checkRepeat(ctx, a, ch.Action, row.State, subject):
 			c.answers[i] = ErrNotAllowed
@@ -252,7 +264,7 @@ func validateNames(ids []compensator.EntryID) error {
 }
 
 // newChange validates the Change and converts it into a processlog.Change.
-func (ch Change) newChange(a Actor, ids []compensator.EntryID) (processlog.Change, error) {
+func (ch Change) newChange(a Actor) (processlog.Change, error) {
 	change := processlog.Change{Action: actions[ch.Action], Delay: ch.Delay, Compensate: ch.Action == Compensate, Actor: a.ID}
 	newFieldError := func(field, reason string) (processlog.Change, error) {
 		return change, &compensator.FieldError{Field: field, Reason: reason}
@@ -266,9 +278,6 @@ func (ch Change) newChange(a Actor, ids []compensator.EntryID) (processlog.Chang
 		return newFieldError("delay", fmt.Sprintf("%v: want 0 to 100 years", ch.Delay))
 	case ch.Delay > 0 && change.Action != processlog.ActionRequeue && change.Action != processlog.ActionReschedule:
 		return newFieldError("delay", "is none of "+string(ch.Action)+"'s")
-	}
-	if err := validateNames(ids); err != nil {
-		return change, err
 	}
 	var err error
 	change.Reason, err = ch.text()

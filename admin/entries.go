@@ -38,21 +38,7 @@ func (d *Admin) Entries(ctx context.Context, a Actor, filter Filter) (EntryPage,
 
 // entries lists entries of the types for which the actor has all of rights. It does not mask the entries.
 func (d *Admin) entries(ctx context.Context, a Actor, filter Filter, rights ...Right) (EntryPage, error) {
-	if filter.BusinessType != "" && !d.mayDo(ctx, a, SeeEntries, Subject{Type: filter.BusinessType}) {
-		return EntryPage{}, nil
-	}
-	var searches []Right // A filter that finds an entry by a text reveals that text, so it needs the right to see the text.
-	if filter.LastError != "" {
-		searches = append(searches, SeeErrors)
-	}
-	if filter.UserID != "" {
-		searches = append(searches, SeeContent)
-	}
-	if !d.rightsOf(a, searches...).holds(ctx, filter.BusinessType) {
-		return EntryPage{}, ErrNotAllowed
-	}
-	mayRead := d.rightsOf(a, append(rights, searches...)...)
-	types, hasTypes, err := d.visibleTypes(ctx, mayRead, filter.BusinessType, filter.BusinessTypes)
+	mayRead, types, hasTypes, err := d.searchedTypes(ctx, a, filter, rights...)
 	if err != nil || !hasTypes {
 		return EntryPage{}, err
 	}
@@ -64,6 +50,26 @@ func (d *Admin) entries(ctx context.Context, a Actor, filter Filter, rights ...R
 	filter.BusinessTypes, filter.Outline = types, true
 	page, err := runQuery(ctx, d, func(ctx context.Context) (Page, error) { return Of(d.c).List(ctx, filter) })
 	return EntryPage{Next: page.Next, Entries: keepShown(page.Entries, func(e *compensator.Entry) bool { return mayRead.holds(ctx, e.BusinessType) })}, err
+}
+
+// searchedTypes returns the types that a search may read, as visibleTypes does, and the rights that each of them needs.
+func (d *Admin) searchedTypes(ctx context.Context, a Actor, filter Filter, rights ...Right) (mayRead *typeRights, types []string, ok bool, err error) {
+	if filter.BusinessType != "" && !d.mayDo(ctx, a, SeeEntries, Subject{Type: filter.BusinessType}) {
+		return nil, nil, false, nil
+	}
+	var searches []Right // A filter that finds an entry by a text reveals that text, so it needs the right to see the text.
+	if filter.LastError != "" {
+		searches = append(searches, SeeErrors)
+	}
+	if filter.UserID != "" {
+		searches = append(searches, SeeContent)
+	}
+	if !d.rightsOf(a, searches...).holds(ctx, filter.BusinessType) {
+		return nil, nil, false, ErrNotAllowed
+	}
+	mayRead = d.rightsOf(a, append(rights, searches...)...)
+	types, ok, err = d.visibleTypes(ctx, mayRead, filter.BusinessType, filter.BusinessTypes)
+	return mayRead, types, ok, err
 }
 
 // hasOneState reports whether a listing with this filter reads one state. Such a listing reads one type after the

@@ -86,6 +86,16 @@ func deeds() []deed {
 			}
 			return nil, answers[0]
 		}},
+		{"all that match", "Matching", admin.SeeEntries, nil, false, `"n":1`, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+			return answered(d.Matching(ctx, a, admin.Cancel, deadRefunds))
+		}},
+		{"action on all that match", "StartMatching", admin.Cancel, sees, true, "", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+			_, err := d.StartMatching(ctx, a, admin.Change{Action: admin.Cancel, Why: why}, deadRefunds, admin.BulkOptions{})
+			return nil, err
+		}},
+		{"end of an action on all that match", "StopBulk", admin.Requeue, []admin.Right{admin.SeeEntries, admin.SeeAuditLog}, true, "", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+			return nil, d.StopBulk(ctx, a, b.matching)
+		}},
 		{"entries", "Entries", admin.SeeEntries, nil, false, "o-refund", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return answered(d.Entries(ctx, a, admin.Filter{}))
 		}},
@@ -258,8 +268,13 @@ func prepared(t *testing.T) *bed {
 	require.NoError(t, b.store.WriteStats(t.Context(), "A", counted.At, []admin.Stat{counted}))
 	_, err := b.store.BeginMark(t.Context(), refundType)
 	require.NoError(t, err)
-	b.bulk, _, err = b.store.ChangeBulk(t.Context(), nil, processlog.Change{Action: processlog.ActionRequeue}, processlog.BulkBatch{ID: admin.BulkID{Secret: "0123456789abcdef"}, Action: processlog.ActionRequeue, Actor: "ann", Reason: "[OPS-988] PSP is back",
+	b.bulk.Secret = "0123456789abcdef"
+	b.bulk.Record, _, err = b.store.ChangeBulk(t.Context(), nil, processlog.Change{Action: processlog.ActionRequeue}, processlog.BulkBatch{ID: admin.BulkID{Secret: "0123456789abcdef"}, Action: processlog.ActionRequeue, Actor: "ann", Reason: "[OPS-988] PSP is back",
 		Entries: []processlog.BulkEntry{{ID: b.succeeded.ID, Version: b.succeeded.Version}}, Plan: json.RawMessage(fmt.Sprintf(`{"right":"requeue","total":2,"rest":[{"ID":"%s","Version":%d}]}`, b.dead.ID, b.dead.Version))})
+	require.NoError(t, err)
+	b.matching.Secret = "fedcba9876543210"
+	b.matching.Record, _, err = b.store.ChangeBulk(t.Context(), nil, processlog.Change{Action: processlog.ActionRequeue}, processlog.BulkBatch{ID: b.matching, Action: processlog.ActionRequeue, Actor: "ann", Reason: "[OPS-988] PSP is back",
+		Plan: json.RawMessage(`{"right":"requeue","total":2,"matching":{"search":{"filter":{"states":["dead"],"business_types":["refund"]}},"up_to":"99","cursor":"1","changed":0}}`)})
 	require.NoError(t, err)
 	_, err = b.store.BeginMark(t.Context(), refundType)
 	require.NoError(t, err)
@@ -334,10 +349,10 @@ func TestEachRightAllowsWhatItSaysAndNothingElse(t *testing.T) {
 					require.NoError(t, err)
 				case name == "wrong":
 					require.ErrorIs(t, err, admin.ErrNotAllowed)
-					if deed.name == "export" { // An export names no entry.
+					if deed.name == "export" || deed.method == "StopBulk" { // They name no entry.
 						recorded = ""
 					}
-				case slices.Contains(deed.with, admin.SeeEntries) && deed.method != "Export":
+				case slices.Contains(deed.with, admin.SeeEntries) && deed.method != "Export" && deed.method != "StartMatching":
 					require.ErrorIs(t, err, compensator.ErrNotFound, "as if it were not there")
 					require.NotErrorIs(t, err, admin.ErrNotAllowed)
 					recorded = "" // The record has no type, because a type would reveal that the entry exists.

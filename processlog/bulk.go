@@ -43,6 +43,8 @@ func ParseBulkID(text string) (BulkID, error) {
 // one row of the audit table. This row names no entry.
 type BulkBatch struct {
 	ID      BulkID          // Record is 0 in the first batch until ChangeBulk has stored it
+	Record  uint64          // number of this batch's record. ChangeBulk ignores it
+	Follows uint64          // for ChangeBulk: Record of the batch before. If another batch has followed that one, ChangeBulk does nothing. 0: do not check
 	At      time.Time       // when the batch was stored. UTC, milliseconds
 	Action  Action          // what was done
 	Actor   string          // person who acted
@@ -50,6 +52,28 @@ type BulkBatch struct {
 	Entries []BulkEntry     // entries that the batch changed
 	Skipped []BulkSkip      // entries that the batch left as they were
 	Plan    json.RawMessage // what the caller needs to continue the action, as JSON. A store does not read it
+}
+
+// Match selects entries for MatchingIDs.
+type Match struct {
+	Filter      Filter      // States must not be empty. Limit, Newest, MaxRead, Outline and Cursor do not matter
+	Fingerprint Fingerprint // failure of the entry's open case; zero: any, and no case is needed
+	After, UpTo ID          // only ids higher than After, and not higher than UpTo. Zero: no bound
+	Limit       int         // maximum number of ids
+}
+
+// Validate returns a *FieldError if the filter is invalid or names no state.
+func (m Match) Validate() error {
+	if len(m.Filter.States) == 0 {
+		return &FieldError{Field: "states", Reason: "name a state"}
+	}
+	_, err := m.Filter.Narrowed()
+	return err
+}
+
+// Admits reports whether an entry matches. c is the case of the entry, or nil if it has none.
+func (m Match) Admits(row *Row, c *Case) bool {
+	return m.Filter.Admits(row) && (m.Fingerprint == (Fingerprint{}) || c != nil && c.ClosedAt.IsZero() && c.Fingerprint == m.Fingerprint)
 }
 
 // BulkEntry is an entry as an action has left it.

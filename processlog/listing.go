@@ -15,32 +15,32 @@ import (
 // each row that the index finds with the other fields, up to MaxRead rows a page. So a page may be short, or empty,
 // without being the last one.
 type Filter struct {
-	States       []State // empty: any
-	BusinessType string  // empty: any
+	States       []State `json:"states,omitempty"`        // empty: any
+	BusinessType string  `json:"business_type,omitempty"` // empty: any
 	// BusinessTypes selects several types. nil selects all types, and an empty list selects none. With an id or a
 	// created range, List may read and skip any number of rows of other types, so set a deadline on ctx.
-	BusinessTypes []string
-	BatchID       string    // empty: any
-	BusinessID    string    // empty: any
-	BusinessExtID string    // empty: any
-	Prefix        bool      // match every id that begins with the given id, and sort the entries by this id
-	CreatedFrom   time.Time // inclusive, by the database's clock. Zero: no bound
-	CreatedTo     time.Time // exclusive, by the database's clock. Zero: no bound
-	EndedFrom     time.Time // inclusive. Selects entries that have ended, dead ones included. Zero: no bound
-	EndedTo       time.Time // exclusive. Selects entries that have ended, dead ones included. Zero: no bound
-	DueFrom       time.Time // inclusive. Selects entries that have not ended. Zero: no bound
-	DueTo         time.Time // exclusive. Selects entries that have not ended. Zero: no bound
+	BusinessTypes []string  `json:"business_types,omitempty"`
+	BatchID       string    `json:"batch_id,omitempty"`        // empty: any
+	BusinessID    string    `json:"business_id,omitempty"`     // empty: any
+	BusinessExtID string    `json:"business_ext_id,omitempty"` // empty: any
+	Prefix        bool      `json:"prefix,omitempty"`          // match every id that begins with the given id, and sort the entries by this id
+	CreatedFrom   time.Time `json:"created_from,omitzero"`     // inclusive, by the database's clock. Zero: no bound
+	CreatedTo     time.Time `json:"created_to,omitzero"`       // exclusive, by the database's clock. Zero: no bound
+	EndedFrom     time.Time `json:"ended_from,omitzero"`       // inclusive. Selects entries that have ended, dead ones included. Zero: no bound
+	EndedTo       time.Time `json:"ended_to,omitzero"`         // exclusive. Selects entries that have ended, dead ones included. Zero: no bound
+	DueFrom       time.Time `json:"due_from,omitzero"`         // inclusive. Selects entries that have not ended. Zero: no bound
+	DueTo         time.Time `json:"due_to,omitzero"`           // exclusive. Selects entries that have not ended. Zero: no bound
 
 	// The following fields need a type, or an id, or a created range.
-	LastError string  // the text of the last error must contain this text; case-sensitive. Empty: any
-	EndedBy   EndedBy // empty: any
-	UserID    string  // empty: any
+	LastError string  `json:"last_error,omitempty"` // the text of the last error must contain this text; case-sensitive. Empty: any
+	EndedBy   EndedBy `json:"ended_by,omitempty"`   // empty: any
+	UserID    string  `json:"user_id,omitempty"`    // empty: any
 
-	Outline bool   // do not read contents
-	Newest  bool   // newest first instead of oldest first
-	Limit   int    // maximum number of entries. 0: 50; at most 1,000
-	MaxRead int    // maximum number of rows that a page may read. 0: 10,000; at most 100,000
-	Cursor  string // Page.Next of the previous page
+	Outline bool   `json:"-"` // do not read contents
+	Newest  bool   `json:"-"` // newest first instead of oldest first
+	Limit   int    `json:"-"` // maximum number of entries. 0: 50; at most 1,000
+	MaxRead int    `json:"-"` // maximum number of rows that a page may read. 0: 10,000; at most 100,000
+	Cursor  string `json:"-"` // Page.Next of the previous page
 }
 
 // DefaultRead is the default of Filter.MaxRead.

@@ -23,13 +23,21 @@ type Operations interface {
 
 	// ChangeBulk works like ChangeAll. The same transaction also stores batch.With(seen, …) as a record, even if no entry
 	// was changed and even if seen is empty. If batch.ID.Record is 0, the batch is the first one of its action.
-	// ChangeBulk returns the id of the action.
-	ChangeBulk(ctx context.Context, seen []Version, change Change, batch BulkBatch) (BulkID, []Changed, error)
+	// ChangeBulk returns the number of the record. For the first batch of an action it is BulkID.Record.
+	//
+	// If batch.Follows is set and is not the last batch of the action, ChangeBulk changes nothing and returns ErrChanged. So
+	// of several callers that follow the same batch, one succeeds.
+	ChangeBulk(ctx context.Context, seen []Version, change Change, batch BulkBatch) (record uint64, answers []Changed, err error)
 
-	// Bulk reads the batches of an action on several entries, the oldest first. It returns ErrNotFound if there are
+	// Bulk reads the batches of an action on several entries, the oldest first. Of an action with more than
+	// MaxBulkBatches+1 batches it reads the first one and the last MaxBulkBatches. It returns ErrNotFound if there are
 	// none. It finds a batch only if fewer than MaxBulkRecords records without an entry lie between this batch and the
 	// first batch.
 	Bulk(ctx context.Context, id BulkID) ([]BulkBatch, error)
+
+	// MatchingIDs returns ids in ascending order: those of all entries for which m.Admits is true, and perhaps further ones. It reads one
+	// index, and does not compare rows with conditions that this index does not cover. An invalid filter is a *FieldError.
+	MatchingIDs(ctx context.Context, m Match) ([]ID, error)
 
 	// Outlines reads rows as Load does, but without content.
 	Outlines(ctx context.Context, ids []ID) ([]Row, error)
@@ -158,6 +166,9 @@ type Operations interface {
 	// differs from Setting.Version. Version 0 means that the setting does not exist yet.
 	PutSetting(ctx context.Context, setting Setting, op Operation) error
 }
+
+// MaxBulkBatches is the maximum number of last batches of an action that Bulk reads.
+const MaxBulkBatches = 20
 
 // MaxBulkRecords is the maximum number of audit records that Bulk reads. It reads only records that name no entry.
 const MaxBulkRecords = 10_000

@@ -66,7 +66,7 @@ func (s *Store) closeCaseLocked(id processlog.ID) {
 
 // ChangeAll implements processlog.Operations.
 func (s *Store) ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error) {
-	return s.changeSeen(ctx, seen, change, s.closeCaseAfterLocked, nil)
+	return s.changeSeen(ctx, seen, change, nil, s.closeCaseAfterLocked, nil)
 }
 
 // closeCaseAfterLocked closes the case of an entry that was dead before a change and no longer is.
@@ -77,16 +77,24 @@ func (s *Store) closeCaseAfterLocked(before processlog.Row) {
 }
 
 // ChangeBulk implements processlog.Operations.
-func (s *Store) ChangeBulk(ctx context.Context, seen []processlog.Version, change processlog.Change, batch processlog.BulkBatch) (processlog.BulkID, []processlog.Changed, error) {
-	answers, err := s.changeSeen(ctx, seen, change, s.closeCaseAfterLocked, func(answers []processlog.Changed) {
+func (s *Store) ChangeBulk(ctx context.Context, seen []processlog.Version, change processlog.Change, batch processlog.BulkBatch) (record uint64, answers []processlog.Changed, err error) {
+	isLast := func() error {
+		if i := slices.IndexFunc(s.ops.batches, func(b processlog.BulkBatch) bool { return b.ID == batch.ID && b.Record > batch.Follows }); i >= 0 {
+			return fmt.Errorf("continue the action %d: %w", batch.ID.Record, processlog.ErrChanged)
+		}
+		return nil
+	}
+	if batch.Follows == 0 {
+		isLast = nil
+	}
+	answers, err = s.changeSeen(ctx, seen, change, isLast, s.closeCaseAfterLocked, func(answers []processlog.Changed) {
 		batch = batch.With(seen, answers, change)
 		batch.At = millisToTime(s.nowLocked())
-		if batch.ID.Record == 0 {
-			batch.ID.Record = uint64(len(s.ops.batches)) + 1
-		}
+		batch.Record, batch.Follows = uint64(len(s.ops.batches))+1, 0
+		batch.ID.Record = cmp.Or(batch.ID.Record, batch.Record)
 		s.ops.batches = append(s.ops.batches, batch)
 	})
-	return batch.ID, answers, err
+	return batch.Record, answers, err
 }
 
 // Bulk implements processlog.Operations.
@@ -104,7 +112,33 @@ func (s *Store) Bulk(ctx context.Context, id processlog.BulkID) (batches []proce
 	if len(batches) == 0 {
 		return nil, processlog.ErrNotFound
 	}
+	if surplus := len(batches) - 1 - processlog.MaxBulkBatches; surplus > 0 {
+		batches = slices.Delete(batches, 1, 1+surplus)
+	}
 	return batches, nil
+}
+
+// MatchingIDs implements processlog.Operations.
+func (s *Store) MatchingIDs(ctx context.Context, m processlog.Match) (ids []processlog.ID, err error) {
+	if err := cmp.Or(ctx.Err(), m.Validate()); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.nowLocked()
+	for _, v := range s.matchingLocked(func(v *version) bool {
+		id, row := v.entry.ID, v.row(now)
+		var ofEntry *processlog.Case
+		if c, isFound := s.ops.cases[id]; isFound {
+			ofEntry = &c
+		}
+		return id.Compare(m.After) > 0 && (m.UpTo.IsZero() || id.Compare(m.UpTo) <= 0) && m.Admits(&row, ofEntry)
+	}) {
+		if len(ids) < m.Limit {
+			ids = append(ids, v.entry.ID)
+		}
+	}
+	return ids, nil
 }
 
 // eraseOperationsLocked clears the personal data of an entry in cases and operations.

@@ -159,17 +159,22 @@ func (s *Store) changeLocked(tx *Tx, row *storedRow, change processlog.Change) (
 
 // RequeueAll implements processlog.Store.
 func (s *Store) RequeueAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error) {
-	return s.changeSeen(ctx, seen, change, func(processlog.Row) {}, nil)
+	return s.changeSeen(ctx, seen, change, nil, func(processlog.Row) {}, nil)
 }
 
 // changeSeen changes the entries that still have the version in seen. It calls onChanged with the earlier row of each
 // of them. At the end it calls finish, which may be nil, with all answers.
-func (s *Store) changeSeen(ctx context.Context, seen []processlog.Version, change processlog.Change, onChanged func(before processlog.Row), finish func(answers []processlog.Changed)) ([]processlog.Changed, error) {
+func (s *Store) changeSeen(ctx context.Context, seen []processlog.Version, change processlog.Change, begin func() error, onChanged func(before processlog.Row), finish func(answers []processlog.Changed)) ([]processlog.Changed, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if begin != nil {
+		if err := begin(); err != nil {
+			return nil, err
+		}
+	}
 	results := make([]processlog.Changed, len(seen))
 	for i, v := range seen {
 		row := s.rows[v.ID]

@@ -75,7 +75,7 @@ type Log interface {
 	ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error)
 
 	// ChangeBulk works like ChangeAll, and stores a record of the whole batch in the same transaction.
-	ChangeBulk(ctx context.Context, seen []processlog.Version, change processlog.Change, batch processlog.BulkBatch) (processlog.BulkID, []processlog.Changed, error)
+	ChangeBulk(ctx context.Context, seen []processlog.Version, change processlog.Change, batch processlog.BulkBatch) (record uint64, answers []processlog.Changed, err error)
 
 	// Amounts returns the amounts of entries. The result has no entry whose type has no Amount function. The decoded
 	// contents of all other entries are in memory at the same time.

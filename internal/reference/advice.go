@@ -112,6 +112,10 @@ var errorAdvice = map[string]advice{
 		"The queue had no room for some entries, because Redis is full, or because another program uses the name of a type's set for its own key.",
 		"Give Redis more memory, or delete the other key. Until then the library takes the entries from the database.",
 	},
+	"admin.ErrContinued": {
+		"Another person or process stored the next batch of the same action first.",
+		"Nothing. Read the action with `Bulk`, or with `compensator bulk`. If it stands still, continue it again.",
+	},
 	"admin.ErrNotAllowed": {
 		"`Access` did not allow the action to this person. The refusal is recorded.",
 		"Grant the right, or ask somebody who has it. See [rights](../how-to/admin.md#who-may-what).",

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -35,46 +36,82 @@ func isBatch(oldState []byte) bool { return bytes.HasPrefix(oldState, []byte(`{"
 
 // ChangeBulk implements Operations. It writes one row more than ChangeAll. The row is only inserted and never updated,
 // because a program may lack the right to update the audit table.
-func (s *Store) ChangeBulk(ctx context.Context, seenVersions []processlog.Version, ch processlog.Change, batch processlog.BulkBatch) (processlog.BulkID, []processlog.Changed, error) {
-	id := batch.ID
-	answers, err := s.changeSeen(ctx, seenVersions, ch, s.applyAndClose, func(tx processlog.Tx, answers []processlog.Changed) error {
-		record, err := s.insertBatch(ctx, tx, batch.With(seenVersions, answers, ch))
-		if batch.ID.Record == 0 {
-			id.Record = record
-		}
+func (s *Store) ChangeBulk(ctx context.Context, seenVersions []processlog.Version, ch processlog.Change, batch processlog.BulkBatch) (record uint64, answers []processlog.Changed, err error) {
+	var begin func(tx processlog.Tx) error
+	if batch.Follows > 0 {
+		begin = func(tx processlog.Tx) error { return s.requireLast(ctx, tx, batch) }
+	}
+	answers, err = s.changeSeen(ctx, seenVersions, ch, s.applyAndClose, begin, func(tx processlog.Tx, answers []processlog.Changed) (err error) {
+		record, err = s.insertBatch(ctx, tx, batch.With(seenVersions, answers, ch))
 		return err
 	})
-	return id, answers, err
+	return record, answers, err
 }
 
-// lastBatch finds the row that insertBatch has inserted. Drivers and servers differ in what they say about inserted ids.
-const lastBatch = "SELECT id FROM {audit} WHERE entry_id=0 AND before_state={mark} ORDER BY id DESC LIMIT 1"
+// bulkSetting is the name of the setting whose row requireLast locks. All actions share the row, so its number does not grow.
+const bulkSetting = "actions on all that match"
+
+// lockBulk locks one row until the transaction ends. A program may lack the right to lock rows of the audit table, but it
+// may write settings.
+const lockBulk = "INSERT INTO {setting} (name, value, version, actor, reason, `at`) VALUES ({name},{empty},1,{empty},{empty},{now}){again}, version={setting}.version+1"
+
+// requireLast returns ErrChanged unless batch.Follows is the last batch of its action. It is called before the transaction locks
+// entries. So a caller that lost the race does not see entries that the other caller has locked.
+func (s *Store) requireLast(ctx context.Context, tx processlog.Tx, batch processlog.BulkBatch) error {
+	if _, err := tx.ExecContext(ctx, s.sql(lockBulk, "name", s.d.text(bulkSetting), "again", s.d.again("name", "`at`"))); err != nil {
+		return err
+	}
+	last, err := s.lastBatch(ctx, tx, batch.ID)
+	if err == nil && last != batch.Follows {
+		err = fmt.Errorf("continue the action %d: %w", batch.ID.Record, processlog.ErrChanged)
+	}
+	return err
+}
+
+// lastOfBulk finds the last row of an action. Drivers and servers differ in what they say about inserted ids.
+const lastOfBulk = "SELECT id FROM {audit} WHERE entry_id=0 AND id>={first} AND before_state={mark} ORDER BY id DESC LIMIT 1"
+
+// lastBatch returns the last row of an action. The action may have its first row only.
+func (s *Store) lastBatch(ctx context.Context, tx processlog.Tx, id processlog.BulkID) (uint64, error) {
+	rows, err := queryIDs(ctx, tx, s.sql(lastOfBulk, "first", strconv.FormatUint(id.Record, 10), "mark", s.d.binary(markOf(id))))
+	if err != nil || len(rows) == 0 {
+		return id.Record, err
+	}
+	return rows[0].Row(), nil
+}
+
+// markOf returns the content of before_state of the next batch of an action.
+func markOf(id processlog.BulkID) []byte {
+	if id.Record == 0 {
+		return bulkMark(id.Secret)
+	}
+	return bulkMark(id.String())
+}
 
 func (s *Store) insertBatch(ctx context.Context, tx processlog.Tx, batch processlog.BulkBatch) (uint64, error) {
 	data, err := json.Marshal(storedBatch{batch.Entries, batch.Skipped, batch.Plan})
 	if err != nil {
 		return 0, fmt.Errorf("compensator: record %s of several entries: %w", batch.Action, err)
 	}
-	mark := bulkMark(batch.ID.Secret)
-	if batch.ID.Record > 0 {
-		mark = bulkMark(batch.ID.String())
-	}
-	err = s.insertAudit(ctx, tx, batch.Action, processlog.AuditInfo{Actor: batch.Actor, Reason: batch.Reason}, auditRow{oldState: mark, newState: data})
+	err = s.insertAudit(ctx, tx, batch.Action, processlog.AuditInfo{Actor: batch.Actor, Reason: batch.Reason}, auditRow{oldState: markOf(batch.ID), newState: data})
 	failpoint.Reach(failpoint.BatchRecorded)
-	if err != nil || batch.ID.Record > 0 {
-		return batch.ID.Record, err
+	if err != nil {
+		return 0, err
 	}
-	rows, err := queryIDs(ctx, tx, s.sql(lastBatch, "mark", s.d.binary(mark)))
-	if err != nil || len(rows) == 0 {
-		return 0, fmt.Errorf("compensator: find the record of %s of several entries: %d rows: %w", batch.Action, len(rows), err)
+	record, err := s.lastBatch(ctx, tx, batch.ID)
+	if err == nil && record == 0 {
+		err = errors.New("no such row")
 	}
-	return rows[0].Row(), nil
+	if err != nil {
+		return 0, fmt.Errorf("compensator: find the record of %s of several entries: %w", batch.Action, err)
+	}
+	return record, nil
 }
 
 // batchRows finds the rows of the batches of an action. It compares a limited number of rows, and reads the index on entry_id.
 const (
 	batchRows = "SELECT id FROM (SELECT id, before_state FROM {audit} WHERE entry_id=0 AND id>={first} ORDER BY id LIMIT {limit}) AS records WHERE before_state IN ({first mark},{mark})"
-	batches   = "SELECT {ms created_at}, {text action, actor, reason}, after_state FROM {audit} WHERE id IN ({ids}) ORDER BY id"
+	batches   = "SELECT id, {ms created_at}, {text action, actor, reason}, after_state FROM {audit} WHERE id IN ({ids}) ORDER BY id"
 )
 
 // Bulk implements Operations.
@@ -95,6 +132,10 @@ func (s *Store) bulk(ctx context.Context, id processlog.BulkID) ([]processlog.Bu
 	if err != nil || len(ids) == 0 || slices.MinFunc(ids, processlog.ID.Compare).Row() != id.Record { // The secret of another action does not help.
 		return nil, err
 	}
+	slices.SortFunc(ids, processlog.ID.Compare)
+	if surplus := len(ids) - 1 - processlog.MaxBulkBatches; surplus > 0 {
+		ids = slices.Delete(ids, 1, 1+surplus)
+	}
 	rows, err := s.read(ctx, s.sql(batches, "ids", idList(ids)))
 	if err != nil {
 		return nil, err
@@ -105,7 +146,7 @@ func (s *Store) bulk(ctx context.Context, id processlog.BulkID) ([]processlog.Bu
 		var data []byte
 		var at int64
 		batch := processlog.BulkBatch{ID: id}
-		if err := rows.Scan(&at, &batch.Action, &batch.Actor, &batch.Reason, &data); err != nil {
+		if err := rows.Scan(&batch.Record, &at, &batch.Action, &batch.Actor, &batch.Reason, &data); err != nil {
 			return nil, err
 		}
 		var stored storedBatch

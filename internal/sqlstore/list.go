@@ -181,10 +181,8 @@ func (l *listing) along(columns string, n int) string {
 func (l *listing) reach() string {
 	all := make([]string, 0, 3)
 	switch {
-	case l.order == orderKey:
-		all = append(all, l.s.d.prefix(l.key, l.f.BatchID+l.f.BusinessID+l.f.BusinessExtID)) // At most one of the three ids is set.
 	case l.key != "":
-		all = append(all, l.key+"="+l.s.d.text(l.f.BatchID+l.f.BusinessID+l.f.BusinessExtID))
+		all = append(all, l.named())
 	case l.order == orderCreated:
 		all = append(all, l.created()...)
 	case l.order == orderDue: // This order gets here only if there is one group.
@@ -209,6 +207,15 @@ func (l *listing) reach() string {
 		return "id>0"
 	}
 	return strings.Join(all, " AND ")
+}
+
+// named returns the condition for the id that the filter names.
+func (l *listing) named() string {
+	id := l.f.BatchID + l.f.BusinessID + l.f.BusinessExtID // At most one of the three ids is set.
+	if l.f.Prefix {
+		return l.s.d.prefix(l.key, id)
+	}
+	return l.key + "=" + l.s.d.text(id)
 }
 
 func (l *listing) created() (all []string) {

@@ -14,12 +14,12 @@ const requeueStep = 200
 
 // RequeueAll implements Store. It sends three statements per 200 entries, in one transaction.
 func (s *Store) RequeueAll(ctx context.Context, seenVersions []processlog.Version, ch processlog.Change) ([]processlog.Changed, error) {
-	return s.changeSeen(ctx, seenVersions, ch, s.apply, nil)
+	return s.changeSeen(ctx, seenVersions, ch, s.apply, nil, nil)
 }
 
 // ChangeAll implements Operations. If it closes cases, it sends one statement more than RequeueAll.
 func (s *Store) ChangeAll(ctx context.Context, seenVersions []processlog.Version, ch processlog.Change) ([]processlog.Changed, error) {
-	return s.changeSeen(ctx, seenVersions, ch, s.applyAndClose, nil)
+	return s.changeSeen(ctx, seenVersions, ch, s.applyAndClose, nil, nil)
 }
 
 // applyAndClose writes the result of a Change into locked rows, and closes their cases.
@@ -33,9 +33,9 @@ func (s *Store) applyAndClose(ctx context.Context, tx processlog.Tx, ch processl
 // applying is the type of functions that write the result of a Change into locked rows.
 type applying func(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error
 
-// changeSeen changes rows that still have the version that was seen. If finish is not nil, it is called at the end of the
-// transaction with all answers.
-func (s *Store) changeSeen(ctx context.Context, seenVersions []processlog.Version, ch processlog.Change, apply applying, finish func(tx processlog.Tx, answers []processlog.Changed) error) ([]processlog.Changed, error) {
+// changeSeen changes rows that still have the version that was seen. If begin is not nil, it is called at the beginning of the
+// transaction, before a row is locked. If finish is not nil, it is called at the end of the transaction with all answers.
+func (s *Store) changeSeen(ctx context.Context, seenVersions []processlog.Version, ch processlog.Change, apply applying, begin func(tx processlog.Tx) error, finish func(tx processlog.Tx, answers []processlog.Changed) error) ([]processlog.Changed, error) {
 	places := make([]int, len(seenVersions))
 	for i := range places {
 		places[i] = i
@@ -45,6 +45,11 @@ func (s *Store) changeSeen(ctx context.Context, seenVersions []processlog.Versio
 	var answers []processlog.Changed
 	err := s.untilFree(ctx, changeTimeout, s.inOwn, func(tx processlog.Transaction) error {
 		answers = make([]processlog.Changed, len(seenVersions))
+		if begin != nil {
+			if err := begin(tx); err != nil {
+				return err
+			}
+		}
 		for chunk := range slices.Chunk(places, requeueStep) {
 			if err := s.changeChunk(ctx, tx, seenVersions, ch, apply, chunk, answers); err != nil {
 				return err

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -162,23 +163,25 @@ func (s *gatedStore) ChangeAll(ctx context.Context, seen []processlog.Version, c
 
 // ChangeBulk does what ChangeAll does. It also asserts that the record of the batch names the changed entries in the
 // versions that they have now.
-func (s *gatedStore) ChangeBulk(ctx context.Context, seen []processlog.Version, change processlog.Change, batch processlog.BulkBatch) (id processlog.BulkID, answers []processlog.Changed, err error) {
+func (s *gatedStore) ChangeBulk(ctx context.Context, seen []processlog.Version, change processlog.Change, batch processlog.BulkBatch) (record uint64, answers []processlog.Changed, err error) {
 	op := &operation{kind: opChange, from: s.from, change: change, seen: make(map[compensator.EntryID]uint64)}
 	for _, v := range seen {
 		op.seen[v.ID] = v.Number
 	}
 	s.from.w.oracle.noteOperation(change.Token, op)
 	err = s.from.step(ctx, classOnce, "changebulk", string(change.Action)+" "+idsOf(seen, func(v processlog.Version) compensator.EntryID { return v.ID }), func() (err error) {
-		if id, answers, err = s.store.ChangeBulk(ctx, seen, change, batch); err == nil {
+		if record, answers, err = s.store.ChangeBulk(ctx, seen, change, batch); err == nil {
 			s.changedAll(ctx, seen, answers)
+			id := batch.ID
+			id.Record = cmp.Or(id.Record, record)
 			s.batchRecorded(id, answers)
 		}
 		return err
 	})
 	if err != nil {
-		return id, nil, err
+		return 0, nil, err
 	}
-	return id, answers, nil
+	return record, answers, nil
 }
 
 func (s *gatedStore) Bulk(ctx context.Context, id processlog.BulkID) (batches []processlog.BulkBatch, err error) {
@@ -269,6 +272,14 @@ func (w *world) checkCases() {
 var _ processlog.Operations = (*gatedStore)(nil)
 
 func (s *gatedStore) CheckOperations(ctx context.Context) error { return s.store.CheckOperations(ctx) }
+
+func (s *gatedStore) MatchingIDs(ctx context.Context, m processlog.Match) (ids []compensator.EntryID, err error) {
+	err = s.from.step(ctx, classRead, "matching ids", "", func() (err error) {
+		ids, err = s.store.MatchingIDs(ctx, m)
+		return err
+	})
+	return ids, err
+}
 
 func (s *gatedStore) Outlines(ctx context.Context, ids []compensator.EntryID) (rows []processlog.Row, err error) {
 	err = s.from.step(ctx, classRead, "outlines", string(make(args, 0, 32).ids(ids)), func() (err error) {

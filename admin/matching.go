@@ -1,0 +1,461 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Search selects the entries for an action on all that match.
+type Search struct {
+	Filter  Filter      `json:"filter"`           // must name a state. Limit, Newest, MaxRead, Outline and Cursor do not matter
+	Failure Fingerprint `json:"failure,omitzero"` // failure of the entry's open case, as Group.Fingerprint; zero: any
+}
+
+// Matching says how many entries a Search finds, and what a person should know before an action on all of them.
+type Matching struct {
+	N          int                  `json:"n"`               // number of entries that match
+	More       bool                 `json:"more,omitempty"`  // whether more may match, because only maxSurveyed entries were compared. The other fields are about N entries
+	Sums       []compensator.Amount `json:"sums,omitempty"`  // sums by currency, over the entries whose amount is known
+	NoAmount   int                  `json:"no_amount_known"` // number of entries whose amount is unknown
+	Unknown    int                  `json:"outcome_unknown"` // number of entries whose outcome is unknown. Without Change.Checked they are left out
+	Finished   int                  `json:"finished"`        // number of entries that have ended. Without Change.Again they are left out
+	NotAllowed int                  `json:"not_allowed"`     // number of entries that the actor may not change so. They are left out
+}
+
+const (
+	maxSurveyed = 10_000 // how many entries Matching compares, and how many ids one query of a batch reads
+	maxWeighed  = 500    // how many contents Matching reads to compute amounts. Cases have the amounts of dead entries
+)
+
+// ErrContinued says that another caller has continued an action meanwhile. Nothing was done. Bulk shows how far the action is.
+var ErrContinued = errors.New("admin: another caller continues this action")
+
+// Matching counts the entries that an action on all that match would be about. It needs SeeEntries. A filter by error text also needs
+// SeeErrors, and a filter by user id also needs SeeContent. Entries of types without these rights do not match. Matching records
+// nothing. An invalid filter, or one without a state, is a *FieldError.
+func (d *Admin) Matching(ctx context.Context, a Actor, action Right, search Search) (Matching, error) {
+	match, ok, err := d.newMatch(ctx, a, search)
+	if err != nil || !ok {
+		return Matching{}, err
+	}
+	return d.survey(ctx, a, action, match)
+}
+
+// newMatch returns what a search finds among the types that the actor may see. If ok is false, the actor may see none.
+func (d *Admin) newMatch(ctx context.Context, a Actor, search Search) (match processlog.Match, ok bool, err error) {
+	match = processlog.Match{Filter: search.Filter, Fingerprint: search.Failure}
+	if err := match.Validate(); err != nil {
+		return match, false, err
+	}
+	_, types, ok, err := d.searchedTypes(ctx, a, search.Filter, SeeEntries)
+	match.Filter.BusinessTypes = types
+	return match, ok, err
+}
+
+func (d *Admin) matchingIDs(ctx context.Context, match processlog.Match, limit int) ([]compensator.EntryID, error) {
+	match.Limit = limit
+	return runQuery(ctx, d, func(ctx context.Context) ([]compensator.EntryID, error) {
+		return d.log.Operations().MatchingIDs(ctx, match)
+	})
+}
+
+// survey reads up to maxSurveyed entries and sums up those that match.
+func (d *Admin) survey(ctx context.Context, a Actor, action Right, match processlog.Match) (m Matching, err error) {
+	ids, err := d.matchingIDs(ctx, match, maxSurveyed+1)
+	if err != nil {
+		return m, err
+	}
+	m.More = len(ids) > maxSurveyed
+	var lines []Line
+	weighed := 0
+	for ids := range slices.Chunk(ids[:min(len(ids), maxSurveyed)], MaxEntries) {
+		found, err := d.matchingLines(ctx, a, match, ids, &weighed)
+		if err != nil {
+			return m, err
+		}
+		lines = append(lines, found...)
+	}
+	m.N = len(lines)
+	var sums Group
+	for _, line := range lines {
+		sums.addSums(processlog.CaseGroup{N: 1, Sum: line.Amount.Minor, Currency: line.Amount.Currency})
+		subject := Subject{Type: line.Entry.BusinessType, Amount: line.Amount, Count: m.count()}
+		if !d.mayDo(ctx, a, action, subject) || !d.checkRepeat(ctx, a, action, line.Entry.State, subject) {
+			m.NotAllowed++
+		}
+	}
+	m.Sums, m.NoAmount = sums.Sums, sums.NoAmount
+	if unchecked := (Change{Action: action}).Unchecked(lines); unchecked != nil {
+		m.Unknown, m.Finished = len(unchecked.Unknown), len(unchecked.Finished)
+	}
+	return m, nil
+}
+
+// count returns the number for Subject.Count.
+func (m Matching) count() int {
+	if m.More {
+		return m.N + 1
+	}
+	return m.N
+}
+
+// matchingLines reads those of the entries that match, without their errors. weighed counts the contents that were read.
+func (d *Admin) matchingLines(ctx context.Context, a Actor, match processlog.Match, ids []compensator.EntryID, weighed *int) ([]Line, error) {
+	rows, err := d.outlines(ctx, a, ids)
+	if err != nil {
+		return nil, err
+	}
+	cases, err := d.casesOf(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	rows = slices.DeleteFunc(rows, func(row processlog.Row) bool { return !match.Admits(&row, caseOf(cases, row.ID)) })
+	unknownOutcomes, err := d.outcomesUnknown(ctx, entriesOf(rows), cases)
+	if err != nil {
+		return nil, err
+	}
+	toWeigh := slices.DeleteFunc(slices.Clone(rows), func(row processlog.Row) bool {
+		c := caseOf(cases, row.ID)
+		return c != nil && c.Amount.Known()
+	})
+	toWeigh = toWeigh[:min(len(toWeigh), maxWeighed-*weighed)]
+	*weighed += len(toWeigh)
+	amounts, err := d.readAmounts(ctx, toWeigh, cases)
+	if err != nil {
+		return nil, err
+	}
+	lines := make([]Line, len(rows))
+	for i, row := range rows {
+		lines[i] = Line{Entry: entryOf(row), Amount: amounts[row.ID], OutcomeUnknown: unknownOutcomes[row.ID]}
+	}
+	return lines, nil
+}
+
+// matchingPlan is the part of a bulkPlan for an action on all that match. Every batch has it, so the last batch says how far the action
+// is. Its JSON names never change.
+type matchingPlan struct {
+	Search  Search              `json:"search"` // with the types that the first actor may see
+	More    bool                `json:"more,omitempty"`
+	UpTo    compensator.EntryID `json:"up_to"`              // newest entry of the log at the start
+	Cursor  compensator.EntryID `json:"cursor"`             // last entry that this batch or an earlier one has visited
+	Changed int                 `json:"changed"`            // number of entries that earlier batches have changed
+	LeftOut map[string]int      `json:"left_out,omitempty"` // number of entries that earlier batches have left out, by reason
+	Ended   bool                `json:"ended,omitempty"`    // whether no entry is left after this batch
+	Stopped bool                `json:"stopped,omitempty"`  // whether this batch only ends the action
+}
+
+func (p *matchingPlan) isOver() bool { return p.Ended || p.Stopped }
+
+func (p *matchingPlan) match() processlog.Match {
+	return processlog.Match{Filter: p.Search.Filter, Fingerprint: p.Search.Failure, After: p.Cursor, UpTo: p.UpTo}
+}
+
+// add counts the entries of a stored batch.
+func (p *matchingPlan) add(changed int, skipped []string) {
+	leftOut := make(map[string]int)
+	maps.Copy(leftOut, p.LeftOut)
+	for _, why := range skipped {
+		leftOut[why]++
+	}
+	p.Changed, p.LeftOut = p.Changed+changed, leftOut
+}
+
+// visited returns how many entries the action has changed or left out.
+func (p *matchingPlan) visited() int {
+	n := p.Changed
+	for _, leftOut := range p.LeftOut {
+		n += leftOut
+	}
+	return n
+}
+
+// StartMatching begins an action on all entries that match a search, and carries out the first batches of it. ContinueBulk carries
+// out the following ones, until BulkView.Left is 0. Change.Entries is ignored.
+//
+// The action visits entries in the order of their ids, from the oldest to the newest that the log has at the start, so each at most
+// once. A batch has at most MaxEntries entries, and is one transaction with its record. The record holds the position, so a killed
+// process leaves nothing out and does nothing twice. An entry that matches when its batch begins is changed in the version that it has
+// then. Without Checked, entries of unknown outcome are left out, and without Again, entries that have ended.
+//
+// Rights are those of Change and Matching. They are checked again for each batch. If no entry matches, StartMatching stores nothing and
+// returns a zero BulkID. If the actor may change none of them, the error is ErrNotAllowed. If StartMatching returns both an id and an
+// error, ContinueBulk goes on.
+func (d *Admin) StartMatching(ctx context.Context, a Actor, ch Change, search Search, opts BulkOptions) (BulkID, error) {
+	if d.readOnly {
+		return BulkID{}, ErrReadOnly
+	}
+	change, err := ch.newChange(a)
+	if err != nil {
+		return BulkID{}, err
+	}
+	ctx = withAction(ctx)
+	op := processlog.Operation{Action: string(ch.Action), Reason: change.Reason}
+	match, ok, err := d.newMatch(ctx, a, search)
+	if errors.Is(err, ErrNotAllowed) || err == nil && !ok {
+		return BulkID{}, d.recordTypeRefusal(ctx, a, search.Filter.BusinessType, op)
+	}
+	if err != nil {
+		return BulkID{}, err
+	}
+	found, err := d.survey(ctx, a, ch.Action, match)
+	if err != nil || found.N == 0 && !found.More {
+		return BulkID{}, err
+	}
+	if found.N > 0 && found.NotAllowed == found.N {
+		op.BusinessType, op.Subject = search.Filter.BusinessType, fmt.Sprintf("%d of %d entries", found.N, found.N)
+		return BulkID{}, d.recordRefusal(ctx, a, op)
+	}
+	newest, err := runQuery(ctx, d, func(ctx context.Context) (processlog.Page, error) {
+		return d.log.Store().List(ctx, Filter{Newest: true, Limit: 1, Outline: true})
+	})
+	if err != nil || len(newest.Rows) == 0 {
+		return BulkID{}, err
+	}
+	search.Filter = match.Filter
+	run := matchingRun{d: d, actor: a, id: BulkID{Secret: newBulkSecret()}, reason: change.Reason, plan: bulkPlan{Right: ch.Action, Delay: ch.Delay, Checked: ch.Checked, Again: ch.Again,
+		Total: found.N, TriesFirst: opts.TryFirst, Matching: &matchingPlan{Search: search, More: found.More, UpTo: newest.Rows[0].ID}}}
+	err = run.goOn(ctx)
+	if run.id.Record == 0 {
+		return BulkID{}, err
+	}
+	return run.id, err
+}
+
+// continueMatching does what ContinueBulk does for an action on all that match.
+func (d *Admin) continueMatching(ctx context.Context, a Actor, id BulkID, bulk *storedBulk) error {
+	run, err := d.newMatchingRun(ctx, a, id, bulk)
+	if err != nil || run.plan.Matching.isOver() {
+		return err
+	}
+	return run.goOn(ctx)
+}
+
+// StopBulk ends an action of StartMatching before it has visited all entries. A batch that is stored meanwhile still counts. It needs
+// the rights of ContinueBulk. If nothing is left, it does nothing.
+func (d *Admin) StopBulk(ctx context.Context, a Actor, id BulkID) error {
+	if d.readOnly {
+		return ErrReadOnly
+	}
+	ctx = withAction(ctx)
+	for {
+		bulk, err := d.readBulk(ctx, id)
+		if err != nil {
+			return err
+		}
+		if bulk.plan.Matching == nil {
+			return &compensator.FieldError{Field: "bulk action", Reason: "is not one on all that match"}
+		}
+		run, err := d.newMatchingRun(ctx, a, id, &bulk)
+		if err != nil || run.plan.Matching.isOver() {
+			return err
+		}
+		run.plan.Matching.Stopped = true
+		if err := run.store(ctx, checkedChange{}, nil); !errors.Is(err, ErrContinued) {
+			return err
+		}
+	}
+}
+
+// matchingRun carries out batches of an action on all that match.
+type matchingRun struct {
+	d       *Admin
+	actor   Actor
+	isOther bool   // whether another person began the action
+	id      BulkID // Record is 0 before the first batch
+	reason  string // reason of the action, after the ticket
+	follows uint64 // record of the last batch
+	plan    bulkPlan
+}
+
+// newMatchingRun prepares to continue an action after its last batch.
+func (d *Admin) newMatchingRun(ctx context.Context, a Actor, id BulkID, bulk *storedBulk) (*matchingRun, error) {
+	seesAll, err := d.seesMatching(ctx, a, bulk)
+	if err != nil {
+		return nil, err
+	}
+	if !seesAll {
+		return nil, d.refuseBulk(ctx, a, bulk, newNotFoundError(compensator.IdempotencyKey(id.String())))
+	}
+	if !d.mayContinue(ctx, a, bulk) {
+		return nil, d.refuseBulk(ctx, a, bulk, ErrNotAllowed)
+	}
+	plan := bulk.plan
+	plan.Matching = bulk.progress()
+	return &matchingRun{d: d, actor: a, isOther: a.ID != bulk.first().Actor, id: id, reason: bulk.first().Reason, follows: bulk.last().Record, plan: plan}, nil
+}
+
+// progress returns the plan of the next batch.
+func (b *storedBulk) progress() *matchingPlan {
+	next := *b.plan.Matching
+	var skipped []string
+	for _, s := range b.last().Skipped {
+		skipped = append(skipped, s.Why)
+	}
+	next.add(len(b.last().Entries), skipped)
+	return &next
+}
+
+// seesMatching reports whether the actor may see all types that an action on all that match is about.
+func (d *Admin) seesMatching(ctx context.Context, a Actor, bulk *storedBulk) (bool, error) {
+	filter := bulk.plan.Matching.Search.Filter
+	types, ok, err := d.visibleTypes(ctx, d.bulkReaders(a, bulk), filter.BusinessType, filter.BusinessTypes)
+	return ok && (types == nil || len(types) == len(filter.BusinessTypes)), err
+}
+
+// mayContinue reports whether the actor may continue or stop an action on all that match, as far as this does not depend on entries.
+func (d *Admin) mayContinue(ctx context.Context, a Actor, bulk *storedBulk) bool {
+	if a.ID == bulk.first().Actor {
+		return true // Each batch asks for the right to each entry.
+	}
+	types := bulk.plan.Matching.Search.Filter.BusinessTypes
+	if types == nil {
+		types = []string{""}
+	}
+	return slices.ContainsFunc(types, func(name string) bool {
+		return d.mayDo(ctx, a, bulk.plan.Right, Subject{Type: name, Count: bulk.plan.Total})
+	})
+}
+
+// change returns the Change of the entries of one batch. Their versions are read later.
+func (r *matchingRun) change(ids []compensator.EntryID) Change {
+	ch := Change{Action: r.plan.Right, Why: Why{Reason: r.reason}, Delay: r.plan.Delay, Checked: r.plan.Checked, Again: r.plan.Again}
+	for _, id := range ids {
+		ch.Entries = append(ch.Entries, Seen{ID: id})
+	}
+	return ch
+}
+
+// tries reports whether the next batch changes one entry only.
+func (r *matchingRun) tries() bool { return r.plan.TriesFirst && r.plan.Matching.Changed == 0 }
+
+// goOn stores up to maxBulkBatches batches. It stops after the batch that tries one entry.
+func (r *matchingRun) goOn(ctx context.Context) error {
+	ids, err := r.d.matchingIDs(ctx, r.plan.Matching.match(), maxSurveyed)
+	if err != nil {
+		return err
+	}
+	isRest := len(ids) < maxSurveyed
+	for n := 0; n < maxBulkBatches && (len(ids) > 0 || isRest); {
+		tries, p := r.tries(), r.plan.Matching
+		c, entries, err := r.check(ctx, ids[:min(len(ids), MaxEntries)])
+		if err != nil {
+			return err
+		}
+		if len(entries) > 0 {
+			p.Cursor = entries[len(entries)-1].ID
+		}
+		ids = ids[len(entries):]
+		p.Ended = isRest && len(ids) == 0
+		if len(ids) > 0 && len(c.versions)+len(c.skipped(entries)) == 0 { // No entry of this part matches.
+			continue
+		}
+		if err := r.store(ctx, c, entries); err != nil {
+			return err
+		}
+		if n++; p.Ended || tries && r.plan.Matching.Changed > 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// check decides which of the entries the next batch changes. It returns the entries that the batch visits.
+func (r *matchingRun) check(ctx context.Context, ids []compensator.EntryID) (c checkedChange, entries []Seen, err error) {
+	ch := r.change(ids)
+	if len(ids) == 0 {
+		c.change, err = ch.newChange(r.actor)
+		return c, nil, err
+	}
+	match := r.plan.Matching.match()
+	total := Matching{N: r.plan.Total, More: r.plan.Matching.More}
+	if c, err = r.d.checkChange(ctx, r.actor, ch, part{total: total.count(), leavesOut: true, match: &match}); err != nil {
+		return c, nil, err
+	}
+	if r.isOther && slices.Contains(c.answers, ErrNotAllowed) {
+		return c, nil, ErrNotAllowed // Store nothing: a person with the right may go on.
+	}
+	entries = ch.Entries
+	if r.tries() && len(c.versions) > 0 {
+		entries = entries[:c.indexes[0]+1]
+		c.versions, c.indexes, c.answers = c.versions[:1], c.indexes[:1], c.answers[:len(entries)]
+	}
+	return c, entries, nil
+}
+
+// store stores a batch, and counts its entries. entries are those that the batch visits.
+func (r *matchingRun) store(ctx context.Context, c checkedChange, entries []Seen) (err error) {
+	if c.change.Action == "" {
+		if c.change, err = r.change(nil).newChange(r.actor); err != nil {
+			return err
+		}
+	}
+	record, err := r.d.storeBatch(ctx, r.actor, c, processlog.BulkBatch{ID: r.id, Follows: r.follows, Skipped: c.skipped(entries)}, r.plan)
+	switch {
+	case r.follows > 0 && errors.Is(err, ErrChanged):
+		return ErrContinued
+	case err != nil:
+		return err
+	}
+	r.follows = record
+	if r.id.Record == 0 {
+		r.id.Record = record
+	}
+	changed := 0
+	var skipped []string
+	for _, answer := range c.answers {
+		switch answer {
+		case nil:
+			changed++
+		case errNoMatch:
+		default:
+			skipped = append(skipped, skipWord(answer))
+		}
+	}
+	next := *r.plan.Matching
+	next.add(changed, skipped)
+	r.plan.Matching = &next
+	return nil
+}
+
+// viewMatching does what viewBulk does for an action on all that match.
+func (d *Admin) viewMatching(ctx context.Context, a Actor, view BulkView, bulk *storedBulk) (BulkView, error) {
+	seesAll, err := d.seesMatching(ctx, a, bulk)
+	if err != nil {
+		return BulkView{}, err
+	}
+	if !seesAll {
+		return BulkView{}, newNotFoundError(compensator.IdempotencyKey(view.ID.String()))
+	}
+	ids := make([]compensator.EntryID, len(bulk.entries))
+	for i, e := range bulk.entries {
+		ids[i] = e.ID
+	}
+	rows, err := d.readRows(ctx, ids)
+	if err != nil {
+		return BulkView{}, err
+	}
+	now := bulk.progress()
+	var tried BulkOutcome
+	for _, e := range bulk.entries {
+		tried = view.addOutcome(e, rows[e.ID])
+	}
+	view.Search, view.More, view.Changed, view.LeftOut, view.Skipped = &now.Search, now.More, now.Changed, now.LeftOut, bulk.skipped
+	view.NotFollowed = now.Changed - len(bulk.entries)
+	switch {
+	case now.Stopped:
+		view.StoppedBy = bulk.last().Actor
+	case !now.Ended:
+		view.Left = max(1, view.Total-now.visited())
+		view.MayContinue = !d.readOnly && d.mayContinue(ctx, a, bulk)
+		if bulk.plan.TriesFirst && now.Changed == 1 {
+			view.Tried = tried
+		}
+	}
+	return view, nil
+}
