@@ -10,8 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The log may refuse only the session of the pool. Another session takes the rows, so no row is refused, and Run makes another
-// pass.
+// TestRefusedSessionRefusesNoRow checks an error by which the log refuses only one session of the pool, and not the
+// row. The row must not count as refused, and Run must go on, because another session takes the row.
 // Failure: F33
 func TestRefusedSessionRefusesNoRow(t *testing.T) {
 	for _, field := range []string{"tx", "unique_checks"} {

@@ -160,7 +160,7 @@ func (l *listing) columns() string {
 // listRows reads rows along one index. {reach} is the condition for the part of the index after the cursor.
 const listRows = "SELECT {what} FROM {log}{by index} WHERE {reach} ORDER BY {order} LIMIT {limit}"
 
-// along returns listRows for columns of at most n rows, in the order of the listing's index.
+// along returns the query that reads the given columns of at most n rows after the cursor, in the order of the listing.
 func (l *listing) along(columns string, n int) string {
 	index, order := "", "id"
 	switch {

@@ -133,7 +133,7 @@ type twinTx struct {
 	ended bool
 }
 
-// storeCommand runs the same command on both sides.
+// storeCommand is a command that runs on both stores and compares what they return.
 type storeCommand interface{ run(m *storeTwins) }
 
 // Errorf implements assert.TestingT.
@@ -276,7 +276,8 @@ func (m *storeTwins) stored(n int) (row processlog.Row, found bool) {
 	return rows[0], true
 }
 
-// twinSide is one side, with its translation of ids.
+// twinSide is one of the two stores that a test compares. It translates the ids of its entries to numbers that are the
+// same on both sides.
 type twinSide struct {
 	m     *storeTwins
 	n     int

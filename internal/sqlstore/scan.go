@@ -14,7 +14,7 @@ import (
 // supplies the order only for one state. So the server need not sort.
 var openStates = [...]processlog.State{processlog.Pending, processlog.Retrying, processlog.Compensating}
 
-// dueRows has one part for each state of openStates.
+// dueRows reads the due entries of a type that have no lease. It has one SELECT for each state of openStates.
 const dueRows = "SELECT * FROM (SELECT id, {number next_at}, {number lease_until} AS free, {now} AS asked FROM {log}{by due}" +
 	" WHERE state=0 AND business_type={type} AND next_at<={now} AND lease_until<={now} ORDER BY next_at, id LIMIT {limit}) AS s0" +
 	" UNION ALL SELECT * FROM (SELECT id, {number next_at}, {number lease_until} AS free, {now} AS asked FROM {log}{by due}" +

@@ -109,7 +109,8 @@ func (s *Store) writeStats(ctx context.Context, instance string, at time.Time, s
 	return err
 }
 
-// named gives the columns of the first SELECT their names, because a derived table may not have two columns of one name.
+// named adds a name to each column of row, the columns of a SELECT in a derived table. Without names, two equal values
+// would be two columns of one name, which a derived table may not have.
 func (s *Store) named(row string) string {
 	names := append([]string{"instance", "at", "business_type", "last_at"}, statColumns...)
 	values := strings.Split(row, ", ")

@@ -45,8 +45,8 @@ func TestLinkOnAnotherSitesPageLetsIn(t *testing.T) {
 	b.arrive(`location.pathname === "/ops/" && document.body.innerText.includes("Overview")`)
 }
 
-// The browser must not send the session's cookie to other ports of the machine. A cookie that arrived there would be
-// useless.
+// The browser must not send the session's cookie to other ports of the machine. The pages must refuse a request under
+// any host name but their own.
 // Failure: F136
 func TestCookieOfTheSessionReachesNoOtherPort(t *testing.T) {
 	t.Parallel()

@@ -995,7 +995,7 @@ func TestNewRefusesWhatLetsEverybodyIn(t *testing.T) {
 
 var many = problems.Sum{Fine: 60}
 
-// has and lacks check a page without printing it.
+// has checks that a page contains part, and lacks checks that it does not. Neither prints the page, because it is long.
 func has(t *testing.T, text, part string, what ...any) {
 	t.Helper()
 	assert.True(t, strings.Contains(text, part), "no %q %v", part, what)
