@@ -24,7 +24,7 @@ type Compensator struct {
 	log       *slog.Logger
 	store     processlog.Store
 	queue     processlog.Queue
-	connector *txwatch.Connector // the Connector that Config.DB was opened on; it sees commits. nil: Config.DB was opened without one
+	connector *txwatch.Connector // the Connector that Config.DB was opened on, which sees commits; nil if Config.DB was opened without one
 
 	fingerprint    string   // identifies the log, as the store reports it
 	sameLogSources sync.Map // keys: the other Connectors and Compensators that are known to use the same log, see sameLog

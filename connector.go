@@ -111,7 +111,7 @@ func (c *Compensator) inquire(ctx context.Context, tx Tx, ref Ref) (context.Cont
 	return context.WithValue(ctx, inquiryKey{}, inquiry), inquiry
 }
 
-// admit returns why a statement that reaches s must not be sent, or nil.
+// admit is called by the transaction s before it sends a statement. It returns why the statement must not be sent, or nil.
 func (q *inquiry) admit(ctx context.Context, s *ScopedTx) error {
 	if q.scopedTx == nil {
 		q.scopedTx = s

@@ -32,8 +32,8 @@ type txHandlerFunc func(ctx context.Context, tx *ScopedTx, e *Entry) error
 // slices.Repeat([]error{err}, len(entries)). It is called concurrently for different batches.
 type BatchFunc func(ctx context.Context, entries []*Entry) []error
 
-// Middleware wraps a handler, as in net/http. The middleware of a type runs inside Config.Middleware. Registering a
-// type calls it once. The HandlerFunc that it returns is called concurrently.
+// Middleware wraps a handler, as in net/http. The middleware of a type runs inside Config.Middleware. A Middleware is
+// called once when a type is registered. The HandlerFunc that it returns is called concurrently.
 //
 // If a handler of HandleTx or HandleCall has failed, its transaction is rolled back and the attempt fails. A middleware
 // cannot change that by returning nil, or by calling the handler again.
@@ -238,7 +238,7 @@ func register[T any](ctx context.Context, c *Compensator, businessType string, s
 		f.Ready = c.afterBatch(s.afterBatch, s.Codec)
 		c.types.addAfterBatch(businessType, s.afterBatch)
 	}
-	share := poolShare{businessType: businessType, wanted: s.Limit.bound(s.concurrency), heldByHandler: f.RunTx != nil, heldByThen: f.RunCall != nil}
+	share := poolShare{businessType: businessType, wanted: s.Limit.bound(s.concurrency), heldByHandler: f.RunTx != nil, usesHandleCall: f.RunCall != nil}
 	c.fitPool(businessType, &s, share.heldByHandler, f.UndoTx != nil, f.RunCall != nil)
 	t.MaxAttempts, t.MaxCompensateAttempts, t.CompensateCrashed = s.maxAttempts, s.maxCompensateAttempts, s.compensateCrashed
 	t.Timeout, t.Lease, t.Concurrency, t.Retry, t.MaxWait = s.timeout, s.lease, s.concurrency, s.retry, s.maxWait
@@ -254,7 +254,7 @@ func register[T any](ctx context.Context, c *Compensator, businessType string, s
 	if err := c.features.Register(t, f); err != nil {
 		return nil, err
 	}
-	if share.calls = s.Limit.bound(s.concurrency); share.heldByHandler || share.heldByThen || f.UndoTx != nil {
+	if share.calls = s.Limit.bound(s.concurrency); share.heldByHandler || share.usesHandleCall || f.UndoTx != nil {
 		c.poolShares.add(share)
 	}
 	c.addRetention(businessType, s.Keep)
@@ -333,15 +333,16 @@ func (c *Compensator) fitPool(businessType string, s *settings, runsTx, undoesTx
 type poolShare struct {
 	businessType string
 	calls        int // Concurrency of the type, which fitPool may have lowered, or Limit.Concurrent if that is less
-	wanted       int // the same with a pool that is large enough
-	// heldByHandler is true if the handler holds these connections as long as it runs. Otherwise only the compensation, or
-	// the function then of HandleCall, does. They rarely hold connections at the same time.
-	heldByHandler bool
-	heldByThen    bool // whether the type is one of HandleCall
+	wanted       int // what calls would be with a pool that is large enough
+	// heldByHandler is true if a handler holds a connection as long as it runs. Otherwise only compensations, or the second
+	// function of HandleCall, hold these connections. They rarely hold many of them at the same time.
+	heldByHandler  bool
+	usesHandleCall bool // whether HandleCall registered the type
 }
 
-// bound returns how many entries of a type with this limit run at once in this process, if n is the Concurrency. With a
-// Key each key has the whole limit.
+// bound returns how many entries of a type may run at once in this process: n, which is the type's Concurrency, or
+// Limit.Concurrent if that is less. Limit.Concurrent is ignored if the limit has a Key, because each key then has the whole
+// limit.
 func (l *Limit) bound(n int) int {
 	if l.Concurrent == 0 || l.Key != nil {
 		return n
@@ -362,8 +363,8 @@ func (p *poolShares) add(share poolShare) {
 	p.list = append(p.list, share)
 }
 
-// warnOfPool warns if the handlers of all types together may hold every connection of the pool. Run calls it, because
-// only then are all types known. It logs the same warning once.
+// warnOfPool warns if the handlers of all types together may hold every connection of the pool. Run calls it, because only
+// then are all types known. It logs a warning only if it differs from the last one.
 func (c *Compensator) warnOfPool() {
 	if c.cfg.DB == nil {
 		return
@@ -380,7 +381,7 @@ func (c *Compensator) warnOfPool() {
 		case share.heldByHandler:
 			calls, wanted, handlers = calls+share.calls, wanted+share.wanted, append(handlers, text)
 			shrunk = shrunk || share.calls > max(1, size-2)
-		case share.heldByThen:
+		case share.usesHandleCall:
 			thens = append(thens, text)
 		default:
 			undoing = append(undoing, text)

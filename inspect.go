@@ -72,7 +72,8 @@ type Batch struct {
 // Batch returns the batch with an id. It asks no server. The id must not be empty.
 func (c *Compensator) Batch(id string) *Batch { return &Batch{c: c, id: id} }
 
-// Progress counts the entries of a batch by their progress. The zero value means that the batch has no committed entry.
+// Progress says how many entries of a batch have ended, and in which states they are. The zero value means that the batch
+// has no committed entry.
 type Progress struct {
 	Total     int           // entries that were counted
 	Done      int           // entries in a terminal state

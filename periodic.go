@@ -90,8 +90,8 @@ func SlotKey(businessType string, slot time.Time) IdempotencyKey {
 // of t already has the key of a slot, the slot is done, even if a person recorded that entry.
 //
 // If an entry of another type has the key of a slot, recordSlots skips the slot, and adds an error that names the key to
-// taken. This error must not be err, because err rolls the transaction back. The mark would then never move past the slot,
-// and t would record no later slot.
+// taken. recordSlots does not return this error as err, because err rolls the transaction back. The mark would then never
+// move past the slot, and t would record no later slot.
 func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []time.Time) (taken []error, err error) {
 	entries := make([]NewEntry, len(slots))
 	for i, slot := range slots {

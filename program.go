@@ -114,9 +114,9 @@ func (p program) changeMany(ctx context.Context, store func(context.Context, []p
 	return answers, nil
 }
 
-// contents reads the content of serial entries that the change has ended, because the ordering key is computed from it.
-// If the key is known, the next entry of that key starts at once. Otherwise that entry starts later, when a claim finds
-// it.
+// contents reads the content of each entry that the change has ended, if the entry has an ordering key. The key is computed
+// from the content. With the key, the next entry of the same key starts at once. Without it, the next entry starts later,
+// when a claim finds it.
 func (p program) contents(ctx context.Context, answers []processlog.Changed, change processlog.Change) map[EntryID][]byte {
 	contents := make(map[EntryID][]byte)
 	for _, answer := range answers {

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// registry holds the settings of the types of this process that recording and reading need. Declared types are
-// included. Types are added before Run, perhaps while entries are being recorded already.
+// registry holds the settings of types that this process needs to record and to read entries. It includes declared types.
+// Types are added before Run, and at that time other goroutines may already record entries.
 type registry struct {
 	mu            sync.RWMutex // guards the fields below
 	codecs        map[string]Codec

@@ -50,8 +50,8 @@ func (c *Compensator) checkStore(ctx context.Context) error {
 	return err
 }
 
-// checkServer logs what Check found on the server. It refuses a MaxContent that does not fit into a network packet of
-// the server (max_allowed_packet).
+// checkServer logs the warnings that Check has noted about the server. It refuses a MaxContent that does not fit into a
+// network packet of the server (max_allowed_packet).
 func (c *Compensator) checkServer(s *sqlstore.Store) error {
 	for _, note := range s.Notes() {
 		c.log.Warn("compensator: "+note, "server", s.Version())

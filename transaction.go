@@ -151,7 +151,8 @@ func refuseChange(own *processlog.Row, ref Ref) error {
 
 type handlerKey struct{}
 
-// withHandlerEntry marks the context of a transactional handler with its entry, as handlerEntry returns it.
+// withHandlerEntry puts the entry of a transactional handler into the handler's context. The method refuseOwn of
+// Compensator reads it there.
 func withHandlerEntry(ctx context.Context, e *Entry) context.Context {
 	return context.WithValue(ctx, handlerKey{}, e)
 }
@@ -169,8 +170,8 @@ func (c *Compensator) refuseOwn(ctx context.Context, ch processlog.Change) error
 	return nil
 }
 
-// noteError remembers an error with which the server ended the transaction. So commit knows this even if the
-// caller ignores the error.
+// noteError remembers an error with which the server ended the transaction. So commit knows that the transaction has ended,
+// even if the caller ignores the error.
 func (s *ScopedTx) noteError(err error) error {
 	if s.unwatched != nil {
 		s.unwatched.noteError(err)

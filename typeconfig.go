@@ -23,8 +23,8 @@ type TypeConfig struct {
 	// same key run one at a time, in the order in which they were recorded. The ids of entries from different Record calls
 	// decide which entry is earlier. Within one call, the order of the arguments decides.
 	//
-	// An entry blocks the later ones of its key until it has ended. An entry also blocks them while it retries, is
-	// snoozed, is being compensated, or is not due yet. A dead entry also blocks them, unless PassDead is true.
+	// An entry blocks the later entries of its key until it has ended. So it blocks them while it is not due yet, retries,
+	// is snoozed, or is being compensated. A dead entry also blocks them, unless PassDead is true.
 	//
 	// Serial gets the fields that were recorded, but no headers. Record and each attempt call Serial, concurrently. Record
 	// refuses an entry for which Serial panics. Serial must return the same key each time, and must not block: Run and Close
@@ -334,7 +334,8 @@ func (l *Limit) problems() (problems []error) {
 	return problems
 }
 
-// settings returns the limit of a type for the feature, or the zero value.
+// settings converts the Limit of a type into the form that package features uses. It returns the zero value if no limit is
+// set.
 func (l *Limit) settings(c *Compensator, businessType string, codec Codec) features.Limit {
 	if !l.isSet() {
 		return features.Limit{}

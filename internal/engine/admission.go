@@ -70,7 +70,8 @@ type Admission struct {
 	RunBegins func()
 }
 
-// SuspectEnd is the reason with which Admission.SuspectDone is called.
+// SuspectEnd says why a suspect, an entry that may have crashed a process, can no longer crash this process.
+// Admission.SuspectDone gets it.
 type SuspectEnd int
 
 const (
@@ -200,7 +201,8 @@ type Order struct {
 	Separate func(attempts []*Attempt) (startable, blocked []*Attempt, giveUp func() error)
 }
 
-// AttachOrder attaches an order to the type. Call it at registration. All functions of the order must be set.
+// AttachOrder attaches an order to the type. All functions of the order must be set. Call AttachOrder when the type is
+// registered.
 func (t *Type) AttachOrder(o Order) { t.order = &o }
 
 // IsOrdered reports whether an entry of the type may be blocked until another entry has ended.
@@ -217,10 +219,10 @@ func (t *Type) Blocked(ctx context.Context, ids []processlog.ID) ([]processlog.I
 
 // SlotsToSearch returns how many slots a claim for the given number of calls holds until it knows which entries may run.
 //
-// A claim of a serial type holds only one slot, because most entries that it finds may be blocked. Running entries end while
-// the claim searches, and the next entry of each key needs a slot at once. The claim leaves the other slots to these next
-// entries. It keeps one slot, so that these next entries cannot take every slot. Without this slot, the entry that has been
-// due for longest might never run.
+// Entries of a serial type may block each other. A claim of such a type holds only one slot, because most entries that it
+// finds may be blocked. Running entries end while the claim searches, and the next entry of each key needs a slot at once.
+// The claim leaves the other slots to these next entries. It keeps one slot, so that these next entries cannot take every
+// slot. Without this slot, the entry that has been due for longest might never run.
 func (t *Type) SlotsToSearch(calls int) int {
 	if t.IsOrdered() {
 		return min(calls, 1)

@@ -15,7 +15,7 @@ import (
 
 // crashBudget is how many consecutive leases an entry may lose before no handler is called for it any more. The next claim
 // only counts the lost lease, and holds the entry for one more lease. In this time a process that ran the entry, but could
-// not reach the database, can still store its success. If this lease also ends without an outcome, the claim after it
+// not reach the database, can still store its success. If this lease also ends without an outcome, the following claim
 // dead-letters the entry.
 const crashBudget = 3
 
@@ -35,9 +35,9 @@ func Counted(row *processlog.Row, o *processlog.Outcome) bool {
 	return o.ProcessCount != row.ProcessCount || o.CompensateCount != row.CompensateCount
 }
 
-// outcomeOf is OutcomeOf without the protection against panics. Apart from err and cause, it uses only the settings of the
-// type and the row as the claim returned it. The write is guarded by the row's version, so the outcome cannot rest on an
-// outdated row.
+// outcomeOf computes the outcome of an attempt. Its code of the user may panic: see OutcomeOf. outcomeOf uses only err,
+// cause, the settings of the type, and the row as the claim returned it. The outcome cannot rest on an outdated row,
+// because its write is guarded by the row's version.
 func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outcome {
 	o := processlog.Outcome{
 		ID: row.ID, IdempotencyKey: row.IdempotencyKey, Epoch: row.Epoch, Version: row.Version, To: row.State,

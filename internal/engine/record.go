@@ -165,7 +165,7 @@ func (r *Recording) insertedEntries(minDelay time.Duration) []InsertedEntry {
 
 // InsertedEntry is an entry whose transaction has just ended.
 type InsertedEntry struct {
-	ID           processlog.ID // zero if the id is not known; the field Key then finds it in the database
+	ID           processlog.ID // zero if the id is not known; it is then read from the database by the field Key
 	Key          processlog.IdempotencyKey
 	BusinessType string
 	Token        processlog.Token // token of the lease that the entry was inserted with

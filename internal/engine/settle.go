@@ -387,7 +387,8 @@ func Backoff(failures int) time.Duration { return retryDelay(settleBackoff, fail
 // nothing unless the feature has replaced them with Engine.AttachSettlement. The goroutines that store outcomes call the functions,
 // which do not block.
 type Settlement struct {
-	// Ordered reports whether entries of a type may be blocked by others of their type. The type need not run here.
+	// Ordered reports whether an entry of a type may be blocked by another entry of the type. It also works for a type that
+	// does not run here.
 	Ordered func(businessType string) bool
 
 	// Prepare is called before an outcome is sent to the database for the first time. It may add data to the outcome. The
@@ -456,7 +457,8 @@ func (e *Engine) AttachSettlement(configure func(s *Settlement)) {
 	e.settlements = append(e.settlements, &s)
 }
 
-// Ordered reports whether entries of a type may be blocked by others of their type. The type need not run here.
+// Ordered reports whether an entry of a type may be blocked by another entry of the type. It also works for a type that does
+// not run here.
 func (e *Engine) Ordered(businessType string) bool {
 	return slices.ContainsFunc(e.settlements, func(f *Settlement) bool { return f.Ordered(businessType) })
 }

@@ -138,9 +138,9 @@ func (ts *types) leaseRange() leaseRange {
 	return ts.leases
 }
 
-// LookInterval returns the longest time after which a source must be asked again for due entries. An entry does not wake
-// the scanner if another entry is already due when it is enqueued. The next question finds this entry. The interval is at
-// most the shortest lease, so that the scanner hears of a leased entry before its lease ends.
+// LookInterval returns the maximum time between two questions to a source for due entries. A new entry does not wake the
+// scanner if another entry is already due, so only the next question finds the new entry. The interval is at most the
+// shortest lease, so that the scanner hears of a leased entry before its lease ends.
 func (ts *types) LookInterval() time.Duration { return min(peekInterval, ts.leaseRange().shortest) }
 
 // renewInterval returns how often the renewer checks the leases of all held attempts. It is a tenth of the shortest lease,
