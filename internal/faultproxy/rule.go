@@ -80,7 +80,7 @@ type Trap struct {
 	isDisarmed bool
 	matchCount int
 	fireCount  int
-	firstFired chan struct{} // closed when fired becomes 1
+	firstFired chan struct{} // closed when fireCount becomes 1
 }
 
 // Matched returns the number of requests that matched, whether they were broken or not.
@@ -90,8 +90,8 @@ func (t *Trap) Matched() int {
 	return t.matchCount
 }
 
-// Fired returns the number of broken requests. A dropped reply is counted after the server has sent it, and a delay
-// when it begins.
+// Fired returns the number of requests that the trap has broken. It counts a dropped reply once the server has sent it.
+// It counts a delay when the delay begins.
 func (t *Trap) Fired() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

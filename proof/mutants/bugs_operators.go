@@ -121,7 +121,7 @@ func operating() []mutant {
 			name: "action-is-shown-without-the-right", breaks: "G32",
 			what: "A person sees the entries of an action although he may not see their type.",
 			edits: []edit{
-				{"Admin.viewBulk", `if !$mayRead.holds($ctx, $row.BusinessType) && ($isFound || $a.ID != $view.Actor) {`, `if false {`},
+				{"Admin.viewBulk", `if !$mayRead.holds($ctx, $row.BusinessType) && ($isFound || $a.ID != $view.Actor) {`, `if false && $isFound {`},
 			},
 			sees: tests("TestActionOnManyIsShownByRight"),
 		},
