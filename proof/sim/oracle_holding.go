@@ -142,7 +142,8 @@ func (o *oracle) checkRunsAloneLocked(l *rowHistory, a *attempt) {
 
 // checkQuarantineLocked asserts the limits for entries that have lost leases, because such an entry may crash its
 // process:
-//   - At most √Concurrency (rounded up) entries of one type with one lost lease run at the same time on an instance. For a batch type the limit counts the entries in all its calls together.
+//   - At most √Concurrency (rounded up) entries of one type with one lost lease run at the same time on an instance.
+//     For a batch type the limit counts the entries in all its calls together.
 //   - While an entry with two lost leases runs, no other entry that has lost a lease runs.
 //
 // An attempt stops counting when its outcome is stored, or when a trigger has refused its outcome.
