@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/compensator-go/compensator/internal/backlog"
 	"github.com/compensator-go/compensator/internal/likeness"
 	"github.com/compensator-go/compensator/internal/scrub"
 	"github.com/compensator-go/compensator/internal/usererr"
@@ -33,8 +34,9 @@ type Operations struct {
 
 	// Statistics counts for each type how many entries were recorded, started, failed and ended, how long attempts took and
 	// how late they were. Package admin shows the counts over time. Each process stores the counts of a minute by one
-	// statement, and sends none for a minute without events. A killed process loses the counts of its last minute. Statistics
-	// needs the table _stat of Migrate.
+	// statement, and sends none for a minute without events. A killed process loses the counts of its last minute. Once a
+	// minute, one process in Run also counts the entries that wait. Its statements read at most 5,000 entries of the due index
+	// each. Statistics needs the table _stat of Migrate.
 	Statistics bool
 
 	// Instances makes each process store a row that describes the process: its name, its versions, its types, and how busy
@@ -299,13 +301,23 @@ const (
 
 	// problemStats is what Health says when a round fails.
 	problemStats = "statistics could not be folded"
+
+	// The rounds that count the backlog begin every minute, in one process at a time. If that process is killed, the
+	// number of its minute is missing.
+	backlogMark    = " backlog" // cannot be the name of a business type
+	problemBacklog = "waiting entries could not be counted"
 )
 
-// keepStats makes this process take part in the rounds that fold statistics.
+// keepStats makes this process take part in the rounds that fold statistics and count the backlog.
 func (c *Compensator) keepStats(ctx context.Context) error {
 	store, thorough := c.stats(), true
 	if store == nil {
 		return nil
+	}
+	if err := c.startSlotLoop(ctx, backlogMark, processlog.StatMinute, problemBacklog, forKeepFor(func(ctx context.Context, slot time.Time) error {
+		return backlog.Round(ctx, c.store.(backlog.Store), slot)
+	})); err != nil {
+		return err
 	}
 	return c.startSlotLoop(ctx, statsMark, statEvery, problemStats, forKeepFor(func(ctx context.Context, slot time.Time) error {
 		fold := func(which processlog.StatFold, age time.Duration) error {

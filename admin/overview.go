@@ -17,6 +17,9 @@ type Overview struct {
 	At     time.Time      `json:"at"`               // when the entries were counted, by the clock of this process
 	Types  []TypeOverview `json:"types"`            // types with unfinished or dead entries, paused types, and types with an open breaker or a limit that is used up; sorted by name
 	Health *Health        `json:"health,omitempty"` // health of this process and its servers
+
+	// BacklogAge is how long ago each Backlog was counted. 0 also means that there is none.
+	BacklogAge time.Duration `json:"backlog_age,omitempty"`
 }
 
 // TypeOverview counts the unfinished and dead entries of a type. It also shows why processes do not claim them, if
@@ -32,6 +35,7 @@ type TypeOverview struct {
 	Paused       *Paused  `json:"paused,omitempty"`  // the pause; nil if the type is not paused
 	Limited      *Limited `json:"limited,omitempty"` // set if entries of the type wait for a limit, as far as this process knows
 	Broken       *Broken  `json:"breaker,omitempty"` // set if the breaker of the type is open in this process. Other processes may claim the type
+	Backlog      *Backlog `json:"backlog,omitempty"` // entries that waited when a process with Operations.Statistics counted them; nil if it has counted none within the last five minutes
 }
 
 // Broken is a type whose breaker (HandlerConfig.Breaker) is open in the process that serves the Admin. As long as it is
@@ -45,11 +49,11 @@ type Broken struct {
 	Error   string    `json:"error"` // error of the last failed call; masked without SeeErrors
 }
 
-// StateCount is the number of entries of one state, at most 1,000.
+// StateCount is the number of entries of one state.
 type StateCount struct {
 	State compensator.State `json:"state"`          // state of the counted entries
-	N     int               `json:"n"`              // number of entries, at most 1,000
-	More  bool              `json:"more,omitempty"` // there are more entries than N
+	N     int               `json:"n"`              // number of entries. A number above 1,000 comes from TypeOverview.Backlog
+	More  bool              `json:"more,omitempty"` // there are at least N entries, and nobody has counted further
 }
 
 // Health describes the process that serves the Admin, and its servers. Its errors are masked for an actor who lacks
@@ -68,7 +72,8 @@ const maxCount = 1000
 // unfinished lists the states that the overview counts.
 var unfinished = []compensator.State{compensator.Pending, compensator.Retrying, compensator.Compensating, compensator.Dead}
 
-// Overview counts unfinished and dead entries, up to 1,000 of each type and state. It asks Access for SeeOverview for
+// Overview counts unfinished and dead entries, up to 1,000 of each type and state. Larger numbers come from the last Backlog
+// if Operations.Statistics is set. Overview asks Access for SeeOverview for
 // each type. The field Health needs SeeOverview for the empty type. If the actor has SeeOverview for no type at all,
 // Overview returns ErrNotAllowed.
 //
@@ -143,6 +148,7 @@ func (d *Admin) Overview(ctx context.Context, a Actor) (Overview, error) {
 		overview.Types = append(overview.Types, *t)
 	}
 	slices.SortFunc(overview.Types, func(a, b TypeOverview) int { return strings.Compare(a.Type, b.Type) })
+	overview.AddBacklog(current.backlog)
 	return overview, nil
 }
 

@@ -73,6 +73,7 @@ func (d *Admin) readCounts(ctx context.Context) ([]processlog.Count, time.Time, 
 type condition struct {
 	health   observe.Health
 	settings []processlog.Setting
+	backlog  BacklogReading
 }
 
 func (d *Admin) readCondition(ctx context.Context) (condition, error) {
@@ -82,6 +83,9 @@ func (d *Admin) readCondition(ctx context.Context) (condition, error) {
 			return c, err
 		}
 		c.settings, err = runQuery(ctx, d, d.log.Operations().Settings)
+		if err == nil && d.hasStatistics { // Without the backlog the overview still has the counts up to 1,000, so ignore an error.
+			c.backlog, _ = runQuery(ctx, d, d.log.Operations().ReadBacklog)
+		}
 		return c, err
 	})
 	return current, err

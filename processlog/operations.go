@@ -99,6 +99,18 @@ type Operations interface {
 	// was folded into an hour belongs to the period of the hour's first minute.
 	Stats(ctx context.Context, filter StatFilter) ([]Stat, error)
 
+	// CountBacklog counts up to limit entries of each range, by one statement that reads nothing but the due index. It returns
+	// one slice for each range. ranges has at most MaxBacklogRanges elements.
+	CountBacklog(ctx context.Context, ranges []BacklogRange, limit int) ([]BacklogSlice, error)
+
+	// WriteBacklog stores the backlog of all types that have one. slot is the time of the round that counted it, a whole
+	// minute. If the backlog of this or a later round is stored, WriteBacklog changes nothing. Until WriteBacklog has stored
+	// the whole backlog, ReadBacklog returns the previous one.
+	WriteBacklog(ctx context.Context, slot time.Time, backlog []Backlog) error
+
+	// ReadBacklog reads the last stored backlog. CountBacklog, WriteBacklog and ReadBacklog need the table of statistics.
+	ReadBacklog(ctx context.Context) (BacklogReading, error)
+
 	// WriteInstance stores what a process says about itself. It stores the time of the database's clock as SeenAt, and ignores
 	// the times in i. age is the time since the process started. ended says that the process ends. Once ended is stored,
 	// EndedAt does not change any more. WriteInstance returns a *FieldError if the table of instances is missing.

@@ -22,14 +22,17 @@ type statKey struct {
 type statistics struct {
 	rows        map[statKey]processlog.StatCounts
 	lastMinutes map[string]int64 // the last minute of each process
+	backlog     []processlog.Backlog
+	backlogAt   int64 // unix ms of the round that counted backlog; 0: none
 }
 
 func newStatistics() statistics {
-	return statistics{make(map[statKey]processlog.StatCounts), make(map[string]int64)}
+	return statistics{rows: make(map[statKey]processlog.StatCounts), lastMinutes: make(map[string]int64)}
 }
 
 func (s statistics) clone() statistics {
-	return statistics{maps.Clone(s.rows), maps.Clone(s.lastMinutes)}
+	s.rows, s.lastMinutes = maps.Clone(s.rows), maps.Clone(s.lastMinutes)
+	return s
 }
 
 // StatsClock implements processlog.Operations.

@@ -60,7 +60,7 @@ func TestStore(t *testing.T, open func(t *testing.T) Harness) {
 }
 
 func everyStorePromise() []storePromise {
-	return slices.Concat(storePromises, transactionPromises, lockPromises, fencePromises, orderPromises, slotPromises, orderingPromises, operationPromises, casePromises, faultPromises, attemptPromises, statisticPromises, instancePromises, resultPromises, refusalPromises, limitPromises)
+	return slices.Concat(storePromises, transactionPromises, lockPromises, fencePromises, orderPromises, slotPromises, orderingPromises, operationPromises, casePromises, faultPromises, attemptPromises, statisticPromises, backlogPromises, instancePromises, resultPromises, refusalPromises, limitPromises)
 }
 
 type storePromise struct {

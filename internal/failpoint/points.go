@@ -116,6 +116,7 @@ const (
 	FaultsWritten    Point = "faults-written"    // the Faults of outcomes are written in the transaction that stores the outcomes, but not committed
 	AttemptsWritten  Point = "attempts-written"  // the failed attempts of outcomes are written in the transaction that stores the outcomes, but not committed
 	StatsAdded       Point = "stats-added"       // folded counts are added to other rows, in a transaction that is still open; the folded rows are not deleted yet
+	BacklogCounted   Point = "backlog-counted"   // the backlog of all types is counted, but not stored
 	InstanceEnds     Point = "instance-ends"     // all outcomes are stored, but this process has not stored that it ends
 	PurgePart        Point = "purge-part"        // one statement of a purge has deleted its rows; others may not have run
 	MarksRead        Point = "marks-read"        // the last slots of periodic types are read, but no due slot is recorded

@@ -139,6 +139,11 @@ var protocol = []struct {
 		_, err := s.Scan(ctx, processlog.Window{BusinessType: "type 1", From: -processlog.MaxDelay, To: time.Hour, Limit: 1000, After: processlog.Scheduled{ID: processlog.RowID(401), NextAt: 1401}})
 		return err
 	}},
+	{"slice of the backlog", []string{"k_due"}, func(ctx context.Context, s *Store) error {
+		_, err := s.CountBacklog(ctx, []processlog.BacklogRange{
+			{BusinessType: "type 1"}, {BusinessType: "type 2", After: processlog.Scheduled{ID: processlog.RowID(402), NextAt: 1402}}}, 100)
+		return err
+	}},
 	{"load", []string{"PRIMARY"}, func(ctx context.Context, s *Store) error {
 		_, err := s.Load(ctx, idRange(1, 500))
 		return err
@@ -377,5 +382,23 @@ func TestDueReadsNoMoreThanItAnswers(t *testing.T) {
 		assert.Len(t, ids, 100)
 	})
 	assert.Less(t, cost.read, 1000, "5,000 entries are due")
+	assert.Zero(t, cost.sorted)
+}
+
+// A slice of the backlog begins in the middle of 5,000 entries of its type. The statement reads its slice from the due index
+// twice, and no other entries.
+// Failure: F29
+func TestSliceOfTheBacklogReadsNoMoreThanItCounts(t *testing.T) {
+	b := openLogbook(t)
+	b.fill(20_000)
+	b.exec("ANALYZE TABLE common_process_log")
+	cost := b.s.cost(t, func() {
+		counted, err := b.s.CountBacklog(t.Context(), []processlog.BacklogRange{{BusinessType: "type 1", After: processlog.Scheduled{ID: processlog.RowID(10_001), NextAt: 11_001}}}, 500)
+		require.NoError(t, err)
+		assert.Equal(t, 500, counted[0].N)
+		assert.Equal(t, 500, counted[0].Overdue, "the entries have been due since 1970")
+		assert.Equal(t, int64(13_001), counted[0].Last.NextAt)
+	})
+	assert.Less(t, cost.read, 2000)
 	assert.Zero(t, cost.sorted)
 }

@@ -205,7 +205,7 @@ func TestOldStatisticsBecomeRowsOfMinutesAndHours(t *testing.T) {
 	w.Exec("UPDATE common_process_log_slots SET slot=slot-1200000 WHERE business_type=' statistics'") // A fold is due now.
 	w.Run(c)
 	require.Eventually(t, func() bool {
-		return w.Count("common_process_log_stat WHERE `at`>0 AND (instance<>'' OR `at`<UNIX_TIMESTAMP()*1000-260000000 AND `at`%3600000<>0)") == 0
+		return w.Count("common_process_log_stat WHERE business_type='refund' AND `at`>0 AND (instance<>'' OR `at`<UNIX_TIMESTAMP()*1000-260000000 AND `at`%3600000<>0)") == 0
 	}, time.Minute, 20*time.Millisecond, "all rows are folded")
 	var sum int
 	require.NoError(t, w.DB.QueryRow("SELECT SUM(recorded) FROM common_process_log_stat").Scan(&sum))

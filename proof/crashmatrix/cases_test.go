@@ -130,6 +130,7 @@ var matrix = []crash{
 	{point: failpoint.ResultsWritten, most: 6},
 	{point: failpoint.AttemptsWritten, most: 20, in: staffed},
 	{point: failpoint.StatsAdded, most: 2, in: counting},
+	{point: failpoint.BacklogCounted, most: 1, in: counting},
 	{point: failpoint.InstanceEnds, most: 1, in: listed},
 	{point: failpoint.CaseOpened, most: 6, in: staffed},
 	{point: failpoint.AuditWritten, most: 3, in: staffed},

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/backlog"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -144,6 +145,24 @@ func (w *world) checkCounts() {
 		}
 	}
 	require.Equal(w.t, *kills*countedRows, w.counted())
+	w.checkBacklog(store)
+}
+
+// checkBacklog requires that the next round stores the backlog, whatever a killed round has left. It compares the stored
+// backlog with the log.
+func (w *world) checkBacklog(store processlog.Store) {
+	w.t.Helper()
+	require.NoError(w.t, backlog.Round(w.t.Context(), store.(backlog.Store), time.Now().Truncate(time.Minute).Add(time.Minute)))
+	reading, err := store.(processlog.Operations).ReadBacklog(w.t.Context())
+	require.NoError(w.t, err)
+	require.True(w.t, reading.Known)
+	for _, state := range processlog.BacklogStates {
+		sum := 0
+		for _, b := range reading.Types {
+			sum += b.Of(state)
+		}
+		require.Equal(w.t, w.count(fmt.Sprintf("common_process_log WHERE state=%d", state)), sum, "%v", state)
+	}
 }
 
 // checkInstances requires that each victim has a row, and that the victim is listed as gone after three minutes. It was

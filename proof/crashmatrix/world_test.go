@@ -131,6 +131,7 @@ func (w *world) prepare(in surroundings, victim int) {
 		w.seed(fmt.Sprintf("lost-three-%d", victim), 3, "state, delivery_count", "0, 3", 0)
 		w.seed(fmt.Sprintf("lost-four-%d", victim), 4, "state, delivery_count", "0, 4", 0)
 	case counting:
+		w.exec("INSERT INTO common_process_log_slots VALUES (' backlog', UNIX_TIMESTAMP()*1000-120000) ON DUPLICATE KEY UPDATE slot=VALUES(slot)")     // The next count of the backlog is due now.
 		w.exec("INSERT INTO common_process_log_slots VALUES (' statistics', UNIX_TIMESTAMP()*1000-1200000) ON DUPLICATE KEY UPDATE slot=VALUES(slot)") // The next fold is due now.
 		rows := make([]string, countedRows)
 		for i := range rows {

@@ -166,6 +166,22 @@ func operating() []mutant {
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/CountsWrittenTwiceCountOnce"),
 		},
 		{
+			name: "slice-skips-entries-of-the-same-time", breaks: "G45",
+			what: "A slice of the backlog begins after the due time at which the previous one has ended, and not after its last entry.",
+			edits: []edit{
+				{"sqlstore.afterPosition", `" AND next_at>=%[1]d AND (next_at>%[1]d OR id>%[2]s)"`, `" AND next_at>%[1]d AND %[2]s>0"`},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/SlicesCountEachEntryOnce"),
+		},
+		{
+			name: "backlog-ends-with-its-first-slice", breaks: "G45",
+			what: "A round counts one slice of each type and state.",
+			edits: []edit{
+				{"backlog.Round", `!r.After.ID.IsZero()`, `false`},
+			},
+			sees: tests("TestBacklogCountsEachEntryOnceInBoundedStatements").with(simulation, "300"),
+		},
+		{
 			name: "stored-minute-begins-again", breaks: "G43",
 			what: "If the database's clock is set back, a process counts a minute again that it has stored.",
 			edits: []edit{

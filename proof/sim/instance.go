@@ -36,6 +36,7 @@ type instance struct {
 	mustEndWell atomic.Bool // whether Run must return nil, because no fault prevents an orderly stop
 
 	process processlog.InstanceID // row of the instance, guarded by oracle.mu
+	round   backlogRound          // round that the instance is counting or has counted last, guarded by oracle.mu
 
 	compared       time.Time      // time of the latest answer that says which rows the database still has; guarded by oracle.mu, like the fields below it
 	lossSeen       time.Time      // value of compared at the time when the instance noticed a loss and stopped

@@ -41,6 +41,8 @@ type oracle struct {
 	working   map[string]int  // number of entries that are not at rest, for each business type
 	crowded   map[string]bool // types that at some time had more work than half of an instance's slots allow
 
+	transitions int // number of changes of entries
+
 	counts   map[string]*countedMinute // by instance and minute
 	listings map[processlog.InstanceID]*listing
 	losses   []time.Time // times at which the database went back
@@ -271,6 +273,7 @@ func (o *oracle) noteRows(n *instance, rows []processlog.Row) {
 func (o *oracle) checkTransition(before, after processlog.Row) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.transitions++
 	switch {
 	case len(o.losses) > 0:
 		o.checkAfterLossLocked(before, after)

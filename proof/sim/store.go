@@ -367,10 +367,6 @@ func (s *gatedStore) List(ctx context.Context, filter processlog.Filter) (proces
 	return page, err
 }
 
-func (s *gatedStore) Count(ctx context.Context, tx compensator.Tx, filter admin.CountFilter) ([]admin.Count, error) {
-	return s.store.Count(ctx, tx, filter)
-}
-
 func (s *gatedStore) History(ctx context.Context, id compensator.EntryID) (history []admin.AuditRecord, err error) {
 	err = s.from.step(ctx, classRead, "history", id.String(), func() (err error) {
 		history, err = s.store.History(ctx, id)

@@ -61,6 +61,7 @@ const (
 	sawCases
 	sawFailedAttempts
 	sawCountedMinutes
+	sawBacklogs
 	sawReports
 	sawAdminActions
 	sawBulkBatches
@@ -115,6 +116,7 @@ var sightNames = [sights]string{
 	sawCases:            "cases that opened",
 	sawFailedAttempts:   "failed attempts that were kept",
 	sawCountedMinutes:   "minutes whose counts were stored",
+	sawBacklogs:         "backlogs that were counted",
 	sawReports:          "reports of processes about themselves",
 	sawAdminActions:     "entries changed through package admin",
 	sawBulkBatches:      "batches of actions on several entries recorded",

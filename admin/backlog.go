@@ -1,0 +1,60 @@
+package admin
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+type (
+	Backlog        = processlog.Backlog        // number of waiting entries of a type
+	BacklogReading = processlog.BacklogReading // the backlog of all types, and its age
+)
+
+// maxBacklogAge is the age from which a backlog is not used any more. A process counts the backlog once a minute.
+const maxBacklogAge = 5 * time.Minute
+
+// Backlog reads how many entries of each type waited when a process with Operations.Statistics counted them last. The field
+// Known is false if no process has counted within the last five minutes. If Operations.Statistics is not set, Backlog sends
+// no query and returns a *FieldError.
+func (l *Log) Backlog(ctx context.Context) (BacklogReading, error) {
+	if !l.c.KeepsStatistics() {
+		return BacklogReading{}, newNoStatisticsError()
+	}
+	reading, err := l.c.Operations().ReadBacklog(ctx)
+	if err != nil || !isRecent(reading) {
+		return BacklogReading{}, err
+	}
+	return reading, nil
+}
+
+// isRecent reports whether a backlog may be used. Its age is negative if the database's clock was set back.
+func isRecent(r BacklogReading) bool {
+	return r.Known && r.Age < maxBacklogAge && r.Age > -maxBacklogAge
+}
+
+// AddBacklog sets the field Backlog of the types in o, and BacklogAge. It replaces the counts that have stopped at 1,000.
+// Overview does this itself if Operations.Statistics is set. If r is not Known or is older than five minutes, AddBacklog
+// changes nothing.
+func (o *Overview) AddBacklog(r BacklogReading) {
+	if !isRecent(r) {
+		return
+	}
+	o.BacklogAge = max(0, r.Age)
+	for i := range o.Types {
+		t := &o.Types[i]
+		at := slices.IndexFunc(r.Types, func(b Backlog) bool { return b.BusinessType == t.Type })
+		if at < 0 {
+			continue
+		}
+		b := r.Types[at]
+		t.Backlog = &b
+		for j := range t.Counts {
+			if c := &t.Counts[j]; c.More && b.Of(c.State) >= c.N {
+				c.N, c.More = b.Of(c.State), false
+			}
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package sim
+
+import (
+	"context"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// shortSlice is how many entries of a range one statement counts at most. A log of the simulation has few entries, so that
+// longer slices would have no second one.
+const shortSlice = 3
+
+// backlogRound is a round of an instance that counts the backlog.
+type backlogRound struct {
+	versions    map[compensator.EntryID]uint64 // version of each entry at the beginning
+	transitions int                            // number of changes of entries before the beginning
+}
+
+// Count begins a round if it is called as the first statement of one.
+func (s *gatedStore) Count(ctx context.Context, tx compensator.Tx, filter admin.CountFilter) ([]admin.Count, error) {
+	if filter.AtMost == 1 {
+		rows := s.store.Rows()
+		s.from.w.oracle.readCounts(func(o *oracle) {
+			s.from.round = backlogRound{make(map[compensator.EntryID]uint64, len(rows)), o.transitions}
+			for _, row := range rows {
+				s.from.round.versions[row.ID] = row.Version
+			}
+		})
+	}
+	return s.store.Count(ctx, tx, filter)
+}
+
+func (s *gatedStore) CountBacklog(ctx context.Context, ranges []processlog.BacklogRange, limit int) (counted []processlog.BacklogSlice, err error) {
+	err = s.from.step(ctx, classRead, "count backlog", string(make(args, 0, 16).num(uint64(len(ranges)))), func() (err error) {
+		counted, err = s.store.CountBacklog(ctx, ranges, min(limit, shortSlice))
+		return err
+	})
+	return counted, err
+}
+
+// WriteBacklog asserts G45 (the backlog is counted without a limit) for what a round has counted.
+func (s *gatedStore) WriteBacklog(ctx context.Context, slot time.Time, backlog []processlog.Backlog) error {
+	return s.from.step(ctx, classWrite, "write backlog", "", func() error {
+		rows := s.store.Rows()
+		s.from.w.oracle.readCounts(func(o *oracle) { o.checkBacklogLocked(s.from.round, rows, backlog) })
+		return s.store.WriteBacklog(ctx, slot, backlog)
+	})
+}
+
+func (s *gatedStore) ReadBacklog(ctx context.Context) (processlog.BacklogReading, error) {
+	return s.store.ReadBacklog(ctx)
+}
+
+// checkBacklogLocked compares a backlog with the rows at the end of the round. Each entry that has not changed during the
+// round counts once. Each change lets an entry count at most twice more: as it was before, and as it was afterwards.
+func (o *oracle) checkBacklogLocked(round backlogRound, rows []processlog.Row, backlog []processlog.Backlog) {
+	if len(o.losses) > 0 || round.versions == nil {
+		return
+	}
+	type group struct {
+		businessType string
+		state        compensator.State
+	}
+	unchanged := make(map[group]int)
+	for _, row := range rows {
+		if version, known := round.versions[row.ID]; known && version == row.Version {
+			unchanged[group{row.BusinessType, row.State}]++
+		}
+	}
+	changes := o.transitions - round.transitions
+	counted := make(map[string]processlog.Backlog)
+	for _, b := range backlog {
+		counted[b.BusinessType] = b
+		if open := b.Pending + b.Retrying + b.Compensating; b.Due > open || b.Overdue > b.Due {
+			o.failLocked("G45: more entries are due than wait: %+v", b)
+		}
+	}
+	for _, row := range rows {
+		if _, found := counted[row.BusinessType]; !found {
+			counted[row.BusinessType] = processlog.Backlog{}
+		}
+	}
+	for name, b := range counted {
+		for _, state := range processlog.BacklogStates {
+			if least := unchanged[group{name, state}]; b.Of(state) < least || b.Of(state) > least+2*changes {
+				o.failLocked("G45: %d entries of type %q are %v, and %d changes were made meanwhile, but %d were counted", least, name, state, changes, b.Of(state))
+			}
+		}
+	}
+	o.sights[sawBacklogs]++
+}
