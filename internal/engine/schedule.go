@@ -296,20 +296,20 @@ type typeSchedule struct {
 	refusedClaims int              // consecutive claims that the database refused
 	pace          groupcommit.Pace // spaces the claims' transactions
 
-	// With notifications, Postpone finds out whether the queue's answer is outdated. Each event that may make claimAt earlier
-	// increments notifications. Only Postpone makes claimAt later without a claim. It does so only if notifications is
-	// unchanged since the queue was asked. While a claim runs, Postpone does nothing, and no look (see lookLocked) begins.
-	notifications int // number of events that may have made claimAt earlier; the queue's answer is outdated if it has changed since the question
+	// notifications counts the events that may make claimAt earlier. If this number has changed since the queue was asked,
+	// the queue's answer is outdated, and Postpone does nothing. Apart from claims, only Postpone makes claimAt later. While
+	// a claim runs, Postpone does nothing, and no look (see lookLocked) begins.
+	notifications int // number of events that may have made claimAt earlier
 	runningClaims int // number of claims that are running; at most claimsInFlight
-	lostRaces     int // consecutive claims that got nothing because others were faster
+	lostRaces     int // consecutive claims that got nothing because other processes were faster
 
-	// With moreDue, the next claim begins at once when more entries are due than one claim takes. A claim is full if it got
-	// as many entries as it asked for. These rules hold:
+	// If moreDue is set, the next claim begins at once, because more entries are due than one claim takes. A claim is full
+	// if it got as many entries as it asked for. These rules hold:
 	//
 	//   - A full claim increments fullClaims. If Type.Linger is 0, it also sets moreDue. Otherwise entries may wait for
 	//     others to share their call, and a look (see lookLocked) decides when the next claim begins.
-	//   - A claim that is not full clears moreDue. It leaves moreDue set if another full claim has ended since it began.
-	//     fullClaims shows this.
+	//   - A claim that is not full clears moreDue, unless a full claim has ended since it began. The caller sees this from
+	//     fullClaims.
 	//   - A refused claim clears moreDue.
 	moreDue    bool // whether more entries are due: a claim was full, and no later claim got less
 	fullClaims int  // number of full claims
