@@ -24,7 +24,7 @@ import (
 var hardTexts = []string{
 	"", "a", "A", "a ", " a", "a\t", "a\u00a0", "a\u3000", "ß", "ss", "é", "e\u0301", "ı", "\u00ad", "a\u200b", "\ufeffa", "\u2028",
 	"\u202e", "\x00", "a\x00", "\x01", "\x1a", "\n", "\r\n", "\x7f", "\u0085", "'", "\"", "\\", "\\'", "`", "%", "_", "?", ":x", "$1",
-	"-- ", ";", "/*", "0", "-0", "1e9", "NULL", "\xff", "\xc0\x80", "\xed\xa0\x80", "half \xe8\xae", "\ufffd", "\ufffe", "\U0010ffff",
+	"-- ", ";", "/*", "0", "-0", "1e9", "7", "007", "7.0", " 7", "0x7", "123456789012345678901234567890", "NULL", "\xff", "\xc0\x80", "\xed\xa0\x80", "half \xe8\xae", "\ufffd", "\ufffe", "\U0010ffff",
 	"\U0001F469\u200d\U0001F680", "订单", "𠀀", "İ", "Ⅷ", strings.Repeat("x", 64), strings.Repeat("x", 65), strings.Repeat("\U0001F4E6", 64),
 	strings.Repeat("\U0001F4E6", 65), strings.Repeat("订", 191), strings.Repeat("单", 192), strings.Repeat("\U0001F4E6", 191), "{}",
 	"{x}:0:due", "a:0:due", "*", "\u0627\u0644", "\U000e0001", "\u180e",

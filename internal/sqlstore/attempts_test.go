@@ -70,7 +70,8 @@ func TestFailuresWithoutAttemptsCostNothingMore(t *testing.T) {
 	looks := purge()
 	require.LessOrEqual(t, len(looks), b.count("(SELECT DISTINCT business_type FROM common_process_log) types"))
 	for _, look := range looks {
-		require.Equal(t, "SELECT entry_id FROM `common_process_log_attempt` LIMIT 1", explained(look))
+		want := "SELECT entry_id FROM `common_process_log_attempt` LIMIT 1"
+		require.Contains(t, []string{want, calmMySQL(want)}, explained(look))
 	}
 	kept, inserts := settle(deaths(true, 101, 200))
 	require.Len(t, kept, len(plain), "one INSERT more, and no other statement")
