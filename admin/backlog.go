@@ -58,3 +58,15 @@ func (o *Overview) AddBacklog(r BacklogReading) {
 		}
 	}
 }
+
+// Waiting returns how many entries of the type are pending, retrying or compensating. hasMore says that there are at least n,
+// because nobody has counted further.
+func (t TypeOverview) Waiting() (n int, hasMore bool) {
+	for _, c := range t.Counts {
+		if !c.State.Terminal() {
+			n += c.N
+			hasMore = hasMore || c.More
+		}
+	}
+	return n, hasMore
+}

@@ -19,8 +19,9 @@ type gauges struct {
 	c *compensator.Compensator
 
 	ready, queue, stuck, breakers, limited, waiting metric.Int64ObservableGauge
+	due, late                                       metric.Int64ObservableGauge
 	cases, instances                                metric.Int64ObservableGauge
-	overdue, pastDue, atRisk, paused                metric.Float64ObservableGauge
+	overdue, pastDue, atRisk, paused, age           metric.Float64ObservableGauge
 
 	looking   sync.Mutex // guards readAt, casesAt and openCases. The goroutine that holds the mutex calls read. Other goroutines report the readings in current
 	readAt    time.Time
@@ -40,7 +41,7 @@ const (
 	lookEvery   = 15 * time.Second
 	casesEvery  = 2 * lookEvery   // twice lookEvery, because it takes long to read the cases of a log with problems
 	lookTimeout = 5 * time.Second // maximum time that a scrape waits for a database that does not answer
-	maxWaiting  = 1000            // maximum count for one type and state; the true number may be higher
+	maxWaiting  = 1000            // maximum count for one type and state, if no process has counted further
 )
 
 func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, error) {
@@ -56,7 +57,9 @@ func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, e
 	g.stuck = gauge(attemptStuck, "{attempt}", "Number of handlers that still run after their timeout.")
 	g.breakers = gauge(breakerOpen, "", "1 if the breaker of the type is open in this process, so that the process claims no entries of the type.")
 	g.limited = gauge(limitWaiting, "{entry}", "Number of due entries of the type that this process has tried to claim and that wait for a permit of their limit.")
-	g.waiting = gauge(entryWaiting, "{entry}", "Number of pending, retrying, compensating and dead entries in the log, counted up to 1,000 for each type and state. The value is the same in every process.")
+	g.waiting = gauge(entryWaiting, "{entry}", "Number of pending, retrying, compensating and dead entries in the log. The value is the same in every process. For each type and state, 1,000 means at least 1,000. With Operations.Statistics the value may be higher, and is then compensator.backlog.age old.")
+	g.due = gauge(entryDue, "{entry}", "Number of entries of the type whose due time has come and that have not ended, with those that run. The value is the same in every process. Only with Operations.Statistics, and absent if no process has counted within five minutes.")
+	g.late = gauge(entryOverdue, "{entry}", "Number of entries in compensator.entry.due that have been due for more than a minute.")
 	fraction := func(name, unit, description string) metric.Float64ObservableGauge {
 		made, err := t.meter.Float64ObservableGauge(name, metric.WithDescription(description), metric.WithUnit(unit))
 		problems = append(problems, err)
@@ -65,13 +68,14 @@ func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, e
 	g.cases = gauge(caseOpen, "{case}", "Number of open cases, which wait for a person. The value is the same in every process. Only with Config.Operations.")
 	g.instances = gauge(instanceCount, "{process}", "Number of processes that live, and of processes that are gone: they were killed, or cannot reach the database, within the last day. The value is the same in every process. Only with Operations.Instances.")
 	g.overdue = fraction(entryOldestOverdue, "s", "Time for which the entry of the type that is overdue longest has been due and unclaimed. The value is the same in every process.")
+	g.age = fraction(backlogAge, "s", "Time since a process counted the waiting entries without a limit. Only with Operations.Statistics, and absent if no process has counted within five minutes.")
 	g.pastDue = fraction(casePastDue, "s", "Time since the due time of the case that was due first, by the clock of this process. 0 if no open case is past due. Only with Config.Operations.")
 	g.paused = fraction(typePaused, "s", "Time since a person paused the type. Absent if the type is not paused. The value is the same in every process. Only with Config.Operations.")
 	g.atRisk = fraction(caseAtRisk, "", "Sum of the known amounts of open cases, in the smallest unit of the currency, for the first 32 currencies. The value is the same in every process. Only with Config.Operations.")
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
-	return t.meter.RegisterCallback(g.observe, g.ready, g.queue, g.stuck, g.breakers, g.limited, g.waiting, g.overdue, g.cases, g.instances, g.pastDue, g.atRisk, g.paused)
+	return t.meter.RegisterCallback(g.observe, g.ready, g.queue, g.stuck, g.breakers, g.limited, g.waiting, g.due, g.late, g.age, g.overdue, g.cases, g.instances, g.pastDue, g.atRisk, g.paused)
 }
 
 // observe is the callback that OpenTelemetry calls at each collection. Several metric readers may call it concurrently.
@@ -176,6 +180,16 @@ func (g *gauges) countWaiting(ctx context.Context) (readings []reading) {
 	if err != nil {
 		return nil
 	}
+	backlogs := make(map[string]admin.Backlog)
+	if backlog, err := admin.Of(g.c).Backlog(ctx); err == nil && backlog.Known { // The error says that Operations.Statistics is not set, or comes from the database.
+		due, late := make(map[string]float64), make(map[string]float64)
+		for _, b := range backlog.Types {
+			backlogs[b.BusinessType], due[b.BusinessType], late[b.BusinessType] = b, float64(b.Due), float64(b.Overdue)
+		}
+		readings = append(readings, reading{g.age, max(0, backlog.Age.Seconds()), labels{}})
+		readings = append(readings, g.byType(g.due, g.t.storedTypes, due, sum, labels{})...)
+		readings = append(readings, g.byType(g.late, g.t.storedTypes, late, sum, labels{})...)
+	}
 	waitingByState := make(map[compensator.State]map[string]float64)
 	for _, count := range counts {
 		if count.State.Terminal() && count.State != compensator.Dead {
@@ -184,7 +198,11 @@ func (g *gauges) countWaiting(ctx context.Context) (readings []reading) {
 		if waitingByState[count.State] == nil {
 			waitingByState[count.State] = make(map[string]float64)
 		}
-		waitingByState[count.State][count.BusinessType] = float64(count.N)
+		n := count.N
+		if count.More { // The backlog is older, so it may be lower.
+			n = max(n, backlogs[count.BusinessType].Of(count.State))
+		}
+		waitingByState[count.State][count.BusinessType] = float64(n)
 	}
 	for state, ofTypes := range waitingByState {
 		readings = append(readings, g.byType(g.waiting, g.t.storedTypes, ofTypes, sum, labels{state: state.String()})...)

@@ -24,6 +24,8 @@ type overviewData struct {
 
 	Trend *trend // nil if no statistics are kept
 
+	Backlog string // how long ago the numbers above 1,000 were counted; empty: nobody has counted them recently
+
 	SeesAll bool // whether the actor may see all entries, see seesAllTypes
 }
 
@@ -153,6 +155,9 @@ func (s *server) showOverview(rq *request) {
 	data.Groups = groups[:min(len(groups), maxOverviewGroups)]
 	data.Others = len(groups) - len(data.Groups)
 	rows, err := rq.typeRows(overview.Types)
+	if err == nil && overview.BacklogAge > 0 {
+		data.Backlog, err = rq.Span(overview.BacklogAge)
+	}
 	if err != nil {
 		rq.showFailure(err)
 		return

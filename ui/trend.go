@@ -174,9 +174,10 @@ func newLane(name string, index int, points []admin.TrendPoint) lane {
 }
 
 type statsData struct {
-	Trend trend
-	Rows  []rateRow // one for each type
-	Sorts []sorting
+	Trend   trend
+	Rows    []rateRow // one for each type
+	Backlog string    // how long ago the numbers of waiting entries above 1,000 were counted; empty: nobody has counted them recently
+	Sorts   []sorting
 
 	NoHandler bool // whether the page is about one type, whose entries wait for a process with a handler
 }
@@ -185,12 +186,12 @@ type statsData struct {
 type rateRow struct {
 	Type, Link                             string
 	Ended, Failing, Took50, Took95, Late50 string
-	Late99, Dead                           string
+	Late99, Dead, Waiting, Due             string
 	sortValues                             [len(sortings)]float64
 }
 
 // sortings are the columns by which the types can be sorted, besides their names.
-var sortings = [...]string{"ended", "failing", "took50", "took95", "late50", "late99", "dead"}
+var sortings = [...]string{"ended", "failing", "took50", "took95", "late50", "late99", "dead", "waiting", "due"}
 
 // sorting is the heading of a column. Its Link sorts the page by this column.
 type sorting struct {
@@ -208,7 +209,12 @@ func (s *server) showStats(rq *request) {
 		rq.showFailure(err)
 		return
 	}
-	data, err := rq.newStats(adminTrend, businessType, sort)
+	overview, err := s.admin.Overview(rq.ctx, rq.Actor)
+	if err != nil {
+		rq.showFailure(err)
+		return
+	}
+	data, err := rq.newStats(adminTrend, overview, businessType, sort)
 	if err != nil {
 		rq.showFailure(err)
 		return
@@ -226,7 +232,7 @@ func (s *server) showStats(rq *request) {
 	}
 }
 
-func (rq *request) newStats(adminTrend admin.Trend, businessType, sort string) (data statsData, err error) {
+func (rq *request) newStats(adminTrend admin.Trend, overview admin.Overview, businessType, sort string) (data statsData, err error) {
 	name, length := rq.chosenSpan()
 	data.Trend, err = rq.newTrend(adminTrend, businessType, func(spanName string) (string, error) {
 		return rq.Link("stats", "over", spanName, "type", businessType, "sort", sort)
@@ -239,8 +245,16 @@ func (rq *request) newStats(adminTrend admin.Trend, businessType, sort string) (
 		columnHead.Link, err = rq.Link("stats", "over", name, "type", businessType, "sort", column)
 		data.Sorts = append(data.Sorts, columnHead)
 	}
-	for _, t := range adminTrend.Types {
+	if overview.BacklogAge > 0 {
+		if data.Backlog, err = rq.Span(overview.BacklogAge); err != nil {
+			return data, err
+		}
+	}
+	for _, t := range withWaiting(adminTrend.Types, overview.Types, businessType) {
 		row, err := rq.newRateRow(t, name, length)
+		if err == nil {
+			err = rq.addWaiting(&row, overview.Types)
+		}
 		if err != nil {
 			return data, err
 		}
@@ -276,4 +290,35 @@ func (rq *request) newRateRow(t admin.TypeTrend, name string, length time.Durati
 	}
 	row.Link, err = rq.Link("stats", "type", t.Type, "over", name)
 	return row, err
+}
+
+// withWaiting adds the types of the overview for which nothing was counted, because their entries may wait all the same. If
+// businessType is not empty, it adds only this type.
+func withWaiting(trends []admin.TypeTrend, types []admin.TypeOverview, businessType string) []admin.TypeTrend {
+	all := slices.Clone(trends)
+	for _, t := range types {
+		if (businessType == "" || businessType == t.Type) && !slices.ContainsFunc(trends, func(known admin.TypeTrend) bool { return known.Type == t.Type }) {
+			all = append(all, admin.TypeTrend{Type: t.Type})
+		}
+	}
+	slices.SortFunc(all, func(a, b admin.TypeTrend) int { return strings.Compare(a.Type, b.Type) })
+	return all
+}
+
+// addWaiting adds how many entries of the type wait and are due.
+func (rq *request) addWaiting(row *rateRow, types []admin.TypeOverview) (err error) {
+	row.Waiting, row.Due = "0", "–"
+	at := slices.IndexFunc(types, func(t admin.TypeOverview) bool { return t.Type == row.Type })
+	if at < 0 {
+		return nil
+	}
+	n, hasMore := types[at].Waiting()
+	row.Waiting, row.sortValues[7] = groupDigits(strconv.Itoa(n)), float64(n)
+	if hasMore {
+		row.Waiting, err = rq.T("at_least", row.Waiting)
+	}
+	if b := types[at].Backlog; b != nil {
+		row.Due, row.sortValues[8] = groupDigits(strconv.Itoa(b.Due)), float64(b.Due)
+	}
+	return err
 }

@@ -45,6 +45,7 @@ func (p *program) newOverviewCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			overview.AddBacklog(s.readBacklog(ctx))
 			l := listing{kind: "overview", columns: []column{{"type", "TYPE"}, {"pending", "PENDING"}, {"retrying", "RETRYING"},
 				{"compensating", "COMPENSATING"}, {"dead", "DEAD"}, {"overdue_seconds", "OVERDUE"}, {"paused_by", "PAUSED BY"}, {"paused_reason", "WHY"}, {"paused_at", ""}, {"limited_by", "LIMITED BY"}, {"limited_until", "UNTIL"}}}
 			limits := p.usedUpLimits(ctx, s)
@@ -54,6 +55,7 @@ func (p *program) newOverviewCommand() *cobra.Command {
 			if err := p.print(l); err != nil {
 				return err
 			}
+			p.noteBacklog(overview)
 			if names := unregistered(overview); names != "" {
 				p.printf("no live process has a handler for: %s. Their entries wait until a process registers one", names)
 			}
@@ -62,6 +64,49 @@ func (p *program) newOverviewCommand() *cobra.Command {
 			}
 			return nil
 		})
+}
+
+// readBacklog reads the last count of waiting entries. It returns a zero reading if the log has none that this user may read.
+func (s *session) readBacklog(ctx context.Context) admin.BacklogReading {
+	reading, err := s.store.ReadBacklog(ctx)
+	if err != nil {
+		return admin.BacklogReading{}
+	}
+	return reading
+}
+
+// noteBacklog says when the numbers above 1,000 were counted, or that nobody has counted them.
+func (p *program) noteBacklog(overview admin.Overview) {
+	hasMore := slices.ContainsFunc(overview.Types, func(t admin.TypeOverview) bool {
+		return slices.ContainsFunc(t.Counts, func(c admin.StateCount) bool { return c.More })
+	})
+	switch {
+	case hasMore:
+		p.printf("1000+ means at least 1,000. If Operations.Statistics is set, services count all of them once a minute")
+	case overview.BacklogAge > 0:
+		p.printf("numbers above 1,000 were counted %v ago", overview.BacklogAge.Round(time.Second))
+	}
+}
+
+// addWaiting adds how many entries of all types wait to the listing of the command health. due and overdue are missing if
+// nobody has counted them within the last minutes.
+func (l *listing) addWaiting(overview admin.Overview) {
+	var waiting tally
+	var sum admin.Backlog
+	for _, t := range overview.Types {
+		n, hasMore := t.Waiting()
+		waiting.N, waiting.More = waiting.N+n, waiting.More || hasMore
+		if t.Backlog != nil {
+			sum.Due += t.Backlog.Due
+			sum.Overdue += t.Backlog.Overdue
+		}
+	}
+	l.columns = append(l.columns, column{"waiting", ""}, column{"due", ""}, column{"overdue", ""}, column{"backlog_age_seconds", ""})
+	values := []any{waiting, nil, nil, nil}
+	if overview.BacklogAge > 0 {
+		values = []any{waiting, sum.Due, sum.Overdue, overview.BacklogAge}
+	}
+	l.rows[0] = append(l.rows[0], values...)
 }
 
 // unregistered names the types whose entries wait for a process with a handler.
@@ -539,8 +584,11 @@ func (p *program) newHealthCommand() *cobra.Command {
 				}
 			}
 			problem := strings.Join(problems, "; ")
-			err = p.print(listing{kind: "health", isSingle: true, columns: []column{{"healthy", ""}, {"problem", ""}, {"queue", ""}, {"paused", ""}, {"limited", ""}, {"oldest_overdue_seconds", ""}},
-				rows: [][]any{{problem == "", problem, queue, strings.Join(paused, ", "), strings.Join(limited, "; "), oldest}}})
+			overview.AddBacklog(s.readBacklog(ctx))
+			l := listing{kind: "health", isSingle: true, columns: []column{{"healthy", ""}, {"problem", ""}, {"queue", ""}, {"paused", ""}, {"limited", ""}, {"oldest_overdue_seconds", ""}},
+				rows: [][]any{{problem == "", problem, queue, strings.Join(paused, ", "), strings.Join(limited, "; "), oldest}}}
+			l.addWaiting(overview)
+			err = p.print(l)
 			if err == nil && problem != "" {
 				err = &exitError{code: codeUnhealthy, isPrinted: true, err: fmt.Errorf("unhealthy: %s", problem)}
 			}

@@ -40,7 +40,11 @@ func (p *program) newStatsCommand() *cobra.Command {
 			if period == 0 {
 				stats = sumsByType(stats, filter.From)
 			}
-			return p.print(statsListing(stats))
+			l := statsListing(stats)
+			if period == 0 {
+				s.addBacklog(ctx, &l, stats)
+			}
+			return p.print(l)
 		})
 	cmd.Flags().DurationVar(&span, "over", 3*time.Hour, "time before now that the counts cover")
 	cmd.Flags().DurationVar(&period, "period", 0, "one row for each period of this length, such as 10m, instead of one for the whole time")
@@ -79,4 +83,21 @@ func statsListing(stats []admin.Stat) listing {
 			quantile(c.Took, 0.5), quantile(c.Took, 0.95), quantile(c.Late, 0.5), quantile(c.Late, 0.99)})
 	}
 	return l
+}
+
+// addBacklog adds how many entries of each type wait now, if a service has counted them within the last minutes.
+func (s *session) addBacklog(ctx context.Context, l *listing, stats []admin.Stat) {
+	overview := admin.Overview{Types: make([]admin.TypeOverview, len(stats))}
+	for i, stat := range stats {
+		overview.Types[i].Type = stat.BusinessType
+	}
+	overview.AddBacklog(s.readBacklog(ctx))
+	l.columns = append(l.columns, column{"waiting", "WAITING"}, column{"due", "DUE"}, column{"overdue", "OVERDUE"}, column{"backlog_age_seconds", ""})
+	for i, t := range overview.Types {
+		if b := t.Backlog; b != nil {
+			l.rows[i] = append(l.rows[i], b.Pending+b.Retrying+b.Compensating, b.Due, b.Overdue, overview.BacklogAge)
+		} else {
+			l.rows[i] = append(l.rows[i], nil, nil, nil, nil)
+		}
+	}
 }

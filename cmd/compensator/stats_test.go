@@ -12,6 +12,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // A service counts what it does, and ends. The command must show its counts by type and by period.
@@ -51,6 +52,27 @@ func TestStatsShowsWhatServicesHaveCounted(t *testing.T) {
 			assert.Contains(t, b.refused(codeUsage, "stats", "--over", "1s"), "--over 1s: give 1m to 2400h")
 			b.exec("DROP TABLE common_process_log_stat")
 			assert.Contains(t, b.refused(codeUsage, "stats"), "common_process_log_stat")
+		})
+	}
+}
+
+// More entries wait than the command counts itself. With the number of a service it must print all of them.
+func TestWaitingEntriesArePrintedWithoutALimit(t *testing.T) {
+	for name, bed := range map[string]func(*testing.T) *bed{"MariaDB": inMariaDB, "SQLite": inSQLite} {
+		t.Run(name, func(t *testing.T) {
+			b := bed(t)
+			b.exec("INSERT INTO common_process_log (idempotent_id, business_type, content, next_at, created_at, updated_at)" +
+				" WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i+1 FROM n WHERE i<1000) SELECT CONCAT('waits ', n.i, ' ', m.i), 'charge', '{}', 9000000000000, '2026-01-01 00:00:00.000', '2026-01-01 00:00:00.000' FROM n, n m WHERE m.i<3")
+			b.exec("INSERT INTO common_process_log_stat (instance, `at`, business_type, recorded) VALUES ('', 1000*60*60000, 'charge', 0)")
+			assert.Contains(t, b.ok("overview", "-o", "json"), `"pending":"1000+"`)
+			assert.Contains(t, b.ok("health", "-o", "json"), `"waiting":"1000+"}`)
+
+			store, err := compensator.OpenStore(t.Context(), b.db, compensator.DefaultTable)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, store.Close()) }()
+			require.NoError(t, store.(processlog.Operations).WriteBacklog(t.Context(), time.Now().Truncate(time.Minute), []processlog.Backlog{{BusinessType: "charge", Pending: 2000, Due: 7, Overdue: 5}}))
+			assert.Contains(t, b.ok("overview", "-o", "json"), `"pending":"2000"`)
+			assert.Contains(t, b.ok("health", "-o", "json"), `"waiting":"2000","due":7,"overdue":5`)
 		})
 	}
 }

@@ -142,7 +142,7 @@ func rows() [][]panel {
 		{
 			missing("Processes", "Processes that report metrics. If there are none, all processes are gone or are not scraped, and the other panels mean nothing.",
 				q{`count(compensator_ready{` + job + `}) or vector(0)`, ""}),
-			light("Dead", "Dead entries, counted up to 1,000 per type. List them, then use Requeue or SettleManually. No data means that the database does not answer.", "short", 1,
+			light("Dead", "Dead entries. Without Operations.Statistics, 1,000 of a type means at least 1,000. List them, then use Requeue or SettleManually. No data means that the database does not answer.", "short", 1,
 				q{"sum(" + oncePerLog(lately(`compensator_entry_waiting{compensator_state="dead", `+typed+`}`), ", messaging_destination_name") + ")" + orNone, ""}),
 			light("Case past due", "How long the open case that is overdue longest has been due. The admin pages show it first. No data means that the database did not answer, or that Config.Operations is not set.", "s", 1,
 				q{`max(compensator_case_past_due_seconds{` + job + `})`, ""}),
@@ -182,7 +182,7 @@ func rows() [][]panel {
 					perType + " {{compensator_ended_by}}"}),
 		},
 		{
-			graph("Waiting", "Entries in the log, by type and state. 1,000 means 1,000 or more.", "short",
+			graph("Waiting", "Entries in the log, by type and state. Without Operations.Statistics, 1,000 means at least 1,000. With it, numbers above 1,000 are a minute or two old.", "short",
 				q{"sum by (messaging_destination_name, compensator_state) (" + oncePerLog(`compensator_entry_waiting{`+typed+`}`, ", messaging_destination_name, compensator_state") + ")",
 					perType + " {{compensator_state}}"}),
 			graph("Overdue", "How long the entry that is overdue longest has been due, by type.", "s",

@@ -235,6 +235,52 @@ func TestSlowCasesHideNoOtherGauge(t *testing.T) {
 	})
 }
 
+// A process has counted more entries than the gauges count themselves. The gauges must report its number, as long as the number
+// is recent. Without one they must report 1,000.
+// Failure: F29
+func TestWaitingEntriesAreReportedWithoutALimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, reader := compensatortest.NewMemoryStore(), sdkmetric.NewManualReader()
+		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Queue: compensatortest.NewMemoryQueue().Client(), Operations: &compensator.Operations{Statistics: true}})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		mails, err := compensator.Handle(t.Context(), c, "mail", func(context.Context, *compensator.Entry, string) error { return nil }, nil)
+		require.NoError(t, err)
+		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+			var err error
+			for i := 0; i < 1200 && err == nil; i++ {
+				_, err = mails.Record(ctx, tx, "hello", compensator.Options{Delay: time.Hour})
+			}
+			return err
+		}))
+		telemetry, err := otel.New(otel.Options{TracerProvider: tracenoop.NewTracerProvider(), MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
+		require.NoError(t, err)
+		_, err = telemetry.Attach(c)
+		require.NoError(t, err)
+		const waiting, due, overdue, age = "compensator.entry.waiting{compensator.state=pending,messaging.destination.name=mail}",
+			"compensator.entry.due{messaging.destination.name=mail}", "compensator.entry.overdue{messaging.destination.name=mail}", "compensator.backlog.age{}"
+		series := collect(t, reader)
+		assert.EqualValues(t, 1000, series[waiting], "%v", series)
+		assert.NotContains(t, series, due)
+		assert.NotContains(t, series, age)
+
+		slot := time.Now().Truncate(time.Minute)
+		require.NoError(t, store.WriteBacklog(t.Context(), slot, []processlog.Backlog{{BusinessType: "mail", Pending: 1_234_567, Due: 2000, Overdue: 30}}))
+		time.Sleep(15 * time.Second)
+		series = collect(t, reader)
+		assert.EqualValues(t, 1_234_567, series[waiting], "%v", series)
+		assert.EqualValues(t, 2000, series[due])
+		assert.EqualValues(t, 30, series[overdue])
+		assert.InDelta(t, time.Since(slot).Seconds(), series[age], 1)
+
+		time.Sleep(5 * time.Minute)
+		series = collect(t, reader)
+		assert.EqualValues(t, 1000, series[waiting], "%v", series)
+		assert.NotContains(t, series, due, "the number is too old")
+	})
+}
+
 func TestAttachRefusesNothingToAttachTo(t *testing.T) {
 	t.Parallel()
 	telemetry, err := otel.New(otel.Options{})

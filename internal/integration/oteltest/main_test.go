@@ -45,7 +45,7 @@ func newWorld(t *testing.T, opts otel.Options) *world {
 	worth := func(*compensator.Entry) (compensator.Amount, error) {
 		return compensator.Amount{Minor: 12900, Currency: "CNY"}, nil
 	}
-	cfg.Operations = &compensator.Operations{Attempts: true, Instances: true, Types: map[string]compensator.CaseConfig{"refund": {Amount: worth}}}
+	cfg.Operations = &compensator.Operations{Attempts: true, Instances: true, Statistics: true, Types: map[string]compensator.CaseConfig{"refund": {Amount: worth}}}
 	w.c = w.New(cfg)
 	detach, err := telemetry.Attach(w.c)
 	require.NoError(t, err)

@@ -62,6 +62,7 @@ func (w *world) live() {
 	d, err := admin.New(w.c, admin.Options{Access: admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })})
 	require.NoError(t, err)
 	require.NoError(t, d.Pause(ctx, admin.Actor{ID: "mei"}, "later", admin.Why{Reason: "stocktaking"}))
+	w.Exec("UPDATE common_process_log_slots SET slot=slot-120000 WHERE business_type=' backlog'") // A count of the waiting entries is due now.
 	w.run()
 	deaf.OpenAtEnd(t) // The gate opens before Run is stopped.
 	late := w.record(ctx, dropped, compensator.Options{})
@@ -72,6 +73,10 @@ func (w *world) live() {
 	w.reaches(closed, compensator.Succeeded)
 	w.reaches(refused, compensator.Dead)
 	w.reaches(undone, compensator.Compensated)
+	w.Eventually(func() bool {
+		backlog, err := admin.Of(w.c).Backlog(ctx)
+		return err == nil && backlog.Known
+	}, "the waiting entries are counted")
 	w.Eventually(func() bool {
 		health := w.c.Health(ctx)
 		return len(health.Stuck) == 1 && len(health.UnknownTypes) == 1 && len(health.OpenBreakers) == 1 && len(health.Limited) == 1

@@ -92,3 +92,33 @@ func TestTrendIsAccessible(t *testing.T) {
 		}
 	}
 }
+
+// TestPagesSayHowManyEntriesWait has more waiting entries than the pages count. Without a recent count the pages must say "at
+// least 1,000". With one they must show all of them, and the age of the number, also without script.
+func TestPagesSayHowManyEntriesWait(t *testing.T) {
+	t.Parallel()
+	for _, age := range []time.Duration{10 * time.Minute, 2 * time.Minute} {
+		c, db := sqlitetest.New(t, configure)
+		_, err := db.Exec("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<1500) INSERT INTO common_process_log (idempotent_id, business_type, content, next_at, created_at, updated_at)" +
+			" SELECT 'waits '||i, 'close_order', '{}', 9000000000000, '2026-01-01 00:00:00.000', '2026-01-01 00:00:00.000' FROM n")
+		require.NoError(t, err)
+		counted := time.Now().Add(-age).UnixMilli()
+		_, err = db.Exec("INSERT INTO common_process_log_stat (instance, `at`, business_type, last_at, recorded, started) VALUES (' backlog', 0, '', ?, 0, 0), (' backlog', ?, 'close_order', 0, 1234567, 1234)", counted, counted)
+		require.NoError(t, err)
+		alice := worldOf(t, c, "/ops/").client("alice")
+		for _, page := range []string{"", "stats"} {
+			text := alice.get(page).text
+			if age > 5*time.Minute {
+				has(t, text, "at least 1,000")
+				lacks(t, text, "were counted")
+				continue
+			}
+			has(t, text, "1,234,567")
+			has(t, text, "Numbers above 1,000 were counted 2 min ago.")
+			lacks(t, text, "at least 1,000")
+		}
+		if age < 5*time.Minute {
+			has(t, alice.get("stats").text, ">1,234</td>")
+		}
+	}
+}
