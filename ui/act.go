@@ -31,16 +31,37 @@ type formAction struct {
 	Starts, Per, Burst, Concurrent string            // the same as the form has them
 	First                          bool              // whether to try one entry first
 	Ahead                          bool              // whether to pause a type that neither the log nor the process knows
+	All                            bool              // whether to act on all entries that match Search
+	Search                         admin.Search
+	Fields                         []formField // fields of Search, as the form has them
 }
 
 var delays = []time.Duration{0, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
 
-// readFormAction parses the action from a form. A *FieldError names the field that is wrong.
+// readAction parses the action from a form. A *FieldError names the field that is wrong.
+func (rq *request) readAction() (formAction, error) {
+	action, err := readFormAction(rq.r)
+	if err != nil || !action.All {
+		return action, err
+	}
+	form, filter, err := rq.readFilter(rq.r.Form)
+	if err != nil {
+		return action, err
+	}
+	action.Search.Filter, action.Fields = filter, form.Fields()
+	if text := rq.r.Form.Get("failure"); text != "" {
+		action.Fields = append(action.Fields, formField{"failure", text})
+		err = action.Search.Failure.UnmarshalText([]byte(text))
+	}
+	return action, err
+}
+
+// readFormAction parses the fields of a form that do not belong to a search.
 func readFormAction(r *http.Request) (formAction, error) {
 	if err := r.ParseForm(); err != nil {
 		return formAction{}, &compensator.FieldError{Field: "form", Reason: err.Error()}
 	}
-	action := formAction{Do: r.Form.Get("do"), Owner: formText(r.Form, "owner"), Type: formText(r.Form, "type"), Sure: r.Form.Get("sure") == "yes", Ahead: r.Form.Get("ahead") == "yes", First: r.Form.Get("first") == "yes", Why: readWhy(r.Form)}
+	action := formAction{Do: r.Form.Get("do"), Owner: formText(r.Form, "owner"), Type: formText(r.Form, "type"), Sure: r.Form.Get("sure") == "yes", Ahead: r.Form.Get("ahead") == "yes", First: r.Form.Get("first") == "yes", All: r.Form.Get("all") == "yes", Why: readWhy(r.Form)}
 	if len(r.Form["seen"]) > admin.MaxEntries {
 		return action, &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("%d, want 1 to %d", len(r.Form["seen"]), admin.MaxEntries)}
 	}
@@ -57,7 +78,7 @@ func readFormAction(r *http.Request) (formAction, error) {
 	}
 	action.Starts, action.Per, action.Burst, action.Concurrent = formText(r.Form, "starts"), formText(r.Form, "per"), formText(r.Form, "burst"), formText(r.Form, "concurrent")
 	var err error
-	if text := r.Form.Get("id"); text != "" {
+	if text := r.Form.Get("id"); text != "" && !action.All {
 		action.ID, err = compensator.ParseEntryID(text)
 	}
 	if text := r.Form.Get("version"); text != "" && err == nil {
@@ -125,12 +146,13 @@ func (action formAction) isCaseAction() bool {
 type confirmData struct {
 	formAction
 	Lines            []admin.Line
-	Unsure           int            // number of entries whose outcome is unknown
-	Again            int            // number of finished entries that would run again
-	Moved            int            // number of entries or cases that have changed since the page showed them
-	OthersCases      int            // number of cases that other people have
-	Futile           int            // number of entries that ended with a permanent error, so that another run will fail too
-	Paused           []admin.Paused // paused types of the entries. Until they are resumed, their entries do not run
+	Matching         *admin.Matching // of an action on all that match; nil for other actions
+	Unsure           int             // number of entries whose outcome is unknown
+	Again            int             // number of finished entries that would run again
+	Moved            int             // number of entries or cases that have changed since the page showed them
+	OthersCases      int             // number of cases that other people have
+	Futile           int             // number of entries that ended with a permanent error, so that another run will fail too
+	Paused           []admin.Paused  // paused types of the entries. Until they are resumed, their entries do not run
 	Broken           []admin.Broken
 	Sums             []string
 	InForce, Program string   // what a limit allows now, and what the program has set
@@ -160,7 +182,7 @@ func (action formAction) Runs() bool {
 // TriesFirst reports whether the page offers to try one entry first. A rescheduled entry may end much later, so trying one
 // would tell nothing.
 func (d confirmData) TriesFirst() bool {
-	return d.isEntryAction() && len(d.Lines) > 1 && d.Do != string(admin.Reschedule)
+	return d.isEntryAction() && (len(d.Lines) > 1 || d.Matching != nil && d.Matching.N > 1) && d.Do != string(admin.Reschedule)
 }
 
 // newChange returns the admin.Change for the action. One checkbox on the page sets both Checked and Again.
@@ -169,7 +191,7 @@ func (action formAction) newChange() admin.Change {
 }
 
 func (s *server) showConfirm(rq *request) {
-	action, err := readFormAction(rq.r)
+	action, err := rq.readAction()
 	if err == nil {
 		err = action.validate()
 	}
@@ -211,7 +233,7 @@ func (action formAction) validate() error {
 		if !action.isEntryAction() {
 			return &compensator.FieldError{Field: "action", Reason: fmt.Sprintf("%q is none", action.Do)}
 		}
-		ok = len(action.Seen) > 0
+		ok = len(action.Seen) > 0 || action.All
 	}
 	if !ok {
 		return missing
@@ -224,6 +246,10 @@ func (s *server) askReason(rq *request, action formAction, problem string, statu
 	data, err := s.checkSelection(rq, action)
 	if err != nil {
 		rq.showFailure(err)
+		return
+	}
+	if data.Matching != nil && data.Matching.N == 0 && !data.Matching.More {
+		rq.showError(http.StatusNotFound, "all.none")
 		return
 	}
 	data.Problem = problem
@@ -241,6 +267,9 @@ func (s *server) checkSelection(rq *request, action formAction) (confirmData, er
 	}
 	if !action.ID.IsZero() {
 		ids = append(ids, action.ID)
+	}
+	if action.All {
+		return data, s.checkMatching(rq, &data)
 	}
 	if len(ids) == 0 {
 		return data, nil
@@ -290,9 +319,17 @@ func (s *server) checkSelection(rq *request, action formAction) (confirmData, er
 	return data, nil
 }
 
+// checkMatching counts the entries that match the search of an action.
+func (s *server) checkMatching(rq *request, data *confirmData) error {
+	found, err := s.admin.Matching(rq.ctx, rq.Actor, admin.Right(data.Do), data.Search)
+	data.Matching, data.Unsure, data.Again = &found, found.Unknown, found.Finished
+	data.Sums = newRisk([]admin.Group{{Sums: found.Sums}}, false).Sums
+	return err
+}
+
 // doAction carries out the action of a form.
 func (s *server) doAction(rq *request) {
-	action, err := readFormAction(rq.r)
+	action, err := rq.readAction()
 	if err == nil {
 		err = action.validate()
 	}
@@ -396,6 +433,10 @@ func (s *server) performAction(rq *request, action formAction) (result outcome, 
 	case doReveal:
 		err = &compensator.FieldError{Field: "action", Reason: "is shown, not done"}
 	default:
+		if action.All {
+			isAnswered, err = s.startMatching(rq, action)
+			break
+		}
 		if len(action.Seen) > 1 {
 			answers, isAnswered, err = s.startBulk(rq, action)
 			break

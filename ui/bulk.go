@@ -1,7 +1,9 @@
 package ui
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -18,6 +20,7 @@ type bulkData struct {
 	Show    admin.BulkOutcome
 	Lines   []admin.Line // entries whose outcome is Show
 	Actions []string
+	Going   bool // whether the page goes on by itself
 	pager
 }
 
@@ -75,9 +78,9 @@ func (s *server) showBulk(rq *request) {
 	if data.Show == "" && len(data.Counts) > 0 {
 		data.Show = data.Counts[0].Outcome
 	}
-	for _, skip := range view.Skipped {
-		data.addSkip(skip)
-	}
+	data.addSkips()
+	cookie, err := rq.r.Cookie(goingCookie)
+	data.Going = err == nil && cookie.Value == rq.goingValue(id) && view.Search != nil && data.GoesOn()
 	if err := s.addBulkLines(rq, &data); err != nil {
 		rq.showFailure(err)
 		return
@@ -85,15 +88,16 @@ func (s *server) showBulk(rq *request) {
 	rq.showPage(http.StatusOK, "bulk", data)
 }
 
-func (d *bulkData) addSkip(skip admin.BulkSkip) {
-	i := slices.IndexFunc(d.Skips, func(c skipCount) bool { return c.Why == skip.Why })
-	if i < 0 {
-		i = len(d.Skips)
-		d.Skips = append(d.Skips, skipCount{Why: skip.Why})
-	}
-	d.Skips[i].N++
-	if len(d.Skips[i].IDs) < maxSkipsNamed {
-		d.Skips[i].IDs = append(d.Skips[i].IDs, skip.ID)
+// addSkips counts the entries that were not changed, and names some of them.
+func (d *bulkData) addSkips() {
+	for _, why := range slices.Sorted(maps.Keys(d.LeftOut)) {
+		skips := skipCount{Why: why, N: d.LeftOut[why]}
+		for _, skip := range d.Skipped {
+			if skip.Why == why && len(skips.IDs) < maxSkipsNamed {
+				skips.IDs = append(skips.IDs, skip.ID)
+			}
+		}
+		d.Skips = append(d.Skips, skips)
 	}
 }
 
@@ -124,17 +128,54 @@ func (d bulkData) GoesOn() bool { return d.MayContinue && (d.Tried == "" || d.Tr
 // News changes when the counts change.
 func (d bulkData) News() string { return fmt.Sprint(d.Counts, d.Left) }
 
-// continueBulk acts on entries that are left, and shows the page of the action again.
+// goingCookie holds the action that a person has started or continued on its page. Then the script of the page goes on until
+// no entry is left. Only a form sets the cookie, so nobody acts by opening an address that another person has sent.
+const (
+	goingCookie  = "compensator_going"
+	goingSeconds = 600
+)
+
+func (rq *request) goingValue(id admin.BulkID) string { return id.String() + "-" + hashActor(rq.Actor) }
+
+// Many returns a number of entries, or says that there are more.
+func (rq *request) Many(n int, more bool) (string, error) {
+	if more {
+		return rq.T("more_entries", rq.Number(n))
+	}
+	return rq.T("n_entries", n)
+}
+
+// startMatching begins an action on all that match. It answers with a redirect to the page of the action.
+func (s *server) startMatching(rq *request, action formAction) (isAnswered bool, err error) {
+	id, err := s.admin.StartMatching(rq.ctx, rq.Actor, action.newChange(), action.Search, admin.BulkOptions{TryFirst: action.First})
+	switch {
+	case id != (admin.BulkID{}): // An error means that a later batch was not stored. The page goes on with it.
+		rq.setCookie(goingCookie, rq.goingValue(id), goingSeconds)
+		rq.redirect(rq.bulkLink(id))
+		return true, nil
+	case err == nil:
+		rq.showError(http.StatusNotFound, "all.none")
+		return true, nil
+	}
+	return false, err
+}
+
+// continueBulk acts on entries that are left, or stops the action. Then it shows the page of the action again.
 func (s *server) continueBulk(rq *request) {
 	id, err := admin.ParseBulkID(rq.r.PathValue("id"))
 	if err != nil {
 		rq.showFailure(compensator.ErrNotFound)
 		return
 	}
-	if err := s.admin.ContinueBulk(rq.ctx, rq.Actor, id); err != nil {
+	next, going := s.admin.ContinueBulk, goingSeconds
+	if rq.r.PostFormValue("stop") == "yes" {
+		next, going = s.admin.StopBulk, -1
+	}
+	if err := next(rq.ctx, rq.Actor, id); err != nil && !errors.Is(err, admin.ErrContinued) {
 		rq.showFailure(err)
 		return
 	}
+	rq.setCookie(goingCookie, rq.goingValue(id), going)
 	rq.redirect(rq.bulkLink(id))
 }
 

@@ -2,9 +2,11 @@ package ui
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
 )
 
@@ -32,6 +34,7 @@ type casesData struct {
 	GroupSums                       []string
 	Lines                           []admin.Line // lines of the entries, each with its case
 	pager
+	allForm
 	Actions []string
 	SeesAll bool // whether the actor may see all entries, see seesAllTypes
 }
@@ -83,7 +86,11 @@ func (s *server) showCases(rq *request) {
 	}
 	data.Lines, data.SeesAll = page.Lines, rq.seesAllTypes(nil)
 	data.pager = newPager(rq.r.URL, page.Next)
-	data.Actions = append(rq.offeredActions(data.Lines), rq.caseActions(data.Lines)...)
+	offered := rq.offeredActions(data.Lines)
+	data.Actions = append(slices.Clone(offered), rq.caseActions(data.Lines)...)
+	if data.Failure != "" && data.Kind+data.Owner+data.Who == "" {
+		data.allForm = allForm{offered, []formField{{"state", compensator.Dead.String()}, {"type", data.Type}, {"failure", data.Failure}}}
+	}
 	rq.showPage(http.StatusOK, "cases", data)
 }
 

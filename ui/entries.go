@@ -20,6 +20,7 @@ type entriesData struct {
 	Filter filterForm
 	Lines  []admin.Line
 	pager
+	allForm
 	Actions []string
 	Near    []admin.NearID  // ids that the person may have meant, if no entry has the id of the filter
 	Refused string          // what is wrong with the filter; empty if the filter is valid
@@ -187,6 +188,9 @@ func (s *server) showEntries(rq *request) {
 	}
 	data.pager = newPager(rq.r.URL, page.Next)
 	data.Actions = rq.offeredActions(data.Lines)
+	if form.State != "" {
+		data.allForm = allForm{data.Actions, form.Fields()}
+	}
 	for _, l := range s.admin.Limited(rq.ctx, rq.Actor) {
 		if slices.ContainsFunc(data.Lines, func(line admin.Line) bool {
 			return line.Entry.BusinessType == l.BusinessType && !line.Entry.State.Terminal()

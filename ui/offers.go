@@ -22,6 +22,12 @@ const (
 	doResetLimit = "reset limit"
 )
 
+// allForm is the form for actions on all entries that match the search of a page.
+type allForm struct {
+	AllActions []string    // empty: the page offers none
+	AllFields  []formField // the search
+}
+
 // offeredActions returns the actions that the actor may do, and that would change at least one of these lines.
 func (rq *request) offeredActions(lines []admin.Line) []string {
 	var actions []string

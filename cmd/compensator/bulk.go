@@ -28,14 +28,32 @@ func (p *program) newBulkCommand() *cobra.Command {
 			return p.printBulk(view)
 		})
 	cmd.Flags().StringVar(&outcome, "outcome", "", "list the entries of one outcome, for example dead")
-	cmd.AddCommand(p.newBulkGoOnCommand())
+	cmd.AddCommand(p.newBulkGoOnCommand(), p.newBulkStopCommand())
 	return cmd
 }
 
-// newBulkGoOnCommand returns the command that acts on the entries that are left after --first.
+// newBulkStopCommand returns the command that ends an action on all that match.
+func (p *program) newBulkStopCommand() *cobra.Command {
+	return p.newLogCommand("stop <action>", "End an action that began with --all: no further entry is changed", cobra.ExactArgs(1), changeAccess,
+		func(ctx context.Context, s *session, args []string) error {
+			view, err := s.readBulk(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if err := s.StopBulk(ctx, s.actor, view.ID); err != nil {
+				return err
+			}
+			if view, err = s.Bulk(ctx, s.actor, view.ID); err != nil {
+				return err
+			}
+			return p.printBulk(view)
+		})
+}
+
+// newBulkGoOnCommand returns the command that acts on the entries that are left after --first or --all.
 func (p *program) newBulkGoOnCommand() *cobra.Command {
 	var isConfirmed bool
-	cmd := p.newLogCommand("go-on <action>", "Act on the other entries of an action that began with --first", cobra.ExactArgs(1), changeAccess,
+	cmd := p.newLogCommand("go-on <action>", "Act on the other entries of an action that began with --first or --all", cobra.ExactArgs(1), changeAccess,
 		func(ctx context.Context, s *session, args []string) error {
 			view, err := s.readBulk(ctx, args[0])
 			if err != nil {
@@ -53,6 +71,9 @@ func (p *program) newBulkGoOnCommand() *cobra.Command {
 				if err := p.confirm(ctx, string(view.Action), strconv.Itoa(view.Left)); err != nil {
 					return err
 				}
+			}
+			if view.Search != nil {
+				return p.goOn(ctx, s, view.ID)
 			}
 			if err := s.ContinueBulk(ctx, s.actor, view.ID); err != nil {
 				return err
@@ -84,12 +105,14 @@ func (p *program) printBulk(view admin.BulkView) error {
 			l.rows = append(l.rows, []any{string(outcome), n, false})
 		}
 	}
-	skips := make(map[string]int)
-	for _, skip := range view.Skipped {
-		skips[skip.Why]++
+	for _, why := range slices.Sorted(maps.Keys(view.LeftOut)) {
+		l.rows = append(l.rows, []any{strings.ReplaceAll(why, "_", " "), view.LeftOut[why], true})
 	}
-	for _, why := range slices.Sorted(maps.Keys(skips)) {
-		l.rows = append(l.rows, []any{strings.ReplaceAll(why, "_", " "), skips[why], true})
+	if view.NotFollowed > 0 {
+		p.printf("the outcomes are those of the last batches: %s of earlier batches are not followed", countText(view.NotFollowed))
+	}
+	if view.StoppedBy != "" {
+		p.printf("stopped by %s", view.StoppedBy)
 	}
 	return p.print(l)
 }

@@ -50,3 +50,44 @@ func TestOneEntryIsTriedFirstOnTheCommandLine(t *testing.T) {
 	b.refused(codeUsage, "bulk", "nosuch")
 	b.refused(codeUsage, "bulk", id[1], "--outcome", "nosuch")
 }
+
+// TestAllThatMatchAreChangedOnTheCommandLine requeues more dead entries than one command could name. An interrupted action goes
+// on by its id, and an action that is stopped changes no further entry.
+func TestAllThatMatchAreChangedOnTheCommandLine(t *testing.T) {
+	t.Parallel()
+	b := inSQLite(t)
+	b.exec(`INSERT INTO common_process_log (idempotent_id, business_type, content, state, next_at, created_at, updated_at)
+		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<2600) SELECT 'many '||i, 'many', '{}', -2, i, 1, 1 FROM n`)
+	where := []string{"--where", "type=many,state=dead", "--all", reason}
+	state := func(state string) int {
+		return len(items(t, b.ok("list", "--where", "type=many,state="+state, "--limit", "3000", "-o", "json")))
+	}
+	assert.Contains(t, b.refused(codeUsage, append([]string{"cancel"}, where...)...), "would cancel 2600 entries")
+	b.refused(codeUsage, "cancel", "--where", "type=many", "--all", reason, "--yes")
+	b.refused(codeUsage, "cancel", "1", "--all", reason, "--yes")
+	assert.Equal(t, 2600, state("dead"))
+
+	began := b.do(append([]string{"cancel", "--yes", "--first"}, where...)...)
+	require.Equal(t, codeDone, began.code, began.stderr)
+	id := bulkID.FindStringSubmatch(began.stderr)
+	require.NotNil(t, id, began.stderr)
+	assert.Equal(t, []int{2599, 1}, []int{state("dead"), state("cancelled")})
+	went := b.do("bulk", "go-on", id[1], "--yes")
+	require.Equal(t, codeDone, went.code, went.stderr)
+	assert.Contains(t, went.stderr, "2001 changed, 599 entries left")
+	assert.Contains(t, went.stderr, "2600 of 2600 changed, 0 left")
+	assert.Equal(t, 2600, state("cancelled"))
+
+	where[1] = "type=many,state=cancelled"
+	left := b.do(append([]string{"requeue", "--yes"}, where...)...)
+	require.Equal(t, codeDone, left.code, left.stderr)
+	assert.Contains(t, left.stderr, "2600 entries ended already")
+	assert.Equal(t, 2600, state("cancelled"))
+	tried := b.do(append([]string{"requeue", "--yes", "--again", "--first"}, where...)...)
+	id = bulkID.FindStringSubmatch(tried.stderr)
+	require.NotNil(t, id, tried.stderr)
+	assert.Contains(t, b.do("bulk", "stop", id[1]).stderr, "stopped by")
+	b.ok("bulk", "go-on", id[1], "--yes")
+	assert.Equal(t, []int{2599, 1}, []int{state("cancelled"), state("pending")})
+	assert.Contains(t, b.do(append([]string{"requeue", "--yes"}, append(where, "--where", "business=none")...)...).stderr, "no entry matches")
+}

@@ -72,33 +72,37 @@ func (p *program) newChangeCommands() []*cobra.Command {
 func (p *program) newChangeCommand(name, summary string, action admin.Right, delays bool) *cobra.Command {
 	var why why
 	var conditions []string
-	var isConfirmed, isChecked, canSkip, triesFirst bool
+	var isChecked, canSkip bool
+	var flags allFlags
 	var delay time.Duration
 	cmd := p.newLogCommand(name+" <id>… | - | --where …", summary, cobra.ArbitraryArgs, changeAccess, func(ctx context.Context, s *session, args []string) error {
 		if err := why.validate(); err != nil {
 			return err
 		}
+		ch := admin.Change{Action: action, Why: why.Why, Delay: delay, Checked: isChecked, Again: p.canRepeat}
+		if flags.all {
+			return p.changeMatching(ctx, s, name, ch, args, conditions, flags)
+		}
 		entries, answers, err := p.pickEntries(ctx, s, args, conditions)
 		if err != nil {
 			return err
 		}
-		ch := admin.Change{Action: action, Why: why.Why, Delay: delay, Checked: isChecked, Again: p.canRepeat}
 		if canSkip && len(entries) > 0 {
 			if entries, err = p.skipUnknown(ctx, s, entries, ch); err != nil {
 				return err
 			}
 		}
 		if len(entries) > 0 {
-			if err := p.preview(ctx, s, name, entries, ch, isConfirmed); err != nil {
+			if err := p.preview(ctx, s, name, entries, ch, flags.confirmed); err != nil {
 				return hintUnchecked(err)
 			}
-			id, err := s.do(ctx, ch, entries, triesFirst, &answers)
+			id, err := s.do(ctx, ch, entries, flags.first, &answers)
 			if err != nil {
 				return hintUnchecked(err)
 			}
 			if id != (admin.BulkID{}) {
 				p.printf("compensator bulk %s shows what becomes of them", id)
-				if triesFirst {
+				if flags.first {
 					p.printf("compensator bulk go-on %s goes on with the others", id)
 				}
 			}
@@ -114,9 +118,10 @@ func (p *program) newChangeCommand(name, summary string, action admin.Right, del
 	})
 	p.whereFlag(cmd, &conditions)
 	why.addFlags(cmd)
-	cmd.Flags().BoolVar(&isConfirmed, "yes", false, "do it without asking")
+	cmd.Flags().BoolVar(&flags.confirmed, "yes", false, "do it without asking")
+	cmd.Flags().BoolVar(&flags.all, "all", false, "act on all entries that --where selects, in batches of up to 500. --where must name a state")
 	if action != admin.Reschedule {
-		cmd.Flags().BoolVar(&triesFirst, "first", false, "try the oldest entry first. The command bulk go-on then acts on the others")
+		cmd.Flags().BoolVar(&flags.first, "first", false, "try the oldest entry first. The command bulk go-on then acts on the others")
 	}
 	if delays {
 		cmd.Flags().DurationVar(&delay, "delay", 0, "until due")
@@ -188,7 +193,7 @@ func (p *program) pickEntries(ctx context.Context, s *session, args, conditions 
 }
 
 func newTooManyError(n string) error {
-	return newUsageError("%s entries, and at most %d at a time: narrow --where by type, state, error, from and to", n, admin.MaxEntries)
+	return newUsageError("%s entries, and at most %d at a time: narrow --where by type, state, error, from and to, or add --all to act on all of them", n, admin.MaxEntries)
 }
 
 // names returns args. If the only argument is -, it returns the lines of standard input.

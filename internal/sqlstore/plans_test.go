@@ -402,3 +402,30 @@ func TestSliceOfTheBacklogReadsNoMoreThanItCounts(t *testing.T) {
 	assert.Less(t, cost.read, 2000)
 	assert.Zero(t, cost.sorted)
 }
+
+// TestIDsOfAllThatMatchComeFromAnIndexAlone reads the ids for a batch of an action on all that match, of more than 10,000
+// entries. The server must read only the part of one index, and no row.
+func TestIDsOfAllThatMatchComeFromAnIndexAlone(t *testing.T) {
+	b := openLogbook(t)
+	b.fill(45_000)
+	b.exec("ANALYZE TABLE common_process_log")
+	pending := []processlog.State{processlog.Pending}
+	for key, match := range map[string]processlog.Match{
+		"k_due":         {Filter: processlog.Filter{States: pending, BusinessType: "type 1"}, After: processlog.RowID(100), UpTo: processlog.RowID(44_000)},
+		"k_business_id": {Filter: processlog.Filter{States: pending, BusinessID: "order", Prefix: true}},
+		"k_created_at":  {Filter: processlog.Filter{States: []processlog.State{processlog.Succeeded}, CreatedFrom: time.Now().Add(-time.Minute)}},
+		"k_group":       {Filter: processlog.Filter{States: pending, BusinessType: "type 1"}, Fingerprint: processlog.Fingerprint{1}},
+	} {
+		match.Limit = 10_000
+		for _, statement := range b.written(func(ctx context.Context, s *Store) {
+			_, err := s.MatchingIDs(ctx, match)
+			require.NoError(t, err)
+		}) {
+			for _, step := range b.explain(statement) {
+				assert.Equal(t, key, step.key, statement)
+				assert.Contains(t, step.extra, "Using index", statement)
+				assert.NotContains(t, []string{"ALL", "index"}, step.kind, statement)
+			}
+		}
+	}
+}

@@ -102,6 +102,22 @@ func operating() []mutant {
 			sees: tests("TestOneEntryIsTriedBeforeTheOthers"),
 		},
 		{
+			name: "action-on-all-stands-still", breaks: "G32",
+			what: "An action on all that match does not move its position, so it visits entries again that have died again.",
+			edits: []edit{
+				{"matchingRun.goOn", `$p.Cursor = $entries[len($entries)-1].ID`, `$p.Cursor = $p.Cursor`},
+			},
+			sees: tests("TestActionOnAllThatMatchVisitsEachEntryOnce"),
+		},
+		{
+			name: "second-runner-repeats-a-batch", breaks: "G32",
+			what: "A caller of ContinueBulk stores a batch although another caller has stored it meanwhile.",
+			edits: []edit{
+				{"matchingRun.store", `Follows: $r.follows`, `Follows: 0`},
+			},
+			sees: tests("TestActionOnAllThatMatchIsContinuedByOne"),
+		},
+		{
 			name: "batch-forgets-what-it-changed", breaks: "G32",
 			what: "The record of an action names the entries in the versions that they had before it.",
 			edits: []edit{

@@ -100,6 +100,10 @@ func (w *world) visit(v visit) {
 		ctx = context.WithValue(ctx, unchecked{}, true)
 	}
 	change := admin.Change{Action: v.action, Entries: seen, Why: why, Checked: checked}
+	if v.thinks%5 == 0 && v.action != admin.Compensate {
+		w.actOnAll(ctx, d, actor, change, v)
+		return
+	}
 	if v.thinks%2 == 0 {
 		_, _ = d.Change(ctx, actor, change)
 		return
@@ -118,6 +122,56 @@ func (w *world) visit(v visit) {
 func (w *world) tells(ctx context.Context, d *admin.Admin, actor admin.Actor, id admin.BulkID, entries int) {
 	if view, err := d.Bulk(ctx, actor, id); err == nil && view.Changed+len(view.Skipped)+view.Left != entries {
 		w.oracle.fail("G32: an action on %d entries tells of %d changed, %d skipped and %d left ones", entries, view.Changed, len(view.Skipped), view.Left)
+	}
+}
+
+// actOnAll acts on all dead entries. If the instance dies or a statement fails, the person continues the action through
+// another instance.
+func (w *world) actOnAll(ctx context.Context, d *admin.Admin, actor admin.Actor, change admin.Change, v visit) {
+	ctx = context.WithValue(ctx, onAll{}, make(map[compensator.EntryID]bool))
+	search := admin.Search{Filter: admin.Filter{States: []compensator.State{compensator.Dead}}}
+	id, err := d.StartMatching(ctx, actor, change, search, admin.BulkOptions{TryFirst: true})
+	for try := range 5 {
+		if id == (admin.BulkID{}) || ctx.Err() != nil {
+			return
+		}
+		if n := w.alive(v.whom + try); err != nil && n != nil {
+			if d, err = admin.New(n.c, admin.Options{Access: anybody}); err != nil {
+				return
+			}
+		}
+		if view, failed := d.Bulk(ctx, actor, id); failed == nil && view.Left == 0 {
+			w.oracle.readCounts(func(o *oracle) { o.sights[sawAllVisited]++ })
+			return
+		}
+		err = d.ContinueBulk(ctx, actor, id)
+	}
+}
+
+// onAll is the key of the context of an action on all that match. Its value has the entries that the action has changed.
+type onAll struct{}
+
+// noteMatching notes that a person asks for the changes of a batch, because the person has not named the entries.
+func (s *gatedStore) noteMatching(ctx context.Context, seen []processlog.Version, change processlog.Change) {
+	if ctx.Value(onAll{}) == nil {
+		return
+	}
+	for _, v := range seen {
+		s.from.w.oracle.noteRequest(change.Action, change.Compensate, v.ID)
+	}
+}
+
+// visitedOnce asserts G32 (actions of people): an action on all that match changes each entry at most once.
+func (s *gatedStore) visitedOnce(ctx context.Context, seen []processlog.Version, answers []processlog.Changed) {
+	changed, _ := ctx.Value(onAll{}).(map[compensator.EntryID]bool)
+	for i, v := range seen {
+		if changed == nil || answers[i].Err != nil {
+			continue
+		}
+		if changed[v.ID] {
+			s.from.w.oracle.fail("G32: an action on all that match has changed entry %s twice", v.ID)
+		}
+		changed[v.ID] = true
 	}
 }
 
@@ -169,9 +223,11 @@ func (s *gatedStore) ChangeBulk(ctx context.Context, seen []processlog.Version, 
 		op.seen[v.ID] = v.Number
 	}
 	s.from.w.oracle.noteOperation(change.Token, op)
+	s.noteMatching(ctx, seen, change)
 	err = s.from.step(ctx, classOnce, "changebulk", string(change.Action)+" "+idsOf(seen, func(v processlog.Version) compensator.EntryID { return v.ID }), func() (err error) {
 		if record, answers, err = s.store.ChangeBulk(ctx, seen, change, batch); err == nil {
 			s.changedAll(ctx, seen, answers)
+			s.visitedOnce(ctx, seen, answers)
 			id := batch.ID
 			id.Record = cmp.Or(id.Record, record)
 			s.batchRecorded(id, answers)

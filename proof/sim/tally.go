@@ -65,6 +65,7 @@ const (
 	sawReports
 	sawAdminActions
 	sawBulkBatches
+	sawAllVisited
 	sawUncheckedActions
 	sawWaitedOut
 	sawConsumed
@@ -120,6 +121,7 @@ var sightNames = [sights]string{
 	sawReports:          "reports of processes about themselves",
 	sawAdminActions:     "entries changed through package admin",
 	sawBulkBatches:      "batches of actions on several entries recorded",
+	sawAllVisited:       "actions on all that match carried out to the end",
 	sawUncheckedActions: "entries changed by a person who had not checked",
 	sawWaitedOut:        "waits that counted because MaxWait was over",
 	sawConsumed:         "messages processed",

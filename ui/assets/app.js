@@ -95,7 +95,7 @@ asked.addEventListener("close", () => { asked.replaceChildren(); opener?.focus()
 
 // A refresh replaces the part of the page that changes. It waits while a person works in that part, so that no element
 // moves away from the pointer or the focus.
-const every = 5000;
+const every = 5000, soon = 500; // milliseconds
 const live = $("#live"), button = $("#live-switch");
 let paused = kept("compensator-paused") === "yes", failed = false;
 const busy = () => document.hidden || $("dialog[open], .menu[open], .trail details[open], .numbers[open]") || !getSelection().isCollapsed || (live.contains(document.activeElement) && document.activeElement !== button)
@@ -119,6 +119,27 @@ const refresh = async () => {
 	if (!fresh || paused || busy()) return;
 	if (fresh === live) return stillSo(answer);
 	tag = answer.headers.get("ETag");
+	replace(fresh);
+};
+// goOn sends the form of an action on all that match, as a press of its button would. The server marks this form only for
+// the person who has pressed the button before. The answer is the page of the action.
+const goOn = async () => {
+	const form = $("form[data-go-on]", live);
+	if (!form || paused) return false;
+	try {
+		const answer = await fetch(form.action, { method: "POST", credentials: "same-origin" });
+		if (!answer.ok) throw new Error(String(answer.status));
+		const fresh = $("#live", parse(await answer.text()));
+		failed = false;
+		tag = null;
+		if (fresh && !busy()) replace(fresh);
+	} catch {
+		failed = true;
+		return false;
+	}
+	return true;
+};
+const replace = (fresh) => {
 	const news = fresh.dataset.news !== live.dataset.news;
 	all(".js", fresh).forEach((element) => { element.hidden = false; });
 	const pressing = document.activeElement === button;
@@ -133,12 +154,13 @@ if (live && live.dataset.still === undefined) {
 	const press = (now) => { if (button) button.setAttribute("aria-pressed", String(paused)); say(now); };
 	button?.addEventListener("click", () => { paused = !paused; kept("compensator-paused", paused ? "yes" : "no"); press(); });
 	const round = async () => {
-		if (!paused && !busy()) await refresh();
+		const went = await goOn();
+		if (!went && !paused && !busy()) await refresh();
 		say();
-		setTimeout(round, every);
+		setTimeout(round, went ? soon : every);
 	};
 	press(paused ? "off" : "on"); // Do not call busy here. Nobody works in a new page yet, and busy would make the browser compute the layout.
-	setTimeout(round, every);
+	setTimeout(round, $("form[data-go-on]", live) ? soon : every);
 } else if (button) {
 	button.hidden = true;
 	const words = $("#live-state");

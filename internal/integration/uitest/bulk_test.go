@@ -1,6 +1,7 @@
 package uitest
 
 import (
+	"database/sql"
 	"fmt"
 	"html"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
 )
 
 // triedFirst requeues the dead entries of a type, and tries the oldest first. It waits until that entry has died again.
@@ -122,5 +124,85 @@ func TestPageOfAnActionFollowsItsEntries(t *testing.T) {
 		press(`form[action*="/actions/"] button.main`)
 		b.arrive(fmt.Sprintf(`location.pathname.startsWith("/ops/actions/") && !document.body.textContent.includes(%q)`, words[2]))
 		b.quiet("bulk-" + lang)
+	}
+}
+
+// dieMany adds dead entries of a type that no process runs.
+func dieMany(t *testing.T, db *sql.DB, businessType string, n int) {
+	t.Helper()
+	_, err := db.ExecContext(t.Context(), `INSERT INTO common_process_log (idempotent_id, business_type, content, state, next_at, created_at, updated_at)
+		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<?) SELECT ?||' '||i, ?, '{}', -2, i, 1, 1 FROM n`, n, businessType, businessType)
+	require.NoError(t, err)
+}
+
+// A person without scripts acts on all dead entries of a type, more than one request changes. The page must say how many
+// match, and offer to go on until none is left. A stopped action must offer nothing.
+func TestAllThatMatchAreChangedWithoutScript(t *testing.T) {
+	t.Parallel()
+	c, db := sqlitetest.New(t, configure)
+	w := worldOf(t, c, "/ops/")
+	dieMany(t, db, "many", 2300)
+	alice := w.client("alice")
+	has(t, alice.get("entries?state=dead&type=many").text, `name="all"`)
+	lacks(t, alice.get("entries?type=many").text, `name="all"`, "without a state")
+	form := values("do", "cancel", "all", "yes", "state", "dead", "type", "many", "back", "/ops/entries")
+	confirm := alice.get("confirm?" + form.Encode())
+	has(t, plain(confirm.text), "2300 entries")
+	assert.Equal(t, 404, alice.get("confirm?do=cancel&all=yes&state=dead&type=nosuch").status)
+	assert.Equal(t, 422, alice.get("confirm?do=cancel&all=yes&type=many").status)
+	assert.Equal(t, 422, alice.post("do", form).status, "without a reason")
+	form.Set("reason", "a wrong import")
+	form.Set("first", "yes")
+	tried := alice.post("do", form)
+	require.Equal(t, 200, tried.status)
+	require.Contains(t, tried.at, "/ops/actions/")
+	has(t, plain(tried.text), "Changed so far: 1. Left: 2299 entries")
+	path := strings.TrimPrefix(tried.at, "/ops/")
+	went := alice.post(path, values())
+	has(t, plain(went.text), "Changed so far: 2,001. Left: 299 entries")
+	has(t, went.text, "data-go-on")
+	lacks(t, w.client("bob").get(path).text, "data-go-on", "only the person who pressed the button goes on")
+	has(t, plain(alice.post(path, values()).text), "All entries that matched")
+	for range 2 {
+		lacks(t, alice.post(path, values()).text, "Go on with the rest")
+	}
+
+	dieMany(t, db, "other", 3)
+	form.Set("type", "other")
+	stopped := alice.post("do", form)
+	text := alice.post(strings.TrimPrefix(stopped.at, "/ops/"), values("stop", "yes")).text
+	has(t, plain(text), "Stopped by alice")
+	lacks(t, text, "Go on with the rest")
+	assert.Len(t, w.entriesOf("other", compensator.Dead), 2)
+}
+
+// In a browser, the page of an action on all that match goes on by itself until no entry is left, in both languages and on a
+// phone.
+func TestPageOfAnActionOnAllGoesOnByItself(t *testing.T) {
+	t.Parallel()
+	c, db := sqlitetest.New(t, configure)
+	w := worldOf(t, c, "/ops/")
+	b := openTab(t, w, "alice")
+	b.quicken()
+	for lang, words := range map[string][3]string{"en": {"one", "4,100 entries", "All entries that matched"}, "zh-CN": {"two", "4,100", "所有匹配的条目均已处理"}} {
+		dieMany(t, db, words[0], 4100)
+		b.look(lang, "light", 360)
+		b.open("entries?state=dead&type=" + words[0])
+		press := func(selector string) {
+			b.do(chromedp.Evaluate(fmt.Sprintf(`document.querySelector(%q).click()`, selector), nil))
+		}
+		press(`details:has(input[name="all"]) summary`)
+		b.requireFit(360, lang)
+		b.photograph("all-offered-" + lang + "-light-360")
+		press(`form:has(input[name="all"]) button[value="cancel"]`)
+		b.do(b.until(`document.querySelector("#asked").open`), chromedp.Evaluate(`document.querySelector('#asked [name="reason"]').value = "a wrong import"`, nil))
+		b.requireFit(360, lang)
+		b.photograph("all-confirm-" + lang + "-light-360")
+		press(`#asked button.main`)
+		b.arrive(fmt.Sprintf(`location.pathname.startsWith("/ops/actions/") && document.querySelector("#live")?.textContent.includes(%q)`, words[2]))
+		b.requireFit(360, lang)
+		b.photograph("all-ended-" + lang + "-light-360")
+		assert.Empty(t, w.entriesOf(words[0], compensator.Dead))
+		b.quiet("all-" + lang)
 	}
 }

@@ -81,7 +81,8 @@ func calls(e compensator.Entry, c *admin.Case, bulk admin.BulkID) map[string][]c
 		"GET trail":        {{"GET", "trail", nil, 200, 200, 200, 200}},
 		"GET settings":     {{"GET", "settings", nil, 200, 403, 200, 200}},
 		"GET confirm": {{"GET", "confirm?do=requeue&seen=" + seen(e), nil, 200, 404, 404, 403}, {"GET", "confirm?do=take+case&seen=" + theCase(0), nil, 200, 404, 404, 403},
-			{"GET", "confirm?do=see+content&id=" + e.ID.String(), nil, 200, 404, 404, 403}, {"GET", "confirm?do=pause&type=a", nil, 200, 403, 200, 403}},
+			{"GET", "confirm?do=see+content&id=" + e.ID.String(), nil, 200, 404, 404, 403}, {"GET", "confirm?do=pause&type=a", nil, 200, 403, 200, 403},
+			{"GET", "confirm?do=requeue&all=yes&state=dead&type=salary", nil, 200, 404, 404, 403}},
 		"GET done":          {{"GET", "done?n=x", nil, 404, 404, 404, 404}},
 		"POST actions/{id}": {{"POST", "actions/" + bulk.String(), of(), 303, 404, 404, 403}},
 		"GET actions/{id}":  {{"GET", "actions/" + bulk.String(), nil, 200, 404, 404, 200}, {"GET", "actions/x", nil, 404, 404, 404, 404}},
@@ -103,6 +104,7 @@ func calls(e compensator.Entry, c *admin.Case, bulk admin.BulkID) map[string][]c
 			{"POST", "do", entryForm("do", "reschedule"), 303, 303, 303, 403},
 			{"POST", "do", entryForm("do", "cancel"), 303, 303, 303, 403},
 			{"POST", "do", entryForm("do", "complete"), 303, 303, 303, 403},
+			{"POST", "do", of("do", "cancel", "all", "yes", "state", "cancelled", "type", "nosuch"), 404, 403, 404, 403},
 			{"POST", "do", entryForm("do", "erase"), 422, 422, 422, 422},
 		},
 	}

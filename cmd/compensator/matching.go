@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
+)
+
+// allFlags are the flags of a command that acts on all entries that match.
+type allFlags struct{ all, first, confirmed bool }
+
+// changeMatching acts on all entries that the conditions select. It goes on until no entry is left.
+func (p *program) changeMatching(ctx context.Context, s *session, verb string, ch admin.Change, args, conditions []string, flags allFlags) error {
+	if len(args) > 0 || len(conditions) == 0 {
+		return newUsageError("--all wants --where, and no entries")
+	}
+	w, err := parseWhere(conditions)
+	if err != nil {
+		return err
+	}
+	search := admin.Search{Filter: w.Filter, Failure: w.failure}
+	if search.Failure != (admin.Fingerprint{}) && len(search.Filter.States) == 0 { // Only dead entries have open cases.
+		search.Filter.States = []compensator.State{compensator.Dead}
+	}
+	if len(search.Filter.States) == 0 {
+		return newUsageError("--all wants a state in --where, for example state=dead")
+	}
+	found, err := s.Matching(ctx, s.actor, ch.Action, search)
+	if err != nil {
+		return err
+	}
+	if found.N == 0 && !found.More {
+		p.printf("no entry matches, so nothing was done")
+		p.warnConditions(ctx, s, conditions)
+		return nil
+	}
+	if err := p.previewMatching(ctx, s, verb, ch, found, flags.confirmed); err != nil {
+		return err
+	}
+	id, err := s.StartMatching(ctx, s.actor, ch, search, admin.BulkOptions{TryFirst: flags.first})
+	if id == (admin.BulkID{}) {
+		return err
+	}
+	p.printf("compensator bulk %s shows what becomes of them", id)
+	p.printf("compensator bulk go-on %s goes on, also after an interruption. bulk stop ends the action", id)
+	if err != nil {
+		return err
+	}
+	if flags.first {
+		view, err := s.Bulk(ctx, s.actor, id)
+		if err != nil {
+			return err
+		}
+		return p.printBulk(view)
+	}
+	return p.goOn(ctx, s, id)
+}
+
+// previewMatching prints what an action on all that match would be about. It asks for confirmation unless --yes is set.
+func (p *program) previewMatching(ctx context.Context, s *session, verb string, ch admin.Change, found admin.Matching, isConfirmed bool) error {
+	number := strconv.Itoa(found.N)
+	subject := []string{verb + " " + countMany(found.N, found.More)}
+	for _, sum := range found.Sums {
+		subject = append(subject, formatUnits(sum.Minor, sum.Currency))
+	}
+	p.printf("would %s, as %s, because %q%s", strings.Join(subject, ", worth "), s.actor.ID, ch.Reason, delayText(ch.Delay))
+	switch {
+	case found.Unknown > 0 && ch.Checked:
+		p.printf("! the outcome of %s is unknown, and you have checked", countText(found.Unknown))
+	case found.Unknown > 0:
+		p.printf("! the outcome of %s is unknown, so they are left out. Find out what happened, then add --checked", countText(found.Unknown))
+	}
+	if found.Finished > 0 && !ch.Again {
+		p.printf("! %s ended already, so they are left out. Add --again to run such entries again", countText(found.Finished))
+	}
+	if found.NotAllowed > 0 {
+		p.printf("! you may not change %s, so they are left out", countText(found.NotAllowed))
+	}
+	if isConfirmed {
+		return nil
+	}
+	return p.confirm(ctx, verb, number)
+}
+
+// countMany returns a number of entries, or says that there are more.
+func countMany(n int, more bool) string {
+	if more {
+		return "more than " + countText(n)
+	}
+	return countText(n)
+}
+
+// goOn continues an action on all that match until no entry is left. It prints how far the action is.
+func (p *program) goOn(ctx context.Context, s *session, id admin.BulkID) error {
+	for {
+		view, err := s.Bulk(ctx, s.actor, id)
+		if err != nil {
+			return err
+		}
+		if view.Left == 0 {
+			return p.printBulk(view)
+		}
+		p.printf("%d changed, %s left", view.Changed, countMany(view.Left, view.More))
+		err = s.ContinueBulk(ctx, s.actor, id)
+		if errors.Is(err, admin.ErrContinued) {
+			p.printf("another process goes on with this action, so this one stops")
+			return p.printBulk(view)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
