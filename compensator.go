@@ -57,7 +57,7 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.features = features.New(ctx, c.engineConfig(), features.Config{Paused: c.pausedTypes(), CaseOf: c.caseOf(), ScrubAttempt: c.scrubAttempt(), Stats: c.stats(), Instances: c.instances(), Instance: c.instanceName(), StopOnLoss: c.cfg.StopOnLoss, IgnoreLoss: c.cfg.IgnoreLoss, Queue: features.Queue{
+	c.features = features.New(ctx, c.engineConfig(), features.Config{Paused: c.settings(), CaseOf: c.caseOf(), ScrubAttempt: c.scrubAttempt(), Stats: c.stats(), Instances: c.instances(), Instance: c.instanceName(), StopOnLoss: c.cfg.StopOnLoss, IgnoreLoss: c.cfg.IgnoreLoss, Queue: features.Queue{
 		Queue: c.queue, Down: !queueAnswers, Fingerprint: c.fingerprint, Horizon: c.cfg.Horizon, Limit: c.cfg.QueueLimit,
 	}, Transactions: features.Transactions{Begin: c.beginForHandler, ServersFault: c.serversFault}})
 	c.engine = c.features.Engine

@@ -245,6 +245,6 @@ func (c *Compensator) snoozeUntilEnded(ctx context.Context, row *processlog.Row,
 // Run does not run.
 func (c *Compensator) Health(ctx context.Context) observe.Health {
 	h := c.features.Health(ctx)
-	h.History, h.OpenBreakers, h.Limited = c.features.Lost(), c.features.OpenBreakers(), c.features.Limited()
+	h.History, h.OpenBreakers, h.Limited, h.Paused = c.features.Lost(), c.features.OpenBreakers(), c.features.Limited(), c.features.Paused()
 	return h
 }

@@ -168,22 +168,12 @@ func (c *Compensator) caseOf() func(row *processlog.Row, o *processlog.Outcome) 
 	}
 }
 
-// pausedTypes returns the function that reads which types are paused. It returns nil if no type can be paused.
-func (c *Compensator) pausedTypes() func(ctx context.Context) (map[string]bool, error) {
+// settings returns the function that reads which types are paused. It returns nil if no type can be paused.
+func (c *Compensator) settings() func(ctx context.Context) ([]processlog.Setting, error) {
 	if c.cfg.Operations == nil {
 		return nil
 	}
-	store := c.store.(processlog.Operations)
-	return func(ctx context.Context) (map[string]bool, error) {
-		settings, err := store.Settings(ctx)
-		paused := make(map[string]bool, len(settings))
-		for _, s := range settings {
-			if name, is := processlog.PausedType(s); is {
-				paused[name] = true
-			}
-		}
-		return paused, err
-	}
+	return c.store.(processlog.Operations).Settings
 }
 
 // draftCase drafts the case of a dead entry. unknown says that the outcome of an attempt is unknown, so that its effect

@@ -266,7 +266,7 @@ func (x *explainer) addWaits(ctx context.Context) error {
 	} else if x.local.Lost != nil {
 		x.addReason(Reason{Code: "history_lost", Text: x.visibleText(x.local.Lost)})
 	}
-	isPaused, err := x.addPause(ctx)
+	isPaused, pauseEnd, err := x.addPause(ctx)
 	if err != nil {
 		return err
 	}
@@ -290,6 +290,9 @@ func (x *explainer) addWaits(ctx context.Context) error {
 	switch {
 	case isPaused:
 		x.addNext(Reason{Code: "next_resume", Every: x.local.ReconcileInterval * 12 / 10})
+		if !pauseEnd.IsZero() {
+			x.addNext(Reason{Code: "next_pause_end", Until: pauseEnd})
+		}
 	case isStopped:
 		x.addNext(Reason{Code: "next_accept"})
 	case afterBlocker != nil:
@@ -305,21 +308,26 @@ func (x *explainer) addWaits(ctx context.Context) error {
 	return nil
 }
 
-func (x *explainer) addPause(ctx context.Context) (bool, error) {
+// addPause adds the pause of the entry's type. end is when the pause ends by itself, if the actor may see that.
+func (x *explainer) addPause(ctx context.Context) (isPaused bool, end time.Time, err error) {
 	settings, err := runQuery(ctx, x.d, x.d.log.Operations().Settings)
 	for _, s := range settings {
 		name, isPause := processlog.PausedType(s)
 		if !isPause || name != x.row.BusinessType {
 			continue
 		}
-		if x.d.mayDo(ctx, x.a, SeeOverview, Subject{Type: name}) {
-			x.addReason(Reason{Code: "paused", Actor: s.Actor, Text: s.Reason, At: s.At})
-		} else {
+		if !x.d.mayDo(ctx, x.a, SeeOverview, Subject{Type: name}) {
 			x.addReason(Reason{Code: "paused_by_somebody"})
+			return true, time.Time{}, nil
 		}
-		return true, nil
+		code := "paused"
+		if end = s.PauseEnd(); !end.IsZero() {
+			code = "paused_until"
+		}
+		x.addReason(Reason{Code: code, Actor: s.Actor, Text: s.Reason, At: s.At, Until: end})
+		return true, end, nil
 	}
-	return false, err
+	return false, time.Time{}, err
 }
 
 // addBlocker adds the entry that blocks this one. The result afterBlocker says who looks at this entry after the

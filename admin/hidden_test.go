@@ -402,7 +402,7 @@ func TestNoTypeIsPausedUnderANameThatNoneHas(t *testing.T) {
 }
 
 // TestMistypedTypeIsNotPaused pauses a type that neither the log nor the process knows. The error must suggest similar
-// types that the actor may see. Pause must accept a type with a handler before its first entry. PauseAhead must accept
+// types that the actor may see. Pause must accept a type with a handler before its first entry. PauseOptions.Ahead must accept
 // any name.
 // Failure: F124
 func TestMistypedTypeIsNotPaused(t *testing.T) {
@@ -430,7 +430,7 @@ func TestMistypedTypeIsNotPaused(t *testing.T) {
 	assert.Empty(t, settings)
 
 	require.NoError(t, d.Pause(t.Context(), mei, "invoice", why))
-	require.NoError(t, d.PauseAhead(t.Context(), mei, "warehouse", why))
+	require.NoError(t, d.PauseWith(t.Context(), mei, "warehouse", admin.PauseOptions{Ahead: true}, why))
 	paused, err := d.Paused(t.Context(), mei)
 	require.NoError(t, err)
 	assert.Len(t, paused, 2)
@@ -603,7 +603,7 @@ func TestPauseOfATypeThatHasGoneIsInTheAuditLogOfWhoMaySeeIt(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	host := admin.Actor{ID: "host"}
-	require.NoError(t, b.admin(admin.Options{Access: everything}).PauseAhead(t.Context(), host, "gone", why))
+	require.NoError(t, b.admin(admin.Options{Access: everything}).PauseWith(t.Context(), host, "gone", admin.PauseOptions{Ahead: true}, why))
 	for range 1000 {
 		require.NoError(t, b.store.Operate(t.Context(), processlog.Operation{Actor: "eve", Action: "note", BusinessType: mailType}))
 	}

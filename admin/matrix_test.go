@@ -226,8 +226,8 @@ func deeds() []deed {
 		{"pause", "Pause", admin.Pause, nil, true, "", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return nil, d.Pause(ctx, a, mailOrRefund(b), why)
 		}},
-		{"pause ahead", "PauseAhead", admin.Pause, nil, true, "", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
-			return nil, d.PauseAhead(ctx, a, mailOrRefund(b), why)
+		{"pause with options", "PauseWith", admin.Pause, nil, true, "", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+			return nil, d.PauseWith(ctx, a, mailOrRefund(b), admin.PauseOptions{For: time.Hour, Ahead: true}, why)
 		}},
 		{"change of a limit", "ChangeLimit", admin.ChangeLimit, nil, true, "", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return nil, d.ChangeLimit(ctx, a, admin.Limit{Name: refundType}, admin.LimitValues{Concurrent: 7}, why)
@@ -306,7 +306,7 @@ func TestEachRightAllowsWhatItSaysAndNothingElse(t *testing.T) {
 			t.Run(deed.name+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				b := prepared(t)
-				if deed.method == "Pause" || deed.method == "PauseAhead" {
+				if deed.method == "Pause" || deed.method == "PauseWith" {
 					mailOrRefund(b)
 				}
 				before := b.standing()
@@ -444,7 +444,7 @@ func TestNobodyWithoutANameMayDoAnything(t *testing.T) {
 	before := b.standing()
 	for _, nobody := range []admin.Actor{{}, {ID: " "}, {ID: "\xff"}, {ID: strings.Repeat("名", 192)}} {
 		for _, deed := range deeds() {
-			if deed.method == "Pause" || deed.method == "PauseAhead" {
+			if deed.method == "Pause" || deed.method == "PauseWith" {
 				continue // These deeds first resume the type as another actor, which changes the log.
 			}
 			answer, err := deed.do(t.Context(), d, b, nobody)

@@ -18,6 +18,7 @@ type Paused struct {
 	Actor   string    `json:"actor"`          // the person who paused the type
 	Reason  string    `json:"reason"`         // reason that Actor gave
 	At      time.Time `json:"at"`             // time of the pause, by the database's clock
+	Until   time.Time `json:"until,omitzero"` // when the pause ends by itself, by the database's clock; zero: only Resume ends it
 }
 
 // Paused lists the paused types that the actor may see. It needs SeeOverview.
@@ -33,7 +34,7 @@ func visiblePaused(ctx context.Context, settings []processlog.Setting, mayRead *
 	for _, s := range settings {
 		name, isPause := processlog.PausedType(s)
 		if isPause && mayRead.holds(ctx, name) {
-			paused = append(paused, Paused{Type: name, Version: s.Version, Actor: s.Actor, Reason: s.Reason, At: s.At})
+			paused = append(paused, Paused{Type: name, Version: s.Version, Actor: s.Actor, Reason: s.Reason, At: s.At, Until: s.PauseEnd()})
 		}
 	}
 	return paused
@@ -48,19 +49,26 @@ func visiblePaused(ctx context.Context, settings []processlog.Setting, mayRead *
 // Pause returns ErrNotAllowed if the actor lacks the right, ErrReadOnly if Options.ReadOnly is set, and a *FieldError
 // for an invalid argument.
 func (d *Admin) Pause(ctx context.Context, a Actor, businessType string, why Why) error {
-	return d.pause(ctx, a, businessType, why, d.checkPaused)
+	return d.PauseWith(ctx, a, businessType, PauseOptions{}, why)
 }
 
-// PauseAhead does the same as Pause and accepts any name. Use it for a type that has no entries yet. PauseAhead never
-// returns an *UnknownTypeError.
-func (d *Admin) PauseAhead(ctx context.Context, a Actor, businessType string, why Why) error {
-	return d.pause(ctx, a, businessType, why, func(context.Context, Actor, string) error { return nil })
+// PauseOptions are the options of a pause. The zero value pauses a known type until Resume.
+type PauseOptions struct {
+	For   time.Duration // length of the pause: a second to 366 days; 0: only Resume ends the pause
+	Ahead bool          // accept any name, for a type that has no entries yet. PauseWith then returns no *UnknownTypeError
 }
 
-func (d *Admin) pause(ctx context.Context, a Actor, businessType string, why Why, check func(context.Context, Actor, string) error) error {
+const maxPause = 366 * 24 * time.Hour
+
+// PauseWith does the same as Pause, with options. If PauseOptions.For is set, each process starts entries of the type again
+// after that time, without a person. The database's clock decides, so no entry starts before. Resume ends the pause earlier.
+func (d *Admin) PauseWith(ctx context.Context, a Actor, businessType string, opts PauseOptions, why Why) error {
 	reason, err := d.checkTypeAction(ctx, a, businessType, why)
-	if err == nil {
-		err = check(withAction(ctx), a, businessType)
+	if err == nil && opts.For != 0 && (opts.For < time.Second || opts.For > maxPause) {
+		err = &compensator.FieldError{Field: "length", Reason: "want 1 second to 366 days"}
+	}
+	if err == nil && !opts.Ahead {
+		err = d.checkPaused(withAction(ctx), a, businessType)
 	}
 	if err != nil {
 		return err
@@ -69,7 +77,10 @@ func (d *Admin) pause(ctx context.Context, a Actor, businessType string, why Why
 	if err != nil {
 		return err
 	}
-	pause := processlog.Pause(businessType)
+	pause, subject := processlog.Pause(businessType), ""
+	if opts.For > 0 {
+		pause, subject = processlog.PauseFor(businessType, opts.For), "for "+opts.For.Round(time.Second).String()
+	}
 	pause.Actor, pause.Reason = a.ID, reason
 	for _, s := range settings {
 		if name, isPause := processlog.PausedType(s); isPause && name == businessType {
@@ -80,7 +91,7 @@ func (d *Admin) pause(ctx context.Context, a Actor, businessType string, why Why
 		}
 	}
 	defer d.actionCount.Add(1)
-	return d.log.Operations().PutSetting(ctx, pause, processlog.Operation{Actor: a.ID, Action: "pause", BusinessType: businessType, Reason: reason})
+	return d.log.Operations().PutSetting(ctx, pause, processlog.Operation{Actor: a.ID, Action: "pause", BusinessType: businessType, Subject: subject, Reason: reason})
 }
 
 // Resume ends a pause in the version that the actor saw. It needs the right Pause. It returns ErrChanged if the pause

@@ -33,6 +33,7 @@ type Health struct {
 	Stuck        []processlog.StuckAttempt // handlers, or their COMMITs, that still run after their timeout or after Run stopped waiting for them
 	OpenBreakers []OpenBreaker             // types that this process does not claim now
 	Limited      []LimitedType             // types with entries that this process knows to wait for a limit
+	Paused       []PausedType              // types that people have paused, as this process read them last. Their entries become overdue
 	Problems     []Problem                 // tasks of the library that fail now and that the library retries
 }
 
@@ -119,6 +120,20 @@ func (l LimitedType) String() string {
 	return fmt.Sprintf("limited (%s): %d entries wait for the limit %q, the next starts %s", l.BusinessType, l.Waiting, l.Limit, nextStart)
 }
 
+// PausedType is a type that a person has paused. No process with Config.Operations claims its entries.
+type PausedType struct {
+	BusinessType string    `json:"type"`             // business type of the entries
+	EndsAt       time.Time `json:"ends_at,omitzero"` // when the pause ends by itself, by the database's clock; zero: a person must end it
+}
+
+// String returns one line with all fields.
+func (p PausedType) String() string {
+	if p.EndsAt.IsZero() {
+		return "paused (" + p.BusinessType + ")"
+	}
+	return fmt.Sprintf("paused (%s): until %s", p.BusinessType, p.EndsAt.UTC().Format(time.RFC3339))
+}
+
 // String returns all fields in one line.
 func (h Health) String() string {
 	parts := []string{"ready"}
@@ -136,6 +151,9 @@ func (h Health) String() string {
 	}
 	for _, l := range h.Limited {
 		parts = append(parts, l.String())
+	}
+	for _, p := range h.Paused {
+		parts = append(parts, p.String())
 	}
 	for _, t := range h.Problems {
 		parts = append(parts, t.String())
@@ -189,10 +207,11 @@ func (h Health) MarshalJSON() ([]byte, error) {
 		Stuck    []stuck            `json:"stuck,omitempty"`
 		Breakers []breaker          `json:"open_breakers,omitempty"`
 		Limited  []LimitedType      `json:"limited,omitempty"`
+		Paused   []PausedType       `json:"paused,omitempty"`
 		Problems []problem          `json:"troubles,omitempty"`
 	}{
 		Ready: h.Ready() == nil, NotReady: errorText(h.Ready()), Database: errorText(h.Database), Queue: errorText(h.Queue), History: errorText(h.History),
-		Handlers: h.Handlers, Running: h.Running, Oldest: h.OldestOverdue.Seconds(), Type: h.OldestOverdueType, Unknown: h.UnknownTypes, Limited: h.Limited,
+		Handlers: h.Handlers, Running: h.Running, Oldest: h.OldestOverdue.Seconds(), Type: h.OldestOverdueType, Unknown: h.UnknownTypes, Limited: h.Limited, Paused: h.Paused,
 	}
 	for name, overdue := range h.Overdue {
 		if health.Overdue == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -401,19 +402,39 @@ type Setting struct {
 	Version uint64    // the version that the caller has read. PutSetting compares it. 0: the setting does not exist yet
 	Actor   string    // the person who wrote the setting
 	Reason  string    // reason that Actor gave
-	At      time.Time // time of the last write
+	At      time.Time // time of the last write, by the database's clock
+	ReadAt  time.Time // time at which Settings read it, by the database's clock. PutSetting ignores it
 }
 
 // pausePrefix starts the names of settings that pause a type.
 const pausePrefix = "pause "
 
-// Pause returns the setting that pauses a type. If the stored setting has any other value, the type is not paused.
+// Pause returns the setting that pauses a type until a person changes the setting. If the stored setting has any value
+// that is not of Pause or PauseFor, the type is not paused.
 func Pause(businessType string) Setting {
 	return Setting{Name: pausePrefix + businessType, Value: "paused"}
 }
 
-// PausedType reports whether a setting pauses a type, and returns the type.
+// PauseFor returns the setting that pauses a type for a time, which begins with the write of the setting. length is cut to
+// whole milliseconds, and must be at least one.
+func PauseFor(businessType string, length time.Duration) Setting {
+	return Setting{Name: pausePrefix + businessType, Value: strconv.FormatInt(length.Milliseconds(), 10)}
+}
+
+// PausedType reports whether a setting pauses a type, and returns the type. A pause whose end has come before
+// Setting.ReadAt pauses nothing.
 func PausedType(s Setting) (businessType string, paused bool) {
 	businessType, is := strings.CutPrefix(s.Name, pausePrefix)
-	return businessType, is && s.Value == "paused"
+	end := s.PauseEnd()
+	return businessType, is && (s.Value == "paused" || !end.IsZero() && s.ReadAt.Before(end))
+}
+
+// PauseEnd returns the time at which the pause of a setting ends by itself, by the database's clock. It is zero if the
+// pause has no such time.
+func (s Setting) PauseEnd() time.Time {
+	millis, err := strconv.ParseInt(s.Value, 10, 64)
+	if err != nil || millis <= 0 || millis > MaxDelay.Milliseconds() {
+		return time.Time{}
+	}
+	return s.At.Add(time.Duration(millis) * time.Millisecond)
 }

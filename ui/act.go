@@ -33,8 +33,14 @@ type formAction struct {
 	Ahead                          bool              // whether to pause a type that neither the log nor the process knows
 	All                            bool              // whether to act on all entries that match Search
 	Search                         admin.Search
-	Fields                         []formField // fields of Search, as the form has them
+	Fields                         []formField   // fields of Search, as the form has them
+	Length                         time.Duration // length of a pause; 0: until a person resumes the type
+	Until                          string        // time at which a pause ends, as the form has it. It overrides Length
+	Zone                           string        // time zone of Until; empty: that of the page
 }
+
+// pauseLengths are the lengths of a pause to choose from.
+var pauseLengths = []time.Duration{0, 15 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour}
 
 var delays = []time.Duration{0, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
 
@@ -87,6 +93,10 @@ func readFormAction(r *http.Request) (formAction, error) {
 	if text := r.Form.Get("delay"); text != "" && err == nil {
 		action.Delay, err = time.ParseDuration(text)
 	}
+	if text := r.Form.Get("length"); text != "" && err == nil {
+		action.Length, err = time.ParseDuration(text)
+	}
+	action.Until, action.Zone = formText(r.Form, "until"), formText(r.Form, "zone")
 	if err != nil && !errors.As(err, new(*compensator.FieldError)) {
 		err = &compensator.FieldError{Field: "form", Reason: err.Error()}
 	}
@@ -159,7 +169,7 @@ type confirmData struct {
 	Problem          string   // what is wrong with the form; empty if nothing is wrong
 	Periods          []string // periods of a rate
 	NoType           bool     // whether the type to pause is unknown
-	Delays           []time.Duration
+	Delays, Lengths  []time.Duration
 	From             string // address of the page to return to
 }
 
@@ -258,7 +268,7 @@ func (s *server) askReason(rq *request, action formAction, problem string, statu
 
 // checkSelection reads the entries of an action, and counts what the confirmation page warns about.
 func (s *server) checkSelection(rq *request, action formAction) (confirmData, error) {
-	data := confirmData{formAction: action, Delays: delays, From: rq.Back()}
+	data := confirmData{formAction: action, Delays: delays, Lengths: pauseLengths, From: rq.Back()}
 	ids := make([]compensator.EntryID, 0, len(action.Seen)+1)
 	versions := make(map[compensator.EntryID]uint64, len(action.Seen))
 	for _, seen := range action.Seen {
@@ -356,7 +366,7 @@ func (s *server) doAction(rq *request) {
 		s.askLimitValues(rq, action, rq.explainField(field), http.StatusUnprocessableEntity)
 		return
 	}
-	if errors.As(err, &field) && (field.Field == "reason" || field.Field == "ticket" || field.Field == "owner") {
+	if errors.As(err, &field) && (field.Field == "reason" || field.Field == "ticket" || field.Field == "owner" || field.Field == "length") {
 		s.askReason(rq, action, rq.explainField(field), http.StatusUnprocessableEntity)
 		return
 	}
@@ -421,11 +431,10 @@ func (s *server) performAction(rq *request, action formAction) (result outcome, 
 	case doNote:
 		err = s.admin.Note(rq.ctx, rq.Actor, action.ID, action.Why)
 	case doPause:
-		pause := s.admin.Pause
-		if action.Ahead {
-			pause = s.admin.PauseAhead
+		var opts admin.PauseOptions
+		if opts, err = rq.pauseOptions(action); err == nil {
+			err = s.admin.PauseWith(rq.ctx, rq.Actor, action.Type, opts, action.Why)
 		}
-		err = pause(rq.ctx, rq.Actor, action.Type, action.Why)
 	case doResume:
 		err = s.admin.Resume(rq.ctx, rq.Actor, admin.Paused{Type: action.Type, Version: action.Version}, action.Why)
 	case doLimit, doResetLimit:
@@ -447,6 +456,22 @@ func (s *server) performAction(rq *request, action formAction) (result outcome, 
 		result.addResults(action.entryIDs(), answers)
 	}
 	return result, isAnswered, err
+}
+
+// pauseOptions reads how long a pause lasts. A time is read in the zone of the form.
+func (rq *request) pauseOptions(action formAction) (admin.PauseOptions, error) {
+	opts := admin.PauseOptions{For: action.Length, Ahead: action.Ahead}
+	if action.Until == "" {
+		return opts, nil
+	}
+	var until time.Time
+	if err := rq.readTimes(action.Zone, []timeLimit{{"length", &action.Until, &until}}); err != nil {
+		return opts, err
+	}
+	if opts.For = time.Until(until); opts.For < time.Second {
+		return opts, &compensator.FieldError{Field: "length", Reason: "the time is past"}
+	}
+	return opts, nil
 }
 
 // revealContent shows an entry with its content. No URL contains the content, and no cache stores it.

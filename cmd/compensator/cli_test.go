@@ -4,8 +4,10 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -81,6 +83,20 @@ func TestANight(t *testing.T) {
 			assert.Regexp(t, `queue +not asked: if the services use Redis, give --redis\n`, health)
 			assert.Contains(t, b.ok("health", "-o", "json"), `"queue":"not asked`)
 			b.ok("resume", "refund", reason, "--yes")
+			b.refused(codeUsage, "pause", "refund", reason, "--yes", "--for", "1ms")
+			b.refused(codeUsage, "pause", "refund", reason, "--yes", "--until", "2020-01-31T10:00:00Z")
+			b.refused(codeUsage, "pause", "refund", reason, "--yes", "--until", "tomorrow")
+			b.refused(codeUsage, "pause", "refund", reason, "--yes", "--until", "2020-01-31T10:00:00Z", "--for", "2h")
+			for _, end := range [][]string{{"--for", "2h"}, {"--until", time.Now().Add(2 * time.Hour).Format(time.RFC3339)}} {
+				b.ok(append([]string{"pause", "refund", reason, "--yes"}, end...)...)
+				until := items(t, b.ok("overview", "-o", "json"))
+				at := slices.IndexFunc(until, func(row map[string]any) bool { return row["type"] == "refund" })
+				ends, err := time.Parse(time.RFC3339, until[at]["paused_until"].(string))
+				require.NoError(t, err)
+				assert.WithinDuration(t, time.Now().Add(2*time.Hour), ends, 10*time.Minute)
+				assert.Regexp(t, `paused +refund until \d+-`, b.ok("health"))
+				assert.Contains(t, b.do("resume", "refund", reason, "--yes").stderr, " until ")
+			}
 
 			b.exec("UPDATE common_process_log SET next_at=1 WHERE idempotent_id='lives0'")
 			assert.Regexp(t, `deleted +1\n`, b.ok("purge", "--older", "720h", reason, "--yes"))

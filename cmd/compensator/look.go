@@ -47,7 +47,7 @@ func (p *program) newOverviewCommand() *cobra.Command {
 			}
 			overview.AddBacklog(s.readBacklog(ctx))
 			l := listing{kind: "overview", columns: []column{{"type", "TYPE"}, {"pending", "PENDING"}, {"retrying", "RETRYING"},
-				{"compensating", "COMPENSATING"}, {"dead", "DEAD"}, {"overdue_seconds", "OVERDUE"}, {"paused_by", "PAUSED BY"}, {"paused_reason", "WHY"}, {"paused_at", ""}, {"limited_by", "LIMITED BY"}, {"limited_until", "UNTIL"}}}
+				{"compensating", "COMPENSATING"}, {"dead", "DEAD"}, {"overdue_seconds", "OVERDUE"}, {"paused_by", "PAUSED BY"}, {"paused_reason", "WHY"}, {"paused_at", ""}, {"paused_until", "PAUSED UNTIL"}, {"limited_by", "LIMITED BY"}, {"limited_until", "UNTIL"}}}
 			limits := p.usedUpLimits(ctx, s)
 			for _, t := range overview.Types {
 				l.rows = append(l.rows, append(overviewRow(t), limits[t.Type].Name, limits[t.Type].FreeAt))
@@ -126,11 +126,11 @@ func overviewRow(t admin.TypeOverview) []any {
 		counts[c.State] = tally{c.N, c.More}
 	}
 	var by, why string
-	var at time.Time
+	var at, until time.Time
 	if t.Paused != nil {
-		by, why, at = t.Paused.Actor, t.Paused.Reason, t.Paused.At
+		by, why, at, until = t.Paused.Actor, t.Paused.Reason, t.Paused.At, t.Paused.Until
 	}
-	return []any{t.Type, counts[compensator.Pending], counts[compensator.Retrying], counts[compensator.Compensating], counts[compensator.Dead], t.Overdue, by, why, at}
+	return []any{t.Type, counts[compensator.Pending], counts[compensator.Retrying], counts[compensator.Compensating], counts[compensator.Dead], t.Overdue, by, why, at, until}
 }
 
 // servers describes the state of the database and the queue in a few words.
@@ -571,7 +571,11 @@ func (p *program) newHealthCommand() *cobra.Command {
 			limits := p.usedUpLimits(ctx, s)
 			for _, t := range overview.Types {
 				if t.Paused != nil { // A person has paused the type, so its overdue entries are no problem.
-					paused = append(paused, t.Type)
+					text := t.Type
+					if !t.Paused.Until.IsZero() {
+						text += " until " + formatTable(t.Paused.Until)
+					}
+					paused = append(paused, text)
 					continue
 				}
 				if limit, isUsedUp := limits[t.Type]; isUsedUp && t.Overdue > 0 {

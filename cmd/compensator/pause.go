@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,24 +13,36 @@ import (
 )
 
 func (p *program) newPauseCommand() *cobra.Command {
-	var isAhead bool
-	cmd := p.newTypeCommand("pause <type>", "Stop all services from claiming entries of a type", func(ctx context.Context, s *session, name string, why admin.Why, isConfirmed bool) error {
+	var opts admin.PauseOptions
+	var until string
+	cmd := p.newTypeCommand("pause <type>", "Stop all services from claiming entries of a type, for a time or until somebody resumes it", func(ctx context.Context, s *session, name string, why admin.Why, isConfirmed bool) error {
+		end, err := time.Parse(time.RFC3339, until)
+		if err != nil && until != "" {
+			return newUsageError("--until %q: give a time such as 2026-01-31T10:00:00Z", until)
+		}
 		if err := p.confirmUnless(ctx, isConfirmed, "pause", name); err != nil {
 			return err
 		}
-		pause := s.Pause
-		if isAhead {
-			pause = s.PauseAhead
+		if until != "" {
+			if opts.For = time.Until(end); opts.For < time.Second {
+				return newUsageError("--until %s: the time is past", until)
+			}
 		}
-		if err := pause(ctx, s.actor, name, why); errors.As(err, new(*admin.UnknownTypeError)) {
+		if err := s.PauseWith(ctx, s.actor, name, opts, why); errors.As(err, new(*admin.UnknownTypeError)) {
 			return missingError{strings.TrimPrefix(err.Error(), "admin: ") + " (--ahead pauses a type that has no entries yet)"}
 		} else if err != nil {
 			return err
 		}
 		p.printf("services with Config.Operations stop claiming its entries from their next round on, within 12 s by default. Running attempts continue")
+		if opts.For > 0 {
+			p.printf("the pause ends by itself after %v", opts.For.Round(time.Second))
+		}
 		return nil
 	})
-	cmd.Flags().BoolVar(&isAhead, "ahead", false, "also pause a type that the log does not have yet")
+	cmd.Flags().BoolVar(&opts.Ahead, "ahead", false, "also pause a type that the log does not have yet")
+	cmd.Flags().DurationVar(&opts.For, "for", 0, "the pause ends by itself after this time, such as 2h")
+	cmd.Flags().StringVar(&until, "until", "", "the pause ends by itself at this time, such as 2026-01-31T10:00:00Z")
+	cmd.MarkFlagsMutuallyExclusive("for", "until")
 	return cmd
 }
 
@@ -43,7 +56,11 @@ func (p *program) newResumeCommand() *cobra.Command {
 			if pause.Type != name {
 				continue
 			}
-			p.printf("paused by %s at %s: %s", pause.Actor, formatTable(pause.At), pause.Reason)
+			end := ""
+			if !pause.Until.IsZero() {
+				end = " until " + formatTable(pause.Until)
+			}
+			p.printf("paused by %s at %s%s: %s", pause.Actor, formatTable(pause.At), end, pause.Reason)
 			if err := p.confirmUnless(ctx, isConfirmed, "resume", name); err != nil {
 				return err
 			}

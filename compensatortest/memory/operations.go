@@ -516,7 +516,11 @@ func (s *Store) auditLogLocked() []processlog.AuditLogRecord {
 func (s *Store) Settings(ctx context.Context) ([]processlog.Setting, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.SortedFunc(maps.Values(s.ops.settings), func(a, b processlog.Setting) int { return cmp.Compare(a.Name, b.Name) }), ctx.Err()
+	settings := slices.SortedFunc(maps.Values(s.ops.settings), func(a, b processlog.Setting) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range settings {
+		settings[i].ReadAt = millisToTime(s.nowLocked())
+	}
+	return settings, ctx.Err()
 }
 
 // PutSetting implements processlog.Operations.

@@ -279,7 +279,25 @@ func (t *storeTest) settingIsPutAsItWasSeen() {
 	require.NoError(t, err)
 	_, paused = processlog.PausedType(settings[0])
 	assert.False(t, paused)
+	long := processlog.PauseFor("refund", time.Hour)
+	long.Version = 2
+	require.NoError(t, t.ops().PutSetting(t.ctx, long, op))
+	settings, err = t.ops().Settings(t.ctx)
+	require.NoError(t, err)
+	_, paused = processlog.PausedType(settings[0])
+	assert.Equal(t, []any{true, settings[0].At.Add(time.Hour)}, []any{paused, settings[0].PauseEnd()})
+	assert.Less(t, settings[0].ReadAt.Sub(settings[0].At), time.Hour, "both are by the database's clock")
+	short := processlog.PauseFor("refund", time.Millisecond)
+	short.Version = 3
+	require.NoError(t, t.ops().PutSetting(t.ctx, short, op))
+	t.waitUntil(func() bool {
+		settings, err = t.ops().Settings(t.ctx)
+		require.NoError(t, err)
+		_, paused = processlog.PausedType(settings[0])
+		return !paused
+	}, "the pause ends by itself")
+	assert.False(t, settings[0].ReadAt.Before(settings[0].PauseEnd()))
 	page, err := t.ops().AuditLog(t.ctx, processlog.AuditLogFilter{Action: "pause"})
 	require.NoError(t, err)
-	assert.Len(t, page.Records, 2, "a refused call leaves no record")
+	assert.Len(t, page.Records, 4, "a refused call leaves no record")
 }

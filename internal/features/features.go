@@ -17,8 +17,8 @@ import (
 
 // Config is what the features need beyond the engine's own Config.
 type Config struct {
-	// Paused returns the names of the types that people have paused. It is nil if nobody can pause a type.
-	Paused func(ctx context.Context) (map[string]bool, error)
+	// Paused reads the settings, of which some pause a type. It is nil if nobody can pause a type.
+	Paused func(ctx context.Context) ([]processlog.Setting, error)
 
 	// CaseOf returns the case to open when an outcome makes its entry dead. It is nil if no cases are kept.
 	CaseOf func(row *processlog.Row, o *processlog.Outcome) *processlog.CaseDraft
@@ -139,11 +139,12 @@ type Set struct {
 
 	OpenBreakers func() []observe.OpenBreaker // sorted by type
 	Limited      func() []observe.LimitedType // types with entries that wait for a limit; sorted by type
+	Paused       func() []observe.PausedType  // types that people have paused; sorted by type
 
 	// LimitKey returns the key of an entry under the limit of its type, and whether the limit holds for the entry.
 	LimitKey func(l Limit, row *processlog.Row) (key string, limited bool, err error)
 
-	// Health asks the database and the queue. It leaves History, OpenBreakers and Limited empty.
+	// Health asks the database and the queue. It leaves History, OpenBreakers, Limited and Paused empty.
 	Health func(ctx context.Context) observe.Health
 
 	// Lost returns the loss of data that was detected in the database, or nil if there is none or a person has accepted
@@ -207,6 +208,7 @@ func New(ctx context.Context, cfg engine.Config, settings Config) *Set {
 		Engine: engine.New(ctx, cfg), cfg: settings,
 		OpenBreakers: func() []observe.OpenBreaker { return nil },
 		Limited:      func() []observe.LimitedType { return nil },
+		Paused:       func() []observe.PausedType { return nil },
 		LimitKey:     func(Limit, *processlog.Row) (string, bool, error) { return "", false, nil },
 		Health: func(context.Context) observe.Health {
 			return observe.Health{Database: missing("Health")}

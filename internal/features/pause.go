@@ -11,6 +11,7 @@ func init() {
 			return // nobody can pause a type
 		}
 		p := pause.New(s.Engine, s.cfg.Paused)
+		s.Paused = p.Paused
 		s.types = append(s.types, func(t *engine.Type, _ TypeSettings) { p.Attach(t) })
 		s.beforeRun = append(s.beforeRun, p.Look)
 		s.loops = append(s.loops, p.Keep)

@@ -130,7 +130,7 @@ var errorAdvice = map[string]advice{
 	},
 	"admin.UnknownTypeError": {
 		"Neither the log nor this process knows the type. The name is probably mistyped.",
-		"Correct the name. Use `PauseAhead` for a type that does not exist yet.",
+		"Correct the name. Use `PauseWith` with `PauseOptions.Ahead` for a type that does not exist yet.",
 	},
 	"httpcall.Error": {
 		"An HTTP call of a handler was not answered with success. The error has the status and the beginning of the body.",

@@ -109,7 +109,7 @@ func (s *Store) Types(ctx context.Context) ([]string, error) {
 	return types, rows.Err()
 }
 
-const readSettings = "SELECT {text name, value}, version, {text actor, reason}, `at` FROM {setting} ORDER BY name"
+const readSettings = "SELECT {text name, value}, version, {text actor, reason}, `at`, {now} FROM {setting} ORDER BY name"
 
 // Settings implements Operations.
 func (s *Store) Settings(ctx context.Context) ([]processlog.Setting, error) {
@@ -121,11 +121,11 @@ func (s *Store) Settings(ctx context.Context) ([]processlog.Setting, error) {
 	var settings []processlog.Setting
 	for rows.Next() {
 		var v processlog.Setting
-		var at int64
-		if err := rows.Scan(&v.Name, &v.Value, &v.Version, &v.Actor, &v.Reason, &at); err != nil {
+		var at, readAt int64
+		if err := rows.Scan(&v.Name, &v.Value, &v.Version, &v.Actor, &v.Reason, &at, &readAt); err != nil {
 			return nil, fmt.Errorf("compensator: read the settings: %w", err)
 		}
-		v.At = unixMilli(at)
+		v.At, v.ReadAt = unixMilli(at), unixMilli(readAt)
 		settings = append(settings, v)
 	}
 	return settings, rows.Err()

@@ -60,6 +60,7 @@ func newExplained(t *testing.T, w *harness.World, cfg compensator.Config) *expla
 	x.handle("serial dies", compensator.HandlerConfig[harness.Order]{TypeConfig: serial}, compensator.Permanent(harness.ErrSoldOut))
 	x.handle("works", compensator.HandlerConfig[harness.Order]{}, nil)
 	x.handle("paused", compensator.HandlerConfig[harness.Order]{}, nil)
+	x.handle("paused for a time", compensator.HandlerConfig[harness.Order]{}, nil)
 	x.handle("refused", compensator.HandlerConfig[harness.Order]{}, nil)
 	x.handle("follows", compensator.HandlerConfig[harness.Order]{AfterBatch: func(e *compensator.Entry) string { return e.BusinessID }}, nil)
 	psp := compensator.Limit{Rate: compensator.Rate{Starts: 1, Per: time.Hour}, Of: "psp"}
@@ -77,6 +78,7 @@ func newExplained(t *testing.T, w *harness.World, cfg compensator.Config) *expla
 	w.Exec("CREATE TRIGGER refuse BEFORE UPDATE ON common_process_log FOR EACH ROW IF NEW.business_type='refused' AND NEW.state<>OLD.state" +
 		" THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT='the auditors say no'; END IF")
 	require.NoError(t, x.d.Pause(t.Context(), mei, "paused", why))
+	require.NoError(t, x.d.PauseWith(t.Context(), mei, "paused for a time", admin.PauseOptions{For: time.Hour}, why))
 	t.Cleanup(func() { w.Exec("DELETE FROM common_process_log WHERE id>=5000 AND id<6000") }) // These rows are invalid, as rows of other programs may be.
 	w.Run(x.c)
 	return x
@@ -248,6 +250,9 @@ var explainCases = []explainCase{
 		return x.put("alone", compensator.Options{})
 	}, "limited_concurrent limit_holders", "next_queue", "The limit alone allows 1 entries at once, and as many run now.\nThese entries hold the permits: "},
 	{"the type is paused", func(x *explained) compensator.EntryID { return x.put("paused", compensator.Options{}) }, "paused", "next_resume", "mei paused the type"},
+	{"the type is paused for a time", func(x *explained) compensator.EntryID {
+		return x.put("paused for a time", compensator.Options{})
+	}, "paused_until", "next_resume next_pause_end", "each process claims its entries again after"},
 	{"an earlier entry of its key comes first", func(x *explained) compensator.EntryID {
 		x.put("serial", compensator.Options{BusinessID: "a"})
 		return x.put("serial", compensator.Options{BusinessID: "a", Delay: time.Hour})

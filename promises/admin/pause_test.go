@@ -2,6 +2,8 @@ package admin
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -49,6 +51,55 @@ func TestPausedTypeIsClaimedByNobodyUntilItIsResumed(t *testing.T) {
 		w.WaitAllEnded()
 		require.Equal(t, 15, ran.Total())
 		require.Equal(t, 1, ran.Of(old[0]))
+	})
+}
+
+// TestPauseEndsByItself pauses a type for a second. Without a person, each entry must start after that second by the
+// database's clock, and none before. Nobody needs to end the pause, and the type can be paused again.
+// Failure: F124
+func TestPauseEndsByItself(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		cfg.ReconcileInterval = time.Minute // The process must not need a round to notice the end.
+		c := w.New(operated(cfg))
+		d := open(t, c)
+		var started sync.Map // time of the database's clock by entry
+		orders, err := compensator.Handle(t.Context(), c, "refund", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+			var now int64
+			if err := cfg.DB.QueryRowContext(ctx, "SELECT "+harness.NowMillis).Scan(&now); err != nil {
+				return err
+			}
+			started.Store(e.ID, now)
+			return nil
+		}, nil)
+		require.NoError(t, err)
+		require.NoError(t, d.PauseWith(t.Context(), mei, "refund", admin.PauseOptions{For: time.Second}, why))
+		paused, err := d.Paused(t.Context(), mei)
+		require.NoError(t, err)
+		require.Len(t, paused, 1)
+		require.Equal(t, paused[0].At.Add(time.Second), paused[0].Until)
+		w.Run(c)
+		w.Eventually(func() bool {
+			return slices.Equal(c.Health(t.Context()).Paused, []observe.PausedType{{BusinessType: "refund", EndsAt: paused[0].Until}})
+		}, "Health shows the end")
+		ids := []compensator.EntryID{w.RecordThrough(cfg.DB, orders, 1, compensator.Options{}), w.RecordThrough(cfg.DB, orders, 2, compensator.Options{Delay: 100 * time.Millisecond})}
+		for _, id := range ids {
+			w.WaitState(id, compensator.Succeeded)
+			now, _ := started.Load(id)
+			require.GreaterOrEqual(t, now, paused[0].Until.UnixMilli(), "by the database's clock")
+		}
+		require.Empty(t, c.Health(t.Context()).Paused)
+		paused, err = d.Paused(t.Context(), mei)
+		require.NoError(t, err)
+		require.Empty(t, paused)
+		require.NoError(t, d.PauseWith(t.Context(), mei, "refund", admin.PauseOptions{For: time.Hour}, why))
+		page, err := d.AuditLog(t.Context(), mei, admin.AuditLogFilter{Action: "pause"})
+		require.NoError(t, err)
+		require.Equal(t, []string{"for 1h0m0s", "for 1s"}, []string{page.Records[0].Subject, page.Records[1].Subject})
+		var field *compensator.FieldError
+		for _, length := range []time.Duration{-time.Hour, time.Millisecond, 367 * 24 * time.Hour} {
+			require.ErrorAs(t, d.PauseWith(t.Context(), mei, "mail", admin.PauseOptions{For: length, Ahead: true}, why), &field)
+		}
 	})
 }
 

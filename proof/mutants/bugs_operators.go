@@ -214,6 +214,30 @@ func operating() []mutant {
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/EndedInstanceStaysEnded"),
 		},
 		{
+			name: "pause-ends-early", breaks: "G32",
+			what: "A pause for a time ends after half of the time.",
+			edits: []edit{
+				{"Setting.PauseEnd", `time.Duration($millis) * time.Millisecond`, `time.Duration($millis/2) * time.Millisecond`},
+			},
+			sees: tests("TestPauseEndsByItself", "TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/SettingIsPutAsItWasSeen"),
+		},
+		{
+			name: "pause-ends-by-the-clock-of-its-write", breaks: "G32",
+			what: "A pause for a time never ends, because the time of the read is ignored.",
+			edits: []edit{
+				{"processlog.PausedType", `$s.ReadAt.Before($end)`, `$s.At.Before($end)`},
+			},
+			sees: tests("TestPauseEndsByItself").with(simulation, "300"),
+		},
+		{
+			name: "end-of-a-pause-waits-for-a-round", breaks: "G32",
+			what: "A process notices the end of a pause with its next round, and not at once.",
+			edits: []edit{
+				{"Pauses.untilNext", `if $p.firstEnd.IsZero() {`, `if true {`},
+			},
+			sees: tests("TestPauseEndsWhenTheDatabasesClockSaysSo"),
+		},
+		{
 			name: "slots-show-hidden-entries", breaks: "G32",
 			what: "The page of periodic types names entries that the actor may not see.",
 			edits: []edit{

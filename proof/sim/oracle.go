@@ -51,6 +51,7 @@ type oracle struct {
 
 	pausedType string    // type that a person has paused, empty if none
 	pausedAt   time.Time // start of the pause
+	pauseEnds  time.Time // when it ends by itself, by the database's clock; zero: only a person ends it
 	calmSince  time.Time // time at which the last fault ended
 
 	keeping bool // whether the library may purge entries that are old enough

@@ -23,6 +23,7 @@ type pausing struct {
 	// after is how long the pause continues after the end of the faults. It counts from the time at which every process
 	// has read the setting.
 	after time.Duration
+	ends  bool // whether the pause ends by itself, and not by a person
 }
 
 // drawPauses decides at random whether a person pauses a type.
@@ -32,14 +33,22 @@ func (w *world) drawPauses() {
 		return
 	}
 	w.apart.pausing = pausing{kind: handledTypes[rng.IntN(len(handledTypes))], at: time.Duration(rng.Int64N(int64(w.plan.chaos))),
-		after: 5*time.Second + time.Duration(rng.Int64N(int64(20*time.Second)))}
+		after: 5*time.Second + time.Duration(rng.Int64N(int64(20*time.Second))), ends: rng.IntN(2) == 0}
 }
 
-// pause tries to pause the type until that succeeds. Later it resumes the type.
+// length returns how long a pause lasts that ends by itself, or 0. Usually its end comes after the faults.
+func (w *world) length(p pausing) time.Duration {
+	if !p.ends {
+		return 0
+	}
+	return w.plan.chaos - p.at + 2*w.settingDelay() + p.after
+}
+
+// pause tries to pause the type until that succeeds. Later it resumes the type, or waits until the pause ends by itself.
 func (w *world) pause(p pausing) {
 	time.Sleep(p.at)
 	w.throughAdmin(func(ctx context.Context, d *admin.Admin, who admin.Actor) bool {
-		_ = d.Pause(ctx, who, p.kind, admin.Why{Reason: "look"})
+		_ = d.PauseWith(ctx, who, p.kind, admin.PauseOptions{For: w.length(p)}, admin.Why{Reason: "look"})
 		return w.pausedType(ctx, d, who) != nil
 	})
 	w.await(2*w.plan.chaos, w.healed.Load)
@@ -48,6 +57,10 @@ func (w *world) pause(p pausing) {
 		w.recordPaused(p.kind, i)
 	}
 	time.Sleep(p.after)
+	if p.ends {
+		w.await(2*w.length(p), func() bool { return !w.store.Now().Before(w.oracle.pauseEnd()) })
+		return
+	}
 	w.throughAdmin(func(ctx context.Context, d *admin.Admin, who admin.Actor) bool {
 		if seen := w.pausedType(ctx, d, who); seen != nil {
 			_ = d.Resume(ctx, who, *seen, admin.Why{Reason: "looked"})
@@ -94,21 +107,33 @@ func (w *world) settingDelay() time.Duration { return w.plan.config.ReconcileInt
 
 // noteSetting records the begin or the end of a pause.
 func (o *oracle) noteSetting(s processlog.Setting) {
+	s.At = o.w.store.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if kind, is := processlog.PausedType(s); is {
 		o.sights[sawPaused]++
-		o.pausedType, o.pausedAt = kind, time.Now()
+		o.pausedType, o.pausedAt, o.pauseEnds = kind, time.Now(), s.PauseEnd()
 	} else {
 		o.pausedType = ""
 	}
 }
 
-// checkNotPausedLocked asserts that no entry of a paused type is claimed or inserted with a lease. It asserts this only
-// when every process has had time to read the pause. During the faults it asserts nothing, because that time is
-// unknown.
+// pauseEnd returns when the pause ends by itself, by the database's clock. It is zero if there is no such end.
+func (o *oracle) pauseEnd() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.pauseEnds
+}
+
+// checkNotPausedLocked asserts that no entry of a paused type is claimed or inserted with a lease before the pause has ended,
+// by the database's clock. It asserts this only when every process has had time to read the pause. During the faults it
+// asserts nothing, because that time is unknown.
 func (o *oracle) checkNotPausedLocked(l *rowHistory, n *instance) {
 	if l.kind != o.pausedType || o.calmSince.IsZero() {
+		return
+	}
+	if now := time.Now().Add(o.w.storeShift); !o.pauseEnds.IsZero() && !now.Before(o.pauseEnds) {
+		o.sights[sawPauseEnded]++
 		return
 	}
 	since := o.pausedAt
@@ -116,6 +141,6 @@ func (o *oracle) checkNotPausedLocked(l *rowHistory, n *instance) {
 		since = o.calmSince
 	}
 	if now := time.Since(since); now > o.w.settingDelay() {
-		o.failLocked("entry %s is claimed by instance %d, although type %s is paused and there have been no faults for %v", l.id, n.number, l.kind, now)
+		o.failLocked("entry %s is claimed by instance %d, although type %s is paused until %v and there have been no faults for %v", l.id, n.number, l.kind, o.pauseEnds, now)
 	}
 }

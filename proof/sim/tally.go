@@ -71,6 +71,7 @@ const (
 	sawConsumed
 	sawDoneBefore
 	sawPaused
+	sawPauseEnded
 	sawLimitChanged
 	sawLimitKeys
 	sawRetried
@@ -127,6 +128,7 @@ var sightNames = [sights]string{
 	sawConsumed:         "messages processed",
 	sawDoneBefore:       "messages reported as processed before",
 	sawPaused:           "types that were paused",
+	sawPauseEnded:       "entries that were claimed after their pause had ended by itself",
 	sawLimitChanged:     "limits that were changed",
 	sawLimitKeys:        "idle keys of limits that were deleted",
 	sawRetried:          "transactions of consumers that were run again",

@@ -13,7 +13,7 @@ import (
 
 // Of asks the database and the queue at the same time, so that a queue that does not answer uses up none of the
 // database's time. The database has until ctx ends, and the queue has its engine.QueueShare. Of also works without Run.
-// It leaves History, OpenBreakers and Limited empty.
+// It leaves History, OpenBreakers, Limited and Paused empty.
 func Of(ctx context.Context, e *engine.Engine) observe.Health {
 	ctx = e.Reporting(ctx)
 	types := e.Types()

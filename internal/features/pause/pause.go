@@ -3,30 +3,41 @@ package pause
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/observe"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // problem is what Health and the log say when the pauses could not be read.
 const problem = "what people have paused could not be read"
 
+// leastWait is the shortest time between two reads. If the database's clock is slower than the clock of this process, the
+// first read at the end of a pause comes early, and further reads follow.
+const leastWait = 10 * time.Millisecond
+
 // Pauses knows which types are paused. A paused type is not claimed in this process, and none of its entries start. Handlers
 // that run go on.
 type Pauses struct {
 	e    *engine.Engine
-	read func(ctx context.Context) (map[string]bool, error)
+	read func(ctx context.Context) ([]processlog.Setting, error)
 
 	known atomic.Bool // the pauses were read once
 
-	mu     sync.Mutex              // guards the field below
-	paused map[string]*atomic.Bool // by type
+	mu       sync.Mutex              // guards the fields below
+	paused   map[string]*atomic.Bool // by type
+	all      []observe.PausedType    // of the last successful read, sorted by type
+	firstEnd time.Time               // when the first of these pauses ends, by the clock of this process; zero: none ends by itself
 }
 
-// New makes the pauses of an engine. The function read returns the names of all paused types.
-func New(e *engine.Engine, read func(ctx context.Context) (map[string]bool, error)) *Pauses {
+// New makes the pauses of an engine. The function read returns all settings.
+func New(e *engine.Engine, read func(ctx context.Context) ([]processlog.Setting, error)) *Pauses {
 	return &Pauses{e: e, read: read, paused: make(map[string]*atomic.Bool)}
 }
 
@@ -55,10 +66,12 @@ func (p *Pauses) Attach(t *engine.Type) {
 
 // Look reads the pauses. If the read fails, the known pauses stay. Until the first read succeeds, every type counts as
 // paused.
+//
+// The database's clock alone decides that a pause has ended. So no process starts an entry early, whatever its own clock says.
 func (p *Pauses) Look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
 	defer cancel()
-	paused, err := p.read(ctx)
+	settings, err := p.read(ctx)
 	if ctx.Err() != context.Canceled {
 		p.e.NoteResult(problem, err)
 	}
@@ -69,6 +82,7 @@ func (p *Pauses) Look(ctx context.Context) {
 	p.known.Store(known)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	paused := p.noteLocked(settings)
 	for name, state := range p.paused {
 		if was := state.Swap(paused[name] || !known); was && known && !paused[name] {
 			p.e.Wake()
@@ -76,17 +90,58 @@ func (p *Pauses) Look(ctx context.Context) {
 	}
 }
 
-// Keep reads the pauses again and again until ctx ends. It reads them with each round of the reconciler, and more often as
-// long as no read has succeeded.
+// noteLocked stores the pauses of a read, and returns their types. It must be called after the answer has arrived, so that
+// firstEnd is not early.
+func (p *Pauses) noteLocked(settings []processlog.Setting) map[string]bool {
+	paused := make(map[string]bool)
+	p.all, p.firstEnd = nil, time.Time{}
+	for _, s := range settings {
+		name, is := processlog.PausedType(s)
+		if !is {
+			continue
+		}
+		paused[name] = true
+		p.all = append(p.all, observe.PausedType{BusinessType: name, EndsAt: s.PauseEnd()})
+		if s.PauseEnd().IsZero() {
+			continue
+		}
+		if end := time.Now().Add(s.PauseEnd().Sub(s.ReadAt)); p.firstEnd.IsZero() || end.Before(p.firstEnd) {
+			p.firstEnd = end
+		}
+	}
+	slices.SortFunc(p.all, func(a, b observe.PausedType) int { return strings.Compare(a.BusinessType, b.BusinessType) })
+	return paused
+}
+
+// Paused returns the paused types as they were read last, sorted by type.
+func (p *Pauses) Paused() []observe.PausedType {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.all)
+}
+
+// Keep reads the pauses again and again until ctx ends. It reads them with each round of the reconciler, when a pause ends,
+// and more often as long as no read has succeeded.
 func (p *Pauses) Keep(ctx context.Context) {
-	for {
-		interval := p.e.ReconcileInterval
-		if !p.known.Load() {
-			interval = p.e.PollInterval
-		}
-		if !engine.Sleep(ctx, interval+jitter.N(interval/5)) {
-			return
-		}
+	for engine.Sleep(ctx, p.untilNext()) {
 		p.Look(ctx)
 	}
+}
+
+// untilNext returns the time until the next read.
+func (p *Pauses) untilNext() time.Duration {
+	interval := p.e.ReconcileInterval
+	if !p.known.Load() {
+		interval = p.e.PollInterval
+	}
+	interval += jitter.N(interval / 5)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.firstEnd.IsZero() {
+		return interval
+	}
+	if left := time.Until(p.firstEnd); left > 0 {
+		return min(max(left, leastWait), interval)
+	}
+	return min(p.e.PollInterval, interval) // The read at the end of the pause has failed, so try again.
 }

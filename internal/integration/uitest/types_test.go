@@ -2,13 +2,16 @@ package uitest
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
 )
@@ -65,5 +68,56 @@ func TestTypesAreChosenFromAListThatWarnsOfThoseWithoutAHandler(t *testing.T) {
 		b.accessible("settings-"+lang, wcag)
 		b.requireFit(360, "settings "+lang)
 		b.quiet("types-" + lang)
+	}
+}
+
+// A person pauses a type for a time on a phone, in both languages, or until a time without script. Each page about the pause
+// must show its end. A time that is past, or that is no time, pauses nothing.
+func TestPauseForATimeShowsItsEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.problem()
+	alice, who := w.client("alice"), admin.Actor{ID: "alice"}
+	pause := func() []admin.Paused {
+		paused, err := w.admin.Paused(t.Context(), who)
+		require.NoError(t, err)
+		return paused
+	}
+	for _, until := range []string{"2020-01-31T10:00", "tomorrow"} {
+		got := alice.post("do", values("do", "pause", "type", "refund", "reason", "PSP is down", "until", until))
+		assert.Equal(t, 422, got.status)
+		has(t, got.text, "PSP is down", "the typed text stays")
+	}
+	require.Empty(t, pause())
+	end := time.Now().UTC().Add(3 * time.Hour).Truncate(time.Minute)
+	require.Equal(t, 200, alice.post("do", values("do", "pause", "type", "refund", "reason", "PSP is down", "until", end.Format("2006-01-02T15:04"))).status)
+	require.WithinDuration(t, end, pause()[0].Until, 10*time.Second) // The pause is stored as a length.
+	requeue := "confirm?do=requeue&seen=" + seen(w.entriesOf("refund", compensator.Dead)[0])
+	shown := pause()[0].Until.UTC().Format("2006-01-02 15:04:05 UTC")
+	for _, path := range []string{"", "settings", requeue} {
+		has(t, plain(alice.get(path).text), "until "+shown)
+		has(t, plain(alice.get(path, "Accept-Language", "zh-CN").text), shown)
+	}
+	has(t, plain(alice.get("trail").text), "for "+pause()[0].Until.Sub(pause()[0].At).Round(time.Second).String())
+	require.NoError(t, w.admin.Resume(t.Context(), who, pause()[0], admin.Why{Reason: "PSP is back"}))
+	b := openTab(t, w, "alice")
+	for _, lang := range []string{"en", "zh-CN"} {
+		b.look(lang, "light", 360)
+		b.open("settings")
+		b.do(chromedp.Click(`a[href*="do=pause&type=refund"]`), b.until(`document.querySelector("#asked").open && document.activeElement.name === "reason"`))
+		b.arm()
+		b.accessible("pause dialog "+lang, wcag)
+		b.requireFit(360, "pause "+lang)
+		b.photograph("pause-" + lang + "-light-360")
+		b.do(chromedp.SetValue(`#asked [name="length"]`, (2*time.Hour).String()), chromedp.SendKeys(`#asked [name="reason"]`, "PSP is down"), chromedp.Click(`#asked button.main`))
+		b.arrive(`location.pathname === "/ops/done" && document.querySelector(".answers") !== null`)
+		paused := pause()
+		require.Len(t, paused, 1)
+		require.Equal(t, 2*time.Hour, paused[0].Until.Sub(paused[0].At))
+		b.open("")
+		assert.True(t, b.holds(fmt.Sprintf(`document.querySelector("#types ~ * .cond .badge.k-paused ~ .sub time")?.dateTime === %q`, paused[0].Until.UTC().Format("2006-01-02T15:04:05.000Z"))))
+		b.requireFit(360, "overview "+lang)
+		b.quiet("pause " + lang)
+		require.NoError(t, w.admin.Resume(t.Context(), who, paused[0], admin.Why{Reason: "PSP is back"}))
 	}
 }
