@@ -16,8 +16,8 @@ import (
 // The functions are safe for concurrent use and do not block.
 type Admission struct {
 	// CallsAllowed returns how many handler calls may begin now. Unlimited means that the feature sets no limit. While the
-	// result is less than Unlimited, only one claim of the type runs at a time, and it leases at most that many entries. An
-	// entry that this process records then waits behind the entries that are already due.
+	// result is less than Checked, only one claim of the type runs at a time. While it is less than Unlimited, a claim leases at
+	// most that many entries. An entry that this process records then waits behind the entries that are already due.
 	//
 	// If every feature returns Unlimited, an entry that this process records may start without a claim, and Accept is not
 	// called for it. So a feature that must check each start never returns Unlimited.
@@ -82,6 +82,10 @@ const (
 
 // Unlimited is the result of CallsAllowed of a feature that does not limit a type.
 const Unlimited = math.MaxInt
+
+// Checked is the result of CallsAllowed of a feature that allows any number of calls, and that checks each entry in its claim. Two claims of
+// the type may run at a time.
+const Checked = Unlimited - 1
 
 // allowAll is an Admission that allows everything.
 var allowAll = Admission{

@@ -326,7 +326,7 @@ func (s *typeSchedule) shouldClaim(now time.Time) bool {
 	switch {
 	case s.runningClaims == 0:
 		return due || s.moreDue
-	case s.runningClaims == claimsInFlight, s.typ.limited(): // two claims would bring two entries where only one may run
+	case s.runningClaims == claimsInFlight, s.typ.CallsAllowed() < Checked: // two claims would bring two entries where only one may run
 		return false
 	case s.moreDue:
 		// With few free slots, a second claim would cost a transaction and lease only a few entries.

@@ -118,6 +118,18 @@ func TestClaimThatFoundLessHidesNothingThatAnotherHasLeft(t *testing.T) {
 	require.False(t, typeSchedule.shouldClaim(time.Now()))
 }
 
+// A feature that checks each entry in its claim lets two claims run at a time, as a type without admissions does. A feature that allows
+// a number of calls gets one claim after the other, because two claims at a time would bring more entries than may run.
+func TestTwoClaimsRunAtATimeUnlessANumberOfCallsIsAllowed(t *testing.T) {
+	for allowed, want := range map[int]bool{Unlimited: true, Checked: true, Checked - 1: false, 1: false} {
+		e, typ := waiting(t, 0)
+		typ.AttachAdmission(func(a *Admission) { a.CallsAllowed = func() int { return allowed } })
+		typeSchedule := e.claimSchedule.byType[typ.Name]
+		typeSchedule.runningClaims = 1
+		require.Equal(t, want, typeSchedule.shouldClaim(time.Now().Add(time.Hour)), "%d calls", allowed)
+	}
+}
+
 // oneBusy is a Store in which one row is locked when outcomes are stored the first few times.
 type oneBusy struct {
 	processlog.Store

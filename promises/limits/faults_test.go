@@ -22,6 +22,7 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/grants"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/testservers"
 )
@@ -104,43 +105,28 @@ func startWorker(w *harness.World, p workerProgram) *harness.Child {
 func watchLeases(w *harness.World) {
 	w.T.Helper()
 	w.Exec("CREATE TABLE leases (seq BIGINT AUTO_INCREMENT PRIMARY KEY, id BIGINT NOT NULL, business_type VARCHAR(64) NOT NULL, version BIGINT NOT NULL," +
-		" was_version BIGINT NOT NULL, lease_until BIGINT NOT NULL, at BIGINT NOT NULL) ENGINE=InnoDB")
-	w.Exec("CREATE TRIGGER leases_change AFTER UPDATE ON common_process_log FOR EACH ROW INSERT INTO leases (id, business_type, version, was_version, lease_until, at)" +
-		" VALUES (NEW.id, NEW.business_type, NEW.version, OLD.version, NEW.lease_until, " + harness.NowMillis + ")")
+		" was_version BIGINT NOT NULL, was_until BIGINT NOT NULL, lease_until BIGINT NOT NULL, at BIGINT NOT NULL) ENGINE=InnoDB")
+	w.Exec("CREATE TRIGGER leases_change AFTER UPDATE ON common_process_log FOR EACH ROW INSERT INTO leases (id, business_type, version, was_version, was_until, lease_until, at)" +
+		" VALUES (NEW.id, NEW.business_type, NEW.version, OLD.version, OLD.lease_until, NEW.lease_until, " + harness.NowMillis + ")")
 }
 
 // mostPermits returns the largest number of entries of these types that held a permit at the same time.
-func mostPermits(w *harness.World, types ...string) (most int) {
+func mostPermits(w *harness.World, types ...string) int {
 	w.T.Helper()
-	rows, err := w.DB.Query("SELECT id, business_type, version, was_version, lease_until, at FROM leases ORDER BY seq")
+	rows, err := w.DB.Query("SELECT id, business_type, was_version, version, was_until, lease_until, at FROM leases ORDER BY seq")
 	require.NoError(w.T, err)
 	defer rows.Close()
-	held := make(map[int64]int64) // ends of the leases by entry
+	var permits grants.Permits
 	for rows.Next() {
-		var id, version, was, until, at int64
+		var c grants.Change
 		var name string
-		require.NoError(w.T, rows.Scan(&id, &name, &version, &was, &until, &at))
-		if !slices.Contains(types, name) {
-			continue
+		require.NoError(w.T, rows.Scan(&c.ID, &name, &c.Old, &c.New, &c.OldLease, &c.LeaseUntil, &c.ChangedAtMS))
+		if slices.Contains(types, name) {
+			permits.Note(c)
 		}
-		_, renewed := held[id]
-		if version != was {
-			delete(held, id) // Another version has no permit, unless this change is a claim.
-		}
-		if until == 0 || version == was && !renewed {
-			continue
-		}
-		held[id] = until
-		now := 0
-		for _, end := range held {
-			if end > at {
-				now++
-			}
-		}
-		most = max(most, now)
 	}
 	require.NoError(w.T, rows.Err())
-	return most
+	return permits.Most()
 }
 
 // Three processes run entries while faults follow each other: a process is killed or stopped, the database stands still

@@ -13,29 +13,21 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/internal/grants"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/observe"
 )
 
-// watchGrants creates triggers that record each grant and each return of starts in the table grants. With this table
-// the tests need not trust the library's own reports.
+// watchGrants creates triggers that record each grant and each return of starts. With them the tests need not trust the
+// library's own reports.
 func watchGrants(w *harness.World) {
 	w.T.Helper()
-	w.Exec("CREATE TABLE grants (seq BIGINT AUTO_INCREMENT PRIMARY KEY, limit_name VARCHAR(64) NOT NULL, limit_key VARBINARY(64) NOT NULL, at BIGINT NOT NULL," +
-		" starts BIGINT NOT NULL, start_interval BIGINT NOT NULL, burst INT NOT NULL) ENGINE=InnoDB")
-	for _, trigger := range []string{
-		"grants_first AFTER INSERT ON common_process_log_limit FOR EACH ROW INSERT INTO grants (limit_name, limit_key, at, starts, start_interval, burst)" +
-			" SELECT NEW.limit_name, NEW.limit_key, NEW.granted_at, (NEW.tat-NEW.granted_at*1000000) DIV NEW.start_interval, NEW.start_interval, NEW.burst FROM DUAL WHERE NEW.start_interval>0",
-		"grants_next AFTER UPDATE ON common_process_log_limit FOR EACH ROW INSERT INTO grants (limit_name, limit_key, at, starts, start_interval, burst)" +
-			" SELECT NEW.limit_name, NEW.limit_key, IF(NEW.tat>OLD.tat, NEW.granted_at, " + harness.NowMillis + "), CASE WHEN OLD.start_interval NOT IN (0, NEW.start_interval) THEN GREATEST(0, NEW.starts-OLD.starts-1)" +
-			" WHEN NEW.tat>OLD.tat THEN (NEW.tat-GREATEST(OLD.tat,NEW.granted_at*1000000)) DIV NEW.start_interval ELSE (NEW.tat-OLD.tat) DIV NEW.start_interval END, NEW.start_interval, NEW.burst" +
-			" FROM DUAL WHERE NEW.start_interval>0",
-	} {
-		w.Exec("CREATE TRIGGER " + trigger)
+	for _, statement := range grants.Schema {
+		w.Exec(statement)
 	}
 }
 
-// requireBound asserts that every grant has the given interval and burst. It also asserts that, in every period, the
+// requireBound asserts that every grant has the given interval and burst. It also asserts that, in every window, the
 // limit granted at most as many starts as the interval and the burst allow. It returns the total number of granted
 // starts.
 func requireBound(w *harness.World, name string, interval time.Duration, burst int) (total int) {
@@ -43,41 +35,11 @@ func requireBound(w *harness.World, name string, interval time.Duration, burst i
 	return requireBounds(w, name, admin.LimitValues{Interval: interval, Burst: burst})
 }
 
-// requireBounds does the same as requireBound, for a limit that people change. A period ends when the values change. At
-// such a change the library counts one start too many, so the trigger grants_next subtracts one start from the first
-// grant after it.
+// requireBounds does the same as requireBound, for a limit that people change.
 func requireBounds(w *harness.World, name string, values ...admin.LimitValues) (total int) {
 	w.T.Helper()
-	rows, err := w.DB.Query("SELECT limit_key, at, starts, start_interval, burst FROM grants WHERE limit_name=? ORDER BY seq", name)
+	total, _, err := grants.Check(w.T.Context(), w.DB, name, values...)
 	require.NoError(w.T, err)
-	defer rows.Close()
-	type period struct {
-		admin.LimitValues
-		last int64         // time of the latest grant, in milliseconds
-		need time.Duration // largest value of starts × interval − length, over all periods that end at last
-	}
-	fullest := make(map[string]period)
-	for rows.Next() {
-		var key string
-		var at, starts int64
-		var now admin.LimitValues
-		require.NoError(w.T, rows.Scan(&key, &at, &starts, &now.Interval, &now.Burst))
-		require.Contains(w.T, values, now, name)
-		total += int(starts)
-		p := fullest[key]
-		if p.LimitValues != now {
-			p = period{LimitValues: now}
-		}
-		interval, allowed := now.Interval, time.Duration(now.Burst)*now.Interval
-		at = max(at, p.last) // the clock of a statement that has waited for the row may be earlier than that of the last grant
-		p.need = max(0, p.need-time.Duration(at-p.last)*time.Millisecond) + time.Duration(starts)*interval
-		p.last = at
-		fullest[key] = p
-		if p.need > allowed {
-			require.LessOrEqual(w.T, p.need, allowed, "key %q: a period that ends at %d has too many starts", key, at)
-		}
-	}
-	require.NoError(w.T, rows.Err())
 	return total
 }
 

@@ -62,6 +62,7 @@ func Run(tb testing.TB, cfg Config) {
 	}
 	st.dump()
 	st.checkAttempts()
+	st.checkLimits()
 	if rested {
 		st.checkInstances()
 		st.stopApps()

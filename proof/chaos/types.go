@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -43,7 +45,7 @@ const (
 	typeClose  = "close"  // often fails permanently; its compensation acts outside the database
 	typeSlow   = "slow"   // takes longer than its lease
 	typeFlaky  = "flaky"  // fails a few times first, sometimes too often
-	typeBook   = "book"   // calls outside the database, and then writes in the transaction of its success
+	typeBook   = "book"   // calls outside the database, and then writes in the transaction of its success; has bookLimit
 	typeOrphan = "orphan" // has no handler
 )
 
@@ -92,11 +94,26 @@ func (p *appProcess) register(c *compensator.Compensator) error {
 	return errors.Join(errs...)
 }
 
+// bookLimit is the limit of typeBook for each partner.
+var bookLimit = compensator.Limit{Rate: compensator.PerSecond(20), Burst: 3, Concurrent: 3, Key: func(e *compensator.Entry) string { return partnerOf(string(e.IdempotencyKey)) }}
+
+// partners is the number of partners.
+const partners = 8
+
+// partnerOf returns the partner of an entry: the last digits of its idempotency key. The audit knows this key of each entry.
+func partnerOf(key string) string {
+	n, _ := strconv.Atoi(key[strings.LastIndexByte(key, '-')+1:])
+	return strconv.Itoa(n % partners)
+}
+
 func (p *appProcess) typeConfig(t history.Type) compensator.HandlerConfig[job] {
 	cfg := compensator.HandlerConfig[job]{
 		MaxAttempts: t.MaxAttempts, MaxCompensateAttempts: t.MaxCompensateAttempts, CompensateCrashed: t.CompensateCrashed,
 		Timeout: time.Duration(t.TimeoutMS) * time.Millisecond, Concurrency: 30,
 		Retry: compensator.Exponential(200*time.Millisecond, longestBackoff),
+	}
+	if t.Name == typeBook {
+		cfg.Limit = bookLimit
 	}
 	switch t.Compensation {
 	case history.CompensationTx:

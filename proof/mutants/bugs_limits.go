@@ -152,10 +152,18 @@ func limiting() []mutant {
 			sees: tests(store + "ChangedRateKeepsTheStartsThatAKeyHasAhead"),
 		},
 		{
+			name: "entry-of-two-claims-waits-twice", breaks: "G41",
+			what: "An entry that two claims have found without a permit gets two places in the line, so that the entries behind it wait twice as long.",
+			edits: []edit{
+				{"limits.line.noteClaim", `isSleeping && $s.key == $entry.Key`, `false && isSleeping && s.key == entry.Key`},
+			},
+			sees: tests("TestEntryThatTwoClaimsHaveFoundHasOneTime"),
+		},
+		{
 			name: "entries-with-a-lease-and-without-a-permit", breaks: "G41",
 			what: "An entry that is recorded here is inserted with a lease, and starts without a permit.",
 			edits: []edit{
-				{"limits.gate.countClaimable", `return engine.Unlimited - 1`, `return engine.Unlimited`},
+				{"limits.gate.countClaimable", `return engine.Checked`, `return engine.Unlimited`},
 			},
 			sees: tests("TestRecordedEntriesNeedPermits"),
 		},

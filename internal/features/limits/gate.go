@@ -59,7 +59,7 @@ func (g *gate) opensAt() time.Time {
 func (g *gate) countClaimable(limit *processlog.StartLimit, now time.Time) int {
 	switch {
 	case g.isKeyed || !g.hasResult:
-		return engine.Unlimited - 1
+		return engine.Checked
 	case now.Before(g.opensAt()):
 		return 0
 	}

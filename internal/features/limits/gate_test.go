@@ -24,7 +24,7 @@ func newClaim(mine, limited int, left processlog.Room) *processlog.Claimed {
 func TestGateIsOpenBeforeTheFirstClaimAndNeverUnlimited(t *testing.T) {
 	var g gate
 	limit := &processlog.StartLimit{Interval: time.Second, Burst: 3}
-	require.Equal(t, engine.Unlimited-1, g.countClaimable(limit, time.Now()))
+	require.Equal(t, engine.Checked, g.countClaimable(limit, time.Now()))
 	require.True(t, g.opensAt().IsZero())
 }
 

@@ -70,6 +70,10 @@ func (l *line) splitSleeping(wanted []processlog.Wanted, now time.Time) (awake [
 func (l *line) noteClaim(claim *processlog.Claimed, limit *processlog.StartLimit, now time.Time) (wokenIDs []processlog.ID) {
 	for i := range claim.Limited {
 		entry := &claim.Limited[i]
+		if s, isSleeping := l.sleepers[entry.ID]; isSleeping && s.key == entry.Key && now.Before(s.claimAt) {
+			entry.In = s.claimAt.Sub(now) // Another claim that ran at the same time has set the time of this entry.
+			continue
+		}
 		k := l.keys[entry.Key]
 		if k == nil {
 			k = &keyLine{}

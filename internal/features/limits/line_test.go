@@ -50,6 +50,19 @@ func TestEntriesOfAKeyWaitOneIntervalAfterEachOther(t *testing.T) {
 	})
 }
 
+// Two claims of a type run at a time, and both may find the same entry without a permit. Each entry must still have only one place in
+// the line.
+func TestEntryThatTwoClaimsHaveFoundHasOneTime(t *testing.T) {
+	l, limit := newLine(), &processlog.StartLimit{Interval: 10 * time.Second, Burst: 1}
+	now := time.Now()
+	for range 2 {
+		claim := limitedIDs("a", 4*time.Second, 1, 2)
+		require.Empty(t, l.noteClaim(claim, limit, now))
+		require.Equal(t, []time.Duration{4 * time.Second, 14 * time.Second}, []time.Duration{claim.Limited[0].In, claim.Limited[1].In})
+	}
+	require.Equal(t, []processlog.ID{processlog.RowID(1), processlog.RowID(2)}, l.wake("a", 5))
+}
+
 // Other processes may return starts, and people raise limits. So no entry may wait for a whole day.
 func TestEntryOfASlowKeyIsTriedAgainWithinAMinute(t *testing.T) {
 	l, limit := newLine(), &processlog.StartLimit{Interval: 24 * time.Hour, Burst: 1}

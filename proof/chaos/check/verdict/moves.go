@@ -69,6 +69,7 @@ const (
 	moveClaim           = "claim"
 	moveOwnClaim        = "claim of its own" // by the process that inserted the row with a lease
 	moveRelease         = "release"
+	moveFence           = "fence" // takes the permit of a lease that has ended
 	moveSuccess         = "success"
 	moveRetry           = "failure"
 	moveExhausted       = "exhausted to compensation"
@@ -97,6 +98,7 @@ var moves = []move{
 	{name: moveClaim, from: open, version: plusOne, delivery: plusOne, lease: renewed, token: fresh},
 	{name: moveOwnClaim, inserted: true, from: []int8{pending}, version: plusOne, lease: renewed, token: fresh},
 	{name: moveRelease, from: open, version: plusOne, delivery: minusOne, lease: ended},
+	{name: moveFence, from: open, version: plusOne},
 
 	{name: moveSuccess, from: waiting, to: []int8{succeeded}, version: plusOne, delivery: zero, lease: zero, next: now, token: fresh,
 		by: []string{"handler"}},

@@ -1,0 +1,123 @@
+// Package grants checks in tests that limits hold. Triggers record each grant of starts in the database. So the check need not trust
+// the reports of the library.
+package grants
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+const nowMillis = "(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(3)) DIV 1000)"
+
+// Schema are the statements that create the table grants, and the triggers that record each grant and each return of starts in it.
+var Schema = []string{
+	"CREATE TABLE grants (seq BIGINT AUTO_INCREMENT PRIMARY KEY, limit_name VARCHAR(64) NOT NULL, limit_key VARBINARY(64) NOT NULL, at BIGINT NOT NULL," +
+		" starts BIGINT NOT NULL, start_interval BIGINT NOT NULL, burst INT NOT NULL) ENGINE=InnoDB",
+	"CREATE TRIGGER grants_first AFTER INSERT ON common_process_log_limit FOR EACH ROW INSERT INTO grants (limit_name, limit_key, at, starts, start_interval, burst)" +
+		" SELECT NEW.limit_name, NEW.limit_key, NEW.granted_at, (NEW.tat-NEW.granted_at*1000000) DIV NEW.start_interval, NEW.start_interval, NEW.burst FROM DUAL WHERE NEW.start_interval>0",
+	"CREATE TRIGGER grants_next AFTER UPDATE ON common_process_log_limit FOR EACH ROW INSERT INTO grants (limit_name, limit_key, at, starts, start_interval, burst)" +
+		" SELECT NEW.limit_name, NEW.limit_key, IF(NEW.tat>OLD.tat, NEW.granted_at, " + nowMillis + "), CASE WHEN OLD.start_interval NOT IN (0, NEW.start_interval) THEN GREATEST(0, NEW.starts-OLD.starts-1)" +
+		" WHEN NEW.tat>OLD.tat THEN (NEW.tat-GREATEST(OLD.tat,NEW.granted_at*1000000)) DIV NEW.start_interval ELSE (NEW.tat-OLD.tat) DIV NEW.start_interval END, NEW.start_interval, NEW.burst" +
+		" FROM DUAL WHERE NEW.start_interval>0",
+}
+
+// period are the grants of a key since the values of its limit changed.
+type period struct {
+	processlog.LimitValues
+	last int64         // time of the latest grant, in milliseconds
+	need time.Duration // largest value of starts × interval − length, over all windows that end at last
+}
+
+// Check reads the grants of a limit. It returns an error if a grant had other values than the given ones, or if a window has more starts than
+// its rate and its burst allow. It returns the total number of granted starts, and the number of grants that used up the burst of their key.
+//
+// A window ends when a person changes the values. At such a change the library counts one start too many, so the trigger grants_next
+// subtracts one start from the first grant after it.
+func Check(ctx context.Context, db *sql.DB, limit string, values ...processlog.LimitValues) (total, reached int, err error) {
+	rows, err := db.QueryContext(ctx, "SELECT limit_key, at, starts, start_interval, burst FROM grants WHERE limit_name=? ORDER BY seq", limit)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer rows.Close()
+	fullest := make(map[string]period)
+	for rows.Next() {
+		var key string
+		var at, starts int64
+		var now processlog.LimitValues
+		if err := rows.Scan(&key, &at, &starts, &now.Interval, &now.Burst); err != nil {
+			return 0, 0, err
+		}
+		if !slices.Contains(values, now) {
+			return 0, 0, fmt.Errorf("limit %q: a grant at %d had the values %+v", limit, at, now)
+		}
+		total += int(starts)
+		p := fullest[key]
+		if p.LimitValues != now {
+			p = period{LimitValues: now}
+		}
+		interval, allowed := now.Interval, time.Duration(now.Burst)*now.Interval
+		at = max(at, p.last) // the clock of a statement that has waited for the row may be earlier than that of the last grant
+		p.need = max(0, p.need-time.Duration(at-p.last)*time.Millisecond) + time.Duration(starts)*interval
+		p.last = at
+		fullest[key] = p
+		if p.need > allowed {
+			return 0, 0, fmt.Errorf("limit %q, key %q: a window that ends at %d has starts for %v, and allows %v", limit, key, at, p.need, allowed)
+		}
+		if allowed-p.need < interval {
+			reached++
+		}
+	}
+	return total, reached, rows.Err()
+}
+
+// Permits counts the entries that hold a permit at the same time. Note must get every change of an entry's row, in order.
+type Permits struct {
+	held map[string]map[uint64]int64 // ends of the leases, by key and entry
+	most int
+}
+
+// Change is a change of an entry's row.
+type Change struct {
+	ID          uint64
+	Key         string // key of the entry under the limit
+	Old, New    uint64 // version before and after the change
+	OldLease    int64  // end of the lease before the change, in ms
+	LeaseUntil  int64  // end of the lease after the change, in ms
+	ChangedAtMS int64  // by the database's clock
+}
+
+// Note notes a change.
+func (p *Permits) Note(c Change) {
+	held := p.held[c.Key]
+	if held == nil {
+		held = make(map[uint64]int64)
+		if p.held == nil {
+			p.held = make(map[string]map[uint64]int64)
+		}
+		p.held[c.Key] = held
+	}
+	_, isHeld := held[c.ID]
+	isClaim := c.New != c.Old && c.LeaseUntil != c.OldLease && c.LeaseUntil > 0
+	if c.New != c.Old {
+		delete(held, c.ID) // Another version has no permit, unless this change is a claim.
+	}
+	if isRenewal := c.New == c.Old && isHeld; !isClaim && !isRenewal {
+		return
+	}
+	held[c.ID] = c.LeaseUntil
+	now := 0
+	for _, end := range held {
+		if end > c.ChangedAtMS {
+			now++
+		}
+	}
+	p.most = max(p.most, now)
+}
+
+// Most returns the largest number of entries of one key that held a permit at the same time.
+func (p *Permits) Most() int { return p.most }
