@@ -336,16 +336,16 @@ func (p *permits) write(ctx context.Context, tx processlog.Tx, written []*keyPer
 
 // raiseLimits stores the permits that a claim has granted for keys that have rows. For each granted start of a key, it moves the
 // key's stored time tat by one interval. It also stores the holders of the key. It costs a server half as much as insertLimits.
-const raiseLimits = "UPDATE {limit}{by id} SET tat={later}+{interval}*{taken}, granted_at={now}, starts=starts+{taken}, holders={holders}," +
-	" start_interval={interval}, burst={burst}, concurrent={concurrent} WHERE limit_name={name} AND limit_key IN ({keys})"
+const raiseLimits = "UPDATE {limit}{by id} SET tat={later}+{interval}*{taken}, granted_at={now}, starts=starts+{taken}," +
+	"{holders} start_interval={interval}, burst={burst}, concurrent={concurrent} WHERE limit_name={name} AND limit_key IN ({keys})"
 
 func (p *permits) raise(written []*keyPermits) string {
-	keys, holders := make([]string, len(written)), "holders"
+	keys, holders := make([]string, len(written)), ""
 	for i, k := range written {
 		keys[i] = k.literal
 	}
 	if p.limit.Concurrent > 0 {
-		holders = byKey(written, func(k *keyPermits) string { return p.s.d.binary([]byte(formatHolders(k.holders))) })
+		holders = " holders=" + byKey(written, func(k *keyPermits) string { return p.s.d.binary([]byte(formatHolders(k.holders))) }) + ","
 	}
 	return p.s.sql(raiseLimits, "later", p.s.d.later("tat", p.s.sql("{now}*1000000")), "taken", byKey(written, func(k *keyPermits) string { return strconv.Itoa(k.taken) }),
 		"holders", holders, "interval", signed(int64(p.limit.Interval)), "burst", strconv.Itoa(p.limit.Burst), "concurrent", strconv.Itoa(p.limit.Concurrent),

@@ -32,6 +32,7 @@ type app struct {
 	orders   io.WriteCloser
 	ready    chan struct{} // closed when the current process is ready
 	unloaded bool          // whether the process has stopped recording entries
+	idle     bool          // whether this process and all later ones must make no load
 	stopping bool
 }
 
@@ -129,6 +130,9 @@ func (a *app) set(cmd *exec.Cmd, orders io.WriteCloser) {
 	} else if a.stopping {
 		_ = cmd.Process.Kill()
 	}
+	if a.idle {
+		a.sendStopLoad()
+	}
 }
 
 func (a *app) handle(news string) {
@@ -196,7 +200,12 @@ func (a *app) pid() int {
 func (a *app) stopLoad() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.cfg.Rate, a.cfg.People = 0, 0
+	a.cfg.Rate, a.cfg.People, a.idle = 0, 0, true
+	a.sendStopLoad()
+}
+
+// sendStopLoad tells the current process to stop its load. Its waiters, too, end only then. The caller holds mu.
+func (a *app) sendStopLoad() {
 	if a.orders != nil {
 		_, _ = fmt.Fprintln(a.orders, stopLoad)
 	}

@@ -17,8 +17,8 @@ func limiting() []mutant {
 			what: "A claim grants starts and does not move the time of the limit.",
 			edits: []edit{
 				{"sqlstore.permits.insert", `int64(k.taken)*int64(p.limit.Interval)`, `0*int64(p.limit.Interval)`},
-				{"raiseLimits", `"UPDATE {limit}{by id} SET tat={later}+{interval}*{taken}, granted_at={now}, starts=starts+{taken}, holders={holders},"`,
-					`"UPDATE {limit}{by id} SET tat={later}, granted_at={now}, starts=starts+{taken}, holders={holders},"`},
+				{"raiseLimits", `"UPDATE {limit}{by id} SET tat={later}+{interval}*{taken}, granted_at={now}, starts=starts+{taken},"`,
+					`"UPDATE {limit}{by id} SET tat={later}, granted_at={now}, starts=starts+{taken},"`},
 			},
 			sees: tests(store+"RateGrantsTheBurstAndThenOneStartEachInterval", "TestNoWindowHasMoreStartsThanTheRateAndTheBurstAllow"),
 		},
