@@ -40,6 +40,9 @@ func (l *victim) repairDead(ctx context.Context) error {
 		return errors.Join(err, l.requeueAll(ctx, dead))
 	}
 	if l.p.admin != nil && len(dead) > 1 && rand.N(2) == 0 {
+		if rand.N(2) == 0 {
+			return l.actOnAll(ctx)
+		}
 		return l.tryOneFirst(ctx, dead)
 	}
 	for _, e := range dead {
@@ -138,6 +141,19 @@ func (l *victim) tryOneFirst(ctx context.Context, entries []compensator.Entry) e
 		change.Entries = append(change.Entries, admin.Seen{ID: e.ID, Version: e.Version})
 	}
 	id, _, err := l.p.admin.StartBulk(ctx, actor, change, admin.BulkOptions{TryFirst: true})
+	if err != nil || id == (admin.BulkID{}) {
+		return err
+	}
+	return l.p.admin.ContinueBulk(ctx, actor, id)
+}
+
+// actOnAll acts as a person who requeues all entries that ended with a permanent error through the Admin. The victim is also
+// killed between two batches: the first batch tries one entry.
+func (l *victim) actOnAll(ctx context.Context) error {
+	actor := admin.Actor{ID: "admin"}
+	change := admin.Change{Action: admin.Requeue, Why: admin.Why{Reason: "all of them"}, Checked: true}
+	search := admin.Search{Filter: admin.Filter{States: []compensator.State{compensator.Dead}, BusinessType: hand, EndedBy: compensator.EndedByPermanent}}
+	id, err := l.p.admin.StartMatching(ctx, actor, change, search, admin.BulkOptions{TryFirst: true})
 	if err != nil || id == (admin.BulkID{}) {
 		return err
 	}
