@@ -179,6 +179,9 @@ type statsData struct {
 	Backlog string    // how long ago the numbers of waiting entries above 1,000 were counted; empty: nobody has counted them recently
 	Sorts   []sorting
 
+	Groups []admin.Group // failures of the type, if the page is about one; those with the most cases
+	Risk   risk          // sums of all open cases of the type
+
 	NoHandler bool // whether the page is about one type, whose entries wait for a process with a handler
 }
 
@@ -226,6 +229,12 @@ func (s *server) showStats(rq *request) {
 			return
 		}
 		data.NoHandler = len(unregistered) > 0
+		groups, hasMore, err := s.admin.GroupsOf(rq.ctx, rq.Actor, businessType, admin.Fingerprint{})
+		if err != nil {
+			rq.showFailure(err)
+			return
+		}
+		data.Risk, data.Groups = newRisk(groups, hasMore), groups[:min(len(groups), maxOverviewGroups)]
 	}
 	if !rq.unchanged("stats", data) {
 		rq.showPage(http.StatusOK, "stats", data)

@@ -121,3 +121,33 @@ func TestPauseForATimeShowsItsEnd(t *testing.T) {
 		require.NoError(t, w.admin.Resume(t.Context(), who, paused[0], admin.Why{Reason: "PSP is back"}))
 	}
 }
+
+// The page of a type must show its failures with their cases and what these are worth, in both languages and on a phone. A
+// person who may not see the entries of the type sees none of this.
+func TestPageOfATypeShowsItsFailuresAndTheirWorth(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.problem()
+	alice := admin.Actor{ID: "alice"}
+	groups, _, err := w.admin.GroupsOf(t.Context(), alice, "refund", admin.Fingerprint{})
+	require.NoError(t, err)
+	require.NotEmpty(t, groups)
+	w.allow(func(_ context.Context, a admin.Actor, right admin.Right, _ admin.Subject) bool {
+		return a.ID != "half" || right != admin.SeeEntries
+	})
+	for _, g := range groups {
+		link := "failure=" + g.Fingerprint.String()
+		has(t, w.client("alice").get("stats?type=refund").text, link)
+		lacks(t, w.client("alice").get("stats?type=transfer").text, link)
+		lacks(t, w.client("half").get("stats?type=refund").text, link)
+	}
+	has(t, w.client("alice").get("stats?type=refund").text, `class="big"`)
+	b := openTab(t, w, "alice")
+	for _, lang := range []string{"en", "zh-CN"} {
+		b.look(lang, "light", 1280)
+		b.open("stats?type=refund")
+		b.arm()
+		b.showWell("type-failures", lang)
+		b.quiet("failures of a type " + lang)
+	}
+}
