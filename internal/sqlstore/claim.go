@@ -206,6 +206,7 @@ func (c *claim) take(ctx context.Context, tx processlog.Tx, rows []processlog.Ro
 	}
 	failpoint.Reach(failpoint.ClaimWritten)
 	if taken != int64(len(rows)) {
+		c.s.discardWrongClock(ctx, tx)
 		return c.keepTaken(ctx, tx, rows)
 	}
 	for i := range rows {

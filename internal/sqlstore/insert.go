@@ -350,13 +350,13 @@ var noBytes any = []byte{}
 // The guard makes the statement fail by a number out of range. A NULL for a NOT NULL column would make it fail only
 // under a strict sql_mode. Without a strict mode the server would store an empty key if the statement has several rows.
 //
-// CONCAT makes that number a text. Beside a number, MySQL would take the placeholder of a prepared statement for a number,
-// too, and would store the key 007 as 7.
+// CONCAT says that the placeholder is a text. Beside a number, MySQL would take the placeholder of a prepared statement
+// for a number, too, and would store the key 007 as 7.
 func guardedKey(guard, placeholder string) string {
 	if guard == "" {
 		return placeholder
 	}
-	return "IF(" + guard + "," + placeholder + ",CONCAT(18446744073709551615+1))"
+	return "IF(" + guard + ",CONCAT(" + placeholder + "),18446744073709551615+1)"
 }
 
 // guard returns the condition under which an INSERT may write.

@@ -133,12 +133,15 @@ func (s *Store) readUsersLatest(ctx context.Context, read func(readTx processlog
 		if conn, err = s.users.Conn(ctx); err != nil {
 			return err
 		}
-		if _, err = conn.ExecContext(ctx, s.d.latest); !mysqlerr.IsInsideTransaction(err) && !errors.Is(err, driver.ErrBadConn) {
-			defer conn.Close()
-			if err != nil {
+		if _, err = conn.ExecContext(ctx, s.d.latest); err == nil {
+			err = read(ownStatements{conn, s})
+			if !processlog.IsSessionError(err) {
+				_ = conn.Close()
 				return err
 			}
-			return read(ownStatements{conn, s})
+		} else if !mysqlerr.IsInsideTransaction(err) && !errors.Is(err, driver.ErrBadConn) {
+			_ = conn.Close()
+			return err
 		}
 		txwatch.ThrowAway(ctx, conn, err)
 	}

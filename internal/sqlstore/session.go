@@ -33,6 +33,27 @@ func (s *Store) steady() string {
 	return " AND " + s.d.steady
 }
 
+// wrongClock returns the end of a SELECT that reads by the database's clock. A session with its own timestamp adds one row
+// to the answer, with the values given in row. Without this row the session would show no due entry, and a pool may hand
+// out the same session for every read.
+func (s *Store) wrongClock(row string) string {
+	if s.ownPool != nil || s.d.steady == "" {
+		return ""
+	}
+	return " UNION ALL SELECT " + row + " FROM DUAL WHERE NOT (" + s.d.steady + ")"
+}
+
+// errWrongClock is the error of a session that has answered with the row of wrongClock.
+var errWrongClock = sessionError("timestamp", "is set in this session: entries would be due by that clock; SET timestamp=DEFAULT")
+
+// discardWrongClock closes the session of tx after tx if it is a session of the user's pool with its own timestamp. The library has
+// begun tx.
+func (s *Store) discardWrongClock(ctx context.Context, tx processlog.Tx) {
+	if s.steady() != "" {
+		s.discardSession(ctx, tx, s.d.whyUnfit(ctx, tx))
+	}
+}
+
 // ownStatements sends the library's own statements outside the caller's transactions.
 type ownStatements struct {
 	processlog.Tx

@@ -305,6 +305,29 @@ func TestClaimInASessionWithAClockOfItsOwnIsNotEarly(t *testing.T) {
 	}
 }
 
+// TestSessionWithItsOwnClockIsNotReadAgain gives the only open session of a pool a clock of 1970. By that clock no entry is due. A pool
+// hands out the session that was returned last, so it would hand out this one for every read. The library must close it.
+// Failure: F33
+func TestSessionWithItsOwnClockIsNotReadAgain(t *testing.T) {
+	t.Parallel()
+	for name, open := range harness.Pools {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := harness.NewWorld(t)
+			cfg := w.QuickConfig()
+			cfg.DB, cfg.Redis = w.Open(open(w.DSN)), nil
+			cfg.DB.SetMaxOpenConns(1)
+			c := w.New(cfg)
+			orders, ran := harness.HandleCounted(t, c, "bestellung", compensator.HandlerConfig[harness.Order]{Concurrency: 1}, nil)
+			id := w.Record(orders, 0, compensator.Options{})
+			w.Spoil(cfg.DB, "SET timestamp=1")
+			w.Run(c)
+			w.WaitAllEnded()
+			assert.Equal(t, 1, ran.Of(id))
+		})
+	}
+}
+
 // spoiled is a Compensator on a pool. The test can set a variable in the pool's sessions.
 type spoiled struct {
 	*harness.World
@@ -348,7 +371,7 @@ func (s *spoiled) runWith(v sessionVariable, spoil func()) {
 		s.requireRecorded(v)
 	}
 	if s.plain && (v.refused == "character_set_results" || v.name == "timestamp" && testservers.SharedSQL(s.t).Flavor == "mysql") {
-		return // The library claims no entry in such a session.
+		return // The library claims no entry if all sessions are so.
 	}
 	stop := s.Run(s.c)
 	s.WaitAllEnded()

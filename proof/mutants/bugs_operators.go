@@ -387,7 +387,7 @@ return *$e, nil`,
 			edits: []edit{
 				{"program.newChangeCommand",
 					`$ch := admin.Change{$action: $action2, $why: $whyWhy, $delay: $delay2, $checked: $checked2, $again: $pAgain}`,
-					`$ch := admin.Change{$action: $action2, $why: $whyWhy, $delay: $delay2, $checked: $checked2 || isConfirmed, $again: $pAgain}`},
+					`$ch := admin.Change{$action: $action2, $why: $whyWhy, $delay: $delay2, $checked: $checked2 || flags.confirmed, $again: $pAgain}`},
 			},
 			sees: tests("TestUnknownOutcomesWaitForAWord"),
 		},
