@@ -104,8 +104,8 @@ var values = []struct {
 	is   *regexp.Regexp
 	text string
 }{
-	{regexp.MustCompile("`compensator_[a-z0-9]+`\\."), ""},                 // the library names the database of its tables, and the floors do not
-	{regexp.MustCompile(`IF\(.*?,\?,(~0|18446744073709551615)\+1\)`), "?"}, // the check of the transaction in an INSERT
+	{regexp.MustCompile("`compensator_[a-z0-9]+`\\."), ""},                      // the library names the database of its tables, and the floors do not
+	{regexp.MustCompile(`IF\(.*?,CONCAT\(\?\),18446744073709551615\+1\)`), "?"}, // the check of the transaction in an INSERT
 	{regexp.MustCompile(`(?i)x'[0-9a-f]{32}'`), "TOKEN"},
 	{regexp.MustCompile(`\b(id|CRC32\(idempotent_id\)) IN \([0-9,]+\)`), "$1 IN (LIST)"},
 	{regexp.MustCompile(` DIV 1000\) ?\+ ?[1-9][0-9]{3,}`), " DIV 1000)+LEASE"},
