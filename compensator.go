@@ -64,8 +64,8 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	if err := c.features.Begin(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	// Start the rounds that maintain cases before the purge rounds. Both run one after the other, and the purge rounds take all
-	// the time that is left.
+	// Start the rounds of cases first, and then those of the purge. All rounds run one after the other, and a purge takes all the
+	// time that is left.
 	if cfg.Operations != nil {
 		if err := c.startCaseRounds(ctx); err != nil {
 			return nil, errors.Join(err, c.Close())

@@ -188,10 +188,8 @@ func typedBatch[T any](handler func(ctx context.Context, items []Item[T]) []erro
 		if len(answers) != len(items) {
 			// The library cannot tell which error belongs to which entry, because the handler returned a wrong number of
 			// errors. So return one verdict too many, on purpose. Package batches then ignores all verdicts and runs each
-			// entry alone.
-			//
-			// Do not return the slice answers itself. It may by chance have one element for each entry, because the handler
-			// got no items for entries that could not be decoded.
+			// entry alone. The handler's own slice would not do. Entries that could not be decoded were not passed to the
+			// handler. So a wrong number of errors may equal the number of entries by chance.
 			return make([]error, len(entries)+1)
 		}
 		for n, i := range places {

@@ -101,7 +101,7 @@ func (c *Compensator) startPurgingLimit(ctx context.Context, l *Limit) error {
 	}))
 }
 
-// forKeepFor wraps a round. It gives the round a context that ends keepFor after the round has begun. A round that begins
+// forKeepFor wraps a round. The context of the round ends after the duration keepFor, counted from the round's begin. A round that begins
 // late also ends late, perhaps during the next round. Two such rounds at the same time do no harm.
 func forKeepFor(round func(ctx context.Context, slot time.Time) error) func(ctx context.Context, slot, end time.Time) error {
 	return func(ctx context.Context, slot, _ time.Time) error {

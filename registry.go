@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// registry holds the settings of types that this process needs to record and to read entries. It includes declared types.
+// registry holds those settings of each type that recording and reading entries need. It includes declared types.
 // Types are added before Run, and at that time other goroutines may already record entries.
 type registry struct {
 	mu            sync.RWMutex // guards the fields below

@@ -208,7 +208,8 @@ func (d *Admin) checkChange(ctx context.Context, a Actor, ch Change, of part) (c
 	return c, nil
 }
 
-// leftOut returns why a part of a bulk action leaves an entry out that needs Checked or Again, or nil.
+// leftOut returns why a batch of a bulk action leaves an entry out, or nil if it does not. An entry is left out if its change needs
+// Change.Checked or Change.Again.
 func (ch Change) leftOut(line Line) error {
 	switch unchecked := ch.Unchecked([]Line{line}); {
 	case unchecked == nil:

@@ -331,10 +331,10 @@ func (r *matchingRun) change(ids []compensator.EntryID) Change {
 	return ch
 }
 
-// tries reports whether the next batch changes one entry only.
+// tries reports whether the next batch is a trial, which changes one entry only.
 func (r *matchingRun) tries() bool { return r.plan.TriesFirst && r.plan.Matching.Changed == 0 }
 
-// goOn stores up to maxBulkBatches batches. It stops after the batch that tries one entry.
+// goOn stores up to maxBulkBatches batches. It stops after a trial.
 func (r *matchingRun) goOn(ctx context.Context) error {
 	ids, err := r.d.matchingIDs(ctx, r.plan.Matching.match(), maxSurveyed)
 	if err != nil {

@@ -25,7 +25,7 @@ type lags struct {
 	Absent bool          `json:"absent,omitempty"` // whether it was not measured, because a program that it needs is missing
 }
 
-// latency is one kind of work whose latencies measure returns.
+// latency is one kind of work, with the function that measures its latencies.
 type latency struct {
 	work    string
 	measure func() lags

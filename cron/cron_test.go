@@ -149,8 +149,8 @@ func TestSlotsGoOnPastTheLastDayOfALeapYear(t *testing.T) {
 	}
 }
 
-// walked returns the moments at which the clock of a zone shows a time of the expression. It checks minute by minute
-// whether a UTC clock that shows the same time has a slot.
+// walked returns the moments at which a slot of the expression begins in a zone. It takes each minute, reads the zone's clock, and
+// looks whether the expression has a slot at the same time of day and date in UTC.
 func walked(t *testing.T, expression string, location *time.Location, from, to time.Time) (texts []string) {
 	t.Helper()
 	isNamed := make(map[time.Time]bool) // slots of a UTC clock. They reach from a day before to a day after, because no zone differs from UTC by more than a day

@@ -17,8 +17,8 @@ type Source interface {
 	// soon. If Next returns messages after ctx has ended, the Intake still records them.
 	Next(ctx context.Context, max int) ([]Message, error)
 
-	// Ack acknowledges messages of the last batch, in their order, after they were recorded in the log. Usually
-	// messages holds the whole batch. It holds fewer messages if Run was stopped before all were recorded, or if the
+	// Ack acknowledges messages of the last batch, in their order, after they were recorded in the log. The slice
+	// usually holds the whole batch. It holds fewer messages if Run was stopped before all were recorded, or if the
 	// log can never accept one of them. The source must redeliver the messages that Ack does not name. If Ack returns
 	// an error, the source must redeliver all messages of the batch.
 	Ack(ctx context.Context, messages []Message) error

@@ -11,8 +11,8 @@ import (
 )
 
 // TestUnfitSessionOfThePoolSetsNoMessageAside leaves a setting in one session of the pool, and with this setting the
-// library records nothing. The message must be recorded in another session. Entry spoils a session once more, because
-// the trial before the first read closes the session that was unfit before.
+// library records nothing. The message must be recorded in another session. The trial before the first read closes the unfit
+// session. So the function Entry makes a second session unfit.
 // Failure: F33
 func TestUnfitSessionOfThePoolSetsNoMessageAside(t *testing.T) {
 	t.Parallel()

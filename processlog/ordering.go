@@ -17,8 +17,9 @@ type Ordering interface {
 	// that names the table.
 	Join(ctx context.Context, tx Tx, positions []Position) error
 
-	// Blocked returns the elements of ids that another entry of the same key blocks, in any order. It reads the order
-	// from the notes alone. So an entry is not blocked if it has no note, or if its note has another epoch. If the
+	// Blocked returns those of ids whose entry is blocked by another entry of the same key, in any order. It reads the order
+	// from the notes alone. A note counts only for the epoch that it names. So an entry is not blocked if it has no note, or
+	// if its note has another epoch. If the
 	// table of notes is missing, no entry is blocked. Blocked reads everything that was committed before the call.
 	Blocked(ctx context.Context, businessType string, ids []ID, dead bool) ([]ID, error)
 

@@ -206,8 +206,8 @@ type Calendar interface {
 	// BeginMark changes nothing and returns false.
 	BeginMark(ctx context.Context, businessType string) (bool, error)
 
-	// MoveMark moves a mark in a transaction of Begin. It changes nothing and returns false in two cases: the mark no
-	// longer has the time in from, or another transaction has locked the mark. MoveMark does not wait for that lock.
+	// MoveMark moves a mark in a transaction of Begin. It changes nothing and returns false in two cases: the mark is no longer
+	// the time given in the parameter from, or another transaction has locked the mark. MoveMark does not wait for that lock.
 	MoveMark(ctx context.Context, tx Tx, businessType string, from, to time.Time) (bool, error)
 }
 

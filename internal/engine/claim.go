@@ -246,7 +246,7 @@ func (e *Engine) claimRows(t *Type, wanted []processlog.Wanted, calls int, stuck
 	}
 	if err != nil {
 		// The claim may have committed although it returned an error. Run nothing, and release the leases that the claim may have
-		// taken. A lease that ends by itself counts as lost.
+		// taken. Without a release, each lease would end by itself and count as lost.
 		p.reportUnclaimedSuspects(nil)
 		e.Releases.ReleaseUnknown(token, wanted)
 		return ClaimedRows{}, err
@@ -329,9 +329,9 @@ func (p *picker) mayClaim(row *processlog.Row) bool {
 	// returned since countStuck listed the stuck handlers. A claim would run the entry without a slot, so skip it.
 	case p.stuckOnly && !stuck:
 		return false
-	// A held entry that is not stuck runs here already, or its outcome waits to be stored (G8, G16). An entry whose handler
-	// is stuck is left to other processes for one lease time. This time begins when the entry's lease ends or when the entry
-	// is due, whichever is later.
+	// Two kinds of entries are not claimed. A held entry that is not stuck runs here already, or its outcome waits to be stored
+	// (G8, G16). An entry whose handler is stuck here is left to other processes for the duration of one lease. That duration
+	// begins when the entry is due and its last lease has ended.
 	case held && !stuck, stuck && min(-row.LeaseLeft, -row.DueIn) < p.t.Lease:
 		return false
 	// The claim dead-letters this entry and does not run it. So do not ask the admissions. They limit how many suspects

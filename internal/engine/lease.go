@@ -45,8 +45,9 @@ func (h *holdings) admit(run context.Context, attempts []*Attempt) (admitted, re
 	admitted = attempts[:0]
 	now := time.Now()
 	for _, a := range attempts {
-		// Check everything under one lock, so that only one of two claims of an entry is admitted. Once Run's context has
-		// ended, h.handlers already counts every handler that can still start, and a drain waits for it (G15, G16).
+		// Check everything under one lock. So only one of two claims of an entry is admitted. The lock also orders this check and
+		// the end of Run's context: a handler that is admitted before that end is counted in h.handlers. So a drain waits for the
+		// handler (G15, G16).
 		if run.Err() != nil || h.held[a.holdingKey()] != nil || now.After(a.leaseEnd) {
 			a.endCall()
 			refused = append(refused, a)

@@ -177,7 +177,8 @@ func (t *Type) timeoutText(lastError string) string {
 	return fmt.Sprintf("%v after %v: %s", processlog.ErrTimeout, t.Timeout, lastError)
 }
 
-// exceedsMaxWait reports whether a handler asks to wait without a counted failure although the entry is older than MaxWait.
+// exceedsMaxWait reports whether a handler asks to wait too late. Such a wait counts as no failure, so MaxWait limits the age of
+// the entry up to which a handler may ask.
 // It returns false if the library itself has to wait, for example for the database or for a batch. MaxWait limits only
 // the waits that a handler asks for.
 func (t *Type) exceedsMaxWait(row *processlog.Row, v *verdict.Verdict) bool {

@@ -395,8 +395,8 @@ func (e *Engine) callHandler(a *Attempt) (result Result) {
 // TooLate reports whether it is too late to call the handler. If it is, result is the result of the attempt.
 //
 // The timeout of an attempt runs from its claim. So it may pass before the handler is called, and the renewer may already
-// have reported the attempt as stuck. After such a report another suspect (an entry that may crash the process) may start.
-// If this attempt also started, too many suspects would run at once (G16).
+// have reported the attempt as stuck. If the entry is a suspect, which means that it may crash the process, another suspect may
+// start after this report. If this attempt started as well, too many suspects would run at once (G16).
 func (e *Engine) TooLate(a *Attempt) (result Result, late bool) {
 	switch {
 	case e.Stopping():

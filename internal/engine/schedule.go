@@ -270,9 +270,9 @@ const (
 	// enqueued several times has several due times.
 	maxLaterDueTimes = 16
 
-	// claimPace is the longest time that a claim waits after the transaction of another claim began. A claim does not wait if
-	// more entries are due than one claim takes. Without claimPace, claims of one or two entries would follow each other at
-	// once. Each claim is a transaction with a synced write, and commits of the application would wait for that write.
+	// claimPace spaces claims. A claim waits for up to this time after the transaction of the last claim began. Without it, claims of
+	// one or two entries would follow each other at once. Each claim is a transaction with a synced write, and commits of the
+	// application would wait for that write. A claim does not wait if more entries are due than one claim takes.
 	claimPace = 2 * time.Millisecond
 )
 

@@ -47,9 +47,9 @@ func claimWith(e *Engine, typ *Type) ClaimResult {
 	return e.claimDue(typ, typ.slots.Take(typ.CallsFor(processlog.MaxRows)))
 }
 
-// A claim of a serial type searches for entries that are not blocked. In the meantime running entries end, and the next
-// entries of their keys need slots of the type. So the claim holds only one slot while it searches. It keeps this slot for
-// the entry that has been due for longest.
+// A claim of a serial type searches for entries that are not blocked by an earlier entry of the same ordering key. While it searches,
+// running entries end, and the next entries of their ordering keys need slots of the type. If the claim held all free slots, these
+// entries would wait. So it holds only one slot, for the entry that has been due for longest.
 func TestSearchForEntriesThatAreNotBlockedHoldsOneSlot(t *testing.T) {
 	var free []int
 	e, typ, store := searching(t, func(typ *Type) int {

@@ -48,8 +48,9 @@ func (s *Store) CheckOperations(ctx context.Context) error {
 func hasCase(o *processlog.Outcome) bool { return o.Case != nil && o.To == processlog.Dead }
 
 // updateAndOpen returns a rowUpdate that updates the rows that are free. In the same transaction it also stores
-// Results, Faults and failed attempts, and opens the cases of rows that become dead. It does so only for the rows that
-// this UPDATE has changed, which carry token. A second try writes them again, which is harmless.
+// Results, Faults and failed attempts, and opens the cases of rows that become dead. It finds the changed rows by the
+// token that the UPDATE gives them, and writes nothing for other rows. A second try may write the same again, which is
+// harmless.
 func (s *Store) updateAndOpen(token processlog.Token, place map[processlog.ID]int, outcomes []processlog.Outcome) rowUpdate {
 	open := func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changedRows int64, busy []processlog.ID, err error) {
 		err = s.inOwn(ctx, func(tx processlog.Transaction) error {

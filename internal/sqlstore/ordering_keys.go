@@ -264,9 +264,9 @@ type unfinishedEntry struct {
 
 // The following constants are what membersOfKeys and membersOfKey return about the claim on an entry.
 const (
-	unclaimed = iota // no claim, or a claim by the caller
-	claimed          // another process claimed it, and that lease has ended
-	leased           // another process claimed it, and that lease has not ended
+	unclaimed = iota // nobody but the caller has claimed the entry
+	claimed          // another process has claimed the entry, and its lease has ended
+	leased           // another process has claimed the entry, and its lease has not ended
 )
 
 const membersOfKeys = "SELECT t.turn_key, t.entry_id, t.epoch, CASE WHEN l.lease_until=0 OR l.token={token} THEN 0 WHEN l.lease_until>{now} THEN 2 ELSE 1 END" +

@@ -175,11 +175,12 @@ func (s *Store) fingerprint(ctx context.Context, tx processlog.Tx, query string)
 	return fingerprint, err
 }
 
-// setSchema stores the name of the database that the log is in. From then on all statements name the log's tables together
-// with this database. So a session of the user's pool that somebody left in another database reads and writes no log there.
+// setSchema stores the name of the database that the log is in. From then on all statements name this database before each table
+// of the log. Somebody may have sent USE in a session of the user's pool. The library's statements still use the right log there.
 //
-// Check calls setSchema with an empty name if the server or a proxy does not accept such names. Names with other characters than
-// those of plainSchema are not written into statements, because the charset of a session may change them.
+// Check calls setSchema with an empty name if the server or a proxy does not accept a database's name before a table. A name with
+// characters other than those of plainSchema is not written into statements, because a session's charset may change the
+// characters.
 func (s *Store) setSchema(name string) {
 	table := s.table
 	s.schema, s.namesSchema = name, plainSchema.MatchString(name)

@@ -171,7 +171,8 @@ func TestPoolThatStaysOnAFormerPrimarySaysWhatWouldHelp(t *testing.T) {
 
 // TestOwnConnectionsFollowTheUsersToAnotherServer makes a load balancer send new connections to another server. The
 // former server stays up. The user's connections move when their lifetime ends, and the library's own connections must
-// follow them. One case has a connection that the service holds for a lock, which stays on the former server.
+// follow them. In one case the service holds one of its connections for a lock, and this connection stays on the former
+// server.
 // Failure: F35
 func TestOwnConnectionsFollowTheUsersToAnotherServer(t *testing.T) {
 	t.Parallel()

@@ -234,8 +234,8 @@ func (w *world) checkResults() {
 	w.requireNone("results without an entry", "common_process_log_result r LEFT JOIN common_process_log l ON l.id=r.entry_id WHERE l.id IS NULL")
 }
 
-// checkRest requires that no settled entry has a lease or a delivery count. It also requires that each situation has
-// occurred for which the case of the matrix exists.
+// checkRest requires that no settled entry has a lease or a delivery count. A case of the crash matrix exists for certain
+// situations, and checkRest also requires that each of them has occurred.
 func (w *world) checkRest(logs []*entryLog) {
 	w.t.Helper()
 	w.requireNone("settled entries with a lease or a delivery count", "common_process_log WHERE lease_until>0 OR delivery_count>0")

@@ -15,7 +15,7 @@ import (
 // A pattern is Go source with names that match code:
 //
 //	$x   matches one identifier, or one whole expression
-//	$$x  matches the shortest run of tokens with balanced brackets that fits, which may be empty
+//	$$x  matches as few tokens as possible, perhaps none, with balanced brackets
 //
 // If a name occurs twice in a pattern, both occurrences must match the same tokens. Patterns are compared token by
 // token. White space, line breaks, comments and trailing commas do not matter.

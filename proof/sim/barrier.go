@@ -30,8 +30,8 @@ func newBarrier(slots func(businessType string) int) *barrier {
 	return b
 }
 
-// wait returns nil when all slots of the type are taken. If ctx ends first, it returns an error and the entry is
-// retried.
+// wait blocks a handler until handlers hold all slots of the type, and then returns nil. If ctx ends first, wait returns an
+// error, and the handler's entry runs again later.
 func (b *barrier) wait(ctx context.Context, businessType string) error {
 	b.add(businessType, 1)
 	defer b.add(businessType, -1)

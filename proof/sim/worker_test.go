@@ -58,7 +58,7 @@ func (l *seedReport) report(t *testing.T) {
 func TestWorker(t *testing.T) {
 	asked := os.Getenv(workEnv)
 	if asked == "" {
-		return // Only a process that startWorker started has a share.
+		return // This is the test run itself, and not a process that startWorker started.
 	}
 	var s share
 	if err := json.Unmarshal([]byte(asked), &s); err != nil {

@@ -400,8 +400,8 @@ func (k *Consumer) keep(ctx context.Context, a *arrival, delay time.Duration) er
 // stillRefused is the number of pauses between two log lines about the same refused message: about five minutes.
 const stillRefused = 100
 
-// setAside calls ConsumerConfig.Refused for a message that the log refuses. It repeats the call until Refused returns
-// nil or its reason. It returns that reason, which the router gets.
+// setAside passes a message that the log refuses to ConsumerConfig.Refused, together with the reason of the refusal. It repeats the
+// call until Refused returns nil or an error that wraps ErrRefused, and returns that result.
 func (k *Consumer) setAside(ctx context.Context, a *arrival, cause error) error {
 	reason := fmt.Errorf("%w: %q of topic %q: %w", ErrRefused, a.UUID, a.Topic, cause)
 	for failures := 1; ; failures++ {

@@ -156,9 +156,9 @@ func (c *batchCalls) callHandler(ctx context.Context, rows []*processlog.Row) (v
 	if verdicts == nil {
 		return nil, true
 	}
-	// After a timeout, an error may come from the timeout and not from the entry. An error therefore counts only once
-	// its entry has run alone (G7, no false exhaustion). A batch without errors is a success, even if it ends after its
-	// timeout.
+	// After a timeout, an error may come from the timeout and not from the entry. Such an error is not counted (G7, no false
+	// exhaustion): the entries then run alone, and errors of these runs count. A batch without errors is a success, even if it
+	// ends after its timeout.
 	timedOut := errors.Is(context.Cause(ctx), processlog.ErrTimeout) && slices.ContainsFunc(verdicts, func(err error) bool { return err != nil })
 	return verdicts, len(verdicts) == len(rows) && !timedOut
 }

@@ -64,7 +64,7 @@ func (s *seenEntries) removeLocked(key orderingKey) {
 	}
 }
 
-// contains reports whether an entry is seen in its epoch.
+// contains reports whether the set holds the position of an entry in the present epoch of the entry.
 func (s *seenEntries) contains(position processlog.Position) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
