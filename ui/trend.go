@@ -2,6 +2,7 @@ package ui
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -213,7 +214,7 @@ func (s *server) showStats(rq *request) {
 		return
 	}
 	overview, err := s.admin.Overview(rq.ctx, rq.Actor)
-	if err != nil {
+	if err != nil && !errors.Is(err, admin.ErrNotAllowed) { // A person who may see no type gets an empty page.
 		rq.showFailure(err)
 		return
 	}

@@ -1012,7 +1012,12 @@ func lacks(t *testing.T, text, part string, what ...any) {
 // and have a link to a page with all types.
 func TestOverviewLeadsToTheTypesThatItLeavesOut(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "/ops/")
+	c, _ := sqlitetest.New(t, configure)
+	for n := range 12 {
+		_, err := compensator.Handle(t.Context(), c, fmt.Sprintf("calm_%02d", n), func(context.Context, *compensator.Entry, struct{}) error { return nil }, nil)
+		require.NoError(t, err)
+	}
+	w := worldOf(t, c, "/ops/")
 	w.problem()
 	require.NoError(t, w.c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 		for n := range 12 {
