@@ -79,6 +79,14 @@ $batch, $results, $asked := $writeOutcomes($token, $batch, $failed)`},
 			sees: tests("TestEntriesThatComeDueLaterShareACall"),
 		},
 		{
+			name: "queue-delay-grows-with-the-wait", breaks: "G1",
+			what: "The time for which an entry waits to be enqueued is added to its delay.",
+			edits: []edit{
+				{"queue.Queue.flush", `$entries[$i].$In -= time.Since($waited.$since)`, ``},
+			},
+			sees: tests("TestEntriesThatComeDueLaterShareACall"),
+		},
+		{
 			name: "queue-loss-untold", breaks: "G10",
 			what: "A process does not notice that the queue has lost everything.",
 			edits: []edit{

@@ -49,16 +49,23 @@ type Queue struct {
 	lookRequests chan struct{} // of capacity 1: holds a token when a look is requested
 	lossSignal   chan struct{} // of capacity 1: holds a token when the queue has lost entries, so that the next look comes sooner
 
-	recordedEntries groupcommit.Batcher[processlog.QueueEntry] // entries that come due
-	laterEntries    groupcommit.Batcher[processlog.QueueEntry] // entries that come due later than shareAfter
-	rescheduled     groupcommit.Batcher[processlog.QueueEntry] // entries that come due sooner than the queue knows
+	recordedEntries groupcommit.Batcher[newEntry] // entries that come due
+	laterEntries    groupcommit.Batcher[newEntry] // entries that come due later than shareAfter
+	rescheduled     groupcommit.Batcher[newEntry] // entries that come due sooner than the queue knows
 	outcomes        groupcommit.Batcher[settledEntry]
 }
 
-// settledEntry is an outcome of an entry that the queue has offered.
+// newEntry is an entry that waits to be enqueued.
+type newEntry struct {
+	entry processlog.QueueEntry
+	since time.Time // when it began to wait, which is when entry.In was right
+}
+
+// settledEntry is an outcome of an entry that the queue has offered. It waits to be sent to the queue.
 type settledEntry struct {
 	businessType string
 	outcome      processlog.QueueOutcome
+	since        time.Time // when it began to wait, which is when outcome.In was right
 }
 
 const (
@@ -127,40 +134,50 @@ func (q *Queue) Enqueue(entries []processlog.QueueEntry) {
 	if slices.ContainsFunc(entries, func(e processlog.QueueEntry) bool { return e.In <= shareAfter }) {
 		batcher = &q.recordedEntries
 	}
-	if !batcher.Add(entries...) {
+	now := time.Now()
+	waiting := make([]newEntry, 0, 8) // on the stack, unless there are more
+	for _, entry := range entries {
+		waiting = append(waiting, newEntry{entry, now})
+	}
+	if !batcher.Add(waiting...) {
 		q.health.recordGap() // There are too many entries to keep in memory.
 	}
 }
 
 // Move implements engine.Source.
 func (q *Queue) Move(entry processlog.QueueEntry) {
-	if q.Accepts(entry.BusinessType, entry.In) && !q.rescheduled.Add(entry) {
+	if q.Accepts(entry.BusinessType, entry.In) && !q.rescheduled.Add(newEntry{entry, time.Now()}) {
 		q.health.recordGap() // There are too many entries to keep in memory.
 	}
 }
 
 // Settle implements engine.Source.
 func (q *Queue) Settle(businessType string, o processlog.QueueOutcome) {
-	q.outcomes.Add(settledEntry{businessType, o})
+	q.outcomes.Add(settledEntry{businessType, o, time.Now()})
 }
 
 // enqueueRecorded enqueues recorded entries. If the queue already has a due time for an entry, that time stays, because
 // a process may have leased the entry since.
-func (q *Queue) enqueueRecorded(batch []processlog.QueueEntry) { q.flush(batch, q.e.LongestLease()) }
+func (q *Queue) enqueueRecorded(batch []newEntry) { q.flush(batch, q.e.LongestLease()) }
 
 // enqueueMoved enqueues entries whose due time has changed. It replaces the due time that the queue has, which may be
 // the end of a lease.
-func (q *Queue) enqueueMoved(batch []processlog.QueueEntry) { q.flush(batch, 0) }
+func (q *Queue) enqueueMoved(batch []newEntry) { q.flush(batch, 0) }
 
 // flush enqueues a batch. As long as the queue is down, the database is polled. The entries that were left out are
 // enqueued when the queue is back.
-func (q *Queue) flush(batch []processlog.QueueEntry, maxLease time.Duration) {
+func (q *Queue) flush(batch []newEntry, maxLease time.Duration) {
 	if !q.health.mayCall() {
 		return
 	}
+	entries := make([]processlog.QueueEntry, len(batch))
+	for i, waited := range batch {
+		entries[i] = waited.entry
+		entries[i].In -= time.Since(waited.since)
+	}
 	ctx, cancel := q.call()
 	defer cancel()
-	_ = q.enqueueNow(ctx, batch, maxLease) // The error is in health.
+	_ = q.enqueueNow(ctx, entries, maxLease) // The error is in health.
 }
 
 // enqueueNow enqueues a batch, and wakes the scanners that sleep for its entries.
@@ -271,6 +288,7 @@ func (q *Queue) flushSettled(batch []settledEntry) {
 		items := make([]processlog.QueueOutcome, len(group))
 		for i, s := range group {
 			items[i] = s.outcome
+			items[i].In -= time.Since(s.since)
 		}
 		ctx, cancel := q.call()
 		err := q.Queue.Settle(ctx, name, items)

@@ -157,5 +157,33 @@ func TestEntriesThatComeDueLaterShareACall(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 3, calls())
 		require.Len(t, entries(), 52)
+		require.Equal(t, time.Minute-laterPause, entries()[51].In, "the entry is not due later because it has waited")
 	})
+}
+
+// The queue answers late, so an outcome waits for the call before it. The entry must not be due later because of this wait.
+func TestWaitOfAnOutcomeIsNoPartOfItsDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := &slowQueue{}
+		q := newQueue(t, slow)
+		q.Settle("refund", processlog.QueueOutcome{In: time.Minute})
+		synctest.Wait()
+		q.Settle("refund", processlog.QueueOutcome{In: time.Minute})
+		<-q.outcomes.Done()
+		require.Equal(t, []time.Duration{time.Minute, time.Minute - time.Second}, slow.delays)
+	})
+}
+
+// slowQueue is a queue that takes a second to answer.
+type slowQueue struct {
+	processlog.Queue
+	delays []time.Duration
+}
+
+func (q *slowQueue) Settle(_ context.Context, _ string, outcomes []processlog.QueueOutcome) error {
+	for _, o := range outcomes {
+		q.delays = append(q.delays, o.In)
+	}
+	time.Sleep(time.Second)
+	return nil
 }
