@@ -16,20 +16,20 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Config says where the process log is and how its entries are run. Only DB is required. New copies the Config, fills
-// in defaults, and reports all invalid fields at once.
+// Config says where the process log is and how the library runs its entries. Only DB is required. New copies the
+// Config, fills in defaults, and reports all invalid fields at once.
 type Config struct {
 	// DB is the database of the process log and of your business tables: MySQL from 8.0.1, MariaDB from 10.6, or SQLite
-	// from 3.35. MySQL 8.0 and 8.4 are untested. If DB comes from Open, or from sql.OpenDB of
-	// a Connector, the COMMIT of any transaction enqueues the entries that were recorded in it. The caller keeps and closes DB.
+	// from 3.35. MySQL 8.0 and 8.4 are untested. If DB comes from Open, or from sql.OpenDB of a Connector, each COMMIT
+	// enqueues the entries of its transaction. The caller keeps and closes DB.
 	DB *sql.DB
 
 	// Redis holds the delay queue that several processes share. Redis is a *redis.Client (failover clients included) or
-	// a *redis.ClusterClient, for Redis 5 or newer. The library opens its own client with the options of this client,
+	// a *redis.ClusterClient, for Redis 5 or newer. The library opens a second client with the options of this client,
 	// but without retries, because a script that is sent twice could claim twice. The library's client opens up to
-	// PoolSize connections to a server and one to listen. The library's client never opens more than MaxActiveConns,
-	// which must be at least 2. If Redis is nil, the library uses no Redis. Without Redis a timing wheel in this
-	// process replaces the queue, and the library polls the database for entries of other processes.
+	// PoolSize connections to a server, and one more to listen for wake-ups. The library's client never opens more than
+	// MaxActiveConns, which must be at least 2. If Redis is nil, a timing wheel in this process replaces the queue, and
+	// the library polls the database for entries of other processes.
 	Redis redis.UniversalClient
 
 	// Name distinguishes this log from other logs of the same program, for example "orders". Name is optional if the
@@ -50,46 +50,47 @@ type Config struct {
 	ReconcileInterval time.Duration // pause between two reconciler rounds. The library adds a random time of up to a fifth of this pause. Default 10 s
 	PollInterval      time.Duration // pause between two reconciler rounds if there is no Redis, and as long as Redis does not answer. Default 1 s
 
-	// Horizon limits how far ahead the queue reaches. An entry with a longer delay than Horizon stays only in the
-	// database at first. The library enqueues it later, at most four times ReconcileInterval before it is due. Default
-	// 10 min, at least 1 s.
+	// Horizon limits how long before its due time an entry is put into the queue. An entry with a longer delay than
+	// Horizon stays only in the database at first. The library enqueues the entry at most four times ReconcileInterval
+	// before it is due. Default 10 min, at least 1 s.
 	Horizon time.Duration
 
 	// QueueLimit is the maximum number of entries of each type in the queue. Further entries of the type stay only in
 	// the database at first, as Horizon describes. Default 100,000; at least 1,000.
 	QueueLimit int
 
-	// Keep is how long ended entries are kept: succeeded, compensated and cancelled ones. Keep applies to types that
-	// have a handler in this process. One process at a time purges older entries in small steps. Keep is 0 (the
-	// default, which keeps entries forever) or at least an hour. An idempotency key prevents a second entry only as
-	// long as its entry exists. So choose a Keep that is longer than the time in which an event may come again. Dead
-	// entries and entries that a person settled are never purged. Keep needs the table of slots, which Migrate creates.
+	// Keep is the time after which the library deletes entries that succeeded, were compensated or were cancelled. Keep
+	// applies to types that have a handler in this process. One process at a time deletes entries, in small steps. Keep
+	// is at least an hour, or 0 (the default), which keeps entries forever. An idempotency key prevents a second entry
+	// only as long as the first entry exists. So choose a Keep that is longer than the time in which an event may come
+	// again. The library never deletes dead entries and entries that a person settled. Keep needs the table of slots,
+	// which Migrate creates.
 	Keep time.Duration
 
-	// StopOnLoss stops this process after a loss. The library detects if the database goes back to an earlier state,
-	// for example because a lagging replica was promoted. By default the library reports the loss in Health, the log
-	// and Observer.HistoryLost, and work goes on. If StopOnLoss is true, this process claims and starts nothing after a
-	// loss until a person calls admin.Log.AcceptLoss. Record works with and without StopOnLoss.
+	// StopOnLoss stops this process after a loss. The library detects if the database loses commits, for example
+	// because a lagging replica was promoted. By default the library reports the loss in Health, in Logger and through
+	// Observer.HistoryLost, and entries run as usual. If StopOnLoss is true, this process claims and starts no entry
+	// after a loss until a person calls admin.Log.AcceptLoss. Record works with and without StopOnLoss.
 	StopOnLoss bool
 
-	IgnoreLoss bool // IgnoreLoss turns off the detection of losses that StopOnLoss describes. Do not set both
+	IgnoreLoss bool // IgnoreLoss turns off the detection of lost commits. Do not set both IgnoreLoss and StopOnLoss
 
 	Operations  *Operations   // Operations turns on cases, rights and the audit log for people: see package admin. If Operations is nil, the library neither reads nor writes the tables of package admin
 	MaxContent  int           // maximum size of an entry's content in bytes. Default 256 KiB, at most 8 MiB
 	StopTimeout time.Duration // how long Run waits for running handlers when it ends. The contexts of the handlers end with ErrStopping after two thirds of StopTimeout. Default 30 s
 
-	Logger     *slog.Logger     // Logger gets messages for operators, never the content of an entry. Only observe.LogFailures logs each failed attempt. Default slog.Default()
-	Observer   observe.Observer // Observer is called at every step of an entry, for metrics
-	Propagator Propagator       // Propagator carries values, for example a trace, from Record to the handler
+	Logger     *slog.Logger     // Logger gets messages for operators, never the content of an entry. The library does not log failed attempts, unless Observer is observe.LogFailures. Default slog.Default()
+	Observer   observe.Observer // Observer has methods that the library calls at every step of an entry, for example to count metrics
+	Propagator Propagator       // Propagator carries values of a context, for example a trace, from Record to the handler
 
 	Middleware      []Middleware      // Middleware wraps all handlers and compensations, except batch handlers. The first middleware is the outermost
-	BatchMiddleware []BatchMiddleware // BatchMiddleware wraps all batch handlers. The first one is the outermost
+	BatchMiddleware []BatchMiddleware // BatchMiddleware wraps all batch handlers. The first BatchMiddleware is the outermost
 
 	// Store replaces DB, in unit tests and simulations: see package compensatortest. Close closes the Store. If New
 	// finds the Config valid but fails later, New closes the Store.
 	Store processlog.Store
 
-	Queue processlog.Queue // Queue replaces Redis, as Store replaces DB. Close closes the Queue, too
+	Queue processlog.Queue // Queue replaces Redis, in unit tests and simulations. Close closes the Queue
 }
 
 const hardMaxContent = 8 << 20

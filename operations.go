@@ -20,38 +20,38 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Operations turns on cases for people. For each entry that dies, a case is opened in the same transaction. Package
-// admin lets people see and close cases. Operations needs the newest tables of Migrate. The zero value works. Every
-// process of a service must have the same Operations. InstanceName may differ.
+// Operations turns on cases, which ask people to look at dead entries. The transaction in which an entry becomes dead
+// opens its case. Package admin lets people see and close cases. Operations needs the newest tables of Migrate. The
+// zero value works. Every process of a service must have the same Operations, except InstanceName.
 type Operations struct {
 	Due   time.Duration         // time that a case may wait for a person, unless Types has a CaseConfig.Due for its type. Default 24 h, at least a minute
 	Types map[string]CaseConfig // settings by business type
 
-	// Attempts keeps the last 50 failed attempts of each entry, and package admin shows them. A success stores nothing. A
-	// failed attempt is stored in the transaction of its outcome. One additional statement stores up to 100 failed attempts.
-	// Attempts needs the table _attempt of Migrate.
+	// Attempts stores the last 50 failed attempts of each entry, and package admin shows them. A success adds no
+	// statement. The transaction that stores the outcome of a failed attempt also stores the attempt, by one statement
+	// for up to 100 attempts. Attempts needs the table _attempt of Migrate.
 	Attempts bool
 
-	// Statistics counts for each type how many entries were recorded, started, failed and ended, how long attempts took and
-	// how late they were. Package admin shows the counts over time. Each process stores the counts of a minute by one
-	// statement, and sends none for a minute without events. A killed process loses the counts of its last minute. Once a
-	// minute, one process in Run also counts the entries that wait. Its statements read at most 5,000 entries of the due index
-	// each. Statistics needs the table _stat of Migrate.
+	// Statistics counts for each type how many entries were recorded, started, failed and ended, how long attempts took
+	// and how late they were. Package admin shows the counts over time. Each process stores its counts of a minute by
+	// one statement, and sends no statement for a minute without events. A killed process loses the counts of its last
+	// minute. Once a minute, one process in Run also counts the waiting entries, by statements that read at most 5,000
+	// index entries each. Statistics needs the table _stat of Migrate.
 	Statistics bool
 
-	// Instances makes each process store a row that describes the process: its name, its versions, its types, and how busy
-	// the types are. Package admin shows these rows. A process writes its row with one statement in New, in Run, once a
-	// minute, and in Close. No decision of the library depends on these rows. Instances needs the table _instance of Migrate.
+	// Instances makes each process store a row about itself: its name, its versions, its types, and how busy the types
+	// are. Package admin shows these rows. A process writes its row with one statement in New, in Run, once a minute,
+	// and in Close. No decision of the library depends on these rows. Instances needs the table _instance of Migrate.
 	Instances bool
 
-	// InstanceName names this process in its failed attempts and among the instances. Default is the host and the process
-	// id, as in "api-1:17". It may be different in each process.
+	// InstanceName is the name of this process in the lists of failed attempts and of processes. The default is the
+	// host and the process id, for example "api-1:17".
 	InstanceName string
 
-	// Scrub removes from an error's text what people must not see. Scrub runs before a case stores the text and before
-	// package admin shows it. Before Scrub, and also without it, the library removes card numbers, tokens, passwords
-	// and e-mail addresses. Scrub is called often and concurrently, and also with texts that it returned before. If
-	// Scrub panics, the text is not shown. The column last_error of the log keeps the full text.
+	// Scrub removes secrets from an error's text before a case stores the text, and before package admin shows the
+	// text. The library itself removes card numbers, tokens, passwords and e-mail addresses, with and without Scrub.
+	// Scrub is called often and concurrently, also with texts that Scrub has returned. If Scrub panics, package admin
+	// does not show the text. The column last_error of the log keeps the full text.
 	Scrub func(text string) string
 }
 
@@ -59,10 +59,10 @@ type Operations struct {
 type CaseConfig struct {
 	Due time.Duration // overrides Operations.Due
 
-	// Amount returns what an entry is worth. Amount is called when the entry has died, perhaps more than once, and must
-	// change nothing. The amount is unknown if Amount is nil, returns an error or panics (both are logged), exceeds
-	// processlog.MaxAmount, or has a currency that is not three letters A to Z. Small letters are converted to
-	// capitals.
+	// Amount returns what an entry is worth. The library calls Amount when the entry has died, perhaps more than once,
+	// so Amount must change nothing. The amount of a case is unknown if Amount is nil, returns an error or panics (the
+	// library logs both). The amount is also unknown if it exceeds processlog.MaxAmount, or if its currency is not
+	// three letters A to Z. The library converts small letters to capitals.
 	Amount func(e *Entry) (Amount, error)
 }
 

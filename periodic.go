@@ -31,9 +31,9 @@ func (d every) Next(after time.Time) time.Time {
 
 // PeriodicConfig configures a periodic type. The zero value works.
 type PeriodicConfig struct {
-	// CatchUp is how many missed slots are recorded later. Slots are missed as long as no process runs, or the database
-	// is down, refuses the entries or is too slow. The newest missed slots are recorded. The others are skipped, and
-	// normally logged. Default 1, at most 500.
+	// CatchUp is the number of missed slots whose entries the library records later. A slot is missed if at its time no
+	// process runs, or the database is down, refuses the entry or is too slow. The library records entries for the
+	// newest missed slots. It skips all other missed slots, and normally logs them. Default 1, at most 500.
 	CatchUp int
 }
 

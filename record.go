@@ -20,32 +20,33 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Options say how an entry is processed. With the zero value, the entry is processed at once after the commit.
+// Options say how the library runs an entry. With the zero value, the entry runs at once after the commit.
 type Options struct {
-	// IdempotencyKey identifies the business event. If the same event is recorded twice, the second Record changes
+	// IdempotencyKey identifies the business event. If you record the same key twice, the second Record changes
 	// nothing, and its receipt says Duplicate. Put the type into the key, for example "close-42" and "notify-42". If
-	// the key is empty, Record draws a unique, time-ordered key. A key has at most 191 characters and no trailing
-	// space. The key prevents a second entry as long as its entry is kept: see Config.Keep.
+	// IdempotencyKey is empty, Record generates a unique, time-ordered key. A key has at most 191 characters and no
+	// trailing space. A key prevents a second entry until the library deletes the first entry: see Config.Keep.
 	IdempotencyKey IdempotencyKey
 
 	Delay time.Duration // time until the entry is due. By the database's clock, the entry never starts before this time has passed
-	At    time.Time     // time at which the entry is due. Set Delay or At, not both. The clock of this process turns At into a delay
+	At    time.Time     // time at which the entry is due. Set Delay or At, not both. Record turns At into a delay by the clock of this process
 
 	// BatchID, BusinessID, BusinessExtID and UserID help people to find the entry. The library only lists and shows
-	// them. Each has at most 64 characters.
-	BatchID       string // id of a group of entries that were recorded together, for example of an upload or a job's run. It has no trailing space
-	BusinessID    string // id of the thing that the work changes, for example of an order
+	// these four values. Each has at most 64 characters.
+	BatchID       string // id of a group of entries, for example of all entries of one upload. A BatchID has no trailing space
+	BusinessID    string // id of the thing that the work changes, for example an order id
 	BusinessExtID string // a second id of the thing that the work changes, for example the id of a payment at a partner
 	UserID        string // the user for whom the work is done
-	UserName      string // name of the user for whom the work is done. Erase removes it
+	UserName      string // name of the user for whom the work is done. Erase removes the name
 
-	// Headers are stored with the entry, also when it is requeued. Entry.Headers, the message of a relay, and
-	// Propagator.Extract get these headers. As JSON, Headers and the headers of the propagator take at most 2,048 bytes
-	// together. All headers must be valid UTF-8. Record refuses a name that both Headers and the propagator set.
+	// Headers are stored with the entry, and stay when a person requeues the entry. Entry.Headers, the message of a
+	// relay, and Propagator.Extract get these headers. As JSON, Headers and the headers of the propagator take at most
+	// 2,048 bytes together. All headers must be valid UTF-8. Record refuses a name that both Headers and the propagator
+	// set.
 	Headers map[string]string
 
-	MaxAttempts     int  // MaxAttempts overrides HandlerConfig.MaxAttempts for this entry. If MaxAttempts is 0, the value of the type at the end of each attempt applies
-	FailOnDuplicate bool // Record returns ErrDuplicate for a duplicate. The other entries of the call are recorded, and tx stays usable
+	MaxAttempts     int  // MaxAttempts overrides HandlerConfig.MaxAttempts for this entry. If MaxAttempts is 0, the HandlerConfig.MaxAttempts at the end of each attempt applies
+	FailOnDuplicate bool // FailOnDuplicate makes Record return ErrDuplicate if the key exists already. Record still records the other entries of the call, and tx stays usable
 }
 
 // NewEntry is an entry to record. Type.Entry builds one from a typed value.

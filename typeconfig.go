@@ -12,70 +12,73 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TypeConfig holds the settings of a type that must be equal in every process that records or runs it. A process that
-// runs the type puts the TypeConfig into its HandlerConfig or BatchConfig. A process that only records the type passes
-// the same TypeConfig to Declare. The zero value works.
+// TypeConfig holds the settings of a type that must be equal in every process that records or runs entries of the type.
+// A process that runs entries puts the TypeConfig into its HandlerConfig or BatchConfig. A process that only records
+// entries passes the same TypeConfig to Declare. The zero value works.
 type TypeConfig struct {
 	Codec Codec         // encodes and decodes the content of a typed handler. Default JSON
 	Keep  time.Duration // overrides Config.Keep. A negative value keeps entries forever
 
-	// Serial returns the ordering key of an entry, for example an account id. "" means no key. Entries of this type with the
-	// same key run one at a time, in the order in which they were recorded. The ids of entries from different Record calls
-	// decide which entry is earlier. Within one call, the order of the arguments decides.
+	// Serial returns the ordering key of an entry, for example an account id. An empty key means that the entry has no
+	// order. Entries of this type with the same key run one at a time, in the order in which they were recorded. Of two
+	// entries from different Record calls, the entry with the smaller id runs first. Entries of one call run in the
+	// order of the arguments.
 	//
-	// An entry blocks the later entries of its key until it has ended. So it blocks them while it is not due yet, retries,
-	// is snoozed, or is being compensated. A dead entry also blocks them, unless PassDead is true.
+	// An entry blocks the later entries of its key until it has ended. So an entry that is not due yet, waits for
+	// another attempt or is being compensated also blocks later entries. A dead entry blocks them too, unless PassDead
+	// is true.
 	//
-	// Serial gets the fields that were recorded, but no headers. Record and each attempt call Serial, concurrently. Record
-	// refuses an entry for which Serial panics. Serial must return the same key each time, and must not block: Run and Close
-	// wait for a call that does not return. The key must hold no personal data. If a process records the type but does not
-	// run it, call Declare with the same Serial there, because Record stores the key. G30 (order of a key) in
-	// docs/reference/guarantees.md is the exact promise.
+	// Serial gets the fields that Record stores, except headers. Record and each attempt call Serial, concurrently.
+	// Record refuses an entry for which Serial panics. Serial must return the same key each time, and must not block:
+	// Run and Close wait for a call that does not return. The key must hold no personal data. A process that records
+	// entries of the type but does not run them must call Declare with the same Serial, because Record stores the key.
+	// G30 in docs/reference/guarantees.md is the exact promise.
 	Serial func(e *Entry) string
 
-	PassDead bool // PassDead lets later entries of a key run although an earlier one is dead. PassDead needs Serial
+	PassDead bool // PassDead lets later entries of an ordering key run although an earlier entry is dead. PassDead needs Serial
 
-	// Limit limits how many entries of this type start over all processes. Default: no limit.
+	// Limit limits how many entries of this type start in all processes together. Default: no limit.
 	Limit Limit
 
-	// RefuseOtherContent makes Record return ErrOtherContent if an idempotency key comes again with other content. The
-	// transaction then cannot commit. If RefuseOtherContent is false, the receipt reports the difference, and the
-	// library logs it once for each type. A new field in a struct also changes the content of the same event. A codec
-	// that encodes a value in several ways, for example with maps in any order, never matches.
+	// RefuseOtherContent makes Record return ErrOtherContent if you record an idempotency key again with other content.
+	// The transaction then cannot commit. If RefuseOtherContent is false, the receipt reports the difference, and the
+	// library logs it once for each type. A new field in your struct changes the content, even if the event is the
+	// same. Do not set RefuseOtherContent with a codec that may encode the same value differently, for example maps in
+	// any order.
 	RefuseOtherContent bool
 }
 
-// HandlerConfig says how this process runs the entries of a type with Handle or HandleTx. T is the type of the decoded
-// content. The zero value works, and so does a nil *HandlerConfig.
+// HandlerConfig says how this process runs the entries of a type with Handle or HandleTx. T is the Go type of the
+// decoded content. The zero value works, and so does a nil *HandlerConfig.
 type HandlerConfig[T any] struct {
 	TypeConfig
 
 	MaxAttempts int           // number of failed attempts that exhaust an entry. Options.MaxAttempts overrides it. Default 10
 	Timeout     time.Duration // maximum duration of one attempt. After that the attempt's context ends with ErrTimeout. Default 30 s
-	// Lease overrides Config.Lease. A running attempt renews its lease until its Timeout. If the process may be unable
-	// to renew the lease (see docs/how-to/size.md), the library makes the lease longer than Timeout.
+	// Lease overrides Config.Lease. A running attempt renews its lease until its Timeout. If this process may be unable
+	// to renew leases (see docs/how-to/size.md), the library makes the lease longer than Timeout.
 	Lease time.Duration
 	Retry Retry // wait before the next attempt. Default Exponential(1 s, 10 min): ten attempts then take about four minutes, and 8½ minutes at most
-	// MaxWait limits how long an entry may wait without spending attempts. As long as the entry is younger than
-	// MaxWait, Unavailable, Snooze, undecodable content and an open Breaker cost no attempt. The age includes
-	// Options.Delay. MaxWait also holds for compensations. Default 0: no limit.
+	// MaxWait is the age up to which Unavailable, Snooze, undecodable content and an open Breaker cost an entry no
+	// attempt. The age of an entry includes Options.Delay. MaxWait also applies to compensations. Default 0: no limit.
 	MaxWait time.Duration
-	Breaker Breaker // Breaker stops claims of this type in this process while a service that its handler needs is down. Default: none
+	Breaker Breaker // Breaker stops claims of this type in this process while a service that the handler calls is down. Default: no breaker
 
-	// Concurrency is the number of handler calls that run at once in this process. Calls of the compensation count,
-	// too. Default 50. A type with a transactional handler gets at most MaxOpenConns − 2 of the pool. This limit holds
-	// for each type alone, so size the pool for all types together and for your requests.
+	// Concurrency is the maximum number of handler calls of this type that run at once in this process. Calls of the
+	// compensation count, too. Default 50. A type with a transactional handler runs at most MaxOpenConns − 2 calls at
+	// once. This second limit applies to each type separately, so make the pool large enough for all types together and
+	// for your requests.
 	Concurrency int
 
 	// Compensate undoes an entry whose attempts are used up, or whose handler returned Permanent. Compensate runs at
-	// least once, and its attempts are counted separately. The first attempt of Compensate finds the handler's error in
-	// Entry.LastError. A compensation never runs after a success, unless a person asks for it with
-	// RequeueOptions.Compensate. If the content does not decode as T, the entry waits in the state compensating, and costs
-	// no attempt until MaxWait has passed.
+	// least once, and its attempts are counted separately. In the first attempt of Compensate, Entry.LastError is the
+	// handler's error. A compensation never runs after a success, unless a person sets RequeueOptions.Compensate. If
+	// the content does not decode as T, the entry waits in the state compensating, which costs no attempt until the
+	// entry is older than MaxWait.
 	Compensate func(ctx context.Context, e *Entry, v T) error
 
-	// CompensateTx does the same as Compensate, in a transaction and exactly once. It fits every kind of handler. If
-	// the compensation must also call a partner, CompensateTx records an entry for that call. Do not set both
+	// CompensateTx undoes an entry in a transaction, exactly once. You can combine it with every kind of handler. If
+	// the compensation must also call a partner, let CompensateTx record an entry for the call. Do not set both
 	// Compensate and CompensateTx.
 	CompensateTx func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error
 
@@ -83,22 +86,23 @@ type HandlerConfig[T any] struct {
 	// count as failures only when the entry is older than MaxWait. Default 10.
 	MaxCompensateAttempts int
 
-	// CompensateCrashed also compensates an entry whose process died in three consecutive attempts. An attempt whose handler
-	// never returns counts like one whose process died. Without CompensateCrashed, such an entry is dead and waits for a
-	// person, because its effect may have happened.
+	// CompensateCrashed also compensates an entry whose process died in three consecutive attempts. An attempt whose
+	// handler never returns counts like a crash. Without CompensateCrashed, an entry is dead after three crashes and
+	// waits for a person, because the handler may have had its effect.
 	//
-	// As long as the handler of an entry has not returned, its process cannot run the compensation of the entry. Another
-	// process must then run it.
+	// A process cannot run the compensation of an entry as long as a handler of the entry has not returned there.
+	// Another process must then run the compensation.
 	CompensateCrashed bool
 
 	// AfterBatch returns the id of the batch that an entry of this type must follow, or "" for none. The batch is all
-	// entries that any process has recorded with this id as Options.BatchID. The handler is called when all of them have
-	// ended. A dead entry counts as ended, and so does a batch without entries. Until then the entry is snoozed at no cost,
-	// each time for an eighth of its age, between 500 ms and a minute.
+	// entries that any process has recorded with this id as Options.BatchID. The handler is called when all of them
+	// have ended. A dead entry counts as ended, and so does a batch without entries. Until all of them have ended, the
+	// library looks again after each eighth of the entry's age, between 500 ms and a minute, which costs no attempt.
 	//
-	// Record the entry in the transaction that records the last entry of the batch. Give it an idempotency key, and do
-	// not make it a member of the batch. If people must repair dead entries of the batch first, the handler returns
-	// Snooze as long as Batch.Progress counts Dead entries. AfterBatch is called concurrently.
+	// Record the AfterBatch entry in the transaction that records the last entry of the batch. Give the AfterBatch
+	// entry an idempotency key, and do not give it the BatchID of the batch. If people must repair dead entries of the
+	// batch first, the handler returns Snooze as long as Batch.Progress counts Dead entries. AfterBatch is called
+	// concurrently.
 	AfterBatch func(e *Entry) (batchID string)
 
 	Middleware []Middleware // Middleware wraps the handler and the compensation of this type
@@ -112,10 +116,10 @@ type BatchConfig[T any] struct {
 	// BatchSize is the maximum number of entries in a call. Default 100, at most 500.
 	BatchSize int
 
-	// BatchWait is how long a due entry may wait, unclaimed, for others to fill its batch. While entries wait, the library
-	// counts them in the database after each eighth of BatchWait, or every 250 ms if that is sooner. It starts the batch when
-	// it finds BatchSize entries. When Run starts, waiting entries continue to wait. Default 0 (no wait), at most the Lease
-	// of the type.
+	// BatchWait is the maximum time for which a due entry waits, unclaimed, for more entries of its batch. While
+	// entries wait, the library counts them in the database after each eighth of BatchWait, or every 250 ms if that is
+	// sooner. The library starts the batch when it counts BatchSize entries. When Run starts, it continues the waits
+	// that had begun. Default 0 (no wait), at most the Lease of the type.
 	BatchWait time.Duration
 
 	// Concurrency is the number of calls that run at once in this process. Each call takes up to BatchSize entries.
@@ -128,8 +132,8 @@ type BatchConfig[T any] struct {
 	Timeout               time.Duration                                                // maximum duration of one call. Default 30 s
 	Lease                 time.Duration                                                // overrides Config.Lease
 	Retry                 Retry                                                        // wait before the next attempt. Default Exponential(1 s, 10 min)
-	MaxWait               time.Duration                                                // age of an entry; when it is older, Unavailable and Snooze count as failed attempts. Default 0: no limit
-	Breaker               Breaker                                                      // Breaker stops claims of this type in this process while a service is down. Default: none
+	MaxWait               time.Duration                                                // age of an entry up to which Unavailable and Snooze do not count as failed attempts. Default 0: no limit
+	Breaker               Breaker                                                      // Breaker stops claims of this type in this process while a service that the handler calls is down. Default: no breaker
 	Compensate            func(ctx context.Context, e *Entry, v T) error               // Compensate undoes one entry at a time, at least once
 	CompensateTx          func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error // CompensateTx undoes one entry at a time in a transaction, exactly once. Do not set Compensate as well
 	MaxCompensateAttempts int                                                          // number of failed compensations after which a person is needed. Default 10
@@ -205,22 +209,23 @@ func typedCompensations[T any](plain func(context.Context, *Entry, T) error, inT
 // Their contents are in memory, and each of these entries loses a lease if the process dies.
 const batchConcurrency = 4
 
-// Breaker stops the claims of a type in this process while a service is down. The breaker opens when too many of the
-// latest entries got Unavailable or took longer than HandlerConfig.Timeout. Calls of handlers and of compensations
-// count. Of the calls for one entry, only the latest counts. Entries that wait for an open breaker spend no attempt.
-// Other types continue.
+// Breaker stops the claims of a type in this process while a service that the handler calls is down. The breaker opens
+// when too many of the latest entries ended with Unavailable or took longer than HandlerConfig.Timeout. Calls of
+// handlers and of compensations count. Of several calls for one entry, only the latest counts. Entries that wait for an
+// open breaker spend no attempt. Other types continue.
 //
-// After a pause the entry that has been due longest is tried alone. The breaker closes unless the call of this entry
-// also ends with Unavailable or a timeout. A call with a batch counts as failed if every entry got Unavailable, or if
-// the call returned an error after its timeout. Each Run starts with a closed breaker. The zero value means no breaker. If
-// you set any field of a Breaker, the other fields get their defaults.
+// After a pause the library runs only the entry that has been due longest. The breaker closes unless this entry also
+// ends with Unavailable or a timeout. A call with a batch counts as failed if every entry of the batch got Unavailable,
+// or if the call returned an error after its timeout. Each Run starts with a closed breaker. The zero value means no
+// breaker. If you set any field of a Breaker, the other fields get their defaults.
 //
-// If an entry is older than MaxWait, Unavailable and a timeout cost it an attempt. The breaker then does not count them,
-// because an open breaker would delay the end of the entry. It only counts a handler that does not return.
+// For an entry older than MaxWait, Unavailable and a timeout cost an attempt. The breaker does not count them, because
+// an open breaker would delay the end of the entry. For an entry older than MaxWait, the breaker counts only a handler
+// that does not return.
 type Breaker struct {
 	Of    int           // number of latest entries that the breaker considers. The breaker cannot open before Of entries have ended. Default 20, at most 1000
-	Share float64       // the breaker opens when at least this share of the latest Of entries has failed. Share is above 0 and at most 1. Default 0.5
-	Pause time.Duration // first pause. If the call after a pause fails, the next pause is twice as long, up to a minute. A random time of up to half of the pause is added. Default 5 s, at least 1 ms
+	Share float64       // fraction of the latest Of entries that must have failed before the breaker opens, above 0 and at most 1. Default 0.5
+	Pause time.Duration // length of the first pause. If the entry after a pause fails, the next pause is twice as long, up to a minute. The library adds a random time of up to half of the pause. Default 5 s, at least 1 ms
 }
 
 func (b *Breaker) setDefaults() {
@@ -248,38 +253,40 @@ func (b Breaker) validate() (problems []error) {
 	return problems
 }
 
-// Limit limits how many entries of a type start, and how many run at once, over all processes. Set Rate, Concurrent, or both. The zero
-// value means no limit.
+// Limit limits how many entries of a type start in a period of time, and how many run at once, in all processes
+// together. Set Rate, Concurrent, or both. The zero value means no limit.
 //
-// An entry needs a permit to start. The transaction of a claim takes the permits of the entries that it leases, by the
-// database's clock. An entry without a permit waits unclaimed, and costs no attempt. A permit ends with the entry's lease. So
-// a process that dies keeps no permit for longer than a lease. G41 (limits) in docs/reference/guarantees.md is the exact
-// promise.
+// An entry needs a permit to start. A claim takes a permit for each entry in its transaction, by the database's clock.
+// An entry without a permit waits unclaimed, and costs no attempt. A permit ends with the entry's lease. So an entry
+// whose process dies keeps its permit no longer than a lease. G41 in docs/reference/guarantees.md is the exact promise.
 //
 // Every attempt of a handler counts as a start, and so does every attempt of a compensation. Give the same Limit to all
 // processes and all types that share it. Limits need the table of limits, which Migrate creates. Limits do not work
-// with HandleBatch. The functions that register a type return a *FieldError for wrong values. All of these functions
-// except Declare and DeclareResult also return a *FieldError if the table is missing.
+// with HandleBatch. The functions that register a type return a *FieldError for wrong values. All functions that
+// register a type, except Declare and DeclareResult, also return a *FieldError if the table of limits is missing.
 type Limit struct {
 	// Rate is the number of starts in a period of time, for example PerSecond(20). The zero Rate does not limit starts.
 	Rate Rate
 
-	// Burst is the number of starts that may follow each other at once after a time with no starts. Default 1. A claim
-	// often comes a little later than the moment at which a start is allowed. With a Burst of 1 this time is lost, so
-	// there are fewer starts than Rate allows. To reach the whole Rate, set Burst to at least 2. At most 1,000,000.
-	// Burst needs a Rate.
+	// Burst is the number of entries that may start at the same moment after a time with no starts. Default 1. A claim
+	// often comes a little later than the moment at which a start is allowed. With a Burst of 1 this delay is lost, so
+	// fewer entries start than Rate allows. To reach the whole Rate, set Burst to at least 2. At most 1,000,000. Burst
+	// needs a Rate.
 	Burst int
 
-	// Concurrent is the number of entries that run at once, from the claim to the stored outcome. 0: any number. At most 1000.
+	// Concurrent is the maximum number of entries that run at once, from the claim to the stored outcome. 0 means any
+	// number. At most 1000.
 	Concurrent int
 
-	// Key returns the key of an entry, for example a tenant or a partner. Each key has the whole limit for itself. An
-	// entry with the key "" is not limited. If Key is nil, all entries share the limit. Key gets the fields that were
-	// recorded, but no headers. Key is called concurrently. Key must return the same value for an entry each time, and
-	// must not block: Run and Close wait for a call that does not return. The key must hold no personal data.
+	// Key returns the limit key of an entry, for example a tenant or a partner. The limit applies to each key
+	// separately. An entry with the key "" is not limited. If Key is nil, one limit applies to all entries together.
+	// Key gets the fields that Record stores, except headers. Key is called concurrently. Key must return the same
+	// value for an entry each time, and must not block: Run and Close wait for a call that does not return. The key
+	// must hold no personal data.
 	Key func(e *Entry) string
 
-	// Of is the name of the limit. Types with the same Of share the limit. Default: the name of the type.
+	// Of is the name of the limit. One limit applies to all types with the same Of together. Default: the name of the
+	// type.
 	Of string
 }
 

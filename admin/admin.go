@@ -18,12 +18,12 @@ import (
 // Options configure an Admin.
 type Options struct {
 	Access Access // decides what each person may do. Required
-	// ReadOnly refuses every action that would be recorded, even if Access allows it. The Admin then writes nothing to
-	// the database, not even records of refusals.
+	// ReadOnly refuses every action that the audit log would record, even if Access allows the action. The Admin then
+	// writes nothing to the database, not even records of refused actions.
 	ReadOnly bool
 
-	// ReadTime is the maximum duration of one query. 0 means 2 seconds. This limit keeps many readers from slowing the
-	// service's database.
+	// ReadTime is the maximum duration of one query. 0 means 2 seconds. So many readers do not slow the service's
+	// database down.
 	ReadTime time.Duration
 }
 

@@ -24,9 +24,10 @@ type (
 // ParseBulkID parses the text of a BulkID. For any other text it returns a *FieldError.
 func ParseBulkID(text string) (BulkID, error) { return processlog.ParseBulkID(text) }
 
-// BulkOptions say how an action on several entries is carried out.
+// BulkOptions are the options of an action on several entries.
 type BulkOptions struct {
-	// TryFirst changes the oldest entry only. ContinueBulk changes the others after a person has seen how it ended.
+	// TryFirst changes the oldest entry only. When a person has seen how this entry ended, ContinueBulk changes the
+	// others.
 	TryFirst bool
 }
 

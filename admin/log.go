@@ -73,8 +73,8 @@ func (l *Log) History(ctx context.Context, id compensator.EntryID) ([]AuditRecor
 type RequeueOptions struct {
 	AuditInfo               // required
 	Delay     time.Duration // time until the entry is due, 0 to 100 years
-	// Compensate runs the compensation instead of the handler. The compensation runs even if it has run before, or if
-	// the entry has succeeded. The Entry.CallKey of this run is new. If the type has no compensation, the entry stays
+	// Compensate runs the compensation instead of the handler, even if the compensation has run before, or if the entry
+	// has succeeded. The compensation gets a new Entry.CallKey. If the type has no compensation, the entry stays
 	// compensating until a person settles it.
 	Compensate bool
 	DryRun     bool // change nothing, and return what Requeue would return, except ErrBusy

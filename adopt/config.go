@@ -24,11 +24,12 @@ type Config struct {
 	// table must use a transactional engine. With Take, a pass refuses any other engine.
 	Table string
 
-	// Key is the table's primary key, or another unique column that is never NULL. Key holds integers, text or bytes.
-	// A pass that reads a key twice returns an error.
+	// Key is the table's primary key, or another unique column that is never NULL. The column holds integers, text or
+	// bytes. A pass that reads a value of Key twice returns an error.
 	Key string
 
-	// Columns lists what Row.Scan reads, in this order. Each element is a column of Table or an SQL expression.
+	// Columns lists the values that Row.Scan reads, in the order of the list. Each element is a column of Table or an
+	// SQL expression.
 	Columns []string
 
 	// Where is an SQL condition that selects the rows to take. The default is all rows.
@@ -36,20 +37,20 @@ type Config struct {
 
 	// Take is the SET clause of the UPDATE for a row, for example "state = 1, updated_at = NOW()". The UPDATE runs in
 	// the transaction that records the row's entry. After the update, neither the condition Where nor the old scanner
-	// may find the row. If Take is empty, the table stays unchanged, and each pass reads the whole table again.
+	// may find the row. If Take is empty, the old table stays unchanged, and each pass reads the whole table again.
 	Take string
 
 	// Map returns the entry for a row. Map runs while the row is locked, so Map must not call other systems. Map may be
 	// called again for the same row.
 	//
-	// The Import sets FailOnDuplicate to false. The Import sets IdempotencyKey if Map leaves it empty. Rows and
-	// services that use the same key share one entry.
+	// The Import sets FailOnDuplicate to false. The Import sets IdempotencyKey if Map leaves it empty. If a row and a
+	// service use the same key, the log has one entry for both.
 	//
-	// If Map returns the result of Skip, the row is left to the old system. If Map returns any other error or panics,
-	// the row is refused.
+	// If Map returns the result of Skip, the Import leaves the row to the old system. If Map returns any other error or
+	// panics, the Import refuses the row.
 	Map func(row *Row) (compensator.NewEntry, error)
 
-	// StopAtRefusal says whether a refused row ends the pass. The pass then returns the row's *Refusal, and the other
+	// StopAtRefusal ends the pass at the first refused row. The pass then returns the row's *Refusal, and the other
 	// rows of the page are not recorded.
 	StopAtRefusal bool
 
@@ -57,8 +58,8 @@ type Config struct {
 	Rest  time.Duration // minimum pause between two pages; default 20 ms. The pause is at least as long as the last page took
 	Every time.Duration // pause of Run between two passes; default 1 s
 
-	// Progress, if set, receives the report so far after each page. Progress must return at once and must not keep the
-	// report.
+	// Progress, if set, receives the report of the pass after each page. Progress must return at once and must not keep
+	// the report.
 	Progress func(*Report)
 
 	Logger *slog.Logger // receives warnings and notices for the operator, never content; default slog.Default()

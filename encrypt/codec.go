@@ -25,9 +25,9 @@ type Config struct {
 	Keys  []Key             // the first key encrypts, and each of the keys decrypts
 	Inner compensator.Codec // codec whose output is encrypted. Default compensator.JSON
 
-	// ReadPlain also accepts content that is not sealed, for entries that were recorded before encryption was
-	// introduced. If ReadPlain is set, the Codec also accepts plain content that an attacker writes into the table. So
-	// unset ReadPlain when the earlier entries have ended.
+	// ReadPlain also accepts content that is not encrypted, for entries that were recorded before you introduced
+	// encryption. With ReadPlain the Codec also accepts plain content that an attacker writes into the table. So unset
+	// ReadPlain when the earlier entries have ended.
 	ReadPlain bool
 }
 

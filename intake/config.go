@@ -14,22 +14,24 @@ import (
 // Config configures an Intake. Type and Entry are required. Open copies the Config, fills in the defaults named below,
 // and reports all invalid fields at once, each as a *compensator.FieldError.
 type Config struct {
-	// Type is the business type of the entries of messages that were set aside. Open registers its handler.
+	// Type is the business type of the entries for messages that failed or cannot become their normal entries. Open
+	// registers its handler.
 	Type string
 
 	// Entry returns the entry to record for a message. The Intake overwrites IdempotencyKey and FailOnDuplicate. If
-	// Entry returns an error or panics, the Intake sets the message aside as undecodable. Entry may run more than once
-	// for a message, and should return the same result each time. If the Error method of a returned error panics, this
-	// counts as a panic of Entry. A panicking Error method of an error of Work counts as a panic of Work.
+	// Entry returns an error or panics, the Intake records the message as a dead entry of Type. Entry may run more than
+	// once for a message, and should return the same result each time. If the Error method of an error that Entry or
+	// Work returned panics, this counts as a panic of Entry or Work.
 	Entry func(m *Message) (compensator.NewEntry, error)
 
-	// Work is optional. Work writes the business rows of a batch through tx. The same transaction records the entries.
-	// Work gets only the messages that have no entry yet. The writes of Work and the entries commit together or not at
-	// all. Work must not end tx. If one message caused an error, Work can name that message with Fault.
+	// Work is optional. Work writes the business rows of a batch of messages in tx, the transaction that also records
+	// the entries. Work gets only the messages that have no entry yet. The rows and the entries commit together or not
+	// at all. Work must not end tx. If one message caused an error, Work can name the message with Fault.
 	Work func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error
 
-	// Aside configures the handler of Type. The entries of Type hold failed messages, and messages that a person has
-	// requeued. A failed message is due after the delay Aside.Retry(1), or after 2 s if Aside.Retry panics.
+	// Aside configures the handler of Type. An entry of Type holds a message that failed, or that a person has
+	// requeued. The entry of a failed message is due after the delay Aside.Retry(1), or after 2 s if Aside.Retry
+	// panics.
 	Aside compensator.HandlerConfig[Message]
 
 	Batch         int           // maximum number of messages in one transaction. Default 200, at most 1,000

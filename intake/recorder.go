@@ -24,7 +24,7 @@ type Recorder[M any] struct {
 type RecorderConfig[M any] struct {
 	Codec   compensator.Codec // the codec of the messages' type. Default compensator.JSON
 	Timeout time.Duration     // time limit of each transaction. Default 20 s, at least 1 ms
-	Empty   M                 // a message that the codec can encode if it can encode any message. Default: the zero value
+	Empty   M                 // a message that the codec can encode, unless the codec can encode no message. Default: the zero value
 }
 
 // NewRecorder returns a Recorder of entries of one type of c. It asks no server. An invalid field is a

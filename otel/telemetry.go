@@ -26,23 +26,22 @@ type Options struct {
 
 	// Log distinguishes this log from other logs in the same process. Log becomes the attribute compensator.log of each
 	// series and span. If Log is empty, Configure takes compensator.Config.Name. If Config.Name is empty too, the
-	// attribute is left out. Without the attribute, two logs on one MeterProvider would share their series, and a gauge
-	// would show one value for both.
+	// series and spans do not have the attribute. Without the attribute, two logs on one MeterProvider report the same
+	// series, and a gauge shows one value for both.
 	Log string
 
 	// Child makes an attempt's span a child of the span that recorded its entry. By default an attempt starts a new
-	// trace with a link to that span, because an attempt may start half an hour later, and an entry may have ten
-	// attempts. The span of a batch is never a child.
+	// trace with a link to the span that recorded its entry. An attempt may start half an hour after Record, and an
+	// entry may have ten attempts. The span of a batch is never a child.
 	Child bool
 
-	// ErrorText receives the text of a failed attempt's error and returns what its span may say. Use it to remove
-	// secrets. With nil, spans hold no error text. ErrorText is called concurrently. If ErrorText panics, the span
-	// holds no error text.
+	// ErrorText receives the text of a failed attempt's error and returns the text for the span, for example without
+	// secrets. If ErrorText is nil or panics, the span has no error text. ErrorText is called concurrently.
 	ErrorText func(text string) string
 
-	// ErrorType returns a word for a kind of error that would otherwise be reported as "failed". An empty word keeps
-	// "failed". The first 32 different words are reported, each up to 64 bytes. All other words are reported as
-	// "_OTHER". ErrorType is called concurrently. If ErrorType panics, "failed" is reported.
+	// ErrorType returns a word for a kind of error that the module would otherwise report as "failed". If the word is
+	// empty or ErrorType panics, the module reports "failed". The module reports the first 32 different words, each up
+	// to 64 bytes, and all other words as "_OTHER". ErrorType is called concurrently.
 	ErrorType func(err error) string
 }
 

@@ -38,12 +38,13 @@ type Config struct {
 	Consumers []func(ctx context.Context) error // consumers of messages, for example Run of an Intake, or Run of a relay's Consumer; each runs until ctx ends
 	Inside    []Server                          // servers of admin pages, probes and metrics. These servers answer until everything else has ended
 
-	// StopTimeout is how long Run waits for running requests and consumers together. Choose a longer time than the stop
-	// timeout of each consumer. The default is 10 s. With Consumers the default is 65 s, because a relay's Consumer
-	// may take up to 60 s with its own defaults.
+	// StopTimeout is how long Run waits for running requests and consumers together. Set StopTimeout longer than the
+	// stop timeout of each consumer. The default is 10 s. With Consumers the default is 65 s, because a relay's
+	// Consumer may take up to 60 s with its own defaults.
 	//
-	// After that, the Run of each log takes up to 4/3 of its own Config.StopTimeout. The logs stop at the same time.
-	// Your platform must wait for StopTimeout plus the longest of these times before it kills the program.
+	// After requests and consumers have ended, all logs stop at the same time. The Run of each log takes up to 4/3 of
+	// its own Config.StopTimeout. So your platform must not kill the program before StopTimeout plus 4/3 of the longest
+	// Config.StopTimeout.
 	StopTimeout time.Duration
 }
 

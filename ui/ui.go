@@ -19,27 +19,28 @@ type Options struct {
 	// Identify is called for each request, concurrently, and must not read the body.
 	Identify func(r *http.Request) (admin.Actor, bool)
 
-	// Realm makes the browser ask for a name and a password. Set Realm if Identify reads r.BasicAuth. Then a 401 has
-	// the header WWW-Authenticate: Basic with this realm. Realm consists of printable ASCII characters. If it is empty,
-	// the pages send no such header, and your application provides a login page.
+	// Realm makes the browser ask for a name and a password. Set Realm if Identify reads r.BasicAuth. An answer 401
+	// then has the header WWW-Authenticate: Basic with the realm. Realm consists of printable ASCII characters. If
+	// Realm is empty, an answer 401 does not have this header, and your application provides a login page.
 	Realm string
 
-	// Base is the path of the handler, for example "/ops/log/". Base begins and ends with a slash. The handler needs
-	// the full path of requests, so do not use http.StripPrefix. The default is "/".
+	// Base is the path at which you serve the pages, for example "/ops/log/". Base begins and ends with a slash. The
+	// handler needs the full path of requests, so do not use http.StripPrefix. The default is "/".
 	Base string
 
 	// Title is the heading of each page. The default is "compensator".
 	Title string
 
-	// Zone is the time zone of all times, until a person has chosen another one. The default is UTC.
+	// Zone is the time zone of all times on the pages, unless a person has chosen another time zone. The default is
+	// UTC.
 	Zone *time.Location
 
-	// Types says, for each business type, which values of an entry the page shows after a person has revealed the
-	// entry.
+	// Types says for each business type which fields of a content the pages show after a person has revealed the
+	// content.
 	Types map[string]TypeView
 
-	// TrustedOrigins lists further origins whose forms may be posted, for example "https://ops.example.com". Set
-	// TrustedOrigins if a proxy rewrites the Host header.
+	// TrustedOrigins lists further origins from which the pages accept forms, for example "https://ops.example.com".
+	// Set TrustedOrigins if a proxy rewrites the Host header.
 	TrustedOrigins []string
 
 	// Logger logs failures. The default is slog.Default().

@@ -1,6 +1,6 @@
 -- +goose Up
--- The audit log records which changes people made to entries, and why. A row is written in the same transaction as
--- the change.
+-- The audit log records which changes people made to entries, and why. The transaction that makes a change also inserts its
+-- row.
 CREATE TABLE IF NOT EXISTS `common_process_log_audit` (
   `id`           BIGINT UNSIGNED NOT NULL AUTO_INCREMENT,
   `entry_id`     BIGINT UNSIGNED NOT NULL,

@@ -1,6 +1,6 @@
 -- +goose Up
--- This table holds actions of people and refused actions, but no changes of entries. The audit table has the changes of
--- entries.
+-- This table records what people did or were refused, except changes of entries. The table common_process_log_audit records
+-- changes of entries.
 CREATE TABLE IF NOT EXISTS `common_process_log_operation` (
   `id`            BIGINT UNSIGNED NOT NULL AUTO_INCREMENT,
   `at`            BIGINT NOT NULL,

@@ -1,5 +1,5 @@
 -- +goose Up
--- This table holds settings that people made for all processes, such as a paused type.
+-- This table has settings that people made for all processes, for example which types are paused.
 CREATE TABLE IF NOT EXISTS `common_process_log_setting` (
   `name`    VARCHAR(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   `value`   VARCHAR(4000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,

@@ -1,6 +1,7 @@
 -- +goose Up
--- This table holds facts about earlier failures of an entry. The library uses them to decide what to do next. Most entries
--- have no row. A row is written in the transaction that stores the outcome, and counts only in the entry's own epoch.
+-- This table has facts about earlier failures of an entry, by which the library decides what to do next. Most entries have no
+-- row. The transaction that stores an outcome writes the row. A requeue begins a new epoch of the entry, in which the row
+-- does not count.
 CREATE TABLE IF NOT EXISTS `common_process_log_fault` (
   `entry_id`        BIGINT UNSIGNED NOT NULL,
   `epoch`           INT UNSIGNED NOT NULL,

@@ -1,7 +1,8 @@
 -- +goose Up
--- This table holds statistics for people to read. No decision of the library depends on it. Each process inserts the counts
--- of a minute once. After 10 minutes the rows of all processes become one row with an empty instance. After 3 days the
--- minutes of an hour become one row, and after 100 days that row is deleted. Only Operations.Statistics needs this table.
+-- This table has statistics for people to read. No decision of the library depends on this table. Each process inserts its
+-- counts of a minute once. After 10 minutes the library adds up the rows of all processes in one row with an empty instance.
+-- After 3 days it adds up the minutes of an hour in one row, which it deletes after 100 days. Only Operations.Statistics
+-- needs this table.
 CREATE TABLE IF NOT EXISTS `common_process_log_stat` (
   `instance`      VARCHAR(32) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL COMMENT 'process that has counted; empty: all',
   `at`            BIGINT NOT NULL COMMENT 'begin of the minute or hour in milliseconds since 1970 (UTC), by the clock of the database; 0: the row has last_at only',

@@ -1,6 +1,6 @@
 -- +goose Up
--- This table lists processes for people to read. No decision of the library depends on it: leases say who runs an entry. Each
--- process writes its row once a minute. The row is deleted a day after the process was last seen. Only Operations.Instances
+-- This table has one row for each process, for people to read. No decision of the library depends on this table. Each process
+-- writes its row once a minute. The library deletes a row a day after the process last wrote it. Only Operations.Instances
 -- needs this table.
 CREATE TABLE IF NOT EXISTS `common_process_log_instance` (
   `id`            BINARY(8) NOT NULL COMMENT 'random, drawn when the process starts; the tokens of its leases begin with the first 4 bytes',

@@ -21,19 +21,20 @@ type Config struct {
 	// that opens the TCP connection. AMQP.Heartbeat defaults to 10 s.
 	AMQP amqp091.Config
 
-	// Channels is how many single messages or batches may be in flight at the same time. If the broker's channel_max is
-	// smaller, channel_max applies. The default is 50, the default number of handlers of a type.
+	// Channels is the maximum number of messages or batches that wait for the broker's confirm at the same time. If the
+	// broker's channel_max is smaller, channel_max applies. The default is 50, the default number of handlers of a
+	// type.
 	Channels int
 
-	// Timeout limits how long one message or batch may take. Timeout includes the waits for a connection, for the end
-	// of blocking, and for the confirms. When Timeout has passed, the outcome is Unavailable. The context of the
-	// handler may end sooner. The default is 10 s.
+	// Timeout limits how long the publishing of one message or batch may take. Timeout includes the waits for a
+	// connection, for a broker that blocks publishers, and for the confirms. When Timeout has passed, the outcome is
+	// Unavailable. The context of the handler may end sooner. The default is 10 s.
 	Timeout time.Duration
 
-	// CountUnavailable counts failures of the broker as failures of the entry. If CountUnavailable is set, the type's
-	// schedule decides when to try again, and MaxAttempts counts the attempt. The broker fails if it is unreachable,
-	// does not confirm in time, or answers with a nack. A full queue that rejects messages answers with a nack. By
-	// default a failure of the broker is compensator.Unavailable and costs no attempt.
+	// CountUnavailable counts failures of the broker as failed attempts of the entry. By default a failure of the
+	// broker is compensator.Unavailable and costs no attempt. The broker fails if it is unreachable, does not confirm
+	// in time, or answers with a nack. A full queue that rejects messages answers with a nack. With CountUnavailable,
+	// the Retry of the type decides when to try again, and MaxAttempts counts the attempt.
 	CountUnavailable bool
 
 	// Logger receives messages for operators. These log lines never include the content of a message. Default

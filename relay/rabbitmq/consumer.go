@@ -37,24 +37,24 @@ type ConsumerConfig struct {
 	// exists.
 	Queue string
 
-	// RefusedQueue takes a message if your function has failed for it and the log refuses it as well. The log refuses a
-	// message that is too large or that the codec cannot encode. It also refuses a message if a trigger or a constraint of
-	// yours refuses the row three times, while the log takes other entries. Such messages wait in RefusedQueue for a
-	// person. The Consumer publishes a copy of such a message to RefusedQueue, awaits the confirm, and then acknowledges
-	// the original. The copy keeps the body, the properties and the headers. RefusedHeader and the headers declared next
-	// to it say why the message was refused and where it comes from.
+	// RefusedQueue is the name of the queue for messages for which your function has failed and that the log refuses.
+	// The messages wait there for a person. The log refuses a message that is too large or that the codec cannot
+	// encode. The log also refuses a message if a trigger or a constraint of yours refuses the row three times, while
+	// the log takes other entries. The Consumer publishes a copy of a refused message to RefusedQueue, awaits the
+	// confirm, and then acknowledges the original. The copy has the same body, properties and headers. RefusedHeader
+	// and the headers declared next to it say why the message was refused and where it comes from.
 	//
-	// If the queue does not exist when a message needs it, the Consumer declares it as durable, without arguments. If
-	// the declaration fails, the message stays unacknowledged, and the Consumer logs an error every 30 s. Set neither a
-	// length limit nor a time to live on this queue. The default is Queue followed by ".refused".
+	// If the RefusedQueue does not exist when the Consumer needs it, the Consumer declares a durable queue without
+	// arguments. If the declaration fails, the message stays unacknowledged, and the Consumer logs an error every 30 s.
+	// Set neither a length limit nor a time to live on the RefusedQueue. The default is Queue followed by ".refused".
 	RefusedQueue string
 
-	// Declare is optional. The Consumer calls Declare after each connect and before it consumes. Use it to declare
-	// queues, exchanges and bindings. The Consumer opens ch for this call and closes it afterwards.
+	// Declare is optional, and may declare queues, exchanges and bindings. The Consumer calls Declare after each
+	// connect and before it consumes. The Consumer opens ch for the call and closes ch afterwards.
 	Declare func(ch *amqp091.Channel) error
 
-	// Prefetch is how many messages the Consumer works on at the same time. Prefetch is also the maximum number of
-	// unacknowledged messages. Default 32, at most 65,535.
+	// Prefetch is the maximum number of calls of your function that run at the same time, and of unacknowledged
+	// messages. Default 32, at most 65,535.
 	Prefetch int
 
 	// Type configures the entries of failed messages. A failed message comes due after the delay Type.Retry(1).
@@ -68,8 +68,8 @@ type ConsumerConfig struct {
 	// Default 10 s.
 	RecordTimeout time.Duration
 
-	// StopTimeout is how long Run waits for its functions after Run's context has ended. Then Run ends the contexts of
-	// the functions and waits for StopTimeout once more. Default 30 s.
+	// StopTimeout is how long Run waits for running calls of your function after Run's context has ended. Then Run ends
+	// the contexts of the calls and waits for StopTimeout once more. Default 30 s.
 	StopTimeout time.Duration
 
 	// Logger means the same as in Config.

@@ -12,22 +12,22 @@ import (
 // Config configures a Publisher. NewPublisher copies the Config, fills in the defaults named below, and reports all
 // invalid fields at once, each as a *compensator.FieldError.
 type Config struct {
-	// Timeout limits how long a message or a batch waits until Publish returns. After that its outcome is ErrNoAnswer.
-	// The context of the handler may end sooner. The default is 10 s.
+	// Timeout limits how long a message or a batch waits until Publish returns. When Timeout has passed, the outcome is
+	// ErrNoAnswer. The context of the handler may end sooner. The default is 10 s.
 	Timeout time.Duration
 
-	// Concurrency is the maximum number of concurrent calls of Publish. So a slow broker does not get more and more
-	// messages. The default is 50, the default number of handlers of a type.
+	// Concurrency is the maximum number of concurrent calls of Publish. The default is 50, the default number of
+	// handlers of a type.
 	//
-	// A call occupies a slot until it returns, even after its timeout. watermill cannot cancel a call, so a call that
-	// never returns keeps its slot until the process ends. When all slots are taken, every entry gets ErrNoAnswer and is
-	// tried later, which costs no attempt. Health reports how many calls are active. Only a restart frees the slots.
+	// A call of Publish occupies a slot until it returns, even after its timeout, because watermill cannot cancel a
+	// call. A call that never returns keeps its slot until the process ends. When all slots are taken, every entry gets
+	// ErrNoAnswer and is tried later, which costs no attempt. Health reports how many calls are active.
 	Concurrency int
 
-	// Judge gets an error of Publish and returns the error that the handler returns for it. All results mean the same
-	// as in a handler: nil is a success, and Permanent, Snooze, RetryAfter and Unavailable of package compensator have
-	// their usual effects. Any other error is a failure: the type's schedule decides when to try again, and the attempt
-	// counts towards MaxAttempts. Judge is called concurrently.
+	// Judge gets an error of Publish and returns the error that the handler returns. The returned error means the same
+	// as in any handler: nil is a success, and Permanent, Snooze, RetryAfter and Unavailable of package compensator
+	// have their usual effects. Any other error is a failure: the Retry of the type decides when to try again, and the
+	// attempt counts towards MaxAttempts. Judge is called concurrently.
 	//
 	// If Publish did not return in time, Judge gets ErrNoAnswer, once for each message of a batch. Judge does not get
 	// these:
@@ -35,9 +35,9 @@ type Config struct {
 	//   - a message for which Publish was not called because no slot was free in time, which costs no attempt
 	//
 	// By default Permanent and Snooze mean the same as in a handler, and all other errors become Unavailable, which
-	// costs no attempt. The reason is that watermill does not distinguish an unreachable broker from a refused message,
-	// and an outage must not use up the attempts of all entries. So by default a message that the broker refuses waits
-	// forever, with the reason as LastError. Set Judge to make such an entry dead, so that a person sees it.
+	// costs no attempt. watermill does not distinguish an unreachable broker from a refused message, and an outage must
+	// not use up the attempts of all entries. So by default a message that the broker refuses waits forever, with the
+	// reason as LastError. If a person must see refused messages, set Judge, and return Permanent for them.
 	Judge func(err error) error
 }
 

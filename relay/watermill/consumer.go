@@ -54,23 +54,23 @@ type ConsumerConfig struct {
 	// Topic is the topic of messages that do not come from a router. Messages from a router carry their topic.
 	Topic string
 
-	// MessageID returns an id that is unique within the topic. The default is the UUID. MessageID is called
-	// concurrently. A message with an empty id gets one entry for each failed delivery, because the log cannot recognise
-	// a repetition. If MessageID panics, the message is recorded without an id and waits for a person.
+	// MessageID returns an id that is unique within the topic. The default is the UUID of the message. MessageID is
+	// called concurrently. A message with an empty id gets one entry for each failed delivery, because the log cannot
+	// recognise a repeated delivery. If MessageID panics, the message is recorded without an id and waits for a person.
 	MessageID func(msg *message.Message) string
 
-	// Redelivered reports whether a message may have been delivered before. The Consumer does not call `work` for such a
-	// message itself, but records the message as an entry. The handler of the entry calls `work`, unless the log already
-	// had the message. If the message crashes its processes, the log stops calling `work`. Let Redelivered always return
-	// true if only the log should call `work`. Redelivered is called concurrently. If Redelivered panics, this counts as
-	// true.
+	// Redelivered reports whether a message may have been delivered before. The Consumer records a redelivered message
+	// as an entry, whose handler calls `work`, unless the log already has an entry for the message. If `work` crashes
+	// its process repeatedly, the entry is dead. If only handlers of entries should call `work`, let Redelivered always
+	// return true. Redelivered is called concurrently. If Redelivered panics, the message counts as redelivered.
 	//
-	// The default uses the flag of watermill-amqp and RabbitMQ's headers x-delivery-count and x-acquired-count. Other
-	// subscribers do not mark redelivered messages, so for each delivery the Consumer itself calls `work`.
+	// The default function reads the flag of watermill-amqp and RabbitMQ's headers x-delivery-count and
+	// x-acquired-count. Other subscribers do not mark redelivered messages, so the Consumer calls `work` for each of
+	// their deliveries.
 	Redelivered func(msg *message.Message) bool
 
-	// Middlewares wrap `work`, both in Handle and when the log calls `work`. The first middleware is the outermost. The
-	// middlewares of a router wrap only Handle.
+	// Middlewares wrap `work`, both in Handle and in the handlers of entries. The first middleware is the outermost.
+	// The middlewares of a router wrap only Handle.
 	Middlewares []message.HandlerMiddleware
 
 	// Type configures the entries of failed messages. A failed message comes due after the delay Type.Retry(1).
@@ -80,20 +80,20 @@ type ConsumerConfig struct {
 	// the function. Use the same Propagator as in compensator.Config.
 	Propagator compensator.Propagator
 
-	// RecordTimeout limits one attempt to record a failed message. If the message's context ends, the attempt still
-	// continues. The default is 10 s. Set RecordTimeout below the time that your broker waits for an acknowledgement.
+	// RecordTimeout limits one attempt to record a failed message. The attempt continues even if the message's context
+	// ends. The default is 10 s. Set RecordTimeout below the time that your broker waits for an acknowledgement.
 	RecordTimeout time.Duration
 
-	// Refused moves a message that the log will never accept to a place where a person finds it. The log refuses
-	// a message that is too large or that the codec cannot encode. It also refuses a message if a trigger or a constraint
-	// of yours refuses the row three times, while the log takes other entries. Publisher.RefusedTo returns a Refused that
-	// publishes to a topic. msg is the unchanged message, plus RefusedMetadata and
-	// RefusedTopicMetadata. `reason` wraps ErrRefused. Refused is called concurrently.
+	// Refused moves a message that the log will never accept to a place where a person finds it. The log refuses a
+	// message that is too large or that the codec cannot encode. The log also refuses a message if a trigger or a
+	// constraint of yours refuses the row three times, while the log takes other entries. Publisher.RefusedTo returns a
+	// Refused that publishes to a topic. msg is the unchanged message, plus RefusedMetadata and RefusedTopicMetadata.
+	// `reason` wraps ErrRefused. Refused is called concurrently.
 	//
 	// If Refused returns nil, the message is acknowledged. If it returns `reason`, Handle returns `reason`, for example to
 	// watermill's PoisonQueueWithFilter. If it returns any other error, the Consumer pauses and calls Refused again.
 	//
-	// If Refused is nil, Handle does not acknowledge such a message. Handle then returns only when the message's context
+	// If Refused is nil, Handle does not acknowledge a refused message, and returns only when the message's context
 	// ends.
 	Refused func(ctx context.Context, msg *message.Message, reason error) error
 
