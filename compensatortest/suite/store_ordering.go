@@ -304,12 +304,15 @@ func (t *storeTest) positionIsNotedWithItsTransactionOnly() {
 
 // Failure: F113
 func (t *storeTest) keyIsTakenByTheLeaseOfAnother() {
-	rows := t.commitWithPositions("a", 2)
+	rows := t.commitWithPositions("a", 3)
 	first := t.claim(rows[0].ID, token(1), time.Minute)
 	assert.False(t, t.keyState("a", first, true).Taken, "its own")
-	second := t.claim(rows[1].ID, token(2), 200*time.Millisecond)
+	second := t.claim(rows[1].ID, token(2), time.Minute)
 	assert.True(t, t.keyState("a", first, true).Taken)
 	assert.True(t, t.keyState("a", second, true).Taken)
+	require.True(t, t.settle(token(4), outcome(second, processlog.Succeeded)).Applied)
+	assert.False(t, t.keyState("a", first, true).Taken, "the other attempt has ended")
+	t.claim(rows[2].ID, token(3), time.Millisecond)
 	t.waitUntil(func() bool { return !t.keyState("a", first, true).Taken }, "the lease ends")
 }
 
