@@ -1,8 +1,10 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/compensator-go/compensator"
@@ -48,6 +50,32 @@ type Instances struct {
 	// running, or that the update missed a process.
 	Libraries []string `json:"libraries"`
 	Builds    []string `json:"builds"` // see Libraries
+
+	Deploys []Deploy `json:"deploys"` // first start of each known version of the service, oldest first
+}
+
+// Deploy is the start of the first process with a version of the service. Rows of processes are deleted a day after a process was
+// last seen. So a Deploy within the last day is exact. An older one may be missing, or may be the start of a later process of
+// the version.
+type Deploy struct {
+	At    time.Time `json:"at"`    // by the database's clock
+	Build string    `json:"build"` // see Instance
+}
+
+// deploysOf returns the first start of each version of the service. Processes of unknown versions do not count.
+func deploysOf(instances []Instance) (deploys []Deploy) {
+	for _, i := range instances {
+		at := slices.IndexFunc(deploys, func(d Deploy) bool { return d.Build == i.Build })
+		switch {
+		case i.Build == "":
+		case at < 0:
+			deploys = append(deploys, Deploy{i.StartedAt, i.Build})
+		case i.StartedAt.Before(deploys[at].At):
+			deploys[at].At = i.StartedAt
+		}
+	}
+	slices.SortFunc(deploys, func(a, b Deploy) int { return cmp.Or(a.At.Compare(b.At), strings.Compare(a.Build, b.Build)) })
+	return deploys
 }
 
 // KeepsInstances reports whether Operations.Instances is set, so that Instances works.
@@ -64,7 +92,7 @@ func (d *Admin) Instances(ctx context.Context, a Actor) (Instances, error) {
 	if err != nil {
 		return Instances{}, err
 	}
-	found := Instances{At: at, List: make([]Instance, len(all))}
+	found := Instances{At: at, List: make([]Instance, len(all)), Deploys: deploysOf(all)}
 	mayRead := d.rightsOf(a, SeeOverview)
 	for n := range all {
 		i := all[n]

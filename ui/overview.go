@@ -36,14 +36,22 @@ type processesLine struct {
 	Differ     bool   // whether there is more than one version
 }
 
-// processesLine reads the processes. It returns nil if they are not stored, or if the actor may not see them. The overview is
-// useful without them, so an error of the database leaves them out, too.
-func (s *server) processesLine(rq *request) *processesLine {
+// readInstances reads the processes. They are empty if they are not stored, or if the actor may not see them. The pages that call
+// it are useful without the processes, so an error of the database leaves them out, too.
+func (s *server) readInstances(rq *request) admin.Instances {
 	if !s.admin.KeepsInstances() {
-		return nil
+		return admin.Instances{}
 	}
 	found, err := s.admin.Instances(rq.ctx, rq.Actor)
 	if err != nil {
+		return admin.Instances{}
+	}
+	return found
+}
+
+// newProcessesLine returns nil if there are no processes to show. See readInstances.
+func newProcessesLine(found admin.Instances) *processesLine {
+	if found.List == nil {
 		return nil
 	}
 	line := &processesLine{Builds: strings.Join(found.Builds, ", "), Differ: len(found.Builds) > 1}
@@ -145,7 +153,8 @@ func (s *server) showOverview(rq *request) {
 		return
 	}
 	rq.setTime(overview.At)
-	data := overviewData{Health: overview.Health, SeesAll: rq.seesAllTypes(overview.Types), Processes: s.processesLine(rq)}
+	instances := s.readInstances(rq)
+	data := overviewData{Health: overview.Health, SeesAll: rq.seesAllTypes(overview.Types), Processes: newProcessesLine(instances)}
 	groups, hasMore, err := s.admin.Groups(rq.ctx, rq.Actor)
 	if err != nil {
 		rq.showFailure(err)
@@ -174,7 +183,7 @@ func (s *server) showOverview(rq *request) {
 			rq.showFailure(err)
 			return
 		}
-		chart, err := rq.newTrend(adminTrend, "", func(spanName string) (string, error) {
+		chart, err := rq.newTrend(adminTrend, instances.Deploys, "", func(spanName string) (string, error) {
 			return rq.Link("", "over", spanName, "types", rq.r.URL.Query().Get("types"))
 		})
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,7 @@ type trend struct {
 	Width int          // width of the chart's view box, in bins
 	Every string       // time that a bin covers, for people
 	Axis  [3]time.Time // begin, middle and end
+	Marks []mark       // deploys, newest first
 	Rows  []trendRow
 	None  bool // nothing was counted
 }
@@ -49,6 +51,17 @@ type bin struct {
 	Text string
 }
 
+// mark is a vertical line where a version of the service began to run, with a label.
+type mark struct {
+	X     string // place of the line, in percent of the chart's width
+	Top   int    // upper end of the line, and of its label
+	Label bool   // whether the line has a label
+	Left  bool   // whether the label is left of the line
+	Time  string // time in the label
+	Build string // version in the label, see shortBuild
+	Text  string // full time and version
+}
+
 // trendRow has the sums of some bins as text.
 type trendRow struct {
 	From   time.Time
@@ -60,6 +73,10 @@ const (
 	laneHeight   = 30
 	laneGap      = 6
 	maxChartRows = 12 // rows of the table with the numbers of a chart
+
+	markHeight    = 15 // height of a label of a deploy
+	maxMarkLabels = 4  // number of deploys with a label. The newest deploys have one
+	maxMarkBuild  = 12 // characters of the version in a label
 )
 
 // lanes are the series of a chart.
@@ -87,8 +104,11 @@ func (rq *request) chosenSpan() (name string, length time.Duration) {
 }
 
 // newTrend returns the chart of a type, or of all types. link returns the address of this page with another span.
-func (rq *request) newTrend(adminTrend admin.Trend, businessType string, link func(spanName string) (string, error)) (t trend, err error) {
+func (rq *request) newTrend(adminTrend admin.Trend, deploys []admin.Deploy, businessType string, link func(spanName string) (string, error)) (t trend, err error) {
 	t.Type = businessType
+	if t.Marks, err = rq.newMarks(adminTrend, deploys); err != nil {
+		return t, err
+	}
 	t.Over, _ = rq.chosenSpan()
 	for _, o := range trendSpans {
 		s := span{Name: o.name, Here: o.name == t.Over}
@@ -129,6 +149,48 @@ func (rq *request) newTrend(adminTrend admin.Trend, businessType string, link fu
 	}
 	return t, nil
 }
+
+// newMarks returns the deploys in the time of a chart, newest first. Each label has a row of its own, so that labels do not
+// overlap.
+func (rq *request) newMarks(t admin.Trend, deploys []admin.Deploy) (marks []mark, err error) {
+	layout := "15:04"
+	if t.To.Sub(t.From) > admin.TrendDay {
+		layout = "01-02 15:04"
+	}
+	for _, d := range slices.Backward(deploys) {
+		if d.At.Before(t.From) || !d.At.Before(t.To) {
+			continue
+		}
+		x := 100 * float64(d.At.Sub(t.From)) / float64(t.To.Sub(t.From))
+		m := mark{X: strconv.FormatFloat(x, 'f', 2, 64) + "%", Top: min(len(marks), maxMarkLabels) * markHeight, Label: len(marks) < maxMarkLabels,
+			Left: x > 25, Time: d.At.In(rq.location()).Format(layout), Build: shortBuild(d.Build)}
+		if m.Text, err = rq.T("trend.deploy", rq.formatTime(d.At, "2006-01-02 15:04"), d.Build); err != nil {
+			return nil, err
+		}
+		marks = append(marks, m)
+	}
+	return marks, nil
+}
+
+// commitVersion finds the commit in the version that Go gives to a program built from a commit without a tag.
+var commitVersion = regexp.MustCompile(`[-.]\d{14}-([0-9a-f]{12})(\+|$)`)
+
+// shortBuild returns the version for a label. Of a version of commitVersion it returns the commit.
+func shortBuild(build string) string {
+	if commit := commitVersion.FindStringSubmatch(build); commit != nil {
+		build = commit[1]
+	}
+	if runes := []rune(build); len(runes) > maxMarkBuild {
+		return string(runes[:maxMarkBuild-1]) + "…"
+	}
+	return build
+}
+
+// MarksHeight returns the height of the labels of all marks.
+func (t trend) MarksHeight() int { return min(len(t.Marks), maxMarkLabels) * markHeight }
+
+// MarksEnd returns the lower end of the lines of all marks.
+func (t trend) MarksEnd() int { return t.MarksHeight() + t.Height() }
 
 // Height returns the height of the chart's view box.
 func (trend) Height() int { return len(lanes) * (laneHeight + laneGap) }
@@ -218,7 +280,7 @@ func (s *server) showStats(rq *request) {
 		rq.showFailure(err)
 		return
 	}
-	data, err := rq.newStats(adminTrend, overview, businessType, sort)
+	data, err := rq.newStats(adminTrend, s.readInstances(rq).Deploys, overview, businessType, sort)
 	if err != nil {
 		rq.showFailure(err)
 		return
@@ -242,9 +304,9 @@ func (s *server) showStats(rq *request) {
 	}
 }
 
-func (rq *request) newStats(adminTrend admin.Trend, overview admin.Overview, businessType, sort string) (data statsData, err error) {
+func (rq *request) newStats(adminTrend admin.Trend, deploys []admin.Deploy, overview admin.Overview, businessType, sort string) (data statsData, err error) {
 	name, length := rq.chosenSpan()
-	data.Trend, err = rq.newTrend(adminTrend, businessType, func(spanName string) (string, error) {
+	data.Trend, err = rq.newTrend(adminTrend, deploys, businessType, func(spanName string) (string, error) {
 		return rq.Link("stats", "over", spanName, "type", businessType, "sort", sort)
 	})
 	for _, column := range append([]string{"type"}, sortings[:]...) {

@@ -40,6 +40,7 @@ func (p *program) newStatsCommand() *cobra.Command {
 			if period == 0 {
 				stats = sumsByType(stats, filter.From)
 			}
+			p.nameDeploys(ctx, s, filter)
 			l := statsListing(stats)
 			if period == 0 {
 				s.addBacklog(ctx, &l, stats)
@@ -50,6 +51,20 @@ func (p *program) newStatsCommand() *cobra.Command {
 	cmd.Flags().DurationVar(&period, "period", 0, "one row for each period of this length, such as 10m, instead of one for the whole time")
 	cmd.Flags().StringVar(&businessType, "type", "", "only this type")
 	return cmd
+}
+
+// nameDeploys names the versions of the service that began to run in the time of a filter. The counts are useful without
+// them, so an error leaves them out.
+func (p *program) nameDeploys(ctx context.Context, s *session, filter admin.StatFilter) {
+	found, err := s.Instances(ctx, s.actor)
+	if err != nil {
+		return
+	}
+	for _, d := range found.Deploys {
+		if !d.At.Before(filter.From) && d.At.Before(filter.To) {
+			p.printf("%s build %s began to run", d.At.UTC().Format(time.RFC3339), d.Build)
+		}
+	}
 }
 
 // sumsByType adds up the counts of each type.

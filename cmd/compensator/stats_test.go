@@ -47,6 +47,9 @@ func TestStatsShowsWhatServicesHaveCounted(t *testing.T) {
 				}
 			}
 			assert.Contains(t, b.ok("stats"), "TOOK P50 MS")
+			b.exec("INSERT INTO common_process_log_instance (id, name, `library`, build, started_at, seen_at, queue, types) SELECT X'0102030405060708', 'api-9', '', 'v7', last_at-3600000, last_at, '', '[]' FROM common_process_log_stat WHERE `at`=0")
+			assert.Regexp(t, `20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ build v7 began to run`, b.do("stats", "-o", "json").stderr)
+			assert.NotContains(t, b.do("stats", "--over", "10m").stderr, "v7")
 			assert.Contains(t, b.ok("stats", "-o", "json", "--type", "unknown"), `"items":[]`)
 			assert.Contains(t, b.refused(codeUsage, "stats", "--period", "90s"), "--period 1m30s: give a whole number of minutes")
 			assert.Contains(t, b.refused(codeUsage, "stats", "--over", "1s"), "--over 1s: give 1m to 2400h")

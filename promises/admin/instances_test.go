@@ -144,6 +144,33 @@ func TestInstancesAreShownByRights(t *testing.T) {
 	require.ErrorIs(t, err, admin.ErrNotAllowed)
 }
 
+// TestDeployIsTheFirstStartOfAVersion has processes of two versions, of which some have ended, and one of an unknown version.
+func TestDeployIsTheFirstStartOfAVersion(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(listed(w.QuickConfig(), "api-1"))
+	opened, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, opened.Close()) })
+	for _, process := range []struct {
+		build string
+		age   time.Duration
+		ended bool
+	}{{"v2", time.Hour, false}, {"v1", 30 * time.Hour, false}, {"v2", 2 * time.Hour, true}, {"v1", time.Minute, false}, {"", 3 * time.Hour, false}} {
+		require.NoError(t, opened.(processlog.Operations).WriteInstance(t.Context(), processlog.Instance{ID: processlog.NewInstanceID(), Name: "x", Build: process.build}, process.age, process.ended))
+	}
+	found, err := open(t, c).Instances(t.Context(), mei)
+	require.NoError(t, err)
+	first := make(map[string]time.Time)
+	for _, i := range found.List {
+		if at, isKnown := first[i.Build]; !isKnown || i.StartedAt.Before(at) {
+			first[i.Build] = i.StartedAt
+		}
+	}
+	assert.Equal(t, []admin.Deploy{{At: first["v1"], Build: "v1"}, {At: first["v2"], Build: "v2"}}, found.Deploys)
+	assert.Greater(t, found.Deploys[1].At.Sub(found.Deploys[0].At), 27*time.Hour)
+}
+
 // TestWithoutInstancesTheirTableIsNotTouched drops the table of instances, and then lets an entry run.
 func TestWithoutInstancesTheirTableIsNotTouched(t *testing.T) {
 	t.Parallel()

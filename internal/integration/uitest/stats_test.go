@@ -93,6 +93,70 @@ func TestTrendIsAccessible(t *testing.T) {
 	}
 }
 
+// began stores the row of a process that began this long ago, and that was last seen a minute ago.
+func began(t *testing.T, db *sql.DB, name, build string, ago time.Duration) {
+	t.Helper()
+	now := time.Now()
+	_, err := db.Exec("INSERT INTO common_process_log_instance (id, name, `library`, build, started_at, seen_at, running, queue, types) VALUES (?, ?, 'v0.1.0', ?, ?, ?, 1, '', '[]')",
+		[]byte((name + "        ")[:8]), name, build, now.Add(-ago).UnixMilli(), now.Add(-time.Minute).UnixMilli())
+	require.NoError(t, err)
+}
+
+// TestDeploysAreMarkedOverTime has two versions of the service. Each page with a chart must name them and the times at which they began,
+// also without script. In a browser each label must be inside the window and legible, in both languages and schemes.
+func TestDeploysAreMarkedOverTime(t *testing.T) {
+	t.Parallel()
+	c, db := sqlitetest.New(t, configure)
+	w := worldOf(t, c, "/ops/")
+	for i := range 170 {
+		count(t, db, "refund", time.Duration(i+1)*time.Minute, 40+i%23, 30+i%19, i%7, 0)
+	}
+	began(t, db, "api-1a", "v1.2.2", 50*time.Hour)
+	began(t, db, "api-2a", "v1.2.3", 160*time.Minute)
+	began(t, db, "api-2b", "v1.2.3", 150*time.Minute)
+	began(t, db, "api-3a", "v0.0.0-20261128043210-abcdef123456", 20*time.Minute)
+	alice := w.client("alice")
+	for _, page := range []string{"", "stats", "stats?type=refund"} {
+		text := alice.get(page).text
+		assert.Equal(t, 2, strings.Count(text, "<line "), page)
+		has(t, text, time.Now().Add(-160*time.Minute).UTC().Format("2006-01-02 15:04")+" UTC build v1.2.3")
+		has(t, text, "<tspan> build</tspan> v1.2.3</text>")
+		has(t, text, "build v0.0.0-20261128043210-abcdef123456")
+		lacks(t, text, "v1.2.2.")
+	}
+	assert.Equal(t, 3, strings.Count(alice.get("stats?over=7d").text, "<line "))
+	w.allow(func(_ context.Context, _ admin.Actor, _ admin.Right, on admin.Subject) bool {
+		return on.Type == "refund"
+	})
+	lacks(t, w.client("bob").get("stats").text, "v1.2.3")
+	w.allow(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })
+
+	b := openTab(t, w, "alice")
+	for _, lang := range []string{"en", "zh-CN"} {
+		for name, path := range map[string]string{"deploys": "stats", "deploys-week": "stats?over=7d", "deploys-type": "stats?type=refund"} {
+			b.look(lang, "light", 1280)
+			b.open(path)
+			b.arm()
+			b.showWell(name, lang)
+			for _, width := range []int64{360, 800, 1280} {
+				for _, scheme := range []string{"light", "dark"} {
+					b.look(lang, scheme, width)
+					assert.True(t, b.holds(`(() => {
+						const texts = [...document.querySelectorAll(".marks text")], panel = document.querySelector(".chart").getBoundingClientRect();
+						const ground = getComputedStyle(document.querySelector(".chart")).backgroundColor;
+						return texts.length >= 2 && texts.every((text, i) => {
+							const at = text.getBoundingClientRect(), line = text.previousElementSibling.getBoundingClientRect();
+							return at.width > 20 && at.left >= panel.left && at.right <= panel.right && line.height > 144 && getComputedStyle(text).fill !== ground &&
+								texts.slice(i + 1).every((other) => other.getBoundingClientRect().top >= at.bottom - 2);
+						});
+					})()`), "%s in %s at %d in %s", name, lang, width, scheme)
+				}
+			}
+			b.quiet(name + "-" + lang)
+		}
+	}
+}
+
 // TestPagesSayHowManyEntriesWait has more waiting entries than the pages count. Without a recent count the pages must say "at
 // least 1,000". With one they must show all of them, and the age of the number, also without script.
 func TestPagesSayHowManyEntriesWait(t *testing.T) {
