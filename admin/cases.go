@@ -16,6 +16,7 @@ type (
 	CaseFilter  = processlog.CaseFilter  // selects open cases; the zero value selects all
 	CasePage    = processlog.CasePage    // one page of cases. The case that is due first comes first
 	CaseKind    = processlog.CaseKind    // why an entry waits for a person
+	CaseCount   = processlog.CaseCount   // open cases of a type and kind
 	Fingerprint = processlog.Fingerprint // hash of a failure's text. Failures that differ only in ids, numbers, times and quoted words have the same one
 )
 

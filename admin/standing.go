@@ -13,15 +13,16 @@ import (
 // Standing holds the open cases and the paused types of a log. Programs that monitor the log use it, for example for
 // gauges and alerts. It covers all types and checks no rights.
 type Standing struct {
-	Cases     map[string]int           // open cases by business type
+	Cases     []CaseCount              // open cases by business type and kind
 	AtRisk    map[string]float64       // sum of the known amounts by currency, in the currency's smallest unit
 	Paused    map[string]time.Duration // how long each paused type has been paused, by this process's clock
 	Instances map[InstanceState]int    // number of live and of gone processes; nil if Operations.Instances is not set
 	PastDue   time.Duration            // how long ago the earliest case was due, by the clock of this process; 0 if no case is overdue
 }
 
-// StandingOf reads a Standing with three statements, or with four if Operations.Instances is set. It covers the 1,000 groups of failures with the most cases. If
-// Config.Operations is not set, it returns nil without an error. Each error comes from the database.
+// StandingOf reads a Standing with four statements, or with five if Operations.Instances is set. AtRisk covers the 1,000 groups
+// of failures with the most cases. If Config.Operations is not set, StandingOf returns nil without an error. Each error comes from
+// the database.
 func StandingOf(ctx context.Context, c *compensator.Compensator) (*Standing, error) {
 	log := operating.Of(c)
 	if log.Operations() == nil {
@@ -31,12 +32,14 @@ func StandingOf(ctx context.Context, c *compensator.Compensator) (*Standing, err
 	if err != nil {
 		return nil, err
 	}
-	s := &Standing{Cases: make(map[string]int), AtRisk: make(map[string]float64), Paused: make(map[string]time.Duration)}
+	s := &Standing{AtRisk: make(map[string]float64), Paused: make(map[string]time.Duration)}
 	for _, g := range groups {
-		s.Cases[g.BusinessType] += g.N
 		if g.Currency != "" {
 			s.AtRisk[strings.ToUpper(g.Currency)] += float64(g.Sum)
 		}
+	}
+	if s.Cases, err = log.Operations().CountCases(ctx); err != nil {
+		return s, err
 	}
 	first, err := log.Operations().Cases(ctx, processlog.CaseFilter{Limit: 1})
 	if err == nil && len(first.Cases) > 0 {

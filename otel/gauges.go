@@ -65,7 +65,7 @@ func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, e
 		problems = append(problems, err)
 		return made
 	}
-	g.cases = gauge(caseOpen, "{case}", "Number of open cases, which wait for a person. The value is the same in every process. Only with Config.Operations.")
+	g.cases = gauge(caseOpen, "{case}", "Number of open cases, which wait for a person. The kind is outcome unknown if the effect of an attempt may have happened, and dead if each attempt is known to have failed. The value is the same in every process. Only with Config.Operations.")
 	g.instances = gauge(instanceCount, "{process}", "Number of processes that live, and of processes that are gone: they were killed, or cannot reach the database, within the last day. The value is the same in every process. Only with Operations.Instances.")
 	g.overdue = fraction(entryOldestOverdue, "s", "Time for which the entry of the type that is overdue longest has been due and unclaimed. The value is the same in every process.")
 	g.age = fraction(backlogAge, "s", "Time since a process counted the waiting entries without a limit. Only with Operations.Statistics, and absent if no process has counted within five minutes.")
@@ -153,11 +153,17 @@ func (g *gauges) readCases(status *admin.Standing) (readings []reading) {
 	if status == nil {
 		return nil
 	}
-	openByCurrency := make(map[string]float64)
-	for businessType, n := range status.Cases {
-		openByCurrency[businessType] = float64(n)
+	openByKind := make(map[admin.CaseKind]map[string]float64)
+	for _, count := range status.Cases {
+		if openByKind[count.Kind] == nil {
+			openByKind[count.Kind] = make(map[string]float64)
+		}
+		openByKind[count.Kind][count.BusinessType] = float64(count.N)
 	}
-	readings = append(g.byType(g.cases, g.t.storedTypes, openByCurrency, sum, labels{}), reading{g.pastDue, status.PastDue.Seconds(), labels{}})
+	for kind, ofTypes := range openByKind {
+		readings = append(readings, g.byType(g.cases, g.t.storedTypes, ofTypes, sum, labels{kind: kind.String()})...)
+	}
+	readings = append(readings, reading{g.pastDue, status.PastDue.Seconds(), labels{}})
 	paused := make(map[string]float64)
 	for businessType, pausedAt := range status.Paused {
 		paused[businessType] = pausedAt.Seconds()

@@ -44,7 +44,7 @@ func (m *instruments) createInstruments(meter metric.Meter) error {
 }
 
 // labels holds the attributes of one series. Empty attributes are left out.
-type labels struct{ log, operation, businessType, errorType, state, endedBy, currency, instance string }
+type labels struct{ log, operation, businessType, errorType, state, endedBy, currency, instance, kind string }
 
 // options holds one set of attributes in each form that instruments accept. It is built once, so that counting
 // allocates nothing.
@@ -64,7 +64,7 @@ func newOptions(l labels) options {
 	if l.operation != "" {
 		attributes = append(attributes, keySystem.String(system), keyOperation.String(l.operation))
 	}
-	for key, value := range map[attribute.Key]string{keyLog: l.log, keyType: l.businessType, keyErrorType: l.errorType, keyState: l.state, keyEndedBy: l.endedBy, keyCurrency: l.currency, keyInstance: l.instance} {
+	for key, value := range map[attribute.Key]string{keyLog: l.log, keyType: l.businessType, keyErrorType: l.errorType, keyState: l.state, keyEndedBy: l.endedBy, keyCurrency: l.currency, keyInstance: l.instance, keyKind: l.kind} {
 		if value != "" {
 			attributes = append(attributes, key.String(value))
 		}

@@ -59,6 +59,7 @@ const (
 	keyInstance = attribute.Key("compensator.instance.state")
 
 	keyCurrency = attribute.Key("compensator.currency")
+	keyKind     = attribute.Key("compensator.case.kind")
 )
 
 // other replaces a value that is not reported under its own name, as the OpenTelemetry conventions define.

@@ -141,6 +141,9 @@ type Operations interface {
 	// all failures.
 	CaseGroups(ctx context.Context, businessTypes []string, failure Fingerprint) ([]CaseGroup, error)
 
+	// CountCases counts the open cases by type and kind, in no order.
+	CountCases(ctx context.Context) ([]CaseCount, error)
+
 	// Types returns the known business types, sorted. A type is known if it is in the log, in the newest 1,000
 	// operations, or in a setting that pauses or has paused the type. The cost does not grow with the log.
 	Types(ctx context.Context) ([]string, error)
@@ -346,6 +349,13 @@ type CaseGroup struct {
 	Example      ID          // entry of the newest case
 	Error        string      // error of the entry Example
 	Kind         CaseKind    // kind of the case of Example
+}
+
+// CaseCount counts the open cases of one type and kind.
+type CaseCount struct {
+	BusinessType string   // business type of the cases
+	Kind         CaseKind // kind of the cases
+	N            int      // number of cases, at least 1
 }
 
 // Operation is an action of a person that changes no entry, or an action that was refused.

@@ -388,6 +388,22 @@ func (s *Store) CaseGroups(ctx context.Context, businessTypes []string, failure 
 	return found[:min(len(found), 1000)], nil
 }
 
+// CountCases implements processlog.Operations.
+func (s *Store) CountCases(ctx context.Context) (counts []processlog.CaseCount, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.openCasesLocked() {
+		i := slices.IndexFunc(counts, func(count processlog.CaseCount) bool {
+			return count.BusinessType == c.BusinessType && count.Kind == c.Kind
+		})
+		if i < 0 {
+			counts, i = append(counts, processlog.CaseCount{BusinessType: c.BusinessType, Kind: c.Kind}), len(counts)
+		}
+		counts[i].N++
+	}
+	return counts, ctx.Err()
+}
+
 // maxTypesRead limits the method Types, which reads only the newest operations. The other stores have the same limit.
 const maxTypesRead = 1000
 

@@ -381,6 +381,12 @@ func (t *storeTest) groupsAddUpToTheirCases() {
 	t.change(closed.ID, processlog.ActionCancel)
 	_, err := t.ops().CloseCases(t.ctx, 10)
 	require.NoError(t, err)
+	counts, err := t.ops().CountCases(t.ctx)
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []processlog.CaseCount{
+		{BusinessType: "refund", Kind: processlog.CaseDead, N: 6}, {BusinessType: "refund", Kind: processlog.CaseUnknown, N: 6},
+		{BusinessType: "mail", Kind: processlog.CaseDead, N: 6}, {BusinessType: "mail", Kind: processlog.CaseUnknown, N: 6},
+	}, counts)
 	groups, err := t.ops().CaseGroups(t.ctx, nil, processlog.Fingerprint{})
 	require.NoError(t, err)
 	require.Len(t, groups, len(want))

@@ -137,7 +137,7 @@ var metricAttributes = map[string]string{
 	"compensator.ready":                  "",
 	"compensator.reconcile.announced":    "",
 	"compensator.reconcile.polled":       "",
-	"compensator.case.open":              "`messaging.destination.name`",
+	"compensator.case.open":              "`messaging.destination.name`, `compensator.case.kind` (`dead` or `outcome unknown`)",
 	"compensator.case.past_due":          "",
 	"compensator.case.value_at_risk":     "`compensator.currency`",
 	"compensator.instances":              "`compensator.instance.state` (`live` or `gone`)",

@@ -142,3 +142,22 @@ func (s *Store) CaseGroups(ctx context.Context, businessTypes []string, failure 
 	}
 	return groups, rows.Err()
 }
+
+const countCases = "SELECT {text business_type}, kind, COUNT(*) FROM {case}{by k_group} WHERE closed_at=0 GROUP BY business_type, kind"
+
+// CountCases implements Operations. It reads the row of each open case, because no index has the kind.
+func (s *Store) CountCases(ctx context.Context) (counts []processlog.CaseCount, err error) {
+	rows, err := s.read(ctx, s.sql(countCases))
+	if err != nil {
+		return nil, fmt.Errorf("compensator: count cases: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var c processlog.CaseCount
+		if err := rows.Scan(&c.BusinessType, &c.Kind, &c.N); err != nil {
+			return nil, fmt.Errorf("compensator: count cases: %w", err)
+		}
+		counts = append(counts, c)
+	}
+	return counts, rows.Err()
+}

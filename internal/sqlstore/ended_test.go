@@ -86,7 +86,8 @@ func TestListsSumsAndCountsAreEndedByTheServer(t *testing.T) {
 		_, err6 := s.CaseGroups(ctx, nil, processlog.Fingerprint{})
 		_, err7 := s.AuditLog(ctx, processlog.AuditLogFilter{})
 		_, err8 := s.Types(ctx)
-		require.NoError(t, errors.Join(err1, err2, err3, err4, err5, err6, err7, err8))
+		_, err9 := s.CountCases(ctx)
+		require.NoError(t, errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9))
 	})
 	for _, statement := range statements {
 		assert.Regexp(t, `^(SET STATEMENT [^(]*max_statement_time=\d+ FOR SELECT|SELECT /\*\+ MAX_EXECUTION_TIME\(\d+000\) [^/]*\*/) `, statement)

@@ -427,6 +427,10 @@ func (s *gatedStore) CaseGroups(ctx context.Context, businessTypes []string, fai
 	return s.store.CaseGroups(ctx, businessTypes, failure)
 }
 
+func (s *gatedStore) CountCases(ctx context.Context) ([]processlog.CaseCount, error) {
+	return s.store.CountCases(ctx)
+}
+
 func (s *gatedStore) Types(ctx context.Context) ([]string, error) { return s.store.Types(ctx) }
 
 func (s *gatedStore) AssignCases(ctx context.Context, seen []processlog.SeenCase, owner string, op processlog.Operation) (answers []error, err error) {

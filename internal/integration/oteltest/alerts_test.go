@@ -132,6 +132,12 @@ func TestAlertsFireInTheirSituations(t *testing.T) {
 		"a little is at risk": {load: well + `
   compensator_case_value_at_risk{job="shop",instance="a",compensator_log="shop",compensator_currency="CNY"} 12900x60
 `},
+		"an outcome is unknown": {load: well + `
+  compensator_case_open{job="shop",instance="a",compensator_log="shop",messaging_destination_name="transfer",compensator_case_kind="outcome unknown"} 0x30 1x30
+`, told: []string{"CompensatorOutcomeUnknown"}},
+		"an outcome is known": {load: well + `
+  compensator_case_open{job="shop",instance="a",compensator_log="shop",messaging_destination_name="transfer",compensator_case_kind="dead"} 1x60
+`},
 		"a case is past due": {load: well + `
   compensator_case_past_due_seconds{job="shop",instance="a",compensator_log="shop"} 0+60x60
 `, pages: []string{"CompensatorCasePastDue"}},

@@ -127,6 +127,9 @@ func lately(gauge string) string { return "last_over_time(" + gauge + "[2m])" }
 // answer, the value stays unknown.
 const orNone = " or 0 * max(compensator_ready{" + job + "} == 1)"
 
+// orNoCase yields 0 when there is no value and some process has read the cases. If no process has, the value stays unknown.
+const orNoCase = " or 0 * max(compensator_case_past_due_seconds{" + job + "})"
+
 // orZero yields 0 when there is no value and some process is alive. If no process is alive, the value stays unknown.
 const orZero = " or 0 * max(compensator_ready{" + job + "})"
 
@@ -144,10 +147,14 @@ func rows() [][]panel {
 				q{`count(compensator_ready{` + job + `}) or vector(0)`, ""}),
 			light("Dead", "Dead entries. Without Operations.Statistics, 1,000 of a type means at least 1,000. List them, then use Requeue or SettleManually. No data means that the database does not answer.", "short", 1,
 				q{"sum(" + oncePerLog(lately(`compensator_entry_waiting{compensator_state="dead", `+typed+`}`), ", messaging_destination_name") + ")" + orNone, ""}),
+			light("Outcome unknown", "Open cases of entries whose effect may have happened. Find out before you requeue them. No data means that the database did not answer, or that Config.Operations is not set.", "short", 1,
+				q{"sum(" + oncePerLog(lately(`compensator_case_open{compensator_case_kind="outcome unknown", `+typed+`}`), ", messaging_destination_name") + ")" + orNoCase, ""}),
 			light("Case past due", "How long the open case that is overdue longest has been due. The admin pages show it first. No data means that the database did not answer, or that Config.Operations is not set.", "s", 1,
 				q{`max(compensator_case_past_due_seconds{` + job + `})`, ""}),
 			light("Oldest overdue", "How long the entry that is overdue longest has been due and unclaimed. No data means that the database does not answer.", "s", 60,
 				q{"max(" + lately(`compensator_entry_oldest_overdue_seconds{`+typed+`}`) + ")" + orNone, ""}),
+		},
+		{
 			light("Stuck", "Handlers that still run after their timeout.", "short", 1,
 				q{`sum(compensator_attempt_stuck{` + typed + `})` + orZero, ""}),
 			light("Open breakers", "Types whose breaker is open in some process, because their handler found a service unavailable.", "short", 1,
@@ -189,8 +196,9 @@ func rows() [][]panel {
 				q{`max by (messaging_destination_name) (compensator_entry_oldest_overdue_seconds{` + typed + `})`, perType}),
 		},
 		{
-			graph("Open cases", "Entries that wait for a person, by type.", "short",
-				q{"sum by (messaging_destination_name) (" + oncePerLog(`compensator_case_open{`+typed+`}`, ", messaging_destination_name") + ")", perType}),
+			graph("Open cases", "Entries that wait for a person, by type and kind.", "short",
+				q{"sum by (messaging_destination_name, compensator_case_kind) (" + oncePerLog(`compensator_case_open{`+typed+`}`, ", messaging_destination_name, compensator_case_kind") + ")",
+					perType + " {{compensator_case_kind}}"}),
 			graph("Value at risk", "Known value of the open cases by currency, in the currency's smallest unit.", "short",
 				q{"sum by (compensator_currency) (" + oncePerLog(`compensator_case_value_at_risk{`+job+`}`, ", compensator_currency") + ")", "{{compensator_currency}}"}),
 		},

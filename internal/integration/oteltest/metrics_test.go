@@ -22,6 +22,12 @@ import (
 	"github.com/compensator-go/compensator/otel"
 )
 
+// unsureError is the error of a call that may have had its effect.
+type unsureError struct{}
+
+func (unsureError) Error() string        { return "the connection broke after the request" }
+func (unsureError) OutcomeUnknown() bool { return true }
+
 // live runs entries of all kinds until each metric has a value.
 func (w *world) live() {
 	ctx, t := w.T.Context(), w.T
@@ -33,6 +39,7 @@ func (w *world) live() {
 	require.NoError(t, err)
 	refunds := w.handle("refund", fails, compensator.HandlerConfig[string]{MaxAttempts: 2})
 	ships := w.handle("ship", fails, compensator.HandlerConfig[string]{MaxAttempts: 1, Compensate: func(context.Context, *compensator.Entry, string) error { return nil }})
+	transfers := w.handle("transfer", func(context.Context, *compensator.Entry, string) error { return unsureError{} }, compensator.HandlerConfig[string]{MaxAttempts: 1})
 	down := w.handle("down", func(context.Context, *compensator.Entry, string) error {
 		return compensator.Unavailable(errors.New("no route"))
 	},
@@ -57,6 +64,7 @@ func (w *world) live() {
 		w.record(ctx, mails, compensator.Options{})
 	}
 	closed, refused, undone := w.record(ctx, orders, compensator.Options{}), w.record(ctx, refunds, compensator.Options{}), w.record(ctx, ships, compensator.Options{})
+	unsure := w.record(ctx, transfers, compensator.Options{})
 	w.record(ctx, orders, compensator.Options{IdempotencyKey: "close-42"})
 	w.record(ctx, orders, compensator.Options{IdempotencyKey: "close-42"}) // A duplicate records nothing.
 	d, err := admin.New(w.c, admin.Options{Access: admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })})
@@ -72,6 +80,7 @@ func (w *world) live() {
 	overtaken.Open()
 	w.reaches(closed, compensator.Succeeded)
 	w.reaches(refused, compensator.Dead)
+	w.reaches(unsure, compensator.Dead)
 	w.reaches(undone, compensator.Compensated)
 	w.Eventually(func() bool {
 		backlog, err := admin.Of(w.c).Backlog(ctx)
@@ -119,7 +128,8 @@ func TestMetricsShowWhatHappensToEntries(t *testing.T) {
 		"compensator.limit.waiting{messaging.destination.name=limited}":                                                                                 1,
 		"compensator.attempt.dropped{messaging.destination.name=mail}":                                                                                  0,
 		"compensator.attempt.active{messaging.destination.name=refund}":                                                                                 0,
-		"compensator.case.open{messaging.destination.name=refund}":                                                                                      1,
+		"compensator.case.open{compensator.case.kind=dead,messaging.destination.name=refund}":                                                           1,
+		"compensator.case.open{compensator.case.kind=outcome unknown,messaging.destination.name=transfer}":                                              1,
 		"compensator.case.value_at_risk{compensator.currency=CNY}":                                                                                      12900,
 		"compensator.instances{compensator.instance.state=live}":                                                                                        1,
 		"compensator.instances{compensator.instance.state=gone}":                                                                                        0,
@@ -164,7 +174,7 @@ func TestLogsOfOneProcessHaveTheirOwnSeries(t *testing.T) {
 	for name, n := range of {
 		for series, want := range map[string]int{
 			"compensator.entry.waiting{compensator.log=%s,compensator.state=dead,messaging.destination.name=refund}": n,
-			"compensator.case.open{compensator.log=%s,messaging.destination.name=refund}":                            n,
+			"compensator.case.open{compensator.case.kind=dead,compensator.log=%s,messaging.destination.name=refund}": n,
 			"compensator.case.value_at_risk{compensator.currency=CNY,compensator.log=%s}":                            100 * n,
 			"compensator.case.past_due{compensator.log=%s}":                                                          0,
 			"compensator.reconcile.announced{compensator.log=%s}":                                                    n,

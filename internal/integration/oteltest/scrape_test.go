@@ -249,6 +249,6 @@ func ruleExprs(t *testing.T) (exprs []string) {
 			exprs = append(exprs, rule.Expr)
 		}
 	}
-	require.Len(t, exprs, 14)
+	require.Len(t, exprs, 15)
 	return exprs
 }
