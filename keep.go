@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/features"
 	"github.com/compensator-go/compensator/internal/jitter"
 	"github.com/compensator-go/compensator/processlog"
@@ -126,23 +127,42 @@ func (c *Compensator) startRounds(ctx context.Context, mark string, every time.D
 	if c.purging.started[mark] {
 		return nil
 	}
-	err := c.startSlotLoop(ctx, mark, every, problem, round)
+	err := c.startSlotLoop(ctx, mark, every, every, problem, round)
 	c.purging.started[mark] = err == nil
 	return err
 }
 
 // startSlotLoop starts a loop that does work at regular times, called slots. In each slot only one process does the work.
-// All processes try to move a mark in the database to the slot, and the one that succeeds calls the function round.
-func (c *Compensator) startSlotLoop(ctx context.Context, mark string, every time.Duration, problem string, round func(ctx context.Context, slot, end time.Time) error) error {
-	return c.features.Recur(ctx, features.Period{Name: mark, Schedule: Every(every).Next, CatchUp: 1, Problem: problem,
+// All processes try to move a mark in the database to the slot, and the one that succeeds calls the function round. Slots are
+// every apart. For a process that has had nothing to do with entries lately they are idle apart, see features.Set.Busy.
+func (c *Compensator) startSlotLoop(ctx context.Context, mark string, every, idle time.Duration, problem string, round func(ctx context.Context, slot, end time.Time) error) error {
+	next := func(after time.Time) time.Time {
+		if c.features.Busy() {
+			return Every(every).Next(after)
+		}
+		return Every(idle).Next(after)
+	}
+	return c.features.Recur(ctx, features.Period{Name: mark, Schedule: next, CatchUp: 1, Problem: problem,
 		Do: func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error) {
 			slot := slots[len(slots)-1]
-			moved, err := c.atSlot(ctx, mark, from, slot, func(context.Context, *ScopedTx) error { return nil })
+			moved, err := c.takeSlot(ctx, mark, from, slot)
 			if err != nil || !moved {
 				return moved, err
 			}
 			return true, round(ctx, slot, at.Add(keepFor))
 		}})
+}
+
+// takeSlot moves a mark for maintenance. It returns false if another process has moved the mark. One statement is enough,
+// because nothing else belongs to the same transaction. If the process is killed after that, the slot's round is missing.
+func (c *Compensator) takeSlot(ctx context.Context, mark string, from, slot time.Time) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
+	defer cancel()
+	moved, err := c.store.MoveMark(ctx, nil, mark, from, slot)
+	if moved {
+		failpoint.Reach(failpoint.MarkMoved)
+	}
+	return moved, err
 }
 
 // purgeRound deletes old entries, one step for each retention in turn, until no step deletes anything or end has passed.

@@ -35,8 +35,8 @@ type Operations struct {
 	// Statistics counts for each type how many entries were recorded, started, failed and ended, how long attempts took
 	// and how late they were. Package admin shows the counts over time. Each process stores its counts of a minute by
 	// one statement, and sends no statement for a minute without events. A killed process loses the counts of its last
-	// minute. Once a minute, one process in Run also counts the waiting entries, by statements that read at most 5,000
-	// index entries each. Statistics needs the table _stat of Migrate.
+	// minute. Every minute, or every four minutes while no process has work, one process in Run also counts the waiting
+	// entries, by statements that read at most 5,000 index entries each. Statistics needs the table _stat of Migrate.
 	Statistics bool
 
 	// Instances makes each process store a row about itself: its name, its versions, its types, and how busy the types
@@ -253,6 +253,7 @@ func (c *Compensator) applyRules(text string) (scrubbed string) {
 const (
 	casesMark    = " cases" // cannot be the name of a business type
 	caseEvery    = 3 * time.Minute
+	caseIdle     = 12 * time.Minute // instead of caseEvery, for a process that is idle; an hour is a multiple of both
 	caseStep     = 500
 	caseRecent   = 30 * time.Minute
 	caseThorough = time.Hour
@@ -267,7 +268,7 @@ const (
 func (c *Compensator) startCaseRounds(ctx context.Context) error {
 	store := c.store.(processlog.Operations)
 	thorough := true
-	return c.startSlotLoop(ctx, casesMark, caseEvery, problemCases, forKeepFor(func(ctx context.Context, slot time.Time) error {
+	return c.startSlotLoop(ctx, casesMark, caseEvery, caseIdle, problemCases, forKeepFor(func(ctx context.Context, slot time.Time) error {
 		since := caseRecent
 		if thorough || slot.Truncate(caseThorough).Equal(slot) {
 			since = 0
@@ -284,6 +285,7 @@ func (c *Compensator) startCaseRounds(ctx context.Context) error {
 const (
 	statsMark     = " statistics" // cannot be the name of a business type
 	statEvery     = 5 * time.Minute
+	statIdle      = time.Hour // instead of statEvery, for a process that is idle
 	statStep      = caseStep
 	statInstances = 10 * time.Minute     // age from which a minute has one row for all processes
 	statMinutes   = 3 * 24 * time.Hour   // age from which an hour has one row for all its minutes
@@ -293,8 +295,10 @@ const (
 	problemStats = "statistics could not be folded"
 
 	// The rounds that count the backlog begin every minute, in one process at a time. If that process is killed, the
-	// number of its minute is missing.
-	backlogMark    = " backlog" // cannot be the name of a business type
+	// number of its minute is missing. backlogIdle is shorter than the age at which package admin no longer shows the
+	// backlog.
+	backlogMark    = " backlog"      // cannot be the name of a business type
+	backlogIdle    = 4 * time.Minute // time between two rounds of a process that is idle
 	problemBacklog = "waiting entries could not be counted"
 )
 
@@ -304,12 +308,12 @@ func (c *Compensator) keepStats(ctx context.Context) error {
 	if store == nil {
 		return nil
 	}
-	if err := c.startSlotLoop(ctx, backlogMark, processlog.StatMinute, problemBacklog, forKeepFor(func(ctx context.Context, slot time.Time) error {
+	if err := c.startSlotLoop(ctx, backlogMark, processlog.StatMinute, backlogIdle, problemBacklog, forKeepFor(func(ctx context.Context, slot time.Time) error {
 		return backlog.Round(ctx, c.store.(backlog.Store), slot)
 	})); err != nil {
 		return err
 	}
-	return c.startSlotLoop(ctx, statsMark, statEvery, problemStats, forKeepFor(func(ctx context.Context, slot time.Time) error {
+	return c.startSlotLoop(ctx, statsMark, statEvery, statIdle, problemStats, forKeepFor(func(ctx context.Context, slot time.Time) error {
 		fold := func(which processlog.StatFold, age time.Duration) error {
 			return runSteps(func() (int, error) { return store.FoldStats(ctx, which, age, statStep) })
 		}
@@ -341,7 +345,7 @@ func (c *Compensator) forgetInstances(ctx context.Context) error {
 	if store == nil {
 		return nil
 	}
-	return c.startSlotLoop(ctx, instancesMark, instanceEvery, problemInstances, forKeepFor(func(ctx context.Context, _ time.Time) error {
+	return c.startSlotLoop(ctx, instancesMark, instanceEvery, instanceEvery, problemInstances, forKeepFor(func(ctx context.Context, _ time.Time) error {
 		return store.ForgetInstances(ctx, instanceKept)
 	}))
 }

@@ -208,6 +208,7 @@ type Calendar interface {
 
 	// MoveMark moves a mark in a transaction of Begin. It changes nothing and returns false in two cases: the mark is no longer
 	// the time given in the parameter from, or another transaction has locked the mark. MoveMark does not wait for that lock.
+	// If tx is nil, MoveMark moves the mark by itself, and may wait for that lock.
 	MoveMark(ctx context.Context, tx Tx, businessType string, from, to time.Time) (bool, error)
 }
 

@@ -63,6 +63,9 @@ func (s *Store) BeginMark(ctx context.Context, businessType string) (bool, error
 
 // MoveMark implements processlog.Store.
 func (s *Store) MoveMark(ctx context.Context, tx processlog.Tx, businessType string, from, to time.Time) (bool, error) {
+	if tx == nil {
+		return s.moveMarkAlone(ctx, businessType, from, to)
+	}
 	ownTx, err := s.unwrap(ctx, tx)
 	if err != nil {
 		return false, err
@@ -79,6 +82,19 @@ func (s *Store) MoveMark(ctx context.Context, tx processlog.Tx, businessType str
 	m.holder = ownTx
 	ownTx.moves = append(ownTx.moves, markMove{m, to.UnixMilli()})
 	return true, nil
+}
+
+func (s *Store) moveMarkAlone(ctx context.Context, businessType string, from, to time.Time) (bool, error) {
+	tx, err := s.Begin(ctx)
+	if err != nil {
+		return false, err
+	}
+	moved, err := s.MoveMark(ctx, tx, businessType, from, to)
+	if err != nil || !moved {
+		_ = tx.Rollback()
+		return false, err
+	}
+	return true, tx.Commit()
 }
 
 // seenBy returns the mark as tx sees it, in unix ms.

@@ -20,6 +20,7 @@ var slotPromises = []storePromise{
 	{"MarkThatHasMovedIsNotMovedAgain", false, (*storeTest).markThatHasMovedIsNotMovedAgain},
 	{"MarkThatAnotherHoldsIsNotWaitedFor", true, (*storeTest).markThatAnotherHoldsIsNotWaitedFor},
 	{"MarkIsMovedByOneOfMany", false, (*storeTest).markIsMovedByOneOfMany},
+	{"MarkIsMovedWithoutATransaction", false, (*storeTest).markIsMovedWithoutATransaction},
 	{"MarkOutlivesTheEntriesOfItsType", false, (*storeTest).markOutlivesTheEntriesOfItsType},
 }
 
@@ -122,6 +123,32 @@ func (t *storeTest) markThatHasMovedIsNotMovedAgain() {
 	require.NoError(t, tx.Commit())
 	_, there := t.marks("nightly", "other")
 	assert.Equal(t, []time.Time{marks[0].Add(time.Second), marks[1]}, there)
+}
+
+// A round of maintenance moves its mark without a transaction.
+func (t *storeTest) markIsMovedWithoutATransaction() {
+	_, marks := t.marks(" nightly", "other")
+	move := func(businessType string, from time.Time, by time.Duration) bool {
+		moved, err := t.Store.MoveMark(t.ctx, nil, businessType, from, marks[0].Add(by))
+		require.NoError(t, err)
+		return moved
+	}
+	assert.True(t, move(" nightly", marks[0], time.Second))
+	assert.False(t, move(" nightly", marks[0], 2*time.Second), "the mark is no longer at from")
+	assert.False(t, move("unknown", marks[0], time.Second), "the type has no mark")
+	_, there := t.marks(" nightly", "other")
+	assert.Equal(t, []time.Time{marks[0].Add(time.Second), marks[1]}, there)
+	var winners atomic.Int64
+	var movers sync.WaitGroup
+	for i := range 8 {
+		movers.Go(func() {
+			if moved, err := t.Store.MoveMark(t.ctx, nil, " nightly", there[0], there[0].Add(time.Duration(1+i)*time.Second)); assert.NoError(t, err) && moved {
+				winners.Add(1)
+			}
+		})
+	}
+	movers.Wait()
+	assert.Equal(t, int64(1), winners.Load())
 }
 
 // Failure: F102

@@ -144,6 +144,9 @@ type Set struct {
 	// LimitKey returns the key of an entry under the limit of its type, and whether the limit holds for the entry.
 	LimitKey func(l Limit, row *processlog.Row) (key string, limited bool, err error)
 
+	// Busy reports whether this process has recorded, run or ended entries lately. It returns true if nothing counts them.
+	Busy func() bool
+
 	// Health asks the database and the queue. It leaves History, OpenBreakers, Limited and Paused empty.
 	Health func(ctx context.Context) observe.Health
 
@@ -209,6 +212,7 @@ func New(ctx context.Context, cfg engine.Config, settings Config) *Set {
 		OpenBreakers: func() []observe.OpenBreaker { return nil },
 		Limited:      func() []observe.LimitedType { return nil },
 		Paused:       func() []observe.PausedType { return nil },
+		Busy:         func() bool { return true },
 		LimitKey:     func(Limit, *processlog.Row) (string, bool, error) { return "", false, nil },
 		Health: func(context.Context) observe.Health {
 			return observe.Health{Database: missing("Health")}

@@ -9,5 +9,6 @@ func init() {
 		}
 		counter := statistics.Attach(s.Engine, s.cfg.Stats)
 		s.begin = append(s.begin, counter.Begin)
+		s.Busy = counter.Busy
 	})
 }

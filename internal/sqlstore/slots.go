@@ -77,6 +77,13 @@ func (s *Store) BeginMark(ctx context.Context, businessType string) (bool, error
 
 // MoveMark implements Store.
 func (s *Store) MoveMark(ctx context.Context, tx processlog.Tx, businessType string, from, to time.Time) (bool, error) {
+	if tx == nil {
+		n, err := execCount(ctx, s.writePool(), s.moveMarkQuery(businessType, from, to))
+		if err != nil {
+			return false, s.withoutSlots(fmt.Errorf("compensator: move the mark of %q: %w", businessType, s.dropReadOnly(err)))
+		}
+		return n == 1, nil
+	}
 	var moved bool
 	err := s.mayFail(ctx, tx, func() (err error) {
 		moved, err = s.moveMark(ctx, tx, businessType, from, to)
@@ -103,8 +110,7 @@ const (
 
 // moveMark locks the row with NOWAIT before it writes. A plain UPDATE would wait for a lock on the row.
 func (s *Store) moveMark(ctx context.Context, tx processlog.Tx, businessType string, from, to time.Time) (bool, error) {
-	name, was := s.d.text(businessType), signed(from.UnixMilli())
-	rows, err := tx.QueryContext(ctx, s.sql(lockMark, "type", name, "from", was))
+	rows, err := tx.QueryContext(ctx, s.sql(lockMark, "type", s.d.text(businessType), "from", signed(from.UnixMilli())))
 	if err != nil {
 		return false, err
 	}
@@ -116,8 +122,12 @@ func (s *Store) moveMark(ctx context.Context, tx processlog.Tx, businessType str
 	if err := rows.Close(); err != nil || !found {
 		return false, err
 	}
-	n, err := execCount(ctx, tx, s.sql(moveMark, "to", signed(to.UnixMilli()), "type", name, "from", was))
+	n, err := execCount(ctx, tx, s.moveMarkQuery(businessType, from, to))
 	return n == 1, err
+}
+
+func (s *Store) moveMarkQuery(businessType string, from, to time.Time) string {
+	return s.sql(moveMark, "to", signed(to.UnixMilli()), "type", s.d.text(businessType), "from", signed(from.UnixMilli()))
 }
 
 // withoutSlots replaces err if the _slots table is missing. The new error names the table and the feature that needs

@@ -202,7 +202,7 @@ func TestOldStatisticsBecomeRowsOfMinutesAndHours(t *testing.T) {
 		values[i] = fmt.Sprintf("('V%d', UNIX_TIMESTAMP() DIV 60 * 60000 - 600000 * %d, 'refund', 1)", i, 2+i%1000)
 	}
 	w.Exec("INSERT INTO common_process_log_stat (instance, `at`, business_type, recorded) VALUES " + strings.Join(values, ","))
-	w.Exec("UPDATE common_process_log_slots SET slot=slot-1200000 WHERE business_type=' statistics'") // A fold is due now.
+	w.Exec("UPDATE common_process_log_slots SET slot=slot-7200000 WHERE business_type=' statistics'") // A fold is due now.
 	w.Run(c)
 	require.Eventually(t, func() bool {
 		return w.Count("common_process_log_stat WHERE business_type='refund' AND `at`>0 AND (instance<>'' OR `at`<UNIX_TIMESTAMP()*1000-260000000 AND `at`%3600000<>0)") == 0

@@ -131,8 +131,8 @@ func (w *world) prepare(in surroundings, victim int) {
 		w.seed(fmt.Sprintf("lost-three-%d", victim), 3, "state, delivery_count", "0, 3", 0)
 		w.seed(fmt.Sprintf("lost-four-%d", victim), 4, "state, delivery_count", "0, 4", 0)
 	case counting:
-		w.exec("INSERT INTO common_process_log_slots VALUES (' backlog', UNIX_TIMESTAMP()*1000-120000) ON DUPLICATE KEY UPDATE slot=VALUES(slot)")     // The next count of the backlog is due now.
-		w.exec("INSERT INTO common_process_log_slots VALUES (' statistics', UNIX_TIMESTAMP()*1000-1200000) ON DUPLICATE KEY UPDATE slot=VALUES(slot)") // The next fold is due now.
+		w.exec("INSERT INTO common_process_log_slots VALUES (' backlog', UNIX_TIMESTAMP()*1000-7200000) ON DUPLICATE KEY UPDATE slot=VALUES(slot)")    // The next count of the backlog is due now.
+		w.exec("INSERT INTO common_process_log_slots VALUES (' statistics', UNIX_TIMESTAMP()*1000-7200000) ON DUPLICATE KEY UPDATE slot=VALUES(slot)") // The next fold is due now.
 		rows := make([]string, countedRows)
 		for i := range rows {
 			rows[i] = fmt.Sprintf("('V%dX%d', UNIX_TIMESTAMP() DIV 60 * 60000 - 600000 * %d, 'counted', 1)", victim, i, 2+i%1000)

@@ -413,9 +413,14 @@ func (s *gatedStore) BeginMark(ctx context.Context, businessType string) (begun 
 }
 
 func (s *gatedStore) MoveMark(ctx context.Context, tx compensator.Tx, businessType string, from, to time.Time) (moved bool, err error) {
-	err = s.from.stepIn(ctx, tx, "movemark", make(args, 0, 48).text(businessType).num(uint64(to.UnixMilli())), func() (err error) {
+	key, move := make(args, 0, 48).text(businessType).num(uint64(to.UnixMilli())), func() (err error) {
 		moved, err = s.store.MoveMark(ctx, tx, businessType, from, to)
 		return err
-	})
-	return moved, err
+	}
+	if tx == nil {
+		err = s.from.step(ctx, classWrite, "movemark", string(key), move)
+	} else {
+		err = s.from.stepIn(ctx, tx, "movemark", key, move)
+	}
+	return moved && err == nil, err
 }

@@ -99,6 +99,17 @@ func (c *Counter) Quiet() bool {
 	return c.types == nil && c.writer.Quiet()
 }
 
+// Busy reports whether an attempt runs in this process, or whether anything was counted in the present minute or in the minute
+// before.
+func (c *Counter) Busy() bool {
+	if len(c.e.Held(func(engine.HeldAttempt) bool { return true })) > 0 {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.types != nil || c.clock.now().Before(c.next.Add(processlog.StatMinute))
+}
+
 // of returns the counts of a type in the present minute, or nil if the engine is closed. The caller holds c.mu.
 func (c *Counter) of(businessType string) *processlog.StatCounts {
 	if c.types == nil && c.e.Work.Err() != nil {

@@ -118,6 +118,23 @@ func TestMinuteWithoutEventsSendsNothing(t *testing.T) {
 	})
 }
 
+// A process counts as busy in a minute with events and in the minute after it.
+func TestProcessIsBusyUntilAMinuteWithoutEventsHasPassed(t *testing.T) {
+	counting(t, func(t *testing.T, _ *engine.Engine, c *Counter, to *table) {
+		assert.False(t, c.Busy(), "nothing has happened yet")
+		c.began("refund")
+		assert.True(t, c.Busy())
+		end := time.Now().Add(to.ahead).Truncate(time.Minute).Add(time.Minute) // of the minute, by the database's clock
+		time.Sleep(end.Sub(time.Now().Add(to.ahead)) + 30*time.Second)
+		synctest.Wait()
+		assert.True(t, c.Busy())
+		time.Sleep(31 * time.Second)
+		assert.False(t, c.Busy())
+		c.began("refund")
+		assert.True(t, c.Busy())
+	})
+}
+
 // The database does not answer for a while. When it answers again, the counts of each minute must be stored under
 // their own time.
 func TestCountsAreStoredUntilTheDatabaseAnswers(t *testing.T) {

@@ -70,7 +70,7 @@ func (w *world) live() {
 	d, err := admin.New(w.c, admin.Options{Access: admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })})
 	require.NoError(t, err)
 	require.NoError(t, d.Pause(ctx, admin.Actor{ID: "mei"}, "later", admin.Why{Reason: "stocktaking"}))
-	w.Exec("UPDATE common_process_log_slots SET slot=slot-120000 WHERE business_type=' backlog'") // A count of the waiting entries is due now.
+	w.Exec("UPDATE common_process_log_slots SET slot=slot-3600000 WHERE business_type=' backlog'") // A count of the waiting entries is due now.
 	w.run()
 	deaf.OpenAtEnd(t) // The gate opens before Run is stopped.
 	late := w.record(ctx, dropped, compensator.Options{})
