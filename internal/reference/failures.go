@@ -24,24 +24,16 @@ import (
 type wayToFail struct {
 	number              int
 	how, result, action string
-	packages            []string // directories with tests that provoke it, sorted
 }
 
 const failuresFile = "failures_test.go"
 
-var (
-	failureBegin  = regexp.MustCompile(`^F(\d+): (.+)$`)
-	failureMark   = regexp.MustCompile(`(?m)^// Failure: (F\d+(?:, F\d+)*)$`)
-	failureNumber = regexp.MustCompile(`F(\d+)`)
-)
+var failureBegin = regexp.MustCompile(`^F(\d+): (.+)$`)
 
 // failureTables returns the tables of docs/internals/failures.md, in the order of the numbers.
 func failureTables(root string) (string, error) {
-	titles, found, err := describedFailures(root)
+	titles, err := describedFailures(root)
 	if err != nil {
-		return "", err
-	}
-	if err := findTests(root, found); err != nil {
 		return "", err
 	}
 	tables := make([]string, 0, len(titles))
@@ -54,17 +46,17 @@ func failureTables(root string) (string, error) {
 		if i > 0 {
 			out.WriteString("\n")
 		}
-		fmt.Fprintf(&out, "## %s\n\n| | what fails | what you see, and what the library does | what you do | tests in |\n|---|---|---|---|---|\n", title)
+		fmt.Fprintf(&out, "## %s\n\n| | what fails | what happens | what you do |\n|---|---|---|---|\n", title)
 		for _, f := range titles[title] {
-			fmt.Fprintf(&out, "| F%d | %s | %s | %s | %s |\n", f.number, f.how, f.result, cmp.Or(f.action, "–"), cmp.Or(strings.Join(f.packages, ", "), "–"))
+			fmt.Fprintf(&out, "| F%d | %s | %s | %s |\n", f.number, f.how, f.result, cmp.Or(f.action, "–"))
 		}
 	}
 	return out.String(), nil
 }
 
-// describedFailures reads the files that describe failures. It returns the failures of each table, and all by number.
-func describedFailures(root string) (titles map[string][]*wayToFail, found map[int]*wayToFail, err error) {
-	titles, found = make(map[string][]*wayToFail), make(map[int]*wayToFail)
+// describedFailures reads the files that describe failures. It returns the failures of each table, by its title.
+func describedFailures(root string) (titles map[string][]*wayToFail, err error) {
+	titles, found := make(map[string][]*wayToFail), make(map[int]bool)
 	err = eachGoFile(root, func(name, text string) error {
 		if filepath.Base(name) != failuresFile {
 			return nil
@@ -86,15 +78,15 @@ func describedFailures(root string) (titles map[string][]*wayToFail, found map[i
 				return fmt.Errorf("%s: %w", name, err)
 			case f == nil:
 				continue
-			case found[f.number] != nil:
+			case found[f.number]:
 				return fmt.Errorf("%s: F%d is described twice", name, f.number)
 			}
-			found[f.number] = f
+			found[f.number] = true
 			titles[title] = append(titles[title], f)
 		}
 		return nil
 	})
-	return titles, found, err
+	return titles, err
 }
 
 // parseFailure returns the failure that a paragraph describes. It returns nil for an empty paragraph.
@@ -119,33 +111,6 @@ func parseFailure(paragraph string) (*wayToFail, error) {
 		return nil, fmt.Errorf("a failure needs a number and a line that begins with Result: %.60q", paragraph)
 	}
 	return &f, nil
-}
-
-// findTests adds to each failure the directories of the tests that provoke it.
-func findTests(root string, found map[int]*wayToFail) error {
-	return eachGoFile(root, func(name, text string) error {
-		dir, err := filepath.Rel(root, filepath.Dir(name))
-		if err != nil {
-			return err
-		}
-		if dir = "`" + filepath.ToSlash(dir) + "`"; dir == "`.`" {
-			dir = "the root package"
-		}
-		for _, mark := range failureMark.FindAllStringSubmatch(text, -1) {
-			for _, match := range failureNumber.FindAllStringSubmatch(mark[1], -1) {
-				number, _ := strconv.Atoi(match[1])
-				f := found[number]
-				if f == nil {
-					return fmt.Errorf("%s: no %s describes F%d", name, failuresFile, number)
-				}
-				if !slices.Contains(f.packages, dir) {
-					f.packages = append(f.packages, dir)
-					slices.Sort(f.packages)
-				}
-			}
-		}
-		return nil
-	})
 }
 
 // eachGoFile calls use with the name and the text of each Go file below root.

@@ -6,15 +6,14 @@
 // F19: The answer to your COMMIT is lost, hangs, or comes late.
 // Result: Commit returns `ErrCommitUnknown`. `Resolve` waits for the transaction, and returns `ErrBusy` until the
 // result is certain.
-// Action: Call `Resolve`, or use `WithRetry`. Do not take the error for a rollback.
+// Action: Call `Resolve`, or use `WithRetry`.
 //
 // F20: The answer to an outcome or to the COMMIT of a `HandleTx` is lost.
-// Result: The row shows what happened. The outcome is counted once, and the effect happens once.
+// Result: The outcome counts once, and the effect happens once.
 //
 // F21: The database loses acknowledged commits: a lagging replica is promoted, or a backup restored.
-// Result: The rollback detector reports the loss, and `Health` names the lost entries. Work continues. With
-// `StopOnLoss` the process starts nothing until a person accepts the loss. The detector does not report lagging reads,
-// rolled-back savepoints and purges as a loss.
+// Result: `Health` names the lost entries, and work continues, except with `StopOnLoss`. Lagging reads, rolled-back
+// savepoints and purges are not reported.
 // Action: See G19. Do not delete rows manually that a process saw within the last hour.
 
 package history

@@ -4,53 +4,49 @@
 // # Time, leases and crashes
 //
 // F51: A process is frozen for longer than its lease, and continues.
-// Result: Its failures are dropped, and its transactional effects are rolled back. Its success counts if the entry has
+// Result: Its failures are dropped, and its transactional effects rolled back. Its success counts if the entry has
 // not ended.
 // Action: Send `Entry.CallKey()` with each call, because a frozen handler may still act outside the database.
 //
 // F52: A handler runs for longer than its lease.
 // Result: The lease is renewed until the type's `Timeout`. A lost lease ends the context with `ErrLeaseLost`.
-// Action: Leave a connection for renewals. On SQLite and small pools the library makes the lease longer than the
-// `Timeout`.
+// Action: Leave a connection for renewals.
 //
 // F53: Clocks of processes, database and Redis differ.
-// Result: Only `Options.At` uses a process's clock. No entry starts early by the database's clock. No test changes the
-// machine's own clock.
+// Result: No entry starts early by the database's clock. Only `Options.At` uses a process's clock. No test changes
+// the machine's clock.
 //
 // F54: A schedule, a delay, a verdict or a limit is zero, negative, or lasts for centuries.
-// Result: Waits are kept between 100 ms and 100 years. A `MaxAttempts` of 0 means that of the type. If the limit is
-// lowered below the failures so far, the entry has one more attempt.
+// Result: Waits are kept between 100 ms and 100 years. `MaxAttempts` 0 means that of the type.
 //
 // F55: Thousands of entries come due at once.
-// Result: A process claims no more entries than it can run, so its memory is bounded. The library does not spread such
-// entries in time.
+// Result: A process claims no more entries than it can run. The library does not spread them in time.
 //
-// F56: The queue has an entry twice, has it after its end, or has it with a lease that has ended.
-// Result: The entry runs once. The entries after it run on time.
+// F56: The queue has an entry twice, after its end, or with an ended lease.
+// Result: The entry runs once. Entries after it run on time.
 //
 // F57: A person requeues an entry while its old attempt runs.
 // Result: The new attempt keeps its lease and continues.
 //
 // F58: The database takes claims but no outcomes, or stops for longer than a lease.
-// Result: Outcomes wait, and are stored before new claims. An entry is dead-lettered only after a waiting success has
-// had one more lease.
+// Result: Outcomes wait, and are stored before new claims. A waiting success has one more lease before a
+// dead-lettering.
 //
 // F59: The answer to a claim, or the read of a new entry, is lost or late.
-// Result: No handler starts after its lease has ended. The lease is released and not counted.
+// Result: No handler starts after its lease has ended. The released lease does not count.
 //
 // F60: A handler returns `Snooze` or `Unavailable` again and again, or its content cannot be decoded.
-// Result: The waits grow to two minutes and cost no attempt. When the entry is older than the type's `MaxWait`, each
-// of them counts as a failure, also in a compensation.
+// Result: The waits grow to two minutes and cost no attempt. After `MaxWait` each counts as a failure.
 // Action: Set `MaxWait`.
 //
 // F61: A handler kills its process, again and again.
-// Result: An entry that lost a lease runs beside few others, then alone. After three crashes the entry is dead, or it
-// is compensated if `CompensateCrashed` is set. No failure is counted.
-// Action: Correct the handler and requeue the entry. Several such entries may cost innocent entries a lease (G17).
+// Result: An entry that lost a lease runs beside few others, then alone. After three crashes it is dead, or
+// compensated with `CompensateCrashed`.
+// Action: Correct the handler and requeue the entry. Several killers may cost other entries a lease (G17).
 //
 // F62: A handler never returns.
-// Result: `Observer.Stuck` and `Health` name the handler, and its lease is no longer renewed. Another process runs the
-// entry, or the entry is dead after three leases. If the handler succeeds before that, its success counts.
+// Result: `Observer.Stuck` and `Health` name the handler. Another process runs the entry, or it is dead after three
+// leases.
 // Action: Make handlers obey their context.
 
 package leases

@@ -4,41 +4,37 @@
 // # Isolation and locks
 //
 // F22: Plain reads come from a lagging replica, or Redis knows an id that is not committed.
-// Result: The claim reads the primary and decides. Nothing runs twice, and no attempt is counted.
-// Action: Give the library a pool that leads to the primary (condition C2).
+// Result: The claim on the primary decides. Nothing runs twice, and no attempt is counted.
+// Action: Give the library a pool that leads to the primary (C2).
 //
 // F23: The server's default isolation is REPEATABLE READ or SERIALIZABLE, or snapshot isolation is on.
-// Result: The library's own transactions are READ COMMITTED. If a handler's row has changed under it, the handler is
-// rolled back and runs again.
+// Result: The library's own transactions are READ COMMITTED. A handler whose row has changed is rolled back and runs
+// again.
 //
 // F24: Several services change one entry at once.
-// Result: Exactly one of them succeeds. The others get the true state of the entry.
+// Result: One of them succeeds. The others get the true state of the entry.
 // Action: Branch on the error.
 //
 // F25: Two databases share one Redis prefix.
-// Result: `New` refuses the second database. If another log takes over the prefix of a running process, the process
-// polls its own database.
+// Result: `New` refuses the second database. If another log takes over the prefix of a process, the process polls its
+// database.
 // Action: Give each log a prefix. A byte-for-byte copy with its own Redis cannot be recognised.
 //
 // F26: Statements of the library and of producers meet, or a purge meets a key that is recorded again.
-// Result: Producers do not wait for the library's statements, and no deadlock has a statement of the library. The
-// purge skips the locked row.
+// Result: Producers do not wait for the library, which causes no deadlock. The purge skips the locked row.
 //
 // F27: Somebody holds the row of an entry.
-// Result: The other entries run. The locked entry follows later, and its handler does not run again. If its lease ends
-// first, the handler's context ends.
-// Action: Keep transactions that change entries short, in ascending order of id.
+// Result: Other entries run. The locked entry follows later, once. The handler's context ends with its lease.
+// Action: Keep transactions short, and change entries in ascending order of id.
 //
 // F28: A transactional handler works for a long time.
-// Result: Its entry is not locked meanwhile. An ALTER TABLE waits at most for the type's `Timeout`.
+// Result: Its entry is not locked. An ALTER TABLE waits at most for the type's `Timeout`.
 //
 // F29: The table is large, its statistics are out of date, or it has many deleted records.
 // Result: Every statement reads only its range of an index, and sorts nothing.
 //
 // F30: The whole table is locked, or the server does not answer.
-// Result: Under a lock the process holds at most eight sessions. Statements end by themselves, and every entry ends
-// once after the lock.
-// Action: Unblock the server. If a server does not answer although nothing is locked, the number of sessions has no
-// such limit.
+// Result: A process has at most eight sessions while a lock holds. Every entry ends once after the lock.
+// Action: Unblock the server. Without a lock, the number of sessions has no limit.
 
 package neighbours

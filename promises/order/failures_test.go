@@ -4,11 +4,10 @@
 // # Ordering keys
 //
 // F112: Many producers record entries of one ordering key.
-// Result: The entries run one at a time, in the order of ids and of the calls. An entry that commits late runs beside
-// no other entry of its key.
+// Result: The entries run one at a time, in the order of ids and calls.
 //
 // F113: The first entry of a key waits, is compensated, is dead, or has lost its lease.
-// Result: The later entries of the key are blocked. With `PassDead` they run after a dead one.
+// Result: Later entries of the key are blocked. With `PassDead` they run after a dead one.
 // Action: Decide about dead entries.
 //
 // F114: An entry of a key is cancelled or erased, or its row in the ordering table is missing.

@@ -4,16 +4,14 @@
 // # Cases and people
 //
 // F118: An entry dies, with its case lost, late, or without an amount.
-// Result: Each dead entry has one open case. Maintenance adds missing cases. The library invents no amount.
+// Result: Each dead entry has one open case. Maintenance adds missing cases.
 //
 // F119: The outcome of an attempt is unknown.
-// Result: The case of the entry says so. Package admin, the command line and the pages ask for a confirmation before
-// the entry changes.
+// Result: The entry's case says so, and a change needs a confirmation.
 // Action: Ask the partner what the attempt did.
 //
 // F120: Two people act at once, or one person acts twice or on an outdated page.
-// Result: Exactly one action succeeds, on the version that the person saw. The others get an error that says what has
-// changed.
+// Result: One action succeeds, on the version that the person saw. The others learn what has changed.
 // Action: Read the entry again.
 //
 // F121: The record of an action cannot be written.
@@ -24,12 +22,11 @@
 // Action: Grant the right.
 //
 // F123: `Config.Operations` is not set, or its tables are missing.
-// Result: Entries cost the same statements as before. The error of `New` names the missing tables.
+// Result: Entries cost the same statements as before. `New` names the missing tables.
 // Action: Run `Migrate`, and set `Operations`.
 //
 // F124: A type is paused, or its name is mistyped.
-// Result: No process claims its entries until somebody resumes the type. A name that no entry has needs a
-// confirmation.
+// Result: No process claims its entries until somebody resumes the type. An unknown name needs a confirmation.
 //
 // F125: Errors have secrets, or differ only in numbers and ids.
 // Result: The scrubber removes card numbers, addresses and passwords. Errors that differ only in numbers and ids form
@@ -37,10 +34,10 @@
 // Action: Add your own rule with `Scrub`.
 //
 // F126: Somebody must erase entries, or keep them.
-// Result: `Erase` clears content, headers, errors, names and reasons. The key still prevents a second entry. An
-// unfinished entry cannot be erased. A purge leaves dead entries that wait for a person.
+// Result: `Erase` clears content, headers, errors, names and reasons of an ended entry. The key still prevents a
+// second entry. A purge leaves dead entries that wait for a person.
 //
 // F127: Many people look at a slow log.
-// Result: Four reads run at once, and each ends after two seconds. Actions do not wait for reads.
+// Result: Four reads run at once, and each ends after two seconds. Actions do not wait.
 
 package people

@@ -4,38 +4,33 @@
 // # Redis
 //
 // F42: Redis loses everything, or goes back to an older state.
-// Result: Each entry runs once, and none runs early. Processes also ask the database until the queue is complete
-// again.
+// Result: Each entry runs once, and none early. Processes also ask the database meanwhile.
 //
 // F43: Redis is full, or evicts keys.
-// Result: The library uses the entries that Redis still holds. It takes the others from the database, and `Health`
-// names the type.
+// Result: Entries that Redis lacks come from the database, and `Health` names the type.
 // Action: Give Redis memory, and set `noeviction`.
 //
 // F44: Redis loses scripts, subscribers, its password, or one type's queue.
-// Result: The library restores all of them. Processes ask the database meanwhile. If the queue is lost again during
-// its rebuild, entries may be late by one lease.
+// Result: The library restores them. A second loss during a rebuild may delay entries by one lease.
 //
 // F45: Redis freezes, comes and goes, or is away at start.
-// Result: Processes poll the database within seconds, and stay ready. No handler waits for Redis.
+// Result: Processes poll the database within seconds, and stay ready.
 //
 // F46: A key holds somebody else's data, or one queue was renamed onto another.
-// Result: The library does not touch the foreign key, and polls the database for its type. A renamed queue is rebuilt.
+// Result: The library leaves the foreign key, and polls the database for its type. A renamed queue is rebuilt.
 // Action: Remove the foreign key.
 //
 // F47: The client reaches a former primary, or may open only few connections.
-// Result: After the first refused write the client leaves the former primary. Two connections are enough. `New`
-// refuses a client with one connection, and a Ring.
+// Result: The client leaves a former primary at its first refused write. `New` refuses a client with one connection,
+// and a Ring.
 //
 // F48: Redis is a cluster, or too old, or the prefix cannot work there.
-// Result: Scripts use only the keys that they name. Entries survive the loss of a node. `New` refuses an old Redis and
-// a bad prefix.
+// Result: Entries survive the loss of a node. `New` refuses an old Redis and a bad prefix.
 //
 // F49: Entries are due after the horizon, or there are more than `QueueLimit`.
-// Result: These entries are only in the database at first. They are enqueued before they are due, so none is late.
+// Result: Redis gets these entries before they are due, so none is late.
 //
 // F50: Scores in Redis are long numbers, or processes are idle.
-// Result: Lease tokens in Redis are compared to the last digit. An idle process sends no more commands than its rounds
-// need.
+// Result: Lease tokens are compared to the last digit. An idle process sends only the commands of its rounds.
 
 package queueloss

@@ -4,12 +4,11 @@
 // # Messages to and from a broker
 //
 // F87: The broker is killed, unreachable or silent, its queue is full, or confirms are lost.
-// Result: Every message arrives, perhaps twice with one id. Entries wait and no attempt is counted, unless
-// `CountUnavailable` is set.
+// Result: Every message arrives, perhaps twice with one id. No attempt counts, unless `CountUnavailable` is set.
 // Action: Make consumers idempotent by message id.
 //
 // F88: The broker will never take a message.
-// Result: The entry is dead, and its reason names exchange and key. The other messages of its batch are sent.
+// Result: The entry is dead, and its reason names exchange and key. Other messages are sent.
 // Action: Correct the route, and requeue the entry.
 //
 // F89: A message comes again, or its id is long or ambiguous.
@@ -17,30 +16,27 @@
 // Action: Give messages ids.
 //
 // F90: A consumer's function fails, or a consumer cannot read a message.
-// Result: The message becomes an entry, byte for byte. An unreadable message waits for a person and delays no other
-// message.
+// Result: The message becomes an entry, byte for byte. An unreadable message waits for a person.
 // Action: Correct the cause, and requeue the entry.
 //
 // F91: The consumer loses its connection, queue or subscription.
-// Result: The consumer connects again. The function's context ends, because the broker delivers its message again.
+// Result: The consumer connects again. The function's context ends, because the message comes again.
 //
 // F92: The log does not answer, or refuses a message.
-// Result: Messages are held, and no delivery counts towards the delivery limit. A refused message goes to the queue of
-// refused messages, or is held.
+// Result: Messages are held, and no delivery counts towards the limit. A refused message goes to the queue of refused
+// messages, or is held.
 // Action: Set `RefusedQueue` or `Refused`.
 //
 // F93: The consumer stops, or its handler returns messages.
-// Result: Messages that a function has begun are finished. Messages that a handler returns are published before the
-// incoming message is done.
+// Result: Begun messages are finished. A handler's messages are published before the incoming one is done.
 //
 // F94: A message that a service handles itself comes several times at once.
-// Result: `Once` answers true in only one transaction that commits. If the entry ended in another way, `Once` returns
-// a `*StateError`.
+// Result: `Once` answers true in only one transaction that commits. After another end it returns a `*StateError`.
 // Action: Roll back on an error of `Once`.
 //
 // F95: The queue is a stream, or an exchange routes later.
-// Result: The consumer refuses a stream. With `NotMandatory` the confirm is enough. The plugin x-delayed-message was
-// tried once, on RabbitMQ 3.10, and is in no test.
+// Result: The consumer refuses a stream. With `NotMandatory` the confirm is enough. The plugin x-delayed-message is
+// in no test.
 // Action: Use package intake for Redis Streams.
 
 package rabbitmq

@@ -4,8 +4,8 @@
 // # Telemetry
 //
 // F128: A provider panics or is slow, values are unusual or secret, or the database does not answer.
-// Result: No entry is affected, but a slow exporter makes its handler slow. The number of series is limited, secrets
-// are not reported, and a scrape ends after 5 s.
+// Result: Only a slow exporter makes its handler slow. Series are limited, secrets are not reported, and a scrape
+// ends after 5 s.
 // Action: Export in the background.
 //
 // F129: The dashboard, the alerts or the docs no longer match the metrics.

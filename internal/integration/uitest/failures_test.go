@@ -4,29 +4,28 @@
 // # Pages and command line
 //
 // F130: Another site sends a form, or tries to guess a result.
-// Result: Only forms of these pages change anything. The result of an action is shown only to the person who acted.
-// Compressed sizes reveal nothing.
+// Result: Only forms of these pages change anything. Only the person who acted sees the result. Compressed sizes
+// reveal nothing.
 //
 // F131: The browser has no script, no mouse, or a small screen.
 // Result: Everything works, and keeps the rules of WCAG 2.2 AA.
 //
 // F132: A text contains script, markup, control characters or formulas.
-// Result: It stays text on pages, in exports and in a terminal. Contents appear only after a person gives a reason,
-// and only the named fields.
+// Result: It stays text on pages, in exports and in a terminal.
 //
 // F133: Clients send many requests or are slow, lists change while people read them, or many people look at once.
-// Result: The number of requests is limited, people share reads, links lead to the same rows, and no slow client holds
-// a connection.
+// Result: Requests are limited, people share reads, links lead to the same rows, and no slow client holds a
+// connection.
 //
 // F134: A command would change too many entries, lacks rights, or is interrupted.
-// Result: The person must type the number of entries. More than 500 entries are refused. The rights that `check
-// --grants` prints are enough, and the exit code has the reason.
+// Result: The person must type the number of entries, at most 500. The exit code has the reason.
+// Action: Grant what `check --grants` prints.
 //
 // F135: Somebody requeues entries from a terminal, or installs the command through the module proxy.
 // Result: The entries are enqueued, or the command says that they wait. The install needs nothing else.
 //
 // F136: Strangers reach the command's pages, or its policy changes.
-// Result: The pages open only on loopback, with the token, and under their own host name. Without `--write` they
-// change nothing. Each request follows the current policy.
+// Result: The pages open only on loopback, with the token, under their own host name. Each request follows the
+// current policy.
 
 package uitest
