@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/sleep"
 	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/internal/verdict"
 	"github.com/compensator-go/compensator/observe"
@@ -190,7 +191,7 @@ func (c *Compensator) firstOpen(ctx context.Context, batchID, cursor string) (En
 // to use for the next entry.
 func (c *Compensator) awaitEnd(ctx context.Context, id EntryID, pause time.Duration) (time.Duration, error) {
 	for {
-		if !sleep(ctx, pause) {
+		if !sleep.For(ctx, pause) {
 			return 0, context.Cause(ctx)
 		}
 		pause = min(pause*3/2, time.Second)

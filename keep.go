@@ -12,6 +12,7 @@ import (
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/features"
 	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/internal/sleep"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -198,7 +199,7 @@ func (c *Compensator) purgeStep(ctx context.Context, s retention, end time.Time)
 	began := time.Now()
 	n, err := c.store.Purge(step, s.businessType, s.state, s.keep, keepStep)
 	if n > 0 {
-		sleep(ctx, min(keepRest*time.Since(began), time.Until(end)))
+		sleep.For(ctx, min(keepRest*time.Since(began), time.Until(end)))
 	}
 	return n, err
 }

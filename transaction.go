@@ -12,6 +12,7 @@ import (
 
 	"github.com/compensator-go/compensator/internal/features"
 	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/internal/sleep"
 	"github.com/compensator-go/compensator/internal/sqlstore"
 	"github.com/compensator-go/compensator/internal/txwatch"
 	"github.com/compensator-go/compensator/internal/usererr"
@@ -347,7 +348,7 @@ func (c *Compensator) WithRetry(ctx context.Context, proof IdempotencyKey, fn fu
 		if !Retryable(err) || try == retryTries {
 			return err
 		}
-		if !sleep(ctx, jitter.N(time.Duration(try)*retryPause)) {
+		if !sleep.For(ctx, jitter.N(time.Duration(try)*retryPause)) {
 			return errors.Join(err, context.Cause(ctx))
 		}
 	}
@@ -423,18 +424,6 @@ func (c *Compensator) resolveUnknown(ctx context.Context, proof IdempotencyKey, 
 		return fmt.Errorf("%w: %v", ErrTxAborted, err)
 	default:
 		return errors.Join(err, resolveErr)
-	}
-}
-
-// sleep waits for d. It returns false if ctx has ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -331,8 +331,8 @@ func (r *matchingRun) change(ids []compensator.EntryID) Change {
 	return ch
 }
 
-// tries reports whether the next batch is a trial, which changes one entry only.
-func (r *matchingRun) tries() bool { return r.plan.TriesFirst && r.plan.Matching.Changed == 0 }
+// isTrial reports whether the next batch is a trial, which changes one entry only.
+func (r *matchingRun) isTrial() bool { return r.plan.TriesFirst && r.plan.Matching.Changed == 0 }
 
 // goOn stores up to maxBulkBatches batches. It stops after a trial.
 func (r *matchingRun) goOn(ctx context.Context) error {
@@ -342,7 +342,7 @@ func (r *matchingRun) goOn(ctx context.Context) error {
 	}
 	isRest := len(ids) < maxSurveyed
 	for n := 0; n < maxBulkBatches && (len(ids) > 0 || isRest); {
-		tries, p := r.tries(), r.plan.Matching
+		trial, p := r.isTrial(), r.plan.Matching
 		c, entries, err := r.check(ctx, ids[:min(len(ids), MaxEntries)])
 		if err != nil {
 			return err
@@ -358,7 +358,7 @@ func (r *matchingRun) goOn(ctx context.Context) error {
 		if err := r.store(ctx, c, entries); err != nil {
 			return err
 		}
-		if n++; p.Ended || tries && r.plan.Matching.Changed > 0 {
+		if n++; p.Ended || trial && r.plan.Matching.Changed > 0 {
 			return nil
 		}
 	}
@@ -381,7 +381,7 @@ func (r *matchingRun) check(ctx context.Context, ids []compensator.EntryID) (c c
 		return c, nil, ErrNotAllowed // Store nothing: a person with the right may go on.
 	}
 	entries = ch.Entries
-	if r.tries() && len(c.versions) > 0 {
+	if r.isTrial() && len(c.versions) > 0 {
 		entries = entries[:c.indexes[0]+1]
 		c.versions, c.indexes, c.answers = c.versions[:1], c.indexes[:1], c.answers[:len(entries)]
 	}

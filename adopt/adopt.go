@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/sleep"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -79,7 +80,7 @@ func (im *Import) Run(ctx context.Context) error {
 			failures = 0
 			im.reportProgress(report)
 		}
-		if !pause(ctx, im.cfg.Every<<min(failures, 5)) {
+		if !sleep.For(ctx, im.cfg.Every<<min(failures, 5)) {
 			return nil
 		}
 	}
@@ -123,7 +124,7 @@ func (im *Import) runPass(ctx context.Context, dry bool, named map[string]bool) 
 			return report, err
 		}
 		lastKey = &t.keys[len(t.keys)-1]
-		if !pause(ctx, max(im.cfg.Rest, time.Since(startedAt))) {
+		if !sleep.For(ctx, max(im.cfg.Rest, time.Since(startedAt))) {
 			return report, context.Cause(ctx)
 		}
 	}
@@ -185,15 +186,3 @@ func isRefusal(err error) bool {
 
 // ownFields lists the fields of a *compensator.FieldError that belong to the Import itself, not to the entry of a row.
 var ownFields = map[string]bool{"tx": true, "Table": true, "Key": true, "Take": true}
-
-// pause waits for d. It returns false if ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/sleep"
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
@@ -236,14 +237,7 @@ func (in *Intake) leaveGroup(ctx context.Context) {
 // longestPause is the longest pause between two attempts.
 const longestPause = 2 * time.Second
 
-// pause waits longer after each failure, at most longestPause. It reports false if ctx has ended.
+// pause waits longer after each failure, at most longestPause. It returns false if ctx has ended.
 func pause(ctx context.Context, failures int) bool {
-	timer := time.NewTimer(min(20*time.Millisecond<<min(failures, 10), longestPause))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
+	return sleep.For(ctx, min(20*time.Millisecond<<min(failures, 10), longestPause))
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/sleep"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -27,7 +28,7 @@ type Store interface {
 // Entries that nobody changes meanwhile are counted exactly. An entry that changes during the round may be counted twice,
 // or not at all. If the round fails, the previous backlog stays stored.
 func Round(ctx context.Context, store Store, slot time.Time) error {
-	ranges, err := occurring(ctx, store)
+	ranges, err := rangesWithEntries(ctx, store)
 	if err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func Round(ctx context.Context, store Store, slot time.Time) error {
 			}
 		}
 		ranges = rest
-		if len(ranges) > 0 && !pause(ctx, time.Since(began)) {
+		if len(ranges) > 0 && !sleep.For(ctx, time.Since(began)) {
 			return ctx.Err()
 		}
 	}
@@ -63,23 +64,11 @@ func Round(ctx context.Context, store Store, slot time.Time) error {
 	return store.WriteBacklog(ctx, slot, backlog)
 }
 
-// occurring returns a range for each type and state that has entries.
-func occurring(ctx context.Context, store Store) (ranges []processlog.BacklogRange, err error) {
+// rangesWithEntries returns a range for each type and state that has entries.
+func rangesWithEntries(ctx context.Context, store Store) (ranges []processlog.BacklogRange, err error) {
 	counts, err := store.Count(ctx, nil, processlog.CountFilter{States: processlog.BacklogStates[:], AtMost: 1})
 	for _, c := range counts {
 		ranges = append(ranges, processlog.BacklogRange{BusinessType: c.BusinessType, State: c.State})
 	}
 	return ranges, err
-}
-
-// pause waits for d. It returns false if ctx ends before.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/compensator-go/compensator/internal/refusals"
 	"github.com/compensator-go/compensator/internal/releases"
 	"github.com/compensator-go/compensator/internal/report"
+	"github.com/compensator-go/compensator/internal/sleep"
 	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
@@ -59,19 +60,7 @@ func (b *Base) Statement() (context.Context, context.CancelFunc) {
 }
 
 // Wait waits for d. It returns false if the engine is closed first.
-func (b *Base) Wait(d time.Duration) bool { return Sleep(b.Work, d) }
-
-// Sleep waits for d. It returns false if ctx ends first.
-func Sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil // Both cases may be ready, and select then takes either.
-	case <-ctx.Done():
-		return false
-	}
-}
+func (b *Base) Wait(d time.Duration) bool { return sleep.For(b.Work, d) }
 
 // ProblemReadBack is exported for features that read recorded entries back.
 const ProblemReadBack = "new entries could not be read back"

@@ -134,14 +134,3 @@ func TestReadingOfWhatIsDueThatFailedIsAReasonToAsk(t *testing.T) {
 	require.Error(t, e.ClaimFromStore(typ, 1).Err)
 	require.Equal(t, 1, failed)
 }
-
-// A select with two ready cases takes either of them at random. So the test calls Sleep many times.
-func TestRestIsCutShortIfItsContextHasEnded(t *testing.T) {
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	synctest.Test(t, func(t *testing.T) {
-		for range 64 {
-			require.False(t, Sleep(ended, 0))
-		}
-	})
-}

@@ -11,6 +11,7 @@ import (
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/grouped"
 	"github.com/compensator-go/compensator/internal/refusals"
+	"github.com/compensator-go/compensator/internal/sleep"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -274,7 +275,7 @@ func (e *Engine) sleepUntilHeld(ctx context.Context, startedAt time.Time, interv
 	select {
 	case <-ctx.Done():
 	case <-e.holdings.firstHeld:
-		Sleep(ctx, interval-time.Since(startedAt)%interval)
+		sleep.For(ctx, interval-time.Since(startedAt)%interval)
 	}
 }
 

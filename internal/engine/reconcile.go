@@ -9,6 +9,7 @@ import (
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/grouped"
 	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/internal/sleep"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -52,7 +53,7 @@ func (e *Engine) reportRead(ctx context.Context, err error) {
 func (e *Engine) Reconcile(ctx context.Context) {
 	for {
 		e.round(ctx)
-		if !Sleep(ctx, e.roundInterval()) {
+		if !sleep.For(ctx, e.roundInterval()) {
 			return
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/grouped"
 	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/internal/sleep"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -36,7 +37,7 @@ func Watch(ctx context.Context, e *engine.Engine) {
 	if !ok {
 		return
 	}
-	for engine.Sleep(ctx, search(ctx, e, finder)) {
+	for sleep.For(ctx, search(ctx, e, finder)) {
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/internal/sleep"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -123,7 +124,7 @@ func (p *Pauses) Paused() []observe.PausedType {
 // Keep reads the pauses again and again until ctx ends. It reads them with each round of the reconciler, when a pause ends,
 // and more often as long as no read has succeeded.
 func (p *Pauses) Keep(ctx context.Context) {
-	for engine.Sleep(ctx, p.untilNext()) {
+	for sleep.For(ctx, p.untilNext()) {
 		p.Look(ctx)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/sleep"
 	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -116,7 +117,7 @@ func (c *Calendar) EachPeriod(f func(p Period)) {
 // Run does slots until ctx ends. It returns at once if there are no periods.
 func (c *Calendar) Run(ctx context.Context) {
 	for periods := c.allPeriods(); len(periods) > 0; {
-		if !engine.Sleep(ctx, c.runRound(ctx, periods)) {
+		if !sleep.For(ctx, c.runRound(ctx, periods)) {
 			return
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/sleep"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -106,7 +107,7 @@ func (q *Queue) endRebuild(ctx context.Context, b rebuilding, incompleteTypes []
 // Restore runs until ctx ends. When the queue loses entries of a type, Restore puts them back.
 func (q *Queue) Restore(ctx context.Context) {
 	pause := rebuildPause
-	for engine.Sleep(ctx, pause) {
+	for sleep.For(ctx, pause) {
 		select {
 		case <-ctx.Done():
 			return
