@@ -334,7 +334,7 @@ func (unlimited) Recorded()               {}
 // Grouping makes one call of a type's handler take several entries. A feature attaches it with Type.AttachGrouping at registration.
 // Without a Grouping each entry has its own call.
 //
-// All methods must return at once. The claim schedule holds its mutex while it calls Linger, EntryDue, Look and ClaimFull.
+// All methods must return at once. The claim schedule holds its mutex while it calls Linger, EntryDue and Look.
 type Grouping interface {
 	// Seats returns how many entries one call takes at most.
 	Seats() int
@@ -352,22 +352,19 @@ type Grouping interface {
 	Start(batch []*Attempt)
 
 	// Linger returns how long a due entry may stay unclaimed while it waits for other entries to share its call. The result
-	// never changes. If it is 0, EntryDue, Look and ClaimFull are not called.
+	// never changes. If it is 0, EntryDue and Look are not called.
 	Linger() time.Duration
 
-	// EntryDue is called for each entry that is reported as due now. It returns true if the scanner must check the type now,
-	// because the reported entries may fill a call.
-	EntryDue() bool
+	// EntryDue is called for each entry that is reported as due now. It returns the time until the scanner must call Look. It
+	// returns 0 if the reported entries may fill a call.
+	EntryDue(now time.Time) time.Duration
 
-	// Look is called while entries of the type wait for others to share their call, and a claim could begin. It returns a
-	// function ask, or nil and the time at which to call Look again. The function ask asks the database how much longer the
-	// due entries may wait. Its result is Never if no entry is due. The engine calls ask in a goroutine, and calls Look
-	// again only after ask has returned.
-	Look(now time.Time) (ask func() time.Duration, next time.Time)
-
-	// ClaimFull is called when a claim got as many entries as it asked for. More entries may be due. So the next call of
-	// Look must return a function that asks the database, and not a later time.
-	ClaimFull()
+	// Look is called before each claim of the type. It returns nil if the claim may begin. Otherwise due entries may wait for
+	// others to share their call, so the engine calls ask in a goroutine, and claims nothing. The function ask may ask the
+	// database. Its result is the time until Look is called again. full says that the last claim got as many entries as it
+	// asked for, so that ask must ask the database at once. The engine calls neither Look nor claims the type until ask has
+	// returned.
+	Look(now time.Time, full bool) (ask func() time.Duration)
 }
 
 // SharingClass is a class of entries that may share a handler call.

@@ -40,7 +40,7 @@
 //	blocked       another entry has to end first                                          Order
 //	more due      a claim took all it asked for, so the next one begins at once           typeSchedule.claimEnded
 //	lost race     other processes claimed all that this claim read, so the next one waits typeSchedule.scheduleNext
-//	lingering     the entry is due and waits for others to share its call                 typeSchedule, Grouping
+//	lingering     the entry is due and waits for others to share its call                 Grouping.Look
 //	refused claim the database refused a claim of the type, so the type pauses            typeSchedule.scheduleNext
 //	refused row   the database refuses to change the entry, which is tried less often     package refusals
 //

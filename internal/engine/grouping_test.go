@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -8,20 +9,20 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/compensator-go/compensator/internal/refusals"
 	"github.com/compensator-go/compensator/processlog"
 )
 
 // threes is a Grouping whose calls take three entries. Entries that have lost at most one lease share calls.
 type threes struct {
-	e     *Engine
-	wait  time.Duration
-	looks int // number of calls of Look
+	e    *Engine
+	wait time.Duration
+	left time.Duration // result of a look, which is 0 if the claim may begin
 }
 
-func (*threes) Seats() int              { return 3 }
-func (g *threes) Linger() time.Duration { return g.wait }
-func (*threes) EntryDue() bool          { return false }
-func (*threes) ClaimFull()              {}
+func (*threes) Seats() int                       { return 3 }
+func (g *threes) Linger() time.Duration          { return g.wait }
+func (*threes) EntryDue(time.Time) time.Duration { return 0 }
 
 func (*threes) SharingClass(state processlog.State, lost int) SharingClass {
 	switch {
@@ -42,9 +43,11 @@ func (g *threes) Start(batch []*Attempt) {
 	}()
 }
 
-func (g *threes) Look(time.Time) (look func() time.Duration, next time.Time) {
-	g.looks++
-	return func() time.Duration { return processlog.Never }, time.Time{}
+func (g *threes) Look(time.Time, bool) (ask func() time.Duration) {
+	if g.left == 0 {
+		return nil
+	}
+	return func() time.Duration { return g.left }
 }
 
 // inThrees returns a type whose calls take three entries.
@@ -67,90 +70,66 @@ func lingering(wait time.Duration) (*claimSchedule, *typeSchedule) {
 	return a, typeSchedule
 }
 
+// Entries wait for others to share their call. The queue says that they are due, or that none is due. Neither answer delays
+// the next look.
 // Failure: F107
 func TestEntryThatWaitsForOthersIsNotPutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, typeSchedule := lingering(20 * time.Second)
+		a, s := lingering(20 * time.Second)
 		a.Expect("mail", 0)
-		due := typeSchedule.claimAt
-		require.Equal(t, 20*time.Second, time.Until(due))
-		for range 3 {
-			<-time.After(peekInterval)
-			a.Postpone("mail", notifiedOf(a), 0) // the queue says that an entry is due, but not since when
-			a.Expect("mail", 0)
-			require.Equal(t, due, typeSchedule.claimAt)
-		}
-	})
-}
-
-// Failure: F107
-func TestTypeAtRestThatWaitsForOthersIsLeftAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, typeSchedule := lingering(20 * time.Second)
-		a.Expect("mail", processlog.Never)
-		require.Greater(t, time.Until(typeSchedule.claimAt), peekInterval)
-		require.False(t, typeSchedule.isLingering(time.Now()), "nothing is due")
-	})
-}
-
-// Failure: F107
-func TestWhatIsOverdueWaitsForOthersThatMuchLess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, typeSchedule := lingering(20 * time.Second)
-		a.Expect("mail", -15*time.Second)
-		require.Equal(t, 5*time.Second, time.Until(typeSchedule.claimAt))
-		a.Expect("mail", -time.Hour)
-		require.Zero(t, time.Until(typeSchedule.claimAt))
-	})
-}
-
-// While due entries wait for others to share their call, each new entry joins them. So the queue need not be asked again.
-func TestQueueIsNotAskedAgainWhileEntriesWaitForOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, typeSchedule := lingering(20 * time.Second)
-		require.True(t, a.Notify("mail", 0), "only the source knows since when the entry waits")
-		a.Expect("mail", 0)
-		require.True(t, typeSchedule.isLingering(time.Now()))
-		require.False(t, a.Notify("mail", 0))
-	})
-}
-
-// When Run begins, this process does not know how many due entries wait for others to share their call, and since when. So
-// the scanner asks the database before it claims.
-// Failure: F107
-func TestRunBeginsWithALookAtWhatWaitsForOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, _ := lingering(20 * time.Second)
-		typ := a.types.TypeNamed("mail")
-		a.prepare()
-		typeSchedule := a.byType["mail"]
-		require.False(t, typeSchedule.shouldClaim(time.Now()))
-		var looks sync.WaitGroup
-		a.lookLocked(typeSchedule, time.Now(), &looks)
-		looks.Wait()
-		require.Equal(t, 1, typ.grouping.(*threes).looks)
-		a.prepare()
-		typeSchedule = a.byType["mail"]
-		a.lookEnded("mail", 0)
-		require.True(t, typeSchedule.shouldClaim(time.Now()), "they are enough, or have waited")
-
-		a.prepare()
-		typeSchedule, asked := a.byType["mail"], notifiedOf(a)
+		asked := notifiedOf(a)
+		s.claimBegins(time.Now())
 		a.lookEnded("mail", 3*time.Second)
+		due := s.claimAt
+		a.Postpone("mail", notifiedOf(a), 0)
+		require.Equal(t, due, s.claimAt)
 		a.Postpone("mail", asked, processlog.Never)
-		require.Equal(t, 3*time.Second, time.Until(typeSchedule.claimAt), "the queue does not know of it, or was asked before")
+		require.Equal(t, due, s.claimAt, "the queue was asked before the look ended")
+		require.Equal(t, 3*time.Second, time.Until(due))
+	})
+}
 
-		a.prepare()
-		typeSchedule = a.byType["mail"]
-		a.Postpone("mail", notifiedOf(a), processlog.Never)
-		a.lookEnded("mail", processlog.Never)
-		require.False(t, typeSchedule.isLingering(time.Now()), "nothing is due: no more looks")
+// A claim of a type whose entries wait for others begins after a look has allowed it, and not before.
+// Failure: F107
+func TestClaimWaitsForALookAtWhatWaitsForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, s := lingering(20 * time.Second)
+		typ := a.types.TypeNamed("mail")
+		typ.grouping.(*threes).left = 3 * time.Second
+		var goroutines sync.WaitGroup
+		a.Expect("mail", 0)
+		wait := a.start(&goroutines, &Engine{Base: &Base{Refusals: refusals.New(nil, nil, nil)}})
+		goroutines.Wait()
+		require.Equal(t, peekInterval, wait)
+		require.Equal(t, 1, typ.slots.Available(), "a look holds no slot")
+		require.Equal(t, 3*time.Second, time.Until(s.claimAt))
+		require.Zero(t, s.runningClaims)
+		require.NotNil(t, s.look(time.Now()))
+		typ.grouping.(*threes).left = 0
+		require.Nil(t, s.look(time.Now()))
+	})
+}
 
-		a.prepare()
-		typeSchedule, asked = a.byType["mail"], notifiedOf(a)
-		a.Notify("mail", 0)
-		a.Postpone("mail", asked, processlog.Never)
-		require.LessOrEqual(t, time.Until(typeSchedule.claimAt), 20*time.Second, "another process has enqueued one meanwhile")
+// While a claim runs, the database shows the entries that it is about to lease as due. A look would take them for a full
+// call.
+func TestNoLookBeginsDuringAClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, s := lingering(20 * time.Second)
+		a.Expect("mail", 0)
+		require.True(t, s.shouldClaim(time.Now()))
+		s.claimBegins(time.Now())
+		a.Expect("mail", 0)
+		require.False(t, s.shouldClaim(time.Now()))
+	})
+}
+
+// A claim that the database has refused is tried again without another look.
+func TestRefusedClaimIsTriedAgainWithoutALook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, s := lingering(20 * time.Second)
+		a.types.TypeNamed("mail").grouping.(*threes).left = time.Second
+		a.claimEnded(s.typ, ClaimResult{Err: errors.New("deadlock")}, s.claimBegins(time.Now()))
+		require.Nil(t, s.look(time.Now()))
 	})
 }
 

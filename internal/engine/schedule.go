@@ -31,25 +31,19 @@ func newClaimSchedule(t *types) *claimSchedule {
 	return &claimSchedule{types: t, wake: make(chan struct{}, 1), byType: make(map[string]*typeSchedule)}
 }
 
-// prepare resets the schedule when Run begins. The first claim of a type begins at once. But if due entries of the type may
-// wait for others to share their call (Type.Linger), the scanner first asks the database how long they have waited.
+// prepare resets the schedule when Run begins. The first claim of each type begins at once.
 func (c *claimSchedule) prepare() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.names = c.types.TypeNames()
 	c.firstScanDone = make(chan struct{})
 	for _, name := range c.names {
-		t := c.types.TypeNamed(name)
-		// Entries of the type may wait for others to share their call. With an immediate claim, each start of a process would
-		// cut this wait short. So set claimAt to the end of a wait that begins now. The scanner then asks the database how
-		// long the first entry has waited, and makes claimAt earlier if necessary.
-		c.byType[name] = &typeSchedule{typ: t, claimAt: time.Now().Add(t.Linger()), pace: groupcommit.Pace{Most: claimPace}, readAhead: readahead.New()}
+		c.byType[name] = &typeSchedule{typ: c.types.TypeNamed(name), claimAt: time.Now(), pace: groupcommit.Pace{Most: claimPace}, readAhead: readahead.New()}
 	}
 }
 
-// start starts every claim that is worthwhile now. For types with Type.Linger it also starts the questions to the database
-// that lookLocked describes. Each claim and each question runs in a goroutine of its own, which the WaitGroup counts. start
-// returns how long the scanner may sleep.
+// start starts every claim that is worthwhile now, or the look that comes before the claim: see typeSchedule.look. Each claim
+// and each look runs in a goroutine of its own, which the WaitGroup counts. start returns how long the scanner may sleep.
 func (c *claimSchedule) start(goroutines *sync.WaitGroup, e *Engine) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,11 +59,14 @@ func (c *claimSchedule) start(goroutines *sync.WaitGroup, e *Engine) time.Durati
 			if calls == 0 {
 				break
 			}
+			look := s.look(now)
 			fullClaims := s.claimBegins(now)
+			if look != nil {
+				t.slots.Release(calls)
+				goroutines.Go(func() { c.lookEnded(t.Name, look()) })
+				continue
+			}
 			goroutines.Go(func() { c.claimEnded(t, e.claimDue(t, calls), fullClaims) })
-		}
-		if at := c.lookLocked(s, now, goroutines); now.Before(at) && at.Before(next) {
-			next = at
 		}
 		next = t.moreCallsAt(now, next)
 		if s.runningClaims < claimsInFlight && now.Before(s.claimAt) && s.claimAt.Before(next) {
@@ -77,27 +74,6 @@ func (c *claimSchedule) start(goroutines *sync.WaitGroup, e *Engine) time.Durati
 		}
 	}
 	return max(0, time.Until(next))
-}
-
-// lookLocked starts a look if one is worthwhile. A look asks the database how much longer due entries of a type may wait
-// for others to share their call: see Grouping.Look. lookLocked returns when the scanner must wake for the next look. It
-// returns the zero time if entries of the type never wait. The caller holds claimSchedule.mu.
-func (c *claimSchedule) lookLocked(s *typeSchedule, now time.Time, goroutines *sync.WaitGroup) time.Time {
-	switch {
-	case s.typ.Linger() == 0:
-		return time.Time{}
-	case s.lookRunning || s.runningClaims > 0 || s.typ.slots.Available() == 0:
-		return s.claimAt // the end of the look or claim, or a free slot, wakes the scanner
-	case !s.isLingering(now):
-		return s.claimAt.Add(-s.typ.Linger())
-	}
-	ask, next := s.typ.grouping.Look(now)
-	if ask == nil {
-		return next
-	}
-	s.lookRunning = true
-	goroutines.Go(func() { c.lookEnded(s.typ.Name, ask()) })
-	return s.claimAt
 }
 
 // Wake wakes the scanner if it sleeps.
@@ -126,36 +102,15 @@ func (c *claimSchedule) update(businessType string, fn func(s *typeSchedule) (wa
 	}
 }
 
-// Expect schedules a claim of a type, because one of its entries is due after the given delay. If due entries of the type
-// wait for others to share their call, the claim comes later by Type.Linger.
+// Expect schedules a claim of a type, because one of its entries is due after the given delay.
 func (c *claimSchedule) Expect(businessType string, delay time.Duration) {
 	now := time.Now()
 	c.update(businessType, func(s *typeSchedule) bool {
-		filled := delay <= 0 && s.typ.Linger() > 0 && s.typ.grouping.EntryDue()
-		delay := min(delay, processlog.Never-s.typ.Linger()) // Never is the longest duration, so the sum would overflow
-		return s.notify(now.Add(max(0, delay+s.typ.Linger()))) || filled
-	})
-}
-
-// Notify schedules a claim of a type, because another process has reported that an entry of the type is due after the given
-// delay. All processes that run the type get this report.
-//
-// If due entries of the type wait for others to share their call (Type.Linger), Notify schedules no claim. It makes earlier
-// answers of the queue invalid, and wakes the scanner. In this case ask is true if this process knew of no waiting entry.
-// The caller must then ask the source when the entry is due.
-func (c *claimSchedule) Notify(businessType string, delay time.Duration) (ask bool) {
-	waits := false
-	c.update(businessType, func(s *typeSchedule) bool {
-		if waits = s.typ.Linger() > 0; waits {
-			s.notifications++ // earlier answers of the queue do not include this entry
-			ask = !s.isLingering(time.Now())
+		if delay <= 0 && s.typ.Linger() > 0 {
+			delay = s.typ.grouping.EntryDue(now)
 		}
-		return waits
+		return s.notify(now.Add(max(0, delay)))
 	})
-	if !waits {
-		c.Expect(businessType, delay)
-	}
-	return ask
 }
 
 // FreeSlots frees n slots of a type, and wakes the scanner if due entries of the type may wait for a slot.
@@ -164,28 +119,14 @@ func (c *claimSchedule) FreeSlots(t *Type, n int) {
 	c.slotFreed(t.Name)
 }
 
-// lookEnded records that a look has ended, and wakes the scanner. waitLeft is the answer of the database: how much longer
-// due entries may wait for others to share their call, or Never if no entry is due.
-func (c *claimSchedule) lookEnded(businessType string, waitLeft time.Duration) {
-	c.update(businessType, func(s *typeSchedule) bool {
-		s.lookRunning = false
-		if waitLeft < processlog.Never {
-			s.notifications++ // an earlier answer of the queue may not include these entries
-			s.moveForward(time.Now().Add(waitLeft))
-		}
-		return true
-	})
-}
-
 // slotFreed is called when a slot of a type has become free. It wakes the scanner if more entries of the type may be due.
 func (c *claimSchedule) slotFreed(businessType string) {
 	// Do not wake the scanner for each handler that returns. If nothing more is due, the scanner would check every type for
 	// nothing.
-	c.update(businessType, func(s *typeSchedule) bool { return s.shouldClaim(time.Now()) || s.isLingering(time.Now()) })
+	c.update(businessType, func(s *typeSchedule) bool { return s.shouldClaim(time.Now()) })
 }
 
-// expectNow schedules a claim of a type at once. It adds no Type.Linger, because the entries have waited long enough for
-// others to share their call.
+// expectNow schedules a claim of a type at once.
 func (c *claimSchedule) expectNow(businessType string) {
 	c.update(businessType, func(s *typeSchedule) bool { return s.notify(time.Now()) })
 }
@@ -219,17 +160,21 @@ func (c *claimSchedule) Notifications() (names []string, notified []int) {
 // Postpone also does nothing while a claim is running, because its result will say when the next claim is worthwhile. It
 // does nothing during the pause after the database has refused a claim, because the next claim begins when the pause ends.
 //
-// Postpone delays the claim by at most twice peekInterval plus Type.Linger. The source is asked again before this time has
-// passed.
+// Postpone delays the claim by at most twice peekInterval. The source is asked again before this time has passed.
 func (c *claimSchedule) Postpone(businessType string, notified int, wait time.Duration) {
 	c.with(businessType, func(s *typeSchedule) {
-		due := time.Now().Add(min(wait, 2*peekInterval) + s.typ.Linger())
-		// If wait is 0, an entry is due, but the queue does not say since when. Postpone nothing in this case. Otherwise each
-		// such answer would delay the claim by another Type.Linger, without end.
-		endless := s.typ.Linger() > 0 && wait <= 0
-		if s.runningClaims == 0 && s.notifications == notified && s.refusedClaims == 0 && due.After(s.claimAt) && !endless {
+		due := time.Now().Add(min(wait, 2*peekInterval))
+		if s.runningClaims == 0 && s.notifications == notified && s.refusedClaims == 0 && due.After(s.claimAt) {
 			s.claimAt = due
 		}
+	})
+}
+
+// lookEnded records that a look has ended, and wakes the scanner. wait is the time until the next look or claim.
+func (c *claimSchedule) lookEnded(businessType string, wait time.Duration) {
+	c.update(businessType, func(s *typeSchedule) bool {
+		s.lookEnded(wait)
+		return true
 	})
 }
 
@@ -290,33 +235,30 @@ type typeSchedule struct {
 	//     each other.
 	//   - After a claim from the database, scheduleNext uses the earliest of laterDueTimes. claimBegins drops the due times
 	//     that have passed.
-	claimAt       time.Time        // when the next claim is worthwhile; at most 2*peekInterval + Type.Linger away
+	claimAt       time.Time        // when the next claim is worthwhile; at most 2*peekInterval away
 	laterDueTimes []time.Time      // known future due times, sorted, at most maxLaterDueTimes
 	pausedUntil   time.Time        // no claim before this time, because the database refused one; zero if refusedClaims is 0
 	refusedClaims int              // consecutive claims that the database refused
 	pace          groupcommit.Pace // spaces the claims' transactions
 
 	// notifications counts the events that may make claimAt earlier. If this number has changed since the queue was asked,
-	// the queue's answer is outdated, and Postpone does nothing. Apart from claims, only Postpone makes claimAt later. While
-	// a claim runs, Postpone does nothing, and no look (see lookLocked) begins.
+	// the queue's answer is outdated, and Postpone does nothing. Apart from claims and looks, only Postpone makes claimAt
+	// later. While a claim or a look runs, Postpone does nothing.
 	notifications int // number of events that may have made claimAt earlier
-	runningClaims int // number of claims that are running; at most claimsInFlight
+	runningClaims int // number of claims and looks that are running; at most claimsInFlight
 	lostRaces     int // consecutive claims that got nothing because other processes were faster
 
 	// If moreDue is set, the next claim begins at once, because more entries are due than one claim takes. A claim is full
 	// if it got as many entries as it asked for. These rules hold:
 	//
-	//   - A full claim increments fullClaims. If Type.Linger is 0, it also sets moreDue. Otherwise entries may wait for
-	//     others to share their call, and a look (see lookLocked) decides when the next claim begins.
+	//   - A full claim sets moreDue and increments fullClaims.
 	//   - A claim that is not full clears moreDue, unless a full claim has ended since it began. The caller sees this from
 	//     fullClaims.
-	//   - A refused claim clears moreDue.
+	//   - A refused claim and a look clear moreDue.
 	moreDue    bool // whether more entries are due: a claim was full, and no later claim got less
 	fullClaims int  // number of full claims
 
 	readAhead *readahead.List
-
-	lookRunning bool // whether a look (see lookLocked) is under way; always false if Type.Linger is 0
 }
 
 // shouldClaim reports whether to start a claim now. While one claim runs, a second one may start if entries have become due
@@ -328,6 +270,8 @@ func (s *typeSchedule) shouldClaim(now time.Time) bool {
 		return due || s.moreDue
 	case s.runningClaims == claimsInFlight, s.typ.CallsAllowed() < Checked: // two claims would bring two entries where only one may run
 		return false
+	case s.typ.Linger() > 0: // a look would count the entries that the claim is about to lease
+		return false
 	case s.moreDue:
 		// With few free slots, a second claim would cost a transaction and lease only a few entries.
 		return s.typ.slots.Available() >= min(s.typ.Concurrency/4, s.typ.CallsFor(processlog.MaxRows/2))
@@ -335,9 +279,14 @@ func (s *typeSchedule) shouldClaim(now time.Time) bool {
 	return due
 }
 
-// isLingering reports whether this process knows that due entries of the type now wait for others to share their call.
-func (s *typeSchedule) isLingering(now time.Time) bool {
-	return s.typ.Linger() > 0 && now.Before(s.claimAt) && !now.Before(s.claimAt.Add(-s.typ.Linger())) && !now.Before(s.pausedUntil)
+// look returns a function that asks the database whether due entries of the type wait for others to share their call. The
+// scanner calls this function instead of a claim. Its result is the time until the next look or claim. look returns nil if
+// the claim may begin at once.
+func (s *typeSchedule) look(now time.Time) (ask func() time.Duration) {
+	if s.typ.Linger() == 0 || s.refusedClaims > 0 { // Before the refused claim, a look has found that the entries wait no longer.
+		return nil
+	}
+	return s.typ.grouping.Look(now, s.moreDue)
 }
 
 // notify records the time at which an entry is due. It reports whether this has made the next claim earlier.
@@ -379,7 +328,7 @@ func (s *typeSchedule) rememberDueTime(due time.Time) {
 // again. fullClaims is how many full claims have ended so far. The caller passes fullClaims to claimEnded.
 func (s *typeSchedule) claimBegins(now time.Time) (fullClaims int) {
 	s.runningClaims++
-	s.claimAt = now.Add(2*peekInterval + s.typ.Linger())
+	s.claimAt = now.Add(2 * peekInterval)
 	s.laterDueTimes = slices.DeleteFunc(s.laterDueTimes, func(due time.Time) bool { return !now.Before(due) })
 	return s.fullClaims
 }
@@ -391,12 +340,6 @@ func (s *typeSchedule) claimEnded(result ClaimResult, fullClaims int) {
 	// An answer of the queue to a question from before the end of this claim is outdated now.
 	s.notifications++
 	switch {
-	case result.Full && s.typ.Linger() > 0:
-		// The entries that are left may be too few to fill a call. A look (see lookLocked) asks the database how many there
-		// are, and how long they may wait.
-		s.fullClaims++
-		s.typ.grouping.ClaimFull()
-		s.moveForward(time.Now().Add(s.typ.Linger()))
 	case result.Full:
 		s.moreDue = true
 		s.fullClaims++
@@ -404,6 +347,14 @@ func (s *typeSchedule) claimEnded(result ClaimResult, fullClaims int) {
 		s.moreDue = false
 	}
 	s.scheduleNext(result)
+}
+
+// lookEnded records that a look has ended. wait is the time until the next look or claim.
+func (s *typeSchedule) lookEnded(wait time.Duration) {
+	s.runningClaims--
+	s.notifications++ // an earlier answer of the queue may not include the entries that were found
+	s.moreDue = false
+	s.moveForward(time.Now().Add(wait))
 }
 
 // scheduleNext sets claimAt, the time of the type's next claim, from the result of a claim.
@@ -427,7 +378,7 @@ func (s *typeSchedule) scheduleNext(result ClaimResult) {
 	} else {
 		s.lostRaces = 0
 	}
-	due := time.Now().Add(wait + s.typ.Linger())
+	due := time.Now().Add(wait)
 	// This claim asked the database, which lists only entries that are due now. No queue has said when the next entry is due.
 	// So use the remembered due times (G17).
 	if result.FromDatabase && len(s.laterDueTimes) > 0 && s.laterDueTimes[0].Before(due) {

@@ -41,7 +41,7 @@ func ordering() []mutant {
 			name: "batch-waits-for-nobody", breaks: "G26",
 			what: "A due entry is claimed at once whatever BatchWait says.",
 			edits: []edit{
-				{"claimSchedule.Expect", `return $notify($add(max(0, $in+$wait))) || $filled`, `return $notify($add(max(0, $in))) || $filled`},
+				{"typeSchedule.look", `return $s.$typ.$grouping.$look($now, $s.$moreDue)`, `return nil`},
 			},
 			sees: tests("TestEntriesRecordedApartShareABatch"),
 		},

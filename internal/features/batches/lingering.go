@@ -9,8 +9,8 @@ import (
 )
 
 // Entries of a type with a BatchWait linger. They are due but stay unclaimed and wait for others that share their
-// batch. The claim schedule therefore uses the entry's due time plus the BatchWait. Once enough entries for a full
-// batch are due, they are claimed at once.
+// batch. Before each claim of the type, a look asks the database how long the first of them has waited. Once it has waited
+// for long enough, or enough entries for a full batch are due, they are claimed at once.
 
 // lookInterval returns the time between two looks. A look is a read that finds out whether enough lingering entries of a
 // type are due for a batch. Looks are needed because other processes do not report how many entries they record.
@@ -24,6 +24,8 @@ type lingerState struct {
 	batchSize int           // number of due entries that are claimed at once
 
 	mu         sync.Mutex // guards the fields below
+	waitEnds   time.Time  // when the next claim begins, because the first entry has waited for long enough then; zero if unknown
+	noneWaits  bool       // whether the last look has found no entry that waits, so another look must come before the claim
 	nextLook   time.Time  // no look before this time
 	dueReports int        // due entries reported since the last look
 }
@@ -31,80 +33,106 @@ type lingerState struct {
 // Linger returns the maximum time that an entry lingers.
 func (l *lingerState) Linger() time.Duration { return l.wait }
 
-// EntryDue counts a due entry. If enough due entries have arrived for a full batch, EntryDue returns true and lets the
-// next look begin at once.
-func (l *lingerState) EntryDue() bool {
+// EntryDue counts a due entry. It returns the time until the next look or claim. This time is 0 if enough due entries have
+// arrived for a full batch.
+func (l *lingerState) EntryDue(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.dueReports++; l.dueReports < l.batchSize {
-		return false
+	if l.dueReports++; l.dueReports >= l.batchSize {
+		l.dueReports, l.nextLook = 0, time.Time{}
 	}
-	l.dueReports, l.nextLook = 0, time.Time{}
-	return true
+	return l.untilNextLocked(now)
 }
 
-// ClaimFull lets the next look begin at once, because the last claim may have left due entries behind.
-func (l *lingerState) ClaimFull() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.nextLook = time.Time{}
+// untilNextLocked returns the time until the next look or claim, or 0 if it may begin now.
+func (l *lingerState) untilNextLocked(now time.Time) time.Duration {
+	next := l.nextLook
+	if !l.waitEnds.IsZero() && l.waitEnds.Before(next) {
+		next = l.waitEnds
+	}
+	return max(0, next.Sub(now))
 }
 
-// beginLook reports whether a look begins now. If not, nextLook is the earliest time at which a look may begin.
-func (l *lingerState) beginLook(now time.Time) (begins bool, nextLook time.Time) {
+// Look returns nil if the next claim may begin, because the entries that linger have waited for long enough or fill a batch.
+// Otherwise it returns a function that looks at the entries, or that only returns the time until the next look. full says
+// that the last claim may have left due entries behind, so the look begins at once.
+func (c *batchCalls) Look(now time.Time, full bool) (ask func() time.Duration) {
+	begins, wait := c.beginLook(now, full)
+	switch {
+	case begins:
+		return func() time.Duration { return c.endLook(c.remainingWait()) }
+	case wait > 0:
+		return func() time.Duration { return wait }
+	}
+	return nil
+}
+
+// beginLook reports whether a look begins now. If not, wait is the time until the next look or claim. wait is 0 if the claim
+// may begin now.
+func (l *lingerState) beginLook(now time.Time, full bool) (begins bool, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now.Before(l.nextLook) {
-		return false, l.nextLook
+	if !l.noneWaits && !l.waitEnds.IsZero() && !now.Before(l.waitEnds) {
+		l.waitEnds = time.Time{}
+		return false, 0
+	}
+	if wait = l.untilNextLocked(now); wait > 0 && !full {
+		return false, wait
 	}
 	l.dueReports = 0
-	return true, time.Time{}
+	return true, 0
 }
 
-// endLook records that a look has ended.
-func (l *lingerState) endLook() {
+// endLook records the result of a look: wait is how much longer the entries may wait, or Never if none waits. It returns the time
+// until the next look or claim.
+//
+// Looks do not see compensations. So if no entry waits, a claim follows all the same, after the time that an entry may wait.
+// The look before this claim finds entries that have come due since. Until then no look begins unless an entry is reported.
+func (l *lingerState) endLook(wait time.Duration, err error) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.nextLook = time.Now().Add(lookInterval(l.wait))
-}
-
-// Look returns a function that looks at the entries that linger. If no look may begin yet, Look returns nil and the
-// time at which to call it again.
-func (c *batchCalls) Look(now time.Time) (look func() time.Duration, nextLook time.Time) {
-	begins, nextLook := c.beginLook(now)
-	if !begins {
-		return nil, nextLook
+	now, interval := time.Now(), lookInterval(l.wait)
+	l.nextLook = now.Add(interval)
+	switch {
+	case err == nil && wait < processlog.Never:
+		l.waitEnds = now.Add(wait)
+	case l.waitEnds.IsZero():
+		l.waitEnds = now.Add(l.wait)
 	}
-	return func() time.Duration {
-		defer c.endLook()
-		return c.remainingWait()
-	}, time.Time{}
+	l.noneWaits = err == nil && wait == processlog.Never && now.Before(l.waitEnds)
+	if l.noneWaits {
+		return l.waitEnds.Sub(now)
+	}
+	return min(l.waitEnds.Sub(now), interval)
 }
 
 // remainingWait returns how much longer the due entries of the type may wait for a batch. It returns 0 if they fill a batch
-// and Never if none is due. remainingWait leaves out entries that this process holds, because stuck entries would look like a
-// full batch at each look.
-func (c *batchCalls) remainingWait() time.Duration {
+// and Never if none waits. Entries that come due before the next look wait, too: by the clock of this process they may be
+// due already. remainingWait leaves out entries that this process holds, because stuck entries would look like a full batch
+// at each look.
+func (c *batchCalls) remainingWait() (time.Duration, error) {
 	dueCount, wait := 0, processlog.Never
 	heldIDs := c.e.HeldWithEndedLease(c.t)
 	for _, state := range []processlog.State{processlog.Pending, processlog.Retrying} { // compensations run alone
 		page, err := c.scanDue(state, c.batchSize+len(heldIDs))
 		if err != nil {
-			return processlog.Never // the claim will meet the same error and report it
+			return processlog.Never, err // the claim will meet the same error and report it
 		}
 		page = slices.DeleteFunc(page, func(e processlog.Scheduled) bool { return heldIDs[e.ID] })
 		if page, err = c.withoutBlocked(page); err != nil {
-			return processlog.Never
+			return processlog.Never, err
 		}
-		if len(page) > 0 {
-			wait = min(wait, c.wait+page[0].In)
+		for _, e := range page {
+			wait = min(wait, c.wait+e.In)
+			if e.In <= 0 {
+				dueCount++
+			}
 		}
-		dueCount += len(page)
 	}
 	if dueCount >= c.batchSize {
-		return 0
+		return 0, nil
 	}
-	return max(0, wait)
+	return max(0, wait), nil
 }
 
 // withoutBlocked leaves out blocked entries, because they cannot share a batch yet.
@@ -119,8 +147,9 @@ func (c *batchCalls) withoutBlocked(page []processlog.Scheduled) ([]processlog.S
 	return slices.DeleteFunc(page, func(e processlog.Scheduled) bool { return slices.Contains(blocked, e.ID) }), err
 }
 
+// scanDue reads entries that are due, or come due before the next look.
 func (c *batchCalls) scanDue(state processlog.State, limit int) ([]processlog.Scheduled, error) {
 	ctx, cancel := c.e.Statement()
 	defer cancel()
-	return c.e.Store.Scan(ctx, processlog.Window{BusinessType: c.t.Name, State: state, From: -processlog.MaxDelay, Free: true, Limit: limit})
+	return c.e.Store.Scan(ctx, processlog.Window{BusinessType: c.t.Name, State: state, From: -processlog.MaxDelay, To: lookInterval(c.wait), Free: true, Limit: limit})
 }

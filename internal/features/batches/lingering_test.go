@@ -1,28 +1,30 @@
 package batches
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Failure: F107
 func TestAsManyAsABatchTakesAreLookedAtAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lingerState{wait: 20 * time.Second, batchSize: 3}
-		begins, _ := l.beginLook(time.Now())
-		require.True(t, begins, "the first is looked at: there may be more")
-		l.endLook()
-		require.False(t, l.EntryDue())
-		begins, next := l.beginLook(time.Now())
+		requireLook(t, l, false)
+		interval := lookInterval(20 * time.Second)
+		require.Equal(t, interval, l.endLook(19*time.Second, nil))
+		require.Equal(t, interval, l.EntryDue(time.Now()))
+		begins, wait := l.beginLook(time.Now(), false)
 		require.False(t, begins)
-		require.Equal(t, lookInterval(20*time.Second), time.Until(next))
-		require.False(t, l.EntryDue())
-		require.True(t, l.EntryDue())
-		begins, _ = l.beginLook(time.Now())
-		require.True(t, begins, "three were heard of")
+		require.Equal(t, interval, wait)
+		require.Equal(t, interval, l.EntryDue(time.Now()))
+		require.Zero(t, l.EntryDue(time.Now()))
+		requireLook(t, l, false)
 	})
 }
 
@@ -31,11 +33,87 @@ func TestAsManyAsABatchTakesAreLookedAtAtOnce(t *testing.T) {
 func TestClaimOfAFullBatchIsFollowedByALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lingerState{wait: 20 * time.Second, batchSize: 3}
-		l.endLook()
-		begins, _ := l.beginLook(time.Now())
+		l.endLook(0, nil)
+		requireClaim(t, l)
+		begins, wait := l.beginLook(time.Now(), false)
 		require.False(t, begins)
-		l.ClaimFull()
-		begins, _ = l.beginLook(time.Now())
-		require.True(t, begins)
+		require.Positive(t, wait)
+		requireLook(t, l, true)
 	})
+}
+
+// Failure: F107
+func TestWhatIsOverdueWaitsForOthersThatMuchLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lingerState{wait: 20 * time.Second, batchSize: 3}
+		require.Equal(t, 50*time.Millisecond, l.endLook(50*time.Millisecond, nil), "no look comes between")
+		require.Equal(t, 50*time.Millisecond, l.EntryDue(time.Now()))
+		<-time.After(50 * time.Millisecond)
+		require.Zero(t, l.EntryDue(time.Now()))
+		requireClaim(t, l)
+	})
+}
+
+// The entries that waited were claimed. An entry that comes due later begins a wait of its own.
+// Failure: F107
+func TestEachClaimNeedsALookOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lingerState{wait: 20 * time.Second, batchSize: 3}
+		l.endLook(0, nil)
+		requireClaim(t, l)
+		<-time.After(time.Minute)
+		requireLook(t, l, false)
+	})
+}
+
+// Looks do not see compensations. So a claim follows if no entry waits, but not before an entry could have waited for long
+// enough. Further looks without an entry do not put this claim off.
+func TestClaimFollowsWhereNoEntryWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lingerState{wait: 20 * time.Second, batchSize: 3}
+		require.Equal(t, 20*time.Second, l.endLook(processlog.Never, nil), "no look comes between")
+		require.Equal(t, lookInterval(20*time.Second), l.EntryDue(time.Now()))
+		<-time.After(15 * time.Second)
+		requireLook(t, l, false)
+		require.Equal(t, 5*time.Second, l.endLook(processlog.Never, nil))
+		<-time.After(5 * time.Second)
+		requireLook(t, l, false)
+		require.Zero(t, l.endLook(processlog.Never, nil))
+		requireClaim(t, l)
+	})
+}
+
+// No entry waited for a long time. An entry that comes due then begins a wait of its own.
+// Failure: F107
+func TestEntryAfterALongRestIsLookedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lingerState{wait: 20 * time.Second, batchSize: 3}
+		l.endLook(processlog.Never, nil)
+		<-time.After(time.Minute)
+		require.Zero(t, l.EntryDue(time.Now()))
+		requireLook(t, l, false)
+	})
+}
+
+// A look that fails changes nothing for entries that are known to wait.
+func TestLookThatFailsPutsNoClaimOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lingerState{wait: 20 * time.Second, batchSize: 3}
+		require.Equal(t, lookInterval(20*time.Second), l.endLook(time.Second, nil))
+		<-time.After(900 * time.Millisecond)
+		require.Equal(t, 100*time.Millisecond, l.endLook(processlog.Never, errors.New("deadlock")))
+	})
+}
+
+func requireLook(t *testing.T, l *lingerState, full bool) {
+	t.Helper()
+	begins, _ := l.beginLook(time.Now(), full)
+	require.True(t, begins)
+}
+
+func requireClaim(t *testing.T, l *lingerState) {
+	t.Helper()
+	begins, wait := l.beginLook(time.Now(), false)
+	require.False(t, begins)
+	require.Zero(t, wait)
 }

@@ -169,9 +169,7 @@ func (q *Queue) HasBacklog(businessType string) bool { return q.claims.of(busine
 // notified, but only one of them gets the entry. The more often this process came too late, the longer it waits before
 // its claim.
 func (q *Queue) Notified(businessType string) {
-	if q.e.Notify(businessType, q.claims.of(businessType).raceDelay()) {
-		q.RequestLook()
-	}
+	q.e.Expect(businessType, q.claims.of(businessType).raceDelay())
 }
 
 // claims holds what the claims of each type have found.

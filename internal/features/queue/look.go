@@ -9,14 +9,6 @@ import (
 // when the next entries are due.
 const lookAfterLoss = time.Second
 
-// RequestLook makes Look find out at once when the next entry of each type is due. RequestLook does not wait for that.
-func (q *Queue) RequestLook() {
-	select {
-	case q.lookRequests <- struct{}{}:
-	default: // a look is requested already
-	}
-}
-
 // Look asks the queue again and again when the next entry of each type is due, until ctx ends. A wake-up that was lost costs no
 // more than the time between two looks.
 func (q *Queue) Look(ctx context.Context) {
@@ -38,21 +30,17 @@ func (q *Queue) Look(ctx context.Context) {
 			}
 		case <-timer.C:
 			nextLook = q.lookNow(ctx)
-		case <-q.lookRequests:
-			nextLook = q.lookNow(ctx)
 		}
 		timer.Reset(time.Until(nextLook))
 	}
 }
 
-// lookNow begins a look at once, and returns the time of the next look. It clears waiting requests and loss signals,
-// because this look serves them all. If the queue still lacks entries, lookOnce signals that loss again.
+// lookNow begins a look at once, and returns the time of the next look. It clears a waiting loss signal, because this look
+// serves it. If the queue still lacks entries, lookOnce signals that loss again.
 func (q *Queue) lookNow(ctx context.Context) (next time.Time) {
-	for _, waits := range []chan struct{}{q.lookRequests, q.lossSignal} {
-		select {
-		case <-waits:
-		default:
-		}
+	select {
+	case <-q.lossSignal:
+	default:
 	}
 	next = time.Now().Add(q.e.LookInterval())
 	q.lookOnce(ctx)

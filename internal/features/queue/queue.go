@@ -46,8 +46,7 @@ type Queue struct {
 
 	claims claims
 
-	lookRequests chan struct{} // of capacity 1: holds a token when a look is requested
-	lossSignal   chan struct{} // of capacity 1: holds a token when the queue has lost entries, so that the next look comes sooner
+	lossSignal chan struct{} // of capacity 1: holds a token when the queue has lost entries, so that the next look comes sooner
 
 	recordedEntries groupcommit.Batcher[newEntry] // entries that come due
 	laterEntries    groupcommit.Batcher[newEntry] // entries that come due later than shareAfter
@@ -87,7 +86,7 @@ const (
 
 // New makes the source of an engine. local says that the queue knows only the entries of this process.
 func New(e *engine.Engine, cfg Config, local bool) *Queue {
-	q := &Queue{Config: cfg, local: local, e: e, losses: newLosses(), lookRequests: make(chan struct{}, 1), lossSignal: make(chan struct{}, 1)}
+	q := &Queue{Config: cfg, local: local, e: e, losses: newLosses(), lossSignal: make(chan struct{}, 1)}
 	q.health = newHealth(q)
 	q.rounds = newRounds(q)
 	q.claims.reset()
