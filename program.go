@@ -175,7 +175,7 @@ func (p program) Local(row *processlog.Row) operating.Local {
 	}
 	if t := p.engine.TypeNamed(row.BusinessType); t != nil {
 		local.Handler, local.Slots, local.Full, local.BatchWait = true, t.Concurrency, t.Slots().Available() == 0, t.Linger()
-		local.Hold = p.engine.ClaimHold(t, row.DeliveryCount)
+		local.Hold = p.features.ClaimHold(t, row.DeliveryCount)
 	}
 	for _, problem := range p.engine.OpenProblems() {
 		if problem.BusinessType == row.BusinessType || problem.BusinessType == "" {
@@ -221,7 +221,7 @@ func (c *Compensator) followedBatch(row *processlog.Row) (batchID string) {
 func (p program) Queued(ctx context.Context, row *processlog.Row) (queued processlog.Queued, known bool, err error) {
 	inspector, is := p.queue.(processlog.QueueInspector)
 	if !is {
-		return queued, false, p.engine.PingQueue(ctx)()
+		return queued, false, p.engine.Source().Ping(ctx)()
 	}
 	ctx, cancel := context.WithTimeout(ctx, engine.QueueShare(ctx, maxInspect))
 	defer cancel()

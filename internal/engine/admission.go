@@ -40,10 +40,6 @@ type Admission struct {
 	// one call of Accept.
 	SuspectDone func(row *processlog.Row, why SuspectEnd)
 
-	// SuspectHold returns why Accept would now refuse an entry of the type that has lost the given number of leases. It
-	// returns nil if Accept would accept the entry. The result is only shown to people.
-	SuspectHold func(lost int) *processlog.ClaimHold
-
 	// Admit returns which of the claimed attempts may start. The engine gives back the leases and slots of the others.
 	Admit func(attempts []*Attempt) (admitted, refused []*Attempt)
 
@@ -94,7 +90,6 @@ var allowAll = Admission{
 	Paused:           func() bool { return false },
 	Accept:           func(*processlog.Row, int) bool { return true },
 	SuspectDone:      func(*processlog.Row, SuspectEnd) {},
-	SuspectHold:      func(int) *processlog.ClaimHold { return nil },
 	Admit:            func(attempts []*Attempt) (admitted, refused []*Attempt) { return attempts, nil },
 	SharedCallBegins: func([]*Attempt) {},
 	AdmitAlone:       func(*Attempt) bool { return true },
@@ -212,14 +207,8 @@ func (t *Type) AttachOrder(o Order) { t.order = &o }
 // IsOrdered reports whether an entry of the type may be blocked until another entry has ended.
 func (t *Type) IsOrdered() bool { return t.order != nil }
 
-// Blocked returns the ids of the blocked entries among the given ids. A blocked entry may not run until another entry has
-// ended. Blocked may ask the database.
-func (t *Type) Blocked(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error) {
-	if t.order == nil || len(ids) == 0 {
-		return nil, nil
-	}
-	return t.order.Blocked(ctx, ids)
-}
+// Order returns the order of the type, or nil.
+func (t *Type) Order() *Order { return t.order }
 
 // SlotsToSearch returns how many slots a claim for the given number of calls holds until it knows which entries may run.
 //
@@ -232,14 +221,6 @@ func (t *Type) SlotsToSearch(calls int) int {
 		return min(calls, 1)
 	}
 	return calls
-}
-
-// BlockReason returns why an entry is blocked, or nil. It may ask the database.
-func (t *Type) BlockReason(ctx context.Context, row *processlog.Row) error {
-	if t.order == nil {
-		return nil
-	}
-	return t.order.BlockReason(ctx, row)
 }
 
 // separate splits claimed attempts into those that may start and those that are blocked: see Order.Separate.

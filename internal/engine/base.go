@@ -77,13 +77,7 @@ const (
 
 // NoteResult records the error of a statement of the library, or nil. The parameter what names the statement. An error is
 // logged, and Health lists it until the same statement succeeds.
-func (b *Base) NoteResult(what string, err error) {
-	if err != nil {
-		b.Problems.Failed(what, "", err)
-		return
-	}
-	b.Problems.Passed(what, "")
-}
+func (b *Base) NoteResult(what string, err error) { b.Problems.NoteResult(what, "", err) }
 
 // QueueShare returns how long a question to the queue may take: half of the time that ctx has left, and at most limit. The
 // caller may also have to ask the database before ctx ends. This leaves time for the database if the queue does not answer.
@@ -96,21 +90,7 @@ func QueueShare(ctx context.Context, limit time.Duration) time.Duration {
 }
 
 // Reporting returns a copy of ctx. If the store or a connection gets this copy, it reports its problems to this engine.
-func (b *Base) Reporting(ctx context.Context) context.Context {
-	return report.To(ctx, connectionReports{b})
-}
-
-// connectionReports receives the problems that connections report. A report with the text report.Session is about one
-// database session, which is then closed. So this report is logged, but does not stay in Health as a problem.
-type connectionReports struct{ *Base }
-
-func (r connectionReports) Reported(what string, err error) {
-	if what == report.Session {
-		r.Problems.LogLimited(what, err)
-		return
-	}
-	r.NoteResult(what, err)
-}
+func (b *Base) Reporting(ctx context.Context) context.Context { return report.To(ctx, b.Problems) }
 
 // NotifyObserver calls a function of the observer in a separate goroutine, and waits for it. So a function that panics or
 // calls runtime.Goexit cannot end a goroutine of the engine.
@@ -173,10 +153,10 @@ type Watcher struct {
 	// with which the outcome was written. asked is when the statement that stored the outcome was sent.
 	Stored func(row *processlog.Row, o *processlog.Outcome, token processlog.Token, asked time.Time)
 
-	// Recorded is called for an entry whose commit is reported, unless this process reads the entry back from the database.
-	// In that case Read is called instead. For one Record call, Recorded gets at most the last maxWatchedEntries entries.
-	// Recorded must not wait, because it runs in the goroutine that committed.
-	Recorded func(e RecordedEntry)
+	// Recorded is called for entries whose commit is reported, unless this process reads them back from the database. In that
+	// case Read is called instead. Recorded must not wait, because it runs in the goroutine that committed. It must not keep
+	// fresh.
+	Recorded func(fresh []InsertedEntry)
 
 	// Failed is called when a claim or a search for due entries has failed. After a failover another server may answer the
 	// next one.
@@ -200,16 +180,13 @@ type RecordedEntry struct {
 // could report the purged entry as lost.
 const PurgeNoteAge = time.Hour
 
-// maxWatchedEntries is the maximum number of entries of one Record call that a Watcher gets.
-const maxWatchedEntries = 32
-
 // noWatcher is a Watcher that does nothing.
 var noWatcher = Watcher{
 	HoldReason: func() error { return nil },
 	Claimed:    func([]processlog.Row, time.Time) error { return nil },
 	Read:       func([]processlog.Row, time.Time) {},
 	Stored:     func(*processlog.Row, *processlog.Outcome, processlog.Token, time.Time) {},
-	Recorded:   func(RecordedEntry) {},
+	Recorded:   func([]InsertedEntry) {},
 	Failed:     func() {},
 	Round:      func(context.Context) {},
 }
@@ -224,10 +201,5 @@ func (b *Base) HoldReason() error { return b.watcher.HoldReason() }
 // WatchRead calls Watcher.Read.
 func (b *Base) WatchRead(rows []processlog.Row, asked time.Time) { b.watcher.Read(rows, asked) }
 
-// WatchRecorded calls Watcher.Recorded for the entries of one Record call, but at most for the last maxWatchedEntries of
-// them.
-func (b *Base) WatchRecorded(fresh []InsertedEntry) {
-	for _, f := range fresh[max(0, len(fresh)-maxWatchedEntries):] {
-		b.watcher.Recorded(f.Recorded())
-	}
-}
+// WatchRecorded calls Watcher.Recorded.
+func (b *Base) WatchRecorded(fresh []InsertedEntry) { b.watcher.Recorded(fresh) }

@@ -12,10 +12,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// maxRefusedOutcomes is how many outcomes of one type may wait in this process because the database has refused to store
+// MaxRefusedOutcomes is how many outcomes of one type may wait in this process because the database has refused to store
 // them. At this number the process claims no more entries of the type, because the database would probably refuse their
 // outcomes, too.
-const maxRefusedOutcomes = processlog.MaxRows
+const MaxRefusedOutcomes = processlog.MaxRows
 
 // behindPause is how long claims pause while too many outcomes wait to be stored.
 const behindPause = 10 * time.Millisecond
@@ -30,7 +30,7 @@ func (e *Engine) Scan(ctx context.Context) {
 	defer claims.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for first := true; ; first = false {
+	for {
 		select {
 		case <-ctx.Done():
 			return
@@ -41,9 +41,6 @@ func (e *Engine) Scan(ctx context.Context) {
 			return // both cases may be ready, and entries claimed now would only be released again (G15)
 		}
 		timer.Reset(e.startClaims(&claims))
-		if first {
-			e.claimSchedule.firstScanEnded()
-		}
 	}
 }
 
@@ -62,25 +59,7 @@ func (e *Engine) startClaims(claims *sync.WaitGroup) time.Duration {
 // OutcomesRefused reports whether the database refuses so many outcomes of a type that this process must not claim more of
 // its entries.
 func (e *Engine) OutcomesRefused(t *Type) bool {
-	return e.Refusals.Outcomes(t.Name) >= maxRefusedOutcomes
-}
-
-// ClaimHold returns why this process does not claim due entries of a type that have lost the given number of leases. The
-// reason may be that too many outcomes wait to be stored, or that too many suspects (entries that may have crashed a
-// process) run. ClaimHold returns nil if neither is the case.
-func (e *Engine) ClaimHold(t *Type, lostLeases int) *processlog.ClaimHold {
-	switch {
-	case e.OutcomesBacklogged():
-		return &processlog.ClaimHold{Reason: processlog.HeldByBacklog, N: e.outcomes.waiting(), For: e.outcomes.backloggedFor()}
-	case e.OutcomesRefused(t):
-		return &processlog.ClaimHold{Reason: processlog.HeldByRefusals, N: e.Refusals.Outcomes(t.Name), For: e.Refusals.OutcomesFor(t.Name, maxRefusedOutcomes)}
-	}
-	for _, a := range t.admissions {
-		if hold := a.SuspectHold(lostLeases); hold != nil {
-			return hold
-		}
-	}
-	return nil
+	return e.Refusals.Outcomes(t.Name) >= MaxRefusedOutcomes
 }
 
 // claimDue claims and starts entries of a type for the given number of calls. The caller has taken a slot for each call.
@@ -117,7 +96,7 @@ func (e *Engine) ClaimOffered(t *Type, offer processlog.Leased, calls int, full 
 // entries that the source does not report.
 func (e *Engine) ExpectBacklog(businessType string) {
 	e.source.NoteBacklog(businessType) // Call this before the scanner wakes, so that its next claim also asks the database.
-	e.claimSchedule.expectNow(businessType)
+	e.Expect(businessType, 0)
 }
 
 // HasMore reports whether the last claims left due entries of the type, in the source or in the database.
@@ -186,12 +165,11 @@ func (e *Engine) findDue(t *Type, limit int) (due []processlog.ID, more bool, er
 		due, err = e.Store.Due(ctx, t.Name, limit)
 		more = len(due) == limit
 	}
+	e.Problems.NoteResult(ProblemDue, t.Name, err)
 	if err != nil {
-		e.Problems.Failed(ProblemDue, t.Name, err)
 		e.watcher.Failed()
 		return nil, false, err
 	}
-	e.Problems.Passed(ProblemDue, t.Name)
 	return due, more, nil
 }
 
@@ -398,21 +376,26 @@ func (e *Engine) ClaimWithSlots(t *Type, wanted []processlog.Wanted, calls int) 
 	if err != nil {
 		return found, err
 	}
-	var wait []processlog.QueueEntry
+	e.source.Enqueue(e.Postponed(t, found))
+	return found, nil
+}
+
+// Postponed returns the entries that a claim of a type has left unleased, each with the time until it can be claimed. A refused
+// entry has the type of its row, which may be another type.
+func (e *Engine) Postponed(t *Type, found ClaimedRows) (entries []processlog.QueueEntry) {
 	for _, w := range found.Waiting {
-		wait = append(wait, processlog.QueueEntry{BusinessType: t.Name, ID: w.ID, In: w.In})
+		entries = append(entries, processlog.QueueEntry{BusinessType: t.Name, ID: w.ID, In: w.In})
 	}
 	for _, l := range found.Limited {
-		wait = append(wait, processlog.QueueEntry{BusinessType: t.Name, ID: l.ID, In: l.In})
+		entries = append(entries, processlog.QueueEntry{BusinessType: t.Name, ID: l.ID, In: l.In})
 	}
 	for _, r := range found.Rejected {
-		wait = append(wait, processlog.QueueEntry{BusinessType: t.Name, ID: r.ID, In: e.Refusals.PauseLeft(t.Name, r.ID)})
+		entries = append(entries, processlog.QueueEntry{BusinessType: t.Name, ID: r.ID, In: e.Refusals.PauseLeft(t.Name, r.ID)})
 	}
-	for _, r := range found.Refused {
-		wait = append(wait, processlog.QueueEntry{BusinessType: r.BusinessType, ID: r.ID, In: RefusedRetry})
+	for i := range found.Refused {
+		entries = append(entries, processlog.QueueEntry{BusinessType: found.Refused[i].BusinessType, ID: found.Refused[i].ID, In: RefusedRetry})
 	}
-	e.source.Enqueue(wait)
-	return found, nil
+	return entries
 }
 
 // RunClaimed runs the claimed entries. It returns how many of them turned out to be blocked by other entries. The scanner
@@ -424,28 +407,8 @@ func (e *Engine) RunClaimed(found ClaimedRows) (blocked int) {
 	return blocked
 }
 
-// Enqueue hands entries to the source.
-func (e *Engine) Enqueue(entries ...processlog.QueueEntry) { e.source.Enqueue(entries) }
-
 // FailAttempt ends an attempt with an error without calling a handler.
 func (e *Engine) FailAttempt(a *Attempt, err error) {
 	outcome := e.withFailedAttempt(a, Result{Err: err}, a.Type.OutcomeOf(&a.Row, err, nil))
 	e.outcomes.ordinary.Add(pendingOutcome{attempt: a, outcome: outcome})
 }
-
-// Move makes an entry of the source due after a delay.
-func (e *Engine) Move(businessType string, id processlog.ID, delay time.Duration) {
-	e.source.Move(processlog.QueueEntry{BusinessType: businessType, ID: id, In: delay})
-}
-
-// PingQueue asks the queue whether it answers, and returns at once. The function answer waits for the result: see
-// Source.Ping.
-func (e *Engine) PingQueue(ctx context.Context) (answer func() error) { return e.source.Ping(ctx) }
-
-// SourceAccepts reports whether the source accepts an entry that is due after the given delay.
-func (e *Engine) SourceAccepts(businessType string, delay time.Duration) bool {
-	return e.source.Accepts(businessType, delay)
-}
-
-// SourceScope returns whether the source now reports the entries of all processes, of this process only, or no entries.
-func (e *Engine) SourceScope() Scope { return e.source.Scope() }

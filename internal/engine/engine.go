@@ -89,10 +89,9 @@ type Engine struct {
 	recorders   []Recorder                                                        // of features
 	committed   []func(drafts []processlog.Draft, inserted []processlog.Inserted) // of features
 
-	batchersBeforeHandlers []Batcher // of features; Drain waits for them before it waits for handlers
-	batchersAfterOutcomes  []Batcher // of features, with claims; Drain waits for them after outcomes are stored, and Close waits for them, too
-	batchersAtDrainEnd     []Batcher // of features; Drain waits for them at its end, and Close waits for them, too
-	batchersAtClose        []Batcher // of features; only Close waits for them
+	claimBatchers    []Batcher // of features, with claims; Drain waits for them before handlers and after outcomes, and Close waits for them, too
+	drainEndBatchers []Batcher // of features; Drain waits for them at its end, and Close waits for them, too
+	closeBatchers    []Batcher // of features; only Close waits for them
 
 	mu                 sync.Mutex // guards the fields below
 	running            bool
@@ -170,18 +169,18 @@ func (e *Engine) AwaitChangeCommit(before processlog.Row, ch processlog.Change) 
 // AwaitInDrain registers batchers of a feature. Drain waits until these batchers are empty, after all its other waits.
 // Close waits for them, too.
 func (e *Engine) AwaitInDrain(batchers ...Batcher) {
-	e.batchersAtDrainEnd = append(e.batchersAtDrainEnd, batchers...)
+	e.drainEndBatchers = append(e.drainEndBatchers, batchers...)
 }
 
-// AwaitClaims registers batchers that a feature uses for claims. Drain waits until these batchers are empty, after it has
-// stored the outcomes, because a stored outcome can add a claim. Close waits for them, too.
+// AwaitClaims registers batchers that a feature uses for claims. Drain waits until these batchers are empty before it waits
+// for handlers. It waits again after it has stored the outcomes, because a stored outcome can add a claim. Close waits for them, too.
 func (e *Engine) AwaitClaims(batchers ...Batcher) {
-	e.batchersAfterOutcomes = append(e.batchersAfterOutcomes, batchers...)
+	e.claimBatchers = append(e.claimBatchers, batchers...)
 }
 
 // AwaitInClose registers batchers of a feature. Close waits until they are empty.
 func (e *Engine) AwaitInClose(batchers ...Batcher) {
-	e.batchersAtClose = append(e.batchersAtClose, batchers...)
+	e.closeBatchers = append(e.closeBatchers, batchers...)
 }
 
 // Start prepares for a Run whose context is ctx. After it has returned, the engine takes new entries. It returns ErrRunning
@@ -243,7 +242,7 @@ func (e *Engine) Stopping() bool {
 // stored, the error says so.
 func (e *Engine) Drain() error {
 	startedAt := time.Now()
-	awaitBatchers(time.NewTimer(e.StopTimeout/3), e.batchersBeforeHandlers...)
+	awaitBatchers(time.NewTimer(e.StopTimeout/3), e.claimBatchers...)
 	drainErr := e.awaitHandlers(e.StopTimeout - time.Since(startedAt))
 	failpoint.Reach(failpoint.HandlersEnded)
 	graceTimer := time.NewTimer(max(e.StopTimeout/3, stopGrace))
@@ -254,12 +253,12 @@ func (e *Engine) Drain() error {
 		drainErr = errors.Join(drainErr, fmt.Errorf("compensator: outcomes of finished handlers are not stored; their entries will run again when their leases end: %w", refusedErr))
 	}
 	failpoint.Reach(failpoint.OutcomesDrained)
-	if !awaitBatchers(graceTimer, e.batchersAfterOutcomes...) {
+	if !awaitBatchers(graceTimer, e.claimBatchers...) {
 		return errors.Join(drainErr, errors.New("compensator: claims under way were not answered; what they bring is given back, or comes due when its lease ends"))
 	}
 	// This must be the last wait that uses graceTimer. A timer fires only once, so another wait after the end of this one could
 	// last without a limit.
-	_ = awaitBatchers(graceTimer, e.batchersAtDrainEnd...)
+	_ = awaitBatchers(graceTimer, e.drainEndBatchers...)
 	return drainErr
 }
 
@@ -299,7 +298,7 @@ const stopGrace = time.Second
 func (e *Engine) Close() {
 	batchers := []Batcher{&e.outcomes.ordinary, &e.outcomes.prompt, &e.outcomes.locked, &e.outcomes.refused,
 		&e.Releases.Batcher}
-	batchers = slices.Concat(batchers, e.batchersAfterOutcomes, e.batchersAtDrainEnd, e.batchersAtClose)
+	batchers = slices.Concat(batchers, e.claimBatchers, e.drainEndBatchers, e.closeBatchers)
 	awaitBatchers(time.NewTimer(closeTimeout), batchers...)
 	e.endWork(processlog.ErrClosed)
 	e.poller.Close() // The poller adds entries to batchers, so end it before the batchers.

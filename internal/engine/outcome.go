@@ -39,10 +39,7 @@ func Counted(row *processlog.Row, o *processlog.Outcome) bool {
 // cause, the settings of the type, and the row as the claim returned it. The outcome cannot rest on an outdated row,
 // because its write is guarded by the row's version.
 func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outcome {
-	o := processlog.Outcome{
-		ID: row.ID, IdempotencyKey: row.IdempotencyKey, Epoch: row.Epoch, Version: row.Version, To: row.State,
-		ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount,
-	}
+	o := unchanged(row)
 	if err == nil {
 		return successOutcome(o, row)
 	}
@@ -75,6 +72,14 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 	return WithFaults(o, row, faults)
 }
 
+// unchanged returns an outcome that leaves the state and the counts of a row as they are.
+func unchanged(row *processlog.Row) processlog.Outcome {
+	return processlog.Outcome{
+		ID: row.ID, IdempotencyKey: row.IdempotencyKey, Epoch: row.Epoch, Version: row.Version, To: row.State,
+		ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount,
+	}
+}
+
 // countServerErrors returns how many consecutive attempts ended with a server fault, and how many with a server outage. The
 // counts include the attempt that has just ended with an error of the given kind. Any other kind resets both to 0.
 func countServerErrors(before processlog.Faults, kind verdict.Kind) (faults, downs int) {
@@ -94,11 +99,11 @@ func (t *Type) countError(o processlog.Outcome, row *processlog.Row, v *verdict.
 	case t.exceedsMaxWait(row, v):
 		o.LastError = fmt.Sprintf("waits for longer than MaxWait, %v: %s", t.MaxWait, o.LastError)
 	case v.Kind == verdict.KindServerDown:
-		o.LastError = serverErrorPrefix(row, v.Kind, faults.ServerDowns) + o.LastError
+		o.LastError = serverErrorPrefix(v.Kind, faults.ServerDowns) + o.LastError
 		o.After = max(t.backoff(v, max(1, row.Attempt()-1)), serverDownPause(faults.ServerDowns))
 		return o
 	case v.Kind == verdict.KindServerFault:
-		o.LastError = serverErrorPrefix(row, v.Kind, faults.ServerFaults) + o.LastError
+		o.LastError = serverErrorPrefix(v.Kind, faults.ServerFaults) + o.LastError
 		if faults.ServerFaults <= t.maxFailures(row) {
 			o.After = t.backoff(v, faults.ServerFaults)
 			return o
@@ -115,19 +120,12 @@ func (t *Type) countError(o processlog.Outcome, row *processlog.Row, v *verdict.
 
 // serverErrorPrefix returns the start of a LastError. It tells people how many errors of the given kind came in a row. The
 // program itself reads this count from processlog.Faults.
-func serverErrorPrefix(row *processlog.Row, kind verdict.Kind, count int) string {
-	where := ""
-	if row.Epoch > 0 {
-		where = fmt.Sprintf(" in epoch %d", row.Epoch)
-	}
-	if row.State == processlog.Compensating {
-		where += " while compensating"
-	}
+func serverErrorPrefix(kind verdict.Kind, count int) string {
 	condition := "the server's condition"
 	if kind == verdict.KindServerDown {
 		condition = "a condition of the whole server"
 	}
-	return fmt.Sprintf("%d in a row%s, %s: ", count, where, condition)
+	return fmt.Sprintf("%d in a row, %s: ", count, condition)
 }
 
 // serverDownPause returns the minimum delay after a number of consecutive outages of the whole server. It is random
@@ -303,11 +301,9 @@ func (t *Type) crashOutcome(row *processlog.Row, startedAt time.Time) processlog
 	if !startedAt.IsZero() {
 		why = "the handler has not returned since " + startedAt.UTC().Format(time.RFC3339)
 	}
-	o := processlog.Outcome{
-		ID: row.ID, IdempotencyKey: row.IdempotencyKey, Epoch: row.Epoch, Version: row.Version, To: processlog.Dead, EndedBy: processlog.EndedByCrash,
-		ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount,
-		LastError: fmt.Sprintf("%d leases in a row ended with no outcome: %s", crashBudget, why),
-	}
+	o := unchanged(row)
+	o.To, o.EndedBy = processlog.Dead, processlog.EndedByCrash
+	o.LastError = fmt.Sprintf("%d leases in a row ended with no outcome: %s", crashBudget, why)
 	if row.State == processlog.Compensating {
 		// Count the compensation, because it has begun. processlog.Change reads from this count whether one has begun.
 		o.CompensateCount++

@@ -72,16 +72,16 @@ func outcomeCases() []outcomeCase {
 		{"success after the lease", false, fresh, nil, processlog.ErrLeaseLost, processlog.Outcome{To: processlog.Succeeded, Absorb: true, EndedBy: processlog.EndedByHandler}},
 		{"compensation's success", true, undo, nil, nil, processlog.Outcome{To: processlog.Compensated, Absorb: true, EndedBy: processlog.EndedByHandler, ProcessCount: 3}},
 
-		{"server's fault", false, fresh, verdict.ServerCaused(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
-		{"as many as it has attempts", false, faulted(fresh, 2), verdict.ServerCaused(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "3 in a row in epoch 3, the server's condition: " + failed}},
-		{"more of them count", false, faulted(fresh, 3), verdict.ServerCaused(errDownstream, false), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: "4 in a row in epoch 3, the server's condition: " + failed}},
-		{"the last that counts", false, faulted(last, 5), verdict.ServerCaused(errDownstream, false), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: "6 in a row in epoch 3, the server's condition: " + failed}},
-		{"compensation's server's fault", true, faulted(undo, 2), verdict.ServerCaused(errDownstream, false), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: "3 in a row in epoch 3 while compensating, the server's condition: " + failed}},
-		{"another epoch's do not count", false, &processlog.Row{ID: fresh.ID, Version: fresh.Version, Epoch: fresh.Epoch, State: fresh.State, DeliveryCount: 1, LastError: "9 in a row in epoch 2, the server's condition: Error 1205", Faults: processlog.Faults{Epoch: 2, ServerFaults: 9}}, verdict.ServerCaused(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
-		{"the whole server's condition", false, fresh, verdict.ServerCaused(errDownstream, true), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, a condition of the whole server: " + failed}},
-		{"the whole server's condition never counts", false, downed(last, 500), verdict.ServerCaused(errDownstream, true), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Minute, LastError: "501 in a row in epoch 3, a condition of the whole server: " + failed}},
-		{"the whole server's condition while compensating", true, downed(undo, 500), verdict.ServerCaused(errDownstream, true), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 0, After: time.Minute, LastError: "501 in a row in epoch 3 while compensating, a condition of the whole server: " + failed}},
-		{"one condition is not counted as the other", false, downed(fresh, 500), verdict.ServerCaused(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
+		{"server's fault", false, fresh, verdict.ServerCaused(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row, the server's condition: " + failed}},
+		{"as many as it has attempts", false, faulted(fresh, 2), verdict.ServerCaused(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "3 in a row, the server's condition: " + failed}},
+		{"more of them count", false, faulted(fresh, 3), verdict.ServerCaused(errDownstream, false), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: "4 in a row, the server's condition: " + failed}},
+		{"the last that counts", false, faulted(last, 5), verdict.ServerCaused(errDownstream, false), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: "6 in a row, the server's condition: " + failed}},
+		{"compensation's server's fault", true, faulted(undo, 2), verdict.ServerCaused(errDownstream, false), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: "3 in a row, the server's condition: " + failed}},
+		{"another epoch's do not count", false, &processlog.Row{ID: fresh.ID, Version: fresh.Version, Epoch: fresh.Epoch, State: fresh.State, DeliveryCount: 1, LastError: "9 in a row, the server's condition: Error 1205", Faults: processlog.Faults{Epoch: 2, ServerFaults: 9}}, verdict.ServerCaused(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row, the server's condition: " + failed}},
+		{"the whole server's condition", false, fresh, verdict.ServerCaused(errDownstream, true), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row, a condition of the whole server: " + failed}},
+		{"the whole server's condition never counts", false, downed(last, 500), verdict.ServerCaused(errDownstream, true), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Minute, LastError: "501 in a row, a condition of the whole server: " + failed}},
+		{"the whole server's condition while compensating", true, downed(undo, 500), verdict.ServerCaused(errDownstream, true), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 0, After: time.Minute, LastError: "501 in a row, a condition of the whole server: " + failed}},
+		{"one condition is not counted as the other", false, downed(fresh, 500), verdict.ServerCaused(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row, the server's condition: " + failed}},
 		{"a server's fault that the handler has judged", false, fresh, verdict.ServerCaused(verdict.Permanent(errDownstream), false), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 1, EndedBy: processlog.EndedByPermanent, LastError: failed}},
 
 		{"first failure", false, fresh, errDownstream, nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: failed}},
@@ -176,7 +176,7 @@ func TestHandlersWaitsAreFailuresOnceMaxWaitIsOver(t *testing.T) {
 		{"in the compensation", aged(undo, time.Hour), verdict.Unavailable(errDownstream), processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: over + failed}},
 		{"another failure", aged(fresh, time.Hour), errDownstream, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: failed}},
 		{"permanent", aged(fresh, time.Hour), verdict.Permanent(errDownstream), processlog.Outcome{To: processlog.Dead, ProcessCount: 1, EndedBy: processlog.EndedByPermanent, LastError: failed}},
-		{"the server's condition", aged(fresh, time.Hour), verdict.ServerCaused(errDownstream, false), waits(time.Minute, "1 in a row in epoch 3, the server's condition: "+failed)},
+		{"the server's condition", aged(fresh, time.Hour), verdict.ServerCaused(errDownstream, false), waits(time.Minute, "1 in a row, the server's condition: "+failed)},
 		{"the database is away", aged(fresh, time.Hour), verdict.LibraryUnavailable(errDownstream), waits(time.Minute, failed)},
 		{"the library waits", aged(fresh, time.Hour), verdict.LibraryWait(verdict.Snooze(time.Second)), waits(time.Second, "the failure before")},
 		{"the library cannot look", aged(fresh, time.Hour), verdict.LibraryWait(verdict.Unavailable(errDownstream)), waits(time.Minute, failed)},
@@ -358,7 +358,7 @@ func TestFaultsFollowTheErrors(t *testing.T) {
 	undone := *undo
 	undone.Faults = processlog.Faults{Epoch: 3, ServerFaults: 9, OutcomeUnknown: true}
 	imitates := *fresh
-	imitates.LastError = "7 in a row in epoch 3, the server's condition: compensator: handler timed out after 30s"
+	imitates.LastError = "7 in a row, the server's condition: compensator: handler timed out after 30s"
 	fault, down := verdict.ServerCaused(errDownstream, false), verdict.ServerCaused(errDownstream, true)
 	for name, c := range map[string]struct {
 		row        *processlog.Row

@@ -193,30 +193,15 @@ type Starter interface {
 	// CommitUnknown takes entries whose transaction may have committed. It must not claim an entry before
 	// InsertedEntry.Due. It may reuse the memory of fresh.
 	CommitUnknown(fresh []InsertedEntry)
-
-	// ReportMissing takes recorded entries whose ids are not in the database. It searches the database for their idempotency
-	// keys, and reports each entry whose key is not found either.
-	ReportMissing(entries []RecordedEntry)
 }
-
-// ReportMissing calls Starter.ReportMissing.
-func (e *Engine) ReportMissing(entries []RecordedEntry) { e.starter.ReportMissing(entries) }
 
 // AttachStarter makes s start entries that this process has recorded. Call it before anything is recorded.
-//
-// Drain waits for the batchers twice: before it waits for handlers, and again after outcomes are stored. Close waits for
-// them, too.
-func (e *Engine) AttachStarter(s Starter, batchers ...Batcher) {
-	e.starter = s
-	e.batchersBeforeHandlers = append(e.batchersBeforeHandlers, batchers...)
-	e.AwaitClaims(batchers...)
-}
+func (e *Engine) AttachStarter(s Starter) { e.starter = s }
 
 // noStarter is the Starter of an engine to which no feature has attached one. It hands all entries to the source.
 type noStarter struct{ e *Engine }
 
 func (noStarter) Reserve([]processlog.Draft) []Reservation { return nil }
-func (noStarter) ReportMissing([]RecordedEntry)            {}
 
 func (s noStarter) Committed(fresh []InsertedEntry) {
 	s.e.WatchRecorded(fresh)
@@ -350,6 +335,9 @@ type Heads struct {
 
 // AttachSource attaches a source to the engine. Call it before a type is registered.
 func (e *Engine) AttachSource(s Source) { e.source = s }
+
+// Source returns the source of the engine.
+func (e *Engine) Source() Source { return e.source }
 
 // sourceReports returns whether the source reports due entries. If it does not, claims read them from the database.
 func (e *Engine) sourceReports() bool { return e.source.Scope() != ScopeNone }

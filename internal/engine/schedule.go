@@ -21,10 +21,9 @@ type claimSchedule struct {
 	types *types
 	wake  chan struct{} // wakes the scanner; holds one signal, so that a notification during its work is not lost
 
-	mu            sync.Mutex // guards the fields below; lock it before the mutex of a type's slots
-	names         []string   // sorted names of the types when Run began
-	byType        map[string]*typeSchedule
-	firstScanDone chan struct{} // closed once the scanner of this Run has checked every type
+	mu     sync.Mutex // guards the fields below; lock it before the mutex of a type's slots
+	names  []string   // sorted names of the types when Run began
+	byType map[string]*typeSchedule
 }
 
 func newClaimSchedule(t *types) *claimSchedule {
@@ -36,7 +35,6 @@ func (c *claimSchedule) prepare() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.names = c.types.TypeNames()
-	c.firstScanDone = make(chan struct{})
 	for _, name := range c.names {
 		c.byType[name] = &typeSchedule{typ: c.types.TypeNamed(name), claimAt: time.Now(), pace: groupcommit.Pace{Most: claimPace}, readAhead: readahead.New()}
 	}
@@ -126,11 +124,6 @@ func (c *claimSchedule) slotFreed(businessType string) {
 	c.update(businessType, func(s *typeSchedule) bool { return s.shouldClaim(time.Now()) })
 }
 
-// expectNow schedules a claim of a type at once.
-func (c *claimSchedule) expectNow(businessType string) {
-	c.update(businessType, func(s *typeSchedule) bool { return s.notify(time.Now()) })
-}
-
 // CanClaim reports whether a claim of a type could begin now. If not, the caller should notify another process of a due
 // entry. In this process the entry would wait for a running claim, for a slot, or for the end of the pause after a refused
 // claim.
@@ -157,14 +150,17 @@ func (c *claimSchedule) Notifications() (names []string, notified []int) {
 // time until the next entry is due. notified is the number that Notifications returned before the source was asked. If the
 // number is different now, Postpone does nothing, because another entry may have been enqueued since then.
 //
-// Postpone also does nothing while a claim is running, because its result will say when the next claim is worthwhile. It
-// does nothing during the pause after the database has refused a claim, because the next claim begins when the pause ends.
+// Postpone also does nothing in these cases:
+//
+//   - No claim of the type has begun in this Run.
+//   - A claim is running. Its result will say when the next claim is worthwhile.
+//   - The database has refused a claim. The next claim begins when the pause after this refusal ends.
 //
 // Postpone delays the claim by at most twice peekInterval. The source is asked again before this time has passed.
 func (c *claimSchedule) Postpone(businessType string, notified int, wait time.Duration) {
 	c.with(businessType, func(s *typeSchedule) {
 		due := time.Now().Add(min(wait, 2*peekInterval))
-		if s.runningClaims == 0 && s.notifications == notified && s.refusedClaims == 0 && due.After(s.claimAt) {
+		if s.hasBegun && s.runningClaims == 0 && s.notifications == notified && s.refusedClaims == 0 && due.After(s.claimAt) {
 			s.claimAt = due
 		}
 	})
@@ -184,21 +180,6 @@ func (c *claimSchedule) claimEnded(t *Type, result ClaimResult, fullClaims int) 
 		s.claimEnded(result, fullClaims)
 		return true // another claim may begin now, and this one may have left slots unused
 	})
-}
-
-// firstScanEnded notes that the scanner has checked every type.
-func (c *claimSchedule) firstScanEnded() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	close(c.firstScanDone)
-}
-
-// FirstScanDone returns a channel that is closed once the scanner of this Run has checked every type. A source waits for this
-// before it calls Postpone, so that it cannot postpone the first claim of a type.
-func (c *claimSchedule) FirstScanDone() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.firstScanDone
 }
 
 const (
@@ -244,9 +225,10 @@ type typeSchedule struct {
 	// notifications counts the events that may make claimAt earlier. If this number has changed since the queue was asked,
 	// the queue's answer is outdated, and Postpone does nothing. Apart from claims and looks, only Postpone makes claimAt
 	// later. While a claim or a look runs, Postpone does nothing.
-	notifications int // number of events that may have made claimAt earlier
-	runningClaims int // number of claims and looks that are running; at most claimsInFlight
-	lostRaces     int // consecutive claims that got nothing because other processes were faster
+	notifications int  // number of events that may have made claimAt earlier
+	hasBegun      bool // whether a claim or a look of the type has begun in this Run
+	runningClaims int  // number of claims and looks that are running; at most claimsInFlight
+	lostRaces     int  // consecutive claims that got nothing because other processes were faster
 
 	// If moreDue is set, the next claim begins at once, because more entries are due than one claim takes. A claim is full
 	// if it got as many entries as it asked for. These rules hold:
@@ -327,6 +309,7 @@ func (s *typeSchedule) rememberDueTime(due time.Time) {
 // claimAt, the time of the next claim, as late as possible. A notification or the end of this claim makes claimAt earlier
 // again. fullClaims is how many full claims have ended so far. The caller passes fullClaims to claimEnded.
 func (s *typeSchedule) claimBegins(now time.Time) (fullClaims int) {
+	s.hasBegun = true
 	s.runningClaims++
 	s.claimAt = now.Add(2 * peekInterval)
 	s.laterDueTimes = slices.DeleteFunc(s.laterDueTimes, func(due time.Time) bool { return !now.Before(due) })

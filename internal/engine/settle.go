@@ -221,12 +221,12 @@ func (e *Engine) OutcomesBacklogged() bool {
 // rows are locked.
 func (o *outcomes) waiting() int { return o.ordinary.Size() + o.prompt.Size() }
 
-// backloggedFor returns for how long OutcomesBacklogged has returned true.
-func (o *outcomes) backloggedFor() time.Duration {
-	if since := o.backloggedSince.Load(); since != nil {
-		return time.Since(*since)
+// WaitingOutcomes returns how many outcomes wait to be stored, and for how long OutcomesBacklogged has returned true.
+func (e *Engine) WaitingOutcomes() (n int, backlogged time.Duration) {
+	if since := e.outcomes.backloggedSince.Load(); since != nil {
+		backlogged = time.Since(*since)
 	}
-	return 0
+	return e.outcomes.waiting(), backlogged
 }
 
 var settleBackoff = jitter.Exponential(200*time.Millisecond, stopGrace/2) // The longest pause fits into stopGrace, so a stop sees one more try.

@@ -193,6 +193,10 @@ type Set struct {
 	listen        func(ctx context.Context)
 	handleMessage func(message string) bool
 
+	reportMissing func(entries []engine.RecordedEntry) // reports recorded entries that are missing, unless their keys are found
+
+	suspectHold func(t *engine.Type, lostLeases int) *processlog.ClaimHold // see ClaimHold
+
 	queueReached func() bool // whether the shared queue answered the last call; nil if there is no shared queue
 
 	beforeRun []func(ctx context.Context)
@@ -231,6 +235,8 @@ func New(ctx context.Context, cfg engine.Config, settings Config) *Set {
 		},
 		StopWaiting:   func() {},
 		handleMessage: func(string) bool { return false },
+		reportMissing: func([]engine.RecordedEntry) {},
+		suspectHold:   func(*engine.Type, int) *processlog.ClaimHold { return nil },
 		Attempt:       func(context.Context, processlog.ID) error { return missing("single attempts") },
 	}
 	for _, attach := range features {
@@ -286,6 +292,24 @@ func whenReady(ready func(ctx context.Context, row *processlog.Row) error, run e
 		}
 		return run(a)
 	}
+}
+
+// ClaimHold returns why this process does not claim due entries of a type that have lost the given number of leases. It returns
+// nil if the process claims them. There are three reasons:
+//
+//   - Too many outcomes wait to be stored.
+//   - The database refuses too many outcomes of the type.
+//   - Too many suspects run, which are entries that may have crashed a process.
+func (s *Set) ClaimHold(t *engine.Type, lostLeases int) *processlog.ClaimHold {
+	e := s.Engine
+	switch {
+	case e.OutcomesBacklogged():
+		n, backlogged := e.WaitingOutcomes()
+		return &processlog.ClaimHold{Reason: processlog.HeldByBacklog, N: n, For: backlogged}
+	case e.OutcomesRefused(t):
+		return &processlog.ClaimHold{Reason: processlog.HeldByRefusals, N: e.Refusals.Outcomes(t.Name), For: e.Refusals.OutcomesFor(t.Name, engine.MaxRefusedOutcomes)}
+	}
+	return s.suspectHold(t, lostLeases)
 }
 
 // Begin prepares the features, before anything is recorded. It asks the database only for features that the Config turns on.

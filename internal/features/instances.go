@@ -26,7 +26,7 @@ func init() {
 				schedules[of.Name] = of.Next
 			}
 			return schedules
-		})
+		}, s.ClaimHold)
 		s.begin = append(s.begin, r.Begin)
 		s.loops = append(s.loops, func(context.Context) { r.Report() }) // when Run has begun
 	})

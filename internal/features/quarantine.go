@@ -8,6 +8,7 @@ import (
 func init() {
 	features = append(features, func(s *Set) {
 		q := quarantine.New(s.Engine)
+		s.suspectHold = q.Hold
 		s.types = append(s.types, func(t *engine.Type, _ TypeSettings) { q.Attach(t) })
 	})
 }

@@ -3,5 +3,5 @@ package features
 import "github.com/compensator-go/compensator/internal/features/readback"
 
 func init() {
-	features = append(features, func(s *Set) { readback.Attach(s.Engine) })
+	features = append(features, func(s *Set) { s.reportMissing = readback.Attach(s.Engine).ReportMissing })
 }

@@ -60,6 +60,25 @@ func (t *List) Failed(what, businessType string, err error) {
 	t.LogLimited(what, err, "type", businessType, "times", times, "since", since)
 }
 
+// NoteResult records the error of a statement of the library, or nil if it has worked.
+func (t *List) NoteResult(what, businessType string, err error) {
+	if err != nil {
+		t.Failed(what, businessType, err)
+		return
+	}
+	t.Passed(what, businessType)
+}
+
+// Reported implements report.Receiver. A report with the text report.Session is about one database session, which is then
+// closed. So this report is logged, but does not stay in Health as a problem.
+func (t *List) Reported(what string, err error) {
+	if what == report.Session {
+		t.LogLimited(what, err)
+		return
+	}
+	t.NoteResult(what, "", err)
+}
+
 // Record keeps an error for Health. It returns how many times the same operation has failed, and since when.
 func (t *List) Record(what, businessType string, err error) (times int, since time.Time) {
 	t.mu.Lock()

@@ -101,9 +101,9 @@ func surviving() []mutant {
 			edits: []edit{
 				{"Detector.unlock",
 					`<-$d.$guard
-$d.$e.$ReportMissing($found.$missing)`,
+$d.$reportMissing($found.$missing)`,
 					`defer func() { <-$d.$guard }()
-$d.$e.$ReportMissing($found.$missing)`},
+$d.$reportMissing($found.$missing)`},
 			},
 			sees: tests("TestLossCanBeAcceptedInsideItsCallback", "TestLossCanBeAcceptedWhereAnEntryIsReportedMissing"),
 		},
@@ -119,7 +119,7 @@ $d.$e.$ReportMissing($found.$missing)`},
 			name: "loss-of-what-never-was", breaks: "G19",
 			what: "An entry rolled back to a savepoint is taken for one that the database has lost.",
 			edits: []edit{
-				{"Detector.sawRecorded",
+				{"Detector.keepRecorded",
 					`return // no id to ask for
 }`,
 					`return // no id to ask for

@@ -137,13 +137,16 @@ func (c *batchCalls) remainingWait() (time.Duration, error) {
 
 // withoutBlocked leaves out blocked entries, because they cannot share a batch yet.
 func (c *batchCalls) withoutBlocked(page []processlog.Scheduled) ([]processlog.Scheduled, error) {
+	if !c.t.IsOrdered() {
+		return page, nil
+	}
 	ids := make([]processlog.ID, len(page))
 	for i := range page {
 		ids[i] = page[i].ID
 	}
 	ctx, cancel := c.e.Statement()
 	defer cancel()
-	blocked, err := c.t.Blocked(ctx, ids)
+	blocked, err := c.t.Order().Blocked(ctx, ids)
 	return slices.DeleteFunc(page, func(e processlog.Scheduled) bool { return slices.Contains(blocked, e.ID) }), err
 }
 

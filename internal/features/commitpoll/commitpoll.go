@@ -91,7 +91,7 @@ func (p *Poller) Recorded(r *engine.Recording) {
 	}
 	for i := range r.Drafts {
 		d, in := &r.Drafts[i], &r.Inserted[i]
-		if in.Duplicate || d.Done || d.Delay > p.longestDelay() || !p.e.SourceAccepts(d.BusinessType, d.Delay) {
+		if in.Duplicate || d.Done || d.Delay > p.longestDelay() || !p.e.Source().Accepts(d.BusinessType, d.Delay) {
 			continue
 		}
 		// All entries of one Record call commit together, so polling for one is enough.
@@ -103,7 +103,7 @@ func (p *Poller) Recorded(r *engine.Recording) {
 // longestDelay returns the longest Delay of entries whose commit is polled for. Entries with a longer Delay need no
 // poll, because the reconciler finds them before they are due.
 func (p *Poller) longestDelay() time.Duration {
-	if p.e.SourceScope() == engine.ScopeAll {
+	if p.e.Source().Scope() == engine.ScopeAll {
 		return 4 * p.e.ReconcileInterval
 	}
 	return 2 * p.e.PollInterval

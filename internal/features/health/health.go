@@ -18,7 +18,7 @@ func Of(ctx context.Context, e *engine.Engine) observe.Health {
 	ctx = e.Reporting(ctx)
 	types := e.Types()
 	h := observe.Health{Handlers: len(types), Running: e.Accepts(), Stuck: e.Stuck(), Problems: e.OpenProblems()}
-	queue := e.PingQueue(ctx)
+	queue := e.Source().Ping(ctx)
 	r := reading{e: e, h: &h, known: make(map[string]bool, len(types))}
 	for _, t := range types {
 		r.known[t.Name] = true

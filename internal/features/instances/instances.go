@@ -33,6 +33,7 @@ type Reporter struct {
 	self      processlog.Instance // what does not change
 	queue     func() processlog.InstanceQueue
 	schedules func() map[string]Schedule
+	claimHold func(t *engine.Type, lostLeases int) *processlog.ClaimHold
 	startedAt time.Time
 	writer    groupcommit.Batcher[report]
 
@@ -52,9 +53,10 @@ const mostReports = 2
 type Schedule func(after time.Time) (time.Time, error)
 
 // Attach makes a reporter for a process with a name. queue says whether the process reaches the shared queue. schedules returns
-// the schedules of the periodic types by name. The tokens of the process's leases begin with its mark.
-func Attach(e *engine.Engine, store Store, name string, queue func() processlog.InstanceQueue, schedules func() map[string]Schedule) *Reporter {
-	r := &Reporter{e: e, store: store, queue: queue, schedules: schedules, startedAt: time.Now(), self: processlog.Instance{ID: processlog.NewInstanceID(), Name: name}}
+// the schedules of the periodic types by name. claimHold says why the process does not claim entries of a type. The tokens of the
+// process's leases begin with its mark.
+func Attach(e *engine.Engine, store Store, name string, queue func() processlog.InstanceQueue, schedules func() map[string]Schedule, claimHold func(t *engine.Type, lostLeases int) *processlog.ClaimHold) *Reporter {
+	r := &Reporter{e: e, store: store, queue: queue, schedules: schedules, claimHold: claimHold, startedAt: time.Now(), self: processlog.Instance{ID: processlog.NewInstanceID(), Name: name}}
 	r.self.Library, r.self.Build = versions(debug.ReadBuildInfo())
 	r.writer.Max, r.writer.Workers, r.writer.Bound, r.writer.Flush = mostReports+1, 1, mostReports+1, r.write
 	e.MarkLeases(r.self.ID)
@@ -193,7 +195,7 @@ func describeSchedule(schedule Schedule) *processlog.InstanceSchedule {
 // an entry has lost. hold begins with entries that have lost none.
 func (r *Reporter) hold(t *engine.Type) *processlog.ClaimHold {
 	for lostLeases := range mostLostLeases + 1 {
-		if hold := r.e.ClaimHold(t, lostLeases); hold != nil {
+		if hold := r.claimHold(t, lostLeases); hold != nil {
 			return hold
 		}
 	}

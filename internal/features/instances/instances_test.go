@@ -51,12 +51,15 @@ func (t *table) setError(err error) {
 	t.err = err
 }
 
+// neverHeld says that the process claims the entries of all types.
+func neverHeld(*engine.Type, int) *processlog.ClaimHold { return nil }
+
 // reporting runs test with a reporter in a bubble.
 func reporting(t *testing.T, test func(t *testing.T, e *engine.Engine, r *Reporter, to *table)) {
 	synctest.Test(t, func(t *testing.T) {
 		to := new(table)
 		e := engine.New(t.Context(), engine.Config{Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }})
-		r := Attach(e, to, "api-1:17", func() processlog.InstanceQueue { return processlog.InstanceQueueReached }, noSchedules)
+		r := Attach(e, to, "api-1:17", func() processlog.InstanceQueue { return processlog.InstanceQueueReached }, noSchedules, neverHeld)
 		require.NoError(t, r.Begin(t.Context()))
 		test(t, e, r, to)
 		e.Close()
@@ -107,7 +110,7 @@ func TestNothingIsReportedAfterAMissingTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := new(table)
 		e := engine.New(t.Context(), engine.Config{Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }})
-		r := Attach(e, to, "api-1:17", func() processlog.InstanceQueue { return processlog.InstanceQueueNone }, noSchedules)
+		r := Attach(e, to, "api-1:17", func() processlog.InstanceQueue { return processlog.InstanceQueueNone }, noSchedules, neverHeld)
 		to.setError(errors.New("no such table"))
 		require.Error(t, r.Begin(t.Context()))
 		e.Close()
@@ -176,7 +179,7 @@ func TestRowNamesTheNextSlotsOfPeriodicTypes(t *testing.T) {
 		to := new(table)
 		e := engine.New(t.Context(), engine.Config{Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }})
 		defer e.Close()
-		r := Attach(e, to, "api-1:17", func() processlog.InstanceQueue { return processlog.InstanceQueueNone }, func() map[string]Schedule { return schedules })
+		r := Attach(e, to, "api-1:17", func() processlog.InstanceQueue { return processlog.InstanceQueueNone }, func() map[string]Schedule { return schedules }, neverHeld)
 		require.NoError(t, r.Begin(t.Context()))
 		next := func(hours ...int) *processlog.InstanceSchedule {
 			s := new(processlog.InstanceSchedule)

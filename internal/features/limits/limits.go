@@ -293,7 +293,7 @@ func (lt *limitedType) noteValues(values *processlog.LimitValues) (changed bool)
 // wake makes the entries due now, because they may get a permit.
 func (lt *limitedType) wake(ids []processlog.ID) {
 	for _, id := range ids {
-		lt.e.Move(lt.t.Name, id, 0)
+		lt.e.Source().Move(processlog.QueueEntry{BusinessType: lt.t.Name, ID: id})
 	}
 }
 

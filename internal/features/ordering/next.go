@@ -137,8 +137,8 @@ func (o *Ordering) findSuccessor(e nextEntry) {
 
 // enqueue tells the engine's source that an entry is due now, because no other entry blocks it any more.
 func (o *Ordering) enqueue(businessType string, id processlog.ID) {
-	o.e.Move(businessType, id, 0)
-	if o.e.SourceScope() == engine.ScopeNone {
+	o.e.Source().Move(processlog.QueueEntry{BusinessType: businessType, ID: id})
+	if o.e.Source().Scope() == engine.ScopeNone {
 		o.sweepOf(businessType).restart()
 		o.e.Expect(businessType, 0) // As long as the source answers, the source itself wakes the scanner.
 	}
@@ -186,7 +186,7 @@ func (o *Ordering) claimKnown(businessType string, entries []nextEntry) (found e
 		return found, 0
 	}
 	for _, id := range found.WithoutCall {
-		o.e.Move(businessType, id, 0)
+		o.e.Source().Move(processlog.QueueEntry{BusinessType: businessType, ID: id})
 	}
 	failpoint.Reach(failpoint.OrderingFollowed)
 	return found, len(wanted)

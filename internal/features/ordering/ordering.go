@@ -346,7 +346,7 @@ func (o *Ordering) keyStates(ctx context.Context, s Serial, waiters []waiter) (m
 
 // blockedWait returns how long a blocked entry waits if nothing makes it due earlier.
 func (o *Ordering) blockedWait() time.Duration {
-	if o.e.SourceScope() != engine.ScopeAll {
+	if o.e.Source().Scope() != engine.ScopeAll {
 		return o.e.PollInterval
 	}
 	return o.e.ReconcileInterval

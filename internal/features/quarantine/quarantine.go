@@ -54,7 +54,6 @@ func (q *Quarantine) Attach(t *engine.Type) {
 		a.Accept = func(row *processlog.Row, lostLeases int) bool {
 			return q.accept(t, suspect{row.ID, row.Epoch}, lostLeases)
 		}
-		a.SuspectHold = func(lostLeases int) *processlog.ClaimHold { return q.hold(t, lostLeases) }
 		a.SuspectDone = func(row *processlog.Row, reason engine.SuspectEnd) { q.release(t, suspect{row.ID, row.Epoch}, reason) }
 	})
 }
@@ -74,9 +73,9 @@ func (q *Quarantine) accept(t *engine.Type, s suspect, lostLeases int) bool {
 	return true
 }
 
-// hold returns why suspects with the given number of lost leases may not start now, or nil if they may. It checks the
+// Hold returns why suspects with the given number of lost leases may not start now, or nil if they may. It checks the
 // same conditions as enterLocked, in the same order.
-func (q *Quarantine) hold(t *engine.Type, lostLeases int) *processlog.ClaimHold {
+func (q *Quarantine) Hold(t *engine.Type, lostLeases int) *processlog.ClaimHold {
 	if lostLeases < engine.SuspectAfter {
 		return nil
 	}

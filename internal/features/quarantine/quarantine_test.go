@@ -125,7 +125,7 @@ func TestSuspectThatIsToRunAloneGetsItsTurn(t *testing.T) {
 	})
 }
 
-// hold must return a reason for a suspect if and only if accept refuses the suspect.
+// Hold must return a reason for a suspect if and only if accept refuses the suspect.
 func TestHoldSaysWhyASuspectIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		typ, other := &engine.Type{Concurrency: 4}, &engine.Type{Concurrency: 4}
@@ -133,7 +133,7 @@ func TestHoldSaysWhyASuspectIsRefused(t *testing.T) {
 		defer q.e.Close()
 		held := func(of *engine.Type, lostLeases, n int, since time.Duration) {
 			t.Helper()
-			hold := q.hold(of, lostLeases)
+			hold := q.Hold(of, lostLeases)
 			accepted := q.accept(of, suspect{id: processlog.RowID(99)}, lostLeases)
 			if accepted {
 				q.release(of, suspect{id: processlog.RowID(99)}, engine.NotClaimed)

@@ -96,7 +96,7 @@ func (q *Queue) claimLeased(t *engine.Type, leased processlog.Leased, calls, n i
 func (q *Queue) removeBlocked(t *engine.Type, leased processlog.Leased) (unblocked []processlog.ID, err error) {
 	ctx, cancel := q.e.Statement()
 	defer cancel()
-	blocked, err := t.Blocked(ctx, leased.IDs)
+	blocked, err := t.Order().Blocked(ctx, leased.IDs)
 	if err != nil {
 		return nil, err
 	}
@@ -125,21 +125,12 @@ func (q *Queue) settleUnclaimed(t *engine.Type, leased processlog.Leased, found 
 		// The entry has ended or was never committed. Each further offer would cost a claim.
 		settle(id, processlog.QueueOutcome{Remove: true})
 	}
-	for _, w := range found.Waiting {
-		settle(w.ID, processlog.QueueOutcome{In: w.In})
-	}
-	for _, l := range found.Limited {
-		settle(l.ID, processlog.QueueOutcome{In: l.In})
-	}
 	for _, id := range found.WithoutCall {
 		settle(id, processlog.QueueOutcome{}) // for any process with a free call, perhaps this one
 	}
-	for _, r := range found.Rejected {
-		settle(r.ID, processlog.QueueOutcome{In: q.e.Refusals.PauseLeft(t.Name, r.ID)})
-	}
-	for i := range found.Refused {
+	for _, entry := range q.e.Postponed(t, found) {
 		// A row of another type under this id does not belong to this queue, so remove the id (G10).
-		settle(found.Refused[i].ID, processlog.QueueOutcome{Remove: found.Refused[i].BusinessType != t.Name, In: engine.RefusedRetry})
+		settle(entry.ID, processlog.QueueOutcome{Remove: entry.BusinessType != t.Name, In: entry.In})
 	}
 }
 

@@ -12,11 +12,6 @@ const lookAfterLoss = time.Second
 // Look asks the queue again and again when the next entry of each type is due, until ctx ends. A wake-up that was lost costs no
 // more than the time between two looks.
 func (q *Queue) Look(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-		return
-	case <-q.e.FirstScanDone():
-	}
 	nextLook := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()

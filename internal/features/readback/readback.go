@@ -47,7 +47,8 @@ func Attach(e *engine.Engine) *Starter {
 	s.idReads.Max, s.idReads.Workers, s.idReads.Bound, s.idReads.Flush = processlog.MaxRows, 1, waitBound, s.resolveFresh
 	s.verifications.Max, s.verifications.Workers, s.verifications.Flush = processlog.MaxRows, 2, s.verifyFresh
 	s.claims.Max, s.claims.Workers, s.claims.Flush = processlog.MaxRows, 1, s.claimFresh
-	e.AttachStarter(s, &s.idReads, &s.verifications, &s.claims)
+	e.AttachStarter(s)
+	e.AwaitClaims(&s.idReads, &s.verifications, &s.claims)
 	return s
 }
 
@@ -364,7 +365,7 @@ func (s *Starter) withoutBlocked(t *engine.Type, list []claimRequest, wanted []p
 	}
 	ctx, cancel := s.e.Statement()
 	defer cancel()
-	blocked, _ := t.Blocked(ctx, ids)
+	blocked, _ := t.Order().Blocked(ctx, ids)
 	return slices.DeleteFunc(list, func(f claimRequest) bool { return slices.Contains(blocked, f.ID) }),
 		slices.DeleteFunc(wanted, func(w processlog.Wanted) bool { return slices.Contains(blocked, w.ID) })
 }
@@ -389,7 +390,7 @@ func (s *Starter) returnSpare(list []claimRequest, spare []processlog.ID) {
 		case f.Reservation != nil:
 			s.e.Releases.Release(f.Token, queueEntry(f.InsertedEntry))
 		default:
-			s.e.Enqueue(queueEntry(f.InsertedEntry))
+			s.e.Source().Enqueue([]processlog.QueueEntry{queueEntry(f.InsertedEntry)})
 		}
 	}
 }

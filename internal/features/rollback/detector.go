@@ -25,6 +25,8 @@ type Detector struct {
 	stopOnLoss bool // a loss stops this process until a person accepts it
 	versions   versionMemory
 
+	reportMissing func(entries []engine.RecordedEntry) // see New
+
 	recorded        chan engine.RecordedEntry    // entries recorded here that were not read back yet, and so prove nothing
 	checks          groupcommit.Batcher[version] // checks that nobody waits for; the zero version only asks for a check
 	mustCheck       atomic.Bool                  // set after a failed statement, because another server may answer next
@@ -45,10 +47,10 @@ type connectionReporter interface {
 	ReadsCommitted() bool // whether a read outside a transaction returns committed rows only
 }
 
-// New makes a detector. The parameter stopOnLoss says whether a loss stops this process. The detector notices nothing before
-// Watch.
-func New(e *engine.Engine, stopOnLoss bool) *Detector {
-	d := &Detector{e: e, stopOnLoss: stopOnLoss, recorded: make(chan engine.RecordedEntry, recordedKept), startedAt: time.Now(), guard: make(chan struct{}, 1),
+// New makes a detector. The parameter stopOnLoss says whether a loss stops this process. The detector calls reportMissing with
+// recorded entries whose ids are not in the database. It notices nothing before Watch.
+func New(e *engine.Engine, stopOnLoss bool, reportMissing func(entries []engine.RecordedEntry)) *Detector {
+	d := &Detector{e: e, stopOnLoss: stopOnLoss, reportMissing: reportMissing, recorded: make(chan engine.RecordedEntry, recordedKept), startedAt: time.Now(), guard: make(chan struct{}, 1),
 		acceptedAt: make(map[acceptance]time.Time)}
 	d.versions.partLength = latestRounds * e.ReconcileInterval / latestParts
 	d.lastCheck.Store(math.MinInt64 / 2)
@@ -83,16 +85,23 @@ func (d *Detector) sawRead(rows []processlog.Row, sentAt time.Time) {
 	}
 }
 
-// sawRecorded is called when the commit of an entry is reported. It adds the entry to a list, and the next check asks
-// the database whether the entries of the list are there. sawRecorded does not block, because the caller has just
-// committed.
+// sawRecorded is called when the commit of entries is reported. It adds the entries to a list, and the next check asks the
+// database whether the entries of the list are there. It adds only the last recordedKept entries, because the list holds no
+// more. sawRecorded does not block, because the caller has just committed.
 //
 // A process without Run has no rounds of the reconciler. In such a process, sawRecorded starts a check in the background
 // if the last check is at least ReconcileInterval ago.
 //
 // If the list is full, sawRecorded drops the oldest entry. A database that goes back to an earlier state loses its newest
 // entries, so these must stay in the list.
-func (d *Detector) sawRecorded(r engine.RecordedEntry) {
+func (d *Detector) sawRecorded(fresh []engine.InsertedEntry) {
+	for i := max(0, len(fresh)-recordedKept); i < len(fresh); i++ {
+		d.keepRecorded(fresh[i].Recorded())
+	}
+}
+
+// keepRecorded adds an entry to the list of sawRecorded.
+func (d *Detector) keepRecorded(r engine.RecordedEntry) {
 	if r.ID.IsZero() {
 		return // There is no id to ask for.
 	}
@@ -227,7 +236,7 @@ func (d *Detector) unlock() {
 	found := d.toReport
 	d.toReport = findings{}
 	<-d.guard
-	d.e.ReportMissing(found.missing)
+	d.reportMissing(found.missing)
 	if found.loss != nil {
 		engine.NotifyObserver(d.e.Base, d.e.Observer.HistoryLost, &found.loss.LossError)
 	}

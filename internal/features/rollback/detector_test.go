@@ -83,7 +83,7 @@ func detecting(t *testing.T, stopOnLoss bool, observer observe.Observer) (*Detec
 	store := &unreliableStore{rows: make(map[processlog.ID]processlog.Version)}
 	e := engine.New(t.Context(), engine.Config{Store: store, Log: slog.New(slog.DiscardHandler), Observer: observer, ReconcileInterval: time.Minute,
 		ErrorNumber: func(error) uint16 { return 0 }})
-	d := New(e, stopOnLoss)
+	d := New(e, stopOnLoss, func([]engine.RecordedEntry) {})
 	d.Watch()
 	return d, store
 }

@@ -47,8 +47,10 @@ func startEntry(ctx context.Context, e *engine.Engine, id processlog.ID) error {
 	if t == nil {
 		return fmt.Errorf("type %q has no handler here", row.BusinessType)
 	}
-	if err := t.BlockReason(ctx, row); err != nil {
-		return err // Check before the claim, so that a blocked entry stays unchanged.
+	if t.IsOrdered() {
+		if err := t.Order().BlockReason(ctx, row); err != nil {
+			return err // Check before the claim, so that a blocked entry stays unchanged.
+		}
 	}
 	for range 2 { // An entry whose position under its ordering key is not stored yet is put off once, which stores the position. So try twice.
 		if blocked, err := claimEntry(e, t, row); err != nil || !blocked {
