@@ -61,6 +61,7 @@ type watched struct {
 	auditLogs func(f admin.AuditLogFilter)                        // called before AuditLog, if set
 	batch     func(b processlog.BulkBatch) error                  // called before ChangeBulk, if set
 	looked    atomic.Int64                                        // number of calls of Types
+	bulkReads atomic.Int64                                        // number of calls of Bulk
 	keeps     func(c *admin.Case)                                 // changes each case that Cases and CasesOf return, to make it look like a case of an older version
 	outlines  func(row *processlog.Row)                           // changes each row that Outlines returns, to make it look like a row of an older version
 }
@@ -82,6 +83,11 @@ func (w *watched) ChangeBulk(ctx context.Context, seen []processlog.Version, cha
 		}
 	}
 	return w.MemoryStore.ChangeBulk(ctx, seen, change, batch)
+}
+
+func (w *watched) Bulk(ctx context.Context, id processlog.BulkID) ([]processlog.BulkBatch, error) {
+	w.bulkReads.Add(1)
+	return w.MemoryStore.Bulk(ctx, id)
 }
 
 func (w *watched) List(ctx context.Context, f admin.Filter) (processlog.Page, error) {

@@ -175,6 +175,14 @@ func (p *matchingPlan) visited() int {
 	return n
 }
 
+// left returns how many of the entries that matched at the start are left. It is at least 1 until the action is over.
+func (p *matchingPlan) left(total int) int {
+	if p.isOver() {
+		return 0
+	}
+	return max(1, total-p.visited())
+}
+
 // StartMatching begins an action on all entries that match a search, and carries out the first batches of it. ContinueBulk carries
 // out the following ones, until BulkView.Left is 0. Change.Entries is ignored.
 //
@@ -236,6 +244,47 @@ func (d *Admin) continueMatching(ctx context.Context, a Actor, id BulkID, bulk *
 	return run.goOn(ctx)
 }
 
+// BulkProgress says how far an action on all that match is.
+type BulkProgress struct {
+	Changed int  // number of entries that the action has changed
+	Left    int  // number of entries that are left; 0: the action is over
+	More    bool // whether Left is a lower bound
+}
+
+// FinishBulk continues an action of StartMatching until no entry is left. It reads the action once, and calls report before each
+// call's share of the batches and at the end. Its errors are those of ContinueBulk. For an action of StartBulk it returns a *FieldError.
+// If another caller continues or stops the action, FinishBulk returns ErrContinued and changes nothing more.
+func (d *Admin) FinishBulk(ctx context.Context, a Actor, id BulkID, report func(BulkProgress)) error {
+	if d.readOnly {
+		return ErrReadOnly
+	}
+	ctx = withAction(ctx)
+	bulk, err := d.readMatching(ctx, id)
+	if err != nil {
+		return err
+	}
+	run, err := d.newMatchingRun(ctx, a, id, &bulk)
+	for err == nil {
+		report(run.progress())
+		if run.plan.Matching.isOver() {
+			return nil
+		}
+		if err = run.goOn(ctx); err == nil {
+			err = d.checkMatching(ctx, a, id, &bulk) // Somebody may have changed the rights meanwhile.
+		}
+	}
+	return err
+}
+
+// readMatching reads an action of StartMatching. For another action it returns a *FieldError.
+func (d *Admin) readMatching(ctx context.Context, id BulkID) (storedBulk, error) {
+	bulk, err := d.readBulk(ctx, id)
+	if err == nil && bulk.plan.Matching == nil {
+		err = &compensator.FieldError{Field: "bulk action", Reason: "is not one on all that match"}
+	}
+	return bulk, err
+}
+
 // StopBulk ends an action of StartMatching before it has visited all entries. A batch that is stored meanwhile still counts. It needs
 // the rights of ContinueBulk. If nothing is left, it does nothing.
 func (d *Admin) StopBulk(ctx context.Context, a Actor, id BulkID) error {
@@ -244,12 +293,9 @@ func (d *Admin) StopBulk(ctx context.Context, a Actor, id BulkID) error {
 	}
 	ctx = withAction(ctx)
 	for {
-		bulk, err := d.readBulk(ctx, id)
+		bulk, err := d.readMatching(ctx, id)
 		if err != nil {
 			return err
-		}
-		if bulk.plan.Matching == nil {
-			return &compensator.FieldError{Field: "bulk action", Reason: "is not one on all that match"}
 		}
 		run, err := d.newMatchingRun(ctx, a, id, &bulk)
 		if err != nil || run.plan.Matching.isOver() {
@@ -275,19 +321,27 @@ type matchingRun struct {
 
 // newMatchingRun prepares to continue an action after its last batch.
 func (d *Admin) newMatchingRun(ctx context.Context, a Actor, id BulkID, bulk *storedBulk) (*matchingRun, error) {
-	seesAll, err := d.seesMatching(ctx, a, bulk)
-	if err != nil {
+	if err := d.checkMatching(ctx, a, id, bulk); err != nil {
 		return nil, err
-	}
-	if !seesAll {
-		return nil, d.refuseBulk(ctx, a, bulk, newNotFoundError(compensator.IdempotencyKey(id.String())))
-	}
-	if !d.mayContinue(ctx, a, bulk) {
-		return nil, d.refuseBulk(ctx, a, bulk, ErrNotAllowed)
 	}
 	plan := bulk.plan
 	plan.Matching = bulk.progress()
 	return &matchingRun{d: d, actor: a, isOther: a.ID != bulk.first().Actor, id: id, reason: bulk.first().Reason, follows: bulk.last().Record, plan: plan}, nil
+}
+
+// checkMatching returns an error if the actor may not continue or stop an action, and records the refusal.
+func (d *Admin) checkMatching(ctx context.Context, a Actor, id BulkID, bulk *storedBulk) error {
+	seesAll, err := d.seesMatching(ctx, a, bulk)
+	if err != nil {
+		return err
+	}
+	if !seesAll {
+		return d.refuseBulk(ctx, a, bulk, newNotFoundError(compensator.IdempotencyKey(id.String())))
+	}
+	if !d.mayContinue(ctx, a, bulk) {
+		return d.refuseBulk(ctx, a, bulk, ErrNotAllowed)
+	}
+	return nil
 }
 
 // progress returns the plan of the next batch.
@@ -320,6 +374,12 @@ func (d *Admin) mayContinue(ctx context.Context, a Actor, bulk *storedBulk) bool
 	return slices.ContainsFunc(types, func(name string) bool {
 		return d.mayDo(ctx, a, bulk.plan.Right, Subject{Type: name, Count: bulk.plan.Total})
 	})
+}
+
+// progress returns how far the action is.
+func (r *matchingRun) progress() BulkProgress {
+	now := r.plan.Matching
+	return BulkProgress{Changed: now.Changed, Left: now.left(r.plan.Total), More: now.More}
 }
 
 // change returns the Change of the entries of one batch. Their versions are read later.
@@ -451,7 +511,7 @@ func (d *Admin) viewMatching(ctx context.Context, a Actor, view BulkView, bulk *
 	case now.Stopped:
 		view.StoppedBy = bulk.last().Actor
 	case !now.Ended:
-		view.Left = max(1, view.Total-now.visited())
+		view.Left = now.left(view.Total)
 		view.MayContinue = !d.readOnly && d.mayContinue(ctx, a, bulk)
 		if bulk.plan.TriesFirst && now.Changed == 1 {
 			view.Tried = tried

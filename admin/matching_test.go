@@ -183,6 +183,39 @@ func TestActionOnAllThatMatchLeavesOutWhatWasNotChecked(t *testing.T) {
 	assert.Equal(t, []any{0, 0, map[string]int{"finished": 5}}, []any{view.Changed, view.Left, view.LeftOut})
 }
 
+// TestActionOnAllThatMatchIsFinishedWithOneRead finishes an action of several calls. It must be read once, and report how far
+// it is. If another person stops it, no further batch may be stored.
+func TestActionOnAllThatMatchIsFinishedWithOneRead(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	d := b.admin(admin.Options{Access: everything})
+	ids := append(b.diesOften(refundType, 2600), b.dead.ID)
+	begin := func() admin.BulkID {
+		id, err := d.StartMatching(t.Context(), mei, requeueAll, deadRefunds, admin.BulkOptions{TryFirst: true})
+		require.NoError(t, err)
+		return id
+	}
+	id := begin()
+	b.store.bulkReads.Store(0)
+	var reports []admin.BulkProgress
+	require.NoError(t, d.FinishBulk(t.Context(), mei, id, func(p admin.BulkProgress) { reports = append(reports, p) }))
+	assert.EqualValues(t, 1, b.store.bulkReads.Load())
+	assert.Equal(t, []admin.BulkProgress{{Changed: 1, Left: 2600}, {Changed: 2001, Left: 600}, {Changed: 2601}}, reports)
+	for _, id := range ids {
+		require.Equal(t, 1, b.visits(id))
+	}
+	require.NoError(t, d.FinishBulk(t.Context(), mei, id, func(p admin.BulkProgress) { assert.Equal(t, admin.BulkProgress{Changed: 2601}, p) }))
+
+	other, _, err := d.StartBulk(t.Context(), mei, admin.Change{Action: admin.Requeue, Entries: []admin.Seen{{ID: b.otherDead.ID, Version: b.otherDead.Version}}, Why: why}, admin.BulkOptions{})
+	require.NoError(t, err)
+	require.ErrorAs(t, d.FinishBulk(t.Context(), mei, other, func(admin.BulkProgress) {}), new(*compensator.FieldError))
+	b.diesOften(mailType, 2)
+	id, err = d.StartMatching(t.Context(), mei, requeueAll, admin.Search{Filter: admin.Filter{BusinessType: mailType, States: []compensator.State{compensator.Dead}}}, admin.BulkOptions{TryFirst: true})
+	require.NoError(t, err)
+	require.ErrorIs(t, d.FinishBulk(t.Context(), mei, id, func(admin.BulkProgress) { require.NoError(t, d.StopBulk(t.Context(), admin.Actor{ID: "bob"}, id)) }), admin.ErrContinued)
+	assert.Equal(t, 1, b.followed(d, id).Changed)
+}
+
 // TestStoppedActionVisitsNoFurtherEntry stops an action. Nobody may go on with it.
 func TestStoppedActionVisitsNoFurtherEntry(t *testing.T) {
 	t.Parallel()

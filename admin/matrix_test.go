@@ -96,6 +96,9 @@ func deeds() []deed {
 		{"end of an action on all that match", "StopBulk", admin.Requeue, []admin.Right{admin.SeeEntries, admin.SeeAuditLog}, true, "", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return nil, d.StopBulk(ctx, a, b.matching)
 		}},
+		{"rest of an action on all that match", "FinishBulk", admin.Requeue, []admin.Right{admin.SeeEntries, admin.SeeAuditLog}, true, "", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+			return nil, d.FinishBulk(ctx, a, b.matching, func(admin.BulkProgress) {})
+		}},
 		{"entries", "Entries", admin.SeeEntries, nil, false, "o-refund", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return answered(d.Entries(ctx, a, admin.Filter{}))
 		}},
@@ -349,7 +352,7 @@ func TestEachRightAllowsWhatItSaysAndNothingElse(t *testing.T) {
 					require.NoError(t, err)
 				case name == "wrong":
 					require.ErrorIs(t, err, admin.ErrNotAllowed)
-					if deed.name == "export" || deed.method == "StopBulk" { // They name no entry.
+					if deed.name == "export" || deed.method == "StopBulk" || deed.method == "FinishBulk" { // They name no entry.
 						recorded = ""
 					}
 				case slices.Contains(deed.with, admin.SeeEntries) && deed.method != "Export" && deed.method != "StartMatching":

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -43,7 +44,7 @@ func visiblePaused(ctx context.Context, settings []processlog.Setting, mayRead *
 // Pause stops the claims of a type in all processes whose Config.Operations is set. Each process stops within 1.2 times
 // its ReconcileInterval. Running attempts continue, and new entries are still recorded. Pause needs the right Pause.
 //
-// Pause returns ErrChanged if the type is paused already. It returns an *UnknownTypeError if neither the log nor this
+// Pause returns ErrChanged if the type is paused already: see PauseOptions.Instead. It returns an *UnknownTypeError if neither the log nor this
 // process knows the type. Without this error, a mistyped name would pause nothing.
 //
 // Pause returns ErrNotAllowed if the actor lacks the right, ErrReadOnly if Options.ReadOnly is set, and a *FieldError
@@ -56,12 +57,17 @@ func (d *Admin) Pause(ctx context.Context, a Actor, businessType string, why Why
 type PauseOptions struct {
 	For   time.Duration // length of the pause: a second to 366 days; 0: only Resume ends the pause
 	Ahead bool          // accept any name, for a type that has no entries yet. PauseWith then returns no *UnknownTypeError
+
+	// Instead is the version of the pause that the actor saw, which the new pause replaces: Paused.Version. The type stays
+	// paused meanwhile. If that pause has changed or ended, PauseWith returns ErrChanged. 0: the type must not be paused.
+	Instead uint64
 }
 
 const maxPause = 366 * 24 * time.Hour
 
 // PauseWith does the same as Pause, with options. If PauseOptions.For is set, each process starts entries of the type again
 // after that time, without a person. The database's clock decides, so no entry starts before. Resume ends the pause earlier.
+// To give a pause another end, set PauseOptions.Instead. For then counts from now on.
 func (d *Admin) PauseWith(ctx context.Context, a Actor, businessType string, opts PauseOptions, why Why) error {
 	reason, err := d.checkTypeAction(ctx, a, businessType, why)
 	if err == nil && opts.For != 0 && (opts.For < time.Second || opts.For > maxPause) {
@@ -82,13 +88,21 @@ func (d *Admin) PauseWith(ctx context.Context, a Actor, businessType string, opt
 		pause, subject = processlog.PauseFor(businessType, opts.For), "for "+opts.For.Round(time.Second).String()
 	}
 	pause.Actor, pause.Reason = a.ID, reason
+	current := uint64(0) // version of the pause in force
 	for _, s := range settings {
-		if name, isPause := processlog.PausedType(s); isPause && name == businessType {
-			return fmt.Errorf("pause %q: %w", businessType, ErrChanged)
+		if s.Name != pause.Name {
+			continue
 		}
-		if s.Name == pause.Name {
-			pause.Version = s.Version
+		pause.Version = s.Version
+		if _, isPause := processlog.PausedType(s); isPause {
+			current = s.Version
 		}
+	}
+	if current != opts.Instead {
+		return fmt.Errorf("pause %q: %w", businessType, ErrChanged)
+	}
+	if current > 0 {
+		subject = "new end: " + cmp.Or(subject, "until resumed")
 	}
 	defer d.actionCount.Add(1)
 	return d.log.Operations().PutSetting(ctx, pause, processlog.Operation{Actor: a.ID, Action: "pause", BusinessType: businessType, Subject: subject, Reason: reason})

@@ -23,7 +23,7 @@ type formAction struct {
 	ID                             compensator.EntryID // entry of a note or a reveal
 	Owner                          string
 	Type                           string
-	Version                        uint64 // version of the pause to end
+	Version                        uint64 // version of the pause to end or to replace
 	Why                            admin.Why
 	Delay                          time.Duration
 	Sure                           bool
@@ -433,6 +433,7 @@ func (s *server) performAction(rq *request, action formAction) (result outcome, 
 	case doPause:
 		var opts admin.PauseOptions
 		if opts, err = rq.pauseOptions(action); err == nil {
+			opts.Instead = action.Version
 			err = s.admin.PauseWith(rq.ctx, rq.Actor, action.Type, opts, action.Why)
 		}
 	case doResume:

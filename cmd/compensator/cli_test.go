@@ -95,7 +95,12 @@ func TestANight(t *testing.T) {
 				require.NoError(t, err)
 				assert.WithinDuration(t, time.Now().Add(2*time.Hour), ends, 10*time.Minute)
 				assert.Regexp(t, `paused +refund until \d+-`, b.ok("health"))
+				again := b.do("pause", "refund", reason, "--yes", "--again", "--for", "30m")
+				assert.Equal(t, codeDone, again.code, again.stderr)
+				assert.Contains(t, again.stderr, " until ", "the pause that it replaces")
+				assert.Contains(t, b.ok("trail", "--action", "pause"), "new end: for 30m0s")
 				assert.Contains(t, b.do("resume", "refund", reason, "--yes").stderr, " until ")
+				b.refused(codeNotFound, "pause", "refund", reason, "--yes", "--again")
 			}
 
 			b.exec("UPDATE common_process_log SET next_at=1 WHERE idempotent_id='lives0'")

@@ -96,22 +96,19 @@ func countMany(n int, more bool) string {
 
 // goOn continues an action on all that match until no entry is left. It prints how far the action is.
 func (p *program) goOn(ctx context.Context, s *session, id admin.BulkID) error {
-	for {
-		view, err := s.Bulk(ctx, s.actor, id)
-		if err != nil {
-			return err
+	err := s.FinishBulk(ctx, s.actor, id, func(now admin.BulkProgress) {
+		if now.Left > 0 {
+			p.printf("%d changed, %s left", now.Changed, countMany(now.Left, now.More))
 		}
-		if view.Left == 0 {
-			return p.printBulk(view)
-		}
-		p.printf("%d changed, %s left", view.Changed, countMany(view.Left, view.More))
-		err = s.ContinueBulk(ctx, s.actor, id)
-		if errors.Is(err, admin.ErrContinued) {
-			p.printf("another process goes on with this action, so this one stops")
-			return p.printBulk(view)
-		}
-		if err != nil {
-			return err
-		}
+	})
+	if errors.Is(err, admin.ErrContinued) {
+		p.printf("another process goes on with this action or has stopped it, so this one stops")
+	} else if err != nil {
+		return err
 	}
+	view, err := s.Bulk(ctx, s.actor, id)
+	if err != nil {
+		return err
+	}
+	return p.printBulk(view)
 }

@@ -15,10 +15,18 @@ import (
 func (p *program) newPauseCommand() *cobra.Command {
 	var opts admin.PauseOptions
 	var until string
+	var again bool
 	cmd := p.newTypeCommand("pause <type>", "Stop all services from claiming entries of a type, for a time or until somebody resumes it", func(ctx context.Context, s *session, name string, why admin.Why, isConfirmed bool) error {
 		end, err := time.Parse(time.RFC3339, until)
 		if err != nil && until != "" {
 			return newUsageError("--until %q: give a time such as 2026-01-31T10:00:00Z", until)
+		}
+		if again {
+			seen, err := p.showPause(ctx, s, name)
+			if err != nil {
+				return err
+			}
+			opts.Instead = seen.Version
 		}
 		if err := p.confirmUnless(ctx, isConfirmed, "pause", name); err != nil {
 			return err
@@ -40,6 +48,7 @@ func (p *program) newPauseCommand() *cobra.Command {
 		return nil
 	})
 	cmd.Flags().BoolVar(&opts.Ahead, "ahead", false, "also pause a type that the log does not have yet")
+	cmd.Flags().BoolVar(&again, "again", false, "give the pause of a paused type a new end")
 	cmd.Flags().DurationVar(&opts.For, "for", 0, "the pause ends by itself after this time, such as 2h")
 	cmd.Flags().StringVar(&until, "until", "", "the pause ends by itself at this time, such as 2026-01-31T10:00:00Z")
 	cmd.MarkFlagsMutuallyExclusive("for", "until")
@@ -48,31 +57,40 @@ func (p *program) newPauseCommand() *cobra.Command {
 
 func (p *program) newResumeCommand() *cobra.Command {
 	return p.newTypeCommand("resume <type>", "End a pause", func(ctx context.Context, s *session, name string, why admin.Why, isConfirmed bool) error {
-		paused, err := s.Paused(ctx, s.actor)
+		pause, err := p.showPause(ctx, s, name)
 		if err != nil {
 			return err
 		}
-		for _, pause := range paused {
-			if pause.Type != name {
-				continue
-			}
-			end := ""
-			if !pause.Until.IsZero() {
-				end = " until " + formatTable(pause.Until)
-			}
-			p.printf("paused by %s at %s%s: %s", pause.Actor, formatTable(pause.At), end, pause.Reason)
-			if err := p.confirmUnless(ctx, isConfirmed, "resume", name); err != nil {
-				return err
-			}
-			return s.Resume(ctx, s.actor, pause, why)
-		}
-		if err := s.CheckType(ctx, s.actor, name); errors.As(err, new(*admin.UnknownTypeError)) {
-			return missingError{strings.TrimPrefix(err.Error(), "admin: ")}
-		} else if err != nil {
+		if err := p.confirmUnless(ctx, isConfirmed, "resume", name); err != nil {
 			return err
 		}
-		return missingError{fmt.Sprintf("%q is not paused", name)}
+		return s.Resume(ctx, s.actor, pause, why)
 	})
+}
+
+// showPause prints the pause of a type, and returns it. If the type is not paused, it returns a missingError.
+func (p *program) showPause(ctx context.Context, s *session, name string) (admin.Paused, error) {
+	paused, err := s.Paused(ctx, s.actor)
+	if err != nil {
+		return admin.Paused{}, err
+	}
+	for _, pause := range paused {
+		if pause.Type != name {
+			continue
+		}
+		end := ""
+		if !pause.Until.IsZero() {
+			end = " until " + formatTable(pause.Until)
+		}
+		p.printf("paused by %s at %s%s: %s", pause.Actor, formatTable(pause.At), end, pause.Reason)
+		return pause, nil
+	}
+	if err := s.CheckType(ctx, s.actor, name); errors.As(err, new(*admin.UnknownTypeError)) {
+		return admin.Paused{}, missingError{strings.TrimPrefix(err.Error(), "admin: ")}
+	} else if err != nil {
+		return admin.Paused{}, err
+	}
+	return admin.Paused{}, missingError{fmt.Sprintf("%q is not paused", name)}
 }
 
 // newTypeCommand returns a command for one type. A shell can complete the type.

@@ -287,8 +287,16 @@ func (t *storeTest) settingIsPutAsItWasSeen() {
 	_, paused = processlog.PausedType(settings[0])
 	assert.Equal(t, []any{true, settings[0].At.Add(time.Hour)}, []any{paused, settings[0].PauseEnd()})
 	assert.Less(t, settings[0].ReadAt.Sub(settings[0].At), time.Hour, "both are by the database's clock")
+	longer := processlog.PauseFor("refund", 2*time.Hour)
+	longer.Version = 3
+	require.NoError(t, t.ops().PutSetting(t.ctx, longer, op))
+	require.ErrorIs(t, t.ops().PutSetting(t.ctx, longer, op), processlog.ErrChanged, "another person has moved the end")
+	settings, err = t.ops().Settings(t.ctx)
+	require.NoError(t, err)
+	_, paused = processlog.PausedType(settings[0])
+	assert.Equal(t, []any{true, settings[0].At.Add(2 * time.Hour)}, []any{paused, settings[0].PauseEnd()}, "the new end counts from the second write")
 	short := processlog.PauseFor("refund", time.Millisecond)
-	short.Version = 3
+	short.Version = 4
 	require.NoError(t, t.ops().PutSetting(t.ctx, short, op))
 	t.waitUntil(func() bool {
 		settings, err = t.ops().Settings(t.ctx)
@@ -299,5 +307,5 @@ func (t *storeTest) settingIsPutAsItWasSeen() {
 	assert.False(t, settings[0].ReadAt.Before(settings[0].PauseEnd()))
 	page, err := t.ops().AuditLog(t.ctx, processlog.AuditLogFilter{Action: "pause"})
 	require.NoError(t, err)
-	assert.Len(t, page.Records, 4, "a refused call leaves no record")
+	assert.Len(t, page.Records, 5, "a refused call leaves no record")
 }

@@ -126,7 +126,7 @@ func (t *storeTest) foldingKeepsEveryCount() {
 			if rows += n; n < 5 {
 				return rows
 			}
-			assert.Equal(t, sum(written...), sum(t.stats(at, time.Minute)...))
+			require.Equal(t, sum(written...), sum(t.stats(at, time.Minute)...))
 		}
 	}
 	assert.Zero(t, fold(processlog.FoldInstances, 1000*time.Hour), "rows that are younger stay")

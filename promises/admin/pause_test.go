@@ -103,6 +103,63 @@ func TestPauseEndsByItself(t *testing.T) {
 	})
 }
 
+// TestPauseGetsANewEnd pauses a type for an hour, and then gives the pause later, earlier and no ends. Meanwhile no entry may start.
+// Each new end is one action, and needs the version of the pause that the person saw.
+// Failure: F124
+func TestPauseGetsANewEnd(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		c := w.New(operated(cfg))
+		d := open(t, c)
+		orders, ran := harness.HandleCounted(t, c, "refund", compensator.HandlerConfig[harness.Order]{}, nil)
+		seen := func() admin.Paused {
+			paused, err := d.Paused(t.Context(), mei)
+			require.NoError(t, err)
+			require.Len(t, paused, 1)
+			return paused[0]
+		}
+		pause := func(length time.Duration, instead uint64) error {
+			return d.PauseWith(t.Context(), mei, "refund", admin.PauseOptions{For: length, Instead: instead}, why)
+		}
+		endsAt := func(end time.Time) {
+			w.Eventually(func() bool {
+				return slices.Equal(c.Health(t.Context()).Paused, []observe.PausedType{{BusinessType: "refund", EndsAt: end}})
+			}, "the process has read the pause")
+		}
+		require.NoError(t, d.PauseWith(t.Context(), mei, "mail", admin.PauseOptions{Ahead: true}, why))
+		mail := seen()
+		require.ErrorIs(t, pause(time.Hour, mail.Version), admin.ErrChanged, "the type is not paused")
+		require.NoError(t, d.Resume(t.Context(), mei, mail, why))
+		require.NoError(t, pause(time.Hour, 0))
+		first := seen()
+		w.Run(c)
+		endsAt(first.Until)
+		id := w.RecordThrough(cfg.DB, orders, 1, compensator.Options{})
+		require.ErrorIs(t, pause(2*time.Hour, 0), admin.ErrChanged)
+		require.NoError(t, pause(2*time.Hour, first.Version))
+		second := seen()
+		require.Equal(t, second.At.Add(2*time.Hour), second.Until)
+		endsAt(second.Until)
+		require.ErrorIs(t, pause(0, first.Version), admin.ErrChanged, "somebody has moved the end")
+		require.ErrorIs(t, d.Resume(t.Context(), mei, first, why), admin.ErrChanged)
+		require.NoError(t, pause(0, second.Version))
+		third := seen()
+		require.True(t, third.Until.IsZero())
+		endsAt(time.Time{})
+		require.Equal(t, compensator.Pending, w.State(id))
+		require.Zero(t, ran.Total())
+		require.NoError(t, pause(time.Second, third.Version))
+		w.WaitState(id, compensator.Succeeded)
+		page, err := d.AuditLog(t.Context(), mei, admin.AuditLogFilter{Action: "pause"})
+		require.NoError(t, err)
+		var subjects []string
+		for _, r := range page.Records {
+			subjects = append(subjects, r.Subject)
+		}
+		require.Equal(t, []string{"new end: for 1s", "new end: until resumed", "new end: for 2h0m0s", "for 1h0m0s", ""}, subjects)
+	})
+}
+
 // TestRunningProcessStopsClaimingWhatIsPaused pauses a type while its handlers run. The running attempts must continue.
 // Failure: F124
 func TestRunningProcessStopsClaimingWhatIsPaused(t *testing.T) {

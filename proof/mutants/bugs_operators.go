@@ -115,7 +115,7 @@ func operating() []mutant {
 			edits: []edit{
 				{"matchingRun.store", `Follows: $r.follows`, `Follows: 0`},
 			},
-			sees: tests("TestActionOnAllThatMatchIsContinuedByOne"),
+			sees: tests("TestActionOnAllThatMatchIsContinuedByOne", "TestActionOnAllThatMatchIsFinishedWithOneRead"),
 		},
 		{
 			name: "batch-forgets-what-it-changed", breaks: "G32",
@@ -236,6 +236,14 @@ func operating() []mutant {
 				{"Pauses.untilNext", `if $p.firstEnd.IsZero() {`, `if true {`},
 			},
 			sees: tests("TestPauseEndsWhenTheDatabasesClockSaysSo"),
+		},
+		{
+			name: "new-end-replaces-an-unseen-pause", breaks: "G32",
+			what: "A person gives a pause a new end although another person has changed the pause.",
+			edits: []edit{
+				{"Admin.PauseWith", `$current != $opts.Instead`, `$current > 0 && $opts.Instead == 0`},
+			},
+			sees: tests("TestPauseGetsANewEnd"),
 		},
 		{
 			name: "slots-show-hidden-entries", breaks: "G32",

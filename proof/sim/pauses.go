@@ -24,6 +24,7 @@ type pausing struct {
 	// has read the setting.
 	after time.Duration
 	ends  bool // whether the pause ends by itself, and not by a person
+	again bool // whether the pause replaces one with another end
 }
 
 // drawPauses decides at random whether a person pauses a type.
@@ -33,8 +34,11 @@ func (w *world) drawPauses() {
 		return
 	}
 	w.apart.pausing = pausing{kind: handledTypes[rng.IntN(len(handledTypes))], at: time.Duration(rng.Int64N(int64(w.plan.chaos))),
-		after: 5*time.Second + time.Duration(rng.Int64N(int64(20*time.Second))), ends: rng.IntN(2) == 0}
+		after: 5*time.Second + time.Duration(rng.Int64N(int64(20*time.Second))), ends: rng.IntN(2) == 0, again: rng.IntN(2) == 0}
 }
+
+// otherLength is the length of a pause that gets a new end. No other pause is so long.
+const otherLength = 5 * time.Hour
 
 // length returns how long a pause lasts that ends by itself, or 0. Usually its end comes after the faults.
 func (w *world) length(p pausing) time.Duration {
@@ -47,10 +51,27 @@ func (w *world) length(p pausing) time.Duration {
 // pause tries to pause the type until that succeeds. Later it resumes the type, or waits until the pause ends by itself.
 func (w *world) pause(p pausing) {
 	time.Sleep(p.at)
+	opts := admin.PauseOptions{For: w.length(p)}
+	if p.again {
+		opts.For = otherLength
+	}
 	w.throughAdmin(func(ctx context.Context, d *admin.Admin, who admin.Actor) bool {
-		_ = d.PauseWith(ctx, who, p.kind, admin.PauseOptions{For: w.length(p)}, admin.Why{Reason: "look"})
+		_ = d.PauseWith(ctx, who, p.kind, opts, admin.Why{Reason: "look"})
 		return w.pausedType(ctx, d, who) != nil
 	})
+	if p.again {
+		w.throughAdmin(func(ctx context.Context, d *admin.Admin, who admin.Actor) bool {
+			seen := w.pausedType(ctx, d, who)
+			if seen == nil {
+				return false
+			}
+			if seen.Until.Equal(seen.At.Add(otherLength)) {
+				_ = d.PauseWith(ctx, who, p.kind, admin.PauseOptions{For: w.length(p), Instead: seen.Version}, admin.Why{Reason: "look longer"})
+				seen = w.pausedType(ctx, d, who)
+			}
+			return seen != nil && !seen.Until.Equal(seen.At.Add(otherLength))
+		})
+	}
 	w.await(2*w.plan.chaos, w.healed.Load)
 	time.Sleep(w.settingDelay() + time.Second)
 	for i := range w.living() {

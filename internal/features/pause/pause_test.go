@@ -120,3 +120,28 @@ func TestPauseEndsWhenTheDatabasesClockSaysSo(t *testing.T) {
 		})
 	}
 }
+
+// A person moves the end of a pause away while a process still knows only the old end. The type must not start at the old end,
+// although no round comes between.
+// Failure: F124
+func TestPauseWithANewEndGoesOnAtTheOldOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, length, version := time.Now(), time.Minute, uint64(1)
+		p, typ := pausable(t, engine.Config{PollInterval: time.Second, ReconcileInterval: time.Hour}, func(context.Context) ([]processlog.Setting, error) {
+			pause := processlog.PauseFor("close_order", length)
+			pause.At, pause.ReadAt, pause.Version = began, time.Now(), version
+			length, version = 2*time.Minute, 2 // after the first read
+			return []processlog.Setting{pause}, nil
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		p.Look(ctx)
+		go p.Keep(ctx)
+		for typ.Paused() {
+			require.Less(t, time.Since(began), 3*time.Minute)
+			time.Sleep(time.Millisecond)
+		}
+		require.GreaterOrEqual(t, time.Since(began), 2*time.Minute)
+		stop()
+		synctest.Wait()
+	})
+}
