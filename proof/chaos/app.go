@@ -46,9 +46,10 @@ const (
 
 // appConfig is the configuration that the driver passes to an app's process.
 type appConfig struct {
-	Name string
-	Dir  string
-	Seed uint64
+	Name    string
+	Process string // name of this process; it is in every change that the process makes
+	Dir     string
+	Seed    uint64
 
 	DSN, Redis string
 	CanaryDSN  string // database of the commits that watchForStalls measures
@@ -196,7 +197,7 @@ func quietConnector(dsn string) (driver.Connector, error) {
 }
 
 func (p *appProcess) openDB() (*sql.DB, error) {
-	connector, err := quietConnector(p.cfg.DSN)
+	connector, err := quietConnector(withProcess(p.cfg.DSN, p.cfg.Process))
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +217,7 @@ func (p *appProcess) newCompensator(client *redis.Client) (*compensator.Compensa
 		DB: p.db, Redis: client, Prefix: prefix, Lease: lease, Grace: grace,
 		ReconcileInterval: reconcileInterval, PollInterval: pollInterval, Horizon: horizon, StopTimeout: stopTimeout,
 		Logger:   slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
-		Observer: p.observer(), Operations: &compensator.Operations{Attempts: true, Instances: true, InstanceName: p.cfg.Name},
+		Observer: p.observer(), Operations: &compensator.Operations{Attempts: true, Statistics: true, Instances: true, InstanceName: p.cfg.Name},
 	})
 	switch {
 	case err != nil:

@@ -17,7 +17,7 @@ var auditSchema = []string{
 		op CHAR(1) NOT NULL, id BIGINT UNSIGNED NOT NULL,
 		idempotent_id VARCHAR(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
 		business_type VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
-		now_us BIGINT NOT NULL, connection BIGINT NOT NULL,
+		now_us BIGINT NOT NULL, connection BIGINT NOT NULL, process VARCHAR(32) NOT NULL,
 		` + auditLogColumns("old_") + `,
 		` + auditLogColumns("new_") + `
 	) ENGINE=InnoDB`,
@@ -40,10 +40,10 @@ func auditLogColumns(prefix string) string {
 }
 
 func auditTrigger(event, op, row string, before, after bool) string {
-	columns := []string{"op", "id", "idempotent_id", "business_type", "now_us", "connection"}
+	columns := []string{"op", "id", "idempotent_id", "business_type", "now_us", "connection", "process"}
 	values := []string{
 		"'" + op + "'", row + ".id", row + ".idempotent_id", row + ".business_type",
-		"TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))", "CONNECTION_ID()",
+		dbNow, "CONNECTION_ID()", processOfSession,
 	}
 	for _, column := range auditColumns {
 		if before {

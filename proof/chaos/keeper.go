@@ -29,6 +29,7 @@ type app struct {
 
 	mu       sync.Mutex // guards the fields below it
 	process  *exec.Cmd
+	started  int // number of processes so far
 	orders   io.WriteCloser
 	ready    chan struct{} // closed when the current process is ready
 	unloaded bool          // whether the process has stopped recording entries
@@ -116,6 +117,7 @@ func (a *app) config(number int) appConfig {
 	defer a.mu.Unlock()
 	cfg := a.cfg
 	cfg.Seed = cfg.Seed<<16 + uint64(number)
+	cfg.Process = processName(cfg.Name, number)
 	return cfg
 }
 
@@ -123,6 +125,9 @@ func (a *app) set(cmd *exec.Cmd, orders io.WriteCloser) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.process, a.orders, a.unloaded = cmd, orders, false
+	if cmd != nil {
+		a.started++
+	}
 	if cmd == nil {
 		if isClosed(a.ready) {
 			a.ready = make(chan struct{})
@@ -134,6 +139,15 @@ func (a *app) set(cmd *exec.Cmd, orders io.WriteCloser) {
 		a.sendStopLoad()
 	}
 }
+
+// latest returns the name of the app's latest process.
+func (a *app) latest() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return processName(a.name, a.started)
+}
+
+func processName(app string, number int) string { return fmt.Sprint(app, "-", number) }
 
 func (a *app) handle(news string) {
 	a.mu.Lock()

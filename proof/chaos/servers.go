@@ -168,7 +168,7 @@ var schema = append([]string{
 	"INSERT INTO canary VALUES ('driver', 0), ('app1', 0), ('app2', 0), ('app3', 0), ('shop', 0)",
 	"CREATE TABLE accounts (id INT PRIMARY KEY, n BIGINT NOT NULL) ENGINE=InnoDB",
 	"INSERT INTO accounts WITH RECURSIVE s (i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i < 200) SELECT i, 0 FROM s",
-}, slices.Concat(auditSchema, grants.Schema)...)
+}, slices.Concat(auditSchema, statSchema, grants.Schema)...)
 
 func (s *servers) newProxies() *proxies {
 	sqlProxy, err := faultproxy.NewMySQL(s.sql.Addr())

@@ -66,6 +66,7 @@ func Run(tb testing.TB, cfg Config) {
 	if rested {
 		st.checkInstances()
 		st.stopApps()
+		st.checkStatistics()
 	}
 }
 

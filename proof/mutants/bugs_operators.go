@@ -166,6 +166,15 @@ func operating() []mutant {
 			sees: tests("TestErasureOfAnEndedEntryCountsNothing"),
 		},
 		{
+			name: "outcome-counts-before-it-is-stored", breaks: "G43",
+			what: "An outcome counts when it is sent to the database, also if the database then drops it.",
+			edits: []edit{
+				{"statistics.Attach", `s.Stored, s.Moved = $c.stored, $c.moved`,
+					`s.Moved, s.Prepare = $c.moved, func(a *engine.Attempt, o *processlog.Outcome) { $c.stored(a, o.To, engine.Counted(&a.Row, o)) }`},
+			},
+			sees: selection{}.with(chaos, "60s"),
+		},
+		{
 			name: "folded-counts-stay", breaks: "G43",
 			what: "Folded rows of statistics are added to others, but are not deleted.",
 			edits: []edit{
