@@ -21,15 +21,15 @@ import (
 type Config struct {
 	// DB is the database of the process log and of your business tables: MySQL from 8.0.1, MariaDB from 10.6, or SQLite
 	// from 3.35. MySQL 8.0 and 8.4 are untested. If DB comes from Open, or from sql.OpenDB of a Connector, each COMMIT
-	// enqueues the entries of its transaction. The caller keeps and closes DB.
+	// enqueues the entries of its transaction. Your program closes DB after Close.
 	DB *sql.DB
 
-	// Redis holds the delay queue that several processes share. Redis is a *redis.Client (failover clients included) or
-	// a *redis.ClusterClient, for Redis 5 or newer. The library opens a second client with the options of this client,
-	// but without retries, because a script that is sent twice could claim twice. The library's client opens up to
-	// PoolSize connections to a server, and one more to listen for wake-ups. The library's client never opens more than
-	// MaxActiveConns, which must be at least 2. If Redis is nil, a timing wheel in this process replaces the queue, and
-	// the library polls the database for entries of other processes.
+	// Redis stores the delay queue, which all processes use together. Redis is a *redis.Client (failover clients
+	// included) or a *redis.ClusterClient, for Redis 5 or newer. The library opens a second client with the options of
+	// this client, but without retries, because a script that is sent twice could claim twice. The library's client
+	// opens up to PoolSize connections to a server, and one more to listen for wake-ups. The library's client never
+	// opens more than MaxActiveConns, which must be at least 2. If Redis is nil, a timing wheel in this process
+	// replaces the queue, and the library polls the database for entries of other processes.
 	Redis redis.UniversalClient
 
 	// Name distinguishes this log from other logs of the same program, for example "orders". Name is optional if the

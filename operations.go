@@ -51,7 +51,7 @@ type Operations struct {
 	// Scrub removes secrets from an error's text before a case stores the text, and before package admin shows the
 	// text. The library itself removes card numbers, tokens, passwords and e-mail addresses, with and without Scrub.
 	// Scrub is called often and concurrently, also with texts that Scrub has returned. If Scrub panics, package admin
-	// does not show the text. The column last_error of the log keeps the full text.
+	// does not show the text. The column last_error of the log has the full text.
 	Scrub func(text string) string
 }
 

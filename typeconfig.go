@@ -54,7 +54,7 @@ type HandlerConfig[T any] struct {
 	TypeConfig
 
 	MaxAttempts int           // number of failed attempts that exhaust an entry. Options.MaxAttempts overrides it. Default 10
-	Timeout     time.Duration // maximum duration of one attempt. After that the attempt's context ends with ErrTimeout. Default 30 s
+	Timeout     time.Duration // maximum duration of one attempt, after which the context of the attempt ends with ErrTimeout. Default 30 s
 	// Lease overrides Config.Lease. A running attempt renews its lease until its Timeout. If this process may be unable
 	// to renew leases (see docs/how-to/size.md), the library makes the lease longer than Timeout.
 	Lease time.Duration
@@ -66,8 +66,7 @@ type HandlerConfig[T any] struct {
 
 	// Concurrency is the maximum number of handler calls of this type that run at once in this process. Calls of the
 	// compensation count, too. Default 50. A type with a transactional handler runs at most MaxOpenConns − 2 calls at
-	// once. This second limit applies to each type separately, so make the pool large enough for all types together and
-	// for your requests.
+	// once. Make the pool large enough for all types together and for your requests.
 	Concurrency int
 
 	// Compensate undoes an entry whose attempts are used up, or whose handler returned Permanent. Compensate runs at
@@ -91,13 +90,14 @@ type HandlerConfig[T any] struct {
 	// waits for a person, because the handler may have had its effect.
 	//
 	// A process cannot run the compensation of an entry as long as a handler of the entry has not returned there.
-	// Another process must then run the compensation.
+	// Another process must run the compensation.
 	CompensateCrashed bool
 
 	// AfterBatch returns the id of the batch that an entry of this type must follow, or "" for none. The batch is all
-	// entries that any process has recorded with this id as Options.BatchID. The handler is called when all of them
-	// have ended. A dead entry counts as ended, and so does a batch without entries. Until all of them have ended, the
-	// library looks again after each eighth of the entry's age, between 500 ms and a minute, which costs no attempt.
+	// entries that any process has recorded with this id as Options.BatchID. The library calls the handler when all
+	// entries of the batch have ended. A dead entry counts as ended, and so does a batch without entries. Until the
+	// batch has ended, the library looks again after each eighth of the entry's age, between 500 ms and a minute, which
+	// costs no attempt.
 	//
 	// Record the AfterBatch entry in the transaction that records the last entry of the batch. Give the AfterBatch
 	// entry an idempotency key, and do not give it the BatchID of the batch. If people must repair dead entries of the
@@ -257,13 +257,13 @@ func (b Breaker) validate() (problems []error) {
 // together. Set Rate, Concurrent, or both. The zero value means no limit.
 //
 // An entry needs a permit to start. A claim takes a permit for each entry in its transaction, by the database's clock.
-// An entry without a permit waits unclaimed, and costs no attempt. A permit ends with the entry's lease. So an entry
-// whose process dies keeps its permit no longer than a lease. G41 in docs/reference/guarantees.md is the exact promise.
+// An entry without a permit waits unclaimed, and costs no attempt. A permit ends with the entry's lease. So the permit
+// of an entry whose process dies ends with the lease. G41 in docs/reference/guarantees.md is the exact promise.
 //
-// Every attempt of a handler counts as a start, and so does every attempt of a compensation. Give the same Limit to all
-// processes and all types that share it. Limits need the table of limits, which Migrate creates. Limits do not work
-// with HandleBatch. The functions that register a type return a *FieldError for wrong values. All functions that
-// register a type, except Declare and DeclareResult, also return a *FieldError if the table of limits is missing.
+// Every attempt of a handler counts as a start, and so does every attempt of a compensation. Types with the same
+// Limit.Of must have the same Limit in all processes. Limits need the table of limits, which Migrate creates. Limits do
+// not work with HandleBatch. The functions that register a type return a *FieldError for wrong values. All functions
+// that register a type, except Declare and DeclareResult, also return a *FieldError if the table of limits is missing.
 type Limit struct {
 	// Rate is the number of starts in a period of time, for example PerSecond(20). The zero Rate does not limit starts.
 	Rate Rate

@@ -26,8 +26,8 @@ func ParseBulkID(text string) (BulkID, error) { return processlog.ParseBulkID(te
 
 // BulkOptions are the options of an action on several entries.
 type BulkOptions struct {
-	// TryFirst changes the oldest entry only. When a person has seen how this entry ended, ContinueBulk changes the
-	// others.
+	// TryFirst changes the oldest entry only. When a person has seen how the oldest entry ended, ContinueBulk changes
+	// the others.
 	TryFirst bool
 }
 

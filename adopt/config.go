@@ -14,7 +14,7 @@ import (
 // Config says which rows become which entries. Name, Table, Key and Map are required. Open copies the Config and sets
 // the defaults named below. Open reports all invalid fields at once, each as a *compensator.FieldError.
 //
-// Table, Key, Columns, Where and Take go into SQL unchanged. These values must come from your code, never from input.
+// Table, Key, Columns, Where and Take go into SQL unchanged, so set them in your code, never from input.
 type Config struct {
 	// Name is part of the entries' idempotency keys. Never change Name, because with another name each row would become
 	// a second entry. Name has at most 64 letters, digits, dots, hyphens and underscores.
@@ -50,8 +50,8 @@ type Config struct {
 	// panics, the Import refuses the row.
 	Map func(row *Row) (compensator.NewEntry, error)
 
-	// StopAtRefusal ends the pass at the first refused row. The pass then returns the row's *Refusal, and the other
-	// rows of the page are not recorded.
+	// StopAtRefusal ends the pass at the first refused row. The pass returns the *Refusal of the row, and records no
+	// row of the same page.
 	StopAtRefusal bool
 
 	Page  int           // maximum number of rows in one transaction; default 100, at most 500

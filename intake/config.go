@@ -29,8 +29,8 @@ type Config struct {
 	// at all. Work must not end tx. If one message caused an error, Work can name the message with Fault.
 	Work func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error
 
-	// Aside configures the handler of Type. An entry of Type holds a message that failed, or that a person has
-	// requeued. The entry of a failed message is due after the delay Aside.Retry(1), or after 2 s if Aside.Retry
+	// Aside configures the handler of Type. The content of an entry of Type is a message that failed, or that a person
+	// has requeued. The entry of a failed message is due after the delay Aside.Retry(1), or after 2 s if Aside.Retry
 	// panics.
 	Aside compensator.HandlerConfig[Message]
 

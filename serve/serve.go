@@ -36,7 +36,7 @@ type Server struct {
 type Config struct {
 	Servers   []Server                          // servers whose requests may record entries
 	Consumers []func(ctx context.Context) error // consumers of messages, for example Run of an Intake, or Run of a relay's Consumer; each runs until ctx ends
-	Inside    []Server                          // servers of admin pages, probes and metrics. These servers answer until everything else has ended
+	Inside    []Server                          // servers of admin pages, probes and metrics, which answer until everything else has ended
 
 	// StopTimeout is how long Run waits for running requests and consumers together. Set StopTimeout longer than the
 	// stop timeout of each consumer. The default is 10 s. With Consumers the default is 65 s, because a relay's

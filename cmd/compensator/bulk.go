@@ -16,7 +16,7 @@ import (
 // newBulkCommand returns the command that shows what has become of the entries of an action.
 func (p *program) newBulkCommand() *cobra.Command {
 	var outcome string
-	cmd := p.newLogCommand("bulk <action>", "Show what has become of the entries of an action on several entries", cobra.ExactArgs(1), readAccess,
+	cmd := p.newLogCommand("bulk <action>", "Show what has become of the entries that a change of several entries has changed", cobra.ExactArgs(1), readAccess,
 		func(ctx context.Context, s *session, args []string) error {
 			view, err := s.readBulk(ctx, args[0])
 			if err != nil {
@@ -27,14 +27,14 @@ func (p *program) newBulkCommand() *cobra.Command {
 			}
 			return p.printBulk(view)
 		})
-	cmd.Flags().StringVar(&outcome, "outcome", "", "list the entries of one outcome, for example dead")
+	cmd.Flags().StringVar(&outcome, "outcome", "", "list the entries that have this outcome now, for example dead")
 	cmd.AddCommand(p.newBulkGoOnCommand(), p.newBulkStopCommand())
 	return cmd
 }
 
 // newBulkStopCommand returns the command that ends an action on all that match.
 func (p *program) newBulkStopCommand() *cobra.Command {
-	return p.newLogCommand("stop <action>", "End an action that began with --all: no further entry is changed", cobra.ExactArgs(1), changeAccess,
+	return p.newLogCommand("stop <action>", "End a change that began with --all, so that it changes no further entry", cobra.ExactArgs(1), changeAccess,
 		func(ctx context.Context, s *session, args []string) error {
 			view, err := s.readBulk(ctx, args[0])
 			if err != nil {
@@ -53,7 +53,7 @@ func (p *program) newBulkStopCommand() *cobra.Command {
 // newBulkGoOnCommand returns the command that acts on the entries that are left after --first or --all.
 func (p *program) newBulkGoOnCommand() *cobra.Command {
 	var isConfirmed bool
-	cmd := p.newLogCommand("go-on <action>", "Act on the other entries of an action that began with --first or --all", cobra.ExactArgs(1), changeAccess,
+	cmd := p.newLogCommand("go-on <action>", "Continue a change that began with --first or --all", cobra.ExactArgs(1), changeAccess,
 		func(ctx context.Context, s *session, args []string) error {
 			view, err := s.readBulk(ctx, args[0])
 			if err != nil {
@@ -83,7 +83,7 @@ func (p *program) newBulkGoOnCommand() *cobra.Command {
 			}
 			return p.printBulk(view)
 		})
-	cmd.Flags().BoolVar(&isConfirmed, "yes", false, "do it without asking")
+	cmd.Flags().BoolVar(&isConfirmed, "yes", false, "make the change without asking")
 	return cmd
 }
 

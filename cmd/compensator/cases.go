@@ -40,7 +40,7 @@ func (p *program) newCaseListCommand() *cobra.Command {
 	var failure string
 	var limit int
 	var isMine, groups, isUnknown bool
-	cmd := p.newLogCommand("list", "Open cases, the earliest due first. --groups lists failures with their amounts instead", cobra.NoArgs, operateAccess,
+	cmd := p.newLogCommand("list", "List open cases, the earliest due first. With --groups, list groups of similar failures with their amounts", cobra.NoArgs, operateAccess,
 		func(ctx context.Context, s *session, _ []string) error {
 			if err := checkLimit(limit); err != nil {
 				return err
@@ -86,10 +86,10 @@ func (p *program) newCaseListCommand() *cobra.Command {
 	flags.StringVar(&filter.BusinessType, "type", "", "only cases of this business type")
 	flags.StringVar(&failure, "failure", "", "only cases of this failure (16 digits, from --groups)")
 	flags.StringVar(&filter.Owner, "owner", "", "only cases of this person")
-	flags.BoolVar(&isMine, "mine", false, "your own")
+	flags.BoolVar(&isMine, "mine", false, "only cases that you have taken")
 	flags.BoolVar(&filter.Unowned, "unowned", false, "only cases that no person has taken")
 	flags.BoolVar(&isUnknown, "unknown", false, "only cases of unknown outcome: an attempt timed out, was cut off, never ended or lost the result of its call")
-	flags.BoolVar(&groups, "groups", false, "by failure")
+	flags.BoolVar(&groups, "groups", false, "list groups of similar failures instead of cases")
 	flags.IntVar(&limit, "limit", 50, fmt.Sprintf("maximum number of cases, up to %d", maxListed))
 	for _, other := range []string{"failure", "owner", "mine", "unowned", "unknown", "limit"} {
 		cmd.MarkFlagsMutuallyExclusive("groups", other)
@@ -244,7 +244,7 @@ func (s *session) seenCase(ctx context.Context, name string) (seen admin.SeenCas
 
 func (p *program) newCaseNoteCommand() *cobra.Command {
 	var why why
-	cmd := p.newLogCommand("note <id>", "Add a note, --reason, to an entry", cobra.ExactArgs(1), operateAccess,
+	cmd := p.newLogCommand("note <id>", "Add the text of --reason to an entry as a note", cobra.ExactArgs(1), operateAccess,
 		func(ctx context.Context, s *session, args []string) error {
 			ref, err := parseRef(args[0])
 			if err := errors.Join(err, why.validate()); err != nil {

@@ -24,7 +24,7 @@ type why struct{ admin.Why }
 
 func (w *why) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&w.Reason, "reason", "", "the reason, which is recorded")
-	cmd.Flags().StringVar(&w.Ticket, "ticket", "", "a ticket, recorded before the reason: OPS-988")
+	cmd.Flags().StringVar(&w.Ticket, "ticket", "", "id of a ticket, recorded before the reason, for example OPS-988")
 }
 
 func (w *why) validate() error {
@@ -118,19 +118,19 @@ func (p *program) newChangeCommand(name, summary string, action admin.Right, del
 	})
 	p.whereFlag(cmd, &conditions)
 	why.addFlags(cmd)
-	cmd.Flags().BoolVar(&flags.confirmed, "yes", false, "do it without asking")
-	cmd.Flags().BoolVar(&flags.all, "all", false, "act on all entries that --where selects, in batches of up to 500. --where must name a state")
+	cmd.Flags().BoolVar(&flags.confirmed, "yes", false, "make the change without asking")
+	cmd.Flags().BoolVar(&flags.all, "all", false, "change all entries that --where selects, in batches of up to 500. --where must name a state")
 	if action != admin.Reschedule {
-		cmd.Flags().BoolVar(&flags.first, "first", false, "try the oldest entry first. The command bulk go-on then acts on the others")
+		cmd.Flags().BoolVar(&flags.first, "first", false, "change only the oldest entry. The command bulk go-on then changes the others")
 	}
 	if delays {
-		cmd.Flags().DurationVar(&delay, "delay", 0, "until due")
+		cmd.Flags().DurationVar(&delay, "delay", 0, "time from now until the entries are due")
 	}
 	if action == admin.Requeue || action == admin.Compensate {
 		cmd.Flags().BoolVar(&p.canRepeat, "again", false, "also run entries again that have ended: succeeded, compensated, cancelled or settled manually")
 	}
 	if action != admin.Reschedule {
-		cmd.Flags().BoolVar(&isChecked, "checked", false, "also change entries of unknown outcome: you have checked what each of them did")
+		cmd.Flags().BoolVar(&isChecked, "checked", false, "also change entries of unknown outcome, because you have checked what their attempts did")
 		cmd.Flags().BoolVar(&canSkip, "skip-unknown", false, "leave out entries of unknown outcome")
 		cmd.MarkFlagsMutuallyExclusive("checked", "skip-unknown")
 	}

@@ -187,14 +187,14 @@ func (p *program) newPurgeCommand() *cobra.Command {
 			n, err := admin.Of(s.c).Purge(ctx, minAge)
 			return cmp.Or(p.print(listing{kind: "purge", isSingle: true, columns: []column{{"deleted", ""}}, rows: [][]any{{n}}}), err)
 		})
-	cmd.Flags().DurationVar(&minAge, "older", 0, "minimum time since the entries ended: 720h")
-	cmd.Flags().BoolVar(&isConfirmed, "yes", false, "do it without asking")
+	cmd.Flags().DurationVar(&minAge, "older", 0, "minimum time since the entries ended, for example 720h")
+	cmd.Flags().BoolVar(&isConfirmed, "yes", false, "make the change without asking")
 	why.addFlags(cmd)
 	return cmd
 }
 
 func (p *program) newVersionCommand() *cobra.Command {
-	return p.newCommand("version", "The program's version, its commit, and its schema's version", cobra.NoArgs, func(context.Context, []string) error {
+	return p.newCommand("version", "Print the version of the program, its commit, and the version of its output", cobra.NoArgs, func(context.Context, []string) error {
 		version, commit := buildVersion()
 		return p.print(listing{kind: "version", isSingle: true, columns: []column{{"version", ""}, {"commit", ""}, {"schema_version", ""}}, rows: [][]any{{version, commit, schema}}})
 	})

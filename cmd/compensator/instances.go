@@ -11,7 +11,7 @@ import (
 )
 
 func (p *program) newInstancesCommand() *cobra.Command {
-	return p.newLogCommand("instances", "List the processes: their versions, when they were last seen, their types and how busy they are. Services store this if Operations.Instances is set",
+	return p.newLogCommand("instances", "List the processes: their versions, when they were last seen, their types and how busy they are. The list is empty unless services set Operations.Instances",
 		cobra.NoArgs, readAccess,
 		func(ctx context.Context, s *session, _ []string) error {
 			found, err := s.Instances(ctx, s.actor)

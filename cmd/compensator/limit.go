@@ -14,7 +14,7 @@ import (
 )
 
 func (p *program) newLimitsCommand() *cobra.Command {
-	return p.newLogCommand("limits", "List the limits on starts: how many entries start in a period of time and run at once, over all services", cobra.NoArgs, readAccess,
+	return p.newLogCommand("limits", "List the limits: how many entries may start in a period of time, and how many may run at once, in all services together", cobra.NoArgs, readAccess,
 		func(ctx context.Context, s *session, _ []string) error {
 			limits, err := s.Limits(ctx, s.actor)
 			if err != nil {
@@ -104,8 +104,8 @@ func (p *program) newLimitCommand() *cobra.Command {
 		return s.ChangeLimit(ctx, s.actor, current, values, why)
 	})
 	cmd.Flags().StringVar(&rate, "rate", "", "starts in a period of time, for example 20/s, 100/m or 5000/24h")
-	cmd.Flags().IntVar(&burst, "burst", 0, "starts that may follow each other at once after a pause; 0: as the program")
-	cmd.Flags().IntVar(&concurrent, "concurrent", 0, "entries that may run at once; 0: as the program")
+	cmd.Flags().IntVar(&burst, "burst", 0, "number of entries that may start at the same moment after a time with no starts; 0 means the program's own value")
+	cmd.Flags().IntVar(&concurrent, "concurrent", 0, "number of entries that may run at once; 0 means the program's own value")
 	cmd.Flags().BoolVar(&isReset, "reset", false, "go back to the program's own values")
 	return cmd
 }

@@ -379,7 +379,7 @@ func (p *program) newEntryCommand(use, summary string, read func(ctx context.Con
 }
 
 func (p *program) newExplainCommand() *cobra.Command {
-	return p.newEntryCommand("explain <id>", "Say why an entry does not run now, and who looks at it next. Give --redis, so that the queue can be asked too",
+	return p.newEntryCommand("explain <id>", "Say why an entry does not run now, and what happens to it next. With --redis, also look into the queue",
 		func(ctx context.Context, s *session, ref compensator.Ref) error {
 			explanation, err := s.Explain(ctx, s.actor, ref)
 			if err != nil {
@@ -405,7 +405,7 @@ func reasonRow(explanation admin.Explanation, sentence string, r admin.Reason) [
 }
 
 func (p *program) newTimelineCommand() *cobra.Command {
-	return p.newEntryCommand("timeline <id>", "Show the life of an entry in order of time: recorded, each failed attempt that is kept, actions of people, the end or the next attempt",
+	return p.newEntryCommand("timeline <id>", "Show the history of an entry in order of time: its record, stored failed attempts, actions of people, and its end or next attempt",
 		func(ctx context.Context, s *session, ref compensator.Ref) error {
 			view, err := s.Entry(ctx, s.actor, ref)
 			if err != nil {
@@ -499,7 +499,7 @@ func (p *program) newAuditLogCommand() *cobra.Command {
 	var filter admin.AuditLogFilter
 	var limit int
 	var since time.Duration
-	cmd := p.newLogCommand("trail", "Show the audit log, the newest record first, with refused actions", cobra.NoArgs, operateAccess,
+	cmd := p.newLogCommand("trail", "Show the audit log with refused actions, the newest record first", cobra.NoArgs, operateAccess,
 		func(ctx context.Context, s *session, _ []string) error {
 			if err := checkLimit(limit); err != nil {
 				return err
@@ -516,8 +516,8 @@ func (p *program) newAuditLogCommand() *cobra.Command {
 			return p.print(l)
 		})
 	cmd.Flags().StringVar(&filter.Actor, "actor", "", "only records of this person")
-	cmd.Flags().StringVar(&filter.Action, "action", "", "only this action, such as requeue or pause")
-	cmd.Flags().DurationVar(&since, "since", 0, "only records of this last period, such as 24h")
+	cmd.Flags().StringVar(&filter.Action, "action", "", "only records of this action, such as requeue or pause")
+	cmd.Flags().DurationVar(&since, "since", 0, "only records of the last 24h, or of another time")
 	cmd.Flags().IntVar(&limit, "limit", 50, fmt.Sprintf("maximum number of records, up to %d", maxListed))
 	return cmd
 }
@@ -547,7 +547,7 @@ func (p *program) newBatchCommand() *cobra.Command {
 
 func (p *program) newHealthCommand() *cobra.Command {
 	var timeout time.Duration
-	cmd := p.newLogCommand("health", "Check that the database and, with --redis, the queue answer, and that no entry has waited too long. Paused types are named, and their entries may wait. The exit code is 7 if not, and 6 if the database cannot be reached", cobra.NoArgs, readAccess,
+	cmd := p.newLogCommand("health", "Check that the database and, with --redis, the queue answer, and that no entry has waited too long. Entries of paused types may wait. The exit code is 7 if a check fails, and 6 if the database cannot be reached", cobra.NoArgs, readAccess,
 		func(ctx context.Context, s *session, _ []string) error {
 			overview, err := s.Overview(ctx, s.actor)
 			if err != nil {
@@ -598,6 +598,6 @@ func (p *program) newHealthCommand() *cobra.Command {
 			}
 			return err
 		})
-	cmd.Flags().DurationVar(&timeout, "patience", time.Minute, "maximum time that an entry of a type that is not paused may be due")
+	cmd.Flags().DurationVar(&timeout, "patience", time.Minute, "maximum time for which an entry may be due, unless its type is paused")
 	return cmd
 }

@@ -17,7 +17,7 @@ import (
 func (p *program) newPagesCommand() *cobra.Command {
 	var listen string
 	var canWrite bool
-	cmd := p.newCommand("ui", "Serve the operator's pages on loopback, to the browser that brings the token. They are read-only without --write", cobra.NoArgs, func(ctx context.Context, _ []string) error {
+	cmd := p.newCommand("ui", "Serve the operator's pages on loopback, to the browser that sends the printed token. The pages are read-only without --write", cobra.NoArgs, func(ctx context.Context, _ []string) error {
 		listener, err := local.Listen(ctx, listen)
 		if err != nil {
 			return newUsageError("%s", plainText(err))

@@ -47,10 +47,10 @@ func (p *program) newPauseCommand() *cobra.Command {
 		}
 		return nil
 	})
-	cmd.Flags().BoolVar(&opts.Ahead, "ahead", false, "also pause a type that the log does not have yet")
+	cmd.Flags().BoolVar(&opts.Ahead, "ahead", false, "also pause a type that has no entries yet")
 	cmd.Flags().BoolVar(&again, "again", false, "give the pause of a paused type a new end")
-	cmd.Flags().DurationVar(&opts.For, "for", 0, "the pause ends by itself after this time, such as 2h")
-	cmd.Flags().StringVar(&until, "until", "", "the pause ends by itself at this time, such as 2026-01-31T10:00:00Z")
+	cmd.Flags().DurationVar(&opts.For, "for", 0, "length of the pause, such as 2h")
+	cmd.Flags().StringVar(&until, "until", "", "end of the pause, such as 2026-01-31T10:00:00Z")
 	cmd.MarkFlagsMutuallyExclusive("for", "until")
 	return cmd
 }
@@ -117,7 +117,7 @@ func (p *program) newNamedCommand(use, summary string, do func(ctx context.Conte
 		return p.answer(answers)
 	})
 	why.addFlags(cmd)
-	cmd.Flags().BoolVar(&isConfirmed, "yes", false, "do it without asking")
+	cmd.Flags().BoolVar(&isConfirmed, "yes", false, "make the change without asking")
 	return cmd
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 func (p *program) newPeriodicCommand() *cobra.Command {
-	return p.newLogCommand("periodic", "List the periodic types: their last slot and its entry, the next slots, and missed ones. Services report the next slots if Operations.Instances is set",
+	return p.newLogCommand("periodic", "List the periodic types with their last slot (scheduled time) and its entry, the next slots, and missed slots. The next slots are empty unless services set Operations.Instances",
 		cobra.NoArgs, operateAccess,
 		func(ctx context.Context, s *session, _ []string) error {
 			found, err := s.Periodic(ctx, s.actor)

@@ -220,7 +220,7 @@ func (p *program) newPolicyCommand() *cobra.Command {
 func (p *program) newSetPolicyCommand() *cobra.Command {
 	var why why
 	var isConfirmed bool
-	cmd := p.newLogCommand("set <file> | -", "Set the policy; an empty file removes it", cobra.ExactArgs(1), operateAccess, func(ctx context.Context, s *session, args []string) error {
+	cmd := p.newLogCommand("set <file> | -", "Set the policy. An empty file removes the policy", cobra.ExactArgs(1), operateAccess, func(ctx context.Context, s *session, args []string) error {
 		reason, err := why.text()
 		if err != nil {
 			return err
@@ -254,7 +254,7 @@ func (p *program) newSetPolicyCommand() *cobra.Command {
 		return p.answer(answers)
 	})
 	why.addFlags(cmd)
-	cmd.Flags().BoolVar(&isConfirmed, "yes", false, "do it without asking")
+	cmd.Flags().BoolVar(&isConfirmed, "yes", false, "make the change without asking")
 	return cmd
 }
 

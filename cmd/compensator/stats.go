@@ -13,7 +13,7 @@ import (
 func (p *program) newStatsCommand() *cobra.Command {
 	var span, period time.Duration
 	var businessType string
-	cmd := p.newLogCommand("stats", "Show for each type how many entries ended, how long attempts took and how late they began. Services count this if Operations.Statistics is set",
+	cmd := p.newLogCommand("stats", "Show for each type how many entries ended, how long attempts took and how late they began. The numbers are missing unless services set Operations.Statistics",
 		cobra.NoArgs, operateAccess,
 		func(ctx context.Context, s *session, _ []string) error {
 			if span < time.Minute || span > 100*24*time.Hour {
@@ -47,9 +47,9 @@ func (p *program) newStatsCommand() *cobra.Command {
 			}
 			return p.print(l)
 		})
-	cmd.Flags().DurationVar(&span, "over", 3*time.Hour, "time before now that the counts cover")
+	cmd.Flags().DurationVar(&span, "over", 3*time.Hour, "show the counts of this last period")
 	cmd.Flags().DurationVar(&period, "period", 0, "one row for each period of this length, such as 10m, instead of one for the whole time")
-	cmd.Flags().StringVar(&businessType, "type", "", "only this type")
+	cmd.Flags().StringVar(&businessType, "type", "", "show only this type")
 	return cmd
 }
 

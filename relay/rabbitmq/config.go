@@ -37,8 +37,7 @@ type Config struct {
 	// the Retry of the type decides when to try again, and MaxAttempts counts the attempt.
 	CountUnavailable bool
 
-	// Logger receives messages for operators. These log lines never include the content of a message. Default
-	// slog.Default().
+	// Logger receives messages for operators, never with the content of a message. Default slog.Default().
 	Logger *slog.Logger
 }
 

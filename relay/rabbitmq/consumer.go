@@ -68,8 +68,8 @@ type ConsumerConfig struct {
 	// Default 10 s.
 	RecordTimeout time.Duration
 
-	// StopTimeout is how long Run waits for running calls of your function after Run's context has ended. Then Run ends
-	// the contexts of the calls and waits for StopTimeout once more. Default 30 s.
+	// StopTimeout is how long Run waits for running calls of your function after Run's context has ended. After
+	// StopTimeout, Run ends the contexts of the calls and waits once more for the same time. Default 30 s.
 	StopTimeout time.Duration
 
 	// Logger means the same as in Config.

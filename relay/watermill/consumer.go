@@ -90,15 +90,15 @@ type ConsumerConfig struct {
 	// Refused that publishes to a topic. msg is the unchanged message, plus RefusedMetadata and RefusedTopicMetadata.
 	// `reason` wraps ErrRefused. Refused is called concurrently.
 	//
-	// If Refused returns nil, the message is acknowledged. If it returns `reason`, Handle returns `reason`, for example to
-	// watermill's PoisonQueueWithFilter. If it returns any other error, the Consumer pauses and calls Refused again.
+	// If Refused returns nil, the message is acknowledged. If Refused returns `reason`, Handle returns `reason`, for
+	// example to watermill's PoisonQueueWithFilter. If Refused returns any other error, the Consumer pauses and calls
+	// Refused again.
 	//
 	// If Refused is nil, Handle does not acknowledge a refused message, and returns only when the message's context
 	// ends.
 	Refused func(ctx context.Context, msg *message.Message, reason error) error
 
-	// Logger logs messages that Handle cannot finish yet. The log lines never include the content. The default is
-	// slog.Default().
+	// Logger logs which messages Handle cannot finish yet, never with their content. The default is slog.Default().
 	Logger *slog.Logger
 }
 
