@@ -22,8 +22,8 @@ type Options struct {
 	// writes nothing to the database, not even records of refused actions.
 	ReadOnly bool
 
-	// ReadTime is the maximum duration of one query. 0 means 2 seconds. So many readers do not slow the service's
-	// database down.
+	// ReadTime is the maximum duration of one query. 0 means 2 seconds. The limit protects the service's database from
+	// readers.
 	ReadTime time.Duration
 }
 

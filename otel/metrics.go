@@ -36,7 +36,7 @@ func (m *instruments) createInstruments(meter metric.Meter) error {
 	m.consumed = counter(consumedMessages, "{message}", "Number of attempts that started.")
 	m.settled = counter(entrySettled, "{entry}", "Number of stored outcomes, by the new state of the entry. A failed attempt has the state retrying.")
 	m.dropped = counter(attemptDropped, "{attempt}", "Number of outcomes that were dropped, because somebody else had changed the entry meanwhile.")
-	m.enqueued = counter(reconcileEnqueued, "{entry}", "Number of entries that the reconciler enqueued. The queue may have had them already, so this metric does not show a loss.")
+	m.enqueued = counter(reconcileEnqueued, "{entry}", "Number of entries that the reconciler enqueued. The queue may have had the entries already, so this metric does not show a loss.")
 	m.polled = counter(reconcilePolled, "{entry}", "Number of entries that the reconciler claimed from the database. If this counter grows for long with a healthy queue, the queue loses entries.")
 	var err error
 	m.active, err = meter.Int64UpDownCounter(attemptActive, metric.WithDescription("Number of attempts that run now."), metric.WithUnit("{attempt}"))

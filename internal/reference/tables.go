@@ -106,14 +106,14 @@ var columnMeanings = map[string]string{
 	"_meta.name":  "Name of the property: fingerprint or schema.",
 	"_meta.value": "Value of the property.",
 
-	"_fault.entry_id":        "The entry. An entry without a row has no faults.",
+	"_fault.entry_id":        "The entry that had the failures.",
 	"_fault.epoch":           "Epoch of the entry when the row was written. In another epoch the row does not count.",
 	"_fault.compensating":    "1 if the errors came from the compensation, 0 if they came from the handler.",
 	"_fault.server_faults":   "Number of errors in a row that the server or a statement may cause, for example a deadlock.",
 	"_fault.server_downs":    "Number of errors of the whole server in a row, for example a full disk.",
 	"_fault.outcome_unknown": "1 if a failed attempt of the epoch may have had an effect, because it timed out, the library ended its context early, or its lease ended without an outcome.",
 
-	"_result.entry_id":     "The entry. An entry without a row has no result.",
+	"_result.entry_id":     "The entry whose handler returned the result.",
 	"_result.result_epoch": "Epoch of the entry when it succeeded. In another epoch the result does not count.",
 	"_result.result":       "The value that the handler returned, encoded and sealed by the type's codec.",
 
