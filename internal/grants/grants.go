@@ -6,35 +6,38 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/compensator-go/compensator/processlog"
 )
 
-const nowMillis = "(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(3)) DIV 1000)"
-
-// Schema are the statements that create the table grants, and the triggers that record each grant and each return of starts in it.
+// Schema are the statements that create the table grants, and the triggers that record each grant and each return of starts in it. Only the
+// latest grant of a key can be returned, so a return has the time of this grant, and a negative number of starts.
 var Schema = []string{
 	"CREATE TABLE grants (seq BIGINT AUTO_INCREMENT PRIMARY KEY, limit_name VARCHAR(64) NOT NULL, limit_key VARBINARY(64) NOT NULL, at BIGINT NOT NULL," +
 		" starts BIGINT NOT NULL, start_interval BIGINT NOT NULL, burst INT NOT NULL) ENGINE=InnoDB",
 	"CREATE TRIGGER grants_first AFTER INSERT ON common_process_log_limit FOR EACH ROW INSERT INTO grants (limit_name, limit_key, at, starts, start_interval, burst)" +
 		" SELECT NEW.limit_name, NEW.limit_key, NEW.granted_at, (NEW.tat-NEW.granted_at*1000000) DIV NEW.start_interval, NEW.start_interval, NEW.burst FROM DUAL WHERE NEW.start_interval>0",
 	"CREATE TRIGGER grants_next AFTER UPDATE ON common_process_log_limit FOR EACH ROW INSERT INTO grants (limit_name, limit_key, at, starts, start_interval, burst)" +
-		" SELECT NEW.limit_name, NEW.limit_key, IF(NEW.tat>OLD.tat, NEW.granted_at, " + nowMillis + "), CASE WHEN OLD.start_interval NOT IN (0, NEW.start_interval) THEN GREATEST(0, NEW.starts-OLD.starts-1)" +
+		" SELECT NEW.limit_name, NEW.limit_key, NEW.granted_at, CASE WHEN OLD.start_interval NOT IN (0, NEW.start_interval) THEN GREATEST(0, NEW.starts-OLD.starts-1)" +
 		" WHEN NEW.tat>OLD.tat THEN (NEW.tat-GREATEST(OLD.tat,NEW.granted_at*1000000)) DIV NEW.start_interval ELSE (NEW.tat-OLD.tat) DIV NEW.start_interval END, NEW.start_interval, NEW.burst" +
 		" FROM DUAL WHERE NEW.start_interval>0",
 }
 
-// period are the grants of a key since the values of its limit changed.
+// period holds the starts of a key since the values of its limit changed.
 type period struct {
-	processlog.LimitValues
-	last int64         // time of the latest grant, in milliseconds
-	need time.Duration // largest value of starts × interval − length, over all windows that end at last
+	key    string
+	values processlog.LimitValues
+	starts map[int64]int64 // by the time of the grant, in milliseconds, without the starts that were returned
 }
 
 // Check reads the grants of a limit. It returns an error if a grant had other values than the given ones, or if a window has more starts than
 // its rate and its burst allow. It returns the total number of granted starts, and the number of grants that used up the burst of their key.
+//
+// A grant counts at the time of the statement that read the row. This statement may have waited for the row, so the times of grants need not
+// be in the order in which they were stored.
 //
 // A window ends when a person changes the values. At such a change the library counts one start too many, so the trigger grants_next
 // subtracts one start from the first grant after it.
@@ -44,7 +47,8 @@ func Check(ctx context.Context, db *sql.DB, limit string, values ...processlog.L
 		return 0, 0, err
 	}
 	defer rows.Close()
-	fullest := make(map[string]period)
+	var periods []*period
+	latest := make(map[string]*period)
 	for rows.Next() {
 		var key string
 		var at, starts int64
@@ -56,23 +60,39 @@ func Check(ctx context.Context, db *sql.DB, limit string, values ...processlog.L
 			return 0, 0, fmt.Errorf("limit %q: a grant at %d had the values %+v", limit, at, now)
 		}
 		total += int(starts)
-		p := fullest[key]
-		if p.LimitValues != now {
-			p = period{LimitValues: now}
+		p := latest[key]
+		if p == nil || p.values != now {
+			p = &period{key, now, make(map[int64]int64)}
+			latest[key], periods = p, append(periods, p)
 		}
-		interval, allowed := now.Interval, time.Duration(now.Burst)*now.Interval
-		at = max(at, p.last) // the clock of a statement that has waited for the row may be earlier than that of the last grant
-		p.need = max(0, p.need-time.Duration(at-p.last)*time.Millisecond) + time.Duration(starts)*interval
-		p.last = at
-		fullest[key] = p
-		if p.need > allowed {
-			return 0, 0, fmt.Errorf("limit %q, key %q: a window that ends at %d has starts for %v, and allows %v", limit, key, at, p.need, allowed)
+		p.starts[at] += starts
+	}
+	for _, p := range periods {
+		full, err := p.check()
+		if err != nil {
+			return 0, 0, fmt.Errorf("limit %q, key %q: %w", limit, p.key, err)
 		}
-		if allowed-p.need < interval {
+		reached += full
+	}
+	return total, reached, rows.Err()
+}
+
+// check returns an error if a window of the period has more starts than the limit allows. It returns how often the burst was used up.
+func (p *period) check() (reached int, err error) {
+	interval, allowed := p.values.Interval, time.Duration(p.values.Burst)*p.values.Interval
+	var last int64
+	var need time.Duration // largest value of starts × interval − length, over all windows that end at last
+	for _, at := range slices.Sorted(maps.Keys(p.starts)) {
+		need = max(0, need-time.Duration(at-last)*time.Millisecond) + time.Duration(p.starts[at])*interval
+		last = at
+		if need > allowed {
+			return 0, fmt.Errorf("a window that ends at %d has starts for %v, and allows %v; starts by their time: %v", at, need, allowed, p.starts)
+		}
+		if allowed-need < interval {
 			reached++
 		}
 	}
-	return total, reached, rows.Err()
+	return reached, nil
 }
 
 // Permits counts the entries that hold a permit at the same time. Note must get every change of an entry's row, in order.

@@ -140,7 +140,8 @@ func expectedCounts(list []logChange, until time.Duration) (least, most statCoun
 }
 
 // uncounted is how many outcomes a process may leave out, beside a tenth of all. If a fault takes away the answer to the write of
-// an outcome, another process may change the entry before the next try. The process then reports the outcome as dropped.
+// an outcome, another process may change the entry before the next try. The process then reports the outcome as dropped. Both
+// numbers are estimates: the check does not compare what is missing with the outcomes that the process has reported as dropped.
 const uncounted = 20
 
 const (
