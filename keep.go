@@ -161,7 +161,7 @@ func (c *Compensator) takeSlot(ctx context.Context, mark string, from, slot time
 	defer cancel()
 	moved, err := c.store.MoveMark(ctx, nil, mark, from, slot)
 	if moved {
-		failpoint.Reach(failpoint.MarkMoved)
+		failpoint.Reach(failpoint.SlotTaken)
 	}
 	return moved, err
 }

@@ -27,7 +27,7 @@ var points = []Point{
 	OwnerChecked, LeadershipAsked, HeadsRead, PageScanned, RebuildBegun, RebuildEnqueued,
 	MessagesClaimed, MessagesRead, MessagesWritten, BatchHalved, AsideSettled, MessagesSettled, MessagesAcknowledged,
 	RowsTaken, RowsAdopted,
-	CaseOpened, CaseClosed, LimitChanged, OperationWritten, AuditWritten, BatchRecorded, ChangeCommitted, ResultInTx, ResultsWritten, FaultsWritten, AttemptsWritten, StatsAdded, BacklogCounted, InstanceEnds, PurgePart, MarksRead, MarkMoved, MigrationPart,
+	CaseOpened, CaseClosed, LimitChanged, OperationWritten, AuditWritten, BatchRecorded, ChangeCommitted, ResultInTx, ResultsWritten, FaultsWritten, AttemptsWritten, StatsAdded, BacklogCounted, InstanceEnds, PurgePart, MarksRead, MarkMoved, SlotTaken, MigrationPart,
 	StopBegun, LoopsEnded, HandlersEnded, OutcomesDrained,
 }
 

@@ -120,7 +120,8 @@ const (
 	InstanceEnds     Point = "instance-ends"     // all outcomes are stored, but this process has not stored that it ends
 	PurgePart        Point = "purge-part"        // one statement of a purge has deleted its rows; others may not have run
 	MarksRead        Point = "marks-read"        // the last slots of periodic types are read, but no due slot is recorded
-	MarkMoved        Point = "mark-moved"        // the last slot has moved. The transaction with the entries is still open, or the round of maintenance has not begun
+	MarkMoved        Point = "mark-moved"        // the last slot has moved, and the transaction with its entries is still open
+	SlotTaken        Point = "slot-taken"        // this process has taken a slot of maintenance, and its round has not begun
 	MigrationPart    Point = "migration-part"    // one statement of a migration has created its table; others may not have run
 )
 

@@ -146,7 +146,7 @@ var matrix = []crash{
 	{point: failpoint.MarkMoved, most: 6, in: periodic},
 	{point: failpoint.CommitNext, most: 20, in: periodic},
 	{point: failpoint.CommitDone, most: 20, in: periodic},
-	{point: failpoint.MarkMoved, most: 1, in: keeping},
+	{point: failpoint.SlotTaken, most: 1, in: keeping},
 	{point: failpoint.PurgePart, most: 3, in: keeping},
 	{point: failpoint.OrderingJoined, most: 12, in: inLine},
 	{point: failpoint.OrderingRead, most: 12, in: inLine},
