@@ -372,7 +372,7 @@ func (e *Engine) renewAll(lease time.Duration, attempts []*Attempt) {
 		return // The next round tries again, or finds that the lease has ended.
 	}
 	failpoint.Reach(failpoint.LeaseRenewed)
-	e.noteRefused(refusals.Renewal, len(attempts), func(i int) (*Attempt, error) {
+	e.noteRefused(refusals.Renewal, sentAt, len(attempts), func(i int) (*Attempt, error) {
 		err := refusals.Of(answer.Rejected, attempts[i].Row.ID)
 		if err == nil {
 			e.Refusals.Accepted(refusals.Renewal, attempts[i].Type.Name, attempts[i].Row.ID)

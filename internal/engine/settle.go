@@ -17,13 +17,13 @@ import (
 
 // pendingOutcome is an attempt's outcome that waits to be written to the database.
 type pendingOutcome struct {
-	attempt        *Attempt
-	outcome        processlog.Outcome
-	token          processlog.Token // each try writes it with the outcome, so that a later try recognises that the outcome is stored; zero before the first try
-	deadLetters    bool             // dead-letters the entry for lost leases; no handler reported this outcome
-	prepared       bool             // Settlement.Prepare was called for the outcome
-	refusals       int              // number of times the database has refused to write the outcome
-	stopsAtRefusal uint64           // value of outcomes.stopCount at the last refusal
+	attempt     *Attempt
+	outcome     processlog.Outcome
+	token       processlog.Token // each try writes it with the outcome, so that a later try recognises that the outcome is stored; zero before the first try
+	deadLetters bool             // dead-letters the entry for lost leases; no handler reported this outcome
+	prepared    bool             // Settlement.Prepare was called for the outcome
+	refusals    int              // number of times the database has refused to write the outcome
+	refusedTry  time.Time        // when the latest try that the database has refused was sent
 }
 
 // outcomes holds the outcomes that wait to be stored.
@@ -38,7 +38,7 @@ type outcomes struct {
 	refused  groupcommit.Batcher[pendingOutcome] // retries outcomes that the database has refused to write
 
 	refusedSinceRetry atomic.Bool               // whether the database has refused an outcome since settleRefused last read this flag
-	stopCount         atomic.Uint64             // number of stops that have begun
+	stopBegan         atomic.Pointer[time.Time] // when the latest stop began; nil before the first one
 	backloggedSince   atomic.Pointer[time.Time] // when OutcomesBacklogged began to return true; nil if it last returned false
 	endPause          chan struct{}             // of capacity 1: a token ends the pause before refused outcomes are retried
 }
@@ -128,15 +128,18 @@ func (e *Engine) settleWithToken(token processlog.Token, batch []pendingOutcome,
 			e.watcher.Stored(&batch[i].attempt.Row, &batch[i].outcome, token, sentAt)
 		}
 	}
-	e.noteRefused(refusals.Outcome, len(results), func(i int) (*Attempt, error) { return batch[i].attempt, results[i].Refused })
+	e.noteRefused(refusals.Outcome, sentAt, len(results), func(i int) (*Attempt, error) { return batch[i].attempt, results[i].Refused })
 	for i, r := range results {
+		if r.Refused != nil {
+			batch[i].refusedTry = sentAt
+		}
 		e.handleAnswer(batch[i], r)
 	}
 }
 
-// noteRefused reports the entries that the database refuses to change. A statement has tried to change n entries. The
-// function refusal returns the attempt of the i-th entry, and the database's error or nil.
-func (e *Engine) noteRefused(what string, n int, refusal func(i int) (*Attempt, error)) {
+// noteRefused reports the entries that the database refuses to change. A statement that was sent at the given time has tried to
+// change n entries. The function refusal returns the attempt of the i-th entry, and the database's error or nil.
+func (e *Engine) noteRefused(what string, sentAt time.Time, n int, refusal func(i int) (*Attempt, error)) {
 	byType := make(map[string][]processlog.Refusal)
 	for i := range n {
 		if a, err := refusal(i); err != nil {
@@ -144,7 +147,7 @@ func (e *Engine) noteRefused(what string, n int, refusal func(i int) (*Attempt, 
 		}
 	}
 	for name, list := range byType {
-		e.Refusals.Note(what, name, list)
+		e.Refusals.NoteTry(what, name, sentAt, list)
 	}
 }
 
@@ -283,7 +286,6 @@ func (e *Engine) handleAnswer(done pendingOutcome, r processlog.Settled) {
 func (e *Engine) retryLater(done pendingOutcome, r processlog.Settled) {
 	if r.Refused != nil {
 		done.refusals++
-		done.stopsAtRefusal = e.outcomes.stopCount.Load()
 		e.outcomes.refusedSinceRetry.Store(true)
 		// The handler has returned without a crash. Tell the admissions now, because the database may refuse the outcome for
 		// long.
@@ -298,12 +300,12 @@ func (e *Engine) retryLater(done pendingOutcome, r processlog.Settled) {
 
 // settleRefused retries outcomes that the database has refused. If the database has refused another outcome since the last
 // retry, settleRefused pauses before it retries. But a stop of Run retries each refused outcome once without a pause. So
-// settleRefused does not pause if Run has begun to stop after one of these outcomes was refused.
+// settleRefused does not pause if Run has begun to stop after the latest try of one of these outcomes was sent.
 func (e *Engine) settleRefused(batch []pendingOutcome) {
-	maxRefusals, stops, stopping := 1, e.outcomes.stopCount.Load(), false
+	maxRefusals, stopBegan, stopping := 1, e.outcomes.stopBegan.Load(), false
 	for _, o := range batch {
 		maxRefusals = max(maxRefusals, o.refusals)
-		stopping = stopping || o.stopsAtRefusal < stops
+		stopping = stopping || stopBegan != nil && o.refusedTry.Before(*stopBegan)
 	}
 	if e.outcomes.refusedSinceRetry.Swap(false) && !stopping && !e.pauseRefused(refusals.Pause(maxRefusals)) {
 		return
@@ -327,7 +329,8 @@ func (e *Engine) pauseRefused(pause time.Duration) bool {
 // up to stopGrace for the answers. Its error names the outcomes that are still not stored.
 func (e *Engine) retryRefusedAtStop() error {
 	return e.Refusals.RetryOutcomes(stopGrace, func() {
-		e.outcomes.stopCount.Add(1)
+		now := time.Now()
+		e.outcomes.stopBegan.Store(&now)
 		select {
 		case e.outcomes.endPause <- struct{}{}:
 		default:

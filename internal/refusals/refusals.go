@@ -57,6 +57,7 @@ type refusedEntry struct {
 	err         error
 	since       time.Time // first refusal
 	refusals    int
+	triedAt     time.Time // when the statement of the latest try was sent
 	pausedUntil time.Time // no new try before this time
 }
 
@@ -77,6 +78,11 @@ func Pause(refusals int) time.Duration {
 
 // Note records that the database refuses a change of the listed entries. It logs the entries that are new.
 func (r *List) Note(what, businessType string, list []processlog.Refusal) {
+	r.NoteTry(what, businessType, time.Now(), list)
+}
+
+// NoteTry does what Note does, for a statement that was sent at the given time. RetryOutcomes needs this time.
+func (r *List) NoteTry(what, businessType string, sentAt time.Time, list []processlog.Refusal) {
 	if len(list) == 0 {
 		return
 	}
@@ -98,6 +104,7 @@ func (r *List) Note(what, businessType string, list []processlog.Refusal) {
 		}
 		entry.err = refusal.Err
 		entry.refusals++
+		entry.triedAt = sentAt
 		entry.pausedUntil = time.Now().Add(Pause(entry.refusals))
 	}
 	all := refusalsIn(byID)
@@ -277,17 +284,17 @@ func (r *List) OutcomesFor(businessType string, n int) time.Duration {
 }
 
 // RetryOutcomes calls retry, which makes the owner try all refused outcomes again. It waits up to timeout until the database
-// has answered each of these tries. It returns an error that names the entries whose outcomes are still refused, or nil
+// has answered each of these tries. The answer to a try that was sent before does not count. RetryOutcomes returns an error that names the entries whose outcomes are still refused, or nil
 // if there are none.
 func (r *List) RetryOutcomes(timeout time.Duration, retry func()) error {
-	before := r.outcomes("")
+	before, began := r.outcomes(""), time.Now()
 	if len(before) == 0 {
 		return nil
 	}
 	retry()
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
-	for r.unanswered(before) {
+	for r.unanswered(before, began) {
 		select {
 		case <-r.answered:
 		case <-timer.C:
@@ -297,10 +304,10 @@ func (r *List) RetryOutcomes(timeout time.Duration, retry func()) error {
 	return r.unstored()
 }
 
-// unanswered reports whether an outcome of before still waits for the answer to its next try.
-func (r *List) unanswered(before map[processlog.ID]*refusedEntry) bool {
+// unanswered reports whether an outcome of before still waits for the answer to its first try since began.
+func (r *List) unanswered(before map[processlog.ID]*refusedEntry, began time.Time) bool {
 	for id, e := range r.outcomes("") {
-		if earlier := before[id]; earlier != nil && earlier.refusals == e.refusals {
+		if earlier := before[id]; earlier != nil && (earlier.refusals == e.refusals || e.triedAt.Before(began)) {
 			return true
 		}
 	}

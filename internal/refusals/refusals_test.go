@@ -91,3 +91,23 @@ func TestRefusedOutcomesSayForHowLongTheyAreSoMany(t *testing.T) {
 		require.Equal(t, 2*time.Minute, r.OutcomesFor("order", 1))
 	})
 }
+
+// A try is on its way when Run stops. Its answer says nothing about the database after the stop began, so the stop must wait
+// for a further try.
+func TestStopWaitsForATryThatIsSentAfterItBegan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, r := empty()
+		entry, refused := processlog.RowID(1), []processlog.Refusal{{ID: processlog.RowID(1), Err: errors.New("no")}}
+		r.Note(Outcome, "order", refused)
+		sentAt := time.Now()
+		time.Sleep(time.Second)
+		require.NoError(t, r.RetryOutcomes(time.Minute, func() {
+			go func() {
+				time.Sleep(time.Second)
+				r.NoteTry(Outcome, "order", sentAt, refused)
+				time.Sleep(time.Second)
+				r.Accepted(Outcome, "order", entry)
+			}()
+		}))
+	})
+}
