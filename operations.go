@@ -49,9 +49,9 @@ type Operations struct {
 	InstanceName string
 
 	// Scrub removes secrets from an error's text before a case stores the text, and before package admin shows the
-	// text. The library itself removes card numbers, tokens, passwords and e-mail addresses, with and without Scrub.
-	// Scrub is called often and concurrently, also with texts that Scrub has returned. If Scrub panics, package admin
-	// does not show the text. The column last_error of the log has the full text.
+	// text. The library itself removes numbers of cards and people, keys, passwords and e-mail addresses, with and
+	// without Scrub. Scrub is called often and concurrently, also with texts that Scrub has returned. If Scrub panics,
+	// package admin does not show the text. The column last_error of the log has the full text.
 	Scrub func(text string) string
 }
 

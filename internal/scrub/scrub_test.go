@@ -66,6 +66,78 @@ func TestWhatDoesNotBelongBeforeOthersEyesIsGone(t *testing.T) {
 	}
 }
 
+// TestEachKindOfSecretIsGone scrubs a secret of each kind, in the ways in which services write it.
+// Failure: F125
+func TestEachKindOfSecretIsGone(t *testing.T) {
+	for text, want := range map[string]string{
+		// numbers of people
+		"身份证11010519491231002X不匹配, id 110105 19491231 002x, １１０１０５１９４９１２３１００２Ｘ": "身份证…不匹配, id …, …",
+		"SMS to 13812345678: rejected, +86 138-1234-5678, 手机号８６１３９１２３４５６７８停机":   "SMS to …5678: rejected, +…5678, 手机号…5678停机",
+		`{"mobile":"13912345678"} tel13912345678`: `{"mobile":"…5678"} tel…5678`,
+		// keys by their prefix
+		"InvalidAccessKeyId: AKIAIOSFODNN7EXAMPLE, LTAI5tFakeFakeFakeFake1":                    "InvalidAccessKeyId: AKIA…, LTAI…",
+		"clone https://ghp_0123456789abcdefghijABCDEFGHIJ012345:x@github.com/a: 403":           "clone https://ghp_…:…@github.com/a: 403",
+		"no such key sk_live_4eC39HqLyjWDarjtT1zdp7dc (rk_test_0123456789ab)":                  "no such key sk_live_… (rk_test_…)",
+		"slack xoxb-123456789012-abcDEF, google AIzaSyA0123456789abcdefghijklmnopqrstu-w":      "slack xoxb-…, google AIza…",
+		"glpat-abcdefghij0123456789 npm_abcdefghij0123456789 sk-proj-abcdefghij0123456789":     "glpat-… npm_… sk-…",
+		"jwe eyJhbGciOiJSU0EtT0FFUCJ9.OKOawDo13gRp.48V1_ALb6US0.5eym8TW_c8SuK0.XFBoMYUZodet x": "jwe … x",
+		// headers
+		"x-api-key: abcdefgh, X-Auth-Token: opaque; X-Signature: deadbeef":              "x-api-key: …, X-Auth-Token: …; X-Signature: …",
+		"Authorization: Token 0123456789abcdef: 401, authorization: k3yk3yk3yk3y":       "Authorization: Token …: 401, authorization: …",
+		`map[Authorization:[Token 9944b09199c62bcf] Host:[x]]`:                          `map[Authorization:[Token …] Host:[x]]`,
+		`Proxy-Authorization: Digest 0123456789abcdef0123, Cookie: sid=abc; theme=dark`: `Proxy-Authorization: Digest …, Cookie: …`,
+		"AccountKey=Zm9v+bar/baz==;EndpointSuffix=core.windows.net":                     "AccountKey=…;EndpointSuffix=core.windows.net",
+		"GET /blob?sv=2022&sig=AbC%2F123&se=2026: 403; auth_key: 7f, master-key=ab":     "GET /blob?sv=2022&sig=…&se=2026: 403; auth_key: …, master-key=…",
+		// codes
+		"otp 482913 is wrong, pin=1234, PIN is 4711, card_cvv: 123, cvc2 321, sms_otp:000111": "otp … is wrong, pin=…, PIN is …, card_cvv: …, cvc2 …, sms_otp:…",
+		`{"cvv":123,"pin":"0000","otp" : "12 34"}`:                                            `{"cvv":"…","pin":"…","otp":"…"}`,
+		// Chinese names
+		"密码=hunter2 密码：hunter2，口令为abc123！ 密钥: k, 令牌是t0k":              "密码=… 密码：…，口令为…！ 密钥: …, 令牌是…",
+		`{"密码":"hunter 2","用户":"李雷"} 验证码482913错误 验证码：0000 支付密码=“a b”`: `{"密码":…,"用户":"李雷"} 验证码…错误 验证码：… 支付密码=…`,
+		// accounts
+		"IBAN DE89370400440532013000 closed, gb82 west 1234 5698 7654 32 and FR14-2004-1010-0505-0001-3M02-606": "IBAN …3000 closed, …5432 and …2606",
+		// cards
+		"4111_1111_1111_1111 4111/1111/1111/1111 4111–1111–1111–1111 4111,1111,1111,1111": "…1111 …1111 …1111 …1111",
+		"４１１１１１１１１１１１１１１１ and ４１１１　１１１１　１１１１　１１１１ 4111\u200b1111\u200b1111\u200b1111":     "…1111 and …1111 …1111",
+		"q=4111%201111%201111%201111&p=4111+1111+1111+1111 4111%2D1111%2D1111%2D1111":     "q=…1111&p=…1111 …1111",
+		// passwords with spaces
+		"host=db password=correct horse battery staple user=app":                "host=db password=… user=app",
+		"map[password:my dog Rex user:x] {Name:x Password:my dog Rex}":          "map[password:… user:x] {Name:x Password:…}",
+		"pg_dump --password hunter2 db; CREATE USER x IDENTIFIED BY 'hunter 2'": "pg_dump --password … db; CREATE USER x IDENTIFIED BY '…'",
+	} {
+		assert.Equal(t, want, scrub.Text(text))
+		assert.Equal(t, want, scrub.Text(scrub.Text(text)))
+	}
+}
+
+// TestErrorsWithoutSecretsStayWhole scrubs errors as servers, drivers and services write them. Without their numbers and
+// words a person could not repair anything.
+func TestErrorsWithoutSecretsStayWhole(t *testing.T) {
+	for _, text := range []string{
+		"Error 1062 (23000): Duplicate entry '20261128093012345678' for key 'orders.uk_order_no'",
+		"Error 1205 (HY000): Lock wait timeout exceeded; try restarting transaction",
+		"Error 1045 (28000): Access denied for user 'app'@'10.0.0.7' (using password: YES)",
+		"dial tcp 10.96.0.10:6379: i/o timeout after 15000000000 ns, 17179869184 bytes read",
+		"read tcp [fe80::1]:52113->10.0.0.1:443: connection reset by peer at 2026-11-28T08:56:26.123456789Z",
+		"NOAUTH Authentication required. WRONGPASS invalid username-password pair or user is disabled",
+		"oauth2: \"invalid_grant\" \"token expired\"; token: expired, secret: rotated, sign: mismatch",
+		"authorization: denied by policy, Authorization: required, cookie: missing",
+		"order 13812345678 not found, trade_no=15912345678, refund id: 18812345678",
+		"order_id 1234567890123456 account 9876543210123 trace 4bf92f3577b34da6a3ce929d0e0e4736",
+		"rpc error: code = Unavailable desc = pin the version: 3 replicas, spin 300, mapping 4 of 12",
+		"snowflake 1862037493848932352 at 1764320186123 ms, uuid 138a1234-5678-4111-8111-111111111111",
+		"余额不足：账户6222021234567890127，需要100.00元，密码错误，请重试",
+		"密码不能为空；验证码已过期；令牌失效；密钥是必填项",
+		"POST https://pay.example.com/v3/refund?order=7: 429 Too Many Requests, retry after 30",
+		"SKU DE12-3456-7890 is out of stock; GB12 left 3; batch FR2026112800000001",
+		"context deadline exceeded (Client.Timeout exceeded while awaiting headers), key 'PRIMARY', foreign key fails",
+		"x509: certificate signed by unknown authority (serial 11010519491231002 1)",
+		"took 1.13812345678 s of 13000000000, version v1.25.13812345678",
+	} {
+		assert.Equal(t, text, scrub.Text(text))
+	}
+}
+
 // TestLongTextIsGoneThroughOnce scrubs a long text with many card numbers. An error may consist of the whole response
 // of a remote service, so the scrub must not copy the text for each number.
 func TestLongTextIsGoneThroughOnce(t *testing.T) {
