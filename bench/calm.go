@@ -6,30 +6,46 @@ import "time"
 // second, each with an entry. At the same time the library claims, runs and settles 1,000 other entries a second. On
 // the other side of the contest, there are the same producers and no entries to run.
 //
-// The goal: the p99 of the transaction time rises by at most a fifth. A contest compares rates, so the figure is 1/p99,
-// and the goal is a ratio of at least 1/1.2.
+// The goal: the p99 of the transaction time is at most 1.5 times as long. A contest compares rates, so the figure is
+// 1/p99, and the goal is a ratio of at least 1/1.5.
 func (a *arena) calm(seconds int) contest {
-	side := func(busy bool) func() float64 {
-		return func() float64 {
-			a.writeBack() // Flush the dirty pages of earlier runs first.
-			begins := time.Now().Add(time.Second)
-			if busy {
-				begins = a.fillCalm(seconds)
-			}
-			worker := a.newLibrary(100, nothing)
-			defer worker.close()
-			worker.run()
-			if time.Now().After(begins) {
-				a.Fatal("filling the table took too long: entries are already overdue")
-			}
-			time.Sleep(time.Until(begins))
-			return 1 / lagsOf("", 0, a.timedRecords(worker, seconds)).P99.Seconds()
-		}
-	}
 	return contest{
-		work: "1/p99 of a business transaction at 500/s, busy", other: "the same, idle", unit: "/s", goal: 1 / 1.2,
-		ours: side(true), theirs: side(false),
+		work: calmWork, other: "the same, idle", unit: "/s", goal: 1 / 1.5,
+		ours:   func() float64 { return a.calmRate(seconds, true) },
+		theirs: func() float64 { return a.calmRate(seconds, false) },
 	}
+}
+
+const calmWork = "1/p99 of a business transaction at 500/s, busy"
+
+// calmByHand compares the library in calm with a program that sends the same statements. Its producers send the business
+// transaction and the INSERT. A loop claims and settles 1,000 entries a second.
+func (a *arena) calmByHand(seconds int) contest {
+	return contest{
+		work: calmWork, other: "floor: the same statements, busy", unit: "/s", goal: 1 / 1.1,
+		ours: func() float64 { return a.calmRate(seconds, true) },
+		theirs: func() float64 {
+			a.exec(leaseTable) // calmLease also measures lease rows, and empties their table.
+			return 1 / a.calmLease(formToday, seconds, true).P99.Seconds()
+		},
+	}
+}
+
+// calmRate returns 1/p99 of the producers' transactions. If busy is true, the library runs entries at the same time.
+func (a *arena) calmRate(seconds int, busy bool) float64 {
+	a.writeBack() // Flush the dirty pages of earlier runs first.
+	begins := time.Now().Add(time.Second)
+	if busy {
+		begins = a.fillCalm(seconds)
+	}
+	worker := a.newLibrary(100, nothing)
+	defer worker.close()
+	worker.run()
+	if time.Now().After(begins) {
+		a.Fatal("filling the table took too long: entries are already overdue")
+	}
+	time.Sleep(time.Until(begins))
+	return 1 / lagsOf("", 0, a.timedRecords(worker, seconds)).P99.Seconds()
 }
 
 // fillCalm inserts 1,000 entries for each second of a run, and returns the time at which the first of them is due. The

@@ -14,7 +14,7 @@ import (
 // sustained records entries and runs them at the same time. The measured time ends when the last outcome is durable.
 func (a *arena) sustained(n int) contest {
 	return contest{
-		work: "sustained: record and run at once", other: "floor: the same statements", unit: "entries/s", goal: 0.8, entries: n,
+		work: "sustained: record and run at once", other: "floor: the same statements", unit: "entries/s", goal: 0.9, entries: n,
 		ours: func() float64 {
 			return a.ourSustained(compensator.HandlerConfig[raw]{Concurrency: 1000}, nothing, n, n)
 		},
