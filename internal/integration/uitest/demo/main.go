@@ -74,6 +74,9 @@ func run(ctx context.Context, address string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := errors.Join(addReport(ctx, c), storePast(ctx, db)); err != nil {
+		return err
+	}
 	return serve(ctx, c, shop, address, out)
 }
 
@@ -101,7 +104,7 @@ func serve(ctx context.Context, c *compensator.Compensator, shop *problems.Shop,
 	begin(func() error { return work(ctx, shop) })
 	begin(func() error {
 		return local.Serve(ctx, listener, admin.Actor{ID: "you"}, ui.Options{Base: "/ops/", Title: "shop", Types: problems.Views()}, func(link string) {
-			fmt.Fprintf(out, "The shop's pages, for one browser:\n\n  %s\n\nRefunds fail until the payment service is back: in two minutes, and for one. Ctrl-C ends it.\n", link)
+			fmt.Fprintf(out, "The shop's pages, for one browser:\n\n  %s\n\nRefunds fail until the payment service is back: in two minutes, and for one. Statistics and processes of the time before the start are made up. Ctrl-C ends it.\n", link)
 		}, d)
 	})
 	for range cap(ended) {

@@ -69,6 +69,12 @@ func TestDemoLetsInWhoHasTheTokenOnceAndStops(t *testing.T) {
 		require.True(t, time.Now().Before(deadline), text)
 		_, text = ask("http://" + home.Host + "/ops/cases")
 	}
+	_, text = ask("http://" + home.Host + "/ops/stats?over=24h")
+	require.Contains(t, text, "v2.4.0", "the charts mark the deploys of the past")
+	_, text = ask("http://" + home.Host + "/ops/instances")
+	require.Contains(t, text, "api-2")
+	_, text = ask("http://" + home.Host + "/ops/periodic")
+	require.Contains(t, text, "stock_report")
 	stop()
 	require.NoError(t, <-ended)
 }
