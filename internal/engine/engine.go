@@ -249,7 +249,7 @@ func (e *Engine) Drain() error {
 	if !awaitBatchers(graceTimer, &e.outcomes.ordinary, &e.outcomes.prompt, &e.outcomes.locked) {
 		return errors.Join(drainErr, errors.New("compensator: outcomes of finished handlers could not be stored; their entries will run again when their leases end"))
 	}
-	if refusedErr := e.retryRefusedAtStop(); refusedErr != nil {
+	if refusedErr := e.Refusals.RetryOutcomes(stopGrace); refusedErr != nil {
 		drainErr = errors.Join(drainErr, fmt.Errorf("compensator: outcomes of finished handlers are not stored; their entries will run again when their leases end: %w", refusedErr))
 	}
 	failpoint.Reach(failpoint.OutcomesDrained)

@@ -22,8 +22,6 @@ type pendingOutcome struct {
 	token       processlog.Token // each try writes it with the outcome, so that a later try recognises that the outcome is stored; zero before the first try
 	deadLetters bool             // dead-letters the entry for lost leases; no handler reported this outcome
 	prepared    bool             // Settlement.Prepare was called for the outcome
-	refusals    int              // number of times the database has refused to write the outcome
-	refusedTry  time.Time        // when the latest try that the database has refused was sent
 }
 
 // outcomes holds the outcomes that wait to be stored.
@@ -37,10 +35,7 @@ type outcomes struct {
 	locked   groupcommit.Batcher[pendingOutcome] // retries outcomes whose rows are locked by other transactions
 	refused  groupcommit.Batcher[pendingOutcome] // retries outcomes that the database has refused to write
 
-	refusedSinceRetry atomic.Bool               // whether the database has refused an outcome since settleRefused last read this flag
-	stopBegan         atomic.Pointer[time.Time] // when the latest stop began; nil before the first one
-	backloggedSince   atomic.Pointer[time.Time] // when OutcomesBacklogged began to return true; nil if it last returned false
-	endPause          chan struct{}             // of capacity 1: a token ends the pause before refused outcomes are retried
+	backloggedSince atomic.Pointer[time.Time] // when OutcomesBacklogged began to return true; nil if it last returned false
 }
 
 // refusedBatchSize is how many refused outcomes are retried together. If the database refuses them again, the retry costs
@@ -55,7 +50,7 @@ const settlePace = 5 * time.Millisecond
 const promptPace = time.Millisecond
 
 func (e *Engine) newOutcomes() *outcomes {
-	o := &outcomes{endPause: make(chan struct{}, 1)}
+	o := new(outcomes)
 	o.prompt.Max, o.prompt.Workers, o.prompt.Pace, o.prompt.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: promptPace}, e.settlePrompt
 	o.ordinary.Max, o.ordinary.Workers, o.ordinary.Pace, o.ordinary.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: settlePace}, e.settleBatch
 	o.locked.Max, o.locked.Workers, o.locked.Flush = processlog.MaxRows, 1, e.settleBusy
@@ -130,9 +125,6 @@ func (e *Engine) settleWithToken(token processlog.Token, batch []pendingOutcome,
 	}
 	e.noteRefused(refusals.Outcome, sentAt, len(results), func(i int) (*Attempt, error) { return batch[i].attempt, results[i].Refused })
 	for i, r := range results {
-		if r.Refused != nil {
-			batch[i].refusedTry = sentAt
-		}
 		e.handleAnswer(batch[i], r)
 	}
 }
@@ -285,57 +277,29 @@ func (e *Engine) handleAnswer(done pendingOutcome, r processlog.Settled) {
 // retryLater hands an outcome that could not be written to a batcher for such outcomes, so that it does not delay others.
 func (e *Engine) retryLater(done pendingOutcome, r processlog.Settled) {
 	if r.Refused != nil {
-		done.refusals++
-		e.outcomes.refusedSinceRetry.Store(true)
 		// The handler has returned without a crash. Tell the admissions now, because the database may refuse the outcome for
 		// long.
 		done.attempt.suspectDone(NotRun)
 	}
-	if done.refusals > 0 {
+	if refused, _ := e.Refusals.RefusedOutcome(done.attempt.Type.Name, done.outcome.ID); refused > 0 {
 		e.outcomes.refused.Add(done)
-		return
+	} else {
+		e.outcomes.locked.Add(done)
 	}
-	e.outcomes.locked.Add(done)
 }
 
 // settleRefused retries outcomes that the database has refused. If the database has refused another outcome since the last
-// retry, settleRefused pauses before it retries. But a stop of Run retries each refused outcome once without a pause. So
-// settleRefused does not pause if Run has begun to stop after the latest try of one of these outcomes was sent.
+// retry, settleRefused pauses before it retries. But a stop of Run retries each refused outcome once without a pause: see
+// refusals.List.RetryOutcomes.
 func (e *Engine) settleRefused(batch []pendingOutcome) {
-	maxRefusals, stopBegan, stopping := 1, e.outcomes.stopBegan.Load(), false
+	most, atOnce := 1, false
 	for _, o := range batch {
-		maxRefusals = max(maxRefusals, o.refusals)
-		stopping = stopping || stopBegan != nil && o.refusedTry.Before(*stopBegan)
+		refused, first := e.Refusals.RefusedOutcome(o.attempt.Type.Name, o.outcome.ID)
+		most, atOnce = max(most, refused), atOnce || first
 	}
-	if e.outcomes.refusedSinceRetry.Swap(false) && !stopping && !e.pauseRefused(refusals.Pause(maxRefusals)) {
-		return
+	if e.Refusals.AwaitRetry(e.Work, most, atOnce) {
+		e.settleBatch(batch)
 	}
-	e.settleBatch(batch)
-}
-
-// pauseRefused waits until the pause is over or Run begins to stop. It returns false if the engine is closed first.
-func (e *Engine) pauseRefused(pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-e.outcomes.endPause:
-	case <-e.Work.Done():
-	}
-	return e.Work.Err() == nil // Several cases may be ready, and select then takes any of them.
-}
-
-// retryRefusedAtStop retries every refused outcome once when Run stops, because the database may accept it by now. It waits
-// up to stopGrace for the answers. Its error names the outcomes that are still not stored.
-func (e *Engine) retryRefusedAtStop() error {
-	return e.Refusals.RetryOutcomes(stopGrace, func() {
-		now := time.Now()
-		e.outcomes.stopBegan.Store(&now)
-		select {
-		case e.outcomes.endPause <- struct{}{}:
-		default:
-		}
-	})
 }
 
 // isCompleted reports whether the success of an attempt was not stored because Complete had already ended the entry, for

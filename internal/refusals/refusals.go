@@ -6,6 +6,7 @@
 package refusals
 
 import (
+	"context"
 	"log/slog"
 	"maps"
 	"slices"
@@ -34,16 +35,19 @@ type List struct {
 	log      *slog.Logger
 	closed   func() bool
 
-	anyRefused atomic.Bool   // whether anything is refused; lets callers skip the mutex
-	answered   chan struct{} // capacity 1; receives a signal when the database refuses a change, or accepts one that it refused before
+	anyRefused     atomic.Bool   // whether anything is refused; lets callers skip the mutex
+	outcomeRefused atomic.Bool   // whether the database has refused an outcome since AwaitRetry last read this flag
+	answered       chan struct{} // capacity 1; receives a signal when the database refuses a change, or accepts one that it refused before
+	endPause       chan struct{} // capacity 1; a signal ends the pause of AwaitRetry
 
-	mu      sync.Mutex // guards the field below
-	entries map[change]map[processlog.ID]*refusedEntry
+	mu        sync.Mutex // guards the fields below
+	entries   map[change]map[processlog.ID]*refusedEntry
+	stopBegan time.Time // when RetryOutcomes last asked for a further try
 }
 
 // New returns an empty List that reports to p and to log. It logs nothing once closed returns true.
 func New(p *problems.List, log *slog.Logger, closed func() bool) *List {
-	return &List{problems: p, log: log, closed: closed, answered: make(chan struct{}, 1), entries: make(map[change]map[processlog.ID]*refusedEntry)}
+	return &List{problems: p, log: log, closed: closed, answered: make(chan struct{}, 1), endPause: make(chan struct{}, 1), entries: make(map[change]map[processlog.ID]*refusedEntry)}
 }
 
 // Any reports whether anything is refused. It reads only one atomic flag.
@@ -57,8 +61,8 @@ type refusedEntry struct {
 	err         error
 	since       time.Time // first refusal
 	refusals    int
-	triedAt     time.Time // when the statement of the latest try was sent
 	pausedUntil time.Time // no new try before this time
+	retryAtOnce bool      // whether RetryOutcomes waits for a further try of this outcome
 }
 
 // RetryUnknown is how long an entry without a known refusal waits for its next try.
@@ -81,12 +85,16 @@ func (r *List) Note(what, businessType string, list []processlog.Refusal) {
 	r.NoteTry(what, businessType, time.Now(), list)
 }
 
-// NoteTry does what Note does, for a statement that was sent at the given time. RetryOutcomes needs this time.
+// NoteTry does what Note does, for a statement that was sent at the given time. RetryOutcomes does not count a try that was
+// sent before it began.
 func (r *List) NoteTry(what, businessType string, sentAt time.Time, list []processlog.Refusal) {
 	if len(list) == 0 {
 		return
 	}
 	key := change{what, businessType}
+	if what == Outcome {
+		r.outcomeRefused.Store(true)
+	}
 	var newIDs []string
 	r.ForgetOld()
 	r.mu.Lock()
@@ -104,13 +112,13 @@ func (r *List) NoteTry(what, businessType string, sentAt time.Time, list []proce
 		}
 		entry.err = refusal.Err
 		entry.refusals++
-		entry.triedAt = sentAt
+		entry.retryAtOnce = sentAt.Before(r.stopBegan)
 		entry.pausedUntil = time.Now().Add(Pause(entry.refusals))
 	}
 	all := refusalsIn(byID)
 	r.anyRefused.Store(true)
 	r.mu.Unlock()
-	r.signalAnswered()
+	signal(r.answered)
 	if len(newIDs) == 0 {
 		r.problems.Failed(what, businessType, all)
 		return
@@ -176,15 +184,16 @@ func (r *List) Accepted(what, businessType string, ids ...processlog.ID) {
 		r.anyRefused.Store(len(r.entries) > 0)
 	}
 	r.mu.Unlock()
-	r.signalAnswered()
+	signal(r.answered)
 	if emptied {
 		r.problems.Passed(what, businessType)
 	}
 }
 
-func (r *List) signalAnswered() {
+// signal sends a signal to a channel of capacity 1, unless a signal already waits in it.
+func signal(c chan struct{}) {
 	select {
-	case r.answered <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -247,33 +256,22 @@ func (r *List) PauseLeft(businessType string, id processlog.ID) time.Duration {
 }
 
 // Outcomes returns how many outcomes of a type wait because the database refuses them.
-func (r *List) Outcomes(businessType string) int { return len(r.outcomes(businessType)) }
-
-// outcomes returns copies of the refused outcomes of a type. An empty businessType selects all types.
-func (r *List) outcomes(businessType string) map[processlog.ID]*refusedEntry {
+func (r *List) Outcomes(businessType string) int {
 	if !r.anyRefused.Load() {
-		return nil
+		return 0
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := make(map[processlog.ID]*refusedEntry)
-	for key, entries := range r.entries {
-		if key.what != Outcome || businessType != "" && key.businessType != businessType {
-			continue
-		}
-		for id, e := range entries {
-			copied := *e
-			all[id] = &copied
-		}
-	}
-	return all
+	return len(r.entries[change{Outcome, businessType}])
 }
 
 // OutcomesFor returns for how long at least n outcomes of a type have been refused. It counts only outcomes that are
 // still refused now. It returns 0 if fewer than n are refused.
 func (r *List) OutcomesFor(businessType string, n int) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var since []time.Time
-	for _, e := range r.outcomes(businessType) {
+	for _, e := range r.entries[change{Outcome, businessType}] {
 		since = append(since, e.since)
 	}
 	if len(since) < n {
@@ -283,43 +281,92 @@ func (r *List) OutcomesFor(businessType string, n int) time.Duration {
 	return time.Since(since[n-1])
 }
 
-// RetryOutcomes calls retry, which makes the owner try all refused outcomes again. It waits up to timeout until the database
-// has answered each of these tries. The answer to a try that was sent before does not count. RetryOutcomes returns an error that names the entries whose outcomes are still refused, or nil
-// if there are none.
-func (r *List) RetryOutcomes(timeout time.Duration, retry func()) error {
-	before, began := r.outcomes(""), time.Now()
-	if len(before) == 0 {
+// RefusedOutcome returns how often the database has refused to store the outcome of an entry. It returns 0 if the database has
+// not refused the outcome. atOnce says that RetryOutcomes waits for a further try of this outcome.
+func (r *List) RefusedOutcome(businessType string, id processlog.ID) (refusals int, atOnce bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.entries[change{Outcome, businessType}][id]; e != nil {
+		return e.refusals, e.retryAtOnce
+	}
+	return 0, false
+}
+
+// AwaitRetry waits before refused outcomes are tried again. It returns false if ctx ends first. refusals is how often the
+// database has refused them. AwaitRetry does not pause if atOnce is set, or if the database has refused no outcome since
+// the last call. RetryOutcomes ends a pause.
+func (r *List) AwaitRetry(ctx context.Context, refusals int, atOnce bool) bool {
+	if !r.outcomeRefused.Swap(false) || atOnce {
+		return true
+	}
+	timer := time.NewTimer(Pause(refusals))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.endPause:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil // Several cases may be ready, and select then takes any of them.
+}
+
+// RetryOutcomes asks for a further try of each refused outcome when Run stops, because the database may accept it by now.
+// It waits up to timeout until the database has answered each of these tries. The answer to a try that was sent before does not
+// count. RetryOutcomes returns an error that names the entries whose outcomes are still refused, or nil if there are none.
+func (r *List) RetryOutcomes(timeout time.Duration) error {
+	if !r.askRetries() {
 		return nil
 	}
-	retry()
+	signal(r.endPause)
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
-	for r.unanswered(before, began) {
+	for {
+		unanswered, err := r.unstored()
+		if !unanswered {
+			return err
+		}
 		select {
 		case <-r.answered:
 		case <-timer.C:
-			return r.unstored()
+			return err
 		}
 	}
-	return r.unstored()
 }
 
-// unanswered reports whether an outcome of before still waits for the answer to its first try since began.
-func (r *List) unanswered(before map[processlog.ID]*refusedEntry, began time.Time) bool {
-	for id, e := range r.outcomes("") {
-		if earlier := before[id]; earlier != nil && (earlier.refusals == e.refusals || e.triedAt.Before(began)) {
-			return true
+// askRetries asks for a further try of each refused outcome. It reports whether there is any.
+func (r *List) askRetries() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	outcomes := r.outcomesLocked()
+	for _, e := range outcomes {
+		e.retryAtOnce, r.stopBegan = true, time.Now()
+	}
+	return len(outcomes) > 0
+}
+
+// outcomesLocked returns the refused outcomes of all types. The caller holds mu.
+func (r *List) outcomesLocked() map[processlog.ID]*refusedEntry {
+	all := make(map[processlog.ID]*refusedEntry)
+	for key, entries := range r.entries {
+		if key.what == Outcome {
+			maps.Copy(all, entries)
 		}
 	}
-	return false
+	return all
 }
 
-// unstored returns an error that names the entries whose outcomes the database refuses, or nil if there are none.
-func (r *List) unstored() error {
-	if refused := r.outcomes(""); len(refused) > 0 {
-		return refusalsIn(refused)
+// unstored returns an error that names the entries whose outcomes the database refuses, or nil if there are none. unanswered says
+// that RetryOutcomes still waits for a try of one of them.
+func (r *List) unstored() (unanswered bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	refused := r.outcomesLocked()
+	if len(refused) == 0 {
+		return false, nil
 	}
-	return nil
+	for _, e := range refused {
+		unanswered = unanswered || e.retryAtOnce
+	}
+	return unanswered, refusalsIn(refused)
 }
 
 // Has reports whether an entry is in a list of refusals.

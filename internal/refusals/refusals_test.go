@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator/internal/problems"
@@ -70,7 +71,8 @@ func TestRefusedEntriesThatNobodyTriesAgainAreForgotten(t *testing.T) {
 		require.Equal(t, Outcome, open[0].What)
 		require.Equal(t, 1, r.Outcomes("order"))
 		require.Zero(t, r.Outcomes("refund"))
-		require.ErrorContains(t, r.unstored(), "entry 2")
+		_, err := r.unstored()
+		require.ErrorContains(t, err, "entry 2")
 	})
 }
 
@@ -101,13 +103,35 @@ func TestStopWaitsForATryThatIsSentAfterItBegan(t *testing.T) {
 		r.Note(Outcome, "order", refused)
 		sentAt := time.Now()
 		time.Sleep(time.Second)
-		require.NoError(t, r.RetryOutcomes(time.Minute, func() {
-			go func() {
-				time.Sleep(time.Second)
-				r.NoteTry(Outcome, "order", sentAt, refused)
-				time.Sleep(time.Second)
-				r.Accepted(Outcome, "order", entry)
-			}()
-		}))
+		go func() {
+			time.Sleep(time.Second)
+			r.NoteTry(Outcome, "order", sentAt, refused)
+			_, atOnce := r.RefusedOutcome("order", entry)
+			assert.True(t, atOnce)
+			time.Sleep(time.Second)
+			r.Accepted(Outcome, "order", entry)
+		}()
+		require.NoError(t, r.RetryOutcomes(time.Minute))
+	})
+}
+
+// A try and its answer may fall into the instant in which the stop begins, and so may the further try. The stop still asks for
+// the further try, waits for its answer, and asks for no other.
+func TestStopWaitsForOneTryAlsoInTheInstantInWhichItBegan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, r := empty()
+		entry, refused := processlog.RowID(1), []processlog.Refusal{{ID: processlog.RowID(1), Err: errors.New("no")}}
+		r.Note(Outcome, "order", refused)
+		began := time.Now()
+		go func() {
+			assert.True(t, r.AwaitRetry(t.Context(), 1, false))
+			_, atOnce := r.RefusedOutcome("order", entry)
+			assert.True(t, atOnce)
+			r.NoteTry(Outcome, "order", time.Now(), refused)
+			_, atOnce = r.RefusedOutcome("order", entry)
+			assert.False(t, atOnce)
+		}()
+		require.ErrorContains(t, r.RetryOutcomes(time.Minute), "entry 1")
+		require.Equal(t, began, time.Now())
 	})
 }

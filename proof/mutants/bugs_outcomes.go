@@ -302,7 +302,7 @@ if false {`},
 			name: "stop-leaves-the-refused", breaks: "G15",
 			what: "Run returns while an outcome that a trigger refused rests, although the database would take it now.",
 			edits: []edit{
-				{"refusals.List.RetryOutcomes", `for $unanswered($before, $began) {`, `for false && $unanswered($before, $began) {`},
+				{"refusals.List.RetryOutcomes", `if !$unanswered {`, `if true || !$unanswered {`},
 			},
 			sees: tests("TestRunStoresOutcomesThatTheDatabaseTakesAgain"),
 		},
