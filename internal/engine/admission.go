@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/compensator-go/compensator/processlog"
@@ -249,9 +248,9 @@ func (t *Type) AttachClaimer(c Claimer) { t.claimer = c }
 //   - The claim adjusts its slots. A claim of a serial type keeps one slot while it searches (Type.SlotsToSearch). When it
 //     knows how many calls it needs, it takes more slots or releases some (Engine.AdjustSlots). After its
 //     statement it releases the slots of calls for which it has leased no row.
-//   - The calls of the leased rows own the slots from then on. Type.callsOfRows counts these calls. The engine frees the slot
-//     of a call that does not start, in deadLetter and giveBack.
-//   - The call of one entry frees its slot in Engine.Finish. Attempts of one call share a slot. ShareSlot says how many
+//   - The calls of the leased rows own the slots from then on. Type.callsOfRows counts these calls. Engine.startClaimed frees
+//     the slots of the calls that do not start.
+//   - The call of one entry frees its slot in Engine.Finish. Attempts of one call share a slot. Attempt.SlotUsers says how many
 //     of them must end before Finish frees it. After a shared call without a verdict, its entries run alone under the slot
 //     of that call, all at the same time.
 //
@@ -329,7 +328,7 @@ type Grouping interface {
 	SharingClass(state processlog.State, lost int) SharingClass
 
 	// Start begins one call for several attempts in a new goroutine. The goroutine passes each attempt to Engine.Finish or
-	// Engine.RunAlone, after it has called ShareSlot.
+	// Engine.RunAlone, after it has set their SlotUsers.
 	Start(batch []*Attempt)
 
 	// Linger returns how long a due entry may stay unclaimed while it waits for other entries to share its call. The result
@@ -406,16 +405,11 @@ func (t *Type) MaxEntries(calls int) int {
 	return min(calls*t.Seats(), processlog.MaxRows)
 }
 
-// callsOfRows returns how many calls the claimed rows need.
+// callsOfRows returns how many handler calls the claimed rows need.
 func (t *Type) callsOfRows(rows []processlog.Row) int {
-	return t.countCalls(len(rows), func(i int) *processlog.Row { return &rows[i] })
-}
-
-// countCalls returns how many handler calls n rows need. The function row returns the i-th row.
-func (t *Type) countCalls(n int, row func(i int) *processlog.Row) int {
 	s := seating{t: t}
-	for i := range n {
-		s.take(t.sharingClass(row(i).State, LostLeases(row(i))))
+	for i := range rows {
+		s.take(t.sharingClass(rows[i].State, LostLeases(&rows[i])))
 	}
 	return s.calls
 }
@@ -437,17 +431,5 @@ func (s *seating) take(class SharingClass) {
 	s.calls++
 	if class != NotShared {
 		s.seatsLeft[class] = s.t.Seats() - 1
-	}
-}
-
-// sharedSlot is the slot of a call that several attempts share.
-type sharedSlot struct{ attemptsLeft atomic.Int32 } // number of attempts that must end before the slot is free
-
-// ShareSlot makes the attempts of one call share its slot. The slot is freed when n of them have ended.
-func ShareSlot(batch []*Attempt, n int) {
-	slot := new(sharedSlot)
-	slot.attemptsLeft.Store(int32(n))
-	for _, a := range batch {
-		a.sharedSlot = slot
 	}
 }

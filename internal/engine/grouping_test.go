@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,8 +37,10 @@ func (*threes) SharingClass(state processlog.State, lost int) SharingClass {
 
 func (g *threes) Start(batch []*Attempt) {
 	go func() {
-		ShareSlot(batch, 1)
+		users := new(atomic.Int32)
+		users.Store(1)
 		for _, a := range batch {
+			a.SlotUsers = users
 			g.e.Finish(a, Result{})
 		}
 	}()

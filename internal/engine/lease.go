@@ -80,21 +80,14 @@ func (h *holdings) beginCall(a *Attempt, ctx context.Context, cancel context.Can
 }
 
 // lossOf returns why this process no longer owns the entry of an attempt. It returns nil if this process still owns the
-// entry. cause is why the context of the handler call has ended, or nil.
-func (h *holdings) lossOf(a *Attempt, cause error) error {
+// entry.
+func (h *holdings) lossOf(a *Attempt) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case !a.obsolete && time.Now().After(a.leaseEnd):
+	if a.obsolete == nil && time.Now().After(a.leaseEnd) {
 		return processlog.ErrLeaseLost // RenewLapsed could not renew the lease.
-	case !a.obsolete:
-		return nil
-	// The context keeps its first cause, the timeout. So it does not show whether the lease was lost or the entry was
-	// cancelled after the timeout. Return ErrLeaseLost in both cases, because both have the same effect.
-	case errors.Is(cause, processlog.ErrTimeout):
-		return processlog.ErrLeaseLost
 	}
-	return cause
+	return a.obsolete
 }
 
 // isEmpty reports whether nothing is held.
@@ -237,23 +230,21 @@ const stuckAfter = time.Second
 // stored. It does not renew the lease of a stuck handler, which could otherwise hold its entry forever.
 func (e *Engine) Renew(ctx context.Context) {
 	startedAt, interval := time.Now(), e.types.renewInterval()
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	idle := false
+	roundBegan, idle := startedAt, false
 	for {
-		if idle { // Without held attempts, do not wake the process for each tick.
-			ticker.Stop()
-			e.sleepUntilHeld(ctx, startedAt, interval)
-			ticker.Reset(interval)
-		} else {
+		if idle { // Without held attempts, do not wake the process for each round.
 			select {
 			case <-ctx.Done():
-			case <-ticker.C:
+			case <-e.holdings.firstHeld:
 			}
+			roundBegan = time.Now()
 		}
-		if ctx.Err() != nil { // Check ctx itself, because a tick may arrive together with the end of ctx.
+		// The rounds begin at multiples of the interval after startedAt, however long nothing was held. After a round that took
+		// longer, the next one begins at once.
+		if !sleep.For(ctx, time.Until(roundBegan)+interval-roundBegan.Sub(startedAt)%interval) {
 			return
 		}
+		roundBegan = time.Now()
 		due := e.needRenewal()
 		if len(due.Order) == 0 {
 			e.Problems.Passed(problemRenew, "") // No lease needs a renewal. If a renewal failed before, its lease or its attempt has ended.
@@ -265,17 +256,6 @@ func (e *Engine) Renew(ctx context.Context) {
 			e.renewAll(lease, due.Groups[lease])
 		}
 		idle = len(due.Order) == 0 && e.holdings.isEmpty()
-	}
-}
-
-// sleepUntilHeld waits until an attempt is held, and then until the next round of the renewer. The rounds come at multiples
-// of the duration interval after the time startedAt, however long nothing was held. sleepUntilHeld also returns when ctx
-// ends.
-func (e *Engine) sleepUntilHeld(ctx context.Context, startedAt time.Time, interval time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-e.holdings.firstHeld:
-		sleep.For(ctx, interval-time.Since(startedAt)%interval)
 	}
 }
 

@@ -46,8 +46,14 @@ type Attempt struct {
 	Row        processlog.Row
 	queueToken int64 // token of the queue lease that the claim used; 0 without a queue lease
 
-	Type       *Type
-	sharedSlot *sharedSlot // slot shared with the other entries of a call; nil if the attempt has its own slot
+	Type *Type
+	// SlotUsers is the number of attempts that must still end before the slot of the call is free. The attempts of one call
+	// share it. It is nil if the attempt has its own slot. Set it before you call Engine.Finish or Engine.RunAlone.
+	SlotUsers *atomic.Int32
+
+	// Acted says that the handler has had an effect outside its transaction. If the attempt then does not end with a success,
+	// its outcome is unknown. Set it in the goroutine of the attempt.
+	Acted bool
 
 	// The next four fields belong to one handler call. After a shared call without a verdict, they get new values for the
 	// second call. They are written under holdings.mu. The goroutine that runs the attempt may read them without the lock.
@@ -61,31 +67,16 @@ type Attempt struct {
 	renewing        bool        // the shared call has returned after the lease had ended, and RenewLapsed renews the lease
 	returned        atomic.Bool // the handler has returned; from then on its outcome takes precedence over a dead-lettering
 	lostAfterReturn bool        // the lease was lost after the handler had returned, so there is nothing to renew
-	obsolete        bool        // this process no longer owns the entry
+	obsolete        error       // why this process no longer owns the entry; nil while it does
 
 	refusedRenewals int       // number of times the database has refused to renew the lease
 	renewAfter      time.Time // earliest time of the next renewal after a refusal
-
-	hasActed bool // NoteActed was called; only the goroutine of the attempt uses it
 
 	callCount uint32 // number of handler calls that have begun for the attempt
 }
 
 // Context returns the context of the attempt's handler call.
 func (a *Attempt) Context() context.Context { return a.ctx }
-
-// NoteActed records that the handler has had an effect outside its transaction. If the attempt does not end with a success,
-// its outcome is then unknown. Call NoteActed in the goroutine of the attempt.
-func (a *Attempt) NoteActed() { a.hasActed = true }
-
-// errorForOutcome returns the error from which OutcomeOf computes the outcome. If NoteActed was called, this error says that
-// the outcome is unknown.
-func (a *Attempt) errorForOutcome(err error) error {
-	if a.hasActed {
-		return verdict.OutcomeUnknown(err)
-	}
-	return err
-}
 
 // Elapsed returns how long ago the attempt's handler call began. It returns 0 if no call began.
 func (a *Attempt) Elapsed() time.Duration {
@@ -99,11 +90,6 @@ func (a *Attempt) Elapsed() time.Duration {
 func (a *Attempt) endCall() {
 	a.cancel(nil)
 	a.timeout.callEnded()
-}
-
-// freesSlot reports whether the end of this attempt frees its slot. Call it once, when the attempt ends.
-func (a *Attempt) freesSlot() bool {
-	return a.sharedSlot == nil || a.sharedSlot.attemptsLeft.Add(-1) == 0
 }
 
 // holdingKey identifies an entry within one epoch. A process holds at most one attempt for each key. A manual Requeue
@@ -121,10 +107,10 @@ func (a *Attempt) compensating() bool { return a.Row.State == processlog.Compens
 func (a *Attempt) isStuckLocked() bool { return a.stuck && !a.renewing && !a.returned.Load() }
 
 // makeObsoleteLocked ends the attempt of an entry that this process no longer owns. It cancels the context of the handler
-// call, and also sets the field obsolete. The field is needed because a context that has already timed out keeps the
-// timeout as its cause.
+// call, and also sets the field obsolete to the first cause. The field is needed because a context that has already timed
+// out keeps the timeout as its cause.
 func (a *Attempt) makeObsoleteLocked(cause error) {
-	a.obsolete = true
+	a.obsolete = cmp.Or(a.obsolete, cause)
 	a.cancel(cause)
 }
 
@@ -152,24 +138,34 @@ func (a *Attempt) Event(err error) observe.AttemptEvent {
 	}
 }
 
-// startClaimed starts the rows that one claim has leased. queueToken is the token of the queue's lease, or 0.
+// startClaimed starts the rows that one claim has leased. queueToken is the token of the queue's lease, or 0. The claim holds a
+// slot for each handler call of the rows.
 //
-// startClaimed gives back the claim of an entry that may not start any more, because Run stops or its lease has ended.
-// blocked is how many entries may not start because they turned out to be blocked by other entries.
+// startClaimed gives back the claim of an entry that an admission refuses, or that may not start any more, because Run stops
+// or its lease has ended. blocked is how many entries may not start because they turned out to be blocked by other entries.
 //
 // startClaimed also gives up the leases of the blocked entries, and postpones them: see Order.Separate. If it returns an
 // error, the blocked entries are not postponed but still due. The caller must then not claim again at once, because it
 // would find the same entries again.
 func (e *Engine) startClaimed(found ClaimedRows, queueToken int64) (blocked int, err error) {
-	t, claimed := found.Type, e.attemptsOf(found, queueToken)
-	needed := callsOfAttempts(t, claimed)
-	startable, waiting, giveUp := t.separate(claimed)
-	unneeded := needed - callsOfAttempts(t, startable)
-	e.startAttempts(t, startable)
-	if len(startable) == len(claimed) {
-		return 0, nil
+	t := found.Type
+	startable, waiting, giveUp := t.separate(e.attemptsOf(found, queueToken))
+	admitted, rejected := t.Admitted(startable)
+	calls, late := e.startCalls(t, admitted)
+	for _, a := range late {
+		t.attemptEnded(a, Result{Unstarted: true})
 	}
-	return len(waiting), e.giveBack(t, unneeded, waiting, giveUp)
+	// Free the slots before the leases, because the database may be slow.
+	if unneeded := t.callsOfRows(found.Mine) - calls; unneeded > 0 {
+		e.FreeSlots(t, unneeded)
+	}
+	e.releaseUnstarted(rejected)
+	for _, a := range rejected {
+		// Offer the entry to other processes now. Otherwise they wait until the queue's lease ends.
+		e.source.Move(processlog.QueueEntry{BusinessType: t.Name, ID: a.Row.ID})
+	}
+	e.releaseUnstarted(late)
+	return len(waiting), e.giveBack(waiting, giveUp)
 }
 
 // attemptsOf builds one attempt for each claimed row. It dead-letters rows that have lost more leases than crashBudget
@@ -188,25 +184,6 @@ func (e *Engine) attemptsOf(found ClaimedRows, queueToken int64) []*Attempt {
 	return attempts
 }
 
-// startAttempts starts attempts. It gives back the claims of those that an admission or holdings.admit refuses.
-func (e *Engine) startAttempts(t *Type, attempts []*Attempt) {
-	needed := callsOfAttempts(t, attempts)
-	attempts, rejected := t.Admitted(attempts)
-	if len(rejected) > 0 {
-		e.releaseUnstarted(t, rejected, needed-callsOfAttempts(t, attempts))
-		for _, a := range rejected {
-			// Offer the entry to other processes now. Otherwise they wait until the queue's lease ends.
-			e.source.Move(processlog.QueueEntry{BusinessType: t.Name, ID: a.Row.ID})
-		}
-	}
-	if refused, calls := e.startCalls(t, attempts); len(refused) > 0 {
-		for _, a := range refused {
-			t.attemptEnded(a, Result{Unstarted: true})
-		}
-		e.releaseUnstarted(t, refused, calls)
-	}
-}
-
 // deadLetter ends an entry whose leases keep ending without an outcome.
 func (e *Engine) deadLetter(a *Attempt) {
 	failpoint.Reach(failpoint.CrashesCounted)
@@ -215,30 +192,27 @@ func (e *Engine) deadLetter(a *Attempt) {
 	running, _ := e.HeldAttempt(&a.Row)
 	outcome := e.withFailedAttempt(a, Result{}, a.Type.crashOutcome(&a.Row, running.StartedAt))
 	e.outcomes.ordinary.Add(pendingOutcome{attempt: a, outcome: outcome, deadLetters: true})
-	e.FreeSlots(a.Type, 1)
 }
 
-// releaseUnstarted releases the leases of attempts that may not start. The parameter calls is the number of slots to
-// free. No handler was called, so the entries' attempt counts stay as they are (G15, G16).
-func (e *Engine) releaseUnstarted(t *Type, attempts []*Attempt, calls int) {
-	_ = e.giveBack(t, calls, attempts, func() error {
+// releaseUnstarted releases the leases of attempts of one type that may not start. No handler was called, so the entries'
+// attempt counts stay as they are (G15, G16).
+func (e *Engine) releaseUnstarted(attempts []*Attempt) {
+	_ = e.giveBack(attempts, func() error {
 		entries := make([]processlog.QueueEntry, len(attempts))
 		for i, a := range attempts {
-			entries[i] = processlog.QueueEntry{BusinessType: t.Name, ID: a.Row.ID}
+			entries[i] = processlog.QueueEntry{BusinessType: a.Type.Name, ID: a.Row.ID}
 		}
 		e.Releases.Release(attempts[0].Row.Token, entries...)
 		return nil
 	})
 }
 
-// giveBack frees the slots of attempts that do not start, gives up their leases, and notifies the features. The function
-// giveUp gives up the leases.
+// giveBack gives up the leases of attempts that do not start, and notifies the features. The function giveUp gives up the
+// leases.
 //
-// giveBack frees the slots first, because giveUp may wait for the database. It notifies the admissions last, because an
-// admission may then start a suspect: an entry that may crash this process. If that happened while the leases were still
-// held, each of these attempts would lose a lease.
-func (e *Engine) giveBack(t *Type, calls int, attempts []*Attempt, giveUp func() error) error {
-	e.FreeSlots(t, calls)
+// giveBack notifies the admissions last, because an admission may then start a suspect: an entry that may crash this
+// process. If that happened while the leases were still held, each of these attempts would lose a lease.
+func (e *Engine) giveBack(attempts []*Attempt, giveUp func() error) error {
 	if len(attempts) == 0 {
 		return nil
 	}
@@ -252,24 +226,23 @@ func (e *Engine) giveBack(t *Type, calls int, attempts []*Attempt, giveUp func()
 	return err
 }
 
-// startCalls runs attempts of one type and returns at once. The attempts hold slots for all calls that they need. refused
-// lists the attempts that may not start. unneeded is how many of the calls are not needed, because these attempts do not
-// start.
-func (e *Engine) startCalls(t *Type, attempts []*Attempt) (refused []*Attempt, unneeded int) {
+// startCalls runs attempts of one type and returns at once. The attempts hold slots for all calls that they need. calls is how
+// many handler calls begin. late lists the attempts that may not start any more.
+func (e *Engine) startCalls(t *Type, attempts []*Attempt) (calls int, late []*Attempt) {
 	if len(attempts) == 0 {
-		return nil, 0
+		return 0, nil
 	}
-	needed, timeout := callsOfAttempts(t, attempts), e.newTimeout(t, len(attempts))
+	timeout := e.newTimeout(t, len(attempts))
 	for _, a := range attempts {
 		e.prepare(a, timeout)
 	}
 	run, _ := e.contexts()
-	attempts, refused = e.holdings.admit(run, attempts)
-	unneeded = needed - callsOfAttempts(t, attempts)
+	attempts, late = e.holdings.admit(run, attempts)
 	var batches [sharingClasses][]*Attempt
 	for _, a := range attempts {
 		class := t.sharingClass(a.Row.State, LostLeases(&a.Row))
 		if class == NotShared {
+			calls++
 			go e.runAttempt(a)
 		} else {
 			batches[class] = append(batches[class], a)
@@ -277,6 +250,7 @@ func (e *Engine) startCalls(t *Type, attempts []*Attempt) (refused []*Attempt, u
 	}
 	for _, batch := range batches {
 		for chunk := range slices.Chunk(batch, t.Seats()) {
+			calls++
 			if len(chunk) == 1 {
 				go e.runAttempt(chunk[0]) // A single attempt needs no shared call.
 			} else {
@@ -284,12 +258,7 @@ func (e *Engine) startCalls(t *Type, attempts []*Attempt) (refused []*Attempt, u
 			}
 		}
 	}
-	return refused, unneeded
-}
-
-// callsOfAttempts returns how many handler calls the attempts need.
-func callsOfAttempts(t *Type, attempts []*Attempt) int {
-	return t.countCalls(len(attempts), func(i int) *processlog.Row { return &attempts[i].Row })
+	return calls, late
 }
 
 // prepare gives an attempt the context for its next handler call. The entry's headers hold values from the context that was
@@ -345,11 +314,10 @@ func (e *Engine) RunAlone(a *Attempt) {
 
 // SecondCallError returns why the handler must not be called again for an attempt, or nil if it may be called.
 func (e *Engine) SecondCallError(a *Attempt) error {
-	cause := context.Cause(a.ctx)
-	if e.Stopping() || errors.Is(cause, processlog.ErrStopping) {
+	if e.Stopping() || errors.Is(context.Cause(a.ctx), processlog.ErrStopping) {
 		return processlog.ErrStopping
 	}
-	return e.holdings.lossOf(a, cause)
+	return e.holdings.lossOf(a)
 }
 
 // runAttempt runs one attempt to its end. A deferred call passes the result to Finish, so that a handler that calls
@@ -419,7 +387,11 @@ func (e *Engine) Finish(a *Attempt, result Result) {
 	cause := cmp.Or(result.Cause, context.Cause(a.ctx))
 	a.endCall()
 	NotifyObserver(e.Base, e.Observer.AttemptEnded, a.Event(result.Err))
-	done := pendingOutcome{attempt: a, outcome: a.Type.OutcomeOf(&a.Row, a.errorForOutcome(result.Err), cause), token: result.Token}
+	err := result.Err
+	if a.Acted {
+		err = verdict.OutcomeUnknown(err)
+	}
+	done := pendingOutcome{attempt: a, outcome: a.Type.OutcomeOf(&a.Row, err, cause), token: result.Token}
 	// From here on a claim sees that this process holds the entry, and that its handler is not stuck. If the handler was
 	// stuck, a claim may have decided to dead-letter the entry. If this decision is not stored yet, it is withdrawn (G8).
 	a.returned.Store(true)
@@ -432,7 +404,7 @@ func (e *Engine) Finish(a *Attempt, result Result) {
 	}
 	// Free the slot before the outcome is stored. A caller that sees the stored outcome and records the next entry then
 	// finds the slot free.
-	if a.freesSlot() {
+	if a.SlotUsers == nil || a.SlotUsers.Add(-1) == 0 {
 		e.FreeSlots(a.Type, 1)
 	}
 	switch {

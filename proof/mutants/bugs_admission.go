@@ -33,7 +33,7 @@ func ordering() []mutant {
 			name: "each-of-a-batch-frees-a-slot", breaks: "G26",
 			what: "Each entry of a batch gives a slot back, so more batches run than the type allows.",
 			edits: []edit{
-				{"ShareSlot", `$slot = $slot2`, `$slot = nil`},
+				{"batches.shareSlot", `$a.SlotUsers = $left`, `$a.SlotUsers = nil`},
 			},
 			sees: tests("TestConcurrencyCountsBatchesAndCapsNone").with(simulation, "300"),
 		},
@@ -121,7 +121,7 @@ $orderAsGiven($joining)`,
 			edits: []edit{
 				{"Engine.RunClaimed",
 					`$blocked, _ = $startClaimed($found, 0)`,
-					`e.startAttempts(found.Type, e.attemptsOf(found, 0))`},
+					`e.startCalls(found.Type, e.attemptsOf(found, 0))`},
 			},
 			sees:    tests("TestNextOfAKeyWaitsForAnOutcomeThatIsNotStored"),
 			inModel: "m:turn-starts-ahead",

@@ -57,7 +57,7 @@ func operating() []mutant {
 			name: "lost-result-of-a-call-is-forgotten", breaks: "G31",
 			what: "An attempt whose call has returned nil, and whose success was not stored, counts as one without an effect.",
 			edits: []edit{
-				{"Attempt.errorForOutcome", `if $a.hasActed {`, `if false {`},
+				{"Engine.Finish", `if $a.Acted {`, `if false {`},
 			},
 			sees: tests("TestOutcomeIsUnknownIfTheResultOfACallIsLost").with(simulation, "1000"),
 		},

@@ -302,7 +302,9 @@ if false {`},
 			name: "stop-leaves-the-refused", breaks: "G15",
 			what: "Run returns while an outcome that a trigger refused rests, although the database would take it now.",
 			edits: []edit{
-				{"refusals.List.RetryOutcomes", `if !$unanswered {`, `if true || !$unanswered {`},
+				{"refusals.List.RetryOutcomes", `$unanswered, $err := $unstored()
+if !$unanswered {`, `$unanswered, $err := $unstored()
+if true || !$unanswered {`},
 			},
 			sees: tests("TestRunStoresOutcomesThatTheDatabaseTakesAgain"),
 		},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/engine"
@@ -114,10 +115,10 @@ func (c *batchCalls) runBatch(batch []*engine.Attempt) {
 		}
 		cancel()
 		if complete {
-			engine.ShareSlot(batch, 1) // The first settled entry frees the slot of the call.
+			shareSlot(batch, 1) // The first settled entry frees the slot of the call.
 		} else {
 			c.e.RenewLapsed(c.t, batch)
-			engine.ShareSlot(batch, len(batch)) // Each entry runs again alone, and the last one frees the slot.
+			shareSlot(batch, len(batch)) // Each entry runs again alone, and the last one frees the slot.
 		}
 		for i, a := range batch {
 			switch {
@@ -140,6 +141,15 @@ func (c *batchCalls) runBatch(batch []*engine.Attempt) {
 	failpoint.Reach(failpoint.BatchStarted)
 	if called = !c.e.Stopping(); called {
 		verdicts, complete = c.callHandler(ctx, rows)
+	}
+}
+
+// shareSlot makes the attempts of one call share its slot. The slot is freed when n of them have ended.
+func shareSlot(batch []*engine.Attempt, n int) {
+	left := new(atomic.Int32)
+	left.Store(int32(n))
+	for _, a := range batch {
+		a.SlotUsers = left
 	}
 }
 

@@ -148,7 +148,7 @@ func (t *attemptTx) beginOnce() (Transaction, error) {
 	if t.tx != nil {
 		return nil, errBegunTwice
 	}
-	t.a.NoteActed() // The handler has acted outside the database. From now on, only a stored success proves that the outcome is known.
+	t.a.Acted = true // The handler has acted outside the database. From now on, only a stored success proves that the outcome is known.
 	failpoint.Reach(failpoint.CallReturned)
 	if ctx := t.a.Context(); ctx.Err() != nil {
 		t.beginErr = context.Cause(ctx)
