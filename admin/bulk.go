@@ -136,6 +136,9 @@ type bulkPlan struct {
 	Matching   *matchingPlan `json:"matching,omitempty"`    // for an action on all that match; nil for other actions
 }
 
+// actionStop is the action in the audit log of a person who stops an action on all that match.
+const actionStop = "stop"
+
 // newBulkSecret returns a text that nobody can guess.
 func newBulkSecret() string { return strings.ToLower(rand.Text()) }
 
@@ -196,6 +199,9 @@ func (d *Admin) storeBatch(ctx context.Context, a Actor, c checkedChange, batch 
 		return 0, err
 	}
 	batch.Action, batch.Actor, batch.Reason = c.change.Action, a.ID, c.change.Reason
+	if plan.Matching != nil && plan.Matching.Stopped {
+		batch.Action = actionStop
+	}
 	record, results, err := d.log.ChangeBulk(withAction(ctx), c.versions, c.change, batch)
 	if err != nil {
 		return 0, err

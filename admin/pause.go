@@ -101,11 +101,12 @@ func (d *Admin) PauseWith(ctx context.Context, a Actor, businessType string, opt
 	if current != opts.Instead {
 		return fmt.Errorf("pause %q: %w", businessType, ErrChanged)
 	}
+	action := "pause"
 	if current > 0 {
-		subject = "new end: " + cmp.Or(subject, "until resumed")
+		action, subject = "change pause", cmp.Or(subject, "until resumed")
 	}
 	defer d.actionCount.Add(1)
-	return d.log.Operations().PutSetting(ctx, pause, processlog.Operation{Actor: a.ID, Action: "pause", BusinessType: businessType, Subject: subject, Reason: reason})
+	return d.log.Operations().PutSetting(ctx, pause, processlog.Operation{Actor: a.ID, Action: action, BusinessType: businessType, Subject: subject, Reason: reason})
 }
 
 // Resume ends a pause in the version that the actor saw. It needs the right Pause. It returns ErrChanged if the pause

@@ -369,7 +369,7 @@ type Operation struct {
 	Reason       string // reason that Actor gives
 }
 
-// AuditLogFilter selects records for AuditLog. A page reads up to 2,000 changes and 2,000 operations. If EntryID is
+// AuditLogFilter selects records for AuditLog. A page reads up to 10,000 changes and 10,000 operations. If EntryID is
 // set, a page reads all records of the entry. If BusinessTypes is set, a page reads as many records as it needs to fill
 // itself, so set a deadline on ctx.
 type AuditLogFilter struct {
@@ -378,6 +378,7 @@ type AuditLogFilter struct {
 	Actor         string    // empty: any
 	Action        string    // empty: any
 	From, To      time.Time // from inclusive, to exclusive. Zero: no bound
+	EachEntry     bool      // also the records of single entries that ChangeBulk has changed. Without it the record of the batch stands for them, unless EntryID is set
 	Limit         int       // maximum number of records. 0: 50; at most 1,000
 	Cursor        string    // AuditLogPage.Next of the previous page
 }
@@ -394,6 +395,7 @@ type AuditLogRecord struct {
 	Subject      string      `json:"subject,omitempty"`       // Operation.Subject
 	Reason       string      `json:"reason,omitempty"`        // reason that Actor gave
 	Bulk         *BulkID     `json:"bulk,omitempty"`          // action on several entries, if this is the record of one of its batches
+	N            int         `json:"n,omitempty"`             // number of entries that the batch has changed; only with Bulk
 	Before       *AuditState `json:"before,omitempty"`        // the entry before the change; nil for an operation
 	After        *AuditState `json:"after,omitempty"`         // the entry after the change; nil for an operation
 }

@@ -3,6 +3,7 @@ package ui
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +31,7 @@ func (d auditLogData) Narrowed() bool {
 
 // auditLogActions lists the actions that the audit log may contain.
 var auditLogActions = []string{"requeue", "settle by hand", "cancel", "complete", "reschedule", "compensate", "erase", "take case", "assign case", "note", "see content",
-	"export", "pause", "resume", "purge", "accept loss", "set policy"}
+	"export", "stop", "pause", "change pause", "resume", "change limit", "purge", "accept loss", "set policy"}
 
 func (s *server) showAuditLog(rq *request) {
 	q := rq.r.URL.Query()
@@ -61,11 +62,11 @@ func (s *server) showAuditLog(rq *request) {
 	rq.showPage(status, "trail", data)
 }
 
-// act is what a person did at one time: the records of one entry, or of several entries that differ only in the entry.
-// The page shows an act as one line, which a person can open to see its records.
+// act is what a person did at one time: the records of one entry, of several entries that differ only in the entry, or of the
+// batches of one action. The page shows an act as one line. If the records name entries, a person can open the line to see them.
 type act struct {
-	admin.AuditLogRecord                        // the newest record
-	Others               []admin.AuditLogRecord // all records, newest first, if there are several
+	admin.AuditLogRecord                        // the newest record. Of batches, N is the sum of the page's records
+	Others               []admin.AuditLogRecord // all records, newest first, if there are several that name entries
 }
 
 const (
@@ -76,6 +77,11 @@ const (
 // groupActs groups consecutive records of a page. Records of two pages are never in one group.
 func groupActs(records []admin.AuditLogRecord) (acts []act) {
 	for len(records) > 0 {
+		if records[0].Bulk != nil {
+			acts = addBatch(acts, records[0])
+			records = records[1:]
+			continue
+		}
 		n := 1
 		for n < len(records) && isSameAct(&records[n-1], &records[n]) {
 			n++
@@ -88,6 +94,18 @@ func groupActs(records []admin.AuditLogRecord) (acts []act) {
 		}
 		records = records[n:]
 	}
+	return acts
+}
+
+// addBatch adds the record of a batch to the act of its action, if the page has one, or else to the acts.
+func addBatch(acts []act, batch admin.AuditLogRecord) []act {
+	at := slices.IndexFunc(acts, func(a act) bool {
+		return a.Bulk != nil && *a.Bulk == *batch.Bulk && a.Actor == batch.Actor && a.Action == batch.Action
+	})
+	if at < 0 {
+		return append(acts, act{AuditLogRecord: batch})
+	}
+	acts[at].N += batch.N
 	return acts
 }
 

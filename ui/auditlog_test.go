@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -43,6 +44,22 @@ func TestRecordsOfOneActAreOneLine(t *testing.T) {
 		assert.Lenf(t, acts, 2, name)
 		assert.Lenf(t, acts[0].Others, 3, name)
 	}
+}
+
+// The batches of one action are one line, whatever other records lie between them. A batch of another person is a line of its own,
+// and so is the stop of the action.
+func TestBatchesOfOneActionAreOneLine(t *testing.T) {
+	id, other := admin.BulkID{Record: 7, Secret: "0123456789abcdef"}, admin.BulkID{Record: 9, Secret: "0123456789abcdef"}
+	batch := func(of admin.BulkID, actor, action string, n int) admin.AuditLogRecord {
+		return admin.AuditLogRecord{Actor: actor, Action: action, Bulk: &of, N: n}
+	}
+	acts := groupActs([]admin.AuditLogRecord{batch(id, "anna", "stop", 0), batch(id, "anna", "requeue", 300), {Actor: "bob", Action: "note"}, batch(id, "bob", "requeue", 500),
+		batch(other, "anna", "requeue", 2), batch(id, "anna", "requeue", 500)})
+	var lines []string
+	for _, a := range acts {
+		lines = append(lines, fmt.Sprint(a.Actor, " ", a.Action, " ", a.N))
+	}
+	assert.Equal(t, []string{"anna stop 0", "anna requeue 800", "bob note 0", "bob requeue 500", "anna requeue 2"}, lines)
 }
 
 func states(before, after compensator.State) (*admin.AuditState, *admin.AuditState) {

@@ -142,7 +142,7 @@ func (rq *request) Many(n int, more bool) (string, error) {
 	if more {
 		return rq.T("more_entries", rq.Number(n))
 	}
-	return rq.T("n_entries", n)
+	return rq.Entries(n)
 }
 
 // startMatching begins an action on all that match. It answers with a redirect to the page of the action.

@@ -11,15 +11,17 @@ var changes = []admin.Right{admin.Requeue, admin.SettleManually, admin.Compensat
 
 // Actions of the pages that are not in changes.
 const (
-	doTake       = "take case"
-	doAssign     = "assign case"
-	doGiveBack   = "give back"
-	doNote       = "note"
-	doReveal     = "see content"
-	doPause      = "pause"
-	doResume     = "resume"
-	doLimit      = "change limit"
-	doResetLimit = "reset limit"
+	doTake        = "take case"
+	doAssign      = "assign case"
+	doGiveBack    = "give back"
+	doNote        = "note"
+	doReveal      = "see content"
+	doPause       = "pause"
+	doChangePause = "change pause" // in the audit log
+	doStop        = "stop"         // in the audit log
+	doResume      = "resume"
+	doLimit       = "change limit"
+	doResetLimit  = "reset limit"
 )
 
 // allForm is the form for actions on all entries that match the search of a page.

@@ -99,6 +99,9 @@ func (w words) twoUnits(keyOne string, largeUnit, smallUnit int, key string) (st
 // Number formats a number with commas between thousands.
 func (w words) Number(n int) string { return groupDigits(fmt.Sprint(n)) }
 
+// Entries returns a number of entries, with commas between thousands.
+func (w words) Entries(n int) (string, error) { return w.T("n_entries", w.Number(n)) }
+
 // groupDigits puts a comma after every three digits, counted from the right.
 func groupDigits(digits string) string {
 	for i := len(digits) - 3; i > 0; i -= 3 {
@@ -279,6 +282,31 @@ func (p recordPart) Did() string {
 		return doGiveBack
 	}
 	return p.X.Action
+}
+
+// Number returns how many entries the batches of an action have changed. For other records it returns "".
+func (p recordPart) Number() (string, error) {
+	if p.X.Bulk == nil || p.X.Action == doStop {
+		return "", nil
+	}
+	return p.R.Entries(p.X.N)
+}
+
+// Subject returns what the record says about its subject, in the person's language.
+func (p recordPart) Subject() (template.HTML, error) {
+	subject := p.X.Subject
+	if subject == "" || p.X.Bulk != nil || subject == p.X.Actor {
+		return "", nil
+	}
+	if p.X.Action == doPause || p.X.Action == doChangePause {
+		if length, err := time.ParseDuration(strings.TrimPrefix(subject, "for ")); err == nil {
+			until, err := p.R.T("paused.until")
+			return template.HTML(template.HTMLEscapeString(until)) + " " + p.R.Time(p.X.At.Add(length)), err
+		}
+		open, err := p.R.T("pause.open")
+		return template.HTML(template.HTMLEscapeString(open)), err
+	}
+	return "<bdi>" + template.HTML(template.HTMLEscapeString(subject)) + "</bdi>", nil
 }
 
 func (rq *request) Group(g admin.Group) groupPart            { return groupPart{rq, g} }

@@ -98,7 +98,7 @@ func TestANight(t *testing.T) {
 				again := b.do("pause", "refund", reason, "--yes", "--again", "--for", "30m")
 				assert.Equal(t, codeDone, again.code, again.stderr)
 				assert.Contains(t, again.stderr, " until ", "the pause that it replaces")
-				assert.Contains(t, b.ok("trail", "--action", "pause"), "new end: for 30m0s")
+				assert.Contains(t, b.ok("trail", "--action", "change pause"), "for 30m0s")
 				assert.Contains(t, b.do("resume", "refund", reason, "--yes").stderr, " until ")
 				b.refused(codeNotFound, "pause", "refund", reason, "--yes", "--again")
 			}

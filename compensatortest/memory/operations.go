@@ -478,7 +478,7 @@ func (s *Store) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (page
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	entries := s.auditLogLocked()
+	entries := s.auditLogLocked(f.EachEntry || !f.EntryID.IsZero())
 	left := len(entries)
 	if f.Cursor != "" {
 		if _, err := fmt.Sscanf(f.Cursor, "%d-0", &left); err != nil || left < 0 || left > len(entries) || !strings.HasSuffix(f.Cursor, "-0") {
@@ -501,11 +501,24 @@ func (s *Store) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (page
 	return page, nil
 }
 
-// auditLogLocked lists changes and operations, oldest first.
-func (s *Store) auditLogLocked() []processlog.AuditLogRecord {
+// auditLogLocked lists changes and operations, oldest first. Without eachEntry it leaves out the entries of batches.
+func (s *Store) auditLogLocked(eachEntry bool) []processlog.AuditLogRecord {
 	entries := slices.Clone(s.ops.done)
+	type changedEntry struct {
+		id      processlog.ID
+		version uint64
+	}
+	isInBatch := make(map[changedEntry]bool)
+	for _, batch := range s.ops.batches {
+		for _, e := range batch.Entries {
+			isInBatch[changedEntry{e.ID, e.Version}] = !eachEntry
+		}
+	}
 	for id, records := range s.audit {
 		for _, a := range records {
+			if isInBatch[changedEntry{id, a.After.Version}] {
+				continue
+			}
 			r := processlog.AuditLogRecord{At: a.At, Actor: a.Actor, Action: string(a.Action), EntryID: id, Reason: a.Reason}
 			if !id.IsZero() {
 				before, after := a.Before, a.After
@@ -520,7 +533,7 @@ func (s *Store) auditLogLocked() []processlog.AuditLogRecord {
 	for _, batch := range s.ops.batches {
 		id := batch.ID
 		entries = append(entries, processlog.AuditLogRecord{At: batch.At, Actor: batch.Actor, Action: string(batch.Action), Reason: batch.Reason,
-			Subject: processlog.BulkSubject(len(batch.Entries)), Bulk: &id})
+			Subject: processlog.BulkSubject(len(batch.Entries)), Bulk: &id, N: len(batch.Entries)})
 	}
 	slices.SortStableFunc(entries, func(a, b processlog.AuditLogRecord) int {
 		return cmp.Or(a.At.Compare(b.At), a.EntryID.Compare(b.EntryID))

@@ -58,10 +58,33 @@ func (t *storeTest) batchIsRecordedWithItsChange() {
 	require.NoError(t, err)
 	i := slices.IndexFunc(page.Records, func(r processlog.AuditLogRecord) bool { return r.Bulk != nil })
 	require.GreaterOrEqual(t, i, 0, "the audit log has the action itself")
-	assert.Equal(t, []any{id, processlog.BulkSubject(1), "requeue", true}, []any{*page.Records[i].Bulk, page.Records[i].Subject, page.Records[i].Action, page.Records[i].EntryID.IsZero()})
+	assert.Equal(t, []any{id, processlog.BulkSubject(1), 1, "requeue", true}, []any{*page.Records[i].Bulk, page.Records[i].Subject, page.Records[i].N, page.Records[i].Action, page.Records[i].EntryID.IsZero()})
+	t.requireEntryInBatch(dead.ID)
 	notes, err := t.Store.History(t.ctx, processlog.ID{})
 	require.NoError(t, err)
 	assert.Empty(t, notes, "an action on entries is no action on the whole log")
+}
+
+// requireEntryInBatch requires that the record of a batch stands for the record of its entry, unless the reader asks for the
+// entry or for each entry. Erasing the entry must not change that.
+func (t *storeTest) requireEntryInBatch(id processlog.ID) {
+	t.Helper()
+	isRequeued := func(f processlog.AuditLogFilter) bool {
+		f.Action = "requeue"
+		page, err := t.ops().AuditLog(t.ctx, f)
+		require.NoError(t, err)
+		return slices.ContainsFunc(page.Records, func(r processlog.AuditLogRecord) bool { return r.EntryID == id && r.Before != nil })
+	}
+	requireOnlyOnDemand := func() {
+		assert.False(t, isRequeued(processlog.AuditLogFilter{}), "the batch stands for its entry")
+		assert.True(t, isRequeued(processlog.AuditLogFilter{EntryID: id}))
+		assert.True(t, isRequeued(processlog.AuditLogFilter{EachEntry: true}))
+	}
+	requireOnlyOnDemand()
+	for _, action := range []processlog.Action{processlog.ActionCancel, processlog.ActionErase} {
+		t.change(id, action)
+	}
+	requireOnlyOnDemand()
 }
 
 func (t *storeTest) batchesOfAnActionAreFoundByItsID() {

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,12 +11,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// audit writes the audit records of a person's change, in the transaction of the change.
-func (s *Store) audit(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
+// audit writes the audit records of a person's change, in the transaction of the change. isInBatch says that the transaction
+// also writes the record of a batch, which stands for these records in the audit log.
+func (s *Store) audit(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow, isInBatch bool) error {
 	records := make([]auditRow, len(rows))
 	for i := range rows {
 		r := ch.Record(rows[i].oldRow, rows[i].newRow)
-		records[i] = auditRow{r.EntryID, storedState(r.Before), storedState(r.After)}
+		records[i] = auditRow{r.EntryID, storedState(r.Before, isInBatch), storedState(r.After, false)}
 	}
 	if err := s.insertAudit(ctx, tx, ch.Action, processlog.AuditInfo{Actor: ch.Actor, Reason: ch.Reason}, records...); err != nil {
 		return fmt.Errorf("compensator: audit entry %s: %w", rows[0].oldRow.ID, err)
@@ -55,6 +57,7 @@ func (s *Store) Note(ctx context.Context, action processlog.Action, by processlo
 // storedAudit is the stored form of an AuditState. Its JSON names never change. The JSON names of AuditState itself are
 // for people, and may change.
 type storedAudit struct {
+	InBatch      bool   `json:"in_batch,omitempty"` // must be the first field: see inBatchPrefix
 	State        int8   `json:"state"`
 	Version      uint64 `json:"version"`
 	Epoch        uint32 `json:"epoch"`
@@ -62,8 +65,11 @@ type storedAudit struct {
 	LastError    string `json:"last_error,omitempty"`
 }
 
-func storedState(r processlog.AuditState) []byte {
-	text, _ := json.Marshal(storedAudit{State: int8(r.State), Version: r.Version, Epoch: r.Epoch, ProcessCount: r.ProcessCount, LastError: r.LastError})
+// inBatchPrefix is how the before_state of an entry begins that an action on several entries has changed.
+const inBatchPrefix = `{"in_batch":`
+
+func storedState(r processlog.AuditState, isInBatch bool) []byte {
+	text, _ := json.Marshal(storedAudit{InBatch: isInBatch, State: int8(r.State), Version: r.Version, Epoch: r.Epoch, ProcessCount: r.ProcessCount, LastError: r.LastError})
 	return text // Numbers and texts always encode as JSON, so there is no error.
 }
 
@@ -91,7 +97,8 @@ func (s *Store) History(ctx context.Context, id processlog.ID) ([]processlog.Aud
 // storedRecord is an audit record with the id of its row.
 type storedRecord struct {
 	processlog.AuditRecord
-	row uint64
+	row       uint64
+	isInBatch bool // see audit
 }
 
 const readHistory = "SELECT id, {ms created_at}, {now}-{ms created_at}, {text action, actor, reason}, before_state, after_state FROM {audit} WHERE entry_id={entry_id} ORDER BY id{every row}"
@@ -111,6 +118,7 @@ func (s *Store) history(ctx context.Context, tx processlog.Tx, id processlog.ID)
 			continue
 		}
 		if err == nil {
+			r.isInBatch = bytes.HasPrefix(oldState, []byte(inBatchPrefix))
 			r.Before, err = readState(oldState)
 		}
 		if err == nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// auditLogRead limits how many rows of each table are read for one page of the audit log. It applies if few of the rows
-// may match the filter.
-const auditLogRead = 2000
+// auditLogRead limits how many rows of each table are read for one page of the audit log. Few of the rows may match the
+// filter, and one action may have changed thousands of entries.
+const auditLogRead = 10_000
 
 // auditLogTable describes one of the two tables from which the audit log is merged.
 type auditLogTable struct {
@@ -51,7 +51,7 @@ func (s *Store) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (proc
 	// Limit how many rows are read, with two exceptions. The records of one entry need no limit, because they have an
 	// index. A reader who may see only some types gets no limit, because the position at which reading stopped would
 	// reveal records of other types.
-	q.few = f.EntryID.IsZero() && f.BusinessTypes == nil && (f.Actor != "" || f.Action != "" || !f.From.IsZero() || !f.To.IsZero())
+	q.few = f.EntryID.IsZero() && f.BusinessTypes == nil
 	if f.Cursor != "" {
 		if q.before[0], q.before[1], err = parsePair(f.Cursor); err != nil {
 			return processlog.AuditLogPage{}, err
@@ -87,7 +87,7 @@ func (q *auditLogQuery) text() string {
 	sides := ""
 	for i, t := range q.s.auditLogTables() {
 		sides += q.s.sql(auditLogPart, "side", strconv.Itoa(i), "at", t.at, "business_type", q.s.d.texts(t.businessType), "refused", t.refused, "subject", q.s.d.texts(t.subject),
-			"before", t.before, "after", t.after, "table", t.table, "join", t.join, "where", q.window(i, t.table)+q.narrow(t), "limit", strconv.Itoa(q.limit+1))
+			"before", t.before, "after", t.after, "table", t.table, "join", t.join, "where", q.window(i, t.table)+q.narrow(t)+q.withoutEntries(i), "limit", strconv.Itoa(q.limit+1))
 	}
 	return q.s.sql(auditLogPage, "sides", sides)
 }
@@ -135,6 +135,14 @@ func (q *auditLogQuery) narrow(t auditLogTable) (where string) {
 		where += fmt.Sprintf(" AND %s<%d", t.at, ceilMilli(q.f.To))
 	}
 	return where
+}
+
+// withoutEntries returns the condition that leaves out the entries of batches, whose own records stand for them.
+func (q *auditLogQuery) withoutEntries(side int) string {
+	if side != 0 || q.f.EachEntry || !q.f.EntryID.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf(" AND SUBSTR(t.before_state,1,%d)<>%s", len(inBatchPrefix), q.s.d.binary([]byte(inBatchPrefix)))
 }
 
 func (q *auditLogQuery) read(ctx context.Context) (sides [2]auditLogSide, err error) {
@@ -194,7 +202,7 @@ func (r *auditLogRow) batch(mark, data []byte) {
 	if err != nil { // The first batch has only the secret.
 		id = processlog.BulkID{Record: r.row, Secret: bulk.Bulk}
 	}
-	r.Bulk, r.Subject = &id, processlog.BulkSubject(len(batch.Entries))
+	r.Bulk, r.N, r.Subject = &id, len(batch.Entries), processlog.BulkSubject(len(batch.Entries))
 }
 
 // mergeAuditLog makes a page of the newest rows of both tables.

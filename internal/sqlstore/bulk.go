@@ -41,7 +41,7 @@ func (s *Store) ChangeBulk(ctx context.Context, seenVersions []processlog.Versio
 	if batch.Follows > 0 {
 		begin = func(tx processlog.Tx) error { return s.requireLast(ctx, tx, batch) }
 	}
-	answers, err = s.changeSeen(ctx, seenVersions, ch, s.applyAndClose, begin, func(tx processlog.Tx, answers []processlog.Changed) (err error) {
+	answers, err = s.changeSeen(ctx, seenVersions, ch, s.applyBatch, begin, func(tx processlog.Tx, answers []processlog.Changed) (err error) {
 		record, err = s.insertBatch(ctx, tx, batch.With(seenVersions, answers, ch))
 		return err
 	})

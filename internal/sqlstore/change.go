@@ -85,8 +85,13 @@ type changedRow struct{ oldRow, newRow processlog.Row }
 
 // apply writes the result of a Change into locked rows.
 func (s *Store) apply(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
+	return s.applyRecorded(ctx, tx, ch, rows, false)
+}
+
+// applyRecorded does the same as apply. See audit for isInBatch.
+func (s *Store) applyRecorded(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow, isInBatch bool) error {
 	if ch.Audited() { // Write the audit log first. If this fails and the caller commits nevertheless, nothing has changed.
-		if err := s.audit(ctx, tx, ch, rows); err != nil {
+		if err := s.audit(ctx, tx, ch, rows, isInBatch); err != nil {
 			return err
 		}
 	}

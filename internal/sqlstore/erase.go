@@ -75,7 +75,7 @@ func (s *Store) eraseHistory(ctx context.Context, tx processlog.Tx, id processlo
 		if blank == r.AuditRecord || r.Action == processlog.ActionErase { // Keep the record of the erasure itself.
 			continue
 		}
-		query := s.sql(eraseRecord, "before", s.d.binary(storedState(blank.Before)), "after", s.d.binary(storedState(blank.After)), "id", decimal(r.row))
+		query := s.sql(eraseRecord, "before", s.d.binary(storedState(blank.Before, r.isInBatch)), "after", s.d.binary(storedState(blank.After, false)), "id", decimal(r.row))
 		if _, err := tx.ExecContext(ctx, query); err != nil {
 			return err
 		}

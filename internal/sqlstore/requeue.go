@@ -30,6 +30,14 @@ func (s *Store) applyAndClose(ctx context.Context, tx processlog.Tx, ch processl
 	return s.closeCasesOf(ctx, tx, rows)
 }
 
+// applyBatch does the same as applyAndClose in a transaction that also writes the record of a batch.
+func (s *Store) applyBatch(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
+	if err := s.applyRecorded(ctx, tx, ch, rows, true); err != nil {
+		return err
+	}
+	return s.closeCasesOf(ctx, tx, rows)
+}
+
 // applying is the type of functions that write the result of a Change into locked rows.
 type applying func(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error
 

@@ -93,7 +93,10 @@ func tryOneFirst(t *testing.T, w *world) {
 	}
 	trail := alice.get("trail?action=requeue")
 	has(t, trail.text, strings.TrimPrefix(tried.at, "/ops/"))
-	has(t, trail.text, fmt.Sprintf("<summary>%d entries</summary>", len(refunds)-1))
+	has(t, plain(trail.text), fmt.Sprintf("requeued %d entries", len(refunds)-1))
+	lacks(t, trail.text, "#"+refunds[0].ID.String(), "the line of the action stands for its entries")
+	has(t, plain(alice.get("trail?entry="+refunds[0].ID.String()).text), "#"+refunds[0].ID.String())
+	has(t, plain(alice.get("entries/"+refunds[0].ID.String()).text), "requeued")
 	assert.Equal(t, 404, w.client("bob").get("actions/1-0123456789abcdef").status)
 }
 
@@ -147,7 +150,7 @@ func TestAllThatMatchAreChangedWithoutScript(t *testing.T) {
 	lacks(t, alice.get("entries?type=many").text, `name="all"`, "without a state")
 	form := values("do", "cancel", "all", "yes", "state", "dead", "type", "many", "back", "/ops/entries")
 	confirm := alice.get("confirm?" + form.Encode())
-	has(t, plain(confirm.text), "2300 entries")
+	has(t, plain(confirm.text), "2,300 entries")
 	assert.Equal(t, 404, alice.get("confirm?do=cancel&all=yes&state=dead&type=nosuch").status)
 	assert.Equal(t, 422, alice.get("confirm?do=cancel&all=yes&type=many").status)
 	assert.Equal(t, 422, alice.post("do", form).status, "without a reason")
@@ -156,7 +159,7 @@ func TestAllThatMatchAreChangedWithoutScript(t *testing.T) {
 	tried := alice.post("do", form)
 	require.Equal(t, 200, tried.status)
 	require.Contains(t, tried.at, "/ops/actions/")
-	has(t, plain(tried.text), "Changed so far: 1. Left: 2299 entries")
+	has(t, plain(tried.text), "Changed so far: 1. Left: 2,299 entries")
 	path := strings.TrimPrefix(tried.at, "/ops/")
 	went := alice.post(path, values())
 	has(t, plain(went.text), "Changed so far: 2,001. Left: 299 entries")
@@ -174,6 +177,12 @@ func TestAllThatMatchAreChangedWithoutScript(t *testing.T) {
 	has(t, plain(text), "Stopped by alice")
 	lacks(t, text, "Go on with the rest")
 	assert.Len(t, w.entriesOf("other", compensator.Dead), 2)
+	trail := plain(alice.get("trail").text)
+	assert.Regexp(t, "cancelled 2,300 entries", trail)
+	assert.Regexp(t, "stopped an action", trail)
+	lacks(t, trail, "cancelled 0 entries")
+	lacks(t, trail, "many")
+	has(t, plain(alice.get("trail?action=stop").text), "alice stopped an action")
 }
 
 // In a browser, the page of an action on all that match goes on by itself until no entry is left, in both languages and on a
