@@ -32,7 +32,7 @@ func (w Why) text() (string, error) {
 		text = "[" + w.Ticket + "] " + text
 	}
 	switch {
-	case strings.TrimSpace(w.Reason) == "":
+	case processlog.IsBlank(w.Reason):
 		return "", &compensator.FieldError{Field: "reason", Reason: "is empty"}
 	case !utf8.ValidString(text):
 		return "", &compensator.FieldError{Field: "reason", Reason: "is not valid UTF-8"}

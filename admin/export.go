@@ -3,12 +3,15 @@ package admin
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // WriteJSONLines writes one JSON object per Line. It writes ids, versions and amounts as strings.
@@ -62,8 +65,10 @@ func csvTime(t time.Time) string {
 // Cell returns a text as a CSV cell that no spreadsheet reads as a formula or as two cells. If a text would be a
 // formula, Cell puts a ' in front. Cell quotes the same texts as encoding/csv, and also texts with a semicolon or a
 // tab. In countries with a decimal comma, spreadsheets split cells at semicolons. Without quotes, the text after a
-// semicolon could begin a formula.
+// semicolon could begin a formula. Invisible characters become their numbers, for example [U+001B], because a terminal
+// obeys some of them.
 func Cell(text string) string {
+	text = showInvisible(text)
 	printable := strings.TrimLeftFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) || unicode.IsSpace(r) })
 	if firstRune, _ := utf8.DecodeRuneInString(printable); printable != "" && strings.ContainsRune("=+-@＝＋－＠", firstRune) {
 		text = "'" + text
@@ -72,4 +77,19 @@ func Cell(text string) string {
 		return `"` + strings.ReplaceAll(text, `"`, `""`) + `"`
 	}
 	return text
+}
+
+func showInvisible(text string) string {
+	if !strings.ContainsFunc(text, processlog.IsInvisible) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if processlog.IsInvisible(r) && r != '\r' {
+			fmt.Fprintf(&b, "[U+%04X]", r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }

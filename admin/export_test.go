@@ -18,9 +18,13 @@ import (
 // as a formula.
 // Failure: F132
 func TestNoCellBeginsAFormula(t *testing.T) {
-	for cell, guarded := range map[string]bool{"=1": true, "+1": true, "-1": true, "@x": true, " =1": true, "＝1": true, "\t=1": true, "\r\n@x": true, "\u3000\u200b=1": true, "\xff=1": true,
+	for cell, guarded := range map[string]bool{"=1": true, "+1": true, "-1": true, "@x": true, " =1": true, "＝1": true, "\t=1": true, "\r\n@x": true, "\u3000=1": true, "\xff=1": true,
 		"a=1": false, "": false, "退": false, " ": false} {
 		assert.Equal(t, guarded, strings.Trim(admin.Cell(cell), `"`) == "'"+cell, "%q", cell)
+	}
+	for cell, want := range map[string]string{"\x1b]0;owned\x07ok": `"[U+001B]]0;owned[U+0007]ok"`, "\u200b=1": "[U+200B]=1", "\x00=1": "[U+0000]=1", "\u202e=1": "[U+202E]=1", "\u009b31m": "[U+009B]31m",
+		"\u3164=1": "[U+3164]=1", "\u3000\u034f+1": "\"\u3000[U+034F]+1\"", "\x7f\u2800\U000E0041\ufe0f": "[U+007F][U+2800][U+E0041][U+FE0F]"} {
+		assert.Equal(t, want, admin.Cell(cell))
 	}
 }
 

@@ -134,7 +134,7 @@ func (d *Admin) checkTypeAction(ctx context.Context, a Actor, businessType strin
 	if err != nil {
 		return "", err
 	}
-	if strings.TrimSpace(businessType) == "" || !utf8.ValidString(businessType) || utf8.RuneCountInString(businessType) > processlog.MaxName {
+	if processlog.IsBlank(businessType) || !utf8.ValidString(businessType) || utf8.RuneCountInString(businessType) > processlog.MaxName {
 		return "", &compensator.FieldError{Field: "business type", Reason: "want 1 to 64 characters"}
 	}
 	if strings.TrimSpace(businessType) != businessType { // No type has such a name. If the name was pasted with spaces, a pause of it would stop nothing.

@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/compensator-go/compensator"
@@ -54,7 +53,7 @@ type Actor struct {
 
 // isInvalid reports whether the ID cannot be stored in a record.
 func (a Actor) isInvalid() bool {
-	return strings.TrimSpace(a.ID) == "" || !utf8.ValidString(a.ID) || utf8.RuneCountInString(a.ID) > processlog.MaxIdempotencyKey
+	return processlog.IsBlank(a.ID) || !utf8.ValidString(a.ID) || utf8.RuneCountInString(a.ID) > processlog.MaxIdempotencyKey
 }
 
 // Subject says on which type and entries an actor wants to use a right.

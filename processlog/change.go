@@ -187,7 +187,7 @@ func (by AuditInfo) Validate() error {
 	}{{"actor", by.Actor, MaxIdempotencyKey}, {"reason", by.Reason, MaxText}} {
 		reason := ""
 		switch {
-		case f.value == "":
+		case IsBlank(f.value):
 			reason = "is empty"
 		case !utf8.ValidString(f.value):
 			reason = "is not valid UTF-8"

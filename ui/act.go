@@ -46,16 +46,17 @@ var delays = []time.Duration{0, time.Minute, 10 * time.Minute, time.Hour, 6 * ti
 
 // readAction parses the action from a form. A *FieldError names the field that is wrong.
 func (rq *request) readAction() (formAction, error) {
-	action, err := readFormAction(rq.r)
+	action, err := rq.readFormAction()
 	if err != nil || !action.All {
 		return action, err
 	}
-	form, filter, err := rq.readFilter(rq.r.Form)
+	fields := rq.form()
+	form, filter, err := rq.readFilter(fields)
 	if err != nil {
 		return action, err
 	}
 	action.Search.Filter, action.Fields = filter, form.Fields()
-	if text := rq.r.Form.Get("failure"); text != "" {
+	if text := fields.Get("failure"); text != "" {
 		action.Fields = append(action.Fields, formField{"failure", text})
 		err = action.Search.Failure.UnmarshalText([]byte(text))
 	}
@@ -63,15 +64,16 @@ func (rq *request) readAction() (formAction, error) {
 }
 
 // readFormAction parses the fields of a form that do not belong to a search.
-func readFormAction(r *http.Request) (formAction, error) {
-	if err := r.ParseForm(); err != nil {
-		return formAction{}, &compensator.FieldError{Field: "form", Reason: err.Error()}
+func (rq *request) readFormAction() (formAction, error) {
+	form := rq.form()
+	action := formAction{Do: form.Get("do"), Owner: formText(form, "owner"), Type: formText(form, "type"), Ahead: form.Get("ahead") == "yes", First: form.Get("first") == "yes", All: form.Get("all") == "yes"}
+	if !isRead(rq.r) { // A link fills in neither a reason nor a confirmation.
+		action.Why, action.Sure = readWhy(form), form.Get("sure") == "yes"
 	}
-	action := formAction{Do: r.Form.Get("do"), Owner: formText(r.Form, "owner"), Type: formText(r.Form, "type"), Sure: r.Form.Get("sure") == "yes", Ahead: r.Form.Get("ahead") == "yes", First: r.Form.Get("first") == "yes", All: r.Form.Get("all") == "yes", Why: readWhy(r.Form)}
-	if len(r.Form["seen"]) > admin.MaxEntries {
-		return action, &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("%d, want 1 to %d", len(r.Form["seen"]), admin.MaxEntries)}
+	if len(form["seen"]) > admin.MaxEntries {
+		return action, &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("%d, want 1 to %d", len(form["seen"]), admin.MaxEntries)}
 	}
-	action.Texts = r.Form["seen"]
+	action.Texts = form["seen"]
 	for _, text := range action.Texts {
 		seen, seenCase, err := parseSeen(text)
 		if err != nil {
@@ -82,21 +84,21 @@ func readFormAction(r *http.Request) (formAction, error) {
 			action.Cases = append(action.Cases, *seenCase)
 		}
 	}
-	action.Starts, action.Per, action.Burst, action.Concurrent = formText(r.Form, "starts"), formText(r.Form, "per"), formText(r.Form, "burst"), formText(r.Form, "concurrent")
+	action.Starts, action.Per, action.Burst, action.Concurrent = formText(form, "starts"), formText(form, "per"), formText(form, "burst"), formText(form, "concurrent")
 	var err error
-	if text := r.Form.Get("id"); text != "" && !action.All {
+	if text := form.Get("id"); text != "" && !action.All {
 		action.ID, err = compensator.ParseEntryID(text)
 	}
-	if text := r.Form.Get("version"); text != "" && err == nil {
+	if text := form.Get("version"); text != "" && err == nil {
 		action.Version, err = strconv.ParseUint(text, 10, 64)
 	}
-	if text := r.Form.Get("delay"); text != "" && err == nil {
+	if text := form.Get("delay"); text != "" && err == nil {
 		action.Delay, err = time.ParseDuration(text)
 	}
-	if text := r.Form.Get("length"); text != "" && err == nil {
+	if text := form.Get("length"); text != "" && err == nil {
 		action.Length, err = time.ParseDuration(text)
 	}
-	action.Until, action.Zone = formText(r.Form, "until"), formText(r.Form, "zone")
+	action.Until, action.Zone = formText(form, "until"), formText(form, "zone")
 	if err != nil && !errors.As(err, new(*compensator.FieldError)) {
 		err = &compensator.FieldError{Field: "form", Reason: err.Error()}
 	}
@@ -151,6 +153,9 @@ func (action formAction) isEntryAction() bool {
 func (action formAction) isCaseAction() bool {
 	return action.Do == doTake || action.Do == doAssign || action.Do == doGiveBack
 }
+
+// isAboutID reports whether the action is about the entry in ID, and not about those in Seen.
+func (action formAction) isAboutID() bool { return action.Do == doNote || action.Do == doReveal }
 
 // confirmData is the data of the page that asks for confirmation.
 type confirmData struct {
@@ -271,12 +276,13 @@ func (s *server) checkSelection(rq *request, action formAction) (confirmData, er
 	data := confirmData{formAction: action, Delays: delays, Lengths: pauseLengths, From: rq.Back()}
 	ids := make([]compensator.EntryID, 0, len(action.Seen)+1)
 	versions := make(map[compensator.EntryID]uint64, len(action.Seen))
-	for _, seen := range action.Seen {
-		ids = append(ids, seen.ID)
-		versions[seen.ID] = seen.Version
-	}
-	if !action.ID.IsZero() {
+	if action.isAboutID() {
 		ids = append(ids, action.ID)
+	} else {
+		for _, seen := range action.Seen {
+			ids = append(ids, seen.ID)
+			versions[seen.ID] = seen.Version
+		}
 	}
 	if action.All {
 		return data, s.checkMatching(rq, &data)
@@ -305,7 +311,7 @@ func (s *server) checkSelection(rq *request, action formAction) (confirmData, er
 	var risks risk
 	var unchanged []admin.Line // The lines of entries that have not changed since the page was shown.
 	for _, line := range data.Lines {
-		if action.ID.IsZero() && rq.OwnedByOther(line.Case) { // A note or a reveal does not take the case from its owner, so do not warn of other owners.
+		if !action.isAboutID() && rq.OwnedByOther(line.Case) { // A note or a reveal does not take the case from its owner, so do not warn of other owners.
 			data.OthersCases++
 		}
 		if line.Amount.Known() {
@@ -477,7 +483,7 @@ func (rq *request) pauseOptions(action formAction) (admin.PauseOptions, error) {
 
 // revealContent shows an entry with its content. No URL contains the content, and no cache stores it.
 func (s *server) revealContent(rq *request) {
-	action, err := readFormAction(rq.r)
+	action, err := rq.readFormAction()
 	action.Do = doReveal
 	if err == nil {
 		err = action.validate()

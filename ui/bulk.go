@@ -168,7 +168,7 @@ func (s *server) continueBulk(rq *request) {
 		return
 	}
 	next, going := s.admin.ContinueBulk, goingSeconds
-	if rq.r.PostFormValue("stop") == "yes" {
+	if rq.form().Get("stop") == "yes" {
 		next, going = s.admin.StopBulk, -1
 	}
 	if err := next(rq.ctx, rq.Actor, id); err != nil && !errors.Is(err, admin.ErrContinued) {

@@ -17,7 +17,7 @@
 // page says for each entry whether it was changed. To run an entry again, the person must confirm once more in two
 // cases: its work is finished, or its effect may have happened.
 //
-// A request has at most 1 MiB and names at most 500 entries. Per process, each person may read 20 times a second and
+// A request has at most 256 KiB, an address 16 KiB, and a request names at most 500 entries. Per process, each person may read 20 times a second and
 // act 5 times a second.
 //
 // Every page works without scripts, in English and Chinese, on a phone, and by keyboard. Pages load nothing from other

@@ -223,7 +223,7 @@ func typesOf(data entriesData) (types []string) {
 // its calls. If no entry matches, findEntry redirects to the list of the entries that have an id with this text, or an id
 // that begins with it. If there are none, the list shows similar ids.
 func (s *server) findEntry(rq *request) {
-	text := strings.TrimSpace(rq.r.FormValue("q"))
+	text := strings.TrimSpace(rq.form().Get("q"))
 	refs := []compensator.Ref{compensator.IdempotencyKey(text)}
 	if id, err := compensator.ParseEntryID(strings.TrimPrefix(text, "#")); err == nil {
 		refs = []compensator.Ref{id, compensator.IdempotencyKey(text)}

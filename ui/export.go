@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
 )
 
@@ -25,11 +24,7 @@ func (rq *request) MayExport(lines []admin.Line) bool {
 // exportEntries sends the entries that match a filter as a file, at most maxExported. It reads all entries before it sends
 // anything. So a failed export sends no incomplete file.
 func (s *server) exportEntries(rq *request) {
-	if err := rq.r.ParseForm(); err != nil {
-		rq.showFailure(&compensator.FieldError{Field: "form", Reason: err.Error()})
-		return
-	}
-	form := rq.r.PostForm
+	form := rq.form()
 	_, filter, err := rq.readFilter(form)
 	if err != nil {
 		rq.showFailure(err)

@@ -211,20 +211,28 @@ func (rq *request) Languages() []words { return languages }
 // with the form.
 func (rq *request) Here() string {
 	if rq.r.Method == http.MethodPost {
-		return rq.safeReturnPath(rq.r.PostFormValue("back"))
+		return rq.Back()
 	}
 	return rq.r.URL.RequestURI()
 }
 
 // Back returns the address of the page from which the person came, as the form says.
-func (rq *request) Back() string { return rq.safeReturnPath(rq.r.FormValue("back")) }
+func (rq *request) Back() string { return rq.safeReturnPath(rq.form().Get("back")) }
+
+// form returns the fields of a form. Those of a POST come from its body alone, because proxies and servers log addresses.
+func (rq *request) form() url.Values {
+	if isRead(rq.r) {
+		return rq.r.URL.Query()
+	}
+	return rq.r.PostForm // limitBody has parsed it. It is nil if there is no form.
+}
 
 // safeReturnPath returns address if it is an address of the pages of this log. Otherwise it returns the base of these
 // pages.
 func (rq *request) safeReturnPath(address string) string {
 	base := rq.s.base
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" {
+	if err != nil || len(address) > maxAddress || u.Scheme != "" || u.Host != "" || u.Opaque != "" {
 		return base
 	}
 	cleanPath := path.Clean(u.Path)

@@ -45,7 +45,9 @@ func (s *site) serverOf(r *http.Request) *server {
 const (
 	maxReadsPerSecond   = 20
 	maxActionsPerSecond = 5
-	maxRequestBytes     = 1 << 20
+	maxRequestBytes     = 256 << 10
+	maxAddress          = 16 << 10         // maximum length of an address, except of a confirmation
+	maxConfirmation     = 64 << 10         // maximum length of the address of a confirmation, which may name admin.MaxEntries entries
 	maxQueryTime        = 30 * time.Second // maximum duration of all queries of one request
 	pageSize            = 50
 )
@@ -127,6 +129,10 @@ func (s *site) setSecurityHeaders(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
+		if n := len(r.URL.Path) + len(r.URL.RawQuery); n > maxConfirmation || n > maxAddress && !strings.HasSuffix(r.URL.Path, "/confirm") { // A page repeats its address in many links.
+			http.Error(w, "the address is too long", http.StatusRequestURITooLong)
+			return
+		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxRequestBytes)
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), nonceKey{}, nonce)))
 	})

@@ -57,20 +57,17 @@ func (s *server) showSettings(rq *request) {
 
 // savePreferences stores a language or a theme in a cookie.
 func (s *server) savePreferences(rq *request) {
-	if err := rq.r.ParseForm(); err != nil {
-		rq.showError(http.StatusBadRequest, "error.form")
-		return
-	}
-	if lang := rq.r.PostFormValue("language"); slices.ContainsFunc(languages, func(w words) bool { return w.Lang == lang }) {
+	form := rq.form()
+	if lang := form.Get("language"); slices.ContainsFunc(languages, func(w words) bool { return w.Lang == lang }) {
 		rq.setCookie(languageCookie, lang, 365*24*60*60)
 	}
-	switch theme := rq.r.PostFormValue("theme"); {
+	switch theme := form.Get("theme"); {
 	case slices.Contains(themes, theme):
 		rq.setCookie(themeCookie, theme, 365*24*60*60)
 	case theme == "system":
 		rq.setCookie(themeCookie, "", -1)
 	}
-	if name := rq.r.PostFormValue("zone"); name != "" {
+	if name := form.Get("zone"); name != "" {
 		if _, err := loadZone(name); err != nil {
 			rq.showFailure(err)
 			return

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
@@ -116,7 +114,7 @@ func groupDigits(digits string) string {
 // Only text between tags is changed. In an attribute these characters cannot affect other text. A textarea keeps them,
 // because the browser must send the text back as it was typed. A CR before LF is kept too.
 func showInvisible(html []byte) []byte {
-	if !bytes.ContainsFunc(html, isInvisible) {
+	if !bytes.ContainsFunc(html, processlog.IsInvisible) {
 		return html
 	}
 	var buffer bytes.Buffer
@@ -128,21 +126,13 @@ func showInvisible(html []byte) []byte {
 		case r == '>':
 			isInTag = false
 		}
-		if !isInTag && !isInArea && isInvisible(r) && !bytes.HasPrefix(html[at:], []byte("\r\n")) {
+		if !isInTag && !isInArea && processlog.IsInvisible(r) && !bytes.HasPrefix(html[at:], []byte("\r\n")) {
 			fmt.Fprintf(&buffer, "[U+%04X]", r)
 			continue
 		}
 		buffer.WriteRune(r)
 	}
 	return buffer.Bytes()
-}
-
-// isInvisible reports whether a character is invisible or changes the direction of text.
-func isInvisible(r rune) bool {
-	if r < utf8.RuneSelf {
-		return (r < ' ' || r == 0x7f) && r != '\n' && r != '\t'
-	}
-	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Cf, r)
 }
 
 // Badge returns a word with an icon and a colour. The icon serves people who cannot see the colour.

@@ -211,6 +211,9 @@ func TestControlCharactersAreShownBetweenTags(t *testing.T) {
 	if got := string(showInvisible([]byte(family + "\u200d"))); got != family+"[U+200D]" {
 		t.Errorf("%q: what is sent back is not what was typed", got)
 	}
+	if got := string(showInvisible([]byte("<b>a\u3164\u034f\u2800\U000E0001\ufe0f\u115f</b>"))); got != "<b>a[U+3164][U+034F][U+2800][U+E0001][U+FE0F][U+115F]</b>" {
+		t.Errorf("%q", got)
+	}
 	if got := string(showInvisible([]byte("<q>one\r\ntwo\rthree\r</q>\r\n"))); got != "<q>one\r\ntwo[U+000D]three[U+000D]</q>\r\n" {
 		t.Errorf("ends of lines: %q", got)
 	}

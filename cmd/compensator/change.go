@@ -28,7 +28,7 @@ func (w *why) addFlags(cmd *cobra.Command) {
 }
 
 func (w *why) validate() error {
-	if strings.TrimSpace(w.Reason) == "" {
+	if processlog.IsBlank(w.Reason) {
 		return newUsageError("--reason is missing: give a reason, which is recorded")
 	}
 	return nil

@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/mattn/go-isatty"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // printable returns a text that is safe for a terminal. It escapes invisible characters, for example as \x1b or \u202e.
@@ -35,8 +37,10 @@ func printable(text string) string {
 	return b.String()
 }
 
-// isHidden reports whether a rune is a control or format character, including those that change the direction of text.
-func isHidden(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) }
+// isHidden reports whether people cannot see a character, or whether it changes the direction of text.
+func isHidden(r rune) bool {
+	return r == utf8.RuneError || !unicode.IsGraphic(r) || processlog.IsInvisible(r)
+}
 
 // escapeNonASCII replaces hidden characters in JSON by equivalent escapes.
 func escapeNonASCII(text []byte) []byte {
