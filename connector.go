@@ -68,10 +68,13 @@ func isNilPointer(v any) bool {
 	return r.Kind() == reflect.Pointer && r.IsNil()
 }
 
-// enlist returns the object that reports the end of tx. For a transaction of the library this is the end field of its
-// ScopedTx. For a transaction in a pool with a Connector it is the *txwatch.Tx with which the connection watches the
-// transaction. enlist returns nil if the library cannot see the end of tx. It returns an error if tx must not record entries
-// of c.
+// enlist returns the object that reports the end of tx:
+//
+//   - For a transaction of the library, the object is in the field named end of its ScopedTx.
+//   - For a transaction in a pool with a Connector, it is the *txwatch.Tx of the connection.
+//   - For any other transaction it is nil, because the library cannot see its end.
+//
+// enlist returns an error if tx must not record entries of c.
 func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error) {
 	if tx == nil || isNilPointer(tx) {
 		return nil, &FieldError{Field: "tx", Reason: fmt.Sprintf("is nil (%T)", tx)}
@@ -153,12 +156,13 @@ func describeNoTransaction(tx Tx, err error) error {
 // lateProbeTimeout limits the probe that runs after the caller's context has ended.
 const lateProbeTimeout = 10 * time.Second
 
-// watchOf sends a probe statement through tx, to reach the connection that tx uses. A connection that a Connector made
-// watches its transaction, and watchOf returns this watch. If no Connector made the connection, watchOf returns nil and the
-// error of the probe. If another Connector than that of Config.DB made it, watchOf also checks that both use the same log.
+// watchOf returns the watch of a transaction, which reports how the transaction ends. Only a connection that a Connector
+// made has a watch. To reach the connection of tx, watchOf sends a probe statement through tx. If no Connector made the
+// connection, watchOf returns nil and the error of the probe. If another Connector than that of Config.DB made it,
+// watchOf also checks that both use the same log.
 //
-// If ctx has ended, package sql does not send the probe. watchOf then probes again with a context that has not ended. The
-// caller still needs the watch to prevent the commit, because an entry could not be written.
+// If ctx has ended, package sql does not send the probe. watchOf then sends a second probe with a context that has not
+// ended. The caller still needs the watch to prevent the commit, because an entry could not be written.
 func (c *Compensator) watchOf(ctx context.Context, tx Tx) (*txwatch.Tx, error) {
 	ctx, enlistment := txwatch.Ask(ctx)
 	err := c.store.Probe(ctx, tx)

@@ -41,8 +41,8 @@ const (
 )
 
 // keepProblem returns what is wrong with a Keep, or "". A Keep must be at least engine.PurgeNoteAge. Other processes may
-// still remember an entry that ended more recently. If such an entry were purged, these processes would report a rollback of
-// the database.
+// remember an entry until PurgeNoteAge after its end. If the entry were purged within this time, these processes would
+// report a rollback of the database.
 func keepProblem(keep time.Duration) string {
 	if keep == 0 {
 		return ""
@@ -134,14 +134,15 @@ func (c *Compensator) startRounds(ctx context.Context, mark string, every time.D
 }
 
 // startSlotLoop starts a loop that does work at regular times, called slots. In each slot only one process does the work.
-// All processes try to move a mark in the database to the slot, and the one that succeeds calls the function round. Slots are
-// every apart. For a process that has had nothing to do with entries lately they are idle apart, see features.Set.Busy.
-func (c *Compensator) startSlotLoop(ctx context.Context, mark string, every, idle time.Duration, problem string, round func(ctx context.Context, slot, end time.Time) error) error {
+// All processes try to move a mark in the database to the slot, and the one that succeeds calls the function round. The
+// parameter interval is the time between two slots. idleInterval replaces it in a process that has had nothing to do with
+// entries lately: see features.Set.Busy.
+func (c *Compensator) startSlotLoop(ctx context.Context, mark string, interval, idleInterval time.Duration, problem string, round func(ctx context.Context, slot, end time.Time) error) error {
 	next := func(after time.Time) time.Time {
 		if c.features.Busy() {
-			return Every(every).Next(after)
+			return Every(interval).Next(after)
 		}
-		return Every(idle).Next(after)
+		return Every(idleInterval).Next(after)
 	}
 	return c.features.Recur(ctx, features.Period{Name: mark, Schedule: next, CatchUp: 1, Problem: problem,
 		Do: func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error) {

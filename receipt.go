@@ -66,9 +66,10 @@ func (r *Receipt) refuseOtherEvents(entries []NewEntry) error {
 	return errors.Join(problems...)
 }
 
-// otherEvent compares a duplicate with the entry that has its key. That entry is the stored one, or the draft with
-// index p if this call records it. Content may differ because the struct of the type has a new field. So a difference
-// is only logged, unless the type is configured to refuse it.
+// otherEvent returns an error if e has the idempotency key of an entry for another event. That entry is in the log
+// already, or is draft p of the same call of Record. An entry of another type is always an error. Other content is an
+// error only if the type has RefuseOtherContent. Otherwise otherEvent logs it, because the content of one event changes
+// when the struct of the type gets a new field.
 func (rec *recording) otherEvent(p int, e *NewEntry, result *Recorded) error {
 	recorded := rec.Drafts[p].BusinessType
 	if rec.Inserted[p].Duplicate {

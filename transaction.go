@@ -118,11 +118,12 @@ type failingConnector struct{ err error }
 func (r failingConnector) Connect(context.Context) (driver.Conn, error) { return nil, r.err }
 func (r failingConnector) Driver() driver.Driver                        { return nil }
 
-// refusal returns why a statement must not be sent, or nil. There are two possible reasons:
+// refusal returns why a statement must not be sent through s, or nil. There are two possible reasons:
 //
 //   - The server has ended the transaction. refusal checks this only if the connection is not watched, because a watched
-//     connection returns that error itself.
-//   - ctx carries the inquiry (connector.go) of Record or of a change such as Cancel, and that method must not use s.
+//     connection itself returns an error.
+//   - Record, or a change such as Cancel, sends the statement, and must not use s. It put an inquiry into ctx to find
+//     this out (see type inquiry).
 func (s *ScopedTx) refusal(ctx context.Context) error {
 	if s.unwatched != nil && s.unwatched.aborted != nil {
 		return s.unwatched.aborted
@@ -319,22 +320,25 @@ const (
 	retryPause = 20 * time.Millisecond
 )
 
-// WithRetry calls fn up to five times, some milliseconds apart. The function fn runs one transaction of any kind from its
-// beginning to its end, for example with InTx or an ORM. WithRetry calls fn again if Retryable returns true for its error. It
-// also calls fn again if the answer to COMMIT was lost and Resolve finds that the transaction did not commit. WithRetry
-// notices a lost answer if fn uses InTx or a pool with a Connector.
+// WithRetry runs a transaction, and runs it again after an error for which Retryable returns true, such as a deadlock. It
+// calls fn up to five times, some milliseconds apart. Each call of fn runs one transaction of any kind from its beginning
+// to its end, for example with InTx or an ORM. fn runs in the caller's goroutine.
+//
+// The answer to a COMMIT may be lost. WithRetry then finds out whether the transaction has committed, by an entry whose
+// idempotency key is proof. If Resolve finds no such entry, the transaction did not commit, and WithRetry calls fn again.
+// WithRetry notices a lost answer if fn uses InTx or a pool with a Connector.
+//
+// So whenever fn writes anything, it must record an entry with the key proof in the same transaction, or pass proof to
+// Once. If fn writes without it, the writes may happen twice.
+//
+// An earlier run of fn may have done the work. The receipt then says Duplicate, or Once returns false. In this case fn
+// must write nothing, or return an error that rolls back. FailOnDuplicate makes Record return such an error.
 //
 // WithRetry returns nil if the transaction has committed. If WithRetry could not find out whether the transaction
-// committed, it returns ErrCommitUnknown, joined with the error of Resolve. After any other error the transaction has
-// not committed.
+// committed, it returns ErrCommitUnknown, joined with the error of Resolve. After any other error the transaction has not
+// committed.
 //
-// proof is the idempotency key of an entry. Whenever fn writes anything, it must record this entry in the same transaction,
-// or pass proof to Once. Resolve looks for this entry. If fn writes without it, the writes may happen twice.
-//
-// If the receipt says Duplicate, or Once returns false, an earlier run did the work. In this case fn must write nothing, or
-// return an error that rolls back. FailOnDuplicate makes Record return such an error.
-//
-// fn runs in the caller's goroutine. Variables that fn sets outside the transaction hold the values of its last run.
+// Variables that fn sets outside the transaction hold the values of its last run.
 //
 // An empty proof is a *FieldError. If ctx ends between two tries, WithRetry returns the last error of fn, joined with
 // context.Cause(ctx).
@@ -375,7 +379,8 @@ type proofKey struct {
 // Compensator may then run a transaction that calls Type.Once with a type of the other.
 var allProofs proofs
 
-// register adds a run of WithRetry with this proof. The returned function removes the run.
+// register adds a run of WithRetry. proof identifies the entry that shows whether the transaction of the run has
+// committed. The returned function removes the run.
 func (p *proofs) register(proof proofKey) (done func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -408,8 +408,8 @@ func (d *Admin) readBulk(ctx context.Context, id BulkID) (storedBulk, error) {
 	return b, nil
 }
 
-// join merges the batches. If two people continue an action at once, one batch may list entries as changed, and the other
-// may list them as skipped.
+// join merges the batches of an action. If two people continued the action at the same time, one batch may list an entry
+// as changed, and another batch may list the same entry as skipped. The entry then counts as changed.
 func (b *storedBulk) join() {
 	isKnown := make(map[compensator.EntryID]bool)
 	for _, batch := range b.batches {

@@ -10,8 +10,9 @@ import (
 )
 
 // These constants limit how long a shared result is used. It is used for minCacheTime, or for cacheTimeFactor times the
-// duration of its reading if that is longer, but at most for maxCacheTime. So readers take about 0.5 % of the database's
-// time, even with a large log.
+// duration of its reading if that is longer, but at most for maxCacheTime. So readings take at most 0.5 % of the
+// database's time, if one reading takes at most 50 ms. If one reading takes longer, maxCacheTime applies, and the share
+// is larger.
 const (
 	minCacheTime    = 2 * time.Second
 	cacheTimeFactor = 200

@@ -39,8 +39,8 @@ func atLeastOne(name string, value int, usage string) *int {
 	return n
 }
 
-// sizeFlag defines a flag for a number above 0, whose default is 1. With any other number, most amounts of work would be
-// one entry.
+// sizeFlag defines a flag for a number above 0, with the default 1. It refuses 0 and negative numbers, because they would
+// reduce most amounts of work to one entry.
 func sizeFlag(name, usage string) *float64 {
 	n := new(float64)
 	*n = 1

@@ -53,11 +53,12 @@ func WaitIdle(tb testing.TB, c *compensator.Compensator) {
 // busyEntries returns a description of each entry that is due or running. It returns an empty list only after two equal
 // reads of the log.
 //
-// One read consists of several statements. If an entry ends between two of them, the read may miss a change that this
-// end has caused:
-//   - The entry may have recorded another entry, which is not in the result of the read.
-//   - The entry may have blocked a later entry of its ordering key. The read found the later entry before it became
-//     due.
+// One read consists of several statements. An entry may end between two of them, and make other work due. A read may miss
+// this work in two cases:
+//
+//   - The entry recorded another entry after the statement that lists the entries.
+//   - The entry blocked a later entry of its ordering key. The statement that reads which entries are blocked still found
+//     the later entry blocked, and a later statement no longer found the entry that ended.
 func busyEntries(tb testing.TB, c *compensator.Compensator) (busy []string) {
 	tb.Helper()
 	first := unfinishedEntries(tb, c)

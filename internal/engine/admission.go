@@ -237,8 +237,8 @@ type Claimer func(ctx context.Context, want []processlog.Wanted, token processlo
 // AttachClaimer attaches a claimer to the type. Call it at registration.
 func (t *Type) AttachClaimer(c Claimer) { t.claimer = c }
 
-// Slots count the handler calls of one type in this process, so that no more than Concurrency of them run at once.
-// Without an implementation the number of calls is unlimited.
+// Slots counts the handler calls of one type in this process, so that no more than Concurrency of them run at once. A
+// type to which no feature has attached Slots may run any number of calls.
 //
 // Each slot that is taken has one owner at any time, and is released exactly once. So when Drain has returned nil, every
 // slot is free. The owner changes in this order:

@@ -26,9 +26,9 @@ func (s *slowToSettle) Settle(_ context.Context, _ processlog.Token, outcomes []
 	return []processlog.Settled{{Applied: true, State: outcomes[0].To}}, nil
 }
 
-// After a loss of data was accepted, the library ignores writes that were sent before the acceptance. Here a handler starts,
-// or a first try to store its success fails, before the acceptance. The success is stored after the acceptance. The library
-// must remember the time of this last write, so that it does not ignore the success.
+// When a person accepts a loss of data, the library ignores all writes that were sent before the acceptance. So a stored
+// success must have the time of the write that stored it, and no earlier time. In the first case an earlier try to store
+// the success failed before that write. In the second case the handler began long before that write.
 func TestWatcherGetsTheTimeOfTheWriteThatStoredTheOutcome(t *testing.T) {
 	for name, run := range map[string]func(e *Engine, typ *Type, row processlog.Row, written time.Time){
 		"an outcome that took several tries": func(e *Engine, typ *Type, row processlog.Row, _ time.Time) {

@@ -26,7 +26,7 @@ const behindPause = 10 * time.Millisecond
 func (e *Engine) Scan(ctx context.Context) {
 	var claims sync.WaitGroup
 	// Run waits for the handlers when Scan has returned. So each claim must have started or released its entries by then
-	// (G15).
+	// (G15, stopping loses nothing).
 	defer claims.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -38,7 +38,7 @@ func (e *Engine) Scan(ctx context.Context) {
 		case <-e.claimSchedule.wake:
 		}
 		if ctx.Err() != nil {
-			return // both cases may be ready, and entries claimed now would only be released again (G15)
+			return // both cases may be ready, and entries claimed now would only be released again (G15, stopping loses nothing)
 		}
 		timer.Reset(e.startClaims(&claims))
 	}
@@ -50,7 +50,8 @@ func (e *Engine) startClaims(claims *sync.WaitGroup) time.Duration {
 	case e.HoldReason() != nil:
 		return peekInterval
 	case e.OutcomesBacklogged():
-		// New attempts would only wait to store their outcomes, and their leases would end meanwhile (G8).
+		// New attempts would only wait to store their outcomes, and their leases would end meanwhile (G8, a reported
+		// success is stored).
 		return behindPause
 	}
 	return e.claimSchedule.start(claims, e)
@@ -71,8 +72,8 @@ func (e *Engine) claimDue(t *Type, calls int) ClaimResult {
 }
 
 // ClaimOffered claims and starts entries that a source has offered. calls is the number of handler calls whose slots the
-// caller has taken. ClaimOffered passes the result of the claim to onClaimed before any entry starts. The source's lease is
-// not a claim (G10). Only the database knows whether an entry exists, is due and is free.
+// caller has taken. ClaimOffered passes the result of the claim to onClaimed before any entry starts. The source's lease
+// is not a claim (G10, Redis is a hint). Only the database knows whether an entry exists, is due and is free.
 //
 // full says that the source offered as many entries as it was asked for. If full is false, the source has no more due
 // entries. ClaimOffered then schedules a claim for the time at which the next entry of the source is due.
@@ -213,7 +214,7 @@ func (e *Engine) claimRows(t *Type, wanted []processlog.Wanted, calls int, stuck
 	if t.claimer != nil {
 		claim = t.claimer
 	}
-	sentAt := time.Now() // Read the clock before the claim. The leases already run while the answer is on its way (G16).
+	sentAt := time.Now() // Read the clock before the claim. The leases already run while the answer is on its way (G16, repetitions are counted).
 	found, err := claim(ctx, wanted, token, t.Lease, p.accept)
 	failpoint.Reach(failpoint.ClaimCommitted)
 	e.NoteResult(problemClaim, err)
@@ -291,13 +292,13 @@ func (p *picker) accept(row *processlog.Row) bool {
 	return true
 }
 
-// mayClaim reports whether this process may claim a row.
+// mayClaim reports whether this process may claim a row. The claims of the last three kinds of entries run no handler.
 //
-//   - An entry that this process holds is skipped.
-//   - An entry on which a handler of this process is stuck is left to other processes for one lease time. After that, this
-//     process claims it only to count a lost lease, and does not run it.
-//   - An entry that has lost three leases is also claimed only to count a lost lease. So a process that has run the entry,
-//     but cannot reach the database, gets one more lease time to store its success.
+//   - A held entry is not claimed. This process runs it, or has not stored its outcome yet.
+//   - An entry whose handler is stuck in this process is left to other processes for the duration of one lease. After
+//     that, this process claims it only to count a lost lease.
+//   - An entry that has lost three leases is claimed only to count a lost lease. During the lease of this claim, a
+//     process that ran the entry and could not reach the database may still store its success.
 //   - An entry that has lost more leases is claimed to be dead-lettered.
 func (p *picker) mayClaim(row *processlog.Row) bool {
 	attempt, held := p.holdings.HeldAttempt(row)
@@ -307,9 +308,10 @@ func (p *picker) mayClaim(row *processlog.Row) bool {
 	// returned since countStuck listed the stuck handlers. A claim would run the entry without a slot, so skip it.
 	case p.stuckOnly && !stuck:
 		return false
-	// Two kinds of entries are not claimed. A held entry that is not stuck runs here already, or its outcome waits to be stored
-	// (G8, G16). An entry whose handler is stuck here is left to other processes for the duration of one lease. That duration
-	// begins when the entry is due and its last lease has ended.
+	// Two kinds of entries are not claimed. A held entry that is not stuck runs here already, or its outcome waits to be
+	// stored (G8, a reported success is stored; G16, repetitions are counted). An entry whose handler is stuck here is
+	// left to other processes for the duration of one lease. That duration begins when the entry is due and its last
+	// lease has ended.
 	case held && !stuck, stuck && min(-row.LeaseLeft, -row.DueIn) < p.t.Lease:
 		return false
 	// The claim dead-letters this entry and does not run it. So do not ask the admissions. They limit how many suspects
@@ -380,8 +382,8 @@ func (e *Engine) ClaimWithSlots(t *Type, wanted []processlog.Wanted, calls int) 
 	return found, nil
 }
 
-// Postponed returns the entries that a claim of a type has left unleased, each with the time until it can be claimed. A refused
-// entry has the type of its row, which may be another type.
+// Postponed returns the entries that a claim of the type t has left unleased, each with the time until it can be claimed.
+// A refused entry has the type of its row. This type may differ from t, because the queue may name a wrong type.
 func (e *Engine) Postponed(t *Type, found ClaimedRows) (entries []processlog.QueueEntry) {
 	for _, w := range found.Waiting {
 		entries = append(entries, processlog.QueueEntry{BusinessType: t.Name, ID: w.ID, In: w.In})

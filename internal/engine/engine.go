@@ -172,8 +172,9 @@ func (e *Engine) AwaitInDrain(batchers ...Batcher) {
 	e.drainEndBatchers = append(e.drainEndBatchers, batchers...)
 }
 
-// AwaitClaims registers batchers that a feature uses for claims. Drain waits until these batchers are empty before it waits
-// for handlers. It waits again after it has stored the outcomes, because a stored outcome can add a claim. Close waits for them, too.
+// AwaitClaims registers batchers that a feature uses for claims. Drain waits twice until these batchers are empty. It
+// waits first before it waits for handlers, because a claim may start a handler. It waits again after it has stored the
+// outcomes, because a stored outcome can add a claim. Close waits for these batchers, too.
 func (e *Engine) AwaitClaims(batchers ...Batcher) {
 	e.claimBatchers = append(e.claimBatchers, batchers...)
 }

@@ -46,9 +46,9 @@ func (h *holdings) admit(run context.Context, attempts []*Attempt) (admitted, re
 	admitted = attempts[:0]
 	now := time.Now()
 	for _, a := range attempts {
-		// Check everything under one lock. So only one of two claims of an entry is admitted. The lock also orders this check and
-		// the end of Run's context: a handler that is admitted before that end is counted in h.handlers. So a drain waits for the
-		// handler (G15, G16).
+		// Check everything under one lock. So only one of two claims of an entry is admitted. The lock also orders this
+		// check and the end of Run's context: a handler that is admitted before that end is counted in h.handlers. So a
+		// drain waits for the handler (G15, stopping loses nothing; G16, repetitions are counted).
 		if run.Err() != nil || h.held[a.holdingKey()] != nil || now.After(a.leaseEnd) {
 			a.endCall()
 			refused = append(refused, a)
@@ -209,9 +209,9 @@ func (h *holdings) whenIdle() <-chan struct{} {
 	return h.handlersDone
 }
 
-// cancel ends the contexts of the attempts that a change of the entry, such as Cancel, has made obsolete. before is the row
-// as the change found it. The database's answer to the change may arrive late. By then the entry may have been requeued and
-// run here again. The check of the version spares that newer attempt (G7).
+// cancel ends the contexts of the attempts that a change of the entry, such as Cancel, has made obsolete. before is the
+// row as the change found it. The database's answer to the change may arrive late. By then the entry may have been
+// requeued and run here again. The check of the version spares that newer attempt (G7, no false exhaustion).
 func (h *holdings) cancel(before *processlog.Row, cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -335,7 +335,8 @@ func newestAttempts(due []*Attempt) []*Attempt {
 }
 
 // renewAll renews leases of one length. It ends attempts whose entries this process no longer owns. It still works after
-// the context of Run has ended, until Close, because outcomes may wait long to be stored (G8, G15).
+// the context of Run has ended, until Close, because outcomes may wait long to be stored (G8, a reported success is
+// stored; G15, stopping loses nothing).
 func (e *Engine) renewAll(lease time.Duration, attempts []*Attempt) {
 	held := make([]processlog.Held, len(attempts))
 	for i, a := range attempts {
@@ -345,7 +346,7 @@ func (e *Engine) renewAll(lease time.Duration, attempts []*Attempt) {
 	// another try.
 	ctx, cancel := context.WithTimeout(e.Work, min(lease/3, StatementTimeout))
 	defer cancel()
-	sentAt := time.Now() // Take the time before the statement, as a claim does (G16).
+	sentAt := time.Now() // Take the time before the statement, as a claim does (promise G16).
 	answer, err := e.Store.Renew(ctx, held, lease)
 	e.NoteResult(problemRenew, err)
 	if err != nil {

@@ -279,7 +279,8 @@ func (noPoller) Changed(processlog.Row, processlog.Change) {}
 func (noPoller) Close()                                    {}
 
 // Source reports due entries before the reconciler finds them in the database. Its reports are only hints. A claim asks
-// the database whether the entry exists, is due and is free (G10). The methods are safe for concurrent use.
+// the database whether the entry exists, is due and is free (G10, Redis is a hint). The methods are safe for concurrent
+// use.
 type Source interface {
 	// Scope returns whether the source now reports the entries of all processes, of this process only, or no entries.
 	Scope() Scope

@@ -187,15 +187,16 @@ func (e *Engine) attemptsOf(found ClaimedRows, queueToken int64) []*Attempt {
 // deadLetter ends an entry whose leases keep ending without an outcome.
 func (e *Engine) deadLetter(a *Attempt) {
 	failpoint.Reach(failpoint.CrashesCounted)
-	// The batcher retries the write until the database answers. The entry may have a stuck handler in this process. If this
-	// handler returns before the write is stored, the batcher withdraws the write (G8).
+	// The batcher tries to store this dead-lettering until the database answers. The entry may have a stuck handler in this
+	// process. If this handler returns first, the batcher withdraws the dead-lettering, and stores the handler's outcome
+	// instead (G8, a reported success is stored).
 	running, _ := e.HeldAttempt(&a.Row)
 	outcome := e.withFailedAttempt(a, Result{}, a.Type.crashOutcome(&a.Row, running.StartedAt))
 	e.outcomes.ordinary.Add(pendingOutcome{attempt: a, outcome: outcome, deadLetters: true})
 }
 
 // releaseUnstarted releases the leases of attempts of one type that may not start. No handler was called, so the entries'
-// attempt counts stay as they are (G15, G16).
+// attempt counts stay as they are (G15, stopping loses nothing; G16, repetitions are counted).
 func (e *Engine) releaseUnstarted(attempts []*Attempt) {
 	_ = e.giveBack(attempts, func() error {
 		entries := make([]processlog.QueueEntry, len(attempts))
@@ -363,8 +364,9 @@ func (e *Engine) callHandler(a *Attempt) (result Result) {
 // TooLate reports whether it is too late to call the handler. If it is, result is the result of the attempt.
 //
 // The timeout of an attempt runs from its claim. So it may pass before the handler is called, and the renewer may already
-// have reported the attempt as stuck. If the entry is a suspect, which means that it may crash the process, another suspect may
-// start after this report. If this attempt started as well, too many suspects would run at once (G16).
+// have reported the attempt as stuck. If the entry is a suspect, which means that it may crash the process, another
+// suspect may start after this report. If this attempt started as well, too many suspects would run at once (G16,
+// repetitions are counted).
 func (e *Engine) TooLate(a *Attempt) (result Result, late bool) {
 	switch {
 	case e.Stopping():
@@ -393,7 +395,8 @@ func (e *Engine) Finish(a *Attempt, result Result) {
 	}
 	done := pendingOutcome{attempt: a, outcome: a.Type.OutcomeOf(&a.Row, err, cause), token: result.Token}
 	// From here on a claim sees that this process holds the entry, and that its handler is not stuck. If the handler was
-	// stuck, a claim may have decided to dead-letter the entry. If this decision is not stored yet, it is withdrawn (G8).
+	// stuck, a claim may have decided to dead-letter the entry. If this decision is not stored yet, it is withdrawn (G8,
+	// a reported success is stored).
 	a.returned.Store(true)
 	// Notify the admissions before the slot is free. If this result opens the breaker, the breaker is open before a claim can
 	// take the slot.
@@ -416,8 +419,8 @@ func (e *Engine) Finish(a *Attempt, result Result) {
 		stored := done // The watcher gets the address of this copy. If it got the address of done, each outcome would be allocated.
 		e.watcher.Stored(&a.Row, &stored.outcome, done.token, result.SentAt)
 		e.handleAnswer(done, processlog.Settled{Applied: true})
-	// The effect and the outcome were rolled back together, so there is nothing to store. Another process or an admin
-	// has already changed the entry (G5).
+	// The effect and the outcome were rolled back together, so there is nothing to store. Another process or an admin has
+	// already changed the entry (G5, an effect happens exactly once).
 	case result.MovedOn:
 		e.handleAnswer(done, processlog.Settled{})
 	default:

@@ -51,8 +51,8 @@ func (c *claimSchedule) start(goroutines *sync.WaitGroup, e *Engine) time.Durati
 		s := c.byType[name]
 		t := s.typ
 		for s.shouldClaim(now) && !e.OutcomesRefused(t) {
-			// Take the slots before the claim. The lease of a claimed entry without a slot would end unused, and that counts
-			// as lost (G16).
+			// Take the slots before the claim. The lease of a claimed entry without a slot would end unused, and that
+			// counts as lost (G16, repetitions are counted).
 			calls := t.slots.Take(t.CallsFor(processlog.MaxRows))
 			if calls == 0 {
 				break
@@ -146,17 +146,17 @@ func (c *claimSchedule) Notifications() (names []string, notified []int) {
 	return c.names, notified
 }
 
-// Postpone delays the next claim of a type, because a source has answered that no entry of the type is due now. wait is the
-// time until the next entry is due. notified is the number that Notifications returned before the source was asked. If the
-// number is different now, Postpone does nothing, because another entry may have been enqueued since then.
+// Postpone delays the next claim of a type after a source has answered that no entry of the type is due now. wait is the
+// time until the next entry is due. The claim is delayed by at most twice peekInterval. The source is asked at least once
+// per peekInterval, so each answer may postpone the claim again.
 //
-// Postpone also does nothing in these cases:
+// Postpone does nothing in these cases:
 //
+//   - Another entry may have been enqueued since the source was asked. The parameter notified is the number that
+//     Notifications returned before the question, and Notifications now returns another number.
 //   - No claim of the type has begun in this Run.
 //   - A claim is running. Its result will say when the next claim is worthwhile.
 //   - The database has refused a claim. The next claim begins when the pause after this refusal ends.
-//
-// Postpone delays the claim by at most twice peekInterval. The source is asked again before this time has passed.
 func (c *claimSchedule) Postpone(businessType string, notified int, wait time.Duration) {
 	c.with(businessType, func(s *typeSchedule) {
 		due := time.Now().Add(min(wait, 2*peekInterval))
@@ -362,8 +362,8 @@ func (s *typeSchedule) scheduleNext(result ClaimResult) {
 		s.lostRaces = 0
 	}
 	due := time.Now().Add(wait)
-	// This claim asked the database, which lists only entries that are due now. No queue has said when the next entry is due.
-	// So use the remembered due times (G17).
+	// This claim asked the database, which lists only entries that are due now. No queue has said when the next entry is
+	// due. So use the remembered due times (G17, a slow type holds up no other).
 	if result.FromDatabase && len(s.laterDueTimes) > 0 && s.laterDueTimes[0].Before(due) {
 		due = s.laterDueTimes[0]
 	}

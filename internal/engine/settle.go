@@ -82,20 +82,22 @@ func (e *Engine) settleBatch(batch []pendingOutcome) { e.settleDistinct(batch, f
 func (e *Engine) settleDistinct(batch []pendingOutcome, onFailure func()) {
 	var repeats []pendingOutcome // further outcomes of entries in this batch; they go into the next batch
 	// A statement may name an entry only once. A batch can hold two outcomes of an entry after a manual Requeue. It can
-	// also hold a dead-lettering and the outcome of the entry's stuck handler.
-	seen := make(map[processlog.ID]bool, len(batch))
+	// also hold a dead-lettering and the outcome of the entry's stuck handler. Write the first outcome of an entry now, and
+	// the others later. If the first makes another one obsolete, the database drops the other one.
+	isWritten := make(map[processlog.ID]bool, len(batch))
 	batch = slices.DeleteFunc(batch, func(o pendingOutcome) bool {
-		repeated := seen[o.outcome.ID]
-		if seen[o.outcome.ID] = true; repeated {
+		if isWritten[o.outcome.ID] {
 			repeats = append(repeats, o)
+			return true
 		}
-		return repeated
+		isWritten[o.outcome.ID] = true
+		return false
 	})
 	if len(repeats) > 0 {
 		e.outcomes.ordinary.Add(repeats...)
 	}
 	// Retry an outcome with the token of its first try, because that try may have been stored. The token distinguishes
-	// its write from another process's (G8).
+	// its write from another process's (G8, a reported success is stored).
 	for token, group := range grouped.Each(batch, func(o pendingOutcome) processlog.Token { return o.token }) {
 		if token == (processlog.Token{}) {
 			token = processlog.NewToken()
@@ -153,11 +155,12 @@ func (e *Engine) writeOutcomes(token processlog.Token, batch []pendingOutcome, o
 		if batch = e.withoutWithdrawn(batch); len(batch) == 0 {
 			return nil, nil, time.Time{}
 		}
-		// Use neither Run's context nor a handler's: outcomes are stored while Run stops, too (G15).
+		// Use neither Run's context nor a handler's: outcomes are stored while Run stops, too (G15, stopping loses
+		// nothing).
 		ctx, cancel := e.Statement()
-		// Take the time of each try, not of the first one. After an admin has accepted a loss of data, the rollback detector
-		// ignores writes that were sent before this. With the time of the first try, the detector would also ignore an
-		// outcome that a later try has stored (G19).
+		// Take the time of each try, not of the first one. A person may accept a loss of data between two tries. The rollback
+		// detector then ignores writes that were sent before the acceptance. With the time of the first try, it would also
+		// ignore an outcome that a later try has stored (G19, a loss is noticed).
 		sentAt := time.Now()
 		results, err := e.Store.Settle(ctx, token, outcomesOf(batch))
 		cancel()

@@ -95,7 +95,8 @@ func (k Known) Scoped() *compensator.ScopedTx { return k.On }
 // Pools are the two kinds of pool that a transaction can come from.
 var Pools = map[string]func(dsn string) func() (*sql.DB, error){"connector": WatchedPool, "plain": PlainPool}
 
-// UnfitSessions returns statements after which the library records nothing in a session.
+// UnfitSessions returns statements that make a session unfit for Record. In such a session Record returns an error and
+// writes nothing.
 func UnfitSessions(t *testing.T) map[string]string {
 	statements := map[string]string{
 		"unique_checks": "SET unique_checks=0", // each file of mysqldump begins with it

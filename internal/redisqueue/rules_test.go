@@ -136,21 +136,21 @@ func TestEveryScriptNamesItsKeysAsServersWantThatReadScripts(t *testing.T) {
 	}
 }
 
-// scriptsIn adds to the map scripts the Redis scripts that are string literals of the Go file path.
-func scriptsIn(path string, scripts map[string]string) error {
-	source, err := os.ReadFile(path)
+// scriptsIn finds the Redis scripts among the string literals of a Go file, and adds them to found.
+func scriptsIn(goFile string, found map[string]string) error {
+	source, err := os.ReadFile(goFile)
 	if err != nil || !strings.Contains(string(source), "redis.call(") {
 		return err
 	}
 	files := token.NewFileSet()
-	file, err := parser.ParseFile(files, path, source, parser.SkipObjectResolution)
+	file, err := parser.ParseFile(files, goFile, source, parser.SkipObjectResolution)
 	if err != nil {
 		return err
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING {
 			if script, err := strconv.Unquote(text.Value); err == nil && strings.Contains(script, "redis.call('") {
-				scripts[files.Position(text.Pos()).String()] = script
+				found[files.Position(text.Pos()).String()] = script
 			}
 		}
 		return true

@@ -129,8 +129,8 @@ func (c *claim) choose(rows []processlog.Row, accept func(*processlog.Row) bool)
 	return claimedRows
 }
 
-// claimable reports whether an entry may be claimed. No entry runs before it is due (G9) or while another process has its lease (G16),
-// even if the queue offers it.
+// claimable reports whether an entry may be claimed. No entry runs before it is due (promise G9) or while another
+// process has its lease (G16, repetitions are counted), even if the queue offers it.
 func (c *claim) claimable(row *processlog.Row) bool {
 	return !row.State.Terminal() && row.DueIn <= 0 && (row.LeaseLeft <= 0 || c.heldByCaller(row))
 }

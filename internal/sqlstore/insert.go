@@ -35,8 +35,8 @@ const (
 // keys then wait for each other and do not deadlock.
 func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlog.Draft, proven bool) ([]processlog.Inserted, error) {
 	// Check first whether the transaction is still open. If it was rolled back without the library's knowledge, the
-	// INSERT would commit by itself. The entry would then exist without its business change (G2). On MariaDB the INSERT
-	// itself contains this check.
+	// INSERT would commit by itself. The entry would then exist without its business change (G2, what was rolled back
+	// never runs). On MariaDB the INSERT itself contains this check.
 	if (!proven || s.d.unseenEnd) && s.d.inTx == "" {
 		if err := s.Probe(ctx, tx); err != nil {
 			return nil, orRowsOpen(err)
@@ -339,16 +339,16 @@ func sent(b []byte, placeholder string) any {
 // noBytes is the argument for empty bytes. The driver would send NULL for a nil slice.
 var noBytes any = []byte{}
 
-// guardedKey returns the placeholder for the key of the first row, wrapped in the guard of the statement. The server
-// evaluates the guard as part of the INSERT, so nothing can change between check and write. The server fails the
-// statement in three cases:
+// guardedKey returns the placeholder for the key of the first row, wrapped in the guard: the condition under which the
+// INSERT may write. The server evaluates the guard as part of the INSERT, so nothing can change between check and write.
+// The server fails the statement in three cases:
 //
 //   - The row would be written outside a transaction. This check is left out if the transaction is proven open.
 //   - The row would go into the log of another database, for example after a USE.
 //   - The session would store another value than the one that was sent, for example after a SET.
 //
-// The guard makes the statement fail by a number out of range. A NULL for a NOT NULL column would make it fail only
-// under a strict sql_mode. Without a strict mode the server would store an empty key if the statement has several rows.
+// The guard makes the statement fail by a number out of range. A NULL for a NOT NULL column would make it fail only under
+// a strict sql_mode. Without a strict mode the server would store an empty key if the statement has several rows.
 //
 // CONCAT says that the placeholder is a text. Beside a number, MySQL would take the placeholder of a prepared statement
 // for a number, too, and would store the key 007 as 7.

@@ -37,9 +37,9 @@ const (
 	idleInPool  = 30 * time.Second
 )
 
-// setUpMySQL returns a setUp with ownSettings and one of the settings above. A server that speaks MySQL's protocol but lacks one of the
-// variables refuses these settings as a whole. The setUp then sends ownLeastSettings, the settings that the library's statements
-// need at least.
+// setUpMySQL returns a setUp that sends ownSettings and the setting idle, which is idleMariaDB or idleMySQL. Some servers
+// that speak MySQL's protocol lack one of these variables, and refuse the whole statement. The setUp then sends
+// ownLeastSettings, without which the library's statements do not work.
 func setUpMySQL(idle string) setUp {
 	return func(ctx context.Context, conn driver.ExecerContext) error {
 		_, err := conn.ExecContext(ctx, ownTransactions, nil)
@@ -79,15 +79,14 @@ func calmMariaDB(query string) string {
 	return txwatch.Calm + " FOR " + query
 }
 
-// mysqlFit is true in a session whose INSERT stores exactly what it is sent, and whose answers can be read. These
-// settings make mysqlFit false:
+// mysqlFit is true in a session whose INSERT stores exactly the bytes that it is sent, and whose answers can be read.
+// These settings make mysqlFit false:
 //
-//   - unique_checks=0 lets InnoDB store a second row of the same idempotency key.
-//   - SET timestamp changes UTC_TIMESTAMP, so an entry would be due too early or never. SYSDATE reads the real clock.
-//     In the hour that a time zone repeats, SYSDATE may differ by one hour.
-//   - A charset with two or more bytes per character garbles every literal. Charset swe7 has other letters in place of
-//     brackets and braces, and contents are usually JSON.
-//   - A result charset with two or more bytes per character garbles every number that is read.
+//   - unique_checks=0, with which InnoDB may store a second row with the same idempotency key.
+//   - A fixed timestamp, which changes UTC_TIMESTAMP. An entry would then be due too early or never.
+//   - A charset with two or more bytes per character, which garbles every literal.
+//   - The charset swe7, which has other letters in place of brackets and braces. Contents are usually JSON.
+//   - A result charset with two or more bytes per character, which garbles every number that is read.
 var mysqlFit = strings.Join(mysqlFits[:], " AND ")
 
 var mysqlFits = [...]string{"@@unique_checks=1", mysqlSteady, mysqlASCII, "COALESCE(@@character_set_results,'') NOT IN ('ucs2','utf16','utf16le','utf32')"}
@@ -96,7 +95,8 @@ var mysqlFits = [...]string{"@@unique_checks=1", mysqlSteady, mysqlASCII, "COALE
 // charsets change, and compares their bytes.
 const mysqlASCII = "OCTET_LENGTH(SPACE(1))=1 AND HEX(CONVERT('[^{|}~' USING utf8mb4))='5B5E7B7C7D7E'"
 
-// mysqlSteady is true in a session that uses the server's clock.
+// mysqlSteady is true in a session that uses the server's clock, which SYSDATE reads. In the hour that a time zone
+// repeats, SYSDATE may be wrong by one hour. So a difference of less than 10,000 s is accepted.
 const mysqlSteady = "ABS(UNIX_TIMESTAMP(SYSDATE())-@@timestamp)<10000"
 
 // mysqlWhyUnfit says which condition of mysqlFit is false in the session of tx, or returns nil.

@@ -12,12 +12,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// keysPerStatement is the maximum number of keys in one statement of Firsts. SQLite joins at most 500 SELECTs.
+// keysPerStatement is the maximum number of keys in one statement of Firsts. The statement has one SELECT for each key,
+// and two more. SQLite refuses more than 500 SELECTs in one statement.
 const keysPerStatement = 250
 
-// blockedEntries finds the entries that another entry of their key blocks. The key of an entry is in a note, a row of
-// the table of positions. A note of an earlier epoch of its entry blocks nothing. A process that read such a note in
-// that epoch may delete it at any time, and would then wake none of the blocked entries.
+// blockedEntries finds the entries that another entry of the same ordering key blocks. It reads the keys in the table
+// {turns}, and only from rows of an entry's current epoch. A row of an earlier epoch does not count: another process may
+// delete it at any time, and this deletion would wake no blocked entry.
 const blockedEntries = "SELECT o.entry_id FROM {turns} o{by id} {then join} {log} e{by id} ON e.id=o.entry_id AND e.epoch=o.epoch" +
 	" WHERE o.entry_id IN ({ids}) AND o.business_type={type} AND o.entry_id<>{first of o.turn_key}{every row}"
 

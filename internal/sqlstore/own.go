@@ -64,9 +64,10 @@ const (
 	ownLeast = 5 * time.Second
 )
 
-// outlived reports whether c is too old and must be closed. This is so if every connection of the user's pool is
-// younger than c. The own pool thus follows the user's ConnMaxLifetime, for which database/sql has no getter. If the
-// user's pool has no open connection, c may live for ownLife.
+// outlived reports whether c is too old and must be closed. The user's pool closes connections that are older than its
+// ConnMaxLifetime, which database/sql does not show. If the pool's oldest connection is younger than c, the pool has
+// closed all connections as old as c, and c must be closed too. If the user's pool has no open connection, c may live for
+// ownLife.
 func (c *ownConn) outlived() bool {
 	age := time.Since(c.openedAt)
 	if age < ownLeast {

@@ -1,6 +1,6 @@
 // Package sqlstore is the process log on MySQL, MariaDB and SQLite. Each statement stands beside the method of the
-// contract that it serves. A dialect holds the differences between databases. New checks whether the server at hand
-// does what the statements need.
+// contract that it serves. A dialect holds the differences between databases. New checks whether the server at hand does
+// what the statements need.
 //
 // The process log decides what is true:
 //
@@ -8,11 +8,11 @@
 //     history).
 //   - Rows are written by primary key, in ascending order. Producers never wait for such writes (G14, producers are not
 //     harmed).
-//   - The current time is always read from the database's clock. No entry runs early (G9).
+//   - The current time is always read from the database's clock. No entry runs early (promise G9).
 //
-// The root package opens a Store. The engine calls it through the contract in package processlog, from any goroutine.
-// The package starts no goroutine. The package may ask txwatch for the outcome of a transaction. It does not know
-// handlers or queues.
+// The root package opens a Store. The engine calls it through the contract in package processlog, from any goroutine. The
+// package starts no goroutine. The package may ask txwatch for the outcome of a transaction. It does not know handlers or
+// queues.
 package sqlstore
 
 import (

@@ -205,7 +205,7 @@ func (c *watchedConn) beforeStatement(ctx context.Context, kind sqlKind) error {
 	case sqlXAPrepare, sqlXACommit:
 		return c.refusal()
 	// Each of these statements commits the open transaction, or may commit it. Such a commit would keep the business
-	// change without its entry (G2).
+	// change without its entry (G2, what was rolled back never runs).
 	case sqlBegin, sqlDDL, sqlDoubt, sqlAutocommit, sqlXAStart:
 		return c.doomed()
 	}
@@ -223,8 +223,8 @@ func (c *watchedConn) enlist(ctx context.Context, e *Question) {
 		c.recordingTx = e.watched
 	}
 	c.discard = c.discard || e.Discard && c.recordingTx != nil
-	// If it is unknown whether the transaction is open, treat it as closed, because outside a transaction an entry would
-	// be committed by itself (G2).
+	// If it is unknown whether the transaction is open, treat it as closed. Outside a transaction an entry would be committed
+	// by itself (G2, what was rolled back never runs).
 	if doubt != nil {
 		e.watched.suspend(fmt.Errorf("%w: %w", processlog.ErrNoTransaction, doubt))
 	}

@@ -1,10 +1,10 @@
-// Package txwatch wraps a database driver so that it sees the end of every transaction on its connections. A
-// transaction ends committed, rolled back, or with an unknown outcome.
+// Package txwatch wraps a database driver so that it sees the end of every transaction on its connections. A transaction
+// ends committed, rolled back, or with an unknown outcome.
 //
 // Only the connection can see how a transaction ends. For example, a deadlock rolls a transaction back. If the caller
-// ignores the error, the handle of database/sql still looks open, but each further statement commits by itself (G2). If
-// the connection does not know whether a transaction is open, its state is doubtful. A doubtful transaction never
-// counts as open. The package asks the server only if the connection cannot know the state.
+// ignores the error, the handle of database/sql still looks open, but each further statement commits by itself (G2, what
+// was rolled back never runs). If the connection does not know whether a transaction is open, its state is doubtful. A
+// doubtful transaction never counts as open. The package asks the server only if the connection cannot know the state.
 //
 // The root package and sqlstore use this package. It knows drivers and statements, but no entries. A connection and its
 // state serve one goroutine at a time. A Tx is safe for concurrent use. Each borrowed connection has one goroutine

@@ -62,8 +62,9 @@ func (c *watchedConn) askServer(ctx context.Context) error {
 	return nil
 }
 
-// askAutocommit distinguishes two cases in which the server accepts both DoubtBegun and the savepoint. One is a session
-// with autocommit=0 outside a transaction. The other is TiDB or Vitess inside a transaction.
+// askAutocommit reads autocommit, to find out whether a transaction is open. askServer calls it after the server has
+// accepted DoubtBegun and the savepoint, which happens in two kinds of sessions. A session with autocommit=0 is outside a
+// transaction. A session of TiDB or Vitess with autocommit=1 is inside one.
 func (c *watchedConn) askAutocommit(ctx context.Context) error {
 	rows, err := connQuery(ctx, c.inner, "SELECT @@autocommit", nil)
 	if err != nil {

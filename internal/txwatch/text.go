@@ -28,9 +28,9 @@ const (
 )
 
 // leads lists the first words of statements, frequent words first. A word that is not listed is sqlDoubt: CALL and
-// EXECUTE may do anything, UNLOCK TABLES and LOAD sometimes commit, and new server versions have new words. For
-// sqlDoubt the server is asked once. If a statement that commits were treated as sqlPlain, the next entry could be
-// committed without its business change (G2).
+// EXECUTE may do anything, UNLOCK TABLES and LOAD sometimes commit, and new server versions have new words. For sqlDoubt
+// the server is asked once. If a statement that commits were treated as sqlPlain, the next entry could be committed
+// without its business change (G2, what was rolled back never runs).
 var leads = [...]struct {
 	word   string
 	kind   sqlKind

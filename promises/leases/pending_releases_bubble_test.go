@@ -95,9 +95,9 @@ func TestEntryWithAPendingReleaseIsNotAskedForMeanwhile(t *testing.T) {
 	})
 }
 
-// owing is a Compensator on a store that performs some claims but returns an error. The process must still release
-// these claims. A caller's transaction may lock rows of the store.
-type owing struct {
+// unanswered is a Compensator whose store performs some claims and answers with an error. The process then holds leases
+// that it does not know, and must release them.
+type unanswered struct {
 	processlog.Store
 
 	c      *compensator.Compensator
@@ -110,7 +110,7 @@ type owing struct {
 	fails int        // number of the next releases of several entries that fail
 }
 
-func (s *owing) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
+func (s *unanswered) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	found, err := s.Store.Claim(ctx, want, token, lease, accept)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +122,7 @@ func (s *owing) Claim(ctx context.Context, want []processlog.Wanted, token proce
 	return found, err
 }
 
-func (s *owing) Release(ctx context.Context, ids []processlog.ID, token processlog.Token) (processlog.Unreleased, error) {
+func (s *unanswered) Release(ctx context.Context, ids []processlog.ID, token processlog.Token) (processlog.Unreleased, error) {
 	s.mu.Lock()
 	fails := s.fails > 0 && len(ids) > 1
 	if fails {
@@ -135,9 +135,9 @@ func (s *owing) Release(ctx context.Context, ids []processlog.ID, token processl
 	return s.Store.Release(ctx, ids, token)
 }
 
-// newOwing returns an owing with a lease of an hour, so that no lease expires during the test.
-func newOwing(t *testing.T) *owing {
-	s := &owing{memory: compensatortest.NewMemoryStore(), ran: new(harness.Calls)}
+// newUnanswered returns an unanswered with a lease of an hour, so that no lease expires during the test.
+func newUnanswered(t *testing.T) *unanswered {
+	s := &unanswered{memory: compensatortest.NewMemoryStore(), ran: new(harness.Calls)}
 	s.Store = s.memory
 	var err error
 	s.c, err = compensator.New(t.Context(), compensator.Config{Store: s, Lease: time.Hour, Logger: slog.New(slog.DiscardHandler)})
@@ -151,9 +151,9 @@ func newOwing(t *testing.T) *owing {
 	return s
 }
 
-// record inserts n entries that are due in a second. If locked is set, it locks the row of the last entry, and release
-// unlocks it.
-func (s *owing) record(t *testing.T, n int, locked bool) (release func()) {
+// record inserts n entries that are due in a second. If locked is set, an open transaction of a caller locks
+// the row of the last entry, and release ends this transaction.
+func (s *unanswered) record(t *testing.T, n int, locked bool) (release func()) {
 	entries := make([]compensator.NewEntry, n)
 	for i := range entries {
 		entries[i] = compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}"), Options: compensator.Options{Delay: time.Second}}
@@ -173,7 +173,7 @@ func (s *owing) record(t *testing.T, n int, locked bool) (release func()) {
 func TestOneLockedRowKeepsNoOtherFromBeingGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newOwing(t)
+		s := newUnanswered(t)
 		s.loses = 1
 		release := s.record(t, 30, true)
 		time.Sleep(2 * time.Second) // By now all entries are due.
@@ -194,7 +194,7 @@ func TestOneLockedRowKeepsNoOtherFromBeingGivenBack(t *testing.T) {
 func TestPendingReleaseIsWrittenWhileARowOfAnotherIsLocked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newOwing(t)
+		s := newUnanswered(t)
 		s.loses = 1
 		release := s.record(t, 2, true)
 		time.Sleep(2 * time.Second)

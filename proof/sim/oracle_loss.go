@@ -15,7 +15,8 @@ import (
 // Most other promises assume that the database keeps what it has acknowledged.
 const lossPromise = "G19"
 
-// lossModeStream is the random stream that decides whether a loss stops the instances of a seed.
+// lossModeStream is the random stream that chooses, for each seed, whether the processes of the simulation stop after a
+// loss (StopOnLoss).
 const lossModeStream = 1934
 
 // drawLoss decides at random whether and when the database goes back, and to which earlier state.
@@ -137,8 +138,12 @@ func (o *oracle) checkContinues(n *instance, action string) {
 	}
 }
 
-// checkAfterLossLocked checks a change of a row after the database has lost writes. An outcome may be written only to
-// its own entry. Only a person may change the terminal state of an entry.
+// checkAfterLossLocked checks a change of a row after the database has lost writes. It asserts two rules of G19 (a loss
+// is noticed). A row that is new to the oracle begins a history.
+//
+//   - An outcome is written only to the entry whose attempt it ended. After a loss a new entry may have the id of that
+//     entry.
+//   - Only an action of a person or a service changes the terminal state of an entry.
 func (o *oracle) checkAfterLossLocked(before, after processlog.Row) {
 	if before.ID.IsZero() {
 		o.histories[after.ID] = &rowHistory{id: after.ID, key: string(after.IdempotencyKey), kind: after.BusinessType, content: after.Content,

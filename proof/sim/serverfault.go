@@ -91,9 +91,9 @@ func (l *rowHistory) refused(before, after processlog.Row, a *attempt) bool {
 	return a.manner == fine && transactional(l.kind) && serverFaultsInARow(before, after) == serverFaultsInARow(before, before)+1
 }
 
-// serverFaultsInARow returns how many consecutive errors of the database the row counts after a write. The parameters
-// are the row before the write and the row after it. Errors from earlier epochs do not count. The handler and the
-// compensation have separate counts.
+// serverFaultsInARow returns how many consecutive errors of the database a row has counted after a write. It returns 0 if
+// the row's count belongs to an earlier epoch than the row before the write. It also returns 0 if the count belongs to
+// the handler and the compensation has begun.
 func serverFaultsInARow(before, after processlog.Row) int {
 	return after.Faults.In(&before).ServerFaults
 }

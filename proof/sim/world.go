@@ -413,7 +413,8 @@ func (w *world) heal() {
 	w.oracle.readCounts(func(o *oracle) { o.calmSince = time.Now() })
 }
 
-// unhindered reports whether every step from the time of the faults has ended, and every person's action too.
+// unhindered reports whether the effects of the faults have ended: no step still waits for an answer (stuck), and no
+// action on the entry of an attempt still runs (meddling).
 func (w *world) unhindered() bool { return w.stuck.Load() == 0 && w.meddling.Load() == 0 }
 
 // hangUpTheDead ends all transactions of dead instances, because these transactions may hold row locks.

@@ -15,18 +15,23 @@ var ErrStream = errors.New("rabbitmq: the queue is a stream, which does not rede
 // offsetArgument is the consumer argument of streams. A stream also adds a header with this name to each message.
 const offsetArgument = "x-stream-offset"
 
-// refuseStream returns ErrStream if the queue is a stream. To find out, it consumes with the argument x-stream-offset.
-// For other kinds of queues RabbitMQ rejects the argument and logs a channel error. Some brokers ignore the argument.
-// Such a broker also accepts an invalid offset, which a stream would reject.
+// refuseStream returns ErrStream if the queue is a stream. To find out, it consumes twice with the argument
+// x-stream-offset.
+//
+//   - The first time it sends a valid offset. A stream accepts it. For any other kind of queue RabbitMQ rejects the
+//     argument, and logs a channel error. But some brokers ignore the argument for every queue, and accept the consumer.
+//   - So the second time it sends an invalid offset. A stream rejects it, and a broker that ignores the argument accepts
+//     it.
 func (s *session) refuseStream() error {
 	s.kindKnown = true
-	if isTaken, err := s.takesOffset("next"); !isTaken {
+	accepted, err := s.takesOffset("next")
+	if err != nil || !accepted {
 		return err
 	}
-	isTaken, err := s.takesOffset("of no stream")
+	accepted, err = s.takesOffset("of no stream")
 	var amqpErr *amqp091.Error
 	switch {
-	case isTaken:
+	case accepted:
 		return nil
 	case err == nil || errors.As(err, &amqpErr) && amqpErr.Server:
 		return fmt.Errorf("%w: %s", ErrStream, s.cfg.Queue)

@@ -30,8 +30,9 @@ const (
 // this time.
 const reportGrace = time.Second
 
-// gate estimates how many entries of a type are worth a claim, for a limit without keys. The estimate starts from the
-// result of the last claim. The zero value is open for the first claim.
+// gate estimates how many entries of a type are worth a claim under the limit of the type. The estimate starts from the
+// result of the last claim. The zero value is open for the first claim. The gate of a limit with keys makes no estimate
+// and is always open: see isKeyed.
 type gate struct {
 	isKeyed bool // the limit has keys, so the type is always worth a claim
 

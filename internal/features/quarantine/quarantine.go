@@ -155,12 +155,12 @@ func (q *Quarantine) placesOf(t *engine.Type) *typePlaces {
 	return q.byType[t]
 }
 
-// typePlaces holds the places of one type for suspects with one lost lease. A type without a batch handler has as
-// many places as the square root of its Concurrency.
+// typePlaces counts the places of one type for suspects with one lost lease. Each suspect needs one place. A type without
+// a batch handler has as many places as the square root of its Concurrency.
 //
-// For a type with a batch handler, a place is for one entry and not for one call. The type begins with the square root
-// of the number of entries that all its calls can hold. Once that many suspects have ended, the number triples. So the
-// entries of a healthy process that was killed are worked off in a few rounds.
+// A type with a batch handler begins with the square root of the number of entries that fit into all its calls. Once that
+// many suspects have ended, the number of places triples. So if somebody kills a process whose entries are harmless,
+// these entries run again within a few rounds.
 type typePlaces struct {
 	taken int
 	limit int

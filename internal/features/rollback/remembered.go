@@ -63,7 +63,7 @@ func (v *version) contradicts(found processlog.Version, exists bool) bool {
 	case found.Token == v.Token:
 		return false
 	}
-	// Another write has this number, or has replaced a success of the same epoch (G3).
+	// Another write has this number, or has replaced a success of the same epoch (G3, who may leave a terminal state).
 	return found.Number == v.Number || (v.State == processlog.Succeeded || v.State == processlog.Compensated) && found.Epoch == v.Epoch
 }
 

@@ -67,7 +67,7 @@ func (s *Slots) reserve(n int) *reservation {
 	if s.otherLimits() < engine.Unlimited {
 		return nil
 	}
-	// The minimum of 1 lets a type with one slot reserve that slot.
+	// max(1, …) lets a type with one slot reserve that slot.
 	n = min(n, max(1, s.size/2)-s.reserved, s.size-s.running-s.reserved)
 	if n <= 0 {
 		return nil

@@ -1,10 +1,10 @@
 // Package timingwheel is the delay queue of a process without Redis. Its contents are visible only to this process and
 // are lost when the process ends. So the engine polls the database for entries of other processes, and for entries that
-// an earlier process had enqueued (G1).
+// an earlier process had enqueued (G1, no entry is forgotten).
 //
 // The queue is a hashed timing wheel for each business type, with slots of one millisecond. A wheel grows with its
 // entries. It implements the same interface of package processlog as the queue on Redis, so the engine is the same for
-// both. It never returns an entry before its due time (G9).
+// both. It never returns an entry before its due time (promise G9).
 //
 // The engine calls the queue from any goroutine. One mutex guards everything. A wheel advances when a method is called.
 // The package starts no goroutine and no timer. The package uses ids, types and durations, and knows nothing about

@@ -200,9 +200,9 @@ func TestTransactionalHandlerMayTakeLongerThanItsLease(t *testing.T) {
 	})
 }
 
-// The lease of a transactional handler must be longer than its timeout. If it is, the timeout ends the handler, and
-// this counts as an attempt. A handler without a transaction keeps its configured lease, if the pool has a connection
-// to renew the lease.
+// The lease of a transactional handler must be longer than its timeout. The timeout then ends the handler before the
+// lease ends, and the attempt counts as a failure. A handler without a transaction keeps its configured lease, if the
+// pool has a connection to renew the lease.
 // Failure: F52
 func TestLeaseOfATransactionOnSQLiteOutlastsItsTimeout(t *testing.T) {
 	t.Parallel()

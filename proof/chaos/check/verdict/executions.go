@@ -45,8 +45,9 @@ func checkExecutions(l *Ledger, c *Check) {
 	}
 }
 
-// foundLapsed reports whether a claim took over an entry from a claim whose lease had ended. It returns false for a row
-// that was rescheduled under a lease. The attempt under that lease is outdated, so nothing is lost when the lease ends.
+// foundLapsed reports whether a claim found that the lease of an earlier claim had ended without an outcome. It returns
+// false if the entry was rescheduled under that lease. The reschedule makes the running attempt obsolete, so its outcome
+// is missing without a fault.
 func (e *Entry) foundLapsed(claim *step) bool {
 	if claim.move != moveClaim || claim.old.leaseUntil == 0 || claim.old.leaseUntil > claim.nowMS() {
 		return false

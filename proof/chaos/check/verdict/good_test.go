@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// strange holds all histories that look wrong but are legal.
-var strange = union(strangeCommits, strangeRuns, strangePeople, strangeResults)
+// legalHistories holds all histories that look wrong but are legal.
+var legalHistories = union(strangeCommits, strangeRuns, strangePeople, strangeResults)
 
 func union(parts ...map[string]func(s *story)) map[string]func(s *story) {
 	whole := make(map[string]func(s *story))
@@ -16,14 +16,14 @@ func union(parts ...map[string]func(s *story)) map[string]func(s *story) {
 	return whole
 }
 
-// alone lists the histories in strange that cannot share a run with another history.
-var alone = []string{
+// separateHistories names the legalHistories that cannot share a run with another history.
+var separateHistories = []string{
 	"open at the end and not due", "open at the end, beyond the horizon", "the database's clock jumps ahead, and back under a claim",
 	"the database's clock is set back between a claim's look and its write",
 }
 
 func TestStrangeButLegalHistoriesHold(t *testing.T) {
-	for name, tell := range strange {
+	for name, tell := range legalHistories {
 		t.Run(name, func(t *testing.T) {
 			s := newStory(t)
 			tell(s)

@@ -88,9 +88,9 @@ func TestEveryWrongEndIsCaughtByItsCheck(t *testing.T) {
 // fullRun returns a run that meets every demand.
 func fullRun(t *testing.T) *story {
 	s := newStory(t)
-	for _, name := range slices.Sorted(maps.Keys(strange)) {
-		if !slices.Contains(alone, name) {
-			strange[name](s)
+	for _, name := range slices.Sorted(maps.Keys(legalHistories)) {
+		if !slices.Contains(separateHistories, name) {
+			legalHistories[name](s)
 		}
 	}
 	s.run.FaultKinds = []string{"kill", "pause", "flush"}

@@ -222,7 +222,7 @@ func (r *run) endAs(outcome string, change func(a *history.AttemptEnd)) *subject
 	return r.e
 }
 
-// effect writes an effect outside the database.
+// effect adds to the history an effect outside the database.
 func (r *run) effect() *run {
 	s := r.e.s
 	for _, phase := range []string{history.EffectBefore, history.EffectAfter} {
@@ -238,7 +238,7 @@ func (e *subject) effectRowAt(epoch uint32, undo bool, version uint64) {
 	e.s.write("driver", &history.EffectRow{ID: e.id, Key: e.key, Epoch: epoch, Compensation: undo, Version: version})
 }
 
-// act writes a person's action and the answer.
+// act adds to the history a person's action and the answer.
 func (e *subject) act(action, class string) { e.actAs(action, class, func(*history.Action) {}) }
 
 func (e *subject) actAs(action, class string, change func(a *history.Action)) {
@@ -250,7 +250,7 @@ func (e *subject) actAs(action, class string, change func(a *history.Action)) {
 	s.write("producer", &history.ActionEnd{At: s.now, Call: a.Call, Err: class, Dead: dead})
 }
 
-// cancelAgain writes a cancel call whose answer says that the entry was already cancelled.
+// cancelAgain adds to the history a cancel call whose answer says that the entry was already cancelled.
 func (e *subject) cancelAgain() {
 	s := e.s
 	n := s.next()
@@ -258,7 +258,8 @@ func (e *subject) cancelAgain() {
 	s.write("producer", &history.ActionEnd{At: s.now, Call: n, Already: true})
 }
 
-// reschedule writes that a person moves the entry's due time to ms milliseconds from now.
+// reschedule adds to the history that a person moves the due time of the entry to ms milliseconds from now. The store
+// then no longer counts a running attempt in DeliveryCount, because its outcome may be dropped.
 func (e *subject) reschedule(ms int64) *subject {
 	e.actAs(history.ActionReschedule, "", func(a *history.Action) { a.DelayMS = ms })
 	return e.update(func(r *history.Image) {
@@ -267,7 +268,7 @@ func (e *subject) reschedule(ms int64) *subject {
 	})
 }
 
-// undo writes that a person requeues the entry for its compensation.
+// undo adds to the history that a person requeues the entry for its compensation.
 func (e *subject) undo() *subject {
 	e.actAs(history.ActionRequeue, "", func(a *history.Action) { a.Compensate = true })
 	return e.requeue(compensating)
