@@ -36,7 +36,8 @@ type Operations struct {
 	// and how late they were. Package admin shows the counts over time. Each process stores its counts of a minute by
 	// one statement, and sends no statement for a minute without events. A killed process loses the counts of its last
 	// minute. Every minute, or every four minutes while no process has work, one process in Run also counts the waiting
-	// entries, by statements that read at most 5,000 index entries each. Statistics needs the table _stat of Migrate.
+	// entries. Each statement of this count reads at most 5,000 index entries. Statistics needs the table _stat of
+	// Migrate.
 	Statistics bool
 
 	// Instances makes each process store a row about itself: its name, its versions, its types, and how busy the types

@@ -72,8 +72,8 @@ type HandlerConfig[T any] struct {
 	// Compensate undoes an entry whose attempts are used up, or whose handler returned Permanent. Compensate runs at
 	// least once, and its attempts are counted separately. In the first attempt of Compensate, Entry.LastError is the
 	// handler's error. A compensation never runs after a success, unless a person sets RequeueOptions.Compensate. If
-	// the content does not decode as T, the entry waits in the state compensating, which costs no attempt until the
-	// entry is older than MaxWait.
+	// the content does not decode as T, the entry waits in the state compensating. Until the entry is older than MaxWait,
+	// this wait costs no attempt.
 	Compensate func(ctx context.Context, e *Entry, v T) error
 
 	// CompensateTx undoes an entry in a transaction, exactly once. You can combine it with every kind of handler. If
@@ -96,7 +96,7 @@ type HandlerConfig[T any] struct {
 	// AfterBatch returns the id of the batch that an entry of this type must follow, or "" for none. The batch is all
 	// entries that any process has recorded with this id as Options.BatchID. The library calls the handler when all
 	// entries of the batch have ended. A dead entry counts as ended, and so does a batch without entries. Until the
-	// batch has ended, the library looks again after each eighth of the entry's age, between 500 ms and a minute, which
+	// batch has ended, the library looks again after each eighth of the entry's age, between 500 ms and a minute. A look
 	// costs no attempt.
 	//
 	// Record the AfterBatch entry in the transaction that records the last entry of the batch. Give the AfterBatch
@@ -215,8 +215,8 @@ const batchConcurrency = 4
 // open breaker spend no attempt. Other types continue.
 //
 // After a pause the library runs only the entry that has been due longest. The breaker closes unless this entry also
-// ends with Unavailable or a timeout. A call with a batch counts as failed if every entry of the batch got Unavailable,
-// or if the call returned an error after its timeout. Each Run starts with a closed breaker. The zero value means no
+// ends with Unavailable or a timeout. A call with a batch counts as failed in two cases: every entry of the
+// batch got Unavailable, or the call returned an error after its timeout. Each Run starts with a closed breaker. The zero value means no
 // breaker. If you set any field of a Breaker, the other fields get their defaults.
 //
 // For an entry older than MaxWait, Unavailable and a timeout cost an attempt. The breaker does not count them, because
@@ -281,7 +281,7 @@ type Limit struct {
 	// Key returns the limit key of an entry, for example a tenant or a partner. The limit applies to each key
 	// separately. An entry with the key "" is not limited. If Key is nil, one limit applies to all entries together.
 	// Key gets the fields that Record stores, except headers. Key is called concurrently. Key must return the same
-	// value for an entry each time, and must not block: Run and Close wait for a call that does not return. The key
+	// value for an entry each time. Key must not block, because Run and Close wait for a call that does not return. The key
 	// must hold no personal data.
 	Key func(e *Entry) string
 

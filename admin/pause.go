@@ -58,8 +58,9 @@ type PauseOptions struct {
 	For   time.Duration // length of the pause: a second to 366 days; 0: only Resume ends the pause
 	Ahead bool          // accept any name, for a type that has no entries yet. PauseWith then returns no *UnknownTypeError
 
-	// Instead is the version of the pause that the actor saw, which the new pause replaces: Paused.Version. The type stays
-	// paused meanwhile. If that pause has changed or ended, PauseWith returns ErrChanged. 0: the type must not be paused.
+	// Instead makes the new pause replace an existing one. Set it to the Paused.Version that the actor saw. The type stays
+	// paused meanwhile. If the existing pause has changed or ended, PauseWith returns ErrChanged. 0: the type must not be
+	// paused.
 	Instead uint64
 }
 

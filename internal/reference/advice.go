@@ -109,7 +109,7 @@ var errorAdvice = map[string]advice{
 		"Remove the cause on the server. The library tries the change again.",
 	},
 	"processlog.LeftOutError": {
-		"Redis did not accept some entries, because Redis is full, or because another program uses the name of a type's set for its own key.",
+		"Redis did not accept some entries, because Redis is full, or because another program has a key with the name of a type's set.",
 		"Give Redis more memory, or delete the key of the other program. Until then the library takes the entries from the database.",
 	},
 	"admin.ErrContinued": {

@@ -39,8 +39,8 @@ type ConsumerConfig struct {
 
 	// RefusedQueue is the name of the queue for messages for which your function has failed and that the log refuses.
 	// The messages wait there for a person. The log refuses a message that is too large or that the codec cannot
-	// encode. The log also refuses a message if a trigger or a constraint of yours has refused its row three times, and
-	// other rows were accepted meanwhile. The Consumer publishes a copy of a refused message to RefusedQueue, awaits the
+	// encode. The log also refuses a message whose row a trigger or a
+	// constraint of yours has refused three times, while other rows were accepted. The Consumer publishes a copy of a refused message to RefusedQueue, awaits the
 	// confirm, and then acknowledges the original. The copy has the same body, properties and headers. RefusedHeader
 	// and the headers declared next to it say why the message was refused and where it comes from.
 	//

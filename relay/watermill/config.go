@@ -25,8 +25,8 @@ type Config struct {
 	Concurrency int
 
 	// Judge gets an error of Publish and returns the error that the handler returns. The returned error means the same
-	// as in any handler: nil is a success, and Permanent, Snooze, RetryAfter and Unavailable of package compensator
-	// have their usual effects. Any other error is a failure: the Retry of the type decides when to try again, and the
+	// as in any handler. So nil is a success, and you can return Permanent, Snooze, RetryAfter and Unavailable of package
+	// compensator. Any other error is a failure: the Retry of the type decides when to try again, and the
 	// attempt counts towards MaxAttempts. Judge is called concurrently.
 	//
 	// If Publish did not return in time, Judge gets ErrNoAnswer, once for each message of a batch. Judge does not get
@@ -35,8 +35,8 @@ type Config struct {
 	//   - a message for which Publish was not called because no slot was free in time, which costs no attempt
 	//
 	// By default Permanent and Snooze mean the same as in a handler, and all other errors become Unavailable, which
-	// costs no attempt. watermill does not distinguish an unreachable broker from a refused message, and an outage must
-	// not use up the attempts of all entries. So by default a message that the broker refuses waits forever, with the
+	// costs no attempt. The reason is that watermill does not distinguish an unreachable broker from a refused message.
+	// An outage must not use up the attempts of all entries. So by default a message that the broker refuses waits forever, with the
 	// reason as LastError. If a person must see refused messages, set Judge, and return Permanent for them.
 	Judge func(err error) error
 }

@@ -85,8 +85,8 @@ type ConsumerConfig struct {
 	RecordTimeout time.Duration
 
 	// Refused moves a message that the log will never accept to a place where a person finds it. The log refuses a
-	// message that is too large or that the codec cannot encode. The log also refuses a message if a trigger or a
-	// constraint of yours has refused its row three times, and other rows were accepted meanwhile. Publisher.RefusedTo returns a
+	// message that is too large or that the codec cannot encode. The log also refuses a message whose row a trigger or a
+	// constraint of yours has refused three times, while other rows were accepted. Publisher.RefusedTo returns a
 	// Refused that publishes to a topic. msg is the unchanged message, plus RefusedMetadata and RefusedTopicMetadata.
 	// `reason` wraps ErrRefused. Refused is called concurrently.
 	//
