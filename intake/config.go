@@ -36,7 +36,7 @@ type Config struct {
 
 	Batch         int           // maximum number of messages in one transaction. Default 200, at most 1,000
 	MaxDeliveries int           // maximum number of deliveries. A message that was delivered more often is set aside. Default 5, at least 3
-	Timeout       time.Duration // time limit of a batch's transaction. The Intake halves a batch that takes longer. Default 20 s
+	Timeout       time.Duration // time limit of a batch's transaction. If the transaction takes longer than Timeout, the Intake halves the batch. Default 20 s
 	StopTimeout   time.Duration // how long Run may continue its current batch after its context has ended. Default 30 s
 	StatsEvery    time.Duration // interval of Observer.Measured. Default 10 s
 
