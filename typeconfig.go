@@ -76,7 +76,7 @@ type HandlerConfig[T any] struct {
 	// this wait costs no attempt.
 	Compensate func(ctx context.Context, e *Entry, v T) error
 
-	// CompensateTx undoes an entry in a transaction, exactly once. You can combine it with every kind of handler. If
+	// CompensateTx undoes an entry in a transaction, exactly once. Every kind of handler can have a CompensateTx. If
 	// the compensation must also call a partner, let CompensateTx record an entry for the call. Do not set both
 	// Compensate and CompensateTx.
 	CompensateTx func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error

@@ -31,7 +31,7 @@ type Work func(ctx context.Context, d *Delivery) error
 // ConsumerConfig configures a Consumer. URL and Queue are required.
 type ConsumerConfig struct {
 	URL  string         // address of the broker, as Config.URL. Required
-	AMQP amqp091.Config // settings that the URL cannot express, as Config.AMQP
+	AMQP amqp091.Config // settings that the URL cannot express, like those of Config.AMQP
 
 	// Queue is the name of the queue to consume. The Consumer does not declare this queue. Run waits until the queue
 	// exists.

@@ -181,7 +181,7 @@ func TestDemandIsMetByItsStory(t *testing.T) {
 		ShowsTimeAsked:         "retry after, and not before",
 	} {
 		s := newStory(t)
-		strange[name](s)
+		legalHistories[name](s)
 		s.rest()
 		require.False(t, hasPrefix(s.judge().Vacuous, demand+": "), "%q after %q", demand, name)
 	}
