@@ -10,8 +10,7 @@ import (
 	"github.com/compensator-go/compensator/internal/groupcommit"
 )
 
-// A timer fires only once. If Stop waited for it again after it had fired, Stop would wait for the remaining work without a
-// limit.
+// Stop waits several times until the same deadline. After the deadline, no wait may last.
 func TestStopWhoseGracePeriodIsOverWaitsForNothingMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := waitingOn(t, 0, Config{StopTimeout: 6 * time.Second})
@@ -32,14 +31,36 @@ func TestStopWhoseGracePeriodIsOverWaitsForNothingMore(t *testing.T) {
 	})
 }
 
-// A stop waits several times with one timer. A wait that begins after the timer has fired must still see that nothing is
-// left to wait for. A select with two ready cases takes either of them at random. So the test waits many times.
+// A stop waits several times until one deadline. A wait that begins after the deadline must still see that nothing is left to
+// wait for. A select with two ready cases takes either of them at random. So the test waits many times.
 func TestStopWhoseGracePeriodIsOverSucceedsIfNothingIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 64 {
-			grace := time.NewTimer(0)
-			synctest.Wait()
-			require.True(t, awaitBatchers(grace, new(groupcommit.Batcher[int])))
+			require.True(t, awaitBatchers(time.Now(), new(groupcommit.Batcher[int])))
 		}
+	})
+}
+
+// quietAtTheDeadline is a batcher whose last work ends when the wait for it reaches its deadline. So the deadline has passed, and
+// the batcher is empty.
+type quietAtTheDeadline struct{}
+
+func (quietAtTheDeadline) Done() <-chan struct{} { return nil }
+func (quietAtTheDeadline) Quiet() bool           { return true }
+
+// A wait of a stop may succeed at the deadline. The next wait must know that the deadline has passed, and must not last without a limit.
+func TestStopWhoseWaitSucceedsAtTheDeadlineWaitsForNothingMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := waitingOn(t, 0, Config{StopTimeout: 6 * time.Second})
+		require.NoError(t, e.Start(t.Context()))
+		e.AwaitClaims(quietAtTheDeadline{})
+		var unanswered groupcommit.Batcher[int]
+		unanswered.Max, unanswered.Workers, unanswered.Flush = 1, 1, func([]int) { time.Sleep(time.Hour) }
+		e.AwaitInDrain(&unanswered)
+		unanswered.Add(1)
+		began := time.Now()
+		require.NoError(t, e.Drain())
+		require.Equal(t, 2*e.StopTimeout/3, time.Since(began), "a third for the claims before the handlers, and a third after them")
+		<-unanswered.Done()
 	})
 }

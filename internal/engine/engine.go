@@ -243,23 +243,21 @@ func (e *Engine) Stopping() bool {
 // stored, the error says so.
 func (e *Engine) Drain() error {
 	startedAt := time.Now()
-	awaitBatchers(time.NewTimer(e.StopTimeout/3), e.claimBatchers...)
+	awaitBatchers(startedAt.Add(e.StopTimeout/3), e.claimBatchers...)
 	drainErr := e.awaitHandlers(e.StopTimeout - time.Since(startedAt))
 	failpoint.Reach(failpoint.HandlersEnded)
-	graceTimer := time.NewTimer(max(e.StopTimeout/3, stopGrace))
-	if !awaitBatchers(graceTimer, &e.outcomes.ordinary, &e.outcomes.prompt, &e.outcomes.locked) {
+	graceEnd := time.Now().Add(max(e.StopTimeout/3, stopGrace))
+	if !awaitBatchers(graceEnd, &e.outcomes.ordinary, &e.outcomes.prompt, &e.outcomes.locked) {
 		return errors.Join(drainErr, errors.New("compensator: outcomes of finished handlers could not be stored; their entries will run again when their leases end"))
 	}
 	if refusedErr := e.Refusals.RetryOutcomes(stopGrace); refusedErr != nil {
 		drainErr = errors.Join(drainErr, fmt.Errorf("compensator: outcomes of finished handlers are not stored; their entries will run again when their leases end: %w", refusedErr))
 	}
 	failpoint.Reach(failpoint.OutcomesDrained)
-	if !awaitBatchers(graceTimer, e.claimBatchers...) {
+	if !awaitBatchers(graceEnd, e.claimBatchers...) {
 		return errors.Join(drainErr, errors.New("compensator: claims under way were not answered; what they bring is given back, or comes due when its lease ends"))
 	}
-	// This must be the last wait that uses graceTimer. A timer fires only once, so another wait after the end of this one could
-	// last without a limit.
-	_ = awaitBatchers(graceTimer, e.drainEndBatchers...)
+	awaitBatchers(graceEnd, e.drainEndBatchers...)
 	return drainErr
 }
 
@@ -300,7 +298,7 @@ func (e *Engine) Close() {
 	batchers := []Batcher{&e.outcomes.ordinary, &e.outcomes.prompt, &e.outcomes.locked, &e.outcomes.refused,
 		&e.Releases.Batcher}
 	batchers = slices.Concat(batchers, e.claimBatchers, e.drainEndBatchers, e.closeBatchers)
-	awaitBatchers(time.NewTimer(closeTimeout), batchers...)
+	awaitBatchers(time.Now().Add(closeTimeout), batchers...)
 	e.endWork(processlog.ErrClosed)
 	e.poller.Close() // The poller adds entries to batchers, so end it before the batchers.
 	for _, b := range batchers {
@@ -317,9 +315,11 @@ type Batcher interface {
 }
 
 // awaitBatchers waits until all batchers are empty, and returns true. Batchers may add work to each other. If a batcher
-// still has work when the timer fires, awaitBatchers returns false. Drain uses one timer for several waits, so the timer
-// may have fired before this wait begins. Even then awaitBatchers returns true if all batchers are empty.
-func awaitBatchers(timer *time.Timer, batchers ...Batcher) bool {
+// still has work at the deadline, awaitBatchers returns false. If the deadline has passed before this wait begins,
+// awaitBatchers returns at once whether all batchers are empty.
+func awaitBatchers(deadline time.Time, batchers ...Batcher) bool {
+	timer := time.NewTimer(time.Until(deadline))
+	defer timer.Stop()
 	isBusy := func(b Batcher) bool { return !b.Quiet() }
 	for {
 		for _, b := range batchers {

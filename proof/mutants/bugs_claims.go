@@ -128,16 +128,27 @@ $batch, $results, $asked := $writeOutcomes($token, $batch, $failed)`},
 			name: "stop-drops-outcomes", breaks: "G15",
 			what: "Run returns before the outcomes of its handlers are stored.",
 			edits: []edit{
-				{"Engine.Drain",
-					`$grace := time.NewTimer(max($stopTimeout/3, $stopGrace))
-if !$await($grace, &$batcher, &$prompt, &$slow) {`,
-					`$grace := time.NewTimer(max($stopTimeout/3, $stopGrace))
-if false {`},
-				{"Engine.Drain",
-					`_ = $await($grace, $batchersAtDrainEnd...)`,
-					`_ = $grace`},
+				{"Engine.Drain", `if !$await($graceEnd, &$batcher, &$prompt, &$slow) {`, `if false {`},
+				{"Engine.Drain", `$await($graceEnd, $batchersAtDrainEnd...)
+return $drainErr`, `return $drainErr`},
 			},
 			sees: tests("TestRunReturnsOnlyOnceOutcomesAreStored").with(simulation, "1000"),
+		},
+		{
+			name: "stop-waits-without-limit", breaks: "G15",
+			what: "A stop whose wait for claims succeeds at its deadline waits for the rest without a limit.",
+			edits: []edit{
+				{"Engine.Drain",
+					`$await($graceEnd, $batchersAtDrainEnd...)
+return $drainErr`,
+					`if time.Now().Before($graceEnd) {
+	$await($graceEnd, $batchersAtDrainEnd...)
+} else {
+	$await(time.Now().Add(1<<40), $batchersAtDrainEnd...)
+}
+return $drainErr`},
+			},
+			sees: tests("TestStopWhoseWaitSucceedsAtTheDeadlineWaitsForNothingMore"),
 		},
 		{
 			name: "handler-starts-after-stop", breaks: "G15",
