@@ -172,15 +172,23 @@ func (h *holdings) Stuck() []processlog.StuckAttempt {
 // forget ends the holding of an attempt. Call it only when the outcome of the attempt is stored or dropped. Until then a
 // crash of this process costs the entry a lease. So if the entry is a suspect (it may have crashed a process), it must
 // count among the few suspects that may run here.
-func (h *holdings) forget(a *Attempt) {
+func (e *Engine) forget(a *Attempt) {
+	if e.holdings.remove(a) {
+		e.Refusals.Accepted(refusals.Renewal, a.Type.Name, a.Row.ID) // No renewal is needed any more.
+	}
+	a.suspectDone(OutcomeDecided)
+}
+
+// remove ends the holding of an attempt. It reports whether the database has refused to renew the lease of the attempt.
+func (h *holdings) remove(a *Attempt) (refused bool) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	// An attempt that only dead-letters an entry is not held. Another attempt of the entry, whose handler is stuck, may be
 	// held and must stay so.
 	if h.held[a.holdingKey()] == a {
 		delete(h.held, a.holdingKey())
 	}
-	h.mu.Unlock()
-	a.suspectDone(OutcomeDecided)
+	return a.refusedRenewals > 0
 }
 
 // handlerReturned counts a handler as returned.
@@ -354,9 +362,10 @@ func (e *Engine) renewAll(lease time.Duration, attempts []*Attempt) {
 	}
 	failpoint.Reach(failpoint.LeaseRenewed)
 	e.noteRefused(refusals.Renewal, sentAt, len(attempts), func(i int) (*Attempt, error) {
-		err := refusals.Of(answer.Rejected, attempts[i].Row.ID)
-		if err == nil {
-			e.Refusals.Accepted(refusals.Renewal, attempts[i].Type.Name, attempts[i].Row.ID)
+		id := attempts[i].Row.ID
+		err := refusals.Of(answer.Rejected, id)
+		if err == nil && !slices.Contains(answer.Busy, id) { // A locked row was skipped, so the database has not answered for it.
+			e.Refusals.Accepted(refusals.Renewal, attempts[i].Type.Name, id)
 		}
 		return attempts[i], err
 	})

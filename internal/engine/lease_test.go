@@ -2,10 +2,14 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/compensator-go/compensator/internal/refusals"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -24,4 +28,47 @@ func TestChangeEndsOnlyTheAttemptsThatItHasOvertaken(t *testing.T) {
 	h.cancel(&processlog.Row{ID: processlog.RowID(1), Version: 5}, processlog.ErrCancelled)
 	require.ErrorIs(t, context.Cause(overtaken.ctx), processlog.ErrCancelled)
 	require.NoError(t, anew.ctx.Err())
+}
+
+// refusingRenewals is a Store whose database refuses to renew the leases in refused, and whose rows in busy other transactions have locked.
+type refusingRenewals struct {
+	processlog.Store
+	refused []processlog.Refusal
+	busy    []processlog.ID
+}
+
+func (s *refusingRenewals) Renew(context.Context, []processlog.Held, time.Duration) (processlog.Unrenewed, error) {
+	return processlog.Unrenewed{Rejected: s.refused, Busy: s.busy}, nil
+}
+
+// holdRefused returns an engine that holds one attempt. The database has just refused to renew its lease.
+func holdRefused(t *testing.T) (*Engine, *refusingRenewals, *Attempt) {
+	t.Helper()
+	store := &refusingRenewals{refused: []processlog.Refusal{{ID: processlog.RowID(1), Err: errors.New("the auditors say no")}}}
+	e := New(t.Context(), Config{Store: store, Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }})
+	a := &Attempt{Type: &Type{Name: "close_order", Lease: time.Minute, slots: unlimited{}}, Row: processlog.Row{ID: processlog.RowID(1), Version: 1}}
+	a.ctx, a.cancel = context.WithCancelCause(t.Context())
+	e.held[a.holdingKey()] = a
+	e.renewAll(a.Type.Lease, []*Attempt{a})
+	require.Len(t, e.OpenProblems(), 1)
+	require.Equal(t, refusals.Renewal, e.OpenProblems()[0].What)
+	return e, store, a
+}
+
+// A renewal skips a row that another transaction has locked. This is no answer to the question whether the database still refuses to renew
+// its lease.
+func TestRefusedRenewalStaysAProblemWhileItsRowIsLocked(t *testing.T) {
+	e, store, a := holdRefused(t)
+	store.refused, store.busy = nil, []processlog.ID{a.Row.ID}
+	e.renewAll(a.Type.Lease, []*Attempt{a})
+	require.Len(t, e.OpenProblems(), 1, "the database has not answered for the locked row")
+	store.busy = nil
+	e.renewAll(a.Type.Lease, []*Attempt{a})
+	require.Empty(t, e.OpenProblems())
+}
+
+func TestRefusedRenewalIsNoProblemOnceItsAttemptHasEnded(t *testing.T) {
+	e, _, a := holdRefused(t)
+	e.handleAnswer(pendingOutcome{attempt: a, outcome: processlog.Outcome{ID: a.Row.ID, To: processlog.Succeeded}}, processlog.Settled{Applied: true})
+	require.Empty(t, e.OpenProblems())
 }

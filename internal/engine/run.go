@@ -413,7 +413,7 @@ func (e *Engine) Finish(a *Attempt, result Result) {
 	switch {
 	case result.Unstarted:
 		e.Releases.Release(a.Row.Token, processlog.QueueEntry{BusinessType: a.Type.Name, ID: a.Row.ID})
-		e.holdings.forget(a)
+		e.forget(a)
 		e.notifyDropped(a)
 	case result.Stored:
 		stored := done // The watcher gets the address of this copy. If it got the address of done, each outcome would be allocated.

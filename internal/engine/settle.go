@@ -238,7 +238,7 @@ func (e *Engine) handleAnswer(done pendingOutcome, r processlog.Settled) {
 		e.retryLater(done, r)
 		return
 	}
-	e.holdings.forget(a)
+	e.forget(a)
 	e.Refusals.Accepted(refusals.Outcome, a.Type.Name, o.ID)
 	ctx := a.ctx
 	if ctx == nil {
