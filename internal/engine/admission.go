@@ -31,7 +31,8 @@ type Admission struct {
 	Paused func() bool
 
 	// Accept is called for each entry that a claim could lease, while the entry's row is locked. It returns false for an
-	// entry that must not run here now. lost is how many consecutive leases of the entry have ended without an outcome.
+	// entry that must not run here now. lost is how many consecutive leases of the entry have ended without an outcome. Another
+	// feature may refuse an entry that Accept has accepted. So Accept may keep something only for a suspect, until SuspectDone.
 	Accept func(row *processlog.Row, lost int) bool
 
 	// A suspect is an entry that may have crashed a process, because it has lost leases: see SuspectAfter. SuspectDone is
@@ -53,7 +54,8 @@ type Admission struct {
 	// If complete is true, verdicts has one element for each attempt. cause is why the context of the handler ended, or nil.
 	SharedCallEnded func(batch []*Attempt, verdicts []error, complete bool, cause error)
 
-	// AttemptEnded is called when an attempt ends, before its slot is free.
+	// AttemptEnded is called when an attempt that Admit has admitted ends, before its slot is free. If another feature refuses the
+	// attempt, r.Unstarted is set.
 	AttemptEnded func(a *Attempt, r Result)
 
 	// Stuck reports that a handler has not returned after its timeout. number says which handler call of the attempt is
@@ -134,27 +136,38 @@ func (t *Type) Paused() bool {
 	return slices.ContainsFunc(t.admissions, func(a *Admission) bool { return a.Paused() })
 }
 
-// accepts reports whether all admissions accept an entry.
+// accepts reports whether all admissions accept an entry. If one of them refuses it, the earlier ones learn that they have
+// accepted the entry for nothing.
 func (t *Type) accepts(row *processlog.Row, lost int) bool {
-	return !slices.ContainsFunc(t.admissions, func(a *Admission) bool { return !a.Accept(row, lost) })
+	for i, a := range t.admissions {
+		if !a.Accept(row, lost) {
+			suspectDone(t.admissions[:i], row, lost, NotClaimed)
+			return false
+		}
+	}
+	return true
 }
 
-// suspectDone tells the admissions that a suspect, an entry that may have crashed a process, can no longer crash this one.
+// suspectDone tells admissions that a suspect, an entry that may have crashed a process, can no longer crash this one.
 // It does nothing for an entry that is no suspect.
-func (t *Type) suspectDone(row *processlog.Row, lost int, why SuspectEnd) {
+func suspectDone(admissions []*Admission, row *processlog.Row, lost int, why SuspectEnd) {
 	if lost < SuspectAfter {
 		return
 	}
-	for _, a := range t.admissions {
+	for _, a := range admissions {
 		a.SuspectDone(row, why)
 	}
 }
 
-// Admitted splits attempts into those that all admissions allow to start, and those that an admission refuses.
+// Admitted splits attempts into those that all admissions allow to start, and those that an admission refuses. For a refused
+// attempt, the admissions that have admitted it learn that it does not start.
 func (t *Type) Admitted(attempts []*Attempt) (admitted, refused []*Attempt) {
-	for _, a := range t.admissions {
+	for i, a := range t.admissions {
 		var rejected []*Attempt
 		attempts, rejected = a.Admit(attempts)
+		for _, r := range rejected {
+			attemptEnded(t.admissions[:i], r, Result{Unstarted: true})
+		}
 		refused = append(refused, rejected...)
 	}
 	return attempts, refused
@@ -163,9 +176,9 @@ func (t *Type) Admitted(attempts []*Attempt) (admitted, refused []*Attempt) {
 // Admissions returns the admissions of the type. A Grouping calls their SharedCallBegins, AdmitAlone and SharedCallEnded.
 func (t *Type) Admissions() []*Admission { return t.admissions }
 
-// attemptEnded tells the admissions that an attempt has ended.
-func (t *Type) attemptEnded(attempt *Attempt, r Result) {
-	for _, a := range t.admissions {
+// attemptEnded tells admissions that an attempt has ended.
+func attemptEnded(admissions []*Admission, attempt *Attempt, r Result) {
+	for _, a := range admissions {
 		a.AttemptEnded(attempt, r)
 	}
 }

@@ -100,6 +100,49 @@ func TestEntryClaimedOnAfterALateCommitIsNoSuspect(t *testing.T) {
 	require.Equal(t, []int{0, 1, 1, 1}, lost)
 }
 
+// A feature may keep something for each entry that it accepts, for example a place for suspects. If another feature refuses the
+// same entry, the first one must get it back, in whichever order the features are asked.
+func TestEntryThatOneAdmissionRefusesIsGivenBackToTheOthers(t *testing.T) {
+	for name, refusesFirst := range map[string]bool{"before": true, "after": false} {
+		t.Run(name, func(t *testing.T) {
+			typ := &Type{Name: "close_order", Concurrency: 50, Lease: time.Second}
+			accepted, admitted, accepting := 0, 0, true
+			keeps := func(a *Admission) {
+				a.Accept = func(*processlog.Row, int) bool { accepted++; return true }
+				a.SuspectDone = func(*processlog.Row, SuspectEnd) { accepted-- }
+				a.Admit = func(attempts []*Attempt) ([]*Attempt, []*Attempt) { admitted += len(attempts); return attempts, nil }
+				a.AttemptEnded = func(_ *Attempt, r Result) {
+					require.True(t, r.Unstarted)
+					admitted--
+				}
+			}
+			refuses := func(a *Admission) {
+				a.Accept = func(*processlog.Row, int) bool { return accepting }
+				a.SuspectDone = func(*processlog.Row, SuspectEnd) { require.Fail(t, "it has accepted nothing") }
+				a.Admit = func(attempts []*Attempt) ([]*Attempt, []*Attempt) { return nil, attempts }
+				a.AttemptEnded = func(*Attempt, Result) { require.Fail(t, "it has admitted nothing") }
+			}
+			if refusesFirst {
+				typ.AttachAdmission(refuses)
+				typ.AttachAdmission(keeps)
+			} else {
+				typ.AttachAdmission(keeps)
+				typ.AttachAdmission(refuses)
+			}
+			row := processlog.Row{ID: processlog.RowID(1), BusinessType: "close_order", DeliveryCount: 1}
+			accepting = false
+			p := picker{seating: seating{t: typ}, holdings: newHoldings(), wanted: []processlog.Wanted{{ID: row.ID}}, maxCalls: 1}
+			require.False(t, p.accept(&row))
+			p.reportUnclaimedSuspects(nil)
+			require.Zero(t, accepted)
+			started, refused := typ.Admitted([]*Attempt{{Type: typ, Row: row}})
+			require.Empty(t, started)
+			require.Len(t, refused, 1)
+			require.Zero(t, admitted)
+		})
+	}
+}
+
 func TestScannerSleepsUntilATypeHasRoomAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := New(t.Context(), Config{Log: slog.New(slog.DiscardHandler), Lease: time.Hour})

@@ -346,7 +346,7 @@ func (p *picker) reportUnclaimedSuspects(mine []processlog.Row) {
 	for i := range p.suspects {
 		s := &p.suspects[i]
 		if !slices.ContainsFunc(mine, func(row processlog.Row) bool { return row.ID == s.ID }) {
-			p.t.suspectDone(s, p.lostLeases(s), NotClaimed)
+			suspectDone(p.t.admissions, s, p.lostLeases(s), NotClaimed)
 		}
 	}
 }

@@ -127,7 +127,9 @@ func (a *Attempt) loseLeaseLocked() {
 
 // suspectDone notifies the admissions if the entry is a suspect: an entry that may have crashed a process. It says that the
 // entry can no longer crash this process.
-func (a *Attempt) suspectDone(why SuspectEnd) { a.Type.suspectDone(&a.Row, LostLeases(&a.Row), why) }
+func (a *Attempt) suspectDone(why SuspectEnd) {
+	suspectDone(a.Type.admissions, &a.Row, LostLeases(&a.Row), why)
+}
 
 // Event returns the event that describes the attempt to an observer. err is the error that the handler has returned, or
 // nil.
@@ -153,7 +155,7 @@ func (e *Engine) startClaimed(found ClaimedRows, queueToken int64) (blocked int,
 	admitted, rejected := t.Admitted(startable)
 	calls, late := e.startCalls(t, admitted)
 	for _, a := range late {
-		t.attemptEnded(a, Result{Unstarted: true})
+		attemptEnded(t.admissions, a, Result{Unstarted: true})
 	}
 	// Free the slots before the leases, because the database may be slow.
 	if unneeded := t.callsOfRows(found.Mine) - calls; unneeded > 0 {
@@ -401,7 +403,7 @@ func (e *Engine) Finish(a *Attempt, result Result) {
 	// Notify the admissions before the slot is free. If this result opens the breaker, the breaker is open before a claim can
 	// take the slot.
 	result.Cause = cause
-	a.Type.attemptEnded(a, result)
+	attemptEnded(a.Type.admissions, a, result)
 	for _, f := range e.settlements {
 		f.Ended(a, result, Counted(&a.Row, &done.outcome))
 	}

@@ -8,6 +8,7 @@ package features
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/engine"
@@ -206,8 +207,9 @@ type Set struct {
 // localQueue makes a queue in this process. If it is nil, the database alone says which entries are due.
 var localQueue func() processlog.Queue
 
-// features are called by New in the order of their files' names.
-var features []func(s *Set)
+// New calls all of features, in any order, and then dependents. A function of dependents reads what features have put into the
+// Set.
+var features, dependents []func(s *Set)
 
 // New makes an engine and attaches all features to it. The caller must close the engine.
 func New(ctx context.Context, cfg engine.Config, settings Config) *Set {
@@ -239,7 +241,7 @@ func New(ctx context.Context, cfg engine.Config, settings Config) *Set {
 		suspectHold:   func(*engine.Type, int) *processlog.ClaimHold { return nil },
 		Attempt:       func(context.Context, processlog.ID) error { return missing("single attempts") },
 	}
-	for _, attach := range features {
+	for _, attach := range slices.Concat(features, dependents) {
 		attach(s)
 	}
 	return s

@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	features = append(features, func(s *Set) {
+	dependents = append(dependents, func(s *Set) {
 		published := make(map[string]bool) // types whose ends are published. Types are registered before any entry ends
 		w := waiting.New(s.Engine, func(t *engine.Type) bool { return published[t.Name] })
 		s.types = append(s.types, func(t *engine.Type, settings TypeSettings) { published[t.Name] = settings.PublishEnds })

@@ -20,6 +20,14 @@ func ordering() []mutant {
 			sees: tests("TestProbeThatTellsNothingIsFollowedByAnotherAfterTheSamePause"),
 		},
 		{
+			name: "breaker-waits-for-a-refused-probe", breaks: "G25",
+			what: "The breaker waits for ever for a probe that a pause of the type refused.",
+			edits: []edit{
+				{"Type.Admitted", `attemptEnded($admissions[:$i], $r, Result{Unstarted: true})`, `_, _ = $i, $r`},
+			},
+			sees: tests("TestProbeThatAnotherFeatureRefusesIsFollowedByAnother", "TestEntryThatOneAdmissionRefusesIsGivenBackToTheOthers"),
+		},
+		{
 			name: "breaker-deaf-to-until", breaks: "G25",
 			what: "A service that says until when it is down never opens a breaker.",
 			edits: []edit{

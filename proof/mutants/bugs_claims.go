@@ -211,6 +211,14 @@ return $drainErr`},
 			sees: selection{}.with(simulation, "300"),
 		},
 		{
+			name: "locked-row-ends-a-refusal", breaks: "G16",
+			what: "A refused renewal leaves Health when its row is locked, although the database still refuses it.",
+			edits: []edit{
+				{"Engine.renewAll", `if $err == nil && !slices.Contains($busy, $id) {`, `if $err == nil {`},
+			},
+			sees: tests("TestRefusedRenewalStaysAProblemWhileItsRowIsLocked"),
+		},
+		{
 			name: "debts-forgotten", breaks: "G16",
 			what: "A lease that could not be given back is forgotten, and counts as a crash when it ends.",
 			edits: []edit{
@@ -263,6 +271,14 @@ case $oneWriter && $usesTx && $lease > $enough:`},
 				{"typePlaces.takePlace", `if f.isFull() {`, `if false {`},
 			},
 			sees: tests("TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone", "TestInnocentsBesideKillersAreToldApart", "TestEntriesOfAPlainKillAreWorkedOffAmongFew").with(simulation, "2000"),
+		},
+		{
+			name: "refused-suspect-keeps-its-place", breaks: "G17",
+			what: "A suspect that another feature refuses keeps its place in the quarantine, so other suspects wait for ever.",
+			edits: []edit{
+				{"Type.accepts", `suspectDone($admissions[:$i], $row, $lost, $notClaimed)`, `_ = $i`},
+			},
+			sees: tests("TestEntryThatOneAdmissionRefusesIsGivenBackToTheOthers"),
 		},
 		{
 			name: "alone-beside-few", breaks: "G17",

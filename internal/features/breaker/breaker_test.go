@@ -114,6 +114,24 @@ func TestOneEntryByItselfOpensNoBreaker(t *testing.T) {
 	require.Len(t, b.openEvents, 1)
 }
 
+// A breaker chooses an entry as its probe. Another feature, for example a pause of the type, then refuses the same entry. The
+// breaker must not wait for this probe.
+func TestProbeThatAnotherFeatureRefusesIsFollowedByAnother(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *testBreaker) {
+		b.t.AttachAdmission(func(a *engine.Admission) {
+			a.Admit = func(attempts []*engine.Attempt) (admitted, refused []*engine.Attempt) { return nil, attempts }
+		})
+		b.call(t, errDown, errDown, errDown, errDown)
+		time.Sleep(time.Until(b.Current().ProbeAt))
+		require.Equal(t, 1, b.room())
+		admitted, refused := b.t.Admitted([]*engine.Attempt{{Type: b.t, Row: processlog.Row{ID: processlog.RowID(9)}}})
+		require.Empty(t, admitted)
+		require.Len(t, refused, 1)
+		time.Sleep(time.Until(b.Current().ProbeAt))
+		require.Equal(t, 1, b.room(), "the next entry is the probe")
+	})
+}
+
 func TestOpenBreakerLetsNothingInThenOneProbeWhichClosesIt(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testBreaker) {
 		var lateAttempts []*engine.Attempt
