@@ -330,14 +330,15 @@ func (p *picker) mayClaim(row *processlog.Row) bool {
 	return accepted
 }
 
-// lostLeases returns how many consecutive leases of a row ended without an outcome. It gets the row before the claim, and
-// the function LostLeases gets it after the claim. This process may have inserted the entry with a lease that this claim
-// takes over. That lease is not lost, so it does not count.
-func (p *picker) lostLeases(row *processlog.Row) int {
-	if row.Version == 0 && row.DeliveryCount > 0 && row.Token != (processlog.Token{}) && slices.Contains(p.wanted, processlog.Wanted{ID: row.ID, Token: row.Token}) {
-		return row.DeliveryCount - 1
+// lostLeases returns how many consecutive leases of an entry ended without an outcome. unclaimed is the row before the claim.
+// The function LostLeases returns the same number for the row after the claim. This process may have inserted the entry with
+// a lease that this claim takes over. That lease is not lost, so it does not count.
+func (p *picker) lostLeases(unclaimed *processlog.Row) int {
+	wanted := processlog.Wanted{ID: unclaimed.ID, Token: unclaimed.Token}
+	if unclaimed.Version == 0 && unclaimed.DeliveryCount > 0 && wanted.Token != (processlog.Token{}) && slices.Contains(p.wanted, wanted) {
+		return unclaimed.DeliveryCount - 1
 	}
-	return row.DeliveryCount
+	return unclaimed.DeliveryCount
 }
 
 // reportUnclaimedSuspects tells the admissions which suspects (entries that may have crashed a process) they have accepted

@@ -23,8 +23,9 @@ const crashBudget = 3
 // the entry. row is the row before the claim. RunsNothing does not know whether a handler of this process is stuck.
 func RunsNothing(row *processlog.Row) bool { return row.DeliveryCount >= crashBudget }
 
-// LostLeases returns how many consecutive leases of a claimed row ended without an outcome before this claim.
-func LostLeases(row *processlog.Row) int { return row.DeliveryCount - 1 }
+// LostLeases returns how many consecutive leases of an entry ended without an outcome before its claim. claimed is the row after
+// the claim, which has counted its own lease. picker.lostLeases returns the same number for the row before the claim.
+func LostLeases(claimed *processlog.Row) int { return claimed.DeliveryCount - 1 }
 
 // noOutcome is the LastError of an entry that has Faults to store but no error of a handler. LastError must not stay empty
 // in this case, because a claim reads the Faults of a row only if the row has a LastError.
@@ -36,8 +37,8 @@ func Counted(row *processlog.Row, o *processlog.Outcome) bool {
 }
 
 // outcomeOf computes the outcome of an attempt. Its code of the user may panic: see OutcomeOf. outcomeOf uses only err,
-// cause, the settings of the type, and the row as the claim returned it. The outcome cannot rest on an outdated row,
-// because its write is guarded by the row's version.
+// cause, the settings of the type, and the row as the claim returned it, with the Result of the handler. The outcome cannot
+// rest on an outdated row: its write is guarded by the row's version, or by epoch and state if it is a success.
 func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outcome {
 	o := unchanged(row)
 	if err == nil {
@@ -303,7 +304,7 @@ func (t *Type) crashOutcome(row *processlog.Row, startedAt time.Time) processlog
 	}
 	o := unchanged(row)
 	o.To, o.EndedBy = processlog.Dead, processlog.EndedByCrash
-	o.LastError = fmt.Sprintf("%d leases in a row ended with no outcome: %s", crashBudget, why)
+	o.LastError = fmt.Sprintf("%d leases in a row ended with no outcome: %s", LostLeases(row), why)
 	if row.State == processlog.Compensating {
 		// Count the compensation, because it has begun. processlog.Change reads from this count whether one has begun.
 		o.CompensateCount++
