@@ -158,7 +158,9 @@ func Of(err error) *Verdict {
 		return v
 	}
 	if inner := verdictIn(v.err); inner != nil && inner.Kind == KindUnavailable {
-		return &Verdict{Kind: KindUnavailable, After: v.After, ByLibrary: inner.ByLibrary, Undecodable: inner.Undecodable, err: v.err}
+		unavailable := *inner
+		unavailable.After, unavailable.err = v.After, v.err
+		return &unavailable
 	}
 	return v
 }
