@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
@@ -161,7 +160,7 @@ func (c *claim) classifyUnread(ctx context.Context, tx processlog.Tx, rows []pro
 	return nil
 }
 
-// claimGroup is what the rows of one claimRows statement have in common. Most batches have one or two groups.
+// claimGroup is what the rows of one claim statement have in common. Most batches have one or two groups.
 type claimGroup struct {
 	version            uint64
 	keepsDeliveryCount bool // result of claim.keepsDeliveryCount
@@ -176,21 +175,29 @@ func (c *claim) grouped(rows []processlog.Row) map[claimGroup][]processlog.ID {
 	return groups
 }
 
-// claimRows leases the rows of one claimGroup. The transaction has locked these rows, so they still have
-// the version that was read.
-const claimRows = "UPDATE {log}{by id} SET version=version+1, delivery_count=delivery_count+1, token={token}, lease_until={now}+{lease}, updated_at={stamp}" +
-	" WHERE id IN ({ids}) AND version={version}{and steady}"
+// claimRows leases the rows of one claimGroup. The transaction has locked these rows, so they still have the version that was
+// read. claimUnusual does the same for a group that keeps its delivery count, or whose version starts again at 1.
+const (
+	claimRows = "UPDATE {log}{by id} SET version=version+1, delivery_count=delivery_count+1, token={token}, lease_until={now}+{lease}, updated_at={stamp}" +
+		" WHERE id IN ({ids}) AND version={version}{and steady}"
+	claimUnusual = "UPDATE {log}{by id} SET version={next version}, delivery_count=delivery_count+{deliveries}, token={token}, lease_until={now}+{lease}, updated_at={stamp}" +
+		" WHERE id IN ({ids}) AND version={version}{and steady}"
+)
 
-// update returns claimRows for the rows of one group.
+// update returns the statement that leases the rows of one group.
 func (c *claim) update(g claimGroup, ids []processlog.ID) string {
-	statement := claimRows
-	if g.keepsDeliveryCount {
-		statement = strings.Replace(statement, "delivery_count=delivery_count+1, ", "", 1)
+	args := []string{"token", c.s.d.binary(c.token[:]), "lease", signed(processlog.Millis(c.lease)), "ids", idList(ids), "version", decimal(g.version)}
+	if !g.keepsDeliveryCount && g.version < lastVersion {
+		return c.s.sql(claimRows, args...)
 	}
+	nextVersion, deliveries := "version+1", "1"
 	if g.version >= lastVersion {
-		statement = strings.Replace(statement, "version=version+1", "version=1", 1)
+		nextVersion = "1"
 	}
-	return c.s.sql(statement, "token", c.s.d.binary(c.token[:]), "lease", signed(processlog.Millis(c.lease)), "ids", idList(ids), "version", decimal(g.version))
+	if g.keepsDeliveryCount {
+		deliveries = "0"
+	}
+	return c.s.sql(claimUnusual, append(args, "next version", nextVersion, "deliveries", deliveries)...)
 }
 
 // take writes the leases of rows in the open transaction.
@@ -261,7 +268,7 @@ func (c *claim) keepsDeliveryCount(row *processlog.Row) bool {
 // starts again at 1. Otherwise the statement could not raise its version, and would fail for all other rows too.
 const lastVersion = 1 << 62
 
-// markClaimed changes the row in memory to the values that claimRows has stored.
+// markClaimed changes the row in memory to the values that the claim statement has stored.
 func (c *claim) markClaimed(row *processlog.Row) {
 	if !c.keepsDeliveryCount(row) {
 		row.DeliveryCount++

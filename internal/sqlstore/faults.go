@@ -31,7 +31,7 @@ func (s *Store) writeFaults(ctx context.Context, tx processlog.Tx, ids []process
 			return 0
 		})
 	}
-	_, err := s.writeHeld(ctx, tx, s.sql(faultsWrite, "ids", idList(ids), "token", hexLiteral(token[:]),
+	_, err := s.writeHeld(ctx, tx, s.sql(faultsWrite, "ids", idList(ids), "token", s.d.binary(token[:]),
 		"epochs", number(func(f *processlog.Faults) int { return int(f.Epoch) }),
 		"compensating", flag(func(f *processlog.Faults) bool { return f.Compensating }),
 		"server faults", number(func(f *processlog.Faults) int { return f.ServerFaults }),

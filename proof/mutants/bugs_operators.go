@@ -322,7 +322,7 @@ func operating() []mutant {
 			name: "faults-without-their-outcome", breaks: "G31",
 			what: "The faults of an outcome are written although the outcome itself was dropped.",
 			edits: []edit{
-				{"Store.writeFaults", `"token", hexLiteral($token[:])`, `"token", "token"`},
+				{"Store.writeFaults", `"token", s.d.binary($token[:])`, `"token", "token"`},
 			},
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/FaultsAreStoredWithTheirOutcomeOnly"),
 		},
