@@ -119,8 +119,8 @@ type Worker interface {
 	// Renew sets the leases of held entries to end at now + lease. Its result names the entries that it did not renew.
 	Renew(ctx context.Context, leases []Held, lease time.Duration) (Unrenewed, error)
 
-	// Settle writes outcomes. Settle writes an outcome only if the row still has the Outcome's Version. Settle returns
-	// one result for each outcome, in the order of outcomes. No two outcomes may name the same entry. If the database
+	// Settle writes outcomes. Settle writes an outcome only if the row still has the Outcome's Version, or if
+	// Outcome.Absorb allows it. Settle returns one result for each outcome, in the order of outcomes. No two outcomes may name the same entry. If the database
 	// refuses to write one row, Settle still writes the other rows. After an error the caller may call Settle again
 	// with the same token and outcomes. The token in a row shows that its outcome was applied already.
 	Settle(ctx context.Context, token Token, outcomes []Outcome) ([]Settled, error)
@@ -280,7 +280,10 @@ type Row struct {
 	Erased          bool      // a person has erased content, headers, user name and errors
 
 	Faults Faults // set by Claim and by Operations.DeadWithoutCase only
-	Result []byte // result of the handler, encoded. Set by Ends only, for an entry that succeeded with a result in its present epoch
+
+	// Result is the encoded result of the handler. Ends sets it for an entry that succeeded with a result in its present epoch.
+	// In the process that runs the entry, the handler's call sets it. No other method of Store sets it.
+	Result []byte
 
 	Token     Token         // token of the write that last changed the row
 	DueIn     time.Duration // next_at minus the database's current time; ≤ 0: the entry is due

@@ -120,7 +120,7 @@ type Config struct {
 	Log      *slog.Logger
 	Observer observe.Observer
 
-	Lease             time.Duration // lease of types that set no lease; if there are no types, the scanner's interval also depends on it
+	Lease             time.Duration // lease of types that set no lease; the intervals of the scanner and of the renewer depend on it, too
 	Grace             time.Duration
 	ReconcileInterval time.Duration
 	PollInterval      time.Duration

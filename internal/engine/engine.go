@@ -47,7 +47,7 @@
 // A queue adds two cases (package queue). The backlog is due entries that only the database has. A claim is empty if other
 // processes have taken all due entries of the queue.
 //
-// Files have at most 400 lines where a stage allows it. The stages in admission.go, run.go, lease.go, schedule.go and settle.go are
+// Files have at most 400 lines where a stage allows it. The stages in admission.go, claim.go, run.go, lease.go and settle.go are
 // longer, because each has one purpose whose parts are read together.
 //
 // Three rules hold everywhere. Each write is guarded by what was read of the row (G4, G8), so losing a race is a normal result. The

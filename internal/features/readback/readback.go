@@ -353,8 +353,8 @@ func (s *Starter) claimType(t *engine.Type, list []claimRequest) {
 	s.reportUnfound(missing)
 }
 
-// withoutBlocked leaves out blocked entries. If the check for blocked entries fails, it leaves out none. The dispatcher
-// then finds the blocked entries after the claim.
+// withoutBlocked leaves out blocked entries. If the check for blocked entries fails, it leaves out none. The
+// engine then finds the blocked entries after the claim: see engine.Order.Separate.
 func (s *Starter) withoutBlocked(t *engine.Type, list []claimRequest, wanted []processlog.Wanted) ([]claimRequest, []processlog.Wanted) {
 	if !t.IsOrdered() {
 		return list, wanted
