@@ -103,8 +103,9 @@ func (c *Compensator) startPurgingLimit(ctx context.Context, l *Limit) error {
 	}))
 }
 
-// forKeepFor wraps a round. The context of the round ends after the duration keepFor, counted from the round's begin. A round that begins
-// late also ends late, perhaps during the next round. Two such rounds at the same time do no harm.
+// forKeepFor wraps a round. The context of the round ends after the duration keepFor, counted from the begin of the
+// round. A round that begins late also ends late, perhaps during the next round. Two such rounds at the same time do no
+// harm.
 func forKeepFor(round func(ctx context.Context, slot time.Time) error) func(ctx context.Context, slot, end time.Time) error {
 	return func(ctx context.Context, slot, _ time.Time) error {
 		ctx, cancel := context.WithTimeout(ctx, keepFor)
@@ -116,7 +117,7 @@ func forKeepFor(round func(ctx context.Context, slot time.Time) error) func(ctx 
 // startRounds makes this process call round at regular times: see startSlotLoop. It starts only one loop for each mark.
 // It holds no mutex while it reads from the database. If two callers come at once, the second caller waits for the
 // first one. If the first one failed, the second caller tries again.
-func (c *Compensator) startRounds(ctx context.Context, mark string, every time.Duration, problem string, round func(ctx context.Context, slot, end time.Time) error) error {
+func (c *Compensator) startRounds(ctx context.Context, mark string, interval time.Duration, problem string, round func(ctx context.Context, slot, end time.Time) error) error {
 	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
 	select {
@@ -128,7 +129,7 @@ func (c *Compensator) startRounds(ctx context.Context, mark string, every time.D
 	if c.purging.started[mark] {
 		return nil
 	}
-	err := c.startSlotLoop(ctx, mark, every, every, problem, round)
+	err := c.startSlotLoop(ctx, mark, interval, interval, problem, round)
 	c.purging.started[mark] = err == nil
 	return err
 }

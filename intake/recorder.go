@@ -108,7 +108,7 @@ const enoughRefusals = 3
 // with errors.Is. The text of the returned error is the reason.
 var ErrRefused = errors.New("intake: the log will never accept the message")
 
-// refusal is an error that matches ErrRefused. Its text is the reason's.
+// refusal is an error that matches ErrRefused. It has the text of the field reason.
 type refusal struct{ reason error }
 
 func (r *refusal) Error() string        { return r.reason.Error() }

@@ -231,13 +231,13 @@ func (k *strike) alterTable() error {
 
 // insist tries an ALTER TABLE again until the statement gets its lock on the table. While it waits for the open
 // transactions, all other statements on the table wait for it.
-func (k *strike) insist(most int, query string) error {
+func (k *strike) insist(maxTries int, query string) error {
 	for tries := 1; ; tries++ {
 		err := k.rootExec(query)
 		switch {
 		case err == nil || !isServerError(err, 1205, 1213):
 			return err
-		case tries == most:
+		case tries == maxTries:
 			return fmt.Errorf("%w: %w", errNothingHit, err)
 		}
 		wait(k.ctx, 200*time.Millisecond)

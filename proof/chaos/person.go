@@ -127,6 +127,7 @@ func (p *person) inTx(ctx context.Context, a *history.Action, ref compensator.Re
 	p.write(end)
 }
 
-func (p *person) randomly(most time.Duration) time.Duration {
-	return time.Duration(p.rand.Int64N(int64(most)))
+// randomly returns a random duration below a limit.
+func (p *person) randomly(limit time.Duration) time.Duration {
+	return time.Duration(p.rand.Int64N(int64(limit)))
 }

@@ -130,9 +130,9 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-// randomDuration returns a random duration from least to most.
-func (w *world) randomDuration(least, most time.Duration) time.Duration {
-	return least + time.Duration(w.rng.Int64N(int64(most-least)+1))
+// randomDuration returns a random duration between two durations.
+func (w *world) randomDuration(minimum, maximum time.Duration) time.Duration {
+	return minimum + time.Duration(w.rng.Int64N(int64(maximum-minimum)+1))
 }
 
 // drawPlan decides at random all properties of the seed that are known before it runs.
@@ -328,11 +328,11 @@ const tick = 97_003_019 * time.Nanosecond
 // that only they can bring to rest.
 const looksPerVisit = 8
 
-// await calls the function holds until it returns true, or until the duration in most is over. It also returns after a
+// await calls condition again and again, until condition returns true or the timeout is over. It also returns after a
 // violation.
-func (w *world) await(most time.Duration, holds func() bool) bool {
-	for deadline := time.Now().Add(most); time.Now().Before(deadline); {
-		if holds() {
+func (w *world) await(timeout time.Duration, condition func() bool) bool {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {
+		if condition() {
 			return true
 		}
 		if w.oracle.failed.Load() {
@@ -340,13 +340,13 @@ func (w *world) await(most time.Duration, holds func() bool) bool {
 		}
 		time.Sleep(min(tick, time.Until(deadline)))
 	}
-	return holds()
+	return condition()
 }
 
-// awaitRest waits until every entry is at rest, or until the duration in most is over. Between its checks, people act
-// on the entries that only people can bring to rest.
-func (w *world) awaitRest(most time.Duration) bool {
-	for deadline := time.Now().Add(most); time.Now().Before(deadline); {
+// awaitRest waits until every entry is at rest, or until the timeout is over. Between its checks, people act on the
+// entries that only people can bring to rest.
+func (w *world) awaitRest(timeout time.Duration) bool {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {
 		w.wake()
 		w.letPass()
 		if w.lookForRest(min(looksPerVisit*tick, time.Until(deadline))) {
