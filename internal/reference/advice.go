@@ -150,7 +150,7 @@ var errorAdvice = map[string]advice{
 	},
 	"gormtx.ErrCommit": {
 		"Your code called `Commit` in a transaction that only the library may commit.",
-		"Return nil from the handler or the function instead.",
+		"Do not call `Commit`. Return nil from the handler or the function, and the library commits.",
 	},
 	"gormtx.ErrPrepare": {
 		"Your code opened a GORM `Session` with `PrepareStmt` in a transaction of the library. A session with `PrepareStmt` would write outside the transaction.",
