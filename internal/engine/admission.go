@@ -117,9 +117,6 @@ func (t *Type) CallsAllowed() int {
 	return room
 }
 
-// limited reports whether an admission now limits the handler calls of the type.
-func (t *Type) limited() bool { return t.CallsAllowed() < Unlimited }
-
 // moreCallsAt returns when to ask the admissions again whether they allow more calls. It returns the earliest result of
 // MoreCallsAt that is after the time now and before the time latest. If there is none, it returns latest.
 func (t *Type) moreCallsAt(now, latest time.Time) time.Time {
@@ -412,7 +409,7 @@ func (t *Type) CallsFor(n int) int { return (n + t.Seats() - 1) / t.Seats() }
 // limits the type, each entry counts as a call of its own.
 func (t *Type) MaxEntries(calls int) int {
 	calls = min(calls, processlog.MaxRows)
-	if t.limited() {
+	if t.CallsAllowed() < Unlimited {
 		return calls
 	}
 	return min(calls*t.Seats(), processlog.MaxRows)

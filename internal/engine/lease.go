@@ -90,13 +90,6 @@ func (h *holdings) lossOf(a *Attempt) error {
 	return a.obsolete
 }
 
-// isEmpty reports whether nothing is held.
-func (h *holdings) isEmpty() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.held) == 0
-}
-
 // HeldAttempt describes an attempt that this process holds.
 type HeldAttempt struct {
 	ID         processlog.ID
@@ -253,7 +246,8 @@ func (e *Engine) Renew(ctx context.Context) {
 			return
 		}
 		roundBegan = time.Now()
-		due := e.needRenewal()
+		var due grouped.Groups[time.Duration, *Attempt]
+		due, idle = e.needRenewal()
 		if len(due.Order) == 0 {
 			e.Problems.Passed(problemRenew, "") // No lease needs a renewal. If a renewal failed before, its lease or its attempt has ended.
 		}
@@ -263,7 +257,6 @@ func (e *Engine) Renew(ctx context.Context) {
 			}
 			e.renewAll(lease, due.Groups[lease])
 		}
-		idle = len(due.Order) == 0 && e.holdings.isEmpty()
 	}
 }
 
@@ -276,9 +269,9 @@ type stuckCall struct {
 }
 
 // needRenewal returns the attempts that have used a third of their lease, grouped by lease length and sorted by id. It
-// also reports stuck handlers.
-func (e *Engine) needRenewal() grouped.Groups[time.Duration, *Attempt] {
-	renewals, stuck := e.holdings.examine()
+// also reports stuck handlers. idle says that nothing is held.
+func (e *Engine) needRenewal() (due grouped.Groups[time.Duration, *Attempt], idle bool) {
+	renewals, stuck, idle := e.holdings.examine()
 	// Report in the order of the ids. A shared call is reported once for each of its entries, but the circuit breaker uses
 	// only the first report. In this order the first report is about the call's first entry. The breaker uses the first
 	// entry, too, when a shared call returns.
@@ -291,12 +284,12 @@ func (e *Engine) needRenewal() grouped.Groups[time.Duration, *Attempt] {
 		e.Log.Error("compensator: handler runs on after its timeout", "entry", s.event.ID, "type", s.event.BusinessType, "attempt", s.event.Attempt)
 		NotifyObserver(e.Base, e.Observer.Stuck, s.event)
 	}
-	return grouped.By(renewals, func(a *Attempt) time.Duration { return a.Type.Lease })
+	return grouped.By(renewals, func(a *Attempt) time.Duration { return a.Type.Lease }), idle
 }
 
 // examine checks all held attempts. It returns the attempts whose leases need a renewal, sorted by id. It also returns the
-// handler calls that it has just found stuck.
-func (h *holdings) examine() (renewals []*Attempt, stuck []stuckCall) {
+// handler calls that it has just found stuck, and whether nothing is held.
+func (h *holdings) examine() (renewals []*Attempt, stuck []stuckCall, idle bool) {
 	now := time.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -316,7 +309,7 @@ func (h *holdings) examine() (renewals []*Attempt, stuck []stuckCall) {
 			renewals = append(renewals, a)
 		}
 	}
-	return newestAttempts(renewals), stuck
+	return newestAttempts(renewals), stuck, len(h.held) == 0
 }
 
 // compareAttempts compares attempts by id. Among attempts of one entry, the last claimed comes first.
