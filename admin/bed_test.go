@@ -62,6 +62,7 @@ type watched struct {
 	batch     func(b processlog.BulkBatch) error                  // called before ChangeBulk, if set
 	looked    atomic.Int64                                        // number of calls of Types
 	bulkReads atomic.Int64                                        // number of calls of Bulk
+	loaded    atomic.Int64                                        // number of calls of Load, which reads contents
 	keeps     func(c *admin.Case)                                 // changes each case that Cases and CasesOf return, to make it look like a case of an older version
 	outlines  func(row *processlog.Row)                           // changes each row that Outlines returns, to make it look like a row of an older version
 }
@@ -74,6 +75,11 @@ func (w *watched) Outlines(ctx context.Context, ids []compensator.EntryID) ([]pr
 		}
 	}
 	return rows, err
+}
+
+func (w *watched) Load(ctx context.Context, ids []compensator.EntryID) ([]processlog.Row, error) {
+	w.loaded.Add(1)
+	return w.MemoryStore.Load(ctx, ids)
 }
 
 func (w *watched) ChangeBulk(ctx context.Context, seen []processlog.Version, change processlog.Change, batch processlog.BulkBatch) (uint64, []processlog.Changed, error) {

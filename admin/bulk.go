@@ -241,7 +241,7 @@ type BulkView struct {
 	Reason   string              `json:"reason"`            // reason that Actor gave, after the ticket
 	At       time.Time           `json:"at"`                // when the first batch was stored
 	Delay    time.Duration       `json:"delay,omitempty"`   // Change.Delay
-	Total    int                 `json:"total"`             // number of entries that the action is about
+	Total    int                 `json:"total"`             // number of entries that the action is about, as far as the actor may see them
 	Changed  int                 `json:"changed"`           // number of entries that the action has changed
 	Left     int                 `json:"left"`              // number of entries that ContinueBulk would try to change
 	Outcomes map[BulkOutcome]int `json:"outcomes"`          // number of changed entries by outcome
@@ -324,6 +324,9 @@ func (d *Admin) viewBulk(ctx context.Context, a Actor, id BulkID, bulk *storedBu
 		view.LeftIDs = append(view.LeftIDs, seen.ID)
 		view.MayContinue = view.MayContinue || isFound && d.May(ctx, a, SeeEntries, Subject{Type: row.BusinessType}) &&
 			d.May(ctx, a, bulk.plan.Right, Subject{Type: row.BusinessType, Count: bulk.plan.Total})
+	}
+	if a.ID != view.Actor { // Do not count entries that the actor may not see.
+		view.Total = view.Changed + len(view.Skipped) + view.Left
 	}
 	return view, nil
 }

@@ -93,6 +93,7 @@ func TestActionOnManyIsShownByRight(t *testing.T) {
 	some, err := d.Bulk(t.Context(), bob, id)
 	require.NoError(t, err)
 	assert.Equal(t, map[admin.BulkOutcome]int{admin.BulkSettled: 2}, some.Outcomes)
+	assert.Equal(t, []int{3, 2}, []int{all.Total, some.Total}, "the total must not count what is hidden")
 	_, unknown := d.Bulk(t.Context(), bob, admin.BulkID{Record: id.Record + 5, Secret: id.Secret})
 	require.ErrorIs(t, unknown, compensator.ErrNotFound)
 	hidden = "*"

@@ -123,11 +123,15 @@ const siblingsShown = 20
 
 // Entry reads one entry. It needs SeeEntries. If the actor lacks this right, Entry returns compensator.ErrNotFound.
 func (d *Admin) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryView, error) {
-	e, err := d.get(ctx, ref)
+	id, err := d.visibleID(ctx, a, ref)
 	if err != nil {
 		return EntryView{}, err
 	}
-	if !d.mayDo(ctx, a, SeeEntries, Subject{Type: e.BusinessType}) {
+	e, err := d.get(ctx, id)
+	if err != nil {
+		return EntryView{}, err
+	}
+	if !d.mayDo(ctx, a, SeeEntries, Subject{Type: e.BusinessType}) { // Another program may have changed the type.
 		return EntryView{}, newNotFoundError(ref)
 	}
 	isFull := d.mayDo(ctx, a, SeeErrors, Subject{Type: e.BusinessType})
@@ -156,6 +160,26 @@ func (d *Admin) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryV
 		return EntryView{}, err
 	}
 	return view, d.addSiblings(ctx, a, e, &view)
+}
+
+// visibleID returns the id of an entry. It returns the same error for an entry that the actor may not see and for an absent
+// one. It reads no content before it asks for the right. Otherwise the time of the answer would tell that a hidden entry
+// exists, because reading a large content takes longer.
+func (d *Admin) visibleID(ctx context.Context, a Actor, ref compensator.Ref) (compensator.EntryID, error) {
+	rows, err := runQuery(ctx, d, func(ctx context.Context) ([]processlog.Row, error) {
+		if id, isID := ref.(compensator.EntryID); isID {
+			return d.log.Operations().Outlines(ctx, []compensator.EntryID{id})
+		}
+		key, _ := ref.(compensator.IdempotencyKey)
+		return d.log.Operations().OutlinesByKey(ctx, []string{string(key)})
+	})
+	if err != nil {
+		return compensator.EntryID{}, err
+	}
+	if len(rows) == 0 || !d.mayDo(ctx, a, SeeEntries, Subject{Type: rows[0].BusinessType}) {
+		return compensator.EntryID{}, newNotFoundError(ref)
+	}
+	return rows[0].ID, nil
 }
 
 // get reads an entry with all its fields. For a succeeded entry it sends a second statement, which reads the result.
@@ -228,7 +252,11 @@ func (d *Admin) readEntryFor(ctx context.Context, a Actor, ref compensator.Ref, 
 		return nil, op, err
 	}
 	ctx = withAction(ctx)
-	e, err := d.get(ctx, ref)
+	var e *compensator.Entry
+	id, err := d.visibleID(ctx, a, ref)
+	if err == nil {
+		e, err = d.get(ctx, id)
+	}
 	if err != nil && !errors.Is(err, compensator.ErrNotFound) {
 		return nil, op, err
 	}

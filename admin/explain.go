@@ -26,11 +26,16 @@ type Explanation struct {
 
 // Explain says why an entry does not run now. It needs SeeEntries, like Entry, and returns the same errors. Without
 // SeeOverview it does not say who paused the type, or why. Without SeeErrors it masks errors. Without SeeAuditLog it
-// does not say who ended the entry. Without SeeOverview for the empty type it does not name processes. Without SeeContent it does not name the batch that the entry follows.
+// does not say who ended the entry. Without SeeOverview for the empty type it does not name processes. Without SeeContent it names
+// neither the batch that the entry follows nor its key under a limit, because both may come from the content.
 //
-// Explain changes nothing. It sends at most ten statements, and one command to the queue.
+// Explain changes nothing. It sends at most eleven statements, and one command to the queue.
 func (d *Admin) Explain(ctx context.Context, a Actor, ref compensator.Ref) (Explanation, error) {
-	row, err := runQuery(ctx, d, func(ctx context.Context) (processlog.Row, error) { return d.log.Row(ctx, ref) })
+	id, err := d.visibleID(ctx, a, ref)
+	if err != nil {
+		return Explanation{}, err
+	}
+	row, err := runQuery(ctx, d, func(ctx context.Context) (processlog.Row, error) { return d.log.Row(ctx, id) })
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -404,13 +409,16 @@ func (x *explainer) addLimit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	values := limit.InForce()
+	values, key := limit.InForce(), ""
+	if x.d.mayDo(ctx, x.a, SeeContent, Subject{Type: x.row.BusinessType}) { // The key may come from the content.
+		key = x.local.LimitKey
+	}
 	if k.Starts == 0 {
 		n, period := values.Rate()
-		x.addReason(Reason{Code: "limited_rate", Name: limit.Name, Text: x.local.LimitKey, N: n, Every: period, At: x.explanation.At.Add(k.Next)})
+		x.addReason(Reason{Code: "limited_rate", Name: limit.Name, Text: key, N: n, Every: period, At: x.explanation.At.Add(k.Next)})
 	}
 	if values.Concurrent > 0 && len(k.Holders) >= values.Concurrent {
-		x.addReason(Reason{Code: "limited_concurrent", Name: limit.Name, Text: x.local.LimitKey, N: values.Concurrent})
+		x.addReason(Reason{Code: "limited_concurrent", Name: limit.Name, Text: key, N: values.Concurrent})
 		x.addHolders(ctx, k.Holders)
 	}
 	return nil

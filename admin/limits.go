@@ -103,7 +103,8 @@ func (d *Admin) readLimits(ctx context.Context, name string) ([]processlog.Store
 // each type that shares the limit.
 //
 // It returns ErrChanged if a person has changed the limit since seen was read. It returns ErrNotFound if nothing has
-// claimed under the limit yet. Its other errors are ErrNotAllowed, ErrReadOnly and *FieldError, as for Pause.
+// claimed under the limit yet, or if the actor may neither see nor change any of its types. Its other errors are
+// ErrNotAllowed, ErrReadOnly and *FieldError, as for Pause.
 func (d *Admin) ChangeLimit(ctx context.Context, a Actor, seen Limit, values LimitValues, why Why) error {
 	if d.readOnly {
 		return ErrReadOnly
@@ -119,21 +120,41 @@ func (d *Admin) ChangeLimit(ctx context.Context, a Actor, seen Limit, values Lim
 	if err != nil {
 		return err
 	}
-	if len(stored) == 0 {
-		return fmt.Errorf("limit %q: %w", seen.Name, compensator.ErrNotFound)
+	subject := seen.Name + ": " + limitText(values)
+	if len(stored) == 0 || seen.Name == "" { // Without a name, readLimits reads all limits.
+		return d.refuseLimit(ctx, a, nil, subject, seen.Name, reason)
 	}
 	limit := stored[0]
-	subject := limit.Name + ": " + limitText(values)
+	if len(limit.Types) == 0 { // Ask at least once.
+		limit.Types = []string{""}
+	}
 	var ops []processlog.Operation
 	for _, name := range limit.Types {
 		if !d.mayDo(ctx, a, ChangeLimit, Subject{Type: name}) {
-			return d.recordTypeRefusal(ctx, a, name, processlog.Operation{Action: string(ChangeLimit), Subject: subject, Reason: reason})
+			return d.refuseLimit(ctx, a, limit.Types, subject, limit.Name, reason)
 		}
 		ops = append(ops, processlog.Operation{Actor: a.ID, Action: string(ChangeLimit), BusinessType: name, Subject: subject, Reason: reason})
 	}
 	limit.Version, limit.Person, limit.Actor, limit.Reason = seen.Version, values, a.ID, reason
 	defer d.actionCount.Add(1)
 	return d.log.Operations().PutLimit(ctx, limit, ops...)
+}
+
+// refuseLimit refuses to change a limit of these types, and records that. The actor gets the same answer for a limit of
+// hidden types and for an absent one. The record names a type that the actor may see, or none.
+func (d *Admin) refuseLimit(ctx context.Context, a Actor, types []string, subject, name, reason string) error {
+	ctx = withAction(ctx)
+	op, isHidden := processlog.Operation{Action: string(ChangeLimit), Subject: subject, Reason: reason}, true
+	for _, of := range types {
+		if d.mayDo(ctx, a, SeeOverview, Subject{Type: of}) || d.mayDo(ctx, a, ChangeLimit, Subject{Type: of}) {
+			op.BusinessType, isHidden = of, false
+			break
+		}
+	}
+	if err := d.recordRefusal(ctx, a, op); err != ErrNotAllowed || !isHidden {
+		return err
+	}
+	return fmt.Errorf("limit %q: %w", name, compensator.ErrNotFound)
 }
 
 // limitText describes values for the audit log.

@@ -27,7 +27,7 @@ func (d *Admin) recordRefusal(ctx context.Context, a Actor, op processlog.Operat
 	if !d.countRefusal(a, time.Now()) {
 		return ErrNotAllowed
 	}
-	op.Actor, op.Refused = processlog.FitActor(a.ID), true
+	op.Actor, op.Subject, op.Refused = processlog.FitActor(a.ID), processlog.FitActor(op.Subject), true // The request decides the length of both.
 	if err := d.log.Operations().Operate(ctx, op); err != nil {
 		return errors.Join(ErrNotAllowed, err)
 	}

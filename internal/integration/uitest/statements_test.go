@@ -52,7 +52,7 @@ func TestPagesCostAFewStatements(t *testing.T) {
 		{"entries?type=refund", 3},
 		{"entries?state=dead", 3},
 		{"entries?type=refund&state=dead", 3},
-		{"entries/" + refund.ID.String(), 8}, // two of them explain why it does not run, and one reads its failed attempts
+		{"entries/" + refund.ID.String(), 10}, // two ask for its type before its content is read, two explain why it does not run, and one reads its failed attempts
 		{"cases", 4},
 		{"cases/due", 3}, // each case is read once
 		{"cases/due?failure=" + groups[0].Fingerprint.String(), 4}, // one more for the sums of this failure
