@@ -183,7 +183,7 @@ func (p *matchingPlan) left(total int) int {
 	return max(1, total-p.visited())
 }
 
-// StartMatching begins an action on all entries that match a search, and carries out the first batches of it. ContinueBulk carries
+// StartMatching begins an action on all entries that match a search, and carries out the first batch of it. ContinueBulk carries
 // out the following ones, until BulkView.Left is 0. Change.Entries is ignored.
 //
 // The action visits entries in the order of their ids, from the oldest to the newest that the log has at the start, so each at most
@@ -192,8 +192,7 @@ func (p *matchingPlan) left(total int) int {
 // then. Without Checked, entries of unknown outcome are left out, and without Again, entries that have ended.
 //
 // Rights are those of Change and Matching. They are checked again for each batch. If no entry matches, StartMatching stores nothing and
-// returns a zero BulkID. If the actor may change none of them, the error is ErrNotAllowed. If StartMatching returns both an id and an
-// error, ContinueBulk goes on.
+// returns a zero BulkID. If the actor may change none of them, the error is ErrNotAllowed.
 func (d *Admin) StartMatching(ctx context.Context, a Actor, ch Change, search Search, opts BulkOptions) (BulkID, error) {
 	if d.readOnly {
 		return BulkID{}, ErrReadOnly
@@ -228,7 +227,7 @@ func (d *Admin) StartMatching(ctx context.Context, a Actor, ch Change, search Se
 	search.Filter = match.Filter
 	run := matchingRun{d: d, actor: a, id: BulkID{Secret: newBulkSecret()}, reason: change.Reason, plan: bulkPlan{Right: ch.Action, Delay: ch.Delay, Checked: ch.Checked, Again: ch.Again,
 		Total: found.N, TriesFirst: opts.TryFirst, Matching: &matchingPlan{Search: search, More: found.More, UpTo: newest.Rows[0].ID}}}
-	err = run.goOn(ctx)
+	err = run.goOn(ctx, 1) // A person soon sees the page of the action, and can stop it.
 	if run.id.Record == 0 {
 		return BulkID{}, err
 	}
@@ -241,7 +240,7 @@ func (d *Admin) continueMatching(ctx context.Context, a Actor, id BulkID, bulk *
 	if err != nil || run.plan.Matching.isOver() {
 		return err
 	}
-	return run.goOn(ctx)
+	return run.goOn(ctx, maxBulkBatches)
 }
 
 // BulkProgress says how far an action on all that match is.
@@ -269,7 +268,7 @@ func (d *Admin) FinishBulk(ctx context.Context, a Actor, id BulkID, report func(
 		if run.plan.Matching.isOver() {
 			return nil
 		}
-		if err = run.goOn(ctx); err == nil {
+		if err = run.goOn(ctx, maxBulkBatches); err == nil {
 			err = d.checkMatching(ctx, a, id, &bulk) // Somebody may have changed the rights meanwhile.
 		}
 	}
@@ -394,14 +393,14 @@ func (r *matchingRun) change(ids []compensator.EntryID) Change {
 // isTrial reports whether the next batch is a trial, which changes one entry only.
 func (r *matchingRun) isTrial() bool { return r.plan.TriesFirst && r.plan.Matching.Changed == 0 }
 
-// goOn stores up to maxBulkBatches batches. It stops after a trial.
-func (r *matchingRun) goOn(ctx context.Context) error {
+// goOn stores up to maxBatches batches. It stops after a trial.
+func (r *matchingRun) goOn(ctx context.Context, maxBatches int) error {
 	ids, err := r.d.matchingIDs(ctx, r.plan.Matching.match(), maxSurveyed)
 	if err != nil {
 		return err
 	}
 	isRest := len(ids) < maxSurveyed
-	for n := 0; n < maxBulkBatches && (len(ids) > 0 || isRest); {
+	for n := 0; n < maxBatches && (len(ids) > 0 || isRest); {
 		trial, p := r.isTrial(), r.plan.Matching
 		c, entries, err := r.check(ctx, ids[:min(len(ids), MaxEntries)])
 		if err != nil {

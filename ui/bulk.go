@@ -20,8 +20,10 @@ type bulkData struct {
 	Show    admin.BulkOutcome
 	Lines   []admin.Line // entries whose outcome is Show
 	Actions []string
-	Going   bool // whether the page goes on by itself
+	Going   bool   // whether the page goes on by itself
+	Problem string // what is wrong with the form; empty if nothing is wrong
 	pager
+	allForm // The page offers no action on all of its entries.
 }
 
 type bulkCount struct {
@@ -69,7 +71,12 @@ func (s *server) showBulk(rq *request) {
 		rq.showFailure(err)
 		return
 	}
-	data := bulkData{BulkView: view, Show: admin.BulkOutcome(rq.r.URL.Query().Get("show"))}
+	s.showBulkView(rq, view, "", http.StatusOK)
+}
+
+func (s *server) showBulkView(rq *request, view admin.BulkView, problem string, status int) {
+	id := view.ID
+	data := bulkData{BulkView: view, Problem: problem, Show: admin.BulkOutcome(rq.r.URL.Query().Get("show"))}
 	for _, outcome := range admin.BulkOutcomes {
 		if n := view.Outcomes[outcome]; n > 0 {
 			data.Counts = append(data.Counts, bulkCount{outcome, n, rq.bulkLink(id, "show", outcome)})
@@ -80,12 +87,12 @@ func (s *server) showBulk(rq *request) {
 	}
 	data.addSkips()
 	cookie, err := rq.r.Cookie(goingCookie)
-	data.Going = err == nil && cookie.Value == rq.goingValue(id) && view.Search != nil && data.GoesOn()
+	data.Going = err == nil && cookie.Value == rq.goingValue(id) && view.Search != nil && data.GoesOn() && data.Tried == "" // After a trial, a person decides.
 	if err := s.addBulkLines(rq, &data); err != nil {
 		rq.showFailure(err)
 		return
 	}
-	rq.showPage(http.StatusOK, "bulk", data)
+	rq.showPage(status, "bulk", data)
 }
 
 // addSkips counts the entries that were not changed, and names some of them.
@@ -125,6 +132,43 @@ func (s *server) addBulkLines(rq *request, data *bulkData) (err error) {
 // ended.
 func (d bulkData) GoesOn() bool { return d.MayContinue && (d.Tried == "" || d.Tried.Ended()) }
 
+// TryFailed reports whether the entry that was tried first did not succeed.
+func (d bulkData) TryFailed() bool {
+	return d.Tried == admin.BulkDead || d.Tried == admin.BulkOverridden
+}
+
+// TriedLine returns the entry that was tried first, or nil if the page does not list it.
+func (d bulkData) TriedLine() *admin.Line {
+	if d.Tried == "" || d.Tried != d.Show || len(d.Lines) != 1 {
+		return nil
+	}
+	return &d.Lines[0]
+}
+
+// NotVisited returns how many entries a stopped action has neither changed nor left out.
+func (d bulkData) NotVisited() int {
+	n := d.Total - d.Changed
+	for _, leftOut := range d.LeftOut {
+		n -= leftOut
+	}
+	return max(0, n)
+}
+
+// SearchLink returns the address of the entries that match the search of an action.
+func (rq *request) SearchLink(search admin.Search) (string, error) {
+	f := search.Filter
+	if search.Failure != (admin.Fingerprint{}) {
+		return rq.Link("cases/due", "failure", search.Failure, "type", f.BusinessType)
+	}
+	form := newSearchForm(rq.words, f)
+	form.Zone = rq.Zone()
+	pairs := []any{}
+	for _, field := range form.Fields() {
+		pairs = append(pairs, field.Name, field.Value)
+	}
+	return rq.Link("entries", pairs...)
+}
+
 // News changes when the counts change.
 func (d bulkData) News() string { return fmt.Sprint(d.Counts, d.Left) }
 
@@ -149,7 +193,7 @@ func (rq *request) Many(n int, more bool) (string, error) {
 func (s *server) startMatching(rq *request, action formAction) (isAnswered bool, err error) {
 	id, err := s.admin.StartMatching(rq.ctx, rq.Actor, action.newChange(), action.Search, admin.BulkOptions{TryFirst: action.First})
 	switch {
-	case id != (admin.BulkID{}): // An error means that a later batch was not stored. The page goes on with it.
+	case id != (admin.BulkID{}):
 		rq.setCookie(goingCookie, rq.goingValue(id), goingSeconds)
 		rq.redirect(rq.bulkLink(id))
 		return true, nil
@@ -170,6 +214,13 @@ func (s *server) continueBulk(rq *request) {
 	next, going := s.admin.ContinueBulk, goingSeconds
 	if rq.form().Get("stop") == "yes" {
 		next, going = s.admin.StopBulk, -1
+	} else if rq.r.PostFormValue("anyway") != "yes" {
+		view, err := s.admin.Bulk(rq.ctx, rq.Actor, id)
+		if err == nil && (bulkData{BulkView: view}).TryFailed() { // The page asked for a confirmation.
+			problem, _ := rq.T("bulk.confirm")
+			s.showBulkView(rq, view, problem, http.StatusUnprocessableEntity)
+			return
+		}
 	}
 	if err := next(rq.ctx, rq.Actor, id); err != nil && !errors.Is(err, admin.ErrContinued) {
 		rq.showFailure(err)

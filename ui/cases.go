@@ -89,7 +89,10 @@ func (s *server) showCases(rq *request) {
 	offered := rq.offeredActions(data.Lines)
 	data.Actions = append(slices.Clone(offered), rq.caseActions(data.Lines)...)
 	if data.Failure != "" && data.Kind+data.Owner+data.Who == "" {
-		data.allForm = allForm{offered, []formField{{"state", compensator.Dead.String()}, {"type", data.Type}, {"failure", data.Failure}}}
+		data.allForm = allForm{AllActions: offered, AllFields: []formField{{"state", compensator.Dead.String()}, {"type", data.Type}, {"failure", data.Failure}}}
+		if data.Group != nil {
+			data.AllN = data.Group.N
+		}
 	}
 	rq.showPage(http.StatusOK, "cases", data)
 }

@@ -72,6 +72,28 @@ func (filterForm) Ends() []string {
 	return []string{"exhausted", "permanent", "crash", "handler", "complete", "cancel", "person"}
 }
 
+// newSearchForm returns the form of a filter with its times in the zone of the page.
+func newSearchForm(w words, filter admin.Filter) filterForm {
+	f := filterForm{Type: filter.BusinessType, User: filter.UserID, Error: filter.LastError, EndedBy: string(filter.EndedBy)}
+	if len(filter.States) > 0 {
+		f.State = filter.States[0].String()
+	}
+	for kind, id := range map[admin.IDKind]string{admin.KindBusiness: filter.BusinessID, admin.KindBusinessExt: filter.BusinessExtID, admin.KindBatch: filter.BatchID} {
+		if id != "" {
+			f.By, f.ID = string(kind), id
+		}
+	}
+	if filter.Prefix {
+		f.Prefix = "yes"
+	}
+	for _, limit := range f.times(&filter) {
+		if !limit.target.IsZero() {
+			*limit.text = w.fieldValue(*limit.target)
+		}
+	}
+	return f
+}
+
 func newFilterForm(q url.Values) (f filterForm) {
 	for name, value := range f.fields() {
 		*value = q.Get(name)
@@ -148,6 +170,7 @@ func newPager(u *url.URL, next string) pager {
 	at := func(cursors []string) string {
 		q := u.Query()
 		q["c"] = cursors
+		q.Del("chosen")
 		return u.Path + withQuery(q)
 	}
 	var p pager
@@ -159,6 +182,14 @@ func newPager(u *url.URL, next string) pager {
 		p.Newer, p.First = at(cursors[:len(cursors)-1]), at(nil)
 	}
 	return p
+}
+
+// countIfAll returns the number of lines if the page shows all that match, or else 0.
+func countIfAll(lines []admin.Line, p pager) int {
+	if p.Older != "" || p.First != "" {
+		return 0
+	}
+	return len(lines)
 }
 
 func (s *server) showEntries(rq *request) {
@@ -189,8 +220,9 @@ func (s *server) showEntries(rq *request) {
 	data.pager = newPager(rq.r.URL, page.Next)
 	data.Actions = rq.offeredActions(data.Lines)
 	if form.State != "" {
-		data.allForm = allForm{data.Actions, form.Fields()}
+		data.allForm = allForm{AllActions: data.Actions, AllFields: form.Fields(), AllN: countIfAll(data.Lines, data.pager)}
 	}
+	data.ChooseState = form.State == ""
 	for _, l := range s.admin.Limited(rq.ctx, rq.Actor) {
 		if slices.ContainsFunc(data.Lines, func(line admin.Line) bool {
 			return line.Entry.BusinessType == l.BusinessType && !line.Entry.State.Terminal()

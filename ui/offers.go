@@ -26,8 +26,10 @@ const (
 
 // allForm is the form for actions on all entries that match the search of a page.
 type allForm struct {
-	AllActions []string    // empty: the page offers none
-	AllFields  []formField // the search
+	AllActions  []string    // empty: the page offers none
+	AllFields   []formField // the search
+	AllN        int         // number of entries that match; 0: unknown
+	ChooseState bool        // whether the page offers none because the search names no state
 }
 
 // offeredActions returns the actions that the actor may do, and that would change at least one of these lines.

@@ -213,8 +213,21 @@ func (rq *request) Here() string {
 	if rq.r.Method == http.MethodPost {
 		return rq.Back()
 	}
-	return rq.r.URL.RequestURI()
+	q := rq.r.URL.Query()
+	if !rq.ChoosesAll() {
+		return rq.r.URL.RequestURI()
+	}
+	q.Del("chosen") // A person who returns chooses again.
+	return rq.r.URL.Path + withQuery(q)
 }
+
+// ChosenLink returns the address of this page with all its rows chosen. ChoosesAll reports whether the address asks for that.
+func (rq *request) ChosenLink() string {
+	q := rq.r.URL.Query()
+	q.Set("chosen", "all")
+	return rq.r.URL.Path + withQuery(q)
+}
+func (rq *request) ChoosesAll() bool { return rq.r.URL.Query().Get("chosen") == "all" }
 
 // Back returns the address of the page from which the person came, as the form says.
 func (rq *request) Back() string { return rq.safeReturnPath(rq.form().Get("back")) }

@@ -43,7 +43,7 @@ const tally = () => all("[data-lines]").forEach((form) => {
 	if (!words) return;
 	const text = chosen ? words.dataset.some.replace("{0}", chosen) : words.dataset.none;
 	if (words.textContent !== text) words.textContent = text;
-	all("button[name=do]", form).forEach((button) => { button.disabled = chosen === 0; });
+	all("button[name=do]:not([form])", form).forEach((button) => { button.disabled = chosen === 0; });
 	const every = $("[data-all]", form);
 	every.hidden = false;
 	every.checked = chosen > 0 && chosen === boxes.length;

@@ -71,16 +71,22 @@ func tryOneFirst(t *testing.T, w *world) {
 	text := plain(page.text)
 	assert.Regexp(t, `dead\s+1\b`, text)
 	left := fmt.Sprintf("Go on with the other %d", len(refunds)-1)
-	for _, part := range []string{"alice", "is PSP back?", left} {
+	for _, part := range []string{"alice", "is PSP back?", left, "The others may end in the same way", "Go on anyway?"} {
 		has(t, text, part)
 	}
+	assert.Regexp(t, `How it ended: dead #\d+ POST https://psp.example/v2/refund: status`, text)
+	lacks(t, page.text, `<button class="main">`, "after a failed trial, going on is not the main action")
 	assert.Len(t, w.entriesOf("refund", compensator.Dead), len(refunds), "the others have not run")
 
 	w.shop.PSPWorks.Store(true)
 	action := regexp.MustCompile(`<form method="post" action="([^"]*/actions/[^"]*)"`).FindStringSubmatch(page.text)
 	require.NotNil(t, action)
+	unsure := bob.post(html.UnescapeString(action[1]), values())
+	require.Equal(t, 422, unsure.status)
+	has(t, plain(unsure.text), "Confirm that you want to go on although the tried entry did not succeed")
+	assert.Len(t, w.entriesOf("refund", compensator.Dead), len(refunds), "without a confirmation the others have not run")
 	for range 2 {
-		require.Equal(t, 200, bob.post(html.UnescapeString(action[1]), values()).status)
+		require.Equal(t, 200, bob.post(html.UnescapeString(action[1]), values("anyway", "yes")).status)
 	}
 	done := fmt.Sprintf(`succeeded\s+%d\b`, len(refunds)-1)
 	w.until(func() bool { return regexp.MustCompile(done).MatchString(plain(alice.get(tried.at).text)) })
@@ -121,10 +127,13 @@ func TestPageOfAnActionFollowsItsEntries(t *testing.T) {
 		press(`#asked [name="sure"]`)
 		press(`#asked [name="first"]`)
 		b.arrive(`location.pathname.startsWith("/ops/actions/")`)
-		b.arrive(fmt.Sprintf(`document.querySelector(".answers")?.textContent.replace(/\s+/g, " ").includes(%q) && document.querySelector("#live form button.main")?.textContent.includes(%q)`, words[1], words[2]))
+		b.arrive(fmt.Sprintf(`document.querySelector(".answers")?.textContent.replace(/\s+/g, " ").includes(%q) && document.querySelector("#live form[method=post] button:not([value])")?.textContent.includes(%q)`, words[1], words[2]))
+		if words[1] == "死信 1" {
+			press(`[name="anyway"]`)
+		}
 		b.requireFit(360, lang)
 		b.photograph("bulk-followed-" + lang + "-light-360")
-		press(`form[action*="/actions/"] button.main`)
+		press(`form[action*="/actions/"] button:not([value])`)
 		b.arrive(fmt.Sprintf(`location.pathname.startsWith("/ops/actions/") && !document.body.textContent.includes(%q)`, words[2]))
 		b.quiet("bulk-" + lang)
 	}
@@ -146,8 +155,12 @@ func TestAllThatMatchAreChangedWithoutScript(t *testing.T) {
 	w := worldOf(t, c, "/ops/")
 	dieMany(t, db, "many", 2300)
 	alice := w.client("alice")
-	has(t, alice.get("entries?state=dead&type=many").text, `name="all"`)
-	lacks(t, alice.get("entries?type=many").text, `name="all"`, "without a state")
+	offer := alice.get("entries?state=dead&type=many").text
+	has(t, offer, `name="all"`)
+	assert.Regexp(t, `(?s)class="chosen".*form="all" name="do" value="requeue".*<table`, offer, "the actions on all are beside those on chosen rows")
+	stateless := alice.get("entries?type=many&ended_from=1970-01-01T00:00").text
+	lacks(t, stateless, `name="all"`, "without a state")
+	has(t, stateless, "To act on all that match, choose a state.")
 	form := values("do", "cancel", "all", "yes", "state", "dead", "type", "many", "back", "/ops/entries")
 	confirm := alice.get("confirm?" + form.Encode())
 	has(t, plain(confirm.text), "2,300 entries")
@@ -170,13 +183,24 @@ func TestAllThatMatchAreChangedWithoutScript(t *testing.T) {
 		lacks(t, alice.post(path, values()).text, "Go on with the rest")
 	}
 
-	dieMany(t, db, "other", 3)
+	dieMany(t, db, "other", 1100)
 	form.Set("type", "other")
+	form.Set("ended_from", "1970-01-01T00:00")
+	form.Del("first")
 	stopped := alice.post("do", form)
+	has(t, plain(stopped.text), "Changed so far: 500. Left: 600 entries") // The person can stop after one batch.
 	text := alice.post(strings.TrimPrefix(stopped.at, "/ops/"), values("stop", "yes")).text
-	has(t, plain(text), "Stopped by alice")
+	has(t, plain(text), "Stopped by alice. No further entry is changed. 600 entries were not changed.")
 	lacks(t, text, "Go on with the rest")
-	assert.Len(t, w.entriesOf("other", compensator.Dead), 2)
+	again := regexp.MustCompile(`<a href="([^"]*)">Search for them again`).FindStringSubmatch(text)
+	require.NotNil(t, again)
+	form.Del("ended_from")
+	left := alice.get(html.UnescapeString(again[1]))
+	require.Equal(t, 200, left.status)
+	for _, part := range []string{"state=dead", "type=other", "ended_from=1970-01-01T00%3A00"} {
+		has(t, left.at, part)
+	}
+	has(t, left.text, `<bdi class="type">other</bdi>`)
 	trail := plain(alice.get("trail").text)
 	assert.Regexp(t, "cancelled 2,300 entries", trail)
 	assert.Regexp(t, "stopped an action", trail)
@@ -200,10 +224,10 @@ func TestPageOfAnActionOnAllGoesOnByItself(t *testing.T) {
 		press := func(selector string) {
 			b.do(chromedp.Evaluate(fmt.Sprintf(`document.querySelector(%q).click()`, selector), nil))
 		}
-		press(`details:has(input[name="all"]) summary`)
+		press(`details:has([form="all"]) summary`)
 		b.requireFit(360, lang)
 		b.photograph("all-offered-" + lang + "-light-360")
-		press(`form:has(input[name="all"]) button[value="cancel"]`)
+		press(`button[form="all"][value="cancel"]`)
 		b.do(b.until(`document.querySelector("#asked").open`), chromedp.Evaluate(`document.querySelector('#asked [name="reason"]').value = "a wrong import"`, nil))
 		b.requireFit(360, lang)
 		b.photograph("all-confirm-" + lang + "-light-360")
@@ -214,4 +238,24 @@ func TestPageOfAnActionOnAllGoesOnByItself(t *testing.T) {
 		assert.Empty(t, w.entriesOf(words[0], compensator.Dead))
 		b.quiet("all-" + lang)
 	}
+}
+
+// Without scripts, a page says that rows must be chosen, and a link chooses all of them.
+func TestAllShownAreChosenWithoutScript(t *testing.T) {
+	t.Parallel()
+	c, db := sqlitetest.New(t, configure)
+	w := worldOf(t, c, "/ops/")
+	dieMany(t, db, "many", 60)
+	alice := w.client("alice")
+	page := alice.get("entries?state=dead&type=many")
+	has(t, page.text, "Choose entries to act on")
+	lacks(t, page.text, " checked aria-label")
+	link := regexp.MustCompile(`<noscript><a href="([^"]*)">Choose all on this page`).FindStringSubmatch(page.text)
+	require.NotNil(t, link)
+	chosen := alice.get(html.UnescapeString(link[1])).text
+	assert.Equal(t, 50, strings.Count(chosen, " checked aria-label"))
+	has(t, chosen, "All rows of this page are chosen.")
+	next := regexp.MustCompile(`<a href="([^"]*)" rel="next"`).FindStringSubmatch(chosen)
+	require.NotNil(t, next)
+	lacks(t, alice.get(html.UnescapeString(next[1])).text, " checked aria-label", "the next page chooses nothing")
 }
