@@ -30,8 +30,8 @@ type ScopedTx struct {
 	c   *Compensator // the Compensator that began this transaction
 	tx  processlog.Transaction
 	end transactionEnd // reports the end of this transaction; it is a *txwatch.Tx or a *unwatchedEnd
-	// unwatched has the same value as end if end is a *unwatchedEnd. This is the case if the connections of the Store do not
-	// watch their transactions. Otherwise unwatched is nil.
+	// unwatched has the same value as end if the connections of the Store do not watch their transactions. Then end is a
+	// *unwatchedEnd. Otherwise unwatched is nil.
 	unwatched *unwatchedEnd
 
 	handledRow *processlog.Row // the entry whose handler uses this transaction; nil in InTx

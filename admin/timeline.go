@@ -64,9 +64,9 @@ func (v EntryView) Timeline() []Event {
 	return append(append(events, middle...), finalEvent)
 }
 
-// unrecordedAttempts returns how many counted failures of the present epoch are not in v.Attempts. They were made before
-// attempts were kept, or later attempts have overwritten them. It returns 0 for an entry that a person has settled or
-// erased, because the counts of such an entry belong to the epoch before.
+// unrecordedAttempts returns how many counted failures of the present epoch are not in v.Attempts. These failures
+// happened before attempts were kept, or later attempts have overwritten them. It returns 0 for an entry that a person
+// has settled or erased, because the counts of such an entry belong to the epoch before.
 func (v EntryView) unrecordedAttempts() int {
 	e := &v.Entry
 	if !v.AttemptsKept || e.Erased || e.EndedBy == compensator.EndedByPerson {

@@ -86,9 +86,8 @@ type KeyState struct {
 	Taken bool // whether another entry that counts has a lease under another token
 
 	// Members lists the entries that count, in the order of their positions, at most MaxMembers. Members is nil if
-	// another process may still run one of these entries. This is so if the entry was claimed under a token other than
-	// the caller's, and neither an outcome nor a release was stored since. It does not matter whether the lease has
-	// ended.
+	// another process may still run one of these entries. Another process may run an entry that was claimed under a token
+	// other than the caller's, until an outcome or a release is stored. It does not matter whether the lease has ended.
 	Members []Member
 }
 

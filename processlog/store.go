@@ -365,7 +365,8 @@ type Claimed struct {
 	Waiting []Scheduled
 	Gone    []ID // entries that are terminal, or whose rows do not exist
 
-	// Rejected lists entries whose rows the database refuses to write, for example by a trigger. They are unchanged.
+	// Rejected lists entries whose rows the database refuses to write, for example by a trigger. Their rows are
+	// unchanged.
 	Rejected []Refusal
 
 	Limited []Limited       // entries that got no permit; set by ClaimLimited only

@@ -36,8 +36,9 @@ type processesLine struct {
 	Differ     bool   // whether there is more than one version
 }
 
-// readInstances reads the processes. They are empty if they are not stored, or if the actor may not see them. The pages that call
-// it are useful without the processes, so an error of the database leaves them out, too.
+// readInstances reads the processes. The result is empty if processes are not stored, or if the actor may not see them.
+// The pages that call readInstances are useful without the processes, so after an error of the database the result is
+// empty, too.
 func (s *server) readInstances(rq *request) admin.Instances {
 	if !s.admin.KeepsInstances() {
 		return admin.Instances{}

@@ -157,9 +157,9 @@ func parseTime(field, text string, zone *time.Location) (time.Time, error) {
 	return time.Time{}, &compensator.FieldError{Field: field, Reason: "want a time as 2006-01-02T15:04"}
 }
 
-// instantsOf returns the instants at which the clocks of a zone show the date and time of wall: one instant, two or
-// none. It tries the zone's offsets of a day before and a day after. This is enough, because an offset changes at most
-// once in two days.
+// instantsOf returns the instants at which the clocks of a zone show the date and time of wall: one instant, two or none.
+// It tries the zone's offsets of a day before and a day after. These two offsets are enough, because an offset changes at
+// most once in two days.
 func instantsOf(wall time.Time, zone *time.Location) (found []time.Time) {
 	for _, distance := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
 		_, offset := wall.Add(distance).In(zone).Zone()

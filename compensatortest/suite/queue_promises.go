@@ -133,7 +133,7 @@ func (t *queueTest) settlePullsInUnderAnyToken() {
 
 // The queue has lost a type. A settle of one of the type's entries must add the entry with its new due time. Another
 // process may be rebuilding the type, and may have read the entry before it was settled. That process enqueues the
-// entry with the end of the old lease as its due time. This must not make the entry due later.
+// entry with the end of the old lease as its due time. This call must not make the entry due later.
 func (t *queueTest) settleBringsBackWhatIsLost() {
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(2), Token: 1, Remove: true})
 	assert.Equal(t, processlog.Never, t.peek("order"))

@@ -160,8 +160,7 @@ func (t *storeTest) resolveWaitsForAnInsertInFlight() {
 	}
 }
 
-// Two keys are equal only if all their bytes are equal. This must also hold when a caller reads or changes an entry by
-// its key.
+// Two keys are equal only if all their bytes are equal, also when a caller reads or changes an entry by its key.
 // Failure: F15
 func (t *storeTest) referenceThatOnlyLooksAlikeIsNotFound() {
 	d := t.draft("alike")

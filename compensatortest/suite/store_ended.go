@@ -55,8 +55,8 @@ func (t *storeTest) deadEntryIsEndedByAServiceUnlessItsCompensationHasBegun() {
 	}
 }
 
-// An entry is dead-lettered after repeated crashes, and then a service ends it. Outcomes under the last claim come
-// late. They must not change the entry. The test settles outcomes of all kinds in one call.
+// An entry is dead-lettered after repeated crashes, and then a service ends it. Late outcomes under the last claim must
+// not change the entry. The test settles outcomes of all kinds in one call.
 // Failure: F68
 func (t *storeTest) deadEntryThatAServiceEndedTakesNoLateOutcome() {
 	for action, want := range serviceEnds {

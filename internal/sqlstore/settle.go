@@ -250,8 +250,8 @@ func (s *Store) explain(ctx context.Context, token processlog.Token, ids []proce
 		return fmt.Errorf("compensator: read back %d outcomes: %w", len(ids), err)
 	}
 	for _, id := range ids {
-		// This is the result if the loop below finds no row with this id and this key. Then the entry was purged, or a
-		// database that has gone back gave its id to another entry.
+		// If the loop below finds no row with this id and this key, the outcome stays Missing. Then the entry was purged,
+		// or a database that has gone back gave its id to another entry.
 		result[place[id]] = processlog.Settled{Missing: true}
 	}
 	for _, row := range rows {

@@ -246,7 +246,7 @@ func (t *txWatch) proven(open bool) {
 		t.currentTx.end(Unknown)
 		return
 	case !open:
-		// The server says that no transaction is open. This is certain with any value of autocommit.
+		// The server says that no transaction is open. Its answer is certain with any value of autocommit.
 		t.end(Unknown)
 		t.state = txClosed
 		return

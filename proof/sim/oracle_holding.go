@@ -73,8 +73,8 @@ func (o *oracle) checkUnheldLocked(l *rowHistory, op *operation, before processl
 	}
 }
 
-// unsettled reports whether an instance may still have to store the outcome of an attempt of this epoch. This is so
-// while the handler runs, and until the instance has the answer to the COMMIT or to the settle.
+// unsettled reports whether an instance may still have to store the outcome of an attempt of this epoch. An outcome is
+// unsettled while the handler runs, and until the instance has the answer to the COMMIT or to the settle.
 func (l *rowHistory) unsettled(n *instance, epoch uint32) bool {
 	return l.waitsForBegin(n, epoch) ||
 		slices.ContainsFunc(l.attempts, func(a *attempt) bool { return a.from == n && a.epoch == epoch && !a.repeated && !a.stored })

@@ -122,8 +122,8 @@ func (o *oracle) noteLogAction(action processlog.Action) {
 	})
 }
 
-// mustStopLocked reports whether an instance must do nothing. This is so if StopOnLoss is set and the instance has
-// noticed a loss that no person has accepted. An instance that notices a loss only after its acceptance need not stop.
+// mustStopLocked reports whether an instance must do nothing, because StopOnLoss is set and the instance has noticed a
+// loss that no person has accepted. An instance that notices a loss only after its acceptance need not stop.
 func (o *oracle) mustStopLocked(n *instance) bool {
 	return o.w.plan.config.StopOnLoss && slices.ContainsFunc(o.losses, func(at time.Time) bool { return at.After(o.goOn) && !at.After(n.lossSeen) })
 }

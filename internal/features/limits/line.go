@@ -64,9 +64,9 @@ func (l *line) splitSleeping(wanted []processlog.Wanted, now time.Time) (awake [
 	return awake, sleeping
 }
 
-// noteClaim sets the time at which each entry without a permit is claimed again. If a key still allows n starts after
-// the claim, noteClaim returns the ids of the first n waiting entries of the key, which need not wait longer. This
-// happens, for example, when an entry in front of them was cancelled.
+// noteClaim sets the time at which each entry without a permit is claimed again. A key may still allow n starts after the
+// claim, for example because an entry in front of the others was cancelled. noteClaim then returns the ids of the first n
+// waiting entries of the key, which need not wait longer.
 func (l *line) noteClaim(claim *processlog.Claimed, limit *processlog.StartLimit, now time.Time) (wokenIDs []processlog.ID) {
 	for i := range claim.Limited {
 		entry := &claim.Limited[i]

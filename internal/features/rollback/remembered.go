@@ -189,8 +189,8 @@ func (m *versionMemory) sweepOn() (list []version) {
 }
 
 // rememberFound remembers the recorded entries that were found, and returns the others. The found entries begin a new
-// part of the field latest. They may be older than the newest version seen so far, and must not replace that version as
-// the last one of its part.
+// part of the field latest. The versions of found entries may be older than the newest version seen so far. So they must
+// not replace that version as the last one of its part.
 func (m *versionMemory) rememberFound(recorded []engine.RecordedEntry, found map[processlog.ID]processlog.Version, sentAt time.Time) (missing []engine.RecordedEntry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
