@@ -174,7 +174,8 @@ func (p program) Local(row *processlog.Row) operating.Local {
 		local.Held, local.Since, local.Stuck, local.Returned = true, held.StartedAt, held.Stuck, held.Returned
 	}
 	if t := p.engine.TypeNamed(row.BusinessType); t != nil {
-		local.Handler, local.Slots, local.Full, local.BatchWait = true, t.Concurrency, t.Slots().Available() == 0, t.Linger()
+		local.Handler, local.Slots, local.BatchWait = true, t.Concurrency, t.Linger()
+		local.Full = t.CallsAllowed() > 0 && t.Slots().Available() == 0 // A limit that allows no call says nothing about the slots.
 		local.Hold = p.features.ClaimHold(t, row.DeliveryCount)
 	}
 	for _, problem := range p.engine.OpenProblems() {

@@ -113,7 +113,7 @@ type Local struct {
 	Returned bool      // if Held: whether the handler has returned, so that only the outcome is not stored yet
 
 	Slots     int                   // number of handler calls of the type that this process may run at once
-	Full      bool                  // whether this process may begin no further call of the type now
+	Full      bool                  // whether this process begins no further call of the type now because of its slots
 	Hold      *processlog.ClaimHold // why this process does not claim the entry because of outcomes or suspects; nil if it may
 	BatchWait time.Duration         // how long a due entry of the type may wait for others to share its call
 

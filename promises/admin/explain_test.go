@@ -308,6 +308,30 @@ func TestExplanationNamesTheReasonWhyAnEntryDoesNotRun(t *testing.T) {
 	}
 }
 
+// While a limit lets no entry start, a process begins no call of the type although its slots are free. The explanation must blame the
+// limit only.
+func TestExplanationBlamesNoSlotsForALimit(t *testing.T) {
+	t.Parallel()
+	for _, of := range explainCases {
+		if !strings.HasPrefix(of.codes, "limited_") {
+			continue
+		}
+		t.Run(strings.ReplaceAll(of.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			w := harness.NewWorld(t).WithRedis()
+			x := newExplained(t, w, w.QuickConfig())
+			id := of.of(x)
+			x.require(of, x.d, id)
+			for range 50 { // The process finds the limit used up again and again.
+				found, err := x.d.Explain(t.Context(), mei, id)
+				require.NoError(t, err)
+				codes, says := sentences(found.Reasons)
+				require.NotContains(t, codes, "slots", says)
+			}
+		})
+	}
+}
+
 // explainingOnly opens the log in a process without handlers, as the command line does. The function change may modify
 // its configuration.
 func (x *explained) explainingOnly(change func(cfg *compensator.Config)) *admin.Admin {
