@@ -36,8 +36,8 @@ type Operations struct {
 	// and how late they were. Package admin shows the counts over time. Each process stores its counts of a minute by
 	// one statement, and sends no statement for a minute without events. A killed process loses the counts of its last
 	// minute. Every minute, or every four minutes while no process has work, one process in Run also counts the waiting
-	// entries. Each statement of this count reads at most 5,000 index entries. Statistics needs the table _stat of
-	// Migrate.
+	// entries. A statement counts at most 5,000 entries, or 100,000 in a process without work. Statistics needs the table
+	// _stat of Migrate.
 	Statistics bool
 
 	// Instances makes each process store a row about itself: its name, its versions, its types, and how busy the types
@@ -310,7 +310,11 @@ func (c *Compensator) keepStats(ctx context.Context) error {
 		return nil
 	}
 	if err := c.startSlotLoop(ctx, backlogMark, processlog.StatMinute, backlogIdle, problemBacklog, forKeepFor(func(ctx context.Context, slot time.Time) error {
-		return backlog.Round(ctx, c.store.(backlog.Store), slot)
+		slice := backlog.IdleSlice
+		if c.features.Busy() {
+			slice = backlog.Slice
+		}
+		return backlog.Round(ctx, c.store.(backlog.Store), slot, slice)
 	})); err != nil {
 		return err
 	}

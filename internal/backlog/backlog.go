@@ -12,8 +12,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Slice is how many entries of the due index one statement counts at most.
-const Slice = 5000
+// Slice is how many entries of the due index one statement counts at most. IdleSlice applies to a process without work, which counts
+// rarely. With Slice, most statements of such a process would count the entries of a large log.
+const (
+	Slice     = 5000
+	IdleSlice = 20 * Slice
+)
 
 // Store is the part of a store that Round needs.
 type Store interface {
@@ -22,12 +26,12 @@ type Store interface {
 	WriteBacklog(ctx context.Context, slot time.Time, backlog []processlog.Backlog) error
 }
 
-// Round counts the backlog of each type and stores it as that of slot. After each statement it pauses for as long as the
-// statement took. So a round uses at most half of one of the database's cores.
+// Round counts the backlog of each type and stores it as that of slot. A statement counts at most slice entries. After each statement
+// Round pauses for as long as the statement took. So a round uses at most half of one of the database's cores.
 //
 // Entries that nobody changes meanwhile are counted exactly. An entry that changes during the round may be counted twice,
 // or not at all. If the round fails, the previous backlog stays stored.
-func Round(ctx context.Context, store Store, slot time.Time) error {
+func Round(ctx context.Context, store Store, slot time.Time, slice int) error {
 	ranges, err := rangesWithEntries(ctx, store)
 	if err != nil {
 		return err
@@ -35,7 +39,7 @@ func Round(ctx context.Context, store Store, slot time.Time) error {
 	types := make(map[string]*processlog.Backlog)
 	for len(ranges) > 0 {
 		n := min(len(ranges), processlog.MaxBacklogRanges)
-		limit := Slice / n
+		limit := slice / n
 		began := time.Now()
 		counted, err := store.CountBacklog(ctx, ranges[:n], limit)
 		if err != nil {

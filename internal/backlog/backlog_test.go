@@ -45,6 +45,12 @@ func insert(t *testing.T, store *memory.Store, businessType string, n int, delay
 // A type has more entries than a slice, and there are more types than a statement counts. Each entry counts once.
 // Failure: F29
 func TestBacklogCountsEachEntryOnceInBoundedStatements(t *testing.T) {
+	for slice, statements := range map[int]int{Slice: 12, IdleSlice: 4} {
+		t.Run(fmt.Sprint(slice), func(t *testing.T) { testBacklogWithSlice(t, slice, statements) })
+	}
+}
+
+func testBacklogWithSlice(t *testing.T, slice, fewerThan int) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &watched{Store: memory.NewStore()}
 		insert(t, store.Store, "big", 2*Slice, 0)
@@ -58,7 +64,7 @@ func TestBacklogCountsEachEntryOnceInBoundedStatements(t *testing.T) {
 			want = append(want, processlog.Backlog{BusinessType: name, Pending: 1 + i%150, Due: 1 + i%150})
 		}
 		slot := time.Now().Truncate(time.Minute)
-		require.NoError(t, Round(t.Context(), store, slot))
+		require.NoError(t, Round(t.Context(), store, slot, slice))
 		reading, err := store.ReadBacklog(t.Context())
 		require.NoError(t, err)
 		assert.True(t, reading.Known)
@@ -67,9 +73,9 @@ func TestBacklogCountsEachEntryOnceInBoundedStatements(t *testing.T) {
 			assert.Equal(t, want[i], reading.Types[i])
 		}
 		for _, n := range store.calls {
-			assert.LessOrEqual(t, n, Slice)
+			assert.LessOrEqual(t, n, slice)
 		}
-		assert.Less(t, len(store.calls), 12)
+		assert.Less(t, len(store.calls), fewerThan)
 	})
 }
 
@@ -77,11 +83,11 @@ func TestRoundThatIsInterruptedLeavesThePreviousBacklog(t *testing.T) {
 	store := &watched{Store: memory.NewStore()}
 	insert(t, store.Store, "big", 3, 0)
 	slot := time.Now().Truncate(time.Minute)
-	require.NoError(t, Round(t.Context(), store, slot))
+	require.NoError(t, Round(t.Context(), store, slot, Slice))
 	insert(t, store.Store, "big", 4, time.Hour)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorIs(t, Round(ended, store, slot.Add(time.Minute)), context.Canceled)
+	require.ErrorIs(t, Round(ended, store, slot.Add(time.Minute), Slice), context.Canceled)
 	reading, err := store.ReadBacklog(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, []processlog.Backlog{{BusinessType: "big", Pending: 3, Due: 3}}, reading.Types)

@@ -207,6 +207,14 @@ func operating() []mutant {
 			sees: tests("TestBacklogCountsEachEntryOnceInBoundedStatements").with(simulation, "300"),
 		},
 		{
+			name: "process-with-work-rests", breaks: "G45",
+			what: "A process that gets work does not notice that the backlog must be counted every minute now.",
+			edits: []edit{
+				{"reading.rest", `$rest = min($rest, $next.Sub(r.now)-$since)`, `_ = $next`},
+			},
+			sees: tests("TestCalendarOfMaintenanceReadsTheMarksOncePerSlot"),
+		},
+		{
 			name: "stored-minute-begins-again", breaks: "G43",
 			what: "If the database's clock is set back, a process counts a minute again that it has stored.",
 			edits: []edit{

@@ -28,6 +28,10 @@ const (
 // suspended, which stops timers, or if the database's clock was set. One test that runs for a year sets it longer.
 var maxPause = time.Minute
 
+// maxRest is the longest time between two reads of the marks if all periods are maintenance, which may be late. In between, the calendar
+// asks the schedules only, because a process that gets work has more slots.
+const maxRest = 4 * time.Minute
+
 // Period is work that is done once for each slot of a schedule.
 type Period struct {
 	// Name is the name of the mark. For a periodic type it is the business type.
@@ -117,73 +121,115 @@ func (c *Calendar) EachPeriod(f func(p Period)) {
 // Run does slots until ctx ends. It returns at once if there are no periods.
 func (c *Calendar) Run(ctx context.Context) {
 	for periods := c.allPeriods(); len(periods) > 0; {
-		if !sleep.For(ctx, c.runRound(ctx, periods)) {
-			return
+		pause, seen := c.runRound(ctx, periods)
+		for pause >= 0 {
+			if !sleep.For(ctx, pause) {
+				return
+			}
+			pause = seen.rest(periods)
 		}
 	}
 }
 
-// runRound does the slots that are due. It returns the time until the next round.
-func (c *Calendar) runRound(ctx context.Context, periods []Period) (pause time.Duration) {
+// reading is what a round has found in the database.
+type reading struct {
+	now    time.Time            // the database's time
+	readAt time.Time            // when it was read, by the clock of this process
+	marks  map[string]time.Time // marks after the round; nil if the next round must read them again
+}
+
+// rest returns how long the next round may still wait. If the result is negative, the round must begin.
+func (r *reading) rest(periods []Period) time.Duration {
+	const begin = -1
+	since := time.Since(r.readAt)
+	rest := maxRest - since
+	if r.marks == nil || rest <= 0 || !allMaintenance(periods) {
+		return begin
+	}
+	for _, p := range periods {
+		next, err := p.NextSlot(r.marks[p.Name])
+		if err != nil {
+			return begin
+		}
+		if !next.IsZero() {
+			rest = min(rest, next.Sub(r.now)-since)
+		}
+	}
+	if rest <= 0 {
+		return begin
+	}
+	return min(rest, maxPause)
+}
+
+func allMaintenance(periods []Period) bool {
+	return !slices.ContainsFunc(periods, func(p Period) bool { return !p.maintenance() })
+}
+
+// runRound does the slots that are due. It returns the time until the next round, and what it has read.
+func (c *Calendar) runRound(ctx context.Context, periods []Period) (pause time.Duration, seen reading) {
 	names := make([]string, len(periods))
 	for i, p := range periods {
 		names[i] = p.Name
 	}
 	now, marks, err := c.readMarks(ctx, names)
 	if err != nil {
-		return c.e.PollInterval
+		return c.e.PollInterval, seen
 	}
 	failpoint.Reach(failpoint.MarksRead)
 	readAt := time.Now()
-	pause = maxPause
+	pause, seen = maxPause, reading{now, readAt, marks}
 	for _, p := range periods {
 		mark, found := marks[p.Name]
 		if !found {
 			c.replaceMark(ctx, p)
-			pause = min(pause, c.e.PollInterval)
+			pause, seen.marks = min(pause, c.e.PollInterval), nil
 			continue
 		}
-		untilNext, worked, err := c.doSlots(ctx, p, mark, now, readAt)
+		untilNext, newMark, err := c.doSlots(ctx, p, mark, now, readAt)
 		what, businessType := p.problemText()
 		if err != nil && ctx.Err() == nil {
 			c.e.Problems.Failed(what, businessType, err)
-		} else if err == nil && (worked || !p.maintenance()) { // Maintenance moves its mark before it works. So after a failure no slot is due, and only work that was done ends the problem.
+		} else if err == nil && (newMark.After(mark) || !p.maintenance()) { // Maintenance moves its mark before it works. So after a failure no slot is due, and only work that was done ends the problem.
 			c.e.Problems.Passed(what, businessType)
 		}
 		pause = min(pause, untilNext)
+		if marks[p.Name] = newMark; newMark.IsZero() {
+			seen.marks = nil
+		}
 	}
-	return max(0, pause-time.Since(readAt))
+	return max(0, pause-time.Since(readAt)), seen
 }
 
 // doSlots does the slots of a period that come after mark, up to now. The parameter now is the database's time. The
 // parameter readAt is the time at which this process read it, by its own clock.
 //
-// doSlots returns the time until the period's next slot, and whether this process did any slots.
-func (c *Calendar) doSlots(ctx context.Context, p Period, mark, now, readAt time.Time) (untilNext time.Duration, worked bool, err error) {
+// doSlots returns the time until the period's next slot, and the mark after it: the argument mark if no slot was due, or zero if this
+// process does not know it.
+func (c *Calendar) doSlots(ctx context.Context, p Period, mark, now, readAt time.Time) (untilNext time.Duration, newMark time.Time, err error) {
 	var found dueSlots
 	if problem := usererr.Contain(func() { found, err = p.slotsSince(ctx, mark, now) }); problem != "" {
 		err = &processlog.FieldError{Field: "schedule", Reason: problem}
 	}
 	if err != nil {
-		return c.e.PollInterval, false, err
+		return c.e.PollInterval, time.Time{}, err
 	}
 	untilNext = maxPause
 	if !found.nextSlot.IsZero() {
 		untilNext = found.nextSlot.Sub(now)
 	}
 	if len(found.slots) == 0 {
-		return untilNext, false, nil
+		return untilNext, mark, nil
 	}
 	last := found.slots[len(found.slots)-1]
 	moved, err := p.Do(ctx, mark, found.slots, readAt.Add(last.Sub(now)))
 	if err != nil || !moved { // Another process moves the mark and may fail, so look again soon.
-		return min(untilNext, c.e.PollInterval), false, err
+		return min(untilNext, c.e.PollInterval), time.Time{}, err
 	}
 	if found.skipped > 0 && !p.maintenance() {
 		c.e.Log.Warn("compensator: slots of a periodic type have passed while no process ran, and are not made up for",
 			"type", p.Name, "slots", found.skipped, "since", mark, "made_up_for", len(found.slots))
 	}
-	return untilNext, true, nil
+	return untilNext, last, nil
 }
 
 // replaceMark gives a new mark to a period whose mark was deleted after Add. Slots that have passed since the deleted

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,6 +98,67 @@ func TestEachSlotOfAYearIsDoneOnce(t *testing.T) {
 			require.True(t, slot.Equal(next), "slot after slot: %v, want %v", slot, next)
 			next = schedule(next)
 		}
+	})
+}
+
+// readCounter counts how often the marks are read.
+type readCounter struct {
+	*double.Store
+	reads atomic.Int64
+}
+
+func (s *readCounter) Marks(ctx context.Context, names []string) (time.Time, map[string]time.Time, error) {
+	s.reads.Add(1)
+	return s.Store.Marks(ctx, names)
+}
+
+// A process at rest must read the marks once for each slot of maintenance. As soon as its schedule has earlier slots, it must do them
+// within a minute. For a periodic type it must read the marks once a minute, because the database's clock may be set.
+func TestCalendarOfMaintenanceReadsTheMarksOncePerSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &readCounter{Store: double.NewStore()}
+		ctx, stop := context.WithCancel(t.Context())
+		e := engine.New(ctx, engine.Config{Store: store, Log: slog.New(slog.DiscardHandler), PollInterval: time.Second, ErrorNumber: func(error) uint16 { return 0 }})
+		defer e.Close()
+		var isBusy atomic.Bool
+		var done atomic.Int64
+		every := func(d time.Duration) func(time.Time) time.Time {
+			return func(after time.Time) time.Time {
+				if isBusy.Load() {
+					return after.Truncate(time.Minute).Add(time.Minute)
+				}
+				return after.Truncate(d).Add(d)
+			}
+		}
+		period := func(name, problem string, schedule func(time.Time) time.Time) Period {
+			return Period{Name: name, Schedule: schedule, CatchUp: 1, Problem: problem, Do: func(ctx context.Context, from time.Time, slots []time.Time, _ time.Time) (bool, error) {
+				done.Add(1)
+				return store.MoveMark(ctx, nil, name, from, slots[len(slots)-1])
+			}}
+		}
+		c := New(e)
+		require.NoError(t, c.Add(ctx, period(" maintenance", "no maintenance", every(4*time.Minute))))
+		var running sync.WaitGroup
+		running.Go(func() { c.Run(ctx) })
+		time.Sleep(time.Hour + time.Second)
+		assert.Equal(t, int64(15), done.Load())
+		assert.LessOrEqual(t, store.reads.Load(), int64(17), "one in Add, one at the start, and one for each slot")
+		isBusy.Store(true)
+		time.Sleep(time.Hour)
+		assert.GreaterOrEqual(t, done.Load(), int64(15+59))
+		stop()
+		running.Wait()
+
+		ctx, stop = context.WithCancel(t.Context())
+		c = New(e)
+		require.NoError(t, c.Add(ctx, period("report", "", every(24*time.Hour))))
+		reads := store.reads.Load()
+		running.Go(func() { c.Run(ctx) })
+		isBusy.Store(false)
+		time.Sleep(time.Hour)
+		assert.GreaterOrEqual(t, store.reads.Load()-reads, int64(60))
+		stop()
+		running.Wait()
 	})
 }
 
