@@ -313,7 +313,7 @@ func (d *Admin) Export(ctx context.Context, a Actor, filter Filter, why Why) (Li
 		return LinePage{}, err
 	}
 	err = d.log.Operations().Operate(ctx, processlog.Operation{Actor: a.ID, Action: string(Export),
-		BusinessType: filter.BusinessType, Subject: fmt.Sprintf("%d entries", len(page.Lines)), Reason: reason})
+		BusinessType: filter.BusinessType, Subject: processlog.EntryCount(len(page.Lines)), Reason: reason})
 	if err != nil {
 		return LinePage{}, err
 	}

@@ -162,7 +162,11 @@ func limitText(v LimitValues) string {
 	var parts []string
 	if v.Interval > 0 {
 		n, period := v.Rate()
-		parts = append(parts, fmt.Sprintf("%d starts in %v", n, period))
+		unit := "starts"
+		if n == 1 {
+			unit = "start"
+		}
+		parts = append(parts, fmt.Sprintf("%d %s in %v", n, unit, period))
 	}
 	if v.Burst > 0 {
 		parts = append(parts, fmt.Sprintf("burst %d", v.Burst))

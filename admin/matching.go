@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -215,7 +214,7 @@ func (d *Admin) StartMatching(ctx context.Context, a Actor, ch Change, search Se
 		return BulkID{}, err
 	}
 	if found.N > 0 && found.NotAllowed == found.N {
-		op.BusinessType, op.Subject = search.Filter.BusinessType, fmt.Sprintf("%d of %d entries", found.N, found.N)
+		op.BusinessType, op.Subject = search.Filter.BusinessType, refusedCount(found.N, found.N)
 		return BulkID{}, d.recordRefusal(ctx, a, op)
 	}
 	newest, err := runQuery(ctx, d, func(ctx context.Context) (processlog.Page, error) {

@@ -81,11 +81,16 @@ func (d *Admin) recordRefusals(ctx context.Context, a Actor, op processlog.Opera
 	if refused.n == 0 {
 		return nil
 	}
-	op.EntryID, op.BusinessType, op.Subject = refused.firstRefusal.id, refused.firstRefusal.businessType, fmt.Sprintf("%d of %d entries", refused.n, refused.total)
+	op.EntryID, op.BusinessType, op.Subject = refused.firstRefusal.id, refused.firstRefusal.businessType, refusedCount(refused.n, refused.total)
 	if err := d.recordRefusal(ctx, a, op); err != ErrNotAllowed {
 		return err
 	}
 	return nil
+}
+
+// refusedCount returns the subject of a refusal of several entries in the audit log. Package ui translates it.
+func refusedCount(n, total int) string {
+	return fmt.Sprintf("%d of %s", n, processlog.EntryCount(total))
 }
 
 // countRefusal counts a refusal. It reports whether the refusal must be recorded.

@@ -24,10 +24,10 @@ const maxNamedUnchecked = 10
 func (e *UncheckedError) Error() string {
 	var parts []string
 	if n := len(e.Unknown); n > 0 {
-		parts = append(parts, fmt.Sprintf("the outcome of %d entries is unknown (%s), and Checked is not set", n, NameEntries(e.Unknown)))
+		parts = append(parts, fmt.Sprintf("the outcome of %s is unknown (%s), and Checked is not set", processlog.EntryCount(n), NameEntries(e.Unknown)))
 	}
 	if n := len(e.Finished); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d entries have ended already (%s), and Again is not set", n, NameEntries(e.Finished)))
+		parts = append(parts, fmt.Sprintf("%s ended already (%s), and Again is not set", processlog.EntryCount(n), NameEntries(e.Finished)))
 	}
 	return "admin: nothing was done: " + strings.Join(parts, "; ")
 }

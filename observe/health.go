@@ -117,7 +117,7 @@ func (l LimitedType) String() string {
 	if !l.NextAt.IsZero() {
 		nextStart = "not before " + l.NextAt.UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("limited (%s): %d entries wait for the limit %q, the next starts %s", l.BusinessType, l.Waiting, l.Limit, nextStart)
+	return fmt.Sprintf("limited (%s): %s held up by the limit %q, the next starts %s", l.BusinessType, processlog.EntryCount(l.Waiting), l.Limit, nextStart)
 }
 
 // PausedType is a type that a person has paused. No process with Config.Operations claims its entries.

@@ -31,12 +31,12 @@ func withProblems() Health {
 func TestHealthIsToldWhole(t *testing.T) {
 	assert.Equal(t, "not ready: database: no route; history: compensator: the database has gone back; queue: refused; "+
 		"breaker open (refund): no route, since 2026-03-01T09:00:00Z, 2 probes failed, next from 2026-03-01T09:01:00Z; "+
-		`limited (charge): 12 entries wait for the limit "psp", the next starts not before 2026-03-01T09:00:02Z; limited (refund): 3 entries wait for the limit "refund", the next starts when a running entry ends; `+
+		`limited (charge): 12 entries held up by the limit "psp", the next starts not before 2026-03-01T09:00:02Z; limited (refund): 3 entries held up by the limit "refund", the next starts when a running entry ends; `+
 		"paused (mail); paused (refund): until 2026-03-01T10:00:00Z; "+
 		"outcomes could not be stored (refund): disk full, 3 times since 2026-03-01T09:00:00Z; "+
 		"stuck: refund 7 (1m0s); no handler here for mail; oldest overdue 1m30s (refund)", withProblems().String())
 	assert.Equal(t, "ready; oldest overdue 0s", Health{}.String())
-	assert.Equal(t, "not ready: history: compensator: the database has gone back: it has lost what it had of 0 entries that are remembered here: ; oldest overdue 0s",
+	assert.Equal(t, "not ready: history: compensator: the database has gone back: it has lost what it had of 0 entries remembered here: ; oldest overdue 0s",
 		Health{History: &processlog.LossError{Stopped: true}}.String())
 }
 

@@ -127,5 +127,10 @@ func skipReason(err error) string {
 	return BulkState
 }
 
-// BulkSubject returns the subject of a batch in the audit log.
-func BulkSubject(entries int) string { return fmt.Sprintf("%d entries", entries) }
+// EntryCount returns a number of entries in words, for example "1 entry".
+func EntryCount(n int) string {
+	if n == 1 {
+		return "1 entry"
+	}
+	return fmt.Sprintf("%d entries", n)
+}

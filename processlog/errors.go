@@ -173,7 +173,7 @@ func (e *LossError) Error() string {
 	for _, l := range e.Lost[:min(len(e.Lost), 3)] {
 		names = append(names, fmt.Sprintf("entry %s %q", l.ID, l.IdempotencyKey))
 	}
-	return fmt.Sprintf("%v: it has lost what it had of %d entries that are remembered here: %s", ErrHistoryLost, len(e.Lost), strings.Join(names, ", "))
+	return fmt.Sprintf("%v: it has lost what it had of %s remembered here: %s", ErrHistoryLost, EntryCount(len(e.Lost)), strings.Join(names, ", "))
 }
 
 // Unwrap returns ErrHistoryLost.

@@ -3,6 +3,7 @@ package ui
 import (
 	"errors"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -114,6 +115,21 @@ func isSameAct(newer, older *admin.AuditLogRecord) bool {
 	return !newer.EntryID.IsZero() && !older.EntryID.IsZero() && newer.At.Sub(older.At) <= sameAct &&
 		newer.Actor == older.Actor && newer.Action == older.Action && newer.Refused == older.Refused && newer.BusinessType == older.BusinessType &&
 		newer.Subject == older.Subject && newer.Reason == older.Reason && statesOf(newer) == statesOf(older)
+}
+
+// countSubject matches the numbers of entries that the audit log has in English.
+var countSubject = regexp.MustCompile(`^(?:(\d+) of )?(\d+) entr(?:y|ies)$`)
+
+// SubjectText returns the subject of a record. A number of entries is in the person's language.
+func (w words) SubjectText(subject string) (string, error) {
+	count := countSubject.FindStringSubmatch(subject)
+	switch {
+	case count == nil:
+		return subject, nil
+	case count[1] == "":
+		return w.T("n_entries", count[2])
+	}
+	return w.T("n_of_entries", count[2], count[1])
 }
 
 // statesOf returns the states of an entry before and after a change, or zero values for an operation.

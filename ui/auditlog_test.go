@@ -65,3 +65,22 @@ func TestBatchesOfOneActionAreOneLine(t *testing.T) {
 func states(before, after compensator.State) (*admin.AuditState, *admin.AuditState) {
 	return &admin.AuditState{State: before}, &admin.AuditState{State: after}
 }
+
+// The audit log has numbers of entries in English. The page shows them in the person's language, also those that say "1 entries".
+func TestNumbersOfEntriesAreShownInTheLanguageOfThePerson(t *testing.T) {
+	for subject, want := range map[string][2]string{
+		"1 entry":         {"1 entry", "1 条"},
+		"1 entries":       {"1 entry", "1 条"},
+		"37 entries":      {"37 entries", "37 条"},
+		"1 of 1 entry":    {"1 of 1 entry", "1 条，共 1 条"},
+		"2 of 30 entries": {"2 of 30 entries", "2 条，共 30 条"},
+		"for 1h0m0s":      {"for 1h0m0s", "for 1h0m0s"},
+		"1 entry of mine": {"1 entry of mine", "1 entry of mine"},
+	} {
+		for i, w := range languages {
+			got, err := w.SubjectText(subject)
+			assert.NoError(t, err)
+			assert.Equal(t, want[i], got)
+		}
+	}
+}

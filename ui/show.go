@@ -296,7 +296,8 @@ func (p recordPart) Subject() (template.HTML, error) {
 		open, err := p.R.T("pause.open")
 		return template.HTML(template.HTMLEscapeString(open)), err
 	}
-	return "<bdi>" + template.HTML(template.HTMLEscapeString(subject)) + "</bdi>", nil
+	text, err := p.R.SubjectText(subject)
+	return "<bdi>" + template.HTML(template.HTMLEscapeString(text)) + "</bdi>", err
 }
 
 func (rq *request) Group(g admin.Group) groupPart            { return groupPart{rq, g} }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // newBulkCommand returns the command that shows what has become of the entries of an action.
@@ -109,7 +110,7 @@ func (p *program) printBulk(view admin.BulkView) error {
 		l.rows = append(l.rows, []any{strings.ReplaceAll(why, "_", " "), view.LeftOut[why], true})
 	}
 	if view.NotFollowed > 0 {
-		p.printf("the outcomes are those of the last batches: %s of earlier batches are not followed", countText(view.NotFollowed))
+		p.printf("the outcomes are those of the last batches: %s of earlier batches are not followed", processlog.EntryCount(view.NotFollowed))
 	}
 	if view.StoppedBy != "" {
 		p.printf("stopped by %s", view.StoppedBy)

@@ -336,19 +336,12 @@ func hintUnchecked(err error) error {
 	var parts []string
 	if n := len(refused.Unknown); n > 0 {
 		parts = append(parts, fmt.Sprintf("the outcome of %s is unknown (%s): an attempt timed out, was cut off, never ended, lost the result of its call or runs now, so it may have had its effect. "+
-			"Find out what happened, then add --checked. Or add --skip-unknown to leave such entries out", countText(n), admin.NameEntries(refused.Unknown)))
+			"Find out what happened, then add --checked. Or add --skip-unknown to leave such entries out", processlog.EntryCount(n), admin.NameEntries(refused.Unknown)))
 	}
 	if n := len(refused.Finished); n > 0 {
-		parts = append(parts, fmt.Sprintf("%s ended already (%s). Add --again to run such entries again", countText(n), admin.NameEntries(refused.Finished)))
+		parts = append(parts, fmt.Sprintf("%s ended already (%s). Add --again to run such entries again", processlog.EntryCount(n), admin.NameEntries(refused.Finished)))
 	}
 	return newUsageError("nothing was done: %s", strings.Join(parts, ". And "))
-}
-
-func countText(n int) string {
-	if n == 1 {
-		return "1 entry"
-	}
-	return fmt.Sprintf("%d entries", n)
 }
 
 // skipUnknown removes the entries that need --checked, and prints their names. It returns the remaining entries.
@@ -362,7 +355,7 @@ func (p *program) skipUnknown(ctx context.Context, s *session, entries []pickedE
 	if refused == nil {
 		return entries, nil
 	}
-	p.printf("left alone: the outcome of %s is unknown (%s)", countText(len(refused.Unknown)), admin.NameEntries(refused.Unknown))
+	p.printf("left alone: the outcome of %s is unknown (%s)", processlog.EntryCount(len(refused.Unknown)), admin.NameEntries(refused.Unknown))
 	return slices.DeleteFunc(entries, func(e pickedEntry) bool { return slices.Contains(refused.Unknown, e.id) }), nil
 }
 
@@ -427,7 +420,7 @@ func (p *program) preview(ctx context.Context, s *session, verb string, entries 
 		return refused
 	}
 	if uncheckedErr := (admin.Change{Action: ch.Action, Again: true}).Unchecked(lines); uncheckedErr != nil { // These entries need --checked.
-		p.printf("! the outcome of %s is unknown, and you have checked: %s", countText(len(uncheckedErr.Unknown)), admin.NameEntries(uncheckedErr.Unknown))
+		p.printf("! the outcome of %s is unknown, and you have checked: %s", processlog.EntryCount(len(uncheckedErr.Unknown)), admin.NameEntries(uncheckedErr.Unknown))
 	}
 	return p.confirm(ctx, verb, strconv.Itoa(len(entries)))
 }

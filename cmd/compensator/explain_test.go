@@ -65,7 +65,7 @@ func TestExplainSaysWhyAnEntryDoesNotRun(t *testing.T) {
 				{"d0", "dead_permanent next_person next_case", "Its code returned a permanent error."},
 				{"lives", "ended_handler next_nobody", "as succeeded"},
 				{"first", "no_handlers queue_not_asked next_unknown", "does not know whether a process has a handler for serial"},
-				{"limited", "limited_rate no_handlers queue_not_asked next_unknown", "The limit psp allows 20 starts in 1s, and none is left now."},
+				{"limited", "limited_rate no_handlers queue_not_asked next_unknown", "The limit psp allows no start now. Starts allowed in 1s: 20."},
 				{"second", "blocked not_due_blocked next_blocker", "of the same ordering key comes first"},
 				{"leased", "leased next_outcome next_lease_end", "Another process has it until"},
 				{"wrong", "invalid_state next_repair", "A person must repair the row."},

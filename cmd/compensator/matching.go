@@ -8,6 +8,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // allFlags are the flags of a command that acts on all entries that match.
@@ -70,15 +71,15 @@ func (p *program) previewMatching(ctx context.Context, s *session, verb string, 
 	p.printf("would %s, as %s, because %q%s", strings.Join(subject, ", worth "), s.actor.ID, ch.Reason, delayText(ch.Delay))
 	switch {
 	case found.Unknown > 0 && ch.Checked:
-		p.printf("! the outcome of %s is unknown, and you have checked", countText(found.Unknown))
+		p.printf("! the outcome of %s is unknown, and you have checked", processlog.EntryCount(found.Unknown))
 	case found.Unknown > 0:
-		p.printf("! the outcome of %s is unknown, so they are left out. Find out what happened, then add --checked", countText(found.Unknown))
+		p.printf("! the outcome of %s is unknown, so they are left out. Find out what happened, then add --checked", processlog.EntryCount(found.Unknown))
 	}
 	if found.Finished > 0 && !ch.Again {
-		p.printf("! %s ended already, so they are left out. Add --again to run such entries again", countText(found.Finished))
+		p.printf("! %s ended already, so they are left out. Add --again to run such entries again", processlog.EntryCount(found.Finished))
 	}
 	if found.NotAllowed > 0 {
-		p.printf("! you may not change %s, so they are left out", countText(found.NotAllowed))
+		p.printf("! you may not change %s, so they are left out", processlog.EntryCount(found.NotAllowed))
 	}
 	if isConfirmed {
 		return nil
@@ -89,9 +90,9 @@ func (p *program) previewMatching(ctx context.Context, s *session, verb string, 
 // countMany returns a number of entries, or says that there are more.
 func countMany(n int, more bool) string {
 	if more {
-		return "more than " + countText(n)
+		return "more than " + processlog.EntryCount(n)
 	}
-	return countText(n)
+	return processlog.EntryCount(n)
 }
 
 // goOn continues an action on all that match until no entry is left. It prints how far the action is.

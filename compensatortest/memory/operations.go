@@ -533,7 +533,7 @@ func (s *Store) auditLogLocked(eachEntry bool) []processlog.AuditLogRecord {
 	for _, batch := range s.ops.batches {
 		id := batch.ID
 		entries = append(entries, processlog.AuditLogRecord{At: batch.At, Actor: batch.Actor, Action: string(batch.Action), Reason: batch.Reason,
-			Subject: processlog.BulkSubject(len(batch.Entries)), Bulk: &id, N: len(batch.Entries)})
+			Subject: processlog.EntryCount(len(batch.Entries)), Bulk: &id, N: len(batch.Entries)})
 	}
 	slices.SortStableFunc(entries, func(a, b processlog.AuditLogRecord) int {
 		return cmp.Or(a.At.Compare(b.At), a.EntryID.Compare(b.EntryID))

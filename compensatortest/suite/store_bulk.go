@@ -58,7 +58,7 @@ func (t *storeTest) batchIsRecordedWithItsChange() {
 	require.NoError(t, err)
 	i := slices.IndexFunc(page.Records, func(r processlog.AuditLogRecord) bool { return r.Bulk != nil })
 	require.GreaterOrEqual(t, i, 0, "the audit log has the action itself")
-	assert.Equal(t, []any{id, processlog.BulkSubject(1), 1, "requeue", true}, []any{*page.Records[i].Bulk, page.Records[i].Subject, page.Records[i].N, page.Records[i].Action, page.Records[i].EntryID.IsZero()})
+	assert.Equal(t, []any{id, processlog.EntryCount(1), 1, "requeue", true}, []any{*page.Records[i].Bulk, page.Records[i].Subject, page.Records[i].N, page.Records[i].Action, page.Records[i].EntryID.IsZero()})
 	t.requireEntryInBatch(dead.ID)
 	notes, err := t.Store.History(t.ctx, processlog.ID{})
 	require.NoError(t, err)

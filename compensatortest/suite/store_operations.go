@@ -197,7 +197,7 @@ func (t *storeTest) auditLogTellsAllNewestFirst() {
 	}
 	for _, op := range []processlog.Operation{
 		{Actor: "mei", Action: "note", EntryID: row.ID, BusinessType: "states", Reason: "1 asked the bank"},
-		{Actor: "bob", Action: "requeue", Refused: true, EntryID: other.ID, BusinessType: "states", Subject: "1 of 1 entries"},
+		{Actor: "bob", Action: "requeue", Refused: true, EntryID: other.ID, BusinessType: "states", Subject: "1 of 1 entry"},
 	} {
 		require.NoError(t, t.ops().Operate(t.ctx, op))
 		at()

@@ -202,7 +202,7 @@ func (r *auditLogRow) batch(mark, data []byte) {
 	if err != nil { // The first batch has only the secret.
 		id = processlog.BulkID{Record: r.row, Secret: bulk.Bulk}
 	}
-	r.Bulk, r.N, r.Subject = &id, len(batch.Entries), processlog.BulkSubject(len(batch.Entries))
+	r.Bulk, r.N, r.Subject = &id, len(batch.Entries), processlog.EntryCount(len(batch.Entries))
 }
 
 // mergeAuditLog makes a page of the newest rows of both tables.

@@ -239,16 +239,16 @@ var explainCases = []explainCase{
 	{"its limit is used up", func(x *explained) compensator.EntryID {
 		x.ended("rated", compensator.Succeeded)
 		return x.put("rated", compensator.Options{})
-	}, "limited_rate", "next_queue", "The limit psp allows 1 starts in 1h0m0s, and none is left now. The next is free at about "},
+	}, "limited_rate", "next_queue", "The limit psp allows no start now. Starts allowed in 1h0m0s: 1. The next is free at about "},
 	{"the limit of its key is used up", func(x *explained) compensator.EntryID {
 		x.WaitState(x.put("tenants", compensator.Options{UserID: "t7"}), compensator.Succeeded)
 		return x.put("tenants", compensator.Options{UserID: "t7"})
-	}, "limited_rate", "next_queue", "The limit tenants allows 2 starts of the key t7 in 24h0m0s"},
+	}, "limited_rate", "next_queue", "The limit tenants allows the key t7 no start now. Starts allowed in 24h0m0s: 2."},
 	{"another entry has the only permit", func(x *explained) compensator.EntryID {
 		x.put("alone", compensator.Options{})
 		x.gate.Await(x.t)
 		return x.put("alone", compensator.Options{})
-	}, "limited_concurrent limit_holders", "next_queue", "The limit alone allows 1 entries at once, and as many run now.\nThese entries hold the permits: "},
+	}, "limited_concurrent limit_holders", "next_queue", "The limit alone allows no further entry now. Entries allowed at once: 1.\nThese entries hold the permits: "},
 	{"the type is paused", func(x *explained) compensator.EntryID { return x.put("paused", compensator.Options{}) }, "paused", "next_resume", "mei paused the type"},
 	{"the type is paused for a time", func(x *explained) compensator.EntryID {
 		return x.put("paused for a time", compensator.Options{})

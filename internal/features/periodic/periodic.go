@@ -203,8 +203,7 @@ func (c *Calendar) runRound(ctx context.Context, periods []Period) (pause time.D
 // doSlots does the slots of a period that come after mark, up to now. The parameter now is the database's time. The
 // parameter readAt is the time at which this process read it, by its own clock.
 //
-// doSlots returns the time until the period's next slot, and the mark after it: the argument mark if no slot was due, or zero if this
-// process does not know it.
+// doSlots returns the time until the period's next slot, and the mark after doSlots. The mark is zero if this process does not know it.
 func (c *Calendar) doSlots(ctx context.Context, p Period, mark, now, readAt time.Time) (untilNext time.Duration, newMark time.Time, err error) {
 	var found dueSlots
 	if problem := usererr.Contain(func() { found, err = p.slotsSince(ctx, mark, now) }); problem != "" {

@@ -58,8 +58,8 @@ func TestLimitThatIsUsedUpIsToldBesideItsType(t *testing.T) {
 	for path, of := range map[string]struct{ en, zh string }{
 		"":                    {"limit psp is used up next start " + next, "限流 psp：配额已用完 下一个条目最早开始于 " + next},
 		"entries?type=charge": {"Entries of charge wait for the limit psp · next start " + next, "charge 的条目正被限流（psp） · 下一个条目最早开始于 " + next},
-		entry:                 {"The limit psp allows 1 starts in 1 h, and none is left now.", "限流 psp 每 1 小时 最多开始执行 1 个条目，配额已用完"},
-		"settings":            {"psp 1 starts in 1 h · up to 1 at once after a pause charge", "psp 每 1 小时 最多开始执行 1 条 · 空闲后最多同时开始 1 条 charge"},
+		entry:                 {"The limit psp allows no start now. Starts allowed in 1 h: 1.", "限流 psp 每 1 小时 最多开始执行 1 个条目，配额已用完"},
+		"settings":            {"psp 1 start in 1 h · up to 1 at once after a pause charge", "psp 每 1 小时 最多开始执行 1 条 · 空闲后最多同时开始 1 条 charge"},
 	} {
 		has(t, page("alice", path, "en"), of.en)
 		has(t, page("alice", path, "zh-CN"), of.zh)
@@ -89,7 +89,7 @@ func TestLimitIsChangedAndSetBack(t *testing.T) {
 	require.Equal(t, 403, bob.get("confirm?do=change+limit&type=psp").status)
 	require.Equal(t, 404, alice.get("confirm?do=change+limit&type=none").status)
 	form := plain(alice.get("confirm?do=change+limit&type=psp").text)
-	has(t, form, "In force: 1 starts in 1 h · up to 1 at once after a pause")
+	has(t, form, "In force: 1 start in 1 h · up to 1 at once after a pause")
 	change := func(pairs ...string) []string {
 		return append([]string{"do", "change limit", "type", "psp", "reason", "PSP is slow"}, pairs...)
 	}
@@ -103,9 +103,9 @@ func TestLimitIsChangedAndSetBack(t *testing.T) {
 	has(t, plain(bob.get("settings").text), "psp 20 starts in 1 s · up to 5 at once after a pause changed by alice")
 	w.until(func() bool { return len(w.entriesOf("charge", compensator.Succeeded)) == 2 })
 	form = plain(alice.get("confirm?do=change+limit&type=psp").text)
-	has(t, form, "In force: 20 starts in 1 s · up to 5 at once after a pause · set by the program: 1 starts in 1 h")
+	has(t, form, "In force: 20 starts in 1 s · up to 5 at once after a pause · set by the program: 1 start in 1 h")
 	require.Equal(t, 200, alice.post("do", values("do", "reset limit", "type", "psp", "version", "1", "reason", "PSP is back")).status)
-	has(t, plain(bob.get("settings").text), "psp 1 starts in 1 h · up to 1 at once after a pause charge")
+	has(t, plain(bob.get("settings").text), "psp 1 start in 1 h · up to 1 at once after a pause charge")
 	has(t, plain(alice.get("trail").text), "changed a limit psp: 20 starts in 1s, burst 5 PSP is slow")
 	has(t, plain(alice.get("trail").text), "changed a limit psp: as the program PSP is back")
 }

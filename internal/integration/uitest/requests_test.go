@@ -429,7 +429,7 @@ func TestListingIsTakenAwayByRightAndOnRecord(t *testing.T) {
 	auditLog, err := w.admin.AuditLog(t.Context(), admin.Actor{ID: "test"}, admin.AuditLogFilter{Action: "export"})
 	require.NoError(t, err)
 	require.Len(t, auditLog.Records, 2)
-	assert.Equal(t, []string{"alice", "salary", "1 entries", "[OPS-988] for the auditor"}, []string{auditLog.Records[1].Actor, auditLog.Records[1].BusinessType, auditLog.Records[1].Subject, auditLog.Records[1].Reason})
+	assert.Equal(t, []string{"alice", "salary", "1 entry", "[OPS-988] for the auditor"}, []string{auditLog.Records[1].Actor, auditLog.Records[1].BusinessType, auditLog.Records[1].Subject, auditLog.Records[1].Reason})
 
 	w.allow(func(_ context.Context, _ admin.Actor, right admin.Right, on admin.Subject) bool {
 		return right != admin.Export || on.Type == "refund"
