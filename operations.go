@@ -36,7 +36,7 @@ type Operations struct {
 	// and how late they were. Package admin shows the counts over time. Each process stores its counts of a minute by
 	// one statement, and sends no statement for a minute without events. A killed process loses the counts of its last
 	// minute. Every minute, or every four minutes while no process has work, one process in Run also counts the waiting
-	// entries. A statement counts at most 5,000 entries, or 100,000 in a process without work. Statistics needs the table
+	// entries. A statement counts at most 5,000 entries, or 200,000 in a process without work. Statistics needs the table
 	// _stat of Migrate.
 	Statistics bool
 

@@ -16,7 +16,7 @@ import (
 // rarely. With Slice, most statements of such a process would count the entries of a large log.
 const (
 	Slice     = 5000
-	IdleSlice = 20 * Slice
+	IdleSlice = 40 * Slice
 )
 
 // Store is the part of a store that Round needs.

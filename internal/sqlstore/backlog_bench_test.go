@@ -57,7 +57,7 @@ func BenchmarkBacklogOfAMillionEntries(b *testing.B) {
 	slot := time.Now().Truncate(time.Minute)
 	for b.Loop() {
 		slot = slot.Add(time.Minute)
-		require.NoError(b, backlog.Round(b.Context(), store, slot))
+		require.NoError(b, backlog.Round(b.Context(), store, slot, backlog.Slice))
 	}
 	reading, err := s.ReadBacklog(b.Context())
 	require.NoError(b, err)
