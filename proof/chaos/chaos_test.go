@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 var (
 	duration = flag.Duration("chaos.duration", time.Minute, "how long load and faults last")
 	seed     = flag.Uint64("chaos.seed", 1, "seed of the faults and the load")
-	dir      = flag.String("chaos.dir", "", "directory of the history; default build/chaos/<seed> in the module's root")
+	dir      = flag.String("chaos.dir", "", "directory of the history; default build/chaos/<seed> in the module's root, or <seed>-2 and so on while another run uses it")
 	rate     = flag.Float64("chaos.rate", 0, "entries recorded per second; 0: the default")
 	kinds    = flag.String("chaos.kinds", "", "only these faults, separated by semicolons")
 )
@@ -38,7 +39,20 @@ func historyDir(t *testing.T, name string) string {
 	}
 	root, err := filepath.Abs("../../build/chaos")
 	require.NoError(t, err)
-	return filepath.Join(root, name)
+	require.NoError(t, os.MkdirAll(root, 0o755))
+	for n := 1; ; n++ { // Another run of the same seed may use the directory.
+		path := filepath.Join(root, name)
+		if n > 1 {
+			path += fmt.Sprint("-", n)
+		}
+		lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o644)
+		require.NoError(t, err)
+		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			t.Cleanup(func() { _ = lock.Close() })
+			return path
+		}
+		require.NoError(t, lock.Close())
+	}
 }
 
 // judge runs the checker and the report. Both are separate programs that read only the history.

@@ -17,7 +17,7 @@ import (
 // dump writes the final contents of the servers to the history.
 func (st *stage) dump() {
 	for what, dump := range map[string]func(*batchWriter) error{
-		"audit": st.dumpAudit, "rows": st.dumpRows, "effects": st.dumpEffects, "results": st.dumpResults, "queue": st.dumpQueue, "deadlocks": st.dumpDeadlocks,
+		"audit": st.dumpAudit, "rows": st.dumpRows, "effects": st.dumpEffects, "results": st.dumpResults, "queue": st.dumpQueue, "replays": st.dumpReplays, "deadlocks": st.dumpDeadlocks,
 	} {
 		w := &batchWriter{stage: st}
 		if err := dump(w); err != nil {

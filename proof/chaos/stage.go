@@ -28,6 +28,7 @@ type stage struct {
 	apps      []*app
 	faults    atomic.Uint64 // number of faults so far
 	appsReady atomic.Bool   // whether the apps are ready
+	startedAt int64         // when the load began, as in history.Action.At
 }
 
 // appConfigs configures the apps. Three apps record entries and run handlers, each with different settings. One app
@@ -54,7 +55,11 @@ func Run(tb testing.TB, cfg Config) {
 	st.write(st.describe())
 	stopWatching := st.watch()
 	st.startApps()
+	st.startedAt = history.Now()
+	replays, stopReplays := st.startReplays()
 	st.runLoad()
+	st.heal()
+	stopReplays()
 	rested := st.comeToRest()
 	stopWatching()
 	if !rested {
@@ -63,6 +68,7 @@ func Run(tb testing.TB, cfg Config) {
 	st.dump()
 	st.checkAttempts()
 	st.checkLimits()
+	replays.checkReplays()
 	if rested {
 		st.checkInstances()
 		st.stopApps()

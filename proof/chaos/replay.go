@@ -1,0 +1,284 @@
+package chaos
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/proof/chaos/history"
+)
+
+// replayer requeues all dead entries of a type in one action, again and again. Its process is the driver, which no fault kills. Its
+// connections and the database fail like those of the apps, so it continues each action until the log says that the action is over.
+// It stops every third action before its end.
+type replayer struct {
+	*stage
+	rand    *rand.Rand
+	db      *sql.DB
+	admin   *admin.Admin
+	started []startedReplay
+}
+
+// replayName is the process and the person of all these actions.
+const replayName = "replay"
+
+// startedReplay is an action whose id the replayer knows.
+type startedReplay struct {
+	id   admin.BulkID
+	dead map[uint64]uint64 // versions of the entries that were dead before the action began
+}
+
+// startReplays begins to replay, if the run has entries that die. stop ends it.
+func (st *stage) startReplays() (r *replayer, stop func()) {
+	r = &replayer{stage: st, rand: rand.New(rand.NewPCG(st.cfg.Seed, 7))}
+	if st.cfg.Careful {
+		return r, func() {}
+	}
+	p := st.newProxies()
+	connector, err := quietConnector(withProcess(p.dsn(false), replayName))
+	if err != nil {
+		st.tb.Fatal(err)
+	}
+	r.db = sql.OpenDB(connector)
+	client := redis.NewClient(&redis.Options{Addr: p.redis.Addr()})
+	c, err := compensator.New(context.Background(), compensator.Config{
+		DB: r.db, Redis: client, Prefix: prefix, Lease: lease, Grace: grace, ReconcileInterval: reconcileInterval, PollInterval: pollInterval, Horizon: horizon,
+		Logger:     slog.New(slog.DiscardHandler),
+		Operations: &compensator.Operations{Attempts: true, Statistics: true},
+	})
+	if err == nil {
+		r.admin, err = admin.New(c, admin.Options{Access: admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })})
+	}
+	if err != nil {
+		st.tb.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := 0; ctx.Err() == nil; n++ {
+			r.replay(ctx, types[n%len(types)].Name, n%3 == 2)
+			wait(ctx, time.Duration(r.rand.Int64N(int64(time.Second))))
+		}
+	}()
+	return r, func() {
+		cancel()
+		<-done
+		if err := c.Close(); err != nil {
+			st.tb.Errorf("closing the log of the person who replays: %v", err)
+		}
+		_ = client.Close()
+		_ = r.db.Close()
+	}
+}
+
+var replayActor = admin.Actor{ID: replayName}
+
+// replay carries out one action. Its first batch has one entry, so every action has several batches.
+func (r *replayer) replay(ctx context.Context, businessType string, stops bool) {
+	dead := make(map[uint64]uint64)
+	err := r.query("SELECT id, version FROM common_process_log WHERE state=-2 AND business_type='"+businessType+"'", func(scan func(...any) error) error {
+		var id, version uint64
+		err := scan(&id, &version)
+		dead[id] = version
+		return err
+	})
+	if err != nil || len(dead) < 2 {
+		return
+	}
+	id, err := r.admin.StartMatching(context.Background(), replayActor, admin.Change{Action: admin.Requeue, Why: admin.Why{Reason: "chaos"}, Checked: true},
+		admin.Search{Filter: admin.Filter{BusinessType: businessType, States: []compensator.State{compensator.Dead}}}, admin.BulkOptions{TryFirst: true})
+	if id.Record == 0 {
+		return // If an answer was lost, the record of the first batch may exist all the same. checkReplays reads it.
+	}
+	r.started = append(r.started, startedReplay{id, dead})
+	r.isOver(err)
+	if stops {
+		for ctx.Err() == nil && !r.isOver(r.admin.StopBulk(context.Background(), replayActor, id)) {
+		}
+	}
+	for ctx.Err() == nil { // After a stop, this must change nothing.
+		err := r.admin.ContinueBulk(context.Background(), replayActor, id)
+		if view, viewErr := r.admin.Bulk(context.Background(), replayActor, id); r.isOver(err) && viewErr == nil && view.Left == 0 {
+			return
+		}
+	}
+}
+
+// isOver reports whether a call succeeded. If not, it waits, because the database may be down.
+func (r *replayer) isOver(err error) bool {
+	if err != nil {
+		wait(context.Background(), 100*time.Millisecond)
+	}
+	return err == nil
+}
+
+// replayBatch is the record of a batch, with the JSON words that the log stores.
+type replayBatch struct {
+	record  uint64
+	Entries []struct {
+		ID      json.Number `json:"id"`
+		Version uint64      `json:"version"`
+	} `json:"entries"`
+	Skipped []struct {
+		ID json.Number `json:"id"`
+	} `json:"skipped"`
+	Plan struct {
+		Matching struct {
+			Changed int            `json:"changed"`
+			LeftOut map[string]int `json:"left_out"`
+			Ended   bool           `json:"ended"`
+			Stopped bool           `json:"stopped"`
+		} `json:"matching"`
+	} `json:"plan"`
+}
+
+// checkReplays asserts G33 for actions on all that match. It compares the records of the batches with what triggers have written:
+//
+//   - Each entry that a record names as changed was requeued once by the action, and each requeue is in one record.
+//   - A batch says how many entries the earlier ones have changed and left out. Nothing follows a batch that ends or stops the action.
+//   - An action that was not stopped has changed or named each entry that was dead before it began and that nobody else changed.
+func (r *replayer) checkReplays() {
+	if r.admin == nil {
+		return
+	}
+	actions, order, err := r.storedReplays()
+	requeued := make(map[outcomeOf]int)
+	others := make(map[uint64]uint64) // highest version in which another process has changed an entry
+	if err == nil {
+		err = r.query("SELECT id, process, old_version, new_version, old_state=-2 AND new_state=0 AND new_epoch=old_epoch+1 FROM audit_trail WHERE op='u'", func(scan func(...any) error) error {
+			var id, before, after uint64
+			var process string
+			var isRequeue bool
+			err := scan(&id, &process, &before, &after, &isRequeue)
+			if process != replayName {
+				others[id] = max(others[id], before)
+				return err
+			}
+			if requeued[outcomeOf{id, after}]++; !isRequeue {
+				r.tb.Errorf("the action on all that match changed entry %d in version %d, and did not requeue it from its death", id, before)
+			}
+			return err
+		})
+	}
+	if err != nil {
+		r.tb.Errorf("reading the actions on all that match: %v", err)
+		return
+	}
+	total, stopped := 0, 0
+	recorded := make(map[outcomeOf]bool)
+	for _, name := range order {
+		visited := make(map[uint64]bool)
+		changed, leftOut, isStopped := 0, 0, false
+		for i, b := range actions[name] {
+			m := b.Plan.Matching
+			sum := 0
+			for _, n := range m.LeftOut {
+				sum += n
+			}
+			if m.Changed != changed || sum != leftOut {
+				r.tb.Errorf("batch %d of the action %s says that %d entries were changed and %d left out before; want %d and %d", b.record, name, m.Changed, sum, changed, leftOut)
+			}
+			if isStopped = m.Stopped; (m.Stopped || m.Ended) && i < len(actions[name])-1 {
+				r.tb.Errorf("the action %s went on after its batch %d, which ended it", name, b.record)
+			}
+			for _, e := range b.Entries {
+				id := numberOf(e.ID)
+				of := outcomeOf{id, e.Version}
+				if visited[id] || recorded[of] || requeued[of] != 1 {
+					r.tb.Errorf("the action %s records entry %d in version %d, and requeued it %d times (visited before: %v)", name, id, e.Version, requeued[of], visited[id])
+				}
+				visited[id], recorded[of] = true, true
+			}
+			for _, s := range b.Skipped {
+				visited[numberOf(s.ID)] = true
+			}
+			changed, leftOut = changed+len(b.Entries), leftOut+len(b.Skipped)
+		}
+		total += changed
+		if isStopped {
+			stopped++
+			continue
+		}
+		r.checkComplete(name, actions[name], visited, others)
+	}
+	for of := range requeued {
+		if !recorded[of] {
+			r.tb.Errorf("entry %d was requeued to version %d, and no record of an action names it", of.id, of.version)
+		}
+	}
+	r.tb.Logf("%d actions on all that match, %d of them stopped, requeued %d entries", len(order), stopped, total)
+	if total == 0 || stopped == 0 || stopped == len(order) {
+		r.tb.Errorf("no action on all that match requeued entries, or none was stopped, or all were, so their check proves nothing")
+	}
+}
+
+func numberOf(text json.Number) uint64 {
+	n, _ := text.Int64()
+	return uint64(n)
+}
+
+// checkComplete checks that an action that has ended left no entry out without a word.
+func (r *replayer) checkComplete(name string, batches []replayBatch, visited map[uint64]bool, others map[uint64]uint64) {
+	at := slices.IndexFunc(r.started, func(s startedReplay) bool { return s.id.String() == name })
+	if at < 0 || !batches[len(batches)-1].Plan.Matching.Ended {
+		return // The answer to its start was lost, or the run ended before it.
+	}
+	for id, version := range r.started[at].dead {
+		if !visited[id] && others[id] < version {
+			r.tb.Errorf("the action %s has ended, and entry %d, which was dead before it in version %d, is neither requeued nor named", name, id, version)
+		}
+	}
+}
+
+// storedReplays returns the batches of each action, and the names of the actions in their order.
+func (r *replayer) storedReplays() (actions map[string][]replayBatch, order []string, err error) {
+	actions = make(map[string][]replayBatch)
+	err = r.query("SELECT id, before_state, after_state FROM common_process_log_audit WHERE entry_id=0 AND actor='"+replayName+"' ORDER BY id", func(scan func(...any) error) error {
+		var mark struct {
+			Bulk string `json:"bulk"`
+		}
+		var b replayBatch
+		var before, after []byte
+		if err := scan(&b.record, &before, &after); err != nil {
+			return err
+		}
+		if err := json.Unmarshal(before, &mark); err != nil {
+			return err
+		}
+		if err := json.Unmarshal(after, &b); err != nil {
+			return err
+		}
+		if _, err := admin.ParseBulkID(mark.Bulk); err != nil { // The first batch has only the secret.
+			mark.Bulk = fmt.Sprint(b.record, "-", mark.Bulk)
+			order = append(order, mark.Bulk)
+		}
+		actions[mark.Bulk] = append(actions[mark.Bulk], b)
+		return nil
+	})
+	return actions, order, err
+}
+
+// dumpReplays writes a call to the history for each requeue by the replayer. Without it, the checker would not know who asked for the
+// requeue. The calls have no answers, so the checker does not demand their effects. checkReplays does.
+func (st *stage) dumpReplays(w *batchWriter) error {
+	call := uint64(0)
+	return st.query("SELECT id, idempotent_id FROM audit_trail WHERE op='u' AND process='"+replayName+"' ORDER BY seq", func(scan func(...any) error) error {
+		call++
+		a := &history.Action{At: st.startedAt, Call: call, Action: history.ActionRequeue}
+		if err := scan(&a.ID, &a.Key); err != nil {
+			return err
+		}
+		w.add(a)
+		return nil
+	})
+}
