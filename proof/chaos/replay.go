@@ -142,7 +142,7 @@ type replayBatch struct {
 	} `json:"plan"`
 }
 
-// checkReplays asserts G33 for actions on all that match. It compares the records of the batches with what triggers have written:
+// checkReplays asserts G32 for actions on all that match. It compares the records of the batches with what triggers have written:
 //
 //   - Each entry that a record names as changed was requeued once by the action, and each requeue is in one record.
 //   - A batch says how many entries the earlier ones have changed and left out. Nothing follows a batch that ends or stops the action.
