@@ -34,7 +34,7 @@ except = $$($(GO) list ./... | grep -v $(foreach package,$(1),-e '/$(package)$$'
 tests/examples := $(call except,$(scenes))
 tests/internal/integration := $(call except,$(databases))
 tests/proof/chaos := ./history/... ./check/... ./report/...
-tests/bench := -short -skip '^Test(Bench|Scale|Order|Limits|Fair|Fleet|Lease|Delay|Relay|Intake|Admin|Ready|Blocked|Waits)$$' ./...
+tests/bench := -short -skip '^Test(Bench|Scale|Order|Limits|Without|Fair|Fleet|Lease|Delay|Relay|Intake|Admin|Ready|Blocked|Waits)$$' ./...
 
 .PHONY: help
 help: ## list the targets
@@ -198,6 +198,15 @@ bench-order: ## measure what the order of serial types costs: a backlog of 40 ke
 .PHONY: bench-limits
 bench-limits: ## measure what a limit costs: 400 entries at 20/s over two processes, and a backlog of 1,000 keys, also with a prototype of fair turns; some minutes; PAIRS=3; build/limits.json
 	cd bench && $(GO) test -count=1 -timeout 30m -run '^Test(Limits|Fair)$$' -v . $(if $(PAIRS),-pairs=$(PAIRS))
+
+usual_features := limits,waiting,transactional
+.PHONY: bench-without
+bench-without: names = $(or $(NAME),$(usual_features))
+bench-without: ## measure what features cost programs that do not use them, beside a build without them; NAME=limits,waiting,transactional PART=record,sustained,drain SIZE=0.6 PAIRS=10; build/without.json
+	mkdir -p $(build)
+	$(GO) run ./proof/without -name $(names) -overlay $(build)/without-overlay.json
+	$(GO) test -C bench -c -overlay $(build)/without-overlay.json -o $(build)/bench-without.test .
+	$(GO) test -C bench -count=1 -timeout 1h -run '^TestWithout$$' -v . -without $(build)/bench-without.test -out $(build)/without.json -pairs=$(or $(PAIRS),10) $(if $(SIZE),-size=$(SIZE)) $(if $(PART),-only=$(PART))
 
 .PHONY: bench-wait
 bench-wait: ## measure how soon Wait returns, with Redis and without, here and in another process, three minutes; build/waits.json

@@ -108,6 +108,7 @@ func TestMain(m *testing.M) {
 	runVictim()
 	runRelayVictim()
 	runWaitWorker()
+	runSideWorker()
 	os.Exit(testservers.Main(m))
 }
 

@@ -3,6 +3,9 @@
 //
 //	go run ./proof/without
 //	go run ./proof/without -name pause
+//	go run ./proof/without -name limits,waiting -overlay build/without.json
+//
+// With -overlay it checks nothing. It only writes the overlay, with which go build and go test can take out the features.
 //
 // A feature is a package directly below internal/features, and the file with the same name in internal/features. Redis
 // is a feature too. Its package is internal/redisqueue, and its file is queue_redis.go in the root. When Redis is taken
@@ -66,7 +69,8 @@ func main() {
 
 func work(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("without", flag.ContinueOnError)
-	name := flags.String("name", "", "take out this feature only")
+	name := flags.String("name", "", "take out only these features, separated by commas")
+	overlay := flags.String("overlay", "", "only write the overlay for the features of -name to this file")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -82,10 +86,20 @@ func work(args []string, out io.Writer) error {
 	if *name == "" {
 		return takeOutEach(root, features, out)
 	}
-	if !slices.Contains(features, *name) {
-		return fmt.Errorf("no feature %q: the features are %s", *name, strings.Join(features, ", "))
+	names := strings.Split(*name, ",")
+	for _, name := range names {
+		if !slices.Contains(features, name) {
+			return fmt.Errorf("no feature %q: the features are %s", name, strings.Join(features, ", "))
+		}
 	}
-	return try(root, []string{*name}, checks, out)
+	if *overlay != "" {
+		path, err := filepath.Abs(*overlay)
+		if err != nil {
+			return err
+		}
+		return hide(root, names, path)
+	}
+	return try(root, names, checks, out)
 }
 
 // takeOutEach takes out each feature alone, and then all of them. It continues after a failure, so that one run names
@@ -146,8 +160,8 @@ func try(root string, features []string, checks [][]string, out io.Writer) error
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	overlay, err := hide(root, features, dir)
-	if err != nil {
+	overlay := filepath.Join(dir, "overlay.json")
+	if err := hide(root, features, overlay); err != nil {
 		return err
 	}
 	for _, args := range checks {
@@ -163,16 +177,16 @@ func try(root string, features []string, checks [][]string, out io.Writer) error
 	return err
 }
 
-// hide writes an overlay into dir in which the files of the features are missing.
-func hide(root string, features []string, dir string) (overlay string, err error) {
+// hide writes an overlay in which the files of the features are missing.
+func hide(root string, features []string, overlay string) error {
 	replace := make(map[string]string) // "": the file is missing
 	for _, name := range features {
 		at := filepath.Join(root, below, name)
 		if name == redis {
 			at = filepath.Join(root, redisPackage)
-			file := filepath.Join(dir, redisFile)
+			file := overlay + "." + redisFile
 			if err := os.WriteFile(file, []byte(withoutRedis), 0o600); err != nil {
-				return "", err
+				return err
 			}
 			replace[filepath.Join(root, redisFile)] = file
 		} else {
@@ -184,13 +198,12 @@ func hide(root string, features []string, dir string) (overlay string, err error
 			}
 			return err
 		}); err != nil {
-			return "", err
+			return err
 		}
 	}
 	text, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
-		return "", err
+		return err
 	}
-	overlay = filepath.Join(dir, "overlay.json")
-	return overlay, os.WriteFile(overlay, text, 0o600)
+	return os.WriteFile(overlay, text, 0o600)
 }
