@@ -29,6 +29,7 @@ type orderRun struct {
 
 	Rate   float64 `json:"rate"`   // entries a second
 	Writes float64 `json:"writes"` // rows inserted, updated or deleted per entry, after recording
+	CPU    float64 `json:"cpu_us"` // processor time per entry in µs, of this process and the database, after recording
 }
 
 // orderConcurrency is the number of calls that run at the same time.
@@ -60,13 +61,14 @@ func (r orderRun) run(a *arena) orderRun {
 	r.record(a)
 	var settled atomic.Int64
 	entries := int64(r.Keys * r.Each)
-	began, before := time.Now(), a.rowWrites()
+	began, before, cpu := time.Now(), a.rowWrites(), a.databaseCPU()+processCPU()
 	stop := r.start(a, compensator.HandlerConfig[raw]{Concurrency: orderConcurrency}, func(context.Context, *compensator.Entry) error {
 		time.Sleep(r.Handler)
 		return nil
 	}, func(observe.SettledEvent) { settled.Add(1) })
 	a.waitUntil(func() bool { return settled.Load() >= entries })
 	r.Rate = float64(entries) / time.Since(began).Seconds()
+	r.CPU = (a.databaseCPU() + processCPU() - cpu) * 1e6 / float64(entries)
 	stop()
 	r.Writes = float64(a.rowWrites()-before) / float64(entries)
 	return r

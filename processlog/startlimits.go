@@ -72,6 +72,21 @@ type StartLimit struct {
 	// permit. ok is false for an entry that must not start, and ClaimLimited then refuses it. If Key is nil, all
 	// entries share the key "". Key is called while the row is locked, so it must not block.
 	Key func(row *Row) (key string, limited, ok bool)
+
+	// Advance returns how many starts of a key ClaimLimited takes in advance, beside those of the entries that it leases. left
+	// is the number of starts that the key has left, and the result is at most left. Room.Advance has the result. The caller
+	// may begin these starts later without another claim, or return them. ClaimLimited calls Advance only for a key of which it
+	// leases entries, only if Interval is set, and only if Concurrent is not set. A nil Advance takes no start. Advance is called
+	// while rows are locked, so it must not block.
+	Advance func(key string, left int) int
+}
+
+// TakeAdvance returns how many starts of a key a claim takes in advance.
+func (l *StartLimit) TakeAdvance(key string, left int) int {
+	if l.Advance == nil || l.Interval == 0 || l.Concurrent > 0 || left <= 0 {
+		return 0
+	}
+	return min(left, l.Advance(key, left))
 }
 
 // MaxConcurrent is the highest StartLimit.Concurrent.
@@ -112,6 +127,7 @@ type Room struct {
 	Starts  int           // starts that the rate allows now; Unbounded: no rate limits them
 	Next    time.Duration // time until the rate allows one more start
 	Permits int           // permits that are free; Unbounded: Concurrent does not limit them
+	Advance int           // starts that the claim has taken in advance: see StartLimit.Advance
 	Granted int64         // grows with each start that the key is granted, and never repeats, even if the key's row is deleted and created again
 }
 

@@ -37,6 +37,7 @@ func (s *Store) claim(ctx context.Context, wanted []processlog.Wanted, token pro
 	for _, id := range slices.SortedFunc(maps.Keys(tokens), processlog.ID.Compare) {
 		c.claimLocked(id, tokens[id])
 	}
+	c.permits.takeAdvance()
 	if c.result.Rooms = c.permits.roomsByKey(); c.result.Rooms != nil {
 		values := c.permits.limit.Values()
 		c.result.InForce = &values

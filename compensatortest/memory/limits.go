@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -79,6 +80,7 @@ type permits struct {
 	programValues processlog.LimitValues // the values before a person's change
 	keyOf         map[processlog.ID]keyResult
 	claimableKeys map[string]bool // keys of the claimable entries
+	advance       map[string]int  // starts that the claim takes in advance; has each key of which an entry is leased
 }
 
 // keyResult is what StartLimit.Of returned for an entry.
@@ -88,7 +90,7 @@ type keyResult struct {
 }
 
 func (s *Store) permitsLocked(limit processlog.StartLimit, now int64) *permits {
-	return &permits{s: s, now: now, limit: limit, programValues: limit.Values(), keyOf: make(map[processlog.ID]keyResult), claimableKeys: make(map[string]bool)}
+	return &permits{s: s, now: now, limit: limit, programValues: limit.Values(), keyOf: make(map[processlog.ID]keyResult), claimableKeys: make(map[string]bool), advance: make(map[string]int)}
 }
 
 // readKey reads the key of a claimable entry. It then removes the permits of this key whose leases have ended.
@@ -250,14 +252,35 @@ func (p *permits) takePermit(claimed *version) {
 	if !isLimited {
 		return
 	}
-	now := p.now * int64(time.Millisecond)
-	stored.arrivalTime = now + int64(max(0, stored.leadIn(p.now, p.limit.Interval))+p.limit.Interval)
-	stored.interval, stored.grantedAt = p.limit.Interval, p.now
-	stored.granted++
+	p.takeStarts(&stored, 1)
+	p.advance[at.key] = 0
 	if p.limit.Concurrent > 0 {
 		stored.holders = append(slices.Clone(stored.holders), holder{claimed.entry.ID, claimed.entry.Version})
 	}
 	p.s.limits[at] = stored
+}
+
+// takeStarts moves the time of a key by n starts.
+func (p *permits) takeStarts(row *limitRow, n int) {
+	now := p.now * int64(time.Millisecond)
+	row.arrivalTime = now + int64(max(0, row.leadIn(p.now, p.limit.Interval))+time.Duration(n)*p.limit.Interval)
+	row.interval, row.grantedAt = p.limit.Interval, p.now
+	row.granted += int64(n)
+}
+
+// takeAdvance takes starts in advance: see StartLimit.Advance.
+func (p *permits) takeAdvance() {
+	if p == nil {
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(p.advance)) {
+		at := limitKey{p.limit.Name, key}
+		row := p.s.limits[at]
+		if n := p.limit.TakeAdvance(key, p.roomOf(row).Starts); n > 0 {
+			p.takeStarts(&row, n)
+			p.s.limits[at], p.advance[key] = row, n
+		}
+	}
 }
 
 // roomsByKey returns the Room of each key in claimableKeys.
@@ -267,7 +290,9 @@ func (p *permits) roomsByKey() map[string]processlog.Room {
 	}
 	rooms := make(map[string]processlog.Room, len(p.claimableKeys))
 	for key := range p.claimableKeys {
-		rooms[key] = p.roomOf(p.s.limits[limitKey{p.limit.Name, key}])
+		room := p.roomOf(p.s.limits[limitKey{p.limit.Name, key}])
+		room.Advance = p.advance[key]
+		rooms[key] = room
 	}
 	return rooms
 }

@@ -17,6 +17,7 @@ var limitPromises = []storePromise{
 	{"RateGrantsTheBurstAndThenOneStartEachInterval", false, (*storeTest).rateGrantsTheBurstAndThenOneStartEachInterval},
 	{"KeyHasTheWholeLimitForItself", false, (*storeTest).keyHasTheWholeLimitForItself},
 	{"EachKeyIsCountedByItself", false, (*storeTest).eachKeyIsCountedByItself},
+	{"StartsTakenInAdvanceAreCounted", false, (*storeTest).startsTakenInAdvanceAreCounted},
 	{"LimitIsSharedByItsName", false, (*storeTest).limitIsSharedByItsName},
 	{"EntryWithoutAPermitIsUnchanged", false, (*storeTest).entryWithoutAPermitIsUnchanged},
 	{"EntryThatIsNotClaimedTakesNoPermit", false, (*storeTest).entryThatIsNotClaimedTakesNoPermit},
@@ -136,6 +137,56 @@ func (t *storeTest) eachKeyIsCountedByItself() {
 			assert.Len(t, stored.Holders, claim*n, key)
 		}
 	}
+}
+
+// A claim takes starts in advance. They must be counted like the starts of entries, and returned like them. A claim that leases no entry of a
+// key takes none.
+func (t *storeTest) startsTakenInAdvanceAreCounted() {
+	limit := processlog.StartLimit{Name: "advance", Interval: time.Hour, Burst: 9, Keyed: true, Key: byBusinessID}
+	left := func(key string) int {
+		stored, err := t.ops().LimitedKey(t.ctx, processlog.StoredLimit{Name: limit.Name, Program: limit.Values()}, key)
+		require.NoError(t, err)
+		return stored.Starts
+	}
+	asked := make(map[string][]int)
+	limit.Advance = func(key string, left int) int {
+		asked[key] = append(asked[key], left)
+		return map[string]int{"a": 2, "b": 100, "c": 0}[key]
+	}
+	drafts := t.drafts("advance", 7)
+	for i, key := range []string{"a", "a", "b", "c", "a", "a", "b"} {
+		drafts[i].BusinessID = key
+	}
+	ids := idsOf(t.insert(drafts...))
+	found := t.claimLimited(limit, token(1), time.Minute, ids[:4]...)
+	require.Len(t, found.Mine, 4)
+	require.Equal(t, map[string][]int{"a": {7}, "b": {8}, "c": {8}}, asked)
+	for key, want := range map[string][2]int{"a": {2, 5}, "b": {8, 0}, "c": {0, 8}} {
+		require.Equal(t, want, [2]int{found.Rooms[key].Advance, found.Rooms[key].Starts}, key)
+		require.Equal(t, want[1], left(key), key)
+	}
+	again := t.claimLimited(limit, token(2), time.Minute, ids[4], ids[6])
+	require.Equal(t, ids[4:5], idsOf(again.Mine), "the starts of b are used up")
+	require.Equal(t, ids[6:], limitedIDs(again))
+	require.Equal(t, []int{7, 4}, asked["a"])
+	require.Equal(t, 2, left("a"))
+	require.Equal(t, []int{8}, asked["b"])
+
+	// The first claim can no longer return starts of a.
+	require.NoError(t, t.Store.ReturnStarts(t.ctx, limit, map[string]processlog.Unused{"a": {Starts: 2, Granted: found.Rooms["a"].Granted}, "b": {Starts: 8, Granted: found.Rooms["b"].Granted}}))
+	require.Equal(t, 2, left("a"))
+	require.Equal(t, 8, left("b"))
+	require.NoError(t, t.Store.ReturnStarts(t.ctx, limit, map[string]processlog.Unused{"a": {Starts: 2, Granted: again.Rooms["a"].Granted}}))
+	require.Equal(t, 4, left("a"))
+
+	// An entry that has a start already needs none. No start is taken in advance if Concurrent is set.
+	clear(asked)
+	free := limit
+	free.Key = func(*processlog.Row) (string, bool, bool) { return "a", false, true }
+	require.Empty(t, t.claimLimited(free, token(3), time.Minute, ids[5]).Rooms)
+	limit.Concurrent = 5
+	require.Zero(t, t.claimLimited(limit, token(4), time.Minute, ids[6]).Rooms["b"].Advance)
+	require.Empty(t, asked)
 }
 
 func (t *storeTest) limitIsSharedByItsName() {

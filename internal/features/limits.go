@@ -10,6 +10,7 @@ func init() {
 	features = append(features, func(s *Set) {
 		l := limits.New(s.Engine)
 		s.Limited = l.Waiting
+		s.loops = append(s.loops, l.ReturnAdvances)
 		s.LimitKey = func(limit Limit, row *processlog.Row) (string, bool, error) {
 			settings := limits.Settings(limit)
 			return settings.KeyOf(row)

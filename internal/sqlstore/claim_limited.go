@@ -70,7 +70,8 @@ type keyPermits struct {
 	ahead, interval time.Duration // the stored time minus the current time, and the interval of the last grant; zero without a row
 	shift           time.Duration // how far the stored time moves because the interval is not that of the last grant
 	wanted          int           // claimable entries of the key
-	taken           int           // permits that the claim takes
+	taken           int           // permits that the claim takes, and starts that it takes in advance
+	advance         int           // starts that the claim has taken in advance
 }
 
 // free returns how many more permits Concurrent allows.
@@ -121,7 +122,7 @@ func (p *permits) rooms() map[string]processlog.Room {
 	}
 	rooms := make(map[string]processlog.Room, len(p.keys))
 	for key, k := range p.keys {
-		rooms[key] = processlog.Room{Starts: max(0, k.starts-k.taken), Next: k.next, Permits: p.free(k), Granted: k.granted}
+		rooms[key] = processlog.Room{Starts: max(0, k.starts-k.taken), Next: k.next, Permits: p.free(k), Advance: k.advance, Granted: k.granted}
 	}
 	return rooms
 }
@@ -286,7 +287,7 @@ func (c *claim) writePermits(ctx context.Context, tx processlog.Tx, mine []proce
 		return nil
 	}
 	for _, k := range p.keys {
-		k.taken = 0 // The claim may have leased fewer rows than it chose.
+		k.taken, k.advance = 0, 0 // The claim may have leased fewer rows than it chose.
 	}
 	for i := range mine {
 		k := p.of(&mine[i])
@@ -300,7 +301,12 @@ func (c *claim) writePermits(ctx context.Context, tx processlog.Tx, mine []proce
 		k.granted++
 	}
 	var written []*keyPermits
-	for _, k := range p.keys {
+	for key, k := range p.keys {
+		if k.taken > 0 {
+			k.advance = p.limit.TakeAdvance(key, k.starts-k.taken)
+			k.taken += k.advance
+			k.granted += int64(k.advance)
+		}
 		if k.shift != 0 { // From now on, the starts that the key has ahead pass at the new rate.
 			k.granted++ // Starts of the old rate can no longer be returned.
 		}
@@ -354,17 +360,25 @@ func (p *permits) raise(written []*keyPermits) string {
 
 // byKey returns an expression with the value of each key. If all keys have the same value, the expression is this value.
 func byKey(written []*keyPermits, value func(k *keyPermits) string) string {
-	var others strings.Builder
 	most := value(written[0])
+	var others []string // values, in the order of their first keys
+	keys := make(map[string][]string)
 	for _, k := range written[1:] {
 		if v := value(k); v != most {
-			others.WriteString(" WHEN limit_key=" + k.literal + " THEN " + v)
+			if len(keys[v]) == 0 {
+				others = append(others, v)
+			}
+			keys[v] = append(keys[v], k.literal)
 		}
 	}
-	if others.Len() == 0 {
+	if len(others) == 0 {
 		return most
 	}
-	return "CASE" + others.String() + " ELSE " + most + " END"
+	var cases strings.Builder
+	for _, v := range others {
+		cases.WriteString(" WHEN limit_key IN (" + strings.Join(keys[v], ",") + ") THEN " + v)
+	}
+	return "CASE" + cases.String() + " ELSE " + most + " END"
 }
 
 // insertLimits does the same as raiseLimits, also for keys without a row and for keys whose stored time moves because the interval has changed.

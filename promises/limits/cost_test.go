@@ -17,6 +17,7 @@ import (
 	"github.com/compensator-go/compensator/compensatortest/memory"
 	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // purging is a store that counts calls of PurgeLimitKeys and the keys that they delete.
@@ -141,5 +142,76 @@ func TestWaitingForALimitCostsNoStatementOfItsOwn(t *testing.T) {
 				require.Equal(t, entries-1, w.Count("common_process_log WHERE state=0 AND version=0 AND delivery_count=0 AND process_count=0 AND lease_until=0"))
 			})
 		}
+	}
+}
+
+// grantCounter is a store that counts the claims that read the rows of a limit.
+type grantCounter struct {
+	*memory.Store
+	claims, reads atomic.Int64
+}
+
+func (s *grantCounter) ClaimLimited(ctx context.Context, wanted []processlog.Wanted, token processlog.Token, lease time.Duration, limit processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
+	found, err := s.Store.ClaimLimited(ctx, wanted, token, lease, limit, accept)
+	if len(found.Mine) > 0 {
+		s.claims.Add(1)
+		if found.Rooms != nil {
+			s.reads.Add(1)
+		}
+	}
+	return found, err
+}
+
+// Entries of two keys start again and again. Most claims must not read the rows of the keys, because an earlier claim has taken starts in
+// advance. The limit must get back the starts that no entry uses, within 1 s and when the process stops.
+func TestStartsTakenInAdvanceSaveClaimsAndAreReturned(t *testing.T) {
+	t.Parallel()
+	for _, stops := range []bool{false, true} {
+		t.Run(fmt.Sprintf("stops=%v", stops), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := &grantCounter{Store: memory.NewStore()}
+				ctx, stop := context.WithCancel(t.Context())
+				c, err := compensator.New(ctx, compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
+				require.NoError(t, err)
+				limit := compensator.Limit{Rate: compensator.Rate{Starts: 1, Per: time.Hour}, Burst: 200, Key: func(e *compensator.Entry) string { return e.UserID }}
+				charges, ran := harness.HandleCounted(t, c, "charge", compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: limit}}, nil)
+				var run sync.WaitGroup
+				run.Go(func() { _ = c.Run(ctx) })
+				const each = 60
+				for range each {
+					require.NoError(t, c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+						for _, key := range []string{"a", "b"} {
+							if _, err := charges.Record(ctx, tx, harness.Order{}, compensator.Options{UserID: key}); err != nil {
+								return err
+							}
+						}
+						return nil
+					}))
+					time.Sleep(20 * time.Millisecond)
+				}
+				require.Equal(t, 2*each, ran.Total())
+				require.Less(t, 2*store.reads.Load(), store.claims.Load(), "reads of the limit, and claims")
+				left := func(key string) int {
+					stored, err := store.LimitedKey(ctx, processlog.StoredLimit{Name: "charge", Program: processlog.LimitValues{Interval: time.Hour, Burst: 200}}, key)
+					require.NoError(t, err)
+					return stored.Starts
+				}
+				require.Less(t, left("a"), 200-each, "some starts are taken in advance and not used yet")
+				if stops {
+					stop()
+					run.Wait()
+					ctx = context.WithoutCancel(ctx)
+				} else {
+					time.Sleep(time.Second)
+				}
+				synctest.Wait()
+				for _, key := range []string{"a", "b"} {
+					require.Equal(t, 200-each, left(key), key)
+				}
+				stop()
+				run.Wait()
+			})
+		})
 	}
 }

@@ -29,6 +29,7 @@ const (
 	inLine    surroundings = "in-line"    // Victims also record entries with an ordering key.
 	limited   surroundings = "limited"    // The kinds of plain handlers have a limit.
 	tenants   surroundings = "tenants"    // The same as limited, and each tenant has the limit for itself.
+	rated     surroundings = "rated"      // The same as tenants without Concurrent, so that a claim need not read the keys that its process knows.
 	adjusted  surroundings = "adjusted"   // The same as staffed and limited together, and a person changes the limit.
 	staffed   surroundings = "staffed"    // Config.Operations is set with Attempts, and people act through package admin.
 	counting  surroundings = "counting"   // Operations.Statistics is set, and old rows of statistics wait to be folded.
@@ -38,7 +39,9 @@ const (
 
 func (s surroundings) staffed() bool { return s == staffed || s == adjusted }
 
-func (s surroundings) limited() bool { return s == limited || s == adjusted || s == tenants }
+func (s surroundings) limited() bool {
+	return s == limited || s == adjusted || s == tenants || s == rated
+}
 
 // isBeside reports whether a healthy process runs while the victims are killed.
 func (s surroundings) isBeside() bool { return s == beside || s == recorders }
@@ -140,6 +143,8 @@ var matrix = []crash{
 	{point: failpoint.OperationWritten, most: 3, in: staffed},
 	{point: failpoint.LimitChanged, most: 3, in: adjusted},
 	{point: failpoint.PermitsWritten, most: 12, in: tenants},
+	{point: failpoint.LimitLocked, most: 12, in: rated},
+	{point: failpoint.PermitsWritten, most: 12, in: rated},
 	{point: failpoint.ChangeCommitted, most: 5},
 	{point: failpoint.PurgePart, most: 3, in: old},
 	{point: failpoint.MarksRead, most: 6, in: periodic},

@@ -79,7 +79,10 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 	if in.limited() { // These kinds share a few permits. A permit that a killed victim held must become free again, because the other entries cannot run without it.
 		limit = compensator.Limit{Rate: compensator.PerSecond(500), Burst: 20, Concurrent: 4, Of: "plain"}
 	}
-	if in == tenants {
+	if in == rated {
+		limit.Concurrent = 0
+	}
+	if in == tenants || in == rated {
 		limit.Key = func(e *compensator.Entry) string {
 			return "tenant" + string(e.IdempotencyKey[len(e.IdempotencyKey)-1:])
 		}

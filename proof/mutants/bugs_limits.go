@@ -31,6 +31,46 @@ func limiting() []mutant {
 			sees: tests(store + "EachKeyIsCountedByItself"),
 		},
 		{
+			name: "starts-in-advance-are-not-counted", breaks: "G41",
+			what: "A claim takes starts in advance and does not move the time of the limit.",
+			edits: []edit{
+				{"sqlstore.claim.writePermits", `k.taken += k.advance`, `k.taken += 0 * k.advance`},
+			},
+			sees: tests(store + "StartsTakenInAdvanceAreCounted"),
+		},
+		{
+			name: "start-in-advance-begins-late", breaks: "G41",
+			what: "An entry uses a start that another claim took long ago, beside those that were granted later.",
+			edits: []edit{
+				{"advanceLife", `grantLife / 2`, `3600 * grantLife`},
+			},
+			sees: tests("TestStartTakenInAdvanceIsUsedOnceAndNotLate"),
+		},
+		{
+			name: "start-in-advance-is-used-twice", breaks: "G41",
+			what: "Several entries use the same start that was taken in advance.",
+			edits: []edit{
+				{"limits.advances.take", `$a.starts[1:]`, `a.starts[0:]`},
+			},
+			sees: tests("TestStartTakenInAdvanceIsUsedOnceAndNotLate"),
+		},
+		{
+			name: "start-in-advance-is-lost", breaks: "G41",
+			what: "A start that was taken in advance and that no entry uses is not returned.",
+			edits: []edit{
+				{"limits.advances.dropOld", `append($unused, $a.starts...)`, `append(unused, a.starts[:0]...)`},
+			},
+			sees: tests("TestStartTakenInAdvanceIsUsedOnceAndNotLate", "TestStartsTakenInAdvanceSaveClaimsAndAreReturned"),
+		},
+		{
+			name: "starts-in-advance-use-up-the-burst", breaks: "G41",
+			what: "One process takes all starts that a key has left in advance, so that other processes wait.",
+			edits: []edit{
+				{"limits.advances.wanted", `$left-($burst+1)/2`, `left-0*burst`},
+			},
+			sees: tests("TestStartsAreTakenInAdvanceForKeysThatStartOften"),
+		},
+		{
 			name: "burst-after-each-pause-twice", breaks: "G41",
 			what: "The starts after a pause count from the end of the last one, so that the pause is saved up.",
 			edits: []edit{

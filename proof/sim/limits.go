@@ -21,6 +21,9 @@ const limitChangeStream = 4114
 // limitPurgeStream is the random stream for the times at which idle keys of limits are deleted.
 const limitPurgeStream = 4116
 
+// burstStream is the random stream that chooses limits under which starts are taken in advance.
+const burstStream = 4118
+
 // drawLimits chooses limits at random for the types without a batch handler. A seed in which the database's clock jumps
 // gets no limits, because after a jump back a limit grants no starts until the clock has caught up.
 func (w *world) drawLimits() {
@@ -40,6 +43,10 @@ func (w *world) drawLimits() {
 			key := string(e.IdempotencyKey)
 			return string("abc"[int(key[len(key)-1])%3])
 		}
+	}
+	if limit.Burst > 0 && rand.New(rand.NewPCG(w.seed, burstStream)).IntN(2) == 0 {
+		limit.Burst, limit.Concurrent = 8*limit.Burst, 0
+		limit.Key = func(*compensator.Entry) string { return "a" }
 	}
 	w.apart.limits = make(map[string]compensator.Limit)
 	for _, kind := range []string{plainType, txType, undoType, undoTxType} {
@@ -96,6 +103,10 @@ func (o *oracle) checkGrants(limit *processlog.StartLimit, found processlog.Clai
 		}
 	}
 	o.readCounts(func(o *oracle) { o.sights[sawLimited] += len(found.Limited) })
+	for key := range starts {
+		starts[key] += found.Rooms[key].Advance
+		o.readCounts(func(o *oracle) { o.sights[sawAdvances] += found.Rooms[key].Advance })
+	}
 	o.countStarts(limit, starts, found.Rooms)
 	o.countPermits(limit, starts)
 }

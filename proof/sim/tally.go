@@ -53,6 +53,7 @@ const (
 	sawPutBack
 	sawWoken
 	sawLimited
+	sawAdvances
 	sawFenced
 	sawBreakerOpen
 	sawProbe
@@ -107,6 +108,7 @@ var sightNames = [sights]string{
 	sawBatches:        "batches of several entries",
 	sawLingered:       "batches of several entries that may have waited for each other",
 	sawFollowed:       "attempts of entries that run after a batch",
+	sawAdvances:       "starts taken in advance",
 	sawLimited:        "entries that waited for a permit",
 	sawFenced:         "permits taken away because their leases had ended",
 	sawBreakerOpen:    "breakers that opened, or stayed open",

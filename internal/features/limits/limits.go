@@ -13,6 +13,7 @@
 //	limits.go   which types have limits, and which claimed entries may start
 //	gate.go     when a type without keys is worth a claim
 //	line.go     when an entry of a key is worth a claim
+//	advance.go  starts that a claim takes for the entries of the next claims
 package limits
 
 import (
@@ -65,7 +66,8 @@ type Limits struct {
 	e            *engine.Engine
 	unusedStarts groupcommit.Batcher[unusedStart]
 
-	types map[*engine.Type]*limitedType // written at registration, before Run begins
+	types    map[*engine.Type]*limitedType // written at registration, before Run begins
+	advanced chan struct{}                 // of capacity 1: holds a token when ReturnAdvances has keys to look at
 
 	mu           sync.Mutex          // guards the fields below
 	settings     map[string]Settings // by name
@@ -78,11 +80,12 @@ type unusedStart struct {
 	key      string
 	granted  int64
 	interval time.Duration // under which it was granted
+	sentAt   time.Time     // just before it was granted
 }
 
 // New makes the limits of an engine.
 func New(e *engine.Engine) *Limits {
-	l := &Limits{e: e, types: make(map[*engine.Type]*limitedType), settings: make(map[string]Settings)}
+	l := &Limits{e: e, types: make(map[*engine.Type]*limitedType), settings: make(map[string]Settings), advanced: make(chan struct{}, 1)}
 	l.unusedStarts.Max, l.unusedStarts.Workers, l.unusedStarts.Flush = processlog.MaxRows, 1, l.returnStarts
 	e.AwaitInDrain(&l.unusedStarts)
 	return l
@@ -99,6 +102,7 @@ type limitedType struct {
 	currentLimit processlog.StartLimit // with what a person has changed, as the last claim has obeyed it
 	gate         gate                  // used if the limit has no keys
 	line         line                  // used if the limit has keys
+	advances     advances              // used if the limit has keys
 }
 
 // holder is an entry with the version under which it holds a permit.
@@ -126,7 +130,7 @@ func (l *Limits) With(s Settings) (attach func(t *engine.Type), err error) {
 }
 
 func (l *Limits) attach(t *engine.Type, s Settings) {
-	lt := &limitedType{l: l, e: l.e, t: t, permits: make(map[holder]permit), line: newLine()}
+	lt := &limitedType{l: l, e: l.e, t: t, permits: make(map[holder]permit), line: newLine(), advances: advances{keys: make(map[string]*advance)}}
 	lt.limit = processlog.StartLimit{Name: s.Name, Interval: s.Interval, Burst: s.Burst, Concurrent: s.Concurrent, Keyed: s.Key != nil, Key: lt.newKeyFunc(s)}
 	lt.currentLimit = lt.limit
 	lt.gate.isKeyed = s.Key != nil
@@ -229,18 +233,15 @@ func (lt *limitedType) claim(ctx context.Context, wanted []processlog.Wanted, to
 		lt.scheduleClaim()
 		return processlog.Claimed{Limited: sleeping}, nil
 	}
-	limit, keys := lt.limit, make(map[processlog.ID]string, len(wanted)) // keys of the entries that need a permit
-	limit.Key = func(row *processlog.Row) (key string, isLimited, ok bool) {
-		if key, isLimited, ok = lt.limit.Key(row); isLimited && ok {
-			keys[row.ID] = key
-		}
-		return key, isLimited, ok
-	}
+	limit, starts := lt.limit, &startsInAdvance{lt, make(map[processlog.ID]string, len(wanted)), make(map[processlog.ID]unusedStart)}
+	limit.Key, limit.Advance = starts.keyOf, lt.advance
 	claim, err := lt.e.Store.ClaimLimited(ctx, wanted, token, lease, limit, accept)
 	if err != nil {
+		lt.returnUnused(lt.giveBack(starts, nil))
 		return claim, err
 	}
-	wokenIDs := lt.noteClaim(&claim, keys, sentAt)
+	wokenIDs, unused := lt.noteClaim(&claim, starts, sentAt)
+	lt.returnUnused(unused)
 	claim.Limited = append(claim.Limited, sleeping...)
 	lt.wake(wokenIDs)
 	lt.scheduleClaim()
@@ -254,31 +255,42 @@ func (lt *limitedType) splitSleeping(wanted []processlog.Wanted, now time.Time) 
 	return lt.line.splitSleeping(wanted, now)
 }
 
-// noteClaim notes the result of a claim that was sent at sentAt. keys holds the keys of the entries that needed a permit. noteClaim sets how
-// long each limited entry waits. wokenIDs are entries that may get a permit now.
-func (lt *limitedType) noteClaim(claim *processlog.Claimed, keys map[processlog.ID]string, sentAt time.Time) (wokenIDs []processlog.ID) {
+// noteClaim notes the result of a claim that was sent at sentAt. starts holds the keys and the starts of its entries. noteClaim sets how long
+// each limited entry waits. wokenIDs are entries that may get a permit now. unused are starts that must be returned.
+func (lt *limitedType) noteClaim(claim *processlog.Claimed, starts *startsInAdvance, sentAt time.Time) (wokenIDs []processlog.ID, unused []unusedStart) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
+	unused = lt.giveBackLocked(starts, claim.Mine)
+	lt.advances.slow = time.Since(sentAt) > advanceLife/2
 	if !claim.GrantedAfter.IsZero() {
 		sentAt = claim.GrantedAfter
 	}
 	hasChanged := lt.noteValues(claim.InForce)
+	started := make(map[string]int) // entries that the claim has leased, by key
 	for i := range claim.Mine {
 		row := &claim.Mine[i]
-		if key, isLimited := keys[row.ID]; isLimited {
+		if start, has := starts.starts[row.ID]; has {
+			lt.permits[holder{row.ID, row.Version}] = permit{key: start.key, granted: start.granted, interval: start.interval, sentAt: start.sentAt}
+		} else if key, isLimited := starts.keys[row.ID]; isLimited {
 			lt.permits[holder{row.ID, row.Version}] = permit{key: key, granted: claim.Rooms[key].Granted, interval: lt.currentLimit.Interval, sentAt: sentAt}
+			started[key]++
 		}
 	}
 	now := time.Now()
-	if lt.gate.isKeyed {
-		wokenIDs = lt.line.noteClaim(claim, &lt.currentLimit, now)
-		if hasChanged {
-			wokenIDs = append(wokenIDs, lt.line.wakeAll()...)
-		}
-		return wokenIDs
+	if !lt.gate.isKeyed {
+		lt.gate.noteClaim(claim, &lt.currentLimit, now)
+		return nil, unused
 	}
-	lt.gate.noteClaim(claim, &lt.currentLimit, now)
-	return nil
+	wokenIDs = lt.line.noteClaim(claim, &lt.currentLimit, now)
+	if hasChanged {
+		wokenIDs = append(wokenIDs, lt.line.wakeAll()...)
+		old, _ := lt.advances.dropOld(true, now)
+		unused = append(unused, old...)
+	}
+	if lt.currentLimit.Interval > 0 {
+		unused = append(unused, lt.noteAdvancesLocked(claim, started, sentAt)...)
+	}
+	return wokenIDs, unused
 }
 
 // noteValues notes the values that a claim has obeyed. It reports whether they are new.
@@ -383,7 +395,7 @@ func (lt *limitedType) removePermit(a *engine.Attempt) {
 		return
 	}
 	if !p.isUsed && p.interval > 0 {
-		lt.l.unusedStarts.Add(unusedStart{lt, p.key, p.granted, p.interval})
+		lt.l.unusedStarts.Add(unusedStart{lt, p.key, p.granted, p.interval, p.sentAt})
 	}
 	lt.wake(wokenIDs)
 	if hasOpened {

@@ -1,0 +1,249 @@
+package limits
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// advanceLife is how long a start that was taken in advance may begin. Then it is returned. A claim and the call of its handlers fit into the
+// rest of grantLife.
+const advanceLife = grantLife / 2
+
+// advanceAim is the time for which a claim takes starts in advance. It is shorter than advanceLife, so that most of these starts are used.
+const advanceAim = advanceLife * 4 / 5
+
+// maxGrowth limits how many times more starts a claim takes in advance than entries of the key have started since the claim before.
+const maxGrowth = 4
+
+// maxAdvance is the maximum number of starts of a key that a claim takes in advance.
+const maxAdvance = 32
+
+// sweepPause is the least time between two searches for starts that must be returned.
+const sweepPause = advanceLife / 5
+
+// advances holds the starts that this process has taken in advance, for the entries of the next claims. Those claims then need not read and
+// write the rows of the keys. Starts are taken for keys of which this process claims several entries in advanceLife. At least half of the
+// burst remains for other starts.
+type advances struct {
+	allowed bool // whether Limits.ReturnAdvances runs, which returns the starts
+	slow    bool // whether the last claim has taken so long that a start in advance would be too old
+	keys    map[string]*advance
+}
+
+// advance holds the starts of a key that were taken in advance, and what was observed since the last claim that was granted starts of the key.
+type advance struct {
+	starts  []unusedStart // from the oldest to the newest
+	sentAt  time.Time     // just before the last claim was granted starts
+	started int           // entries that were leased since, with those of that claim
+}
+
+// isOld reports whether a start that was granted after sentAt may not begin any more.
+func isOld(sentAt, now time.Time) bool { return now.Sub(sentAt) >= advanceLife }
+
+// wanted returns how many starts of a key a claim takes in advance, if it leaves left starts. They are enough for advanceAim, if entries of the
+// key continue to come as fast as since the last claim.
+func (as *advances) wanted(key string, left, burst int, now time.Time) int {
+	a := as.keys[key]
+	if !as.allowed || as.slow || a == nil || isOld(a.sentAt, now) {
+		return 0
+	}
+	enough := maxGrowth * a.started
+	if age := now.Sub(a.sentAt); age > 0 {
+		enough = min(enough, int(time.Duration(a.started)*advanceAim/age))
+	}
+	return max(0, min(enough-len(a.starts), maxAdvance, left-(burst+1)/2))
+}
+
+// take takes a start of a key that was taken in advance.
+func (as *advances) take(key string, now time.Time) (start unusedStart, ok bool) {
+	a := as.keys[key]
+	if a == nil {
+		return unusedStart{}, false
+	}
+	for len(a.starts) > 0 && !ok {
+		start, a.starts = a.starts[0], a.starts[1:] // An old start is lost, unless it is the newest. A later claim was granted starts of the key.
+		ok = !isOld(start.sentAt, now)
+	}
+	if ok {
+		a.started++
+	}
+	return start, ok
+}
+
+// giveBack takes back a start that was not used. It returns false if the start cannot be used any more.
+func (as *advances) giveBack(start unusedStart, now time.Time) bool {
+	a := as.keys[start.key]
+	if a == nil || isOld(start.sentAt, now) {
+		return false
+	}
+	a.starts = slices.Insert(a.starts, 0, start)
+	a.started--
+	return true
+}
+
+// note notes that a claim was granted starts of a key. The claim took n of them in advance, and leased entries with the others.
+func (as *advances) note(granted unusedStart, n, leased int) {
+	a := as.keys[granted.key]
+	if a == nil {
+		a = &advance{}
+		as.keys[granted.key] = a
+	}
+	a.starts = append(a.starts, slices.Repeat([]unusedStart{granted}, n)...)
+	a.sentAt, a.started = granted.sentAt, leased
+}
+
+// dropOld forgets the keys of which no start was granted for advanceLife, or all keys. It returns their unused starts, and the time at which
+// the next key will be forgotten.
+func (as *advances) dropOld(all bool, now time.Time) (unused []unusedStart, next time.Time) {
+	for key, a := range as.keys {
+		if all || isOld(a.sentAt, now) {
+			unused = append(unused, a.starts...)
+			delete(as.keys, key)
+		} else if next.IsZero() || a.sentAt.Before(next) {
+			next = a.sentAt
+		}
+	}
+	if !next.IsZero() {
+		next = next.Add(advanceLife)
+	}
+	return unused, next
+}
+
+// startsInAdvance lets the entries of one claim use starts that were taken in advance.
+type startsInAdvance struct {
+	lt     *limitedType
+	keys   map[processlog.ID]string      // keys of the entries that need a permit
+	starts map[processlog.ID]unusedStart // of the entries that need no permit, because they have a start already
+}
+
+// keyOf is the function for StartLimit.Key.
+func (s *startsInAdvance) keyOf(row *processlog.Row) (key string, isLimited, ok bool) {
+	if start, has := s.starts[row.ID]; has {
+		return start.key, false, true
+	}
+	if key, isLimited, ok = s.lt.limit.Key(row); !isLimited || !ok {
+		return key, isLimited, ok
+	}
+	s.lt.mu.Lock()
+	defer s.lt.mu.Unlock()
+	if start, has := s.lt.advances.take(key, time.Now()); has {
+		s.starts[row.ID] = start
+		return key, false, true
+	}
+	s.keys[row.ID] = key
+	return key, true, true
+}
+
+// advance is the function for StartLimit.Advance.
+func (lt *limitedType) advance(key string, left int) int {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	return lt.advances.wanted(key, left, lt.currentLimit.Burst, time.Now())
+}
+
+// giveBack takes back the starts of entries that a claim has not leased. It returns those that must be returned.
+func (lt *limitedType) giveBack(starts *startsInAdvance, mine []processlog.Row) (unused []unusedStart) {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	return lt.giveBackLocked(starts, mine)
+}
+
+func (lt *limitedType) giveBackLocked(starts *startsInAdvance, mine []processlog.Row) (unused []unusedStart) {
+	if len(starts.starts) == 0 {
+		return nil
+	}
+	leased := make(map[processlog.ID]bool, len(mine))
+	for i := range mine {
+		leased[mine[i].ID] = true
+	}
+	now := time.Now()
+	for _, id := range slices.SortedFunc(maps.Keys(starts.starts), processlog.ID.Compare) {
+		if start := starts.starts[id]; !leased[id] && !lt.advances.giveBack(start, now) {
+			unused = append(unused, start)
+		}
+	}
+	return unused
+}
+
+// noteAdvancesLocked notes the starts of a claim that has leased entries of keys. It returns starts that must be returned.
+func (lt *limitedType) noteAdvancesLocked(claim *processlog.Claimed, leased map[string]int, sentAt time.Time) (unused []unusedStart) {
+	if len(lt.advances.keys) == 0 && len(leased) > 0 {
+		select {
+		case lt.l.advanced <- struct{}{}:
+		default:
+		}
+	}
+	for key, n := range leased {
+		room := claim.Rooms[key]
+		granted := unusedStart{lt, key, room.Granted, lt.currentLimit.Interval, sentAt}
+		if lt.advances.allowed {
+			lt.advances.note(granted, room.Advance, n)
+		} else { // The Run has ended meanwhile.
+			unused = append(unused, slices.Repeat([]unusedStart{granted}, room.Advance)...)
+		}
+	}
+	return unused
+}
+
+// ReturnAdvances returns starts that were taken in advance and not used, until ctx ends. Only while it runs, starts are taken in advance.
+func (l *Limits) ReturnAdvances(ctx context.Context) {
+	keyed := l.allowAdvances()
+	if len(keyed) == 0 {
+		return
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-l.advanced: // The next search finds the time of the first key.
+		case <-timer.C:
+		}
+		next := time.Time{}
+		for _, lt := range keyed {
+			if at := lt.returnAdvances(ctx.Err() != nil); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+				next = at
+			}
+		}
+		if !next.IsZero() {
+			timer.Reset(max(sweepPause, time.Until(next)))
+		}
+	}
+}
+
+// allowAdvances lets the types whose limits have keys take starts in advance. It returns these types.
+func (l *Limits) allowAdvances() (keyed []*limitedType) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, lt := range l.limitedTypes {
+		if lt.gate.isKeyed && lt.limit.Interval > 0 {
+			lt.mu.Lock()
+			lt.advances.allowed = true
+			lt.mu.Unlock()
+			keyed = append(keyed, lt)
+		}
+	}
+	return keyed
+}
+
+// returnAdvances returns the starts that are too old. At the end of a Run it returns all, and forbids to take more.
+func (lt *limitedType) returnAdvances(stops bool) (next time.Time) {
+	lt.mu.Lock()
+	if stops {
+		lt.advances.allowed = false
+	}
+	unused, next := lt.advances.dropOld(stops, time.Now())
+	lt.mu.Unlock()
+	lt.returnUnused(unused)
+	return next
+}
+
+func (lt *limitedType) returnUnused(unused []unusedStart) {
+	if len(unused) > 0 {
+		lt.l.unusedStarts.Add(unused...)
+	}
+}
