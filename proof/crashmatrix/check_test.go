@@ -158,7 +158,7 @@ func (w *world) checkCounts() {
 // backlog with the log.
 func (w *world) checkBacklog(store processlog.Store) {
 	w.t.Helper()
-	require.NoError(w.t, backlog.Round(w.t.Context(), store.(backlog.Store), time.Now().Truncate(time.Minute).Add(time.Minute)))
+	require.NoError(w.t, backlog.Round(w.t.Context(), store.(backlog.Store), time.Now().Truncate(time.Minute).Add(time.Minute), backlog.Slice))
 	reading, err := store.(processlog.Operations).ReadBacklog(w.t.Context())
 	require.NoError(w.t, err)
 	require.True(w.t, reading.Known)
