@@ -37,7 +37,7 @@ func TestNoContentOfAHiddenEntryIsRead(t *testing.T) {
 }
 
 // TestLimitOfHiddenTypesIsLikeNone changes limits by their names. An actor who may see no type of a limit must not learn
-// that the limit exists, and an actor who may change only a part of its types must not learn the names of the others.
+// that the limit exists. An actor who may change only a part of its types must not learn the names of the others.
 // Failure: F122
 func TestLimitOfHiddenTypesIsLikeNone(t *testing.T) {
 	t.Parallel()
