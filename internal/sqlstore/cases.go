@@ -20,8 +20,11 @@ var operationTables = []string{"_case", "_operation", "_setting"}
 
 const noRows = "SELECT 1 FROM {table} WHERE 1=0" // Fails if the table is missing.
 
-// checkTable returns an error if the log's table with this suffix is missing or cannot be read.
+// checkTable returns an error if the log's table with this suffix is missing, cannot be read, or is not the library's.
 func (s *Store) checkTable(ctx context.Context, suffix string) error {
+	if err := s.foreign[suffix]; err != nil {
+		return err
+	}
 	rows, err := s.pool().QueryContext(ctx, s.sql(noRows, "table", s.fragments[suffix[1:]]))
 	if err != nil {
 		return err
@@ -40,6 +43,11 @@ func (s *Store) CheckOperations(ctx context.Context) error {
 			problems = append(problems, missing)
 		case err != nil:
 			return fmt.Errorf("compensator: look for the tables of cases: %w", err)
+		}
+	}
+	for _, suffix := range []string{"_slots", "_attempt", "_stat", "_instance"} { // Parts of Operations may need these tables.
+		if err := s.foreign[suffix]; err != nil {
+			problems = append(problems, err)
 		}
 	}
 	return errors.Join(problems...)

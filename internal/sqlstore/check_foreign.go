@@ -31,6 +31,82 @@ func foreignTable(name tableName, has func(column string) bool) error {
 		". Name another table in Config.Table, create it with MigrateTable, and import the rows of this one with package adopt (docs/how-to/move-from-your-own-table.md)"}
 }
 
+// requiredTables are the suffixes of the tables that every log has beside its own.
+var requiredTables = []string{"_audit", "_fault", "_meta", "_result"}
+
+// sideColumns lists the columns of the tables beside the log's own.
+var sideColumns = map[string][]string{
+	"_audit":     {"id", "entry_id", "action", "actor", "reason", "before_state", "after_state", "created_at"},
+	"_fault":     {"entry_id", "epoch", "compensating", "server_faults", "server_downs", "outcome_unknown"},
+	"_meta":      {"name", "value"},
+	"_result":    {"entry_id", "result_epoch", "result"},
+	"_slots":     {"business_type", "slot"},
+	"_turns":     {"business_type", "turn_key", "place", "entry_id", "epoch", "parked"},
+	"_case":      {"entry_id", "epoch", "version", "kind", "business_type", "business_id", "fingerprint", "ended_by", "error", "amount", "currency", "owner", "opened_at", "due_at", "closed_at"},
+	"_operation": {"id", "at", "actor", "action", "refused", "entry_id", "business_type", "subject", "reason"},
+	"_setting":   {"name", "value", "version", "actor", "reason", "at"},
+	"_limit": {"limit_name", "limit_key", "tat", "granted_at", "starts", "holders", "start_interval", "burst", "concurrent", "business_types", "keyed", "program_interval", "program_burst",
+		"program_concurrent", "person_interval", "person_burst", "person_concurrent", "version", "actor", "reason", "changed_at"},
+	"_attempt":  append([]string{"entry_id", "slot"}, attemptColumns...),
+	"_stat":     append([]string{"instance", "at", "business_type", "last_at"}, statColumns...),
+	"_instance": {"id", "name", "library", "build", "started_at", "seen_at", "ended_at", "running", "queue", "types"},
+}
+
+// sideTables says which of the tables in sideColumns exist, and with which columns.
+type sideTables map[string][]string // columns by suffix, in small letters
+
+// readSideTables reads rows of a table's name and a column's name.
+func readSideTables(rows *sql.Rows, base string) (sideTables, error) {
+	defer rows.Close()
+	tables := make(sideTables)
+	for rows.Next() {
+		var table, column string
+		if err := rows.Scan(&table, &column); err != nil {
+			return nil, err
+		}
+		suffix := strings.ToLower(table[min(len(base), len(table)):])
+		tables[suffix] = append(tables[suffix], strings.ToLower(column))
+	}
+	return tables, rows.Err()
+}
+
+// missing returns the names of required tables that do not exist.
+func (t sideTables) missing(name tableName) (missing []string) {
+	for _, suffix := range requiredTables {
+		if t[suffix] == nil {
+			missing = append(missing, name.quoted(suffix))
+		}
+	}
+	return missing
+}
+
+// foreign returns an error for each table that somebody else has made: it lacks a column. CREATE TABLE IF NOT EXISTS leaves
+// such a table as it is.
+func (t sideTables) foreign(name tableName) map[string]error {
+	foreign := make(map[string]error)
+	for suffix, columns := range t {
+		lacking := slices.DeleteFunc(slices.Clone(sideColumns[suffix]), func(column string) bool { return slices.Contains(columns, column) })
+		if n := len(lacking); n > 0 {
+			text := strings.Join(lacking[:min(n, 6)], ", ")
+			if n > 6 {
+				text += " and others"
+			}
+			foreign[suffix] = &processlog.FieldError{Field: "table " + name.quoted(suffix), Reason: "looks like a table of your own: it lacks " + text +
+				". Rename it and run Migrate, or name another table in Config.Table"}
+		}
+	}
+	return foreign
+}
+
+// sideNames returns the names of all tables in sideColumns, as a list of literals.
+func (d *dialect) sideNames(base string) string {
+	var names []string
+	for _, suffix := range slices.Sorted(maps.Keys(sideColumns)) {
+		names = append(names, d.text(base+suffix))
+	}
+	return strings.Join(names, ",")
+}
+
 // viewNotTable is the error of a view with the log's name.
 func viewNotTable(name tableName) error {
 	return &processlog.FieldError{Field: "table " + name.quoted(""), Reason: "is a view, and the log needs a table. Name another table in Config.Table, and create it with MigrateTable"}

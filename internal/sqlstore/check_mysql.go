@@ -52,6 +52,7 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 	if err != nil {
 		return append(problems, fmt.Errorf("compensator: read the table's definition: %w", err))
 	}
+	s.foreign = table.side.foreign(s.table)
 	if problems = append(problems, table.problems(s.table)...); len(problems) > 0 {
 		return problems // The checks below would fail for the same reasons.
 	}

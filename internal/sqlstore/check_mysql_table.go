@@ -21,7 +21,7 @@ type mysqlTable struct {
 	isView  bool
 	columns map[string]mysqlColumn
 	indexes map[string]bool // "unique:col,col" or "name:col,col"
-	missing []string        // missing companion tables
+	side    sideTables
 }
 
 func readMySQLTable(ctx context.Context, s *Store) (mysqlTable, error) {
@@ -37,15 +37,12 @@ func readMySQLTable(ctx context.Context, s *Store) (mysqlTable, error) {
 	if err != nil {
 		return t, err
 	}
-	for _, suffix := range []string{"_audit", "_fault", "_meta", "_result"} {
-		var found int
-		err := s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema="+schema+" AND table_name=?", s.table.base+suffix).Scan(&found)
-		if err != nil {
-			return t, err
-		}
-		if found == 0 {
-			t.missing = append(t.missing, s.table.quoted(suffix))
-		}
+	sideRows, err := s.db.QueryContext(ctx, "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema="+schema+" AND table_name IN ("+s.d.sideNames(s.table.base)+")")
+	if err != nil {
+		return t, err
+	}
+	if t.side, err = readSideTables(sideRows, s.table.base); err != nil {
+		return t, err
 	}
 	rows, err := s.db.QueryContext(ctx, "SELECT column_name, LOWER(data_type), COALESCE(character_maximum_length,0), COALESCE(collation_name,'') FROM information_schema.columns WHERE table_schema="+schema+" AND table_name=?", s.table.base)
 	if err != nil {
@@ -146,7 +143,12 @@ func (t mysqlTable) problems(name tableName) []error {
 			refuse("index "+name, "missing ("+columns+"): statements use it by name")
 		}
 	}
-	for _, table := range t.missing {
+	for _, suffix := range requiredTables {
+		if err := t.side.foreign(name)[suffix]; err != nil {
+			problems = append(problems, err)
+		}
+	}
+	for _, table := range t.side.missing(name) {
 		problems = append(problems, &processlog.FieldError{Field: "table " + table, Reason: "does not exist; run Migrate or the files in migrations/mysql"})
 	}
 	return problems

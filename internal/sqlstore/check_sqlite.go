@@ -30,7 +30,7 @@ func checkSQLite(ctx context.Context, s *Store) []error {
 			return []error{fmt.Errorf("compensator: connect: %w", err)}
 		}
 		defer conn.Close() // Close the first connection only at the end, so that the second one is really another connection.
-		if problems := checkSQLiteConn(ctx, conn, s.table, conns > 1); len(problems) > 0 {
+		if problems := checkSQLiteConn(ctx, s, conn, conns > 1); len(problems) > 0 {
 			return problems
 		}
 		opened = append(opened, conn)
@@ -89,7 +89,7 @@ func seesUncommitted(ctx context.Context, conn *sql.Conn, count string) (seen bo
 	return seen, err
 }
 
-func checkSQLiteConn(ctx context.Context, conn *sql.Conn, table tableName, several bool) []error {
+func checkSQLiteConn(ctx context.Context, s *Store, conn *sql.Conn, several bool) []error {
 	session, err := readSQLiteSession(ctx, conn)
 	if err != nil {
 		return []error{fmt.Errorf("compensator: read the connection's settings: %w", err)}
@@ -98,11 +98,12 @@ func checkSQLiteConn(ctx context.Context, conn *sql.Conn, table tableName, sever
 	if session.exclusive(several) {
 		return append(problems, &processlog.FieldError{Field: "locking_mode", Reason: "is EXCLUSIVE: the first connection blocks all others forever; want NORMAL, or a pool of one connection"})
 	}
-	definition, err := readSQLiteTable(ctx, conn, table)
+	definition, err := readSQLiteTable(ctx, s.d, conn, s.table)
 	if err != nil {
 		return append(problems, fmt.Errorf("compensator: read the table's definition: %w", err))
 	}
-	return append(problems, definition.problems(table)...)
+	s.foreign = definition.side.foreign(s.table)
+	return append(problems, definition.problems(s.table)...)
 }
 
 // sqliteSession holds the settings on which the safety of the library's statements depends.
@@ -193,7 +194,7 @@ type sqliteTable struct {
 	isView    bool
 	columns   map[string]string // declared type by name
 	indexes   []sqliteIndex
-	missing   []string // missing companion tables
+	side      sideTables
 }
 
 type sqliteIndex struct {
@@ -203,7 +204,7 @@ type sqliteIndex struct {
 	columns string // "name collation,…"
 }
 
-func readSQLiteTable(ctx context.Context, conn *sql.Conn, table tableName) (sqliteTable, error) {
+func readSQLiteTable(ctx context.Context, d *dialect, conn *sql.Conn, table tableName) (sqliteTable, error) {
 	t := sqliteTable{columns: make(map[string]string)}
 	err := conn.QueryRowContext(ctx, "SELECT sql, type='view' FROM main.sqlite_master WHERE type IN ('table','view') AND name=? COLLATE NOCASE", table.base).Scan(&t.statement, &t.isView)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -212,15 +213,12 @@ func readSQLiteTable(ctx context.Context, conn *sql.Conn, table tableName) (sqli
 	if err != nil {
 		return t, err
 	}
-	for _, suffix := range []string{"_audit", "_fault", "_meta", "_result"} {
-		var found int
-		err := conn.QueryRowContext(ctx, "SELECT COUNT(*) FROM main.sqlite_master WHERE type='table' AND name=? COLLATE NOCASE", table.base+suffix).Scan(&found)
-		if err != nil {
-			return t, err
-		}
-		if found == 0 {
-			t.missing = append(t.missing, table.quoted(suffix))
-		}
+	sideRows, err := conn.QueryContext(ctx, "SELECT t.name, c.name FROM main.sqlite_master AS t, pragma_table_info(t.name) AS c WHERE t.type='table' AND t.name COLLATE NOCASE IN ("+d.sideNames(table.base)+")")
+	if err != nil {
+		return t, err
+	}
+	if t.side, err = readSideTables(sideRows, table.base); err != nil {
+		return t, err
 	}
 	if err := t.readColumns(ctx, conn, table); err != nil {
 		return t, err
@@ -306,7 +304,12 @@ func (t sqliteTable) problems(name tableName) []error {
 	if !slices.Contains(t.indexes, due) {
 		refuse(" index "+due.name, "missing (state, business_type, next_at, id)")
 	}
-	for _, table := range t.missing {
+	for _, suffix := range requiredTables {
+		if err := t.side.foreign(name)[suffix]; err != nil {
+			problems = append(problems, err)
+		}
+	}
+	for _, table := range t.side.missing(name) {
 		refuse("", "lacks "+table+" beside it")
 	}
 	return problems

@@ -85,7 +85,7 @@ func FuzzServerAnswers(f *testing.F) {
 		require.Equal(t, m.supported(), !refusesField(t, m.problems(), "server version"))
 		require.NotNil(t, mysqlDialect(version).fault)
 		column := mysqlColumn{dataType: version, length: packet, collation: format}
-		table := mysqlTable{engine: readOnly, columns: map[string]mysqlColumn{mode: column, "idempotent_id": column}, missing: []string{mode}}
+		table := mysqlTable{engine: readOnly, columns: map[string]mysqlColumn{mode: column, "idempotent_id": column}, side: sideTables{"_meta": {mode}}}
 		fieldsOf(t, table.problems(tableName{base: "x"}))
 		_ = sqliteSession{version: version}.supported()
 	})

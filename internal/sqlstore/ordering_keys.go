@@ -236,14 +236,11 @@ func (a *keyQuery) results() map[string]processlog.KeyState {
 // several keys.
 const keyStatesRead = 4 * processlog.MaxMembers
 
-const noPositions = "SELECT place FROM {turns} WHERE 1=0" // Fails if the table is missing.
-
 // KeyStates implements Store. It takes no lock. Each claim commits its leases before it calls KeyStates, so of two
 // claims at the same time at least one sees the lease of the other.
 func (s *Store) KeyStates(ctx context.Context, businessType string, positions []processlog.Position, token processlog.Token, deadBlocks bool) (map[string]processlog.KeyState, error) {
 	if len(positions) == 0 {
-		_, err := queryIDs(ctx, s.pool(), s.sql(noPositions))
-		return nil, s.withoutOrdering(err)
+		return nil, s.withoutOrdering(s.checkTable(ctx, "_turns"))
 	}
 	lookup := keyQueryOf(positions)
 	for keys := lookup.keys; len(keys) > 0; {

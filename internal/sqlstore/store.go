@@ -57,6 +57,7 @@ type Store struct {
 	maxContent      int                         // maximum content in bytes that a packet of the server has room for; 0: no limit
 	selectLimit     time.Duration               // time after which the server ends any read in the user's sessions; 0: the server ends none
 	notes           []string                    // remarks about this server for a person
+	foreign         map[string]error            // errors of tables that somebody else has made, by suffix; set by Check
 	connectionCount atomic.Int64                // number of connections that ownPool has opened
 	unanswered      unanswered
 	waitsBounded    atomic.Pointer[time.Time] // end of the period in which boundsWaits is true; see boundWaits

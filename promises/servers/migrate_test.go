@@ -265,6 +265,36 @@ func TestTableOfYourOwnIsNamedAndNothingIsCreatedBesideIt(t *testing.T) {
 	}
 }
 
+// A table may have the name that a side table of the log has. New must name it if the log or a feature in use needs the
+// table.
+// Failure: F31
+func TestTableOfYourOwnBesideTheLogIsNamed(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	plain, operated := w.QuickConfig(), w.QuickConfig()
+	operated.Operations = &compensator.Operations{Attempts: true, Statistics: true, Instances: true}
+	w.New(operated)
+	for suffix, always := range map[string]bool{"audit": true, "fault": true, "meta": true, "result": true, "case": false, "operation": false, "setting": false, "slots": false, "attempt": false, "stat": false, "instance": false} {
+		table := "common_process_log_" + suffix
+		w.Exec("RENAME TABLE " + table + " TO kept")
+		w.Exec("CREATE TABLE " + table + " (id INT NOT NULL PRIMARY KEY, value TEXT, at DATETIME)")
+		_, err := compensator.New(t.Context(), operated)
+		requireField(t, err, table+"`")
+		assert.ErrorContains(t, err, "looks like a table of your own", suffix)
+		assert.ErrorContains(t, err, "Rename it and run Migrate, or name another table in Config.Table", suffix)
+		if always {
+			_, err = compensator.New(t.Context(), plain)
+			requireField(t, err, table+"`")
+		} else {
+			c, err := compensator.New(t.Context(), plain)
+			require.NoError(t, err, "nothing in use needs %s", suffix)
+			require.NoError(t, c.Close())
+		}
+		w.Exec("DROP TABLE " + table)
+		w.Exec("RENAME TABLE kept TO " + table)
+	}
+}
+
 // Failure: F31
 func TestNewReportsEveryFaultOfTableAndSessionAtOnce(t *testing.T) {
 	t.Parallel()

@@ -116,7 +116,8 @@ func TestCheckRefusesAnotherTable(t *testing.T) {
 		"lacks lease_until, epoch":        "DROP TABLE common_process_log; CREATE TABLE common_process_log (id INTEGER PRIMARY KEY, version INTEGER, token TEXT, next_at INTEGER)",
 		"is a view":                       "ALTER TABLE common_process_log RENAME TO other; CREATE VIEW common_process_log AS SELECT * FROM other",
 		"compensate_count, content, and":  "DROP TABLE common_process_log; CREATE TABLE common_process_log (id INTEGER PRIMARY KEY, next_at INTEGER, lease_until INTEGER, version INTEGER, token BLOB, epoch INTEGER, delivery_count INTEGER)",
-		"package adopt":                   "DROP TABLE common_process_log; CREATE TABLE common_process_log (id INTEGER PRIMARY KEY, state INTEGER, content TEXT)",
+		"table `common_process_log_fault`: looks like a table of your own: it lacks compensating": "DROP TABLE common_process_log_fault; CREATE TABLE Common_process_LOG_fault (Entry_ID INTEGER PRIMARY KEY, epoch INTEGER)",
+		"package adopt": "DROP TABLE common_process_log; CREATE TABLE common_process_log (id INTEGER PRIMARY KEY, state INTEGER, content TEXT)",
 	} {
 		db, s := newLog(t, wal...)
 		_, err := db.ExecContext(ctx, change)
