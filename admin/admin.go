@@ -53,6 +53,7 @@ type Admin struct {
 
 	counts      *cached[[]processlog.Count]
 	conditions  *cached[condition]
+	settings    *cached[[]processlog.Setting]
 	groups      *cached[[]processlog.CaseGroup]
 	trends      map[time.Duration]*cached[history] // by the time that they cover
 	instances   *cached[[]processlog.Instance]
@@ -86,7 +87,7 @@ func New(c *compensator.Compensator, opts Options) (*Admin, error) {
 	return &Admin{c: c, log: log, access: opts.Access, readOnly: opts.ReadOnly, hasStatistics: log.KeepsStatistics(), hasInstances: log.KeepsInstances(), readTime: cmp.Or(opts.ReadTime, defaultReadTime),
 		reads: make(chan struct{}, maxReads), actions: make(chan struct{}, maxActionReads),
 		trends: newTrends(), instances: newCached[[]processlog.Instance](),
-		refusals: make(map[string]refusals), counts: newCached[[]processlog.Count](), conditions: newCached[condition](), groups: newCached[[]processlog.CaseGroup]()}, nil
+		refusals: make(map[string]refusals), counts: newCached[[]processlog.Count](), conditions: newCached[condition](), settings: newCached[[]processlog.Setting](), groups: newCached[[]processlog.CaseGroup]()}, nil
 }
 
 // Name returns compensator.Config.Name, the name of the log.

@@ -294,8 +294,9 @@ func (x *explainer) addWaits(ctx context.Context) error {
 	}
 	switch {
 	case isPaused:
-		x.addNext(Reason{Code: "next_resume", Every: x.local.ReconcileInterval * 12 / 10})
-		if !pauseEnd.IsZero() {
+		if pauseEnd.IsZero() {
+			x.addNext(Reason{Code: "next_resume", Every: x.local.ReconcileInterval * 12 / 10})
+		} else {
 			x.addNext(Reason{Code: "next_pause_end", Until: pauseEnd})
 		}
 	case isStopped:

@@ -166,6 +166,9 @@ func (s *nearSearch) addBeginnings(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if number, err := compensator.ParseEntryID(strings.TrimPrefix(s.text, "#")); err == nil && len(page.Entries) > 0 && number.Compare(page.Entries[0].ID) > 0 {
+		s.add(KindEntry, page.Entries[0].ID.String()) // The log has no such number yet, so name its newest one.
+	}
 	var beginnings []string
 	for i := range page.Entries {
 		id := page.Entries[i].BusinessID

@@ -177,6 +177,9 @@ func deeds() []deed {
 		{"paused", "Paused", admin.SeeOverview, nil, false, refundType, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return answered(d.Paused(ctx, a))
 		}},
+		{"paused types of a page", "PausedOf", admin.SeeOverview, nil, false, refundType, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+			return answered(d.PausedOf(ctx, a, refundType))
+		}},
 		{"what is limited", "Limited", admin.SeeOverview, nil, false, "", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return d.Limited(ctx, a), nil
 		}},

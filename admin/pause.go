@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -29,6 +30,18 @@ func (d *Admin) Paused(ctx context.Context, a Actor) ([]Paused, error) {
 		return nil, err
 	}
 	return visiblePaused(ctx, settings, d.rightsOf(a, SeeOverview)), nil
+}
+
+// PausedOf lists those of the types that are paused. It needs SeeOverview. All actors share the reads of the pauses, as for Overview.
+func (d *Admin) PausedOf(ctx context.Context, a Actor, types ...string) ([]Paused, error) {
+	if len(types) == 0 {
+		return nil, nil
+	}
+	settings, _, err := d.settings.get(ctx, &d.actionCount, func(ctx context.Context) ([]processlog.Setting, error) {
+		return runQuery(ctx, d, d.log.Operations().Settings)
+	})
+	paused := visiblePaused(ctx, settings, d.rightsOf(a, SeeOverview))
+	return slices.DeleteFunc(paused, func(p Paused) bool { return !slices.Contains(types, p.Type) }), err
 }
 
 func visiblePaused(ctx context.Context, settings []processlog.Setting, mayRead *typeRights) (paused []Paused) {

@@ -40,7 +40,7 @@ type formAction struct {
 }
 
 // pauseLengths are the lengths of a pause to choose from.
-var pauseLengths = []time.Duration{0, 15 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour}
+var pauseLengths = []time.Duration{0, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour}
 
 var delays = []time.Duration{0, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
 
@@ -441,6 +441,9 @@ func (s *server) performAction(rq *request, action formAction) (result outcome, 
 		if opts, err = rq.pauseOptions(action); err == nil {
 			opts.Instead = action.Version
 			err = s.admin.PauseWith(rq.ctx, rq.Actor, action.Type, opts, action.Why)
+			if opts.For > 0 {
+				result.Until = time.Now().Add(opts.For)
+			}
 		}
 	case doResume:
 		err = s.admin.Resume(rq.ctx, rq.Actor, admin.Paused{Type: action.Type, Version: action.Version}, action.Why)

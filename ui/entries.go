@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
@@ -25,6 +26,9 @@ type entriesData struct {
 	Near    []admin.NearID  // ids that the person may have meant, if no entry has the id of the filter
 	Refused string          // what is wrong with the filter; empty if the filter is valid
 	Limited []admin.Limited // types on the page whose entries wait for a limit
+
+	Paused []admin.Paused // types of the page that are paused
+	OfUser string         // address of the recent entries of the user whose id the filter may have; empty: none
 
 	NoHandler []string // types of the page whose entries wait although no process has a handler
 }
@@ -194,6 +198,12 @@ func countIfAll(lines []admin.Line, p pager) int {
 
 func (s *server) showEntries(rq *request) {
 	q := rq.r.URL.Query()
+	if isTooWide(newFilterForm(q)) {
+		q.Set("from", rq.fieldValue(time.Now().Add(-recently)))
+		q.Set("zone", rq.Zone())
+		rq.redirect(rq.r.URL.Path + withQuery(q))
+		return
+	}
 	form, filter, err := rq.readFilter(q)
 	data := entriesData{Filter: form}
 	filter.Cursor = cursor(q)
@@ -212,6 +222,9 @@ func (s *server) showEntries(rq *request) {
 	}
 	data.Lines = page.Lines
 	if err == nil && len(data.Lines) == 0 && data.Filter.ID != "" && page.Next == "" && filter.Cursor == "" {
+		if rq.May(admin.SeeContent, admin.Subject{}) {
+			data.OfUser, _ = rq.Link("entries", "user", data.Filter.ID)
+		}
 		if data.Near, err = s.admin.Near(rq.ctx, rq.Actor, data.Filter.ID); err != nil {
 			rq.showFailure(err)
 			return
@@ -230,11 +243,23 @@ func (s *server) showEntries(rq *request) {
 			data.Limited = append(data.Limited, l)
 		}
 	}
+	if data.Paused, err = s.admin.PausedOf(rq.ctx, rq.Actor, typesOf(data)...); err != nil {
+		rq.showFailure(err)
+		return
+	}
 	if data.NoHandler, err = s.admin.Unregistered(rq.ctx, rq.Actor, typesOf(data)...); err != nil {
 		rq.showFailure(err)
 		return
 	}
 	rq.showPage(status, "entries", data)
+}
+
+// recently is how long ago the entries were recorded at most that a too wide filter shows.
+const recently = 24 * time.Hour
+
+// isTooWide reports whether the log refuses a filter because it names no type, no id and no time of recording.
+func isTooWide(f filterForm) bool {
+	return f.User+f.Error+f.EndedBy != "" && f.Type+f.ID+f.From+f.To == ""
 }
 
 // typesOf returns the type of the filter and the types of the open entries of the page, sorted.

@@ -18,6 +18,13 @@ type entryData struct {
 	Now      admin.Explanation // why the entry does not run now
 	Late     time.Duration     // how long the entry has been due
 	Revealed *revealed
+	OfUser   string // address of the user's entries of this type; empty if the actor may not filter by user
+}
+
+// IsUrged reports whether the page recommends its first action. It does not for an entry that has ended well, or whose outcome
+// is unknown.
+func (d entryData) IsUrged() bool {
+	return !d.Unsure && (d.Entry.State == compensator.Dead || !d.Entry.State.Terminal())
 }
 
 // Seen returns the value that forms use for the entry; see formatSeen.
@@ -48,6 +55,9 @@ func (s *server) showEntry(rq *request, id compensator.EntryID, content *reveale
 	}
 	if delay := time.Since(view.Entry.NextAt); delay > lateGrace && !view.Entry.State.Terminal() {
 		data.Late = delay
+	}
+	if view.Entry.UserID != "" && rq.May(admin.SeeContent, subject) {
+		data.OfUser, _ = rq.Link("entries", "type", view.Entry.BusinessType, "user", view.Entry.UserID)
 	}
 	lines := []admin.Line{{Entry: view.Entry, Amount: view.Amount, Case: view.Case}}
 	data.Actions, data.OnCase = rq.offeredActions(lines), rq.caseActions(lines)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
@@ -22,6 +23,7 @@ type outcome struct {
 	Whose  string         `json:"w"` // person who acted; see whose
 	Do     string         `json:"do"`
 	Type   string         `json:"type,omitempty"`
+	Until  time.Time      `json:"until,omitzero"` // end of the pause that the person has begun; zero: a person ends it
 	Back   string         `json:"back"`
 	Counts map[string]int `json:"counts"` // number of entries for each answer
 	List   []answer       `json:"list,omitempty"`

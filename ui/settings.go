@@ -15,9 +15,14 @@ type settingsData struct {
 	Others []string // types with open entries that are not paused
 	Known  []string // all types that the person may pause and that are not paused
 	Limits []admin.Limit
+
+	WrongZone, NearZone string // time zone that the person named although it does not exist, and one that he may have meant
 }
 
-func (s *server) showSettings(rq *request) {
+func (s *server) showSettings(rq *request) { s.showSettingsWith(rq, "") }
+
+// showSettingsWith shows the settings. If wrongZone is set, the page says that there is no such time zone.
+func (s *server) showSettingsWith(rq *request, wrongZone string) {
 	paused, err := s.admin.Paused(rq.ctx, rq.Actor)
 	if err != nil {
 		rq.showFailure(err)
@@ -38,7 +43,11 @@ func (s *server) showSettings(rq *request) {
 		rq.showFailure(err)
 		return
 	}
-	data := settingsData{Paused: paused, Limits: limits}
+	data := settingsData{Paused: paused, Limits: limits, WrongZone: wrongZone, NearZone: nearZone(wrongZone)}
+	status := http.StatusOK
+	if wrongZone != "" {
+		status = http.StatusUnprocessableEntity
+	}
 	mayPause := func(name string) bool {
 		return rq.MayPause(name) && !slices.ContainsFunc(paused, func(p admin.Paused) bool { return p.Type == name })
 	}
@@ -52,7 +61,7 @@ func (s *server) showSettings(rq *request) {
 			data.Known = append(data.Known, name)
 		}
 	}
-	rq.showPage(http.StatusOK, "settings", data)
+	rq.showPage(status, "settings", data)
 }
 
 // savePreferences stores a language or a theme in a cookie.
@@ -69,7 +78,7 @@ func (s *server) savePreferences(rq *request) {
 	}
 	if name := form.Get("zone"); name != "" {
 		if _, err := loadZone(name); err != nil {
-			rq.showFailure(err)
+			s.showSettingsWith(rq, name)
 			return
 		}
 		rq.setCookie(zoneCookie, name, 365*24*60*60)

@@ -240,8 +240,9 @@ type (
 		X admin.AuditLogRecord
 	}
 	eventPart struct {
-		R *request
-		X admin.Event
+		R   *request
+		X   admin.Event
+		Max int // maximum number of attempts; 0: no maximum
 	}
 	pausedPart struct {
 		R      *request
@@ -304,8 +305,22 @@ func (rq *request) Group(g admin.Group) groupPart            { return groupPart{
 func (rq *request) Risk(r risk) riskPart                     { return riskPart{rq, r} }
 func (rq *request) Trend(t trend) trendPart                  { return trendPart{rq, t} }
 func (rq *request) Record(x admin.AuditLogRecord) recordPart { return recordPart{rq, x} }
-func (rq *request) Event(x admin.Event) eventPart            { return eventPart{rq, x} }
-func (rq *request) Pausing(p admin.Paused) pausedPart        { return pausedPart{rq, p} }
-func (rq *request) Broken(b admin.Broken) brokenPart         { return brokenPart{rq, b} }
-func (rq *request) TimeField(f timeField) timePart           { return timePart{rq, f} }
-func (rq *request) Limited(l admin.Limited) limitedPart      { return limitedPart{rq, l} }
+func (rq *request) Event(x admin.Event, e compensator.Entry) eventPart {
+	return eventPart{rq, x, e.MaxAttempts}
+}
+
+// IsRepeat reports whether the event is the requeue of an entry that had succeeded.
+func (p eventPart) IsRepeat() bool {
+	a := p.X.Action
+	return a != nil && a.Action == string(admin.Requeue) && a.Before != nil && a.Before.State == compensator.Succeeded
+}
+
+// IsSuccess reports whether the event is the success of the entry.
+func (p eventPart) IsSuccess() bool {
+	return p.X.Kind == admin.EventEnded && p.X.State == compensator.Succeeded && p.X.EndedBy == compensator.EndedByHandler
+}
+
+func (rq *request) Pausing(p admin.Paused) pausedPart   { return pausedPart{rq, p} }
+func (rq *request) Broken(b admin.Broken) brokenPart    { return brokenPart{rq, b} }
+func (rq *request) TimeField(f timeField) timePart      { return timePart{rq, f} }
+func (rq *request) Limited(l admin.Limited) limitedPart { return limitedPart{rq, l} }

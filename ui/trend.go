@@ -245,7 +245,8 @@ type statsData struct {
 	Groups []admin.Group // failures of the type, if the page is about one; those with the most cases
 	Risk   risk          // sums of all open cases of the type
 
-	NoHandler bool // whether the page is about one type, whose entries wait for a process with a handler
+	Paused    *admin.Paused // pause of the one type that the page is about; nil: it is not paused
+	NoHandler bool          // whether the page is about one type, whose entries wait for a process with a handler
 }
 
 // rateRow has the rates of a type.
@@ -292,6 +293,9 @@ func (s *server) showStats(rq *request) {
 			return
 		}
 		data.NoHandler = len(unregistered) > 0
+		if at := slices.IndexFunc(overview.Types, func(t admin.TypeOverview) bool { return t.Type == businessType }); at >= 0 {
+			data.Paused = overview.Types[at].Paused
+		}
 		groups, hasMore, err := s.admin.GroupsOf(rq.ctx, rq.Actor, businessType, admin.Fingerprint{})
 		if err != nil {
 			rq.showFailure(err)

@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/compensator-go/compensator"
 )
@@ -29,6 +32,28 @@ func loadZone(name string) (*time.Location, error) {
 		}
 	}
 	return nil, newNoneError("zone", name)
+}
+
+// zoneAreas are the areas of the IANA time zones.
+var zoneAreas = []string{"Africa", "America", "Antarctica", "Asia", "Atlantic", "Australia", "Europe", "Indian", "Pacific"}
+
+// nearZone returns the time zone of a city that is named without its area, for example Asia/Shanghai for shanghai. It returns ""
+// if there is none.
+func nearZone(city string) string {
+	if city == "" || len(city) > 40 {
+		return ""
+	}
+	words := strings.FieldsFunc(strings.ToLower(city), func(r rune) bool { return r == ' ' || r == '_' })
+	for i, word := range words {
+		first, size := utf8.DecodeRuneInString(word)
+		words[i] = string(unicode.ToUpper(first)) + word[size:]
+	}
+	for _, area := range zoneAreas {
+		if zone, err := loadZone(area + "/" + strings.Join(words, "_")); err == nil {
+			return zone.String()
+		}
+	}
+	return ""
 }
 
 // Zone returns the value of a form's field that names the page's time zone.

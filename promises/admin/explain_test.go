@@ -252,7 +252,7 @@ var explainCases = []explainCase{
 	{"the type is paused", func(x *explained) compensator.EntryID { return x.put("paused", compensator.Options{}) }, "paused", "next_resume", "mei paused the type"},
 	{"the type is paused for a time", func(x *explained) compensator.EntryID {
 		return x.put("paused for a time", compensator.Options{})
-	}, "paused_until", "next_resume next_pause_end", "each process claims its entries again after"},
+	}, "paused_until", "next_pause_end", "or until somebody resumes the type"},
 	{"an earlier entry of its key comes first", func(x *explained) compensator.EntryID {
 		x.put("serial", compensator.Options{BusinessID: "a"})
 		return x.put("serial", compensator.Options{BusinessID: "a", Delay: time.Hour})
