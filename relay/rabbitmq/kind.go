@@ -25,8 +25,8 @@ const offsetArgument = "x-stream-offset"
 func (s *session) refuseStream() error {
 	s.kindKnown = true
 	accepted, err := s.takesOffset("next")
-	if err != nil || !accepted {
-		return err
+	if !accepted {
+		return err // nil if the queue is no stream
 	}
 	accepted, err = s.takesOffset("of no stream")
 	var amqpErr *amqp091.Error
