@@ -13,6 +13,9 @@ type instancesData struct {
 	Rows      []instanceRow
 	Builds    string // versions of the service in live processes; empty if they have the same
 	Libraries string // versions of the library in live processes; empty if they have the same
+
+	Live, Gone      int
+	Handlers, Slots int // of live processes
 }
 
 // instanceRow is a process as the page shows it.
@@ -25,6 +28,7 @@ type instanceRow struct {
 	Running              bool
 	Queue                string // name of the text about its queue; empty: it has none
 	Handlers, Slots      int
+	Load                 int // share of slots in use, in percent
 	Stuck                int
 	Types                []admin.InstanceType
 }
@@ -60,10 +64,21 @@ func (s *server) showInstances(rq *request) {
 				return
 			}
 			data.Rows = append(data.Rows, row)
+			data.count(row)
 		}
 	}
 	if !rq.unchanged("instances", data) {
 		rq.showPage(http.StatusOK, "instances", data)
+	}
+}
+
+func (d *instancesData) count(row instanceRow) {
+	switch row.State {
+	case admin.InstanceLive:
+		d.Live++
+		d.Handlers, d.Slots = d.Handlers+row.Handlers, d.Slots+row.Slots
+	case admin.InstanceGone:
+		d.Gone++
 	}
 }
 
@@ -74,6 +89,9 @@ func (rq *request) newInstanceRow(i admin.Instance, badge string) (row instanceR
 	}
 	for _, t := range i.Types {
 		row.Handlers, row.Slots, row.Stuck = row.Handlers+t.Running, row.Slots+t.Slots, row.Stuck+t.Stuck
+	}
+	if row.Slots > 0 {
+		row.Load = min(100, (row.Handlers*100+row.Slots-1)/row.Slots)
 	}
 	row.Seen, err = rq.Span(i.Unseen)
 	return row, err

@@ -21,10 +21,11 @@ type trend struct {
 	Spans []span
 	Lanes []lane
 	Bins  []bin
-	Width int          // width of the chart's view box, in bins
-	Every string       // time that a bin covers, for people
-	Axis  [3]time.Time // begin, middle and end
-	Marks []mark       // deploys, newest first
+	Width int    // width of the chart's view box, in bins
+	Every string // time that a bin covers, for people
+	Ticks []tick
+	Grid  string // lines of the ticks and below the lanes, as an SVG path
+	Marks []mark // deploys, newest first
 	Rows  []trendRow
 	None  bool // nothing was counted
 }
@@ -60,6 +61,12 @@ type mark struct {
 	Time  string // time in the label
 	Build string // version in the label, see shortBuild
 	Text  string // full time and version
+}
+
+// tick is a round time of the page's zone below the chart.
+type tick struct {
+	X    string // place in percent of the chart's width
+	Text string
 }
 
 // trendRow has the sums of some bins as text.
@@ -120,8 +127,8 @@ func (rq *request) newTrend(adminTrend admin.Trend, deploys []admin.Deploy, busi
 	if t.Every, err = rq.Span(adminTrend.Period); err != nil {
 		return t, err
 	}
-	t.Axis = [...]time.Time{adminTrend.From, adminTrend.From.Add(adminTrend.To.Sub(adminTrend.From) / 2), adminTrend.To}
 	t.Width, t.None = len(adminTrend.Points), true
+	t.addTicks(adminTrend.From, adminTrend.To, rq.location())
 	for i, name := range lanes {
 		t.Lanes = append(t.Lanes, newLane(name, i, adminTrend.Points))
 		t.None = t.None && t.Lanes[i].Path == ""
@@ -150,6 +157,41 @@ func (rq *request) newTrend(adminTrend admin.Trend, deploys []admin.Deploy, busi
 	return t, nil
 }
 
+// addTicks adds a tick for each half hour, each fourth hour or each day, by the clocks of zone. A tick at midnight has the date.
+func (t *trend) addTicks(from, to time.Time, zone *time.Location) {
+	minutes := 30
+	switch length := to.Sub(from); {
+	case length > admin.TrendDay:
+		minutes = 24 * 60
+	case length > admin.TrendHours:
+		minutes = 4 * 60
+	}
+	var grid strings.Builder
+	year, month, day := from.In(zone).Date()
+	for n := 0; ; n++ {
+		at := time.Date(year, month, day, 0, n*minutes, 0, 0, zone)
+		if !at.Before(to) {
+			break
+		}
+		if at.Before(from) {
+			continue
+		}
+		part := float64(at.Sub(from)) / float64(to.Sub(from))
+		fmt.Fprintf(&grid, "M%.2f 0V%d", part*float64(t.Width), t.Height())
+		layout := "15:04"
+		if at.Hour() == 0 && at.Minute() == 0 {
+			layout = "01-02"
+		}
+		t.Ticks = append(t.Ticks, tick{percent(part), at.Format(layout)})
+	}
+	for i := range lanes {
+		fmt.Fprintf(&grid, "M0 %dH%d", (i+1)*(laneHeight+laneGap), t.Width)
+	}
+	t.Grid = grid.String()
+}
+
+func percent(part float64) string { return strconv.FormatFloat(100*part, 'f', 2, 64) + "%" }
+
 // newMarks returns the deploys in the time of a chart, newest first. Each label has a row of its own, so that labels do not
 // overlap.
 func (rq *request) newMarks(t admin.Trend, deploys []admin.Deploy) (marks []mark, err error) {
@@ -161,9 +203,9 @@ func (rq *request) newMarks(t admin.Trend, deploys []admin.Deploy) (marks []mark
 		if d.At.Before(t.From) || !d.At.Before(t.To) {
 			continue
 		}
-		x := 100 * float64(d.At.Sub(t.From)) / float64(t.To.Sub(t.From))
-		m := mark{X: strconv.FormatFloat(x, 'f', 2, 64) + "%", Top: min(len(marks), maxMarkLabels) * markHeight, Label: len(marks) < maxMarkLabels,
-			Left: x > 25, Time: d.At.In(rq.location()).Format(layout), Build: shortBuild(d.Build)}
+		part := float64(d.At.Sub(t.From)) / float64(t.To.Sub(t.From))
+		m := mark{X: percent(part), Top: min(len(marks), maxMarkLabels) * markHeight, Label: len(marks) < maxMarkLabels,
+			Left: part > .25, Time: d.At.In(rq.location()).Format(layout), Build: shortBuild(d.Build)}
 		if m.Text, err = rq.T("trend.deploy", rq.formatTime(d.At, "2006-01-02 15:04"), d.Build); err != nil {
 			return nil, err
 		}

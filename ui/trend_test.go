@@ -132,3 +132,33 @@ func TestVersionsInLabelsAreShort(t *testing.T) {
 		}
 	}
 }
+
+// The ticks of a chart are round times of the page's zone, also on a day of 25 hours.
+func TestTicksAreRoundTimesOfTheZone(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		zone, to string
+		length   time.Duration
+		want     string
+	}{
+		{"UTC", "2026-11-28T09:02:00Z", admin.TrendHours, "06:30 07:00 07:30 08:00 08:30 09:00"},
+		{"Asia/Kolkata", "2026-11-28T18:40:00Z", admin.TrendHours, "21:30 22:00 22:30 23:00 23:30 11-29"},
+		{"Asia/Shanghai", "2026-11-28T09:00:00Z", admin.TrendDay, "20:00 11-28 04:00 08:00 12:00 16:00"},
+		{"Europe/Berlin", "2026-10-25T20:00:00Z", admin.TrendDay, "10-25 04:00 08:00 12:00 16:00 20:00"},
+		{"Europe/Berlin", "2026-10-28T09:00:00Z", admin.TrendWeek, "10-22 10-23 10-24 10-25 10-26 10-27 10-28"},
+	} {
+		to, err := time.Parse(time.RFC3339, c.to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var chart trend
+		chart.addTicks(to.Add(-c.length), to, zoneOf(t, c.zone))
+		var texts []string
+		for _, tick := range chart.Ticks {
+			texts = append(texts, tick.Text)
+		}
+		if got := strings.Join(texts, " "); got != c.want {
+			t.Errorf("%s until %s in %s: %s, want %s", c.length, c.to, c.zone, got, c.want)
+		}
+	}
+}

@@ -67,6 +67,9 @@ func (w words) ZoneName() string {
 	case time.UTC:
 		return "UTC"
 	case time.Local:
+		if name, _ := time.Now().Zone(); name == "UTC" {
+			return name
+		}
 		return offset
 	}
 	return zone.String() + " (" + offset + ")"

@@ -30,11 +30,26 @@ const showClock = (time) => {
 };
 (window.requestIdleCallback ?? setTimeout)(() => {
 	const offer = $("#zone [data-here]"), zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-	if (!zone || zone === pageZone) return;
+	if (!zone || zone === pageZone || (zone === "UTC" && !$("#zone [value=UTC]"))) return;
 	offer.value = zone;
 	offer.textContent = offer.dataset.here.replace("{0}", zone);
 	offer.hidden = false;
 });
+(window.requestIdleCallback ?? setTimeout)(() => { if ($(".ago")) tellAgo(); });
+
+// An empty .ago gets the distance of the time before it, for example "3 min. ago".
+const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
+let distance = null;
+const tellAgo = () => {
+	distance ??= new Intl.RelativeTimeFormat(document.documentElement.lang, { style: "short" });
+	const asOf = $(".live time"), now = asOf ? new Date(asOf.dateTime) : Date.now(); // The server's clock, where the page has its time.
+	all(".ago").forEach((place) => {
+		const seconds = (new Date(place.previousElementSibling.dateTime) - now) / 1000;
+		const [unit, length] = units.find(([, length]) => Math.abs(seconds) >= length) ?? units.at(-1);
+		const text = distance.format(Math.trunc(seconds / length), unit);
+		if (place.textContent !== text) place.textContent = text;
+	});
+};
 
 // The choice of rows.
 const tally = () => all("[data-lines]").forEach((form) => {
@@ -91,6 +106,14 @@ document.addEventListener("click", (event) => {
 document.addEventListener("keydown", (event) => { // The space bar presses a link that acts as a button.
 	if (event.key === " " && event.target.matches?.('a[role="button"]')) { event.preventDefault(); event.target.click(); }
 });
+// An open menu closes with Escape, and with a click elsewhere.
+document.addEventListener("click", (event) => all(".menu[open]").forEach((menu) => { if (!menu.contains(event.target)) menu.open = false; }));
+document.addEventListener("keydown", (event) => {
+	const menu = event.key === "Escape" && !asked.open && $(".menu[open]");
+	if (!menu) return;
+	menu.open = false;
+	$("summary", menu).focus();
+});
 asked.addEventListener("close", () => { asked.replaceChildren(); opener?.focus(); opener = null; });
 
 // A refresh replaces the part of the page that changes. It waits while a person works in that part, so that no element
@@ -108,6 +131,7 @@ const stillSo = (answer) => { // Show the time at which the server read the data
 	if (!time || !at) return;
 	time.dateTime = new Date(at).toISOString();
 	showClock(time);
+	if (distance) tellAgo();
 };
 const refresh = async () => {
 	let answer, fresh;
@@ -149,6 +173,7 @@ const replace = (fresh) => {
 	live.dataset.news = fresh.dataset.news;
 	if (news) $("#news").textContent = fresh.dataset.newsText;
 	tally();
+	if (distance) tellAgo();
 };
 if (live && live.dataset.still === undefined) {
 	const press = (now) => { if (button) button.setAttribute("aria-pressed", String(paused)); say(now); };

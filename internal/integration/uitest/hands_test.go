@@ -79,6 +79,26 @@ func TestFormOverUnknownOutcomesWaitsForItsTick(t *testing.T) {
 	}
 }
 
+// A menu of actions closes with Escape, which returns to its button, and with a click elsewhere. A time is followed by its
+// distance from the time of the page, in the language of the page.
+func TestMenuClosesAndTimesHaveTheirDistance(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.problem()
+	b := openTab(t, w, "alice")
+	for lang, ago := range map[string]string{"en": " ago", "zh-CN": "前"} {
+		b.look(lang, "light", 1280)
+		b.open("cases/due?type=refund")
+		b.do(chromedp.Click(".menu summary"), b.until(`document.querySelector(".menu").open`))
+		b.press(kb.Escape)
+		b.do(b.until(`!document.querySelector(".menu").open && document.activeElement.matches(".menu summary")`))
+		b.do(chromedp.Click(".menu summary"), b.until(`document.querySelector(".menu").open`), chromedp.Click("h1"), b.until(`!document.querySelector(".menu").open`))
+		b.open("entries/" + w.entriesOf("refund", compensator.Dead)[0].ID.String())
+		b.do(b.until(fmt.Sprintf(`document.querySelector("dd .ago").textContent.includes(%q)`, ago)))
+		b.quiet("menu")
+	}
+}
+
 // A page refreshes itself. It must stop refreshing as long as a person has paused it, chosen a row, focused a field or
 // marked a text.
 // Failure: F133

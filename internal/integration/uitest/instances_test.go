@@ -38,6 +38,8 @@ func TestProcessesAreListedOnAPage(t *testing.T) {
 		last = at
 	}
 	has(t, text, "different versions of the service:")
+	has(t, plain(text), "3 live 1 gone 3 of")
+	has(t, plain(text), "slots in use")
 	overview := w.client("alice").get("").text
 	has(t, overview, "3 live, 1 gone")
 	has(t, overview, "<bdi>v8, v9</bdi>")

@@ -44,7 +44,7 @@ func TestTrendIsReadableWithoutScript(t *testing.T) {
 		trend, _, _ = strings.Cut(trend, "</section>")
 		assert.Contains(t, trend, page.minute)
 		assert.Contains(t, trend, page.recorded)
-		assert.Equal(t, 4, strings.Count(trend, "<path "), "a series each")
+		assert.Equal(t, 4, strings.Count(trend, `<path class="c-`), "a series each")
 		assert.Contains(t, trend, "from="+strings.ReplaceAll(at.Format("2006-01-02T15:04"), ":", "%3A"))
 		assert.Contains(t, trend, "to="+strings.ReplaceAll(at.Add(time.Minute).Format("2006-01-02T15:04"), ":", "%3A"))
 		_, numbers, _ := strings.Cut(trend, "<details")
