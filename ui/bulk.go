@@ -16,6 +16,7 @@ import (
 type bulkData struct {
 	admin.BulkView
 	Counts  []bulkCount // changed entries by outcome
+	Sum     int         // sum of Counts
 	Skips   []skipCount // entries that were not changed
 	Show    admin.BulkOutcome
 	Lines   []admin.Line // entries whose outcome is Show
@@ -30,6 +31,7 @@ type bulkCount struct {
 	Outcome admin.BulkOutcome
 	N       int
 	Link    string // address of the page that lists them
+	Before  int    // entries in the counts before it
 }
 
 // skipCount names the entries that the action left as they were for one reason.
@@ -79,7 +81,8 @@ func (s *server) showBulkView(rq *request, view admin.BulkView, problem string, 
 	data := bulkData{BulkView: view, Problem: problem, Show: admin.BulkOutcome(rq.r.URL.Query().Get("show"))}
 	for _, outcome := range admin.BulkOutcomes {
 		if n := view.Outcomes[outcome]; n > 0 {
-			data.Counts = append(data.Counts, bulkCount{outcome, n, rq.bulkLink(id, "show", outcome)})
+			data.Counts = append(data.Counts, bulkCount{outcome, n, rq.bulkLink(id, "show", outcome), data.Sum})
+			data.Sum += n
 		}
 	}
 	if data.Show == "" && len(data.Counts) > 0 {

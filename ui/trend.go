@@ -30,7 +30,7 @@ type trend struct {
 	None  bool // nothing was counted
 }
 
-// span is a link that changes how much time the chart shows.
+// span is a link that shows another part of a page's data, for example the last 24 hours.
 type span struct {
 	Name string
 	Link string
@@ -287,8 +287,12 @@ type statsData struct {
 	Groups []admin.Group // failures of the type, if the page is about one; those with the most cases
 	Risk   risk          // sums of all open cases of the type
 
-	Paused    *admin.Paused // pause of the one type that the page is about; nil: it is not paused
-	NoHandler bool          // whether the page is about one type, whose entries wait for a process with a handler
+	// These are set if the page is about one type.
+	NoHandler bool // whether its entries wait for a process with a handler
+	Paused    *admin.Paused
+	Broken    *admin.Broken
+	Limited   *admin.Limited
+	MayPause  bool
 }
 
 // rateRow has the rates of a type.
@@ -335,8 +339,9 @@ func (s *server) showStats(rq *request) {
 			return
 		}
 		data.NoHandler = len(unregistered) > 0
+		data.MayPause = rq.MayPause(businessType)
 		if at := slices.IndexFunc(overview.Types, func(t admin.TypeOverview) bool { return t.Type == businessType }); at >= 0 {
-			data.Paused = overview.Types[at].Paused
+			data.Paused, data.Broken, data.Limited = overview.Types[at].Paused, overview.Types[at].Broken, overview.Types[at].Limited
 		}
 		groups, hasMore, err := s.admin.GroupsOf(rq.ctx, rq.Actor, businessType, admin.Fingerprint{})
 		if err != nil {

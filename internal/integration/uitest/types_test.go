@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -150,4 +151,31 @@ func TestPageOfATypeShowsItsFailuresAndTheirWorth(t *testing.T) {
 		b.showWell("type-failures", lang)
 		b.quiet("failures of a type " + lang)
 	}
+}
+
+// The list of entries has a link for each state, which keeps the rest of the filter. The page of a type says that the type is
+// paused, and has the button that a person with the right needs.
+func TestStatesAreLinksAndThePageOfATypePausesIt(t *testing.T) {
+	t.Parallel()
+	c, db := sqlitetest.New(t, configure)
+	w := worldOf(t, c, "/ops/")
+	w.problem()
+	count(t, db, "refund", time.Minute, 1, 1, 0, 0)
+	alice := w.client("alice")
+	text := alice.get("entries?type=refund&by=batch&state=dead").text
+	has(t, text, `<a href="/ops/entries?by=batch&amp;state=dead&amp;type=refund&amp;zone=UTC" aria-current="page">Dead</a>`)
+	has(t, text, `<a href="/ops/entries?by=batch&amp;type=refund&amp;zone=UTC">any</a>`)
+	has(t, text, `<input type="hidden" name="state" value="dead">`)
+	w.allow(func(_ context.Context, a admin.Actor, right admin.Right, _ admin.Subject) bool {
+		return a.ID != "bob" || right != admin.Pause
+	})
+	const pause, resume = "do=pause&amp;type=refund", "do=resume&amp;type=refund&amp;version="
+	page := func(who string) string { return w.client(who).get("stats?type=refund").text }
+	has(t, page("alice"), pause)
+	lacks(t, page("alice"), "is paused by")
+	lacks(t, page("bob"), pause)
+	require.NoError(t, w.admin.Pause(t.Context(), admin.Actor{ID: "alice"}, "refund", admin.Why{Reason: "PSP down"}))
+	w.until(func() bool { return strings.Contains(page("alice"), resume) })
+	has(t, plain(page("bob")), "refund is paused by alice. Its entries do not run until it is resumed. PSP down")
+	lacks(t, page("bob"), resume)
 }
