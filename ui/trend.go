@@ -30,7 +30,7 @@ type trend struct {
 	None  bool // nothing was counted
 }
 
-// span is a link that shows another part of a page's data, for example the last 24 hours.
+// span is a link that changes how much time the chart shows.
 type span struct {
 	Name string
 	Link string

@@ -92,7 +92,7 @@ func TestMenuClosesAndTimesHaveTheirDistance(t *testing.T) {
 		b.do(chromedp.Click(".menu summary"), b.until(`document.querySelector(".menu").open`))
 		b.press(kb.Escape)
 		b.do(b.until(`!document.querySelector(".menu").open && document.activeElement.matches(".menu summary")`))
-		b.do(chromedp.Click(".menu summary"), b.until(`document.querySelector(".menu").open`), chromedp.Click("h1"), b.until(`!document.querySelector(".menu").open`))
+		b.do(chromedp.Click(".menu summary"), b.until(`document.querySelector(".menu").open`), chromedp.Click("main h1", chromedp.ByQuery), b.until(`!document.querySelector(".menu").open`))
 		b.open("entries/" + w.entriesOf("refund", compensator.Dead)[0].ID.String())
 		b.do(b.until(fmt.Sprintf(`document.querySelector("dd .ago").textContent.includes(%q)`, ago)))
 		b.quiet("menu")

@@ -153,9 +153,9 @@ func TestPageOfATypeShowsItsFailuresAndTheirWorth(t *testing.T) {
 	}
 }
 
-// The list of entries has a link for each state, which keeps the rest of the filter. The page of a type says that the type is
+// The list of entries has a button for each state, which sends the rest of the filter, too. The page of a type says that the type is
 // paused, and has the button that a person with the right needs.
-func TestStatesAreLinksAndThePageOfATypePausesIt(t *testing.T) {
+func TestStatesAreOneClickAndThePageOfATypePausesIt(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, configure)
 	w := worldOf(t, c, "/ops/")
@@ -163,9 +163,11 @@ func TestStatesAreLinksAndThePageOfATypePausesIt(t *testing.T) {
 	count(t, db, "refund", time.Minute, 1, 1, 0, 0)
 	alice := w.client("alice")
 	text := alice.get("entries?type=refund&by=batch&state=dead").text
-	has(t, text, `<a href="/ops/entries?by=batch&amp;state=dead&amp;type=refund&amp;zone=UTC" aria-current="page">Dead</a>`)
-	has(t, text, `<a href="/ops/entries?by=batch&amp;type=refund&amp;zone=UTC">any</a>`)
-	has(t, text, `<input type="hidden" name="state" value="dead">`)
+	has(t, text, `<button name="state" value="dead" aria-pressed="true">Dead</button>`)
+	has(t, text, `<button name="state" value="">any</button>`)
+	show := strings.Index(text, `<button name="state" value="dead">Show</button>`)
+	assert.Positive(t, show)
+	assert.Equal(t, show, strings.Index(text, `<button name="state"`), "Enter in a field keeps the state")
 	w.allow(func(_ context.Context, a admin.Actor, right admin.Right, _ admin.Subject) bool {
 		return a.ID != "bob" || right != admin.Pause
 	})
