@@ -27,7 +27,8 @@ type trend struct {
 	Grid  string // lines of the ticks and below the lanes, as an SVG path
 	Marks []mark // deploys, newest first
 	Rows  []trendRow
-	None  bool // nothing was counted
+	Since string // compares the newest counts with those before; empty if nothing was counted in either time
+	None  bool   // nothing was counted
 }
 
 // span is a link that changes how much time the chart shows.
@@ -45,11 +46,14 @@ type lane struct {
 	Y         int    // place of its label
 }
 
-// bin is a column of the chart. It links to the entries that were recorded in the period of the column.
+// bin is a column of the chart. It links to the entries that were recorded in the period of the column. If entries became
+// dead in this period, the lane of dead entries has a link to them.
 type bin struct {
 	X    int
 	Link string
 	Text string
+
+	DeadLink, DeadText string
 }
 
 // mark is a vertical line where a version of the service began to run, with a label.
@@ -73,8 +77,11 @@ type tick struct {
 type trendRow struct {
 	From   time.Time
 	Link   string
-	Values [len(lanes)]string
+	Values [len(lanes)]trendValue
 }
+
+// trendValue is a sum. If it counts entries that became dead, it links to them.
+type trendValue struct{ N, Link string }
 
 const (
 	laneHeight   = 30
@@ -89,15 +96,26 @@ const (
 // lanes are the series of a chart.
 var lanes = [...]string{"recorded", "succeeded", "failed", "dead"}
 
+// deadLane is the last of lanes.
+const deadLane = len(lanes) - 1
+
+// DeadY and DeadHeight are the place of the last lane in the chart.
+func (trend) DeadY() int      { return deadLane * (laneHeight + laneGap) }
+func (trend) DeadHeight() int { return laneHeight + laneGap }
+
 func valuesOf(p admin.TrendPoint) [len(lanes)]uint64 {
 	return [...]uint64{p.Recorded, p.Succeeded, p.Failed, p.Dead}
 }
 
-// trendSpans are the spans of time that a person can choose, with their names in the address.
-var trendSpans = []struct {
-	name   string
-	length time.Duration
-}{{"3h", admin.TrendHours}, {"24h", admin.TrendDay}, {"7d", admin.TrendWeek}}
+// trendSpan is a time that a chart can show.
+type trendSpan struct {
+	name     string // in the address
+	length   time.Duration
+	compared time.Duration // the newest counts of this time are compared with those of the time before
+}
+
+// trendSpans are the spans of time that a person can choose.
+var trendSpans = []trendSpan{{"3h", admin.TrendHours, 15 * time.Minute}, {"24h", admin.TrendDay, time.Hour}, {"7d", admin.TrendWeek, 24 * time.Hour}}
 
 // chosenSpan returns the span that the address names. For an unknown name it returns the first of
 // trendSpans.
@@ -145,7 +163,18 @@ func (rq *request) newTrend(adminTrend admin.Trend, deploys []admin.Deploy, busi
 		if b.Text, err = rq.T("trend.point", rq.formatTime(p.At, "2006-01-02 15:04"), values[0], values[1], values[2], values[3]); err != nil {
 			return t, err
 		}
+		if p.Dead > 0 {
+			if b.DeadLink, err = rq.deadLink(businessType, p.At, p.At.Add(adminTrend.Period)); err != nil {
+				return t, err
+			}
+			if b.DeadText, err = rq.T("trend.point_dead", rq.formatTime(p.At, "2006-01-02 15:04"), p.Dead); err != nil {
+				return t, err
+			}
+		}
 		t.Bins = append(t.Bins, b)
+	}
+	if t.Since, err = rq.compareNewest(adminTrend); err != nil {
+		return t, err
 	}
 	for points := range slices.Chunk(adminTrend.Points, (len(adminTrend.Points)+maxChartRows-1)/maxChartRows) {
 		row, err := rq.newTrendRow(businessType, points, adminTrend.Period)
@@ -191,6 +220,36 @@ func (t *trend) addTicks(from, to time.Time, zone *time.Location) {
 }
 
 func percent(part float64) string { return strconv.FormatFloat(100*part, 'f', 2, 64) + "%" }
+
+// uncounted is how old counts must be to be complete: processes store theirs once a minute.
+const uncounted = 2 * time.Minute
+
+// compareNewest says whether failures become more or fewer. It compares the newest complete periods with as many before.
+func (rq *request) compareNewest(t admin.Trend) (string, error) {
+	length := trendSpans[slices.IndexFunc(trendSpans[:], func(o trendSpan) bool { return o.length == t.To.Sub(t.From) })].compared
+	end := len(t.Points) - int(max(1, uncounted/t.Period))
+	n := int(length / t.Period)
+	newest, before := sumOf(t.Points[end-n:end]), sumOf(t.Points[end-2*n:end-n])
+	if newest == before && newest == (admin.TrendPoint{}) {
+		return "", nil
+	}
+	span, err := rq.Span(length)
+	if err != nil {
+		return "", err
+	}
+	return rq.T("trend.compared", span, rq.formatTime(t.Points[end].At, "15:04"), newest.Dead, newest.Failed, before.Dead, before.Failed)
+}
+
+// sumOf adds up points. The sum has no time.
+func sumOf(points []admin.TrendPoint) (sum admin.TrendPoint) {
+	for _, p := range points {
+		sum.Recorded += p.Recorded
+		sum.Succeeded += p.Succeeded
+		sum.Failed += p.Failed
+		sum.Dead += p.Dead
+	}
+	return sum
+}
 
 // newMarks returns the deploys in the time of a chart, newest first. Each label has a row of its own, so that labels do not
 // overlap.
@@ -239,18 +298,23 @@ func (trend) Height() int { return len(lanes) * (laneHeight + laneGap) }
 
 // newTrendRow returns the sums of points that follow each other.
 func (rq *request) newTrendRow(businessType string, points []admin.TrendPoint, period time.Duration) (row trendRow, err error) {
-	var sums [len(lanes)]uint64
-	for _, p := range points {
-		for i, n := range valuesOf(p) {
-			sums[i] += n
+	sum, to := sumOf(points), points[len(points)-1].At.Add(period)
+	row.From = points[0].At
+	for i, n := range valuesOf(sum) {
+		row.Values[i].N = groupDigits(strconv.FormatUint(n, 10))
+	}
+	if sum.Dead > 0 {
+		if row.Values[deadLane].Link, err = rq.deadLink(businessType, row.From, to); err != nil {
+			return row, err
 		}
 	}
-	row.From = points[0].At
-	for i, n := range sums {
-		row.Values[i] = groupDigits(strconv.FormatUint(n, 10))
-	}
-	row.Link, err = rq.recordedLink(businessType, row.From, points[len(points)-1].At.Add(period))
+	row.Link, err = rq.recordedLink(businessType, row.From, to)
 	return row, err
+}
+
+// deadLink returns the address of the entries that became dead between from and to, and that still are.
+func (rq *request) deadLink(businessType string, from, to time.Time) (string, error) {
+	return rq.Link("entries", "type", businessType, "state", "dead", "ended_from", from.In(rq.location()).Format(time.RFC3339), "ended_to", to.In(rq.location()).Format(time.RFC3339))
 }
 
 // recordedLink returns the address of the entries that were recorded between from and to.
@@ -298,13 +362,13 @@ type statsData struct {
 // rateRow has the rates of a type.
 type rateRow struct {
 	Type, Link                             string
-	Ended, Failing, Took50, Took95, Late50 string
-	Late99, Dead, Waiting, Due             string
+	Ended, Failing, Took50, Took95, Took99 string
+	Late50, Late99, Dead, Waiting, Due     string
 	sortValues                             [len(sortings)]float64
 }
 
 // sortings are the columns by which the types can be sorted, besides their names.
-var sortings = [...]string{"ended", "failing", "took50", "took95", "late50", "late99", "dead", "waiting", "due"}
+var sortings = [...]string{"ended", "failing", "took50", "took95", "took99", "late50", "late99", "dead", "waiting", "due"}
 
 // sorting is the heading of a column. Its Link sorts the page by this column.
 type sorting struct {
@@ -356,7 +420,7 @@ func (s *server) showStats(rq *request) {
 }
 
 func (rq *request) newStats(adminTrend admin.Trend, deploys []admin.Deploy, overview admin.Overview, businessType, sort string) (data statsData, err error) {
-	name, length := rq.chosenSpan()
+	name, _ := rq.chosenSpan()
 	data.Trend, err = rq.newTrend(adminTrend, deploys, businessType, func(spanName string) (string, error) {
 		return rq.Link("stats", "over", spanName, "type", businessType, "sort", sort)
 	})
@@ -374,7 +438,7 @@ func (rq *request) newStats(adminTrend admin.Trend, deploys []admin.Deploy, over
 		}
 	}
 	for _, t := range withWaiting(adminTrend.Types, overview.Types, businessType) {
-		row, err := rq.newRateRow(t, name, length)
+		row, err := rq.newRateRow(t, name, adminTrend.To.Sub(countedFrom(adminTrend)))
 		if err == nil {
 			err = rq.addWaiting(&row, overview.Types)
 		}
@@ -389,11 +453,22 @@ func (rq *request) newStats(adminTrend admin.Trend, deploys []admin.Deploy, over
 	return data, err
 }
 
+// countedFrom returns the begin of the first period in which something was counted. A log whose first entry is younger than
+// the time shown would otherwise have rates that are too low.
+func countedFrom(t admin.Trend) time.Time {
+	for _, p := range t.Points {
+		if p != (admin.TrendPoint{At: p.At}) {
+			return p.At
+		}
+	}
+	return t.From
+}
+
 func (rq *request) newRateRow(t admin.TypeTrend, name string, length time.Duration) (row rateRow, err error) {
 	row = rateRow{Type: t.Type, Dead: groupDigits(strconv.FormatUint(t.Sum.Dead, 10))}
 	perMinute := float64(t.Sum.Ended()) / length.Minutes()
 	row.Ended = strconv.FormatFloat(perMinute, 'f', 1, 64)
-	row.sortValues[0], row.sortValues[6] = perMinute, float64(t.Sum.Dead)
+	row.sortValues[0], row.sortValues[7] = perMinute, float64(t.Sum.Dead)
 	row.Failing = "–"
 	if failing, ok := t.Failing(); ok {
 		row.Failing, row.sortValues[1] = strconv.FormatFloat(100*failing, 'f', 1, 64)+" %", failing
@@ -402,7 +477,7 @@ func (rq *request) newRateRow(t admin.TypeTrend, name string, length time.Durati
 		text *string
 		h    admin.Histogram
 		q    float64
-	}{{&row.Took50, t.Sum.Took, .5}, {&row.Took95, t.Sum.Took, .95}, {&row.Late50, t.Sum.Late, .5}, {&row.Late99, t.Sum.Late, .99}} {
+	}{{&row.Took50, t.Sum.Took, .5}, {&row.Took95, t.Sum.Took, .95}, {&row.Took99, t.Sum.Took, .99}, {&row.Late50, t.Sum.Late, .5}, {&row.Late99, t.Sum.Late, .99}} {
 		d, ok := quantile.h.Quantile(quantile.q)
 		if *quantile.text = "–"; ok {
 			row.sortValues[2+i] = d.Seconds()
@@ -436,12 +511,12 @@ func (rq *request) addWaiting(row *rateRow, types []admin.TypeOverview) (err err
 		return nil
 	}
 	n, hasMore := types[at].Waiting()
-	row.Waiting, row.sortValues[7] = groupDigits(strconv.Itoa(n)), float64(n)
+	row.Waiting, row.sortValues[8] = groupDigits(strconv.Itoa(n)), float64(n)
 	if hasMore {
 		row.Waiting, err = rq.T("at_least", row.Waiting)
 	}
 	if b := types[at].Backlog; b != nil {
-		row.Due, row.sortValues[8] = groupDigits(strconv.Itoa(b.Due)), float64(b.Due)
+		row.Due, row.sortValues[9] = groupDigits(strconv.Itoa(b.Due)), float64(b.Due)
 	}
 	return err
 }

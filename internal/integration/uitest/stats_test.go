@@ -49,13 +49,17 @@ func TestTrendIsReadableWithoutScript(t *testing.T) {
 		assert.Contains(t, trend, "to="+strings.ReplaceAll(at.Add(time.Minute).Format("2006-01-02T15:04"), ":", "%3A"))
 		_, numbers, _ := strings.Cut(trend, "<details")
 		assert.Contains(t, numbers, ">1,000</td>", "the numbers are text, too")
+		dead := "entries?ended_from=" + strings.ReplaceAll(at.Format("2006-01-02T15:04"), ":", "%3A")
+		assert.Contains(t, trend, dead, "the lane of dead entries links to those that died in the minute")
+		assert.Regexp(t, `ended_from=[^"]*&amp;state=dead[^"]*">3</a></td>`, numbers)
+		assert.Regexp(t, `15 min until \d\d:\d\d UTC: 0 died, 0 attempts failed. 15 min before: 3 died, 12 attempts failed.`, trend)
 	}
 	assert.Contains(t, alice.get("?over=7d").text, `<a href="/ops/?over=7d" aria-current="true">7 days</a>`)
 	rates := alice.get("stats?sort=ended").text
 	refund, salary := strings.Index(rates, "<bdi>refund</bdi>"), strings.Index(rates, "<bdi>salary</bdi>")
 	require.Positive(t, refund)
 	assert.Less(t, refund, salary, "the type with the highest rate comes first")
-	for _, want := range []string{"1.2 %", "5.7", `aria-sort="descending"`} { // 12 of 1042 attempts failed; 1,033 entries ended in 180 minutes
+	for _, want := range []string{"1.2 %", "11.4", `aria-sort="descending"`} { // 12 of 1042 attempts failed; 1,033 entries ended in the 91 minutes since the first one
 		has(t, rates, want)
 	}
 	has(t, alice.get("entries?type=refund").text, `href="/ops/stats?type=refund"`)
