@@ -64,7 +64,7 @@ func FuzzTexts(f *testing.F) {
 			require.Equal(t, []byte(text), append([]byte{}, draft.Content...))
 		}
 		by := processlog.AuditInfo{Actor: text, Reason: "x"}
-		require.Equal(t, text != "" && textProblem(text, processlog.MaxIdempotencyKey) == "", by.Validate() == nil)
+		require.Equal(t, !processlog.IsBlank(text) && textProblem(text, processlog.MaxIdempotencyKey) == "", by.Validate() == nil)
 	})
 }
 
