@@ -103,7 +103,7 @@ type Worker interface {
 	// A claim adds one to the version and to the delivery count of an entry. Its new lease is held under the parameter
 	// token. An entry whose lease was held under Wanted.Token keeps its delivery count, because that lease counted as a
 	// delivery already. Claim never waits for rows that other transactions have locked. If the database refuses to
-	// write a row, Claim lists the row in Claimed.Rejected and claims the other rows.
+	// write a row, Claim lists the row in Claimed.Refused and claims the other rows.
 	//
 	// The claimed rows have their Faults. A Store may leave them out for a row without a LastError.
 	//
@@ -359,15 +359,15 @@ type Wanted struct {
 // Claimed is the result of Claim. Each wanted entry is in one of these lists.
 type Claimed struct {
 	Mine    []Row // rows leased to the caller, as they are after the claim
-	Refused []Row // rows that could have been claimed, but accept returned false
+	Skipped []Row // rows that could have been claimed, but accept returned false
 	// Waiting lists entries that are not due yet, that have a lease, or that another transaction has locked.
 	// Scheduled.In says when to try again. For a locked row it is at most 50 ms.
 	Waiting []Scheduled
 	Gone    []ID // entries that are terminal, or whose rows do not exist
 
-	// Rejected lists entries whose rows the database refuses to write, for example by a trigger. Their rows are
+	// Refused lists entries whose rows the database refuses to write, for example by a trigger. Their rows are
 	// unchanged.
-	Rejected []Refusal
+	Refused []Refusal
 
 	Limited []Limited       // entries that got no permit; set by ClaimLimited only
 	Rooms   map[string]Room // by key, for the keys that ClaimLimited has read; otherwise nil
@@ -386,8 +386,8 @@ type Held struct {
 
 // Unreleased names the entries that Release did not release.
 type Unreleased struct {
-	Busy     []ID      // another transaction has locked these rows. Call Release again
-	Rejected []Refusal // the database refuses to write these rows, for example by a trigger
+	Busy    []ID      // another transaction has locked these rows. Call Release again
+	Refused []Refusal // the database refuses to write these rows, for example by a trigger
 }
 
 // Unrenewed names the entries that Renew did not renew.
@@ -395,9 +395,9 @@ type Unrenewed struct {
 	Lost []ID // entries that the caller no longer holds: the version differs, or the state is terminal
 	Busy []ID // entries that the caller still holds, but whose rows another transaction has locked. Call Renew again
 
-	// Rejected lists entries that the caller still holds, but whose rows the database refuses to write, for example by
+	// Refused lists entries that the caller still holds, but whose rows the database refuses to write, for example by
 	// a trigger.
-	Rejected []Refusal
+	Refused []Refusal
 }
 
 // Outcome is the result of an attempt. Go code computes it from the claimed row. SQL must not compute it from stored

@@ -81,9 +81,9 @@ func (c *claimCall) claimLocked(id processlog.ID, heldToken processlog.Token) {
 	case c.permits.lacksPermit(&rowBefore):
 		c.result.Limited = append(c.result.Limited, c.permits.newLimited(&rowBefore))
 	case c.permits.isRefused(&rowBefore), !c.accept(&rowBefore):
-		c.result.Refused = append(c.result.Refused, v.row(c.now))
+		c.result.Skipped = append(c.result.Skipped, v.row(c.now))
 	case c.store.refusals[id] != nil:
-		c.result.Rejected = append(c.result.Rejected, processlog.Refusal{ID: id, Err: c.store.refusals[id]})
+		c.result.Refused = append(c.result.Refused, processlog.Refusal{ID: id, Err: c.store.refusals[id]})
 	default:
 		c.store.writeLocked(nil, row, v.withClaim(c.token, c.lease, c.now, isOwn), nil)
 		c.permits.takePermit(row.committed)
@@ -114,7 +114,7 @@ func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processl
 			return
 		}
 		if err := s.refusals[ids[i]]; err != nil {
-			left.Rejected = append(left.Rejected, processlog.Refusal{ID: ids[i], Err: err})
+			left.Refused = append(left.Refused, processlog.Refusal{ID: ids[i], Err: err})
 			return
 		}
 		s.writeLocked(nil, row, row.committed.withRelease(s.nowLocked()), nil)
@@ -188,7 +188,7 @@ func (s *Store) Renew(ctx context.Context, heldEntries []processlog.Held, lease 
 		case !row.freeFor(nil):
 			left.Busy = append(left.Busy, h.ID)
 		case s.refusals[h.ID] != nil:
-			left.Rejected = append(left.Rejected, processlog.Refusal{ID: h.ID, Err: s.refusals[h.ID]})
+			left.Refused = append(left.Refused, processlog.Refusal{ID: h.ID, Err: s.refusals[h.ID]})
 		default:
 			row.committed = row.committed.withRenewal(until)
 		}

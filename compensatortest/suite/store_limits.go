@@ -225,7 +225,7 @@ func (t *storeTest) entryThatIsNotClaimedTakesNoPermit() {
 	found, err := t.Store.ClaimLimited(t.ctx, wanted, token(1), time.Minute, limit, func(row *processlog.Row) bool { return row.ID != rows[2].ID })
 	require.NoError(t, err)
 	assert.Equal(t, []processlog.ID{rows[3].ID}, idsOf(found.Mine))
-	assert.ElementsMatch(t, []processlog.ID{rows[0].ID, rows[2].ID}, idsOf(found.Refused))
+	assert.ElementsMatch(t, []processlog.ID{rows[0].ID, rows[2].ID}, idsOf(found.Skipped))
 	assert.Empty(t, found.Limited)
 	none, err := t.Store.ClaimLimited(t.ctx, nil, token(1), time.Minute, limit, all)
 	require.NoError(t, err)
@@ -410,8 +410,8 @@ func (t *storeTest) entryThatTheDatabaseRefusesTakesNoStart() {
 	ids := idsOf(t.insert(t.drafts("trigger", 4)...))
 	t.Refuse(t.T, ids[:1])
 	found := t.claimLimited(limit, token(1), time.Minute, ids...)
-	require.Len(t, found.Rejected, 1)
-	assert.Equal(t, ids[0], found.Rejected[0].ID)
+	require.Len(t, found.Refused, 1)
+	assert.Equal(t, ids[0], found.Refused[0].ID)
 	mine := idsOf(found.Mine)
 	// A store may notice that a row is refused only after it has taken the permit for the row. The store then returns
 	// the permit, so this claim can take it.

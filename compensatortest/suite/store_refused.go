@@ -47,8 +47,8 @@ func (t *storeTest) refusedClaimHoldsUpNoOther() {
 	allow := t.Refuse(t.T, refused)
 	found, err := t.Store.Claim(t.ctx, want, token(1), time.Minute, all)
 	require.NoError(t, err)
-	assert.Equal(t, refused, refusedIDs(found.Rejected))
-	require.Error(t, found.Rejected[0].Err)
+	assert.Equal(t, refused, refusedIDs(found.Refused))
+	require.Error(t, found.Refused[0].Err)
 	require.Len(t, found.Mine, len(ids)-len(refused))
 	for _, row := range found.Mine {
 		assert.Equal(t, t.load(row.ID).Version, row.Version)
@@ -60,7 +60,7 @@ func (t *storeTest) refusedClaimHoldsUpNoOther() {
 	found, err = t.Store.Claim(t.ctx, want, token(2), time.Minute, all)
 	require.NoError(t, err)
 	assert.Len(t, found.Mine, len(refused))
-	assert.Empty(t, found.Rejected)
+	assert.Empty(t, found.Refused)
 }
 
 func (t *storeTest) refusedReleaseAndRenewalHoldUpNoOther() {
@@ -73,7 +73,7 @@ func (t *storeTest) refusedReleaseAndRenewalHoldUpNoOther() {
 	allow := t.Refuse(t.T, refused)
 	left, err := t.Store.Renew(t.ctx, held, 3*time.Hour)
 	require.NoError(t, err)
-	assert.Equal(t, refused, refusedIDs(left.Rejected))
+	assert.Equal(t, refused, refusedIDs(left.Refused))
 	assert.Empty(t, left.Lost)
 	assert.Empty(t, left.Busy)
 	t.assertLease(3*time.Hour, t.load(ids[0]).LeaseLeft)
@@ -82,7 +82,7 @@ func (t *storeTest) refusedReleaseAndRenewalHoldUpNoOther() {
 	unreleased, err := t.Store.Release(t.ctx, ids, token(1))
 	require.NoError(t, err)
 	assert.Empty(t, unreleased.Busy)
-	assert.Equal(t, refused, refusedIDs(unreleased.Rejected))
+	assert.Equal(t, refused, refusedIDs(unreleased.Refused))
 	for _, id := range ids {
 		assert.Equal(t, slices.Contains(refused, id), t.load(id).LeaseLeft > 0, "%v", id)
 	}

@@ -32,7 +32,7 @@ type Admission struct {
 
 	// Accept is called for each entry that a claim could lease, while the entry's row is locked. It returns false for an
 	// entry that must not run here now. lost is how many consecutive leases of the entry have ended without an outcome. Another
-	// feature may refuse an entry that Accept has accepted. So Accept may keep something only for a suspect, until SuspectDone.
+	// feature may skip an entry that Accept has accepted. So Accept may keep something only for a suspect, until SuspectDone.
 	Accept func(row *processlog.Row, lost int) bool
 
 	// A suspect is an entry that may have crashed a process, because it has lost leases: see SuspectAfter. SuspectDone is
@@ -41,7 +41,7 @@ type Admission struct {
 	SuspectDone func(row *processlog.Row, why SuspectEnd)
 
 	// Admit returns which of the claimed attempts may start. The engine gives back the leases and slots of the others.
-	Admit func(attempts []*Attempt) (admitted, refused []*Attempt)
+	Admit func(attempts []*Attempt) (admitted, skipped []*Attempt)
 
 	// SharedCallBegins is called before one call of the handler begins for several attempts.
 	SharedCallBegins func(batch []*Attempt)
@@ -54,7 +54,7 @@ type Admission struct {
 	// If complete is true, verdicts has one element for each attempt. cause is why the context of the handler ended, or nil.
 	SharedCallEnded func(batch []*Attempt, verdicts []error, complete bool, cause error)
 
-	// AttemptEnded is called when an attempt that Admit has admitted ends, before its slot is free. If another feature refuses the
+	// AttemptEnded is called when an attempt that Admit has admitted ends, before its slot is free. If another feature skips the
 	// attempt, r.Unstarted is set.
 	AttemptEnded func(a *Attempt, r Result)
 
@@ -91,7 +91,7 @@ var allowAll = Admission{
 	Paused:           func() bool { return false },
 	Accept:           func(*processlog.Row, int) bool { return true },
 	SuspectDone:      func(*processlog.Row, SuspectEnd) {},
-	Admit:            func(attempts []*Attempt) (admitted, refused []*Attempt) { return attempts, nil },
+	Admit:            func(attempts []*Attempt) (admitted, skipped []*Attempt) { return attempts, nil },
 	SharedCallBegins: func([]*Attempt) {},
 	AdmitAlone:       func(*Attempt) bool { return true },
 	SharedCallEnded:  func([]*Attempt, []error, bool, error) {},
@@ -133,7 +133,7 @@ func (t *Type) Paused() bool {
 	return slices.ContainsFunc(t.admissions, func(a *Admission) bool { return a.Paused() })
 }
 
-// accepts reports whether all admissions accept an entry. If one of them refuses it, the earlier ones learn that they have
+// accepts reports whether all admissions accept an entry. If one of them skips it, the earlier ones learn that they have
 // accepted the entry for nothing.
 func (t *Type) accepts(row *processlog.Row, lost int) bool {
 	for i, a := range t.admissions {
@@ -156,18 +156,18 @@ func suspectDone(admissions []*Admission, row *processlog.Row, lost int, why Sus
 	}
 }
 
-// Admitted splits attempts into those that all admissions allow to start, and those that an admission refuses. For a refused
+// Admitted splits attempts into those that all admissions allow to start, and those that an admission skips. For a skipped
 // attempt, the admissions that have admitted it learn that it does not start.
-func (t *Type) Admitted(attempts []*Attempt) (admitted, refused []*Attempt) {
+func (t *Type) Admitted(attempts []*Attempt) (admitted, skipped []*Attempt) {
 	for i, a := range t.admissions {
-		var rejected []*Attempt
-		attempts, rejected = a.Admit(attempts)
-		for _, r := range rejected {
-			attemptEnded(t.admissions[:i], r, Result{Unstarted: true})
+		var left []*Attempt
+		attempts, left = a.Admit(attempts)
+		for _, l := range left {
+			attemptEnded(t.admissions[:i], l, Result{Unstarted: true})
 		}
-		refused = append(refused, rejected...)
+		skipped = append(skipped, left...)
 	}
-	return attempts, refused
+	return attempts, skipped
 }
 
 // Admissions returns the admissions of the type. A Grouping calls their SharedCallBegins, AdmitAlone and SharedCallEnded.

@@ -261,7 +261,7 @@ func TestEverySlotIsFreeOnceNothingRuns(t *testing.T) {
 			Run: HandlerOf(handler), Undo: HandlerOf(handler)}, withSlots, func(t *Type) {
 			t.AttachGrouping(&threes{e: e})
 			t.AttachAdmission(func(a *Admission) {
-				a.Admit = func(attempts []*Attempt) (admitted, refused []*Attempt) { return split(attempts, "refused") }
+				a.Admit = func(attempts []*Attempt) (admitted, skipped []*Attempt) { return split(attempts, "refused") }
 			})
 			t.AttachOrder(Order{Separate: func(attempts []*Attempt) (first, blocked []*Attempt, giveUp func() error) {
 				first, blocked = split(attempts, "blocked")

@@ -174,9 +174,9 @@ func (e *Engine) findDue(t *Type, limit int) (due []processlog.ID, more bool, er
 	return due, more, nil
 }
 
-// RefusedRetry is how long the queue waits before it offers an entry again that must not run in this process now. Such an
+// SkippedRetry is how long the queue waits before it offers an entry again that must not run in this process now. Such an
 // entry may be blocked, its lease may still have to be given back, or it may be a suspect (it may have crashed a process).
-const RefusedRetry = time.Second
+const SkippedRetry = time.Second
 
 // ClaimedRows is the result of a claim. Each handler call of the rows in Mine holds a slot.
 type ClaimedRows struct {
@@ -190,21 +190,21 @@ type ClaimedRows struct {
 // has taken a slot for each of these calls. claim releases the slots that the leased rows do not need. The caller then
 // starts the rows and wakes the scanner.
 func (e *Engine) claim(t *Type, wanted []processlog.Wanted, calls int) (ClaimedRows, error) {
-	found, err := e.claimRows(t, wanted, calls, false)
+	found, err := e.leaseWanted(t, wanted, calls, false)
 	t.slots.Release(calls - t.callsOfRows(found.Mine))
 	return found, err
 }
 
-// claimRows leases wanted entries as claim does, but leaves the slots to the caller. If stuckOnly is set, it leases only
+// leaseWanted leases wanted entries as claim does, but leaves the slots to the caller. If stuckOnly is set, it leases only
 // entries whose handler is stuck in this process.
-func (e *Engine) claimRows(t *Type, wanted []processlog.Wanted, calls int, stuckOnly bool) (ClaimedRows, error) {
+func (e *Engine) leaseWanted(t *Type, wanted []processlog.Wanted, calls int, stuckOnly bool) (ClaimedRows, error) {
 	if err := e.HoldReason(); err != nil {
 		return ClaimedRows{}, err
 	}
-	wanted, pending := e.Releases.WithoutPending(wanted, RefusedRetry)
+	wanted, pending := e.Releases.WithoutPending(wanted, SkippedRetry)
 	wanted, refused := e.Refusals.WithoutPaused(t.Name, wanted)
 	if len(wanted) == 0 {
-		return ClaimedRows{Claimed: processlog.Claimed{Waiting: pending, Rejected: refused}, Type: t}, nil
+		return ClaimedRows{Claimed: processlog.Claimed{Waiting: pending, Refused: refused}, Type: t}, nil
 	}
 	p := picker{seating: seating{t: t}, holdings: e.holdings, wanted: wanted, maxCalls: calls, stuckOnly: stuckOnly}
 	token := e.LeaseToken()
@@ -234,17 +234,17 @@ func (e *Engine) claimRows(t *Type, wanted []processlog.Wanted, calls int, stuck
 	e.noteRefusedClaims(t, found)
 	found = p.setAsideCounted(found)
 	found.Waiting = append(found.Waiting, pending...)
-	found.Rejected = append(found.Rejected, refused...)
+	found.Refused = append(found.Refused, refused...)
 	// The entries in withoutSeat could have been claimed if a handler call had had room for them. So they do not count as
-	// refused.
-	found.Refused = slices.DeleteFunc(found.Refused, func(row processlog.Row) bool { return slices.Contains(p.withoutSeat, row.ID) })
+	// skipped.
+	found.Skipped = slices.DeleteFunc(found.Skipped, func(row processlog.Row) bool { return slices.Contains(p.withoutSeat, row.ID) })
 	return ClaimedRows{found, t, sentAt, p.withoutSeat}, nil
 }
 
 // noteRefusedClaims reports the entries that the database refuses to lease. It forgets earlier refusals of entries that are
 // leased or gone now.
 func (e *Engine) noteRefusedClaims(t *Type, found processlog.Claimed) {
-	e.Refusals.Note(refusals.Claim, t.Name, found.Rejected)
+	e.Refusals.Note(refusals.Claim, t.Name, found.Refused)
 	e.Refusals.Accepted(refusals.Claim, t.Name, found.Gone...)
 	for i := range found.Mine {
 		e.Refusals.Accepted(refusals.Claim, t.Name, found.Mine[i].ID)
@@ -379,24 +379,24 @@ func (e *Engine) ClaimWithSlots(t *Type, wanted []processlog.Wanted, calls int) 
 	if err != nil {
 		return found, err
 	}
-	e.source.Enqueue(e.Postponed(t, found))
+	e.source.Enqueue(e.Unleased(t, found))
 	return found, nil
 }
 
-// Postponed returns the entries that a claim of the type t has left unleased, each with the time until it can be claimed.
-// A refused entry has the type of its row. This type may differ from t, because the queue may name a wrong type.
-func (e *Engine) Postponed(t *Type, found ClaimedRows) (entries []processlog.QueueEntry) {
+// Unleased returns the entries that a claim of the type t has left unleased, each with the time until it can be claimed.
+// A skipped entry has the type of its row. This type may differ from t, because the queue may name a wrong type.
+func (e *Engine) Unleased(t *Type, found ClaimedRows) (entries []processlog.QueueEntry) {
 	for _, w := range found.Waiting {
 		entries = append(entries, processlog.QueueEntry{BusinessType: t.Name, ID: w.ID, In: w.In})
 	}
 	for _, l := range found.Limited {
 		entries = append(entries, processlog.QueueEntry{BusinessType: t.Name, ID: l.ID, In: l.In})
 	}
-	for _, r := range found.Rejected {
+	for _, r := range found.Refused {
 		entries = append(entries, processlog.QueueEntry{BusinessType: t.Name, ID: r.ID, In: e.Refusals.PauseLeft(t.Name, r.ID)})
 	}
-	for i := range found.Refused {
-		entries = append(entries, processlog.QueueEntry{BusinessType: found.Refused[i].BusinessType, ID: found.Refused[i].ID, In: RefusedRetry})
+	for i := range found.Skipped {
+		entries = append(entries, processlog.QueueEntry{BusinessType: found.Skipped[i].BusinessType, ID: found.Skipped[i].ID, In: SkippedRetry})
 	}
 	return entries
 }

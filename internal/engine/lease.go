@@ -40,7 +40,7 @@ func newHoldings() *holdings {
 //
 // The lease may have ended because the claim was answered late or because this process stood still. In this case another
 // process may have run the entry.
-func (h *holdings) admit(run context.Context, attempts []*Attempt) (admitted, refused []*Attempt) {
+func (h *holdings) admit(run context.Context, attempts []*Attempt) (admitted, late []*Attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	admitted = attempts[:0]
@@ -51,7 +51,7 @@ func (h *holdings) admit(run context.Context, attempts []*Attempt) (admitted, re
 		// drain waits for the handler (G15, stopping loses nothing; G16, repetitions are counted).
 		if run.Err() != nil || h.held[a.holdingKey()] != nil || now.After(a.leaseEnd) {
 			a.endCall()
-			refused = append(refused, a)
+			late = append(late, a)
 			continue
 		}
 		if len(h.held) == 0 {
@@ -64,7 +64,7 @@ func (h *holdings) admit(run context.Context, attempts []*Attempt) (admitted, re
 		h.handlers++
 		admitted = append(admitted, a)
 	}
-	return admitted, refused
+	return admitted, late
 }
 
 // beginCall gives an attempt the context of its next handler call, and counts the call. Both happen under one lock, so that
@@ -356,7 +356,7 @@ func (e *Engine) renewAll(lease time.Duration, attempts []*Attempt) {
 	failpoint.Reach(failpoint.LeaseRenewed)
 	e.noteRefused(refusals.Renewal, sentAt, len(attempts), func(i int) (*Attempt, error) {
 		id := attempts[i].Row.ID
-		err := refusals.Of(answer.Rejected, id)
+		err := refusals.Of(answer.Refused, id)
 		if err == nil && !slices.Contains(answer.Busy, id) { // A locked row was skipped, so the database has not answered for it.
 			e.Refusals.Accepted(refusals.Renewal, attempts[i].Type.Name, id)
 		}
@@ -373,7 +373,7 @@ func (h *holdings) renewed(attempts []*Attempt, answer processlog.Unrenewed, lea
 		switch {
 		case slices.Contains(answer.Lost, a.Row.ID):
 			a.loseLeaseLocked()
-		case refusals.Has(answer.Rejected, a.Row.ID):
+		case refusals.Has(answer.Refused, a.Row.ID):
 			a.refusedRenewals++
 			a.renewAfter = time.Now().Add(refusals.Pause(a.refusedRenewals)) // The lease keeps its old end.
 		case !slices.Contains(answer.Busy, a.Row.ID): // A locked row's lease keeps its old end, and the next round tries again.

@@ -38,7 +38,7 @@ type refusingRenewals struct {
 }
 
 func (s *refusingRenewals) Renew(context.Context, []processlog.Held, time.Duration) (processlog.Unrenewed, error) {
-	return processlog.Unrenewed{Rejected: s.refused, Busy: s.busy}, nil
+	return processlog.Unrenewed{Refused: s.refused, Busy: s.busy}, nil
 }
 
 // holdRefused returns an engine that holds one attempt. The database has just refused to renew its lease.

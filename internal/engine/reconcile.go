@@ -187,7 +187,7 @@ func (e *Engine) countStuck() {
 		// Claim without slots. These entries do not run, so they need no slot. Other claims need slots and cannot do this,
 		// because stuck handlers may hold all of them. Even if slots are free, the method overdue leaves these entries to
 		// countStuck.
-		found, err := e.claimRows(t, wantedByID(ids), len(ids), true)
+		found, err := e.leaseWanted(t, wantedByID(ids), len(ids), true)
 		if err != nil {
 			continue // the next round tries again
 		}

@@ -122,7 +122,7 @@ func (r *Recording) CommitUnknown() {
 	r.once.Do(func() {
 		r.cancelReservations()
 		r.reservations = nil
-		r.engine.starter.CommitUnknown(r.insertedEntries(time.Second))
+		r.engine.starter.Enqueue(r.insertedEntries(time.Second))
 	})
 }
 
@@ -190,9 +190,9 @@ type Starter interface {
 	// Committed takes entries whose transaction has committed. It may reuse the memory of fresh.
 	Committed(fresh []InsertedEntry)
 
-	// CommitUnknown takes entries whose transaction may have committed. It must not claim an entry before
-	// InsertedEntry.Due. It may reuse the memory of fresh.
-	CommitUnknown(fresh []InsertedEntry)
+	// Enqueue takes entries whose transaction may have committed. It must not claim an entry before InsertedEntry.Due. It may
+	// reuse the memory of fresh.
+	Enqueue(fresh []InsertedEntry)
 }
 
 // AttachStarter makes s start entries that this process has recorded. Call it before anything is recorded.
@@ -205,10 +205,10 @@ func (noStarter) Reserve([]processlog.Draft) []Reservation { return nil }
 
 func (s noStarter) Committed(fresh []InsertedEntry) {
 	s.e.WatchRecorded(fresh)
-	s.CommitUnknown(fresh)
+	s.Enqueue(fresh)
 }
 
-func (s noStarter) CommitUnknown(fresh []InsertedEntry) {
+func (s noStarter) Enqueue(fresh []InsertedEntry) {
 	s.e.EnqueueInserted(fresh, func(f InsertedEntry) { s.e.Expect(f.BusinessType, time.Until(f.Due)) })
 }
 

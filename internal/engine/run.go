@@ -143,7 +143,7 @@ func (a *Attempt) Event(err error) observe.AttemptEvent {
 // startClaimed starts the rows that one claim has leased. queueToken is the token of the queue's lease, or 0. The claim holds a
 // slot for each handler call of the rows.
 //
-// startClaimed gives back the claim of an entry that an admission refuses, or that may not start any more, because Run stops
+// startClaimed gives back the claim of an entry that an admission skips, or that may not start any more, because Run stops
 // or its lease has ended. blocked is how many entries may not start because they turned out to be blocked by other entries.
 //
 // startClaimed also gives up the leases of the blocked entries, and postpones them: see Order.Separate. If it returns an
@@ -152,7 +152,7 @@ func (a *Attempt) Event(err error) observe.AttemptEvent {
 func (e *Engine) startClaimed(found ClaimedRows, queueToken int64) (blocked int, err error) {
 	t := found.Type
 	startable, waiting, giveUp := t.separate(e.attemptsOf(found, queueToken))
-	admitted, rejected := t.Admitted(startable)
+	admitted, skipped := t.Admitted(startable)
 	calls, late := e.startCalls(t, admitted)
 	for _, a := range late {
 		attemptEnded(t.admissions, a, Result{Unstarted: true})
@@ -161,8 +161,8 @@ func (e *Engine) startClaimed(found ClaimedRows, queueToken int64) (blocked int,
 	if unneeded := t.callsOfRows(found.Mine) - calls; unneeded > 0 {
 		e.FreeSlots(t, unneeded)
 	}
-	e.releaseUnstarted(rejected)
-	for _, a := range rejected {
+	e.releaseUnstarted(skipped)
+	for _, a := range skipped {
 		// Offer the entry to other processes now. Otherwise they wait until the queue's lease ends.
 		e.source.Move(processlog.QueueEntry{BusinessType: t.Name, ID: a.Row.ID})
 	}

@@ -392,7 +392,7 @@ type Settlement struct {
 	Dropped func(a *Attempt)
 
 	// GivenBack is called when the engine gives up the lease of an attempt that does not start. The attempt may be blocked,
-	// an admission may refuse it, Run may stop, or the lease may have ended.
+	// an admission may skip it, Run may stop, or the lease may have ended.
 	GivenBack func(a *Attempt)
 
 	// Moved is called when a change by a service or a person has ended an entry, for example Cancel.

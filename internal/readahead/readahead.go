@@ -32,9 +32,9 @@ func New() *List {
 // maxClaimsPerRead bounds List.claimsPerRead.
 const maxClaimsPerRead = 16
 
-// maxRejectedUnrunnable limits how many rejected and limited entries a read skips. The database refuses to lease a
-// rejected entry. A limited entry waits for a permit.
-const maxRejectedUnrunnable = 10 * processlog.MaxRows
+// maxRefusedUnrunnable limits how many refused and limited entries a read passes over. The database refuses to lease a
+// refused entry. A limited entry waits for a permit.
+const maxRefusedUnrunnable = 10 * processlog.MaxRows
 
 // Share is one claim's part of what was read.
 type Share struct {
@@ -127,16 +127,16 @@ func (r *List) ClaimEnded(s Share, found processlog.Claimed, err error) {
 		delete(r.handedOut, id)
 	}
 	// One statement skips at most MaxRows entries that cannot run here. If there are more, the entries behind them
-	// wait. More of them may be skipped if they are rejected or limited, because such entries are left out of claims
+	// wait. More of them may be skipped if they are refused or limited, because such entries are left out of claims
 	// for a long time.
 	limit := processlog.MaxRows
-	if len(found.Rejected)+found.LimitedLater() > 0 {
-		limit = maxRejectedUnrunnable
+	if len(found.Refused)+found.LimitedLater() > 0 {
+		limit = maxRefusedUnrunnable
 	}
 	r.unrunnable = min(r.unrunnable+countUnrunnable(found), limit)
 	// Other processes have taken most of this Share. Further claims of the same read would each bring only a few
 	// entries.
-	if err != nil || len(found.Gone)+len(found.Waiting) > len(found.Mine)+len(found.Refused)+len(found.Rejected)+len(found.Limited) {
+	if err != nil || len(found.Gone)+len(found.Waiting) > len(found.Mine)+len(found.Skipped)+len(found.Refused)+len(found.Limited) {
 		r.ids, r.claimsPerRead = nil, 1
 		return
 	}
@@ -147,7 +147,7 @@ func (r *List) ClaimEnded(s Share, found processlog.Claimed, err error) {
 // locked. Without the skip, a claim for a single free slot would meet the same locked row again and again. If the claim got
 // nothing, more such entries may follow, so the number is doubled.
 func countUnrunnable(found processlog.Claimed) int {
-	n := len(found.Refused) + len(found.Rejected) + found.LimitedLater()
+	n := len(found.Skipped) + len(found.Refused) + found.LimitedLater()
 	for _, w := range found.Waiting {
 		if w.In <= processlog.LockedRetry {
 			n++

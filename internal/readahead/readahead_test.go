@@ -111,7 +111,7 @@ func TestWhatOthersAreFasterWithIsReadAnew(t *testing.T) {
 func TestEntriesBehindThoseThatCannotRunAreRead(t *testing.T) {
 	for name, cannot := range map[string]func(ids []processlog.ID) processlog.Claimed{
 		"refused": func(ids []processlog.ID) processlog.Claimed {
-			return processlog.Claimed{Refused: make([]processlog.Row, len(ids))}
+			return processlog.Claimed{Skipped: make([]processlog.Row, len(ids))}
 		},
 		"locked": func(ids []processlog.ID) processlog.Claimed {
 			return processlog.Claimed{Waiting: slices.Repeat([]processlog.Scheduled{{In: processlog.LockedRetry}}, len(ids))}

@@ -152,9 +152,9 @@ func (d *List) releaseOnce(list []release) (done, left []release, err error) {
 		ids[i] = r.entry.ID
 	}
 	unreleased, err := d.Config.Release(ids, list[0].token)
-	d.Refusals.Note(refusals.Release, "", unreleased.Rejected)
+	d.Refusals.Note(refusals.Release, "", unreleased.Refused)
 	for _, r := range list {
-		refused := refusals.Has(unreleased.Rejected, r.entry.ID)
+		refused := refusals.Has(unreleased.Refused, r.entry.ID)
 		if err == nil && !refused && !slices.Contains(unreleased.Busy, r.entry.ID) {
 			done = append(done, r)
 			continue

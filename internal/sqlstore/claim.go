@@ -119,7 +119,7 @@ func (c *claim) choose(rows []processlog.Row, accept func(*processlog.Row) bool)
 		case c.permits.lacksPermit(row):
 			c.result.Limited = append(c.result.Limited, c.permits.limited(row))
 		case c.permits.refuses(row), !accept(row):
-			c.result.Refused = append(c.result.Refused, *row)
+			c.result.Skipped = append(c.result.Skipped, *row)
 		default:
 			c.permits.take(row)
 			claimedRows = append(claimedRows, *row)
@@ -226,7 +226,7 @@ func (c *claim) take(ctx context.Context, tx processlog.Tx, rows []processlog.Ro
 // takeApart claims rows once more, after their transaction was rolled back because the database refused some rows or a
 // trigger waited. The version that was read still guards each claim: a row that has changed since is not claimed.
 func (c *claim) takeApart(ctx context.Context) error {
-	rejected := make(map[processlog.ID]bool)
+	refused := make(map[processlog.ID]bool)
 	for g, ids := range c.grouped(c.retryRows) {
 		if c.waitErr != nil && !timeFor(ctx, rowWait) {
 			break // Rows that are not claimed by now are read again soon.
@@ -242,12 +242,12 @@ func (c *claim) takeApart(ctx context.Context) error {
 		}
 		if refusedErr != nil {
 			for _, r := range refusedErr.Refusals {
-				rejected[r.ID] = true
+				refused[r.ID] = true
 			}
-			c.result.Rejected = append(c.result.Rejected, refusedErr.Refusals...)
+			c.result.Refused = append(c.result.Refused, refusedErr.Refusals...)
 		}
 	}
-	accepted := slices.DeleteFunc(c.retryRows, func(row processlog.Row) bool { return rejected[row.ID] })
+	accepted := slices.DeleteFunc(c.retryRows, func(row processlog.Row) bool { return refused[row.ID] })
 	return c.s.readLatest(ctx, func(readTx processlog.Tx) error { return c.keepTaken(ctx, readTx, accepted) })
 }
 
@@ -324,7 +324,7 @@ func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processl
 		var refusedErr *processlog.RefusedError
 		switch {
 		case errors.As(err, &refusedErr):
-			unreleased.Rejected = append(unreleased.Rejected, refusedErr.Refusals...)
+			unreleased.Refused = append(unreleased.Refused, refusedErr.Refusals...)
 		case err != nil:
 			return unreleased, fmt.Errorf("compensator: release %d entries: %w", len(ids), err)
 		}
@@ -365,7 +365,7 @@ func (s *Store) renew(ctx context.Context, ids []processlog.ID, version uint64, 
 	var refusedErr *processlog.RefusedError
 	if errors.As(err, &refusedErr) {
 		// The database refuses only rows that the condition of the UPDATE matches, so their leases are not lost.
-		unrenewed.Rejected = append(unrenewed.Rejected, refusedErr.Refusals...)
+		unrenewed.Refused = append(unrenewed.Refused, refusedErr.Refusals...)
 		changedRows += int64(len(refusedErr.Refusals))
 		err = nil
 	}

@@ -307,7 +307,7 @@ func (c claimCommand) run(m *storeTwins) {
 			return row.DeliveryCount < c.Refuse
 		})
 		waiting, gone := slices.Sorted(slices.Values(s.scheduled(got.Waiting))), slices.Sorted(slices.Values(s.ourIDs(got.Gone))) // The order is unspecified.
-		return []any{s.rows(asked), s.rows(got.Mine), s.rows(got.Refused), waiting, gone, s.err(err)}
+		return []any{s.rows(asked), s.rows(got.Mine), s.rows(got.Skipped), waiting, gone, s.err(err)}
 	})
 }
 
@@ -322,7 +322,7 @@ func (c releaseCommand) run(m *storeTwins) {
 	numbers := m.committedOrGone(c.Entries)
 	m.same("release", func(s twinSide) any {
 		left, err := s.store.Release(m.ctx, s.ids(numbers), c.Token)
-		return []any{slices.Sorted(slices.Values(s.ourIDs(left.Busy))), len(left.Rejected), s.err(err)} // The order is unspecified.
+		return []any{slices.Sorted(slices.Values(s.ourIDs(left.Busy))), len(left.Refused), s.err(err)} // The order is unspecified.
 	})
 }
 

@@ -81,7 +81,7 @@ func TestTriggerThatWaitsForALockHoldsUpNoOther(t *testing.T) {
 			}
 			found, err := store.Claim(ctx, want, processlog.Token{1}, time.Hour, all)
 			if err == nil {
-				require.Empty(t, found.Rejected)
+				require.Empty(t, found.Refused)
 			}
 			for _, row := range found.Mine {
 				require.NotContains(t, waiting, row.ID)
@@ -107,7 +107,7 @@ func TestTriggerThatWaitsForALockHoldsUpNoOther(t *testing.T) {
 			left, err := store.Renew(ctx, held, 3*time.Hour)
 			if err == nil {
 				require.Empty(t, left.Lost)
-				require.Empty(t, left.Rejected)
+				require.Empty(t, left.Refused)
 			}
 			held = slices.DeleteFunc(held, func(h processlog.Held) bool { return err == nil && !slices.Contains(left.Busy, h.ID) })
 			return len(held) == len(waiting)

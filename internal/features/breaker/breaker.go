@@ -142,7 +142,7 @@ func (b *Breaker) Current() *observe.OpenBreaker {
 // admit splits claimed attempts into those that may start and those that may not. At most as many start as roomLocked
 // allows. The check is needed after the claim too: the breaker may have opened meanwhile, and two concurrent claims may
 // each have leased an entry for the probe.
-func (b *Breaker) admit(attempts []*engine.Attempt) (admitted, refused []*engine.Attempt) {
+func (b *Breaker) admit(attempts []*engine.Attempt) (admitted, skipped []*engine.Attempt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := min(len(attempts), b.roomLocked())

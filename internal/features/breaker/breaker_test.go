@@ -119,7 +119,7 @@ func TestOneEntryByItselfOpensNoBreaker(t *testing.T) {
 func TestProbeThatAnotherFeatureRefusesIsFollowedByAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testBreaker) {
 		b.t.AttachAdmission(func(a *engine.Admission) {
-			a.Admit = func(attempts []*engine.Attempt) (admitted, refused []*engine.Attempt) { return nil, attempts }
+			a.Admit = func(attempts []*engine.Attempt) (admitted, skipped []*engine.Attempt) { return nil, attempts }
 		})
 		b.call(t, errDown, errDown, errDown, errDown)
 		time.Sleep(time.Until(b.Current().ProbeAt))

@@ -192,7 +192,7 @@ func (lt *limitedType) newKeyFunc(settings Settings) func(row *processlog.Row) (
 	return func(row *processlog.Row) (string, bool, bool) {
 		key, isLimited, err := settings.KeyOf(row)
 		if err != nil {
-			// Without its key, it is unknown which limit applies to this entry. So the function refuses the entry.
+			// Without its key, it is unknown which limit applies to this entry. So the function keeps the entry from starting.
 			lt.e.Problems.LogLimited(problemKey, err, "type", lt.t.Name, "entry", row.ID)
 		}
 		return key, isLimited, err == nil
@@ -336,8 +336,8 @@ func (lt *limitedType) nextClaimableAt() time.Time {
 	return lt.gate.opensAt()
 }
 
-// admit refuses attempts whose permits are too old.
-func (lt *limitedType) admit(attempts []*engine.Attempt) (admitted, refused []*engine.Attempt) {
+// admit skips attempts whose permits are too old.
+func (lt *limitedType) admit(attempts []*engine.Attempt) (admitted, skipped []*engine.Attempt) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
 	isOld := func(a *engine.Attempt) bool {
@@ -349,12 +349,12 @@ func (lt *limitedType) admit(attempts []*engine.Attempt) (admitted, refused []*e
 	}
 	for _, a := range attempts {
 		if isOld(a) {
-			refused = append(refused, a)
+			skipped = append(skipped, a)
 		} else {
 			admitted = append(admitted, a)
 		}
 	}
-	return admitted, refused
+	return admitted, skipped
 }
 
 func holderOf(a *engine.Attempt) holder { return holder{a.Row.ID, a.Row.Version} }

@@ -413,11 +413,11 @@ func (o *Ordering) withoutRefused(t *engine.Type, waiting []waiter, err error) (
 func (o *Ordering) putBack(t *engine.Type, waiters []waiter) {
 	releases := make([]processlog.QueueEntry, len(waiters))
 	for i, w := range waiters {
-		releases[i] = processlog.QueueEntry{BusinessType: t.Name, ID: w.Row.ID, In: engine.RefusedRetry}
+		releases[i] = processlog.QueueEntry{BusinessType: t.Name, ID: w.Row.ID, In: engine.SkippedRetry}
 	}
 	o.e.Releases.Release(waiters[0].Row.Token, releases...)
 	for _, w := range waiters { // Without this call, the entries would wait until their leases in the queue end.
-		o.e.OfferAgain(w.Attempt, engine.RefusedRetry)
+		o.e.OfferAgain(w.Attempt, engine.SkippedRetry)
 	}
 }
 

@@ -56,7 +56,7 @@ func (p *Pauses) Attach(t *engine.Type) {
 			return engine.Unlimited
 		}
 		a.Paused = paused.Load // a claim may have begun before the pause was read
-		a.Admit = func(attempts []*engine.Attempt) (admitted, refused []*engine.Attempt) {
+		a.Admit = func(attempts []*engine.Attempt) (admitted, skipped []*engine.Attempt) {
 			if paused.Load() {
 				return nil, attempts
 			}

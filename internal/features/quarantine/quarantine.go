@@ -17,9 +17,9 @@ import (
 // A suspect that has lost loneLosses leases in a row runs alone.
 const loneLosses = 2
 
-// lonePause is a pause for suspects with one lost lease. It begins when a suspect with two lost leases was refused
-// because others ran. The pause is long enough for the refused suspect to be offered twice.
-const lonePause = 2 * engine.RefusedRetry
+// lonePause is a pause for suspects with one lost lease. It begins when a suspect with two lost leases was skipped
+// because others ran. The pause is long enough for the skipped suspect to be offered twice.
+const lonePause = 2 * engine.SkippedRetry
 
 // Quarantine limits the suspects of one process. A suspect takes a place, and keeps it until its outcome is durable.
 // For suspects with one lost lease, each type has a few places. While a suspect with two lost leases runs, no other
@@ -34,7 +34,7 @@ type Quarantine struct {
 	sharedSince     time.Time // when shared last became greater than 0
 	loneSuspectRuns bool      // whether a suspect with two lost leases runs
 	loneSince       time.Time // when that suspect was accepted
-	noEntryUntil    time.Time // until then no suspect with one lost lease may start, because a suspect with two was refused
+	noEntryUntil    time.Time // until then no suspect with one lost lease may start, because a suspect with two was skipped
 }
 
 // suspect identifies an entry within one epoch.
@@ -110,7 +110,7 @@ func (q *Quarantine) release(t *engine.Type, s suspect, reason engine.SuspectEnd
 	}
 	q.mu.Unlock()
 	if hasRoom && reason != engine.NotClaimed {
-		q.e.ExpectBacklog(t.Name) // Suspects were refused meanwhile.
+		q.e.ExpectBacklog(t.Name) // Suspects were skipped meanwhile.
 	}
 }
 
@@ -164,9 +164,9 @@ func (q *Quarantine) placesOf(t *engine.Type) *typePlaces {
 type typePlaces struct {
 	taken int
 	limit int
-	// refusing becomes true when all places are taken, and false when half of them are free again. Without it, each freed
+	// skipping becomes true when all places are taken, and false when half of them are free again. Without it, each freed
 	// place would start a call with a single entry.
-	refusing   bool
+	skipping   bool
 	fullSince  time.Time // when the last place was taken
 	endedCount int       // number of suspects that have ended since limit was raised
 	releasedAt time.Time // when a place was last given back
@@ -196,20 +196,20 @@ func placeLimits(t *engine.Type) (first, maximum int) {
 func (f *typePlaces) takePlace(t *engine.Type) bool {
 	first, _ := placeLimits(t)
 	if f.limit == 0 || f.taken == 0 && time.Since(f.releasedAt) > placesReset {
-		f.limit, f.endedCount, f.refusing = first, 0, false
+		f.limit, f.endedCount, f.skipping = first, 0, false
 	}
 	if f.isFull() {
 		return false
 	}
 	f.taken++
 	if f.taken == f.limit {
-		f.refusing, f.fullSince = t.Grouped(), time.Now()
+		f.skipping, f.fullSince = t.Grouped(), time.Now()
 	}
 	return true
 }
 
 // isFull reports whether no place may be taken. A type without suspects has no limit yet, and is not full.
-func (f *typePlaces) isFull() bool { return f.refusing || f.limit > 0 && f.taken >= f.limit }
+func (f *typePlaces) isFull() bool { return f.skipping || f.limit > 0 && f.taken >= f.limit }
 
 // leave gives a place back, and reports whether other suspects may start. The parameter ended says whether the entry
 // has an outcome.
@@ -219,9 +219,9 @@ func (f *typePlaces) leave(t *engine.Type, ended bool) (hasRoom bool) {
 	if !t.Grouped() {
 		return true
 	}
-	hasRoom = f.taken == 0 || f.refusing && f.taken <= f.limit/2
+	hasRoom = f.taken == 0 || f.skipping && f.taken <= f.limit/2
 	if f.taken <= f.limit/2 {
-		f.refusing = false
+		f.skipping = false
 	}
 	if ended {
 		f.endedCount++

@@ -128,7 +128,7 @@ func (q *Queue) settleUnclaimed(t *engine.Type, leased processlog.Leased, found 
 	for _, id := range found.WithoutCall {
 		settle(id, processlog.QueueOutcome{}) // for any process with a free call, perhaps this one
 	}
-	for _, entry := range q.e.Postponed(t, found) {
+	for _, entry := range q.e.Unleased(t, found) {
 		// A row of another type under this id does not belong to this queue, so remove the id (G10, Redis is a hint).
 		settle(entry.ID, processlog.QueueOutcome{Remove: entry.BusinessType != t.Name, In: entry.In})
 	}

@@ -118,7 +118,7 @@ func (s *Starter) Committed(fresh []engine.InsertedEntry) {
 	s.verifications.Add(toVerify...)
 	s.claims.Add(toClaim...)
 	s.e.WatchRecorded(toEnqueue)
-	s.CommitUnknown(toEnqueue)
+	s.Enqueue(toEnqueue)
 }
 
 // freshCalls counts the free seats of a call that several entries share.
@@ -140,8 +140,8 @@ func (c *freshCalls) takeSeat(t *engine.Type) (seated, slot bool) {
 	return true, true
 }
 
-// CommitUnknown enqueues entries that may have committed.
-func (s *Starter) CommitUnknown(fresh []engine.InsertedEntry) {
+// Enqueue hands entries that may have committed to the source.
+func (s *Starter) Enqueue(fresh []engine.InsertedEntry) {
 	s.e.EnqueueInserted(fresh, s.resolveOrDrop)
 }
 

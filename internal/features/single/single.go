@@ -68,8 +68,8 @@ func claimEntry(e *engine.Engine, t *engine.Type, row *processlog.Row) (blocked 
 	switch {
 	case err != nil:
 		return false, err
-	case len(claimed.Rejected) > 0:
-		return false, &processlog.RefusedError{Refusals: claimed.Rejected}
+	case len(claimed.Refused) > 0:
+		return false, &processlog.RefusedError{Refusals: claimed.Refused}
 	case len(claimed.Limited) > 0:
 		return false, fmt.Errorf("the limit of type %q allows no start now. To test that entries wait for a limit, use Run", row.BusinessType)
 	case len(claimed.Mine) == 0:
