@@ -202,7 +202,8 @@ func outcomesOf(batch []pendingOutcome) []processlog.Outcome {
 // maxWaitingOutcomes is how many outcomes may wait to be written before this process stops claiming entries.
 const maxWaitingOutcomes = 4 * processlog.MaxRows
 
-// OutcomesBacklogged reports whether so many outcomes wait to be stored that this process must not claim more entries.
+// OutcomesBacklogged reports whether so many outcomes wait to be stored that this process must not claim more entries. It also
+// remembers when it began to return true, because WaitingOutcomes reports that time.
 func (e *Engine) OutcomesBacklogged() bool {
 	isBacklogged, since := e.outcomes.waiting() > maxWaitingOutcomes, e.outcomes.backloggedSince.Load()
 	switch {

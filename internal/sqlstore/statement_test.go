@@ -57,3 +57,22 @@ func TestStatementIsSentWithItsFragments(t *testing.T) {
 	require.Equal(t, "no fragment", s.sql("no fragment"))
 	require.Panics(t, func() { s.sql("{unknown}") })
 }
+
+// Three statements store outcomes, and each stands whole. A column that one of them forgets must not go unnoticed.
+func TestStatementsThatStoreOutcomesSetTheSameColumns(t *testing.T) {
+	parts := func(statement string) (assignments []string, condition string) {
+		_, rest, found := strings.Cut(statement, " SET ")
+		require.True(t, found)
+		set, condition, found := strings.Cut(rest, " WHERE ")
+		require.True(t, found)
+		return strings.Split(set, ", "), condition
+	}
+	rows, condition := parts(settleRows)
+	inTx, inTxCondition := parts(settleInTx)
+	successes, successCondition := parts(settleSuccesses)
+	require.Equal(t, rows, inTx)
+	require.Equal(t, strings.Replace(condition, "id IN ({ids})", "id={ids}", 1)+"{and in tx}{and in schema}", inTxCondition)
+	counts := []string{"process_count={process_count}", "compensate_count={compensate_count}"}
+	require.Equal(t, slices.DeleteFunc(rows, func(a string) bool { return slices.Contains(counts, a) }), successes, "a success changes no counts")
+	require.Equal(t, "id IN ({ids}) AND epoch={epoch} AND state+0{from} AND {same entries}", successCondition)
+}

@@ -57,7 +57,7 @@ func surviving() []mutant {
 			name: "loss-noticed-but-claims-go-on", breaks: "G19",
 			what: "A process that a loss shall stop goes on claiming.",
 			edits: []edit{
-				{"Engine.claimRows",
+				{"Engine.leaseWanted",
 					`if $err := $held(); $err != nil {
 	return $claimed{}, $err
 }`,
@@ -87,7 +87,7 @@ func surviving() []mutant {
 			name: "claims-trusted", breaks: "G19",
 			what: "Claimed entries start without the check that the database still has what this process saw.",
 			edits: []edit{
-				{"Engine.claimRows",
+				{"Engine.leaseWanted",
 					`if $err == nil {
 	$err = $sawClaimed($mine, $asked)`,
 					`if $err == nil {
