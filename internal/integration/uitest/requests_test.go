@@ -847,7 +847,7 @@ func TestAuditLogWithoutARowSaysWhy(t *testing.T) {
 	require.NoError(t, w.admin.Pause(t.Context(), admin.Actor{ID: "bob"}, "refund", admin.Why{Reason: "PSP down"}))
 	const nothing = " No record that you may see matches.  没有符合条件且您可查看的审计日志。 "
 	assert.Equal(t, nothing, says("trail?actor=mei"))
-	_, err := db.ExecContext(t.Context(), "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<2000) "+
+	_, err := db.ExecContext(t.Context(), "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<10000) "+
 		"INSERT INTO common_process_log_operation(at, actor, action) SELECT i, 'carol', 'export' FROM n")
 	require.NoError(t, err)
 	assert.Equal(t, " None on this page. There are further pages.  本页没有，后面还有。 ", says("trail?actor=bob"))
