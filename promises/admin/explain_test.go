@@ -447,8 +447,8 @@ func TestExplanationKeepsToTheRightsOfItsReader(t *testing.T) {
 	x.require(explainCase{"follows", nil, "not_due after_batch", waits, "batch b has ended"}, seeing(admin.SeeEntries, admin.SeeContent), follows)
 	x.WaitState(x.put("tenants", compensator.Options{UserID: "t7"}), compensator.Succeeded)
 	limited := x.put("tenants", compensator.Options{UserID: "t7"})
-	x.require(explainCase{"limited", nil, "limited_rate", "next_queue", "The limit tenants allows 2 starts in 24h0m0s"}, d, limited) // The key may come from the content.
-	x.require(explainCase{"limited", nil, "limited_rate", "next_queue", "2 starts of the key t7"}, seeing(admin.SeeEntries, admin.SeeContent), limited)
+	x.require(explainCase{"limited", nil, "limited_rate", "next_queue", "The limit tenants allows no start now. Starts allowed in 24h0m0s: 2."}, d, limited) // The key may come from the content.
+	x.require(explainCase{"limited", nil, "limited_rate", "next_queue", "allows the key t7 no start now"}, seeing(admin.SeeEntries, admin.SeeContent), limited)
 	away := x.put("away", compensator.Options{})
 	x.require(explainCase{"away", nil, "not_due_waits", waits, "did not count: sold out"}, d, away)
 	x.require(explainCase{"settled", nil, "ended_person", "next_nobody", "mei settled it manually"}, seeing(admin.SeeEntries, admin.SeeAuditLog), settled)
