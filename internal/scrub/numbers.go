@@ -98,9 +98,15 @@ func named(before []byte) bool {
 	return false
 }
 
-// card finds a card number of 13 to 19 digits. The digits may be in groups.
+// mostInGroup is the most digits in a group of a card number, if it has groups. The fraction of a time has more.
+const mostInGroup = 7
+
+// card finds a card number of 13 to 19 digits. The digits may be in groups. The fraction of another number is no card number.
 func card(text []byte, at int) (kept string, end int) {
 	if text[at] < '2' || text[at] > '6' { // no card number begins with another digit
+		return "", 0
+	}
+	if at > 1 && text[at-1] == '.' && isDigit(text[at-2]) {
 		return "", 0
 	}
 	var digits []byte
@@ -110,13 +116,16 @@ func card(text []byte, at int) (kept string, end int) {
 			digits = append(digits, c)
 			group++
 			i++
+			if group > mostInGroup && group < len(digits) {
+				return "", 0
+			}
 			if len(digits) >= 13 && !joined(text, i) && issued.Match(digits) && luhn(digits) {
 				kept, end = string(digits[len(digits)-4:]), i
 			}
 			continue
 		}
 		n := separator(text[i:], group)
-		if n == 0 || i+n >= len(text) || !isDigit(text[i+n]) {
+		if n == 0 || i+n >= len(text) || !isDigit(text[i+n]) || group > mostInGroup {
 			break
 		}
 		i, group = i+n, 0

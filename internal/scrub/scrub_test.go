@@ -1,9 +1,12 @@
 package scrub_test
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
@@ -140,6 +143,20 @@ func TestErrorsWithoutSecretsStayWhole(t *testing.T) {
 
 // TestLongTextIsGoneThroughOnce scrubs a long text with many card numbers. An error may consist of the whole response
 // of a remote service, so the scrub must not copy the text for each number.
+// TestTimesStayWhole prints many times and durations as Go does. A scrubbed time would put similar failures into different
+// groups.
+func TestTimesStayWhole(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		at := time.Unix(1_700_000_000+random.Int64N(100_000_000), random.Int64N(1_000_000_000))
+		text := fmt.Sprintf("status 503 at %v m=+%d.%09d, deadline %s, took %v", at, random.IntN(5000), random.IntN(1_000_000_000),
+			at.Format(time.RFC3339Nano), time.Duration(random.Int64N(1_000_000_000_000)))
+		if got := scrub.Text(text); got != text {
+			t.Fatalf("%s\nbecomes\n%s", text, got)
+		}
+	}
+}
+
 func TestLongTextIsGoneThroughOnce(t *testing.T) {
 	text := strings.Repeat("4111111111111111 ", 1<<12)
 	var before, after runtime.MemStats
