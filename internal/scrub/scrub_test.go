@@ -141,8 +141,6 @@ func TestErrorsWithoutSecretsStayWhole(t *testing.T) {
 	}
 }
 
-// TestLongTextIsGoneThroughOnce scrubs a long text with many card numbers. An error may consist of the whole response
-// of a remote service, so the scrub must not copy the text for each number.
 // TestTimesStayWhole prints many times and durations as Go does. A scrubbed time would put similar failures into different
 // groups.
 func TestTimesStayWhole(t *testing.T) {
@@ -157,6 +155,8 @@ func TestTimesStayWhole(t *testing.T) {
 	}
 }
 
+// TestLongTextIsGoneThroughOnce scrubs a long text with many card numbers. An error may consist of the whole response
+// of a remote service, so the scrub must not copy the text for each number.
 func TestLongTextIsGoneThroughOnce(t *testing.T) {
 	text := strings.Repeat("4111111111111111 ", 1<<12)
 	var before, after runtime.MemStats
