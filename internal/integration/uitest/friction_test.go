@@ -33,7 +33,7 @@ func TestPagesOfAPausedTypeSayThatItIsPaused(t *testing.T) {
 	}
 	lacks(t, alice.get("entries?type=mail").text, "is paused by")
 	trail := plain(alice.get("trail").text)
-	assert.Regexp(t, `alice paused until \d{4}-`, trail)
+	assert.Regexp(t, `alice paused refund until \d{4}-`, trail)
 	lacks(t, trail, "for 30m0s")
 }
 

@@ -99,7 +99,7 @@ func TestPauseForATimeShowsItsEnd(t *testing.T) {
 		has(t, plain(alice.get(path).text), "until "+shown)
 		has(t, plain(alice.get(path, "Accept-Language", "zh-CN").text), shown)
 	}
-	has(t, plain(alice.get("trail").text), " paused until ")
+	has(t, plain(alice.get("trail").text), " paused refund until ")
 	require.NoError(t, w.admin.Resume(t.Context(), who, pause()[0], admin.Why{Reason: "PSP is back"}))
 	b := openTab(t, w, "alice")
 	for _, lang := range []string{"en", "zh-CN"} {
