@@ -81,6 +81,14 @@ func TestSearchTellsNothingOfHiddenEntries(t *testing.T) {
 		for _, text := range texts {
 			near, err := d.Near(t.Context(), mei, text)
 			require.NoError(t, err)
+			for n := range near { // Entries have other numbers beside hidden ones, so compare their business ids.
+				for _, row := range b.store.Rows() {
+					if near[n].Kind == admin.KindEntry && near[n].ID == row.ID.String() {
+						assert.Equal(t, mailType, row.BusinessType, text)
+						near[n].ID = row.BusinessID
+					}
+				}
+			}
 			var read []string
 			b.store.entries = func(f admin.Filter) {
 				read = append(read, fmt.Sprint(f.BusinessTypes, f.BusinessID, f.BusinessExtID, f.BatchID, f.Prefix))
