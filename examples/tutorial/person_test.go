@@ -79,14 +79,14 @@ var rules = []struct {
 	{regexp.MustCompile(`^Open \*\*(.+)\*\* at the top$`), func(p *person, said []string) {
 		p.tab.Do(chromedp.Click(`//nav//a[contains(normalize-space(.), "`+said[1]+`")]`, chromedp.BySearch))
 	}},
-	{regexp.MustCompile(`^It shows your name, the time and the reason$`), func(p *person, _ []string) {
+	{regexp.MustCompile(`^The audit log shows your name, the time and the reason$`), func(p *person, _ []string) {
 		p.tab.Do(shown(p.reason), shown(p.name), chromedp.WaitReady(`//main//time`, chromedp.BySearch))
 	}},
 }
 
-// button returns the path of the button with a label in a form.
+// button returns the path of the first button with a label in a form. A closed menu after it may have the same label.
 func button(form, label string) string {
-	return `//form[` + form + `]//button[contains(normalize-space(.), "` + label + `")]`
+	return `(//form[` + form + `]//button[contains(normalize-space(.), "` + label + `")])[1]`
 }
 
 // follow does what the sentences say. It fails at a sentence that matches no rule.
