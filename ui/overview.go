@@ -178,8 +178,7 @@ func (s *server) showOverview(rq *request) {
 	}
 	data.More = len(rows) - len(data.Rows)
 	if s.admin.KeepsStatistics() {
-		_, length := rq.chosenSpan()
-		adminTrend, err := s.admin.Trend(rq.ctx, rq.Actor, length, "")
+		adminTrend, err := s.admin.Trend(rq.ctx, rq.Actor, rq.chosenSpan().length, "")
 		if err != nil {
 			rq.showFailure(err)
 			return

@@ -119,13 +119,13 @@ var trendSpans = []trendSpan{{"3h", admin.TrendHours, 15 * time.Minute}, {"24h",
 
 // chosenSpan returns the span that the address names. For an unknown name it returns the first of
 // trendSpans.
-func (rq *request) chosenSpan() (name string, length time.Duration) {
+func (rq *request) chosenSpan() trendSpan {
 	for _, o := range trendSpans {
 		if rq.r.URL.Query().Get("over") == o.name {
-			return o.name, o.length
+			return o
 		}
 	}
-	return trendSpans[0].name, trendSpans[0].length
+	return trendSpans[0]
 }
 
 // newTrend returns the chart of a type, or of all types. link returns the address of this page with another span.
@@ -134,7 +134,7 @@ func (rq *request) newTrend(adminTrend admin.Trend, deploys []admin.Deploy, busi
 	if t.Marks, err = rq.newMarks(adminTrend, deploys); err != nil {
 		return t, err
 	}
-	t.Over, _ = rq.chosenSpan()
+	t.Over = rq.chosenSpan().name
 	for _, o := range trendSpans {
 		s := span{Name: o.name, Here: o.name == t.Over}
 		if s.Link, err = link(o.name); err != nil {
@@ -226,7 +226,7 @@ const uncounted = 2 * time.Minute
 
 // compareNewest says whether failures become more or fewer. It compares the newest complete periods with as many before.
 func (rq *request) compareNewest(t admin.Trend) (string, error) {
-	length := trendSpans[slices.IndexFunc(trendSpans[:], func(o trendSpan) bool { return o.length == t.To.Sub(t.From) })].compared
+	length := rq.chosenSpan().compared
 	end := len(t.Points) - int(max(1, uncounted/t.Period))
 	n := int(length / t.Period)
 	newest, before := sumOf(t.Points[end-n:end]), sumOf(t.Points[end-2*n:end-n])
@@ -314,13 +314,16 @@ func (rq *request) newTrendRow(businessType string, points []admin.TrendPoint, p
 
 // deadLink returns the address of the entries that became dead between from and to, and that still are.
 func (rq *request) deadLink(businessType string, from, to time.Time) (string, error) {
-	return rq.Link("entries", "type", businessType, "state", "dead", "ended_from", from.In(rq.location()).Format(time.RFC3339), "ended_to", to.In(rq.location()).Format(time.RFC3339))
+	return rq.Link("entries", "type", businessType, "state", "dead", "ended_from", rq.timeValue(from), "ended_to", rq.timeValue(to))
 }
 
 // recordedLink returns the address of the entries that were recorded between from and to.
 func (rq *request) recordedLink(businessType string, from, to time.Time) (string, error) {
-	return rq.Link("entries", "type", businessType, "from", from.In(rq.location()).Format(time.RFC3339), "to", to.In(rq.location()).Format(time.RFC3339))
+	return rq.Link("entries", "type", businessType, "from", rq.timeValue(from), "to", rq.timeValue(to))
 }
+
+// timeValue returns a time as the filters of an address take it, in the page's zone.
+func (rq *request) timeValue(at time.Time) string { return at.In(rq.location()).Format(time.RFC3339) }
 
 // newLane draws one series. The highest bar is as high as the lane.
 func newLane(name string, index int, points []admin.TrendPoint) lane {
@@ -380,8 +383,7 @@ type sorting struct {
 func (s *server) showStats(rq *request) {
 	q := rq.r.URL.Query()
 	businessType, sort := q.Get("type"), q.Get("sort")
-	_, length := rq.chosenSpan()
-	adminTrend, err := s.admin.Trend(rq.ctx, rq.Actor, length, businessType)
+	adminTrend, err := s.admin.Trend(rq.ctx, rq.Actor, rq.chosenSpan().length, businessType)
 	if err != nil {
 		rq.showFailure(err)
 		return
@@ -420,7 +422,7 @@ func (s *server) showStats(rq *request) {
 }
 
 func (rq *request) newStats(adminTrend admin.Trend, deploys []admin.Deploy, overview admin.Overview, businessType, sort string) (data statsData, err error) {
-	name, _ := rq.chosenSpan()
+	name := rq.chosenSpan().name
 	data.Trend, err = rq.newTrend(adminTrend, deploys, businessType, func(spanName string) (string, error) {
 		return rq.Link("stats", "over", spanName, "type", businessType, "sort", sort)
 	})
