@@ -50,15 +50,9 @@ func WaitIdle(tb testing.TB, c *compensator.Compensator) {
 	}
 }
 
-// busyEntries returns a description of each entry that is due or running. It returns an empty list only after two equal
-// reads of the log.
-//
-// One read consists of several statements. An entry may end between two of them, and make other work due. A read may miss
-// this work in two cases:
-//
-//   - The entry recorded another entry after the statement that lists the entries.
-//   - The entry blocked a later entry of its ordering key. The statement that reads which entries are blocked still found
-//     the later entry blocked, and a later statement no longer found the entry that ended.
+// busyEntries describes each entry that is due or running. It reads the log twice, and returns an empty list only if
+// both reads are equal. One read consists of several statements. An entry that ends between two statements may make
+// another entry due that the read misses.
 func busyEntries(tb testing.TB, c *compensator.Compensator) (busy []string) {
 	tb.Helper()
 	first := unfinishedEntries(tb, c)

@@ -57,29 +57,29 @@ func TestWaitIdleWaitsForWhatIsDueAndForNothingElse(t *testing.T) {
 // failing is a testing.TB whose failure the test expects.
 type failing struct {
 	testing.TB
-	said string
+	messages string
 }
 
-func (f *failing) Errorf(format string, args ...any) { f.said += fmt.Sprintf(format, args...) }
+func (f *failing) Errorf(format string, args ...any) { f.messages += fmt.Sprintf(format, args...) }
 func (f *failing) FailNow()                          { runtime.Goexit() }
 func (f *failing) Helper()                           {}
 
-// The function said returns the messages with which test fails.
-func said(t *testing.T, test func(tb testing.TB)) string {
+// failureOf returns the messages with which test fails.
+func failureOf(t *testing.T, test func(tb testing.TB)) string {
 	f, done := &failing{TB: t}, make(chan struct{})
 	go func() {
 		defer close(done)
 		test(f)
 	}()
 	<-done
-	return f.said
+	return f.messages
 }
 
 func TestWaitIdleTellsWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, greet := greeter(t, func(*compensator.Entry) error { return nil })
 		record(t, c, greet, compensator.Options{}) // No process runs it.
-		told := said(t, func(tb testing.TB) { compensatortest.WaitIdle(tb, c) })
+		told := failureOf(t, func(tb testing.TB) { compensatortest.WaitIdle(tb, c) })
 		assert.Contains(t, told, "greet "+compensatortest.RequireRecorded(t, c, "greet", 1)[0].ID.String())
 		assert.Contains(t, told, "pending")
 		require.NoError(t, c.Close())
@@ -97,20 +97,20 @@ func TestAttemptRunsOneEntryAndNothingElse(t *testing.T) {
 		entry := compensatortest.Call(t, c, greet, "Ann", compensator.Options{MaxAttempts: 2})
 		assert.Equal(t, compensator.Retrying, entry.State)
 		assert.Equal(t, "nobody is there", entry.LastError)
-		assert.Contains(t, said(t, func(tb testing.TB) { compensatortest.Attempt(tb, c, entry.ID) }), "due in")
+		assert.Contains(t, failureOf(t, func(tb testing.TB) { compensatortest.Attempt(tb, c, entry.ID) }), "due in")
 
 		compensatortest.Elapse(t, c, time.Hour)
 		entry = compensatortest.Attempt(t, c, entry.ID)
 		assert.Equal(t, compensator.Dead, entry.State)
 		assert.Equal(t, []int{1, 2}, attempts)
-		assert.Contains(t, said(t, func(tb testing.TB) { compensatortest.Attempt(tb, c, entry.ID) }), "dead")
+		assert.Contains(t, failureOf(t, func(tb testing.TB) { compensatortest.Attempt(tb, c, entry.ID) }), "dead")
 		other, err := c.Get(t.Context(), compensator.IdempotencyKey("other"))
 		require.NoError(t, err)
 		assert.Equal(t, compensator.Pending, other.State)
 
 		stop := compensatortest.Run(t, c)
 		synctest.Wait()
-		assert.Contains(t, said(t, func(tb testing.TB) { compensatortest.Attempt(tb, c, other.ID) }), compensator.ErrRunning.Error())
+		assert.Contains(t, failureOf(t, func(tb testing.TB) { compensatortest.Attempt(tb, c, other.ID) }), compensator.ErrRunning.Error())
 		stop()
 		require.NoError(t, c.Close())
 	})

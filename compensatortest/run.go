@@ -10,9 +10,10 @@ import (
 	"github.com/compensator-go/compensator/internal/testkit"
 )
 
-// Run runs c until the test ends. The returned function stops c earlier and waits until c has stopped. The end of the
-// test and the returned function fail the test if Run returns an error, because an error means that work was left
-// undone. In a testing/synctest bubble, call the function before the bubble ends.
+// Run runs c until the test ends. The function stop ends c earlier and waits until c has stopped. In a testing/synctest
+// bubble, call stop before the bubble ends.
+//
+// If c.Run returns an error, some work was left undone, and the test fails.
 func Run(tb testing.TB, c *compensator.Compensator) (stop func()) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

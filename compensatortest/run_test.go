@@ -37,7 +37,7 @@ func TestAttemptLeavesABlockedEntryAlone(t *testing.T) {
 	before, err := c.Get(t.Context(), second)
 	require.NoError(t, err)
 	for range 2 { // A second call of stop changes nothing.
-		told := said(t, func(tb testing.TB) { compensatortest.Attempt(tb, c, second) })
+		told := failureOf(t, func(tb testing.TB) { compensatortest.Attempt(tb, c, second) })
 		for _, word := range []string{"in front", `"first"`, `"ann"`, "pending"} {
 			require.Contains(t, told, word)
 		}
@@ -47,7 +47,7 @@ func TestAttemptLeavesABlockedEntryAlone(t *testing.T) {
 	require.Equal(t, before.Version, after.Version)
 	require.Empty(t, *ran)
 
-	assert.Contains(t, said(t, func(tb testing.TB) {
+	assert.Contains(t, failureOf(t, func(tb testing.TB) {
 		compensatortest.Call(tb, c, book, "third", compensator.Options{UserID: "ann"})
 	}), `"first"`)
 	require.Empty(t, *ran)
@@ -68,7 +68,7 @@ func TestAttemptOfWhatIsNotNotedUnderItsKeyRuns(t *testing.T) {
 	})
 	dead := compensatortest.Call(t, c, book, "dead", compensator.Options{UserID: "ann"})
 	require.Equal(t, compensator.Dead, dead.State)
-	assert.Contains(t, said(t, func(tb testing.TB) {
+	assert.Contains(t, failureOf(t, func(tb testing.TB) {
 		compensatortest.Call(tb, c, book, "behind", compensator.Options{UserID: "ann"})
 	}), "dead", "a dead entry keeps its position")
 	fails = false

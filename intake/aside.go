@@ -13,13 +13,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// aside returns an item that records a message as an entry of Config.Type. The parameter "as" is the kind of the item.
-// With the kind failed, the log tries the message again. With the kind aside, the message waits for a person, and
-// reason says why.
-func (in *Intake) aside(m *Message, as kind, reason string) *item {
-	it := &item{message: m, kind: as, reason: reason, entry: compensator.NewEntry{BusinessType: in.cfg.Type}}
+// aside returns an item that records a message as an entry of Config.Type. The log tries a message of kind failed
+// again. A message of kind aside waits for a person, and reason says why.
+func (in *Intake) aside(m *Message, k kind, reason string) *item {
+	it := &item{message: m, kind: k, reason: reason, entry: compensator.NewEntry{BusinessType: in.cfg.Type}}
 	it.entry.IdempotencyKey = in.IdempotencyKey(m)
-	if as == failed {
+	if k == failed {
 		it.entry.Delay = in.firstDelay()
 	}
 	return it
@@ -43,8 +42,8 @@ func (in *Intake) setAside(m *Message, reason string) *item {
 	return in.aside(m, aside, reason)
 }
 
-// encode sets the content of an item that is set aside. If the codec encodes no message, for example because its keys are
-// unavailable, the Intake keeps the message and tries again.
+// encode encodes the message of an item that is set aside, as the content of the item's entry. After an error the
+// Intake keeps the message and tries again, because the codec may lack its keys for a while.
 func (in *Intake) encode(it *item) (err error) {
 	if it.kind == meant || it.entry.Content != nil {
 		return nil

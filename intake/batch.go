@@ -119,13 +119,13 @@ func (b *batch) settle(ctx context.Context, items []*item) {
 	}
 }
 
-// failuresUntilSuspect is the number of failures with an error of the database after which the batch itself may be the
-// cause. For example, a statement that is too large for the server breaks the connection, just as an outage does.
+// failuresUntilSuspect is the number of database errors after which the Intake suspects the batch. Most database errors
+// come from an outage. But a statement that is too large for the server breaks the connection too.
 const failuresUntilSuspect = 4
 
-// suspect records parts of the batch in separate transactions, to find a message that the log cannot store. Suppose
-// that a message fails alone, and the log accepts other entries both before and after this failure. Then the message is
-// the cause, not the database, and suspect sets the message aside. suspect reports whether it has dealt with the items.
+// suspect records parts of the batch in separate transactions, to find a message that the log cannot store. If
+// failsAlone proves that a message is the cause, suspect sets the message aside. suspect returns false if nothing is
+// proved, and the items must be tried again.
 func (b *batch) suspect(ctx context.Context, items []*item) bool {
 	it := items[0]
 	if len(items) > 1 {
@@ -160,8 +160,9 @@ func (b *batch) suspect(ctx context.Context, items []*item) bool {
 	return true
 }
 
-// failsAlone records an item in a transaction of its own. proved is true if the item fails, although the log accepts
-// other entries both before and after this failure.
+// failsAlone records an item in a transaction of its own. If the item fails, it also tests whether the log accepts
+// other entries before and after this failure. If it does, the message and not the database is the cause, and proved is
+// true.
 func (b *batch) failsAlone(ctx context.Context, it *item) (err error, proved bool) {
 	if err := b.trial(ctx); err != nil {
 		return err, false

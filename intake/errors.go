@@ -44,9 +44,9 @@ func serverDown(err error) bool {
 	return !errors.Is(err, errSlow) && compensator.VerdictOf(err) == observe.Failure && operating.ServerDown(err)
 }
 
-// sessionRefused reports whether the log refused only the database session, so that another session of the pool may
-// take the message. It returns false for an error of Work. Work runs after Record, so only Work itself can have changed
-// the session.
+// sessionRefused reports whether the log refused only the database session. Another session of the pool may then record
+// the message. It returns false for an error of Work: Record has accepted the session before, so Work has spoiled the
+// session itself.
 func sessionRefused(err error) bool {
 	var work *workError
 	return processlog.IsSessionError(err) && !errors.As(err, &work)

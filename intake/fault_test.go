@@ -233,16 +233,16 @@ func TestConnectionThatBreaksUnderWorkIsNoMessagesFault(t *testing.T) {
 	breaksUnderWork(t, func(broken error) error { return broken })
 }
 
-// breaksUnderWork makes Work break its connection once. Work then returns said(broken), where broken is the error of
-// the broken connection. The batch has one message, so a wrong decision would set it aside at once.
-func breaksUnderWork(t *testing.T, said func(broken error) error) {
+// breaksUnderWork makes Work break its connection once and return wrap(err), where err is the connection's error. The
+// Intake must not blame the only message of the batch, but record it later.
+func breaksUnderWork(t *testing.T, wrap func(err error) error) {
 	r := newRig(t)
 	cfg := testConfig()
 	var broken atomic.Bool
 	cfg.Work = func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error {
 		if !broken.Swap(true) {
 			_, err := tx.ExecContext(ctx, "KILL CONNECTION_ID()")
-			return said(err)
+			return wrap(err)
 		}
 		return effects(ctx, tx, batch)
 	}

@@ -32,7 +32,7 @@ var (
 	_ leaver   = (*group)(nil)
 )
 
-// Name returns a name that is unique for server, stream and group. It escapes the separator.
+// Name returns a name that is unique for server, stream and group. It escapes a ":" inside them.
 func (g *group) Name() string {
 	name := separated.Replace(g.Stream.Stream) + ":" + separated.Replace(g.Group)
 	if g.Server != "" {
@@ -79,8 +79,8 @@ func (g *group) nextMessages(ctx context.Context, max int64) ([]Message, error) 
 // answer of Redis may have been lost after Redis assigned messages to this consumer.
 func (g *group) recheckPending() { g.isOwn, g.lastID = true, "" }
 
-// make creates the group if it does not exist. Redis then redelivers messages that a lost group had acknowledged. The
-// Intake finds their entries in the log.
+// make creates the group if it does not exist. The group may have existed and been lost. Then Redis redelivers the
+// acknowledged messages, and the Intake finds their entries in the log.
 func (g *group) make(ctx context.Context) error {
 	if g.isCreated {
 		return nil

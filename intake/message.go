@@ -46,8 +46,8 @@ type Message struct {
 	dense bool // whether to encode the message in as few bytes as possible, even if people cannot read it
 }
 
-// MessageOf decodes the message from an entry of Config.Type, for example one that Log.List of package admin has found.
-// It decodes as Entry.Decode does, and returns that error. The error names the entry.
+// MessageOf decodes the message from an entry of Config.Type, for example from an entry that Log.List of package admin
+// returned. It wraps an error of Entry.Decode with the id of the entry.
 func MessageOf(e *compensator.Entry) (*Message, error) {
 	m := new(Message)
 	if err := e.Decode(m); err != nil {

@@ -57,7 +57,7 @@ func (r *Recorder[M]) Record(ctx context.Context, message M, options compensator
 	})
 }
 
-// insertError wraps an error of the INSERT. It tells this error from errors of the transaction's begin and commit.
+// insertError marks an error of the INSERT. Errors of BEGIN and COMMIT have no such mark.
 type insertError struct{ err error }
 
 func (e *insertError) Error() string { return e.err.Error() }

@@ -10,9 +10,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// TestUnfitSessionOfThePoolSetsNoMessageAside leaves a setting in one session of the pool, and with this setting the
-// library records nothing. The message must be recorded in another session. The trial before the first read closes the unfit
-// session. So the function Entry makes a second session unfit.
+// A session of the pool has a setting with which the library records nothing. The Intake must record the message in
+// another session. Its trial before the first read closes the unfit session, so Config.Entry makes a second one unfit.
 // Failure: F33
 func TestUnfitSessionOfThePoolSetsNoMessageAside(t *testing.T) {
 	t.Parallel()

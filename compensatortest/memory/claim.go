@@ -143,9 +143,8 @@ func (s *Store) Refuse(err error, ids ...processlog.ID) {
 	}
 }
 
-// eachLocked calls the function do for every id. If an id has no row, the row is nil. It begins with the rows that no
-// transaction holds. Then it waits for the other rows, for at most lockWait in total. busyIndexes lists the indexes of
-// the rows that are still held.
+// eachLocked calls do for every id. If an id has no row, do gets nil. Rows that no transaction holds come first. Then
+// eachLocked waits up to lockWait for the held rows. busyIndexes lists the rows that are still held after that.
 func (s *Store) eachLocked(ctx context.Context, ids []processlog.ID, do func(i int, row *storedRow)) (busyIndexes []int, err error) {
 	ctx, cancel := withLockWait(ctx, nil)
 	defer cancel()

@@ -51,7 +51,6 @@ func load(t *testing.T, store *memory.Store, id processlog.ID) processlog.Row {
 	return rows[0]
 }
 
-// claim claims one entry, which must be free, for an hour.
 func claim(t *testing.T, store *memory.Store, id processlog.ID, by processlog.Token) processlog.Row {
 	t.Helper()
 	found, err := store.Claim(t.Context(), []processlog.Wanted{{ID: id}}, by, time.Hour, func(*processlog.Row) bool { return true })

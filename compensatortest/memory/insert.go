@@ -10,9 +10,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Insert implements processlog.Store. It waits up to 50 seconds for a transaction that holds one of the keys. Until tx
-// ends, no other transaction can write an entry that Insert found to be a duplicate. Claims do not wait for such an
-// entry. Insert ignores its last parameter, because the store always knows whether tx is open.
+// Insert implements processlog.Store. If another transaction holds one of the keys, Insert waits up to 50 seconds for
+// it. If a draft is a duplicate, tx shares the existing row: no other transaction can write the row until tx ends.
+// Insert ignores its last parameter, because the store always knows whether tx is open.
 func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlog.Draft, _ bool) ([]processlog.Inserted, error) {
 	ownTx, err := s.unwrap(ctx, tx)
 	if err != nil {

@@ -72,7 +72,7 @@ func (s *Store) PurgeLimitKeys(ctx context.Context, idle time.Duration) (deleted
 // CheckLimits implements processlog.Store. It finds no problem, because no table can be missing.
 func (s *Store) CheckLimits(ctx context.Context) error { return ctx.Err() }
 
-// permits is the state of one limit in a claim, which holds the store's lock. A nil *permits limits nothing.
+// permits is the state of one limit during one claim. The claim holds the store's lock. A nil *permits limits nothing.
 type permits struct {
 	s             *Store
 	now           int64 // unix ms
@@ -119,8 +119,8 @@ func (p *permits) readKey(row *processlog.Row) {
 	p.s.limits[rowKey] = stored
 }
 
-// describe writes the limit's settings into its first row, and adds the business type to the types that claim under the
-// limit.
+// describe writes the limit's settings into the limit's row with the key "". It also adds the business type to the
+// types in that row.
 func (p *permits) describe(businessType string) {
 	firstKey := limitKey{p.limit.Name, ""}
 	row := p.s.limits[firstKey]
@@ -133,8 +133,8 @@ func (p *permits) describe(businessType string) {
 	p.limit.Set(p.programValues.With(l.Person)) // A person may have changed the limit.
 }
 
-// leadIn returns how far r.arrivalTime lies ahead of now, which is in unix ms. It rescales the result from the interval
-// at which the row was stored to the given interval.
+// leadIn returns how far r.arrivalTime lies ahead of now, which is in unix ms. If the limit's interval has changed
+// since the row was stored, leadIn rescales the result from r.interval to the parameter interval.
 func (r *limitRow) leadIn(now int64, interval time.Duration) time.Duration {
 	return processlog.Rescaled(time.Duration(r.arrivalTime-now*int64(time.Millisecond)), r.interval, interval)
 }
@@ -190,8 +190,8 @@ func (s *Store) LimitedKey(ctx context.Context, limit processlog.StoredLimit, ke
 	return k, ctx.Err()
 }
 
-// endedLocked reports whether a permit has ended. If the entry's lease has ended, endedLocked raises its version, so
-// that the process that held the lease cannot renew it.
+// endedLocked reports whether a permit has ended. If the entry's lease has ended, endedLocked raises the version of the
+// entry. Then the process that held the lease can no longer renew the lease.
 func (p *permits) endedLocked(h holder) bool {
 	row := p.s.rows[h.id]
 	switch {
@@ -260,7 +260,7 @@ func (p *permits) takePermit(claimed *version) {
 	p.s.limits[at] = stored
 }
 
-// takeStarts moves the time of a key by n starts.
+// takeStarts counts n starts: it moves row.arrivalTime forward by n intervals.
 func (p *permits) takeStarts(row *limitRow, n int) {
 	now := p.now * int64(time.Millisecond)
 	row.arrivalTime = now + int64(max(0, row.leadIn(p.now, p.limit.Interval))+time.Duration(n)*p.limit.Interval)

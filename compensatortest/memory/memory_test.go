@@ -13,14 +13,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// waitsItsFill names the promises whose tests wait for the longest timeout of the store. Package suite tests them in a
-// bubble instead.
-var waitsItsFill = []string{"ResolveGivesUpOnALongTransaction", "SettleIsNotHeldUpByALockedRow", "ChangeOfALockedRowIsBusy", "ReleaseFreesTheOthersWhereOneIsLocked"}
+// slowPromises wait for seconds of real time. A test of package suite runs them in a synctest bubble instead.
+var slowPromises = []string{"ResolveGivesUpOnALongTransaction", "SettleIsNotHeldUpByALockedRow", "ChangeOfALockedRowIsBusy", "ReleaseFreesTheOthersWhereOneIsLocked"}
 
 // TestMemoryStoreKeepsEveryPromise uses the real clock, which advances during a call. A bubble's clock does not.
 func TestMemoryStoreKeepsEveryPromise(t *testing.T) {
 	suite.TestStore(t, func(t *testing.T) suite.Harness {
-		if slices.Contains(waitsItsFill, path.Base(t.Name())) {
+		if slices.Contains(slowPromises, path.Base(t.Name())) {
 			t.Skip("this promise waits for seconds, so package suite tests it in a bubble")
 		}
 		t.Parallel()

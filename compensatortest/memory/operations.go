@@ -501,7 +501,8 @@ func (s *Store) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (page
 	return page, nil
 }
 
-// auditLogLocked lists changes and operations, oldest first. Without eachEntry it leaves out the entries of batches.
+// auditLogLocked lists changes and operations, oldest first. A batch has one record. If eachEntry is true, each entry
+// of the batch also has its own record.
 func (s *Store) auditLogLocked(eachEntry bool) []processlog.AuditLogRecord {
 	entries := slices.Clone(s.ops.done)
 	type changedEntry struct {

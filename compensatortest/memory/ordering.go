@@ -10,13 +10,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// orderingKey is an ordering key of one type. noteSet holds the positions of the entries under one key, by entry id.
+// orderingKey is an ordering key of one type. noteSet maps each entry under a key to its position.
 type (
 	orderingKey struct{ businessType, key string }
 	noteSet     map[processlog.ID]note
 )
 
-// note is the position of one entry under a key.
+// note stores the position of one entry under a key.
 type note struct {
 	epoch          uint32
 	blockedVersion uint64 // version of the row after Block (0: the entry was not blocked)
@@ -46,14 +46,14 @@ func (s *Store) Join(ctx context.Context, tx processlog.Tx, positions []processl
 	return nil
 }
 
-// joinLocked notes the positions of committed entries.
+// joinLocked stores the positions of committed entries.
 func (s *Store) joinLocked(positions []processlog.Position) {
 	for _, t := range positions {
 		s.noteLocked(t, 0)
 	}
 }
 
-// noteLocked writes the position of an entry. If the entry already has a position, its orderID stays.
+// noteLocked stores the position of an entry. If the entry already has a position, its orderID stays.
 func (s *Store) noteLocked(t processlog.Position, blockedVersion uint64) {
 	key := orderingKey{t.BusinessType, t.Key}
 	if s.ordering[key] == nil {
@@ -308,8 +308,8 @@ func (s *Store) Advance(ctx context.Context, businessType string, positions []pr
 	return advanced, nil
 }
 
-// clearLocked deletes the positions before the first entry that has not ended. It deletes nothing if the entry at the
-// first position is in positions.
+// clearLocked deletes the positions of ended entries from the beginning of a key, up to the first entry that has not
+// ended. If the key's first position is in the parameter positions, clearLocked deletes nothing.
 func (s *Store) clearLocked(key orderingKey, counting []*version, positions []processlog.Position) {
 	for i, id := range s.inPositionLocked(key) {
 		first := len(counting) > 0 && counting[0].entry.ID == id

@@ -14,8 +14,7 @@ import (
 // Queue plays the role of one Redis for several Compensators of a test. Give each Compensator its own Client.
 //
 // A Queue returns what the queue on Redis returns, to the millisecond. In a testing/synctest bubble it uses the
-// bubble's clock. A test can start and stop instances, and can make the Queue lose data, go back in time or have a
-// wrong clock.
+// bubble's clock. A test can make the Queue lose data, go back to a snapshot, be full or have a wrong clock.
 //
 // Nothing survives the process. All methods may be called concurrently.
 type Queue struct {
@@ -78,7 +77,8 @@ func (q *Queue) LoseType(businessType string) {
 	delete(q.keys.dueSets, businessType)
 }
 
-// LoseWhole keeps the entries of a type and deletes only the mark that they are complete.
+// LoseWhole keeps the entries of a type, and deletes the mark which says that no entry is missing. The calls of every
+// client then report the type as lost.
 func (q *Queue) LoseWhole(businessType string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

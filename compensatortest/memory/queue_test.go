@@ -29,8 +29,8 @@ type queueTest struct {
 	queue processlog.Queue
 }
 
-// The method of returns the same test with another client.
-func (t *queueTest) of(q processlog.Queue) *queueTest { return &queueTest{t.T, t.ctx, q} }
+// withClient returns the same test with another client.
+func (t *queueTest) withClient(q processlog.Queue) *queueTest { return &queueTest{t.T, t.ctx, q} }
 
 func (t *queueTest) lost(businessType string) bool {
 	t.Helper()
@@ -96,7 +96,7 @@ func entryIDs(numbers ...uint64) (ids []processlog.ID) {
 
 func TestClientsOfAMemoryQueueShareItsEntries(t *testing.T) {
 	inQueueBubble(t, func(t *queueTest, shared *Queue) {
-		other := t.of(shared.Client())
+		other := t.withClient(shared.Client())
 		t.enqueue(dueIn("order", 1, 0), dueIn("order", 2, 0))
 		mine := t.claim("order", 1, time.Minute)
 		theirs := other.claim("order", 9, time.Hour)
@@ -114,7 +114,7 @@ func TestClientsOfAMemoryQueueShareItsEntries(t *testing.T) {
 
 func TestEachClientOfAMemoryQueueLearnsOfALoss(t *testing.T) {
 	inQueueBubble(t, func(t *queueTest, shared *Queue) {
-		other := t.of(shared.Client())
+		other := t.withClient(shared.Client())
 		t.makeWhole("order")
 		assert.Equal(t, []bool{false, false}, []bool{t.lost("order"), other.lost("order")})
 		require.NoError(t, t.queue.Check(t.ctx, "one"))
@@ -166,7 +166,7 @@ func TestMemoryQueueGoesByItsOwnClock(t *testing.T) {
 
 func TestOneClientOfAMemoryQueueLeads(t *testing.T) {
 	inQueueBubble(t, func(t *queueTest, shared *Queue) {
-		other := t.of(shared.Client())
+		other := t.withClient(shared.Client())
 		assert.True(t, t.leads(time.Second))
 		assert.False(t, other.leads(time.Second))
 		t.pass(time.Second)

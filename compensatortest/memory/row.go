@@ -180,8 +180,8 @@ func (v *version) successor(token processlog.Token, now int64) *version {
 	return &next
 }
 
-// withClaim returns the version after a claim. isOwn says that the caller inserted the entry with a lease. In this case
-// the delivery is counted already.
+// withClaim returns the version after a claim. A claim adds one to the delivery count. If isOwn is true, the caller
+// inserted the entry with a lease, which already counts as its first delivery.
 func (v *version) withClaim(token processlog.Token, lease time.Duration, now int64, isOwn bool) *version {
 	next := v.successor(token, now)
 	if !isOwn || next.entry.DeliveryCount == 0 {
@@ -239,8 +239,8 @@ func (v *version) withOutcome(outcome processlog.Outcome, token processlog.Token
 	return next
 }
 
-// addAttempt adds a failed attempt. The versions of attempts share a few slots, and the new attempt replaces the one in
-// the same slot.
+// addAttempt adds a failed attempt. An entry has few slots for attempts. AttemptSlot computes the slot from the claimed
+// version, and the new attempt replaces the old one in its slot.
 func (v *version) addAttempt(a processlog.FailedAttempt, claimedVersion uint64) {
 	a.Version, a.Error, a.Instance = claimedVersion, processlog.FitError(a.Error), processlog.FitActor(a.Instance)
 	a.DueAt, a.StartedAt, a.Took = millisToTime(a.DueAt.UnixMilli()), millisToTime(a.StartedAt.UnixMilli()), a.Took.Truncate(time.Millisecond)

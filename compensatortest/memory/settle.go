@@ -32,8 +32,8 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 	return results, nil
 }
 
-// settleLocked writes one outcome to a free row. First it checks that the row still fits the outcome. A row that was
-// not written since its claim still has the claim's token.
+// settleLocked writes one outcome to a free row if the row still accepts the outcome. The caller may repeat a Settle
+// under the same token. If the row has that token already, the outcome was applied before.
 func (s *Store) settleLocked(row *storedRow, token processlog.Token, outcome processlog.Outcome) processlog.Settled {
 	if row == nil {
 		return processlog.Settled{Missing: true}

@@ -10,8 +10,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// statKey is the key of counts. The instance is empty once the counts of all processes have been added up, which is
-// called folding.
+// statKey is the key of counts. Folding adds up the counts of all processes. Folded counts have an empty instance.
 type statKey struct {
 	instance     string
 	at           int64 // unix ms

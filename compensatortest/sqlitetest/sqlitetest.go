@@ -25,15 +25,14 @@ import (
 // New returns a Compensator and its database, which has only the log's tables. No other test uses them, so tests may
 // run in parallel. Both are closed when the test ends.
 //
-// db is opened on a Connector, so a commit enqueues the entries that were recorded in its transaction. By default the
-// Compensator polls the database every 100 ms and logs warnings to the test's output. A change function may set every
-// field of the Config except DB.
+// db is opened on a Connector, so the Compensator notices each commit and enqueues the entries of its transaction. By
+// default the Compensator polls the database every 100 ms and logs warnings to the test's output. A change function may
+// set every field of the Config except DB.
 //
 //	c, db := sqlitetest.New(t)
 //	shop := NewShop(c, db) // registers its handlers
 //
-// A transaction that writes blocks readers too. A statement outside the transaction waits for up to 5 seconds and then
-// fails.
+// A transaction that writes blocks readers too. Other statements wait up to 5 seconds for its end, and then fail.
 func New(tb testing.TB, change ...func(*compensator.Config)) (*compensator.Compensator, *sql.DB) {
 	tb.Helper()
 	db := Open(tb)

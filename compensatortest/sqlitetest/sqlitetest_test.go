@@ -147,7 +147,7 @@ type refused struct {
 func (r *refused) Errorf(format string, args ...any) { r.said += fmt.Sprintf(format, args...) }
 func (r *refused) FailNow()                          { runtime.Goexit() }
 
-// A handler counts the entries of a batch and writes its report in one transaction.
+// The report's handler reads the progress of a batch and writes the report, both in its own transaction.
 func TestReportOfABatchCountsInItsTransaction(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t)

@@ -131,9 +131,9 @@ func (t *queueTest) settlePullsInUnderAnyToken() {
 	assert.Equal(t, processlog.Never, t.peek("stock"), "settle does not add an entry that is not in the queue")
 }
 
-// The queue has lost a type. A settle of one of the type's entries must add the entry with its new due time. Another
-// process may be rebuilding the type, and may have read the entry before it was settled. That process enqueues the
-// entry with the end of the old lease as its due time. This call must not make the entry due later.
+// The queue has lost a type. A settle of one of the type's entries must add the entry with its new due time. Then
+// another process enqueues the entry, because it is rebuilding the type and has read the entry before the settle. Its
+// due time is the end of the old lease. Enqueue must keep the earlier due time.
 func (t *queueTest) settleBringsBackWhatIsLost() {
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(2), Token: 1, Remove: true})
 	assert.Equal(t, processlog.Never, t.peek("order"))
@@ -440,8 +440,8 @@ func (t *queueTest) rebuilt(token processlog.Token, businessTypes ...string) (wh
 	return whole
 }
 
-// reportsLost reports whether the queue has lost a type. It asserts that all calls that report a loss agree. One of
-// these calls enqueues entry 1, which is due in an hour.
+// reportsLost reports whether the queue has lost a type. It asserts that Peek, Enqueue and Claim agree on the answer.
+// As a side effect it enqueues entry 1, due in an hour.
 func (t *queueTest) reportsLost(businessType string) bool {
 	t.Helper()
 	_, peeked, err := t.queue.Peek(t.ctx, []string{businessType})

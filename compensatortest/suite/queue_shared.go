@@ -29,8 +29,8 @@ func (t *queueTest) lossIsReportedUntilTheTypeIsRebuilt() {
 	assert.True(t, t.reportsLost("stock"), "each type is rebuilt by itself")
 }
 
-// If one process gets the report of a loss, other processes must get it too. A process that starts after the loss must
-// not hide it either.
+// The queue has lost a type. Every process must get the report of the loss, also after another process has got it. A
+// process that starts after the loss must get the report too.
 func (t *queueTest) lossIsReportedToEachProcess() {
 	other := t.another()
 	defer other.close()

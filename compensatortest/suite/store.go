@@ -320,8 +320,8 @@ func newChange(ref processlog.Ref, action processlog.Action) processlog.Change {
 	return change
 }
 
-// assertFollows asserts that after has the version that follows before's version, and a new token. Every write must
-// change both.
+// assertFollows asserts that one write lies between two states of a row. A write adds one to the version and changes
+// the token.
 func (t *storeTest) assertFollows(before, after processlog.Row) {
 	t.Helper()
 	assert.Equal(t, before.Version+1, after.Version, "version")

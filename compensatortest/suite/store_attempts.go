@@ -136,8 +136,8 @@ func (t *storeTest) lastFailedAttemptsAreKept() {
 	assert.Len(t, t.attempts(other), 1)
 }
 
-// The store drops an outcome, so it must not store the failed attempt of this outcome. Another outcome is settled twice
-// under the same token. Its failed attempt must be stored once.
+// If an outcome does not apply, its failed attempt must not be stored. If an outcome is settled twice under one token,
+// its failed attempt must be stored once.
 func (t *storeTest) failedAttemptIsStoredWithItsOutcomeOnly() {
 	id := t.insertOne("attempts").ID
 	claimed := t.claim(id, token(1), time.Minute)

@@ -33,8 +33,8 @@ func (t *storeTest) slices(r processlog.BacklogRange, limit int) (found []proces
 	}
 }
 
-// slicesCountEachEntryOnce has entries of several due times. Some of them have the same due time, because one statement has
-// inserted them.
+// Some entries have the same due time, because one statement has inserted them. The end of a slice may lie between two
+// such entries.
 func (t *storeTest) slicesCountEachEntryOnce() {
 	var drafts []processlog.Draft
 	for i := range 23 {

@@ -65,8 +65,8 @@ func (t *storeTest) batchIsRecordedWithItsChange() {
 	assert.Empty(t, notes, "an action on entries is no action on the whole log")
 }
 
-// requireEntryInBatch requires that the record of a batch stands for the record of its entry, unless the reader asks for the
-// entry or for each entry. Erasing the entry must not change that.
+// requireEntryInBatch requires that the audit log has one record for a batch and leaves out the record of its entry.
+// The filters EntryID and EachEntry must list the entry's record. All this must hold after the entry is erased, too.
 func (t *storeTest) requireEntryInBatch(id processlog.ID) {
 	t.Helper()
 	isRequeued := func(f processlog.AuditLogFilter) bool {
@@ -119,8 +119,8 @@ func (t *storeTest) batchesOfAnActionAreFoundByItsID() {
 	}
 }
 
-// batchFollowsTheLastOneOnly stores three batches of one action that follow one another. A batch that follows any other than
-// the last one must change nothing.
+// Each batch of an action names the batch that it follows. If it does not name the last batch, it must change nothing
+// and return ErrChanged.
 func (t *storeTest) batchFollowsTheLastOneOnly() {
 	id := newBatch("a").ID
 	var err error
@@ -160,8 +160,8 @@ func (t *storeTest) batchFollowsTheLastOneOnly() {
 	assert.Greater(t, batches[1].Record, second)
 }
 
-// oneOfManyBatchesFollowsTheLastOne lets several processes continue an action after the same batch. One of them must succeed, and
-// each of the others must get the error that says why it did nothing.
+// Several processes continue an action after the same batch. One process must succeed, and every other process must get
+// ErrChanged.
 func (t *storeTest) oneOfManyBatchesFollowsTheLastOne() {
 	batch := newBatch("a")
 	var err error

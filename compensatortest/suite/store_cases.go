@@ -196,7 +196,7 @@ func (t *storeTest) missingCaseIsFoundAndOpened() {
 	assert.Empty(t, t.withoutCase(0, 10))
 }
 
-// openCases opens cases for rows, for the versions that the rows have here. It returns how many cases the call opened.
+// openCases calls OpenCases with rows that were read earlier. It returns the number of opened cases.
 func (t *storeTest) openCases(rows ...processlog.Row) int {
 	t.Helper()
 	drafts := make([]processlog.CaseDraft, len(rows))

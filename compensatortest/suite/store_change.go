@@ -160,7 +160,8 @@ func (t *storeTest) resolveWaitsForAnInsertInFlight() {
 	}
 }
 
-// Two keys are equal only if all their bytes are equal, also when a caller reads or changes an entry by its key.
+// A caller refers to an entry by a key that differs from the entry's key in a few bytes. The store must not find the
+// entry.
 // Failure: F15
 func (t *storeTest) referenceThatOnlyLooksAlikeIsNotFound() {
 	d := t.draft("alike")

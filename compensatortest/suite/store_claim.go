@@ -153,7 +153,7 @@ func (t *storeTest) releaseUndoesOnlyItsOwnClaim() {
 	t.claim(mine.ID, token(3), time.Minute)
 }
 
-// release releases entries, and requires that the store returns none as not released.
+// release requires that the store releases every entry.
 func (t *storeTest) release(by processlog.Token, ids ...processlog.ID) {
 	t.Helper()
 	left, err := t.Store.Release(t.ctx, ids, by)

@@ -18,13 +18,13 @@ var serviceEnds = map[processlog.Action]struct {
 	processlog.ActionComplete: {processlog.Succeeded, processlog.EndedByComplete},
 }
 
-// insertDead inserts an entry and makes it dead. by is the reason, and undone is the number of attempts of its
-// compensation. It returns the row and the row of its last claim.
-func (t *storeTest) insertDead(by processlog.EndedBy, undone int) (row, claimed processlog.Row) {
+// insertDead inserts an entry, claims it and makes it dead. row is the row after that, and claimed is the row of the
+// claim.
+func (t *storeTest) insertDead(by processlog.EndedBy, compensateCount int) (row, claimed processlog.Row) {
 	t.Helper()
 	claimed = t.claim(t.insertOne("dead").ID, token(9), time.Minute)
 	o := outcome(claimed, processlog.Dead)
-	o.EndedBy, o.ProcessCount, o.CompensateCount, o.LastError = by, 1, undone, "failed"
+	o.EndedBy, o.ProcessCount, o.CompensateCount, o.LastError = by, 1, compensateCount, "failed"
 	require.True(t, t.settle(token(10), o).Applied)
 	return t.load(claimed.ID), claimed
 }

@@ -73,8 +73,8 @@ func (t *storeTest) faultsOfManyEntriesAreStoredAtOnce() {
 	}
 }
 
-// The store drops an outcome, so the Faults of its entry must not change. Another outcome is settled twice under the
-// same token. The Faults must be the same as after one settle.
+// If an outcome does not apply, its Faults must not be stored. If an outcome is settled twice under one token, the
+// Faults must be the same as after one settle.
 func (t *storeTest) faultsAreStoredWithTheirOutcomeOnly() {
 	id, before := t.insertOne("faults").ID, processlog.Faults{ServerDowns: 1}
 	t.settleFaults(id, processlog.Retrying, &before)
@@ -132,9 +132,8 @@ func (t *storeTest) purgeTakesTheFaultsToo() {
 	assert.Equal(t, map[processlog.ID]processlog.Faults{stays: faults}, found)
 }
 
-// changeThatDropsAnAttemptKeepsThatItsOutcomeIsUnknown cancels and reschedules entries. If an attempt holds an entry,
-// it may still have its effect after the change. Then Faults must say that the outcome is unknown. No other change may
-// set Faults.
+// An attempt holds an entry while the entry is cancelled or rescheduled. The attempt may still have its effect after
+// that, so Faults must say that the outcome is unknown. If no attempt holds the entry, Faults must not say so.
 func (t *storeTest) changeThatDropsAnAttemptKeepsThatItsOutcomeIsUnknown() {
 	for _, action := range []processlog.Action{processlog.ActionReschedule, processlog.ActionCancel} {
 		waiting, held, failed, done := t.insertOne("order"), t.insertOne("order"), t.insertOne("order"), t.insertOne("order")

@@ -112,8 +112,8 @@ func (t *storeTest) keyHasTheWholeLimitForItself() {
 	assert.Equal(t, 3, found.Rooms["b"].Permits)
 }
 
-// Two claims grant the keys different numbers of starts and permits. For the first claim the keys are new, and for the second claim they
-// are known.
+// One claim takes entries of four keys, a different number of each. The starts and permits of each key must be counted
+// separately. The second claim finds the rows of the keys that the first claim has stored.
 func (t *storeTest) eachKeyIsCountedByItself() {
 	limit := processlog.StartLimit{Name: "counts", Interval: time.Hour, Burst: 8, Concurrent: 9, Key: byBusinessID}
 	starts := map[string]int{"a": 1, "b": 2, "c": 2, "d": 3}
@@ -139,8 +139,8 @@ func (t *storeTest) eachKeyIsCountedByItself() {
 	}
 }
 
-// A claim takes starts in advance. They must be counted like the starts of entries, and returned like them. A claim that leases no entry of a
-// key takes none.
+// A claim takes starts in advance. The store must count them like the starts of entries, and must accept their return.
+// A claim that leases no entry of a key must take no start of that key.
 func (t *storeTest) startsTakenInAdvanceAreCounted() {
 	limit := processlog.StartLimit{Name: "advance", Interval: time.Hour, Burst: 9, Keyed: true, Key: byBusinessID}
 	left := func(key string) int {
@@ -172,14 +172,15 @@ func (t *storeTest) startsTakenInAdvanceAreCounted() {
 	require.Equal(t, 2, left("a"))
 	require.Equal(t, []int{8}, asked["b"])
 
-	// The first claim can no longer return starts of a.
+	// The second claim has taken starts of key "a", so the first claim can no longer return starts of "a".
 	require.NoError(t, t.Store.ReturnStarts(t.ctx, limit, map[string]processlog.Unused{"a": {Starts: 2, Granted: found.Rooms["a"].Granted}, "b": {Starts: 8, Granted: found.Rooms["b"].Granted}}))
 	require.Equal(t, 2, left("a"))
 	require.Equal(t, 8, left("b"))
 	require.NoError(t, t.Store.ReturnStarts(t.ctx, limit, map[string]processlog.Unused{"a": {Starts: 2, Granted: again.Rooms["a"].Granted}}))
 	require.Equal(t, 4, left("a"))
 
-	// An entry that has a start already needs none. No start is taken in advance if Concurrent is set.
+	// The first claim leases an entry that needs no permit. The second claim has Concurrent set. Both must take no
+	// start in advance.
 	clear(asked)
 	free := limit
 	free.Key = func(*processlog.Row) (string, bool, bool) { return "a", false, true }

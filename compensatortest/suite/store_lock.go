@@ -24,7 +24,8 @@ var lockPromises = []storePromise{
 	{"PurgePassesByWhatIsRecordedAgain", true, (*storeTest).purgePassesByWhatIsRecordedAgain},
 }
 
-// early is for how long a call must not return before the test accepts that the call waits for a transaction.
+// early is how long assertWaits watches a call before it ends the transaction. A call that returns within this time has
+// not waited.
 const early = 100 * time.Millisecond
 
 // assertWaits calls call and asserts that it returns only after end was called.

@@ -373,9 +373,8 @@ func (t *storeTest) requeuedEntryIsNotedUnderItsEpoch() {
 	assert.Equal(t, members(again), t.keyState("a", again, true).Members, "once")
 }
 
-// A requeue begins a new epoch of an entry. A process that ran the entry in an earlier epoch may still delete the
-// position that the entry had then. Such a deletion does not make the next entries of the key due. So a position from
-// an earlier epoch must block no entry.
+// A requeue begins a new epoch of an entry. A late process may still delete the position of an earlier epoch, and this
+// deletion wakes no entry behind the position. So a position of an earlier epoch must block no entry.
 func (t *storeTest) noteOfAnEarlierEpochBlocksNothing() {
 	rows := t.commitWithPositions("a", 2)
 	second := []processlog.ID{rows[1].ID}

@@ -119,8 +119,8 @@ func (t *storeTest) largeResultsAreStored() {
 	}
 }
 
-// The store drops an outcome, so it must not change the result of the entry. Another outcome is settled twice under the
-// same token. The result must be the same as after one settle.
+// If an outcome does not apply, its result must not be stored. If an outcome is settled twice under one token, the
+// result must be the same as after one settle.
 func (t *storeTest) resultIsStoredWithItsOutcomeOnly() {
 	id := t.insertOne("results").ID
 	claimed := t.claim(id, token(1), time.Minute)
@@ -203,8 +203,8 @@ func (t *storeTest) eraseTakesTheResultToo() {
 	assert.Equal(t, []byte("stays"), ends[stays].Result)
 }
 
-// purgeTakesTheResultToo purges an entry, whose result must be deleted, too. Otherwise a new entry with the same id
-// would have the old result. The answer of Ends shows whether the result is gone.
+// Purge must delete the result together with the entry. Otherwise a new entry with the same id would have the old
+// result.
 func (t *storeTest) purgeTakesTheResultToo() {
 	gone, stays := t.insertOne("results").ID, t.insertOne("others").ID
 	t.succeedWith(gone, []byte("gone"))

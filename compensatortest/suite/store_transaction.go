@@ -74,8 +74,8 @@ func (t *storeTest) finishedTransactionIsRefusedEverywhere() {
 	}
 }
 
-// refusesEnded does the same as refuses, for calls that do not check whether a transaction is open. The suite makes
-// these calls only through a handle whose transaction has ended. Such a handle must refuse them itself.
+// refusesEnded asserts that a handle whose transaction has ended refuses Join, MoveMark and IDs. The store does not
+// check the handle of these calls, so the handle itself must return the error.
 func (t *storeTest) refusesEnded(tx processlog.Tx, refusal func(err error, call string)) {
 	t.Helper()
 	row := t.insertOne("ended")

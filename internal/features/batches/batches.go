@@ -98,10 +98,10 @@ func (c *batchCalls) Start(batch []*engine.Attempt) {
 	go c.runBatch(batch)
 }
 
-// runBatch runs a batch under one context of its own, so that the end of one entry's attempt does not fail the others.
+// runBatch runs a batch under a context of its own, so that the end of one entry's attempt does not fail the others.
 //
-// If the handler does not return one verdict for each entry, the call costs no attempt. Every entry then runs again
-// alone, and that run counts.
+// If the handler does not return one verdict for each entry, the call costs no entry an attempt. Each entry then runs
+// again alone, which costs the entry its attempt.
 func (c *batchCalls) runBatch(batch []*engine.Attempt) {
 	var verdicts []error
 	called, complete := false, false
@@ -144,7 +144,7 @@ func (c *batchCalls) runBatch(batch []*engine.Attempt) {
 	}
 }
 
-// shareSlot makes the attempts of one call share its slot. The slot is freed when n of them have ended.
+// shareSlot makes the attempts of one call share one slot. The slot is freed when n attempts have ended.
 func shareSlot(batch []*engine.Attempt, n int) {
 	left := new(atomic.Int32)
 	left.Store(int32(n))
@@ -166,9 +166,9 @@ func (c *batchCalls) callHandler(ctx context.Context, rows []*processlog.Row) (v
 	if verdicts == nil {
 		return nil, true
 	}
-	// After a timeout, an error may come from the timeout and not from the entry. Such an error is not counted (G7, no false
-	// exhaustion): the entries then run alone, and errors of these runs count. A batch without errors is a success, even if it
-	// ends after its timeout.
+	// After a timeout, an error may come from the timeout and not from the entry. It must cost no attempt (G7: no entry
+	// exhausts its attempts for a foreign reason), so the entries run again alone. A batch without errors is a success,
+	// even if it ends after its timeout.
 	timedOut := errors.Is(context.Cause(ctx), processlog.ErrTimeout) && slices.ContainsFunc(verdicts, func(err error) bool { return err != nil })
 	return verdicts, len(verdicts) == len(rows) && !timedOut
 }
