@@ -35,9 +35,10 @@ func Open(c *compensator.Compensator, cfg Config) (*Import, error) {
 	return &Import{c: c, cfg: cfg.withDefaults(), table: table, key: "`" + cfg.Key + "`"}, nil
 }
 
-// DryRun makes one pass and rolls back every transaction. Its transactions hold their locks for as long as those of
-// Once do. They also consume AUTO_INCREMENT numbers of the log. If rows of different pages share an idempotency key,
-// DryRun counts each of these rows as recorded. Its errors are those of Once.
+// DryRun makes one pass and rolls back every transaction. It locks rows as long as Once does. It also consumes
+// AUTO_INCREMENT numbers of the log. It returns the same errors as Once.
+//
+// If rows of different pages share an idempotency key, DryRun counts each of these rows as recorded.
 func (im *Import) DryRun(ctx context.Context) (*Report, error) {
 	return im.runPass(ctx, true, map[string]bool{})
 }
@@ -107,8 +108,8 @@ func total(counts map[string]int) (n int) {
 	return n
 }
 
-// runPass goes through the table once. It logs each refused row that is not yet in the map named, and adds the row to that
-// map.
+// runPass goes through the table once. It logs each refused row once. The map named holds the keys of refused rows that
+// were already logged.
 func (im *Import) runPass(ctx context.Context, dry bool, named map[string]bool) (*Report, error) {
 	report := newReport()
 	for lastKey := (*key)(nil); ; {
@@ -154,7 +155,7 @@ func (im *Import) oneByOne(ctx context.Context, page *pageRun, report *Report, n
 	return nil
 }
 
-// mostNamed is the maximum number of refused rows that Run remembers.
+// mostNamed limits the keys that Run keeps in memory in order to log each refused row once.
 const mostNamed = 100_000
 
 func (im *Import) count(report, tally *Report, named map[string]bool) {

@@ -161,8 +161,8 @@ func TestLockedRowIsSkippedAndTakenLater(t *testing.T) {
 	assert.Equal(t, 9, r.Count("common_process_log"))
 }
 
-// TestRowThatIsCommittedLateIsTakenToo commits a row after a pass has taken a row with a higher key. The next pass must
-// take the first row too.
+// TestRowThatIsCommittedLateIsTakenToo inserts row 1, and commits it only after a pass has taken row 2. The next pass
+// must take row 1.
 func TestRowThatIsCommittedLateIsTakenToo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -231,8 +231,8 @@ func TestKeysOfEachKindGiveDistinctIdempotencyKeys(t *testing.T) {
 	assert.Equal(t, "Key", field.Field)
 }
 
-// A table without a unique key may hold a key twice. The import must not give both rows one entry, and must take no row
-// that has no entry.
+// Without a unique key, two rows may have the same key. Both rows would get the same idempotency key, so one of them
+// would get no entry. The import must refuse such a table.
 // Failure: F109
 func TestKeyThatSeveralRowsShareIsRefused(t *testing.T) {
 	t.Parallel()
@@ -274,7 +274,7 @@ func TestRowWithTheKeyOfAnotherIsNotTakenWithIt(t *testing.T) {
 	assert.Equal(t, 0, r.Count("common_process_log"))
 }
 
-// A rolled back page must leave its rows as they were. DryRun rolls back every page.
+// MyISAM ignores a rollback. Take would stay in effect for a row whose entry was rolled back.
 // Failure: F109
 func TestTableWithoutTransactionsIsNotTakenFrom(t *testing.T) {
 	t.Parallel()
@@ -326,8 +326,8 @@ func TestRunTakesRowsUntilItIsStopped(t *testing.T) {
 	r.requireOneEach("pay", 31)
 }
 
-// TestRunOutlivesProblemsWithTheDatabase cuts Run's connections again and again. Run must go on
-// until every row is an entry.
+// TestRunOutlivesProblemsWithTheDatabase cuts Run's connections many times. Run must continue until every row is an
+// entry.
 // Failure: F109
 func TestRunOutlivesProblemsWithTheDatabase(t *testing.T) {
 	t.Parallel()

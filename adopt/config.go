@@ -43,8 +43,8 @@ type Config struct {
 	// Map returns the entry for a row. Map runs while the row is locked, so Map must not call other systems. Map may be
 	// called again for the same row.
 	//
-	// The Import sets FailOnDuplicate to false. The Import sets IdempotencyKey if Map leaves it empty. If a row and a
-	// service use the same key, the log has one entry for both.
+	// The Import sets FailOnDuplicate to false. The Import sets IdempotencyKey if Map leaves it empty. If a service has
+	// already recorded an entry with the same key, the row gets no second entry.
 	//
 	// If Map returns the result of Skip, the Import leaves the row to the old system. If Map returns any other error or
 	// panics, the Import refuses the row.

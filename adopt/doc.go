@@ -10,17 +10,17 @@
 // changes are committed or none. A pass skips rows that another transaction has locked. The next pass takes them.
 //
 // A pass remembers no position, because a row with a lower key may be committed later. The idempotency key prevents a
-// second entry for a row. It consists of Config.Name and the row's key. If Config.Take is set, Config.Where also no
-// longer finds the row. So you may kill a pass at any point, run it again, and run it in several processes at once.
+// second entry for a row. It consists of Config.Name and the row's key. With Config.Take, Config.Where no longer finds
+// the row either. So you may kill a pass at any point, run it again, and run it in several processes at once.
 //
 // [Import.DryRun] makes a pass and rolls each page back. Its report says what would be recorded, skipped and refused,
 // and why. [Import.Once] makes one pass. [Import.Run] repeats passes as long as old services still write.
 //
 // # Refused rows
 //
-// A row is refused if Map returns an error or panics, or if the log does not accept its entry. The report and the log
-// name the row, and the row stays unchanged. It does not hold up other rows. With Config.StopAtRefusal it ends the
-// pass.
+// A row is refused if Map returns an error or panics, or if the log does not accept its entry. The report and
+// Config.Logger name the row, and the row stays unchanged. Other rows are imported. With Config.StopAtRefusal the pass
+// ends.
 //
 // # What is not guaranteed
 //

@@ -150,8 +150,8 @@ func (r *rig) write(n int) (committed int) {
 }
 
 // TestOldScannerAndImportSideBySideRunEachRowOnce runs the old scanner beside the Import. The old scanner claims a row
-// before it runs it, as the documentation page requires. The new system's handlers run the rows that the Import has
-// taken. Each row must run once.
+// before running the row, as the documentation page requires. The new system's handlers run the rows that the Import
+// has taken. Each row must run once.
 // Failure: F109
 func TestOldScannerAndImportSideBySideRunEachRowOnce(t *testing.T) {
 	t.Parallel()

@@ -27,8 +27,8 @@ type Order struct {
 	ID string `json:"id"`
 }
 
-// follow runs the code of the documentation page. At each step of the page it calls the function that the parameter
-// steps has for that step.
+// follow is the Go code of docs/how-to/move-from-your-own-table.md. At each step of the page it calls a function of the
+// argument steps.
 func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) error {
 	if err := compensator.MigrateTable(ctx, db, "entry_log"); err != nil {
 		return err
@@ -123,7 +123,7 @@ func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) 
 	return <-running
 }
 
-// followed holds what the test does at each step.
+// followed holds the functions that the test runs at the steps of the page.
 type followed struct {
 	close        func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o Order) error
 	tried, taken func(*adopt.Report)
@@ -235,8 +235,8 @@ func TestPageImportsAnOldTable(t *testing.T) {
 	assert.Equal(t, 5, rest, "two reports and the refused rows")
 }
 
-// TestOtherExpressionsOfThePageAreRight checks two more expressions of the page. One is the due time for a service that
-// writes the time of another zone. The other is the condition for an old timer that stays on.
+// TestOtherExpressionsOfThePageAreRight checks two SQL expressions of the page. The first converts a due time that a
+// service wrote in another time zone. The second selects rows while the old timer still runs.
 func TestOtherExpressionsOfThePageAreRight(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/how-to/move-from-your-own-table.md")

@@ -180,8 +180,8 @@ func (t *pageRun) lock(ctx context.Context, tx *compensator.ScopedTx) (string, e
 	return lock, nil
 }
 
-// checkEngine refuses a table whose engine has no transactions. If a page is rolled back, its rows would stay taken
-// without an entry. A DryRun rolls back every page. A view has no engine, so checkEngine does not refuse it.
+// checkEngine refuses a table whose engine has no transactions. On such an engine a rollback would delete the entry and
+// keep the update by Take. A view has no engine, so checkEngine accepts a view.
 func (t *pageRun) checkEngine(ctx context.Context, tx *compensator.ScopedTx) error {
 	schema, args := "DATABASE()", []any{t.cfg.Table}
 	if database, table, qualified := strings.Cut(t.cfg.Table, "."); qualified {

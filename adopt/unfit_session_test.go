@@ -10,8 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestRefusedSessionRefusesNoRow checks an error by which the log refuses only one session of the pool, and not the
-// row. The row must not count as refused, and Run must go on, because another session takes the row.
+// The log refuses a session of the pool, for example one with unique_checks=0. The row must not count as refused, and
+// Run must continue, because another session can take the row.
 // Failure: F33
 func TestRefusedSessionRefusesNoRow(t *testing.T) {
 	for _, field := range []string{"tx", "unique_checks"} {

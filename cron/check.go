@@ -124,8 +124,8 @@ func (f field) number(text string) int {
 // daysOf holds the maximum number of days of each month.
 var daysOf = [13]int{0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
 
-// checkDays refuses an expression with a month that has none of the expression's days. If the month is a star, it is
-// enough that one month has such a day.
+// checkDays refuses an expression that names a month without any of the named days, for example day 31 with month 4. If
+// the month field is a star, checkDays refuses the expression only if no month has such a day.
 func checkDays(s *cron.SpecSchedule) error {
 	if s.Dow&starBit == 0 { // The day of the month is a star.
 		return nil

@@ -15,22 +15,23 @@ import (
 //
 // A slot is the first moment at which that clock shows the expression's time or a later time. When the clock skips an
 // hour, all times in that hour share one slot at the end of the gap. When an hour comes twice, its times have their
-// slots in the first of the two. An expression for every hour ("*/5 * * * *", "@hourly") fires through both hours. An
-// expression counts as one for every hour only if its hour field is a star. "0-23" and "0/1" are no stars: they name
-// hours, as a list does.
+// slots in the first of the two hours. An expression for every hour ("*/5 * * * *", "@hourly") fires through both
+// hours. An expression counts as one for every hour only if its hour field is a star. "0-23" and "0/1" are no stars:
+// they name hours, as a list does.
 //
 // The argument location must not be nil. Avoid time.Local, because it may differ between processes. Parse refuses
 // "@every" and "TZ=" in the expression. Use compensator.Every, and the argument location, instead.
 //
 // Parse also refuses expressions that never fire, and expressions that would fire at other times than a reader expects:
 //
-//   - A day that no month of the expression has: "0 0 31 4 *". It also refuses a named month that has none of the days:
-//     "0 0 31 1,4 *". The 29th of February is accepted and fires in leap years.
-//   - A step larger than its field or range, which selects one value: "*/90 * * * *" would fire every hour.
+//   - A day that no month of the expression has: "0 0 31 4 *". It also refuses a named month that has none of the
+//     days: "0 0 31 1,4 *". The 29th of February is accepted and fires in leap years.
+//   - A step larger than its field or range: "*/90 * * * *" selects only minute 0, so it would fire every hour.
 //   - A step that does not divide its field: "*/7 * * * *" would fire 4 minutes after minute 56. The fields have 60
 //     minutes, 24 hours and 12 months. For days no step is accepted, because months differ and 7 has no divisor. To
 //     accept the uneven gap, write a range: "0-59/7 * * * *", "0 0 1-31/2 * *".
-//   - A start that is not within the first step: "20/15 * * * *" is minutes 20, 35 and 50. Write "20-59/15".
+//   - A start after the first step: "20/15 * * * *" would fire at minutes 20, 35 and 50, but not at minute 5. Write
+//     "20-59/15".
 //   - A day of the month together with a day of the week: "0 0 13 * 5" would fire on each 13th and on each Friday.
 //   - An empty element of a list, a sign, a star as an end of a range, and ? in a field that is not for days.
 //
@@ -83,8 +84,8 @@ func nextWallTime(spec *cron.SpecSchedule, wallTime time.Time) time.Time {
 }
 
 // intervalSchedule is the schedule of an expression for every hour. Between two clock changes of its location, it
-// evaluates the expression on a clock with a fixed offset. The parser's schedule cannot run in that location itself,
-// because it leaves out a day that has no midnight.
+// evaluates the expression on a clock with a fixed offset. The parser's own schedule would skip a day that has no
+// midnight in that location.
 type intervalSchedule struct {
 	spec     *cron.SpecSchedule
 	location *time.Location

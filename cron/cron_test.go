@@ -27,7 +27,7 @@ func parse(t *testing.T, expression string, location *time.Location) compensator
 	return schedule
 }
 
-// slots returns the slots of a schedule that come after the first time. The second time is included.
+// slots returns the slots after from, up to and including to.
 func slots(schedule compensator.Schedule, from, to time.Time) (list []time.Time) {
 	for next := schedule.Next(from); !next.IsZero() && !next.After(to); next = schedule.Next(next) {
 		list = append(list, next)
@@ -67,9 +67,8 @@ func TestSlotsAroundTheHoursThatAreSkippedAndRepeated(t *testing.T) {
 	}
 }
 
-// TestExpressionOfEveryHourHasEachMomentTheClockShows checks each minute around days on which clocks are changed. Some
-// of these days have no midnight. Each expression names the day itself, so a search from the day before must find its
-// slots.
+// TestExpressionOfEveryHourHasEachMomentTheClockShows compares the slots with each minute that the clock shows around a
+// clock change. Some of these days have no midnight. The expressions name the day of the change.
 func TestExpressionOfEveryHourHasEachMomentTheClockShows(t *testing.T) {
 	for _, c := range []struct {
 		zone       string
@@ -149,8 +148,8 @@ func TestSlotsGoOnPastTheLastDayOfALeapYear(t *testing.T) {
 	}
 }
 
-// walked returns the moments at which a slot of the expression begins in a zone. It takes each minute, reads the zone's clock, and
-// looks whether the expression has a slot at the same time of day and date in UTC.
+// walked computes the slots of an expression without the schedule under test. For each minute it reads the zone's
+// clock. The minute is a slot if the expression has a slot at the same date and time in UTC.
 func walked(t *testing.T, expression string, location *time.Location, from, to time.Time) (texts []string) {
 	t.Helper()
 	isNamed := make(map[time.Time]bool) // slots of a UTC clock. They reach from a day before to a day after, because no zone differs from UTC by more than a day

@@ -86,7 +86,7 @@ func TestErrorSaysThatTheCallMayHaveArrived(t *testing.T) {
 			client := &http.Client{Transport: own(func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF })}
 			return PostJSON(t.Context(), client, "http://pay.example", "0-0", 1, nil)
 		},
-		// The transport repeats a request with an Idempotency-Key, and the last error is that nobody listens.
+		// The transport repeats a request with an Idempotency-Key. The last error says that no server listens.
 		"the transport repeats the request in vain": func(t *testing.T) error {
 			var bank *httptest.Server
 			calls := 0

@@ -27,7 +27,7 @@ import (
 const KeyHeader = "Idempotency-Key"
 
 // Do sends a request and returns the answer if its status is 2xx. Close the answer's Body. A handler can return the
-// error of Do unchanged. For an answer with another status see Outcome. If there is no answer, the error is one of
+// error of Do unchanged. For an answer with another status see Outcome. Without a usable answer, the error is one of
 // these:
 //
 //   - Unavailable if the server does not listen or the connection broke.
@@ -37,15 +37,16 @@ const KeyHeader = "Idempotency-Key"
 //     scheme that the client's own transport knows may come without a host.
 //   - A plain error if the client does not follow a redirect, or cannot follow it.
 //   - A plain error if a 301, 302 or 303 would turn a POST, or a similar method, into a GET without content. Do does
-//     not follow such a redirect, because the answer to the GET is no answer to the call. The client's CheckRedirect
-//     may set the method of the next request back.
+//     not follow such a redirect, because the answer to the GET is no answer to the call. To follow it, let the
+//     client's CheckRedirect set the method to POST again.
 //
 // If the service may have received the call, the error has a method OutcomeUnknown that returns true. If the entry then
-// dies, its case says that the outcome is unknown. An error that came before the client had a connection does not have
-// this method, because nothing was sent. For example, the server does not listen, or its host has no address.
+// becomes dead, its case on the operator's pages says that the outcome is unknown. If the client had no connection,
+// nothing was sent, and the error does not have this method. For example, the server does not listen, or its host has
+// no address.
 //
-// Give the request the handler's context, and give the type a MaxWait. Without MaxWait an unavailable call is retried
-// without end.
+// Give the request the handler's context, and give the type a MaxWait. Without MaxWait, a call is retried forever while
+// the service is unavailable.
 //
 // Do sends key as Idempotency-Key, unless key is empty. Pass Entry.CallKey. With this key the service recognises a
 // repeated call, and treats a call after a person's requeue as a new call. If several logs call the service, for
@@ -113,7 +114,8 @@ func (f *following) mayHaveArrived(err error) bool {
 	return !(usererr.As(err, &dialled) && dialled.Op == "dial") && !usererr.As(err, &unresolved)
 }
 
-// check calls the client's CheckRedirect first, because that function may set the method of the next request back.
+// check calls the client's CheckRedirect before it checks the method, because CheckRedirect may change a GET back to a
+// POST.
 func (f *following) check(next *http.Request, via []*http.Request) error {
 	f.connected.Store(false) // The redirect has answered the previous request.
 	if f.client.CheckRedirect != nil {
@@ -132,8 +134,8 @@ func (f *following) check(next *http.Request, via []*http.Request) error {
 
 const maxRedirects = 10 // limit that net/http uses for a client without CheckRedirect
 
-// addressed returns an error for a request without a usable address. A transport would return an error that looks as if
-// the service were down.
+// addressed returns an error for a request without a usable address. Without this check the transport would return an
+// error that looks like an unavailable service.
 func addressed(request *http.Request) error {
 	u, lacks := request.URL, ""
 	switch {

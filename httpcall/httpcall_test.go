@@ -106,8 +106,8 @@ func TestAnswerBecomesAnOutcome(t *testing.T) {
 	}
 }
 
-// waits returns how long err delays the next attempt of its entry, minus 5 s. The result is 0 if err does not change
-// the retry schedule of the type, which is shorter than 5 s.
+// waits returns the delay that err asks for, or 0 if err asks for none. It subtracts 5 s, so that the type's own retry
+// delay of one second counts as 0.
 func waits(t *testing.T, err error) time.Duration {
 	t.Helper()
 	c, e := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Logger: slog.New(slog.DiscardHandler)})
@@ -336,8 +336,8 @@ func TestClientMayKnowOtherSchemes(t *testing.T) {
 	}
 }
 
-// TestAnswerThatSwitchesProtocolsIsNoAnswer answers with status 101, after which the body is the connection itself. The
-// call must not wait until the service closes the connection.
+// TestAnswerThatSwitchesProtocolsIsNoAnswer answers with status 101. The body of a 101 is the connection itself and
+// ends only when the service closes it. The call must return before that.
 // Failure: F79
 func TestAnswerThatSwitchesProtocolsIsNoAnswer(t *testing.T) {
 	t.Parallel()

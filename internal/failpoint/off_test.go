@@ -41,8 +41,8 @@ type findings struct {
 	calls   int
 }
 
-// look builds the program and searches it. The build leaves out debugging information (-w), which is never loaded into
-// memory.
+// look builds the program and searches it for failpoints. The flag -w leaves out debugging information, because only
+// code and data of the running program count.
 func look(t *testing.T, flags ...string) (f findings) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "engine")

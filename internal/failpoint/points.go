@@ -10,7 +10,7 @@
 // Package crashmatrix kills processes at every step.
 package failpoint
 
-// Point is a step. Its name says what has happened last. The next action of the process has not happened yet.
+// Point is a step. Its name says what the process did last before it dies.
 type Point string
 
 // These are the points of recording.

@@ -106,8 +106,8 @@ func (s *shaper) consume() {
 	}
 }
 
-// quotation replaces a quotation with a placeholder. A quotation without an end was cut off, so it extends to the end
-// of the text. But an apostrophe without an end opens no quotation.
+// quotation replaces a quotation with a placeholder. Without a closing quote, the text was cut off, so the quotation
+// extends to its end. An apostrophe without a partner opens no quotation.
 func (s *shaper) quotation(open rune, size int) bool {
 	end := quotes[open]
 	if open == '\'' {

@@ -6,13 +6,13 @@ import "strings"
 type Blame uint8
 
 const (
-	// Statement errors are caused by the statement. They come back whenever the same statement is sent again. Examples
-	// are a constraint, a missing right, a syntax error, and a value that is too large.
+	// Statement errors are caused by the statement. The same statement fails with the same error each time. Examples are a
+	// constraint, a missing right, a syntax error, and a value that is too large.
 	Statement Blame = iota
 
-	// Doubtful errors come from the server's condition, or from the statement. A lock wait is an example. Another
-	// transaction may hold the row, but the handler itself may also hold it on another connection, and then each attempt
-	// fails.
+	// Doubtful errors come from the server's condition, or from the statement. An example is a lock wait timeout. Usually
+	// another transaction holds the row and commits soon. But the handler itself may hold the row on another connection,
+	// and then each attempt fails.
 	Doubtful
 
 	// Server errors mean that the server serves no client, or accepts no writes. No statement can avoid them.
@@ -56,8 +56,8 @@ var conditions = map[uint16]condition{
 	3884: {Server, "no temporary tablespace left for this session"},
 	4139: {Doubtful, "index file full (MariaDB)"},
 
-	// These errors report damaged data or files, which only a person can repair. They are Doubtful, so failed attempts
-	// count in the end: the entry becomes dead, and a person sees it.
+	// These errors report damaged data or files. They are Doubtful, so that the entry becomes dead after repeated
+	// attempts. A person then sees it and can repair the data.
 	1032: {Doubtful, "an index names a record that is missing"},
 	1033: {Doubtful, "wrong information in a file (MariaDB)"},
 	1034: {Doubtful, "index corrupt"},
@@ -172,7 +172,7 @@ var conditions = map[uint16]condition{
 	2013: {Doubtful, "a proxy has lost the server"},
 	2055: {Doubtful, "a proxy has lost the server"},
 
-	// A server that stops, starts, or accepts no writes: preventsWrites decides about 1290 by its text.
+	// The server stops, starts, or accepts no writes. Number 1290 is not listed: preventsWrites decides by its text.
 	1047: {Server, "node not in the cluster (Galera)"},
 	1053: {Server, "shutdown in progress"},
 	1077: {Server, "normal shutdown"},
@@ -249,9 +249,9 @@ func Blames(err error) Blame {
 }
 
 const (
-	// The servers' message lists begin at 1000. The libraries mysys (1 to 50) and handler (from 120) have smaller numbers,
-	// and so has the operating system. Servers send these numbers unchanged, for example 3 if the directory of temporary
-	// files is full. All of them are about files and memory.
+	// The servers' message lists begin at 1000. Smaller numbers come from the operating system and from the libraries
+	// mysys (1 to 50) and handler (from 120). Servers send these numbers unchanged, for example 3 if the directory of
+	// temporary files is full. All of them are about files and memory.
 	firstOfMessageList = 1000
 
 	tableFull   = 1114

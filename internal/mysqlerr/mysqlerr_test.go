@@ -36,8 +36,8 @@ func TestServersConditionIsToldFromTheStatementsFault(t *testing.T) {
 	}
 }
 
-// If one error number has several causes, the server's own text must decide. The text that a handler adds to the error
-// must not.
+// One error number may have several causes. Only the server's own text may decide between them, never the text that a
+// handler adds to the error.
 // Failure: F74
 func TestTextOfTheServerTellsItsCausesApart(t *testing.T) {
 	for _, tc := range []struct {

@@ -121,9 +121,9 @@ func withTimeout(userTimeout time.Duration) time.Duration {
 	return redisTimeout
 }
 
-// sendOnce is a hook. It keeps a cluster client from sending a single command again after a connection failure, but
-// lets it follow redirections. The client decides by the type and text of the error, so sendOnce hides both. It does
-// not work for a pipeline, because the client decides about a pipeline before it calls hooks.
+// sendOnce is a hook of a cluster client. After a connection failure, the client would send a single command again. The
+// client recognises the failure by the type and the text of the error, so sendOnce hides both. Redirections still work.
+// Pipelines are sent again all the same, because the client decides about them before it calls hooks.
 type sendOnce struct{}
 
 func (sendOnce) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -136,7 +136,8 @@ func (sendOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// hiddenError has no Unwrap on purpose. shownError returns the cause.
+// hiddenError has no Unwrap, so that a cluster client does not recognise a connection failure. shownError returns the
+// cause.
 type hiddenError struct{ cause error }
 
 func (e *hiddenError) Error() string { return "connection to a cluster node: " + e.cause.Error() }

@@ -30,12 +30,12 @@ var unfit = [][]byte{
 	[]byte("-NOREPLICAS "), // from a primary that has lost its replicas, perhaps to another primary
 }
 
-// era counts how often all connections became stale. A connection that was dialled in an earlier era is stale.
+// era is the number of the current generation of connections. A connection that was dialled in an earlier era is stale.
 type era struct{ current atomic.Int64 }
 
-// watch wraps a dialer. At the first reply in unfit all connections become stale. go-redis itself gives up only the one
-// connection, and only if the reply begins with READONLY. Before version 7 Redis wraps the error of a command inside a
-// script as "ERR Error running script …".
+// watch wraps a dialer. When a reply contains an element of the list unfit, a new era begins, so all connections become
+// stale. Without watch, go-redis would close only the connection that received the reply, and only for READONLY. Before
+// version 7, Redis wraps the error of a command inside a script as "ERR Error running script …".
 func (e *era) watch(dial redisDialer) redisDialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		connectedAt := e.current.Load() // Read the era before the dial, because a dial in progress may lead to the old server, too.

@@ -68,7 +68,7 @@ func rebuilder(token processlog.Token) string { return hex.EncodeToString(token[
 // owner returns the key that holds the fingerprint of a database. Only that database may use the keys of the tag.
 func (k redisKeys) owner(tag uint32) string { return k.tag(tag) + ":owner" }
 
-// lead returns a Redis key. The value of the key is the name of the instance that reconciles.
+// lead returns the key that holds the name of the instance that reconciles.
 func (k redisKeys) lead() string { return k.tag(0) + ":lead" }
 
 // wake returns the channel for business types whose earliest due time has become earlier.

@@ -75,8 +75,8 @@ func TestRedisPrefixThatMovesKeysIsRefused(t *testing.T) {
 //go:embed lua
 var luaFiles embed.FS
 
-// A cluster cannot route a key that was not passed as a key. Some servers refuse a script that does not name its key
-// literally.
+// A cluster routes a script by the keys that were passed to it. Some servers also refuse a script that does not write
+// KEYS[1] directly in each command.
 // Failure: F48
 func TestScriptsTouchOnlyKeysTheyWereGiven(t *testing.T) {
 	files, err := luaFiles.ReadDir("lua")
@@ -134,8 +134,8 @@ func FuzzRedisVersion(f *testing.F) {
 	})
 }
 
-// Redis refuses this client a command inside a script. The error must say so for each form of the reply. The texts
-// come from Redis 6.0.16 and 7.0.15.
+// Redis may deny the client's user a command inside a script. The queue must report each form of this reply as a
+// refusal. The texts come from Redis 6.0.16 and 7.0.15.
 func TestRefusalOfACommandInsideAScriptIsTold(t *testing.T) {
 	for _, answer := range []string{
 		"ERR Error running script (call to f_bd6f3018b28bbdb36260f19d3c44afed740db987): @user_script:1: @user_script: 1: The user executing the script can't run this command or subcommand",

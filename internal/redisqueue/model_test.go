@@ -19,10 +19,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The test cannot set the clock of a Redis. So the in-memory queue and a Redis get the same commands one after the
-// other. Their due times may differ by the time that the commands take, and no decision depends on such a small
-// difference. For this reason, each duration in a command is very short or very long. A short duration is over on both
-// sides before the next command. The long durations are such that no two sums of them are equal.
+// The in-memory queue and a Redis get the same commands, one after the other. The test cannot set the clock of Redis,
+// so due times on the two sides differ by the time between two commands. Therefore each duration is very short or very
+// long. A short duration is over on both sides before the next command. No two sums of long durations are equal.
 func TestMemoryQueueAnswersAsARedisDoes(t *testing.T) {
 	t.Parallel()
 	server := testservers.NewRedis(t) // Use a separate server, because the test fills its memory.

@@ -35,9 +35,9 @@ const (
 // errOutlived ends a subscription whose connection has reached the user's ConnMaxLifetime.
 var errOutlived = errors.New("listen: the connection has reached ConnMaxLifetime")
 
-// Listen subscribes again when the connection is lost or has reached the client's ConnMaxLifetime. The reason is that
-// the address may lead to another server by then, although the old server still answers. When ctx has ended, Listen
-// returns at the latest after one connection attempt.
+// Listen subscribes again when the connection is lost or has reached the client's ConnMaxLifetime. By then the address
+// may lead to another server, although the old server still answers. When ctx has ended, Listen returns after at most
+// one more connection attempt.
 func (q *Queue) Listen(ctx context.Context, wake func(businessType string)) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()

@@ -36,8 +36,8 @@ import (
 //
 // Redis may lose all keys, or lose or rename a single zset. After a loss, the zset lacks the member "whole …", and
 // every reply about its type reports the loss. A Redis at its memory limit still claims and settles. If Redis cannot
-// add an entry, the entry's type becomes lost, and Enqueue reports this. The same happens if a key of the queue holds a
-// value that is not a zset. The queue does not change that value.
+// add an entry, the queue marks the entry's type as lost, and Enqueue reports this. A type is also lost if its key
+// holds a value that is not a zset. The queue does not change that value.
 //
 // One call may send several scripts. If one script fails, the others still take effect, and the error says what failed.
 // Every method may be called again after an error.
@@ -111,7 +111,8 @@ func (q *Queue) Check(ctx context.Context, fingerprint string) error {
 	if err := q.checkVersion(ctx); err != nil {
 		return fmt.Errorf("check redis: %w", err)
 	}
-	// The first tag decides. If two databases start at the same time, one of them gets the first tag and so all tags.
+	// Stamp the first tag alone. If two databases start at the same time, the one that does not get the first tag stops
+	// here. So one database gets all tags.
 	for _, tags := range [][]uint32{q.allTags()[:1], q.allTags()[1:]} {
 		owners, err := q.stampOwner(ctx, tags, fingerprint)
 		if err != nil {

@@ -49,8 +49,8 @@ func (s *oddServer) answer(cmd redis.Cmder) error {
 	return nil
 }
 
-// replyTree builds nested replies of all types that go-redis reads. The bytes of program say which types, and how they
-// are nested.
+// replyTree builds nested replies of all types that go-redis reads. Each byte of the argument program adds a reply or
+// nests the last ones.
 func replyTree(program []byte, number int64, text string) []any {
 	var stack []any
 	for _, step := range program[:min(len(program), 64)] {
@@ -152,7 +152,7 @@ func FuzzQueueReplies(f *testing.F) {
 	})
 }
 
-// requireClaimed requires that ids and a token come only from a reply that has the form of the script's replies.
+// requireClaimed requires that Claim returns ids and a token only for a well-formed reply.
 func requireClaimed(t *testing.T, leased processlog.Leased, err error, number int64, text string) {
 	t.Helper()
 	if err != nil {

@@ -39,9 +39,9 @@ var (
 	luaKey     = regexp.MustCompile(`^KEYS\[[1-9]\]$`)
 )
 
-// scriptFaults returns what a server that parses scripts would refuse in a script. Alibaba Cloud documents that its
-// proxy for Redis parses scripts. Each key must appear in a command as KEYS with a number. KEYS must not appear
-// elsewhere. Its documentation also says that scripts cannot use unpack, and that commands cannot be nested.
+// scriptFaults returns what the proxy of Alibaba Cloud for Redis would refuse in a script. According to its
+// documentation, each key must appear in a command as KEYS with a number, and KEYS must not appear elsewhere. Scripts
+// cannot use unpack, and commands cannot be nested.
 func scriptFaults(source string) (faults []string) {
 	source = luaComment.ReplaceAllString(source, "")
 	rest := source

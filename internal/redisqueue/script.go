@@ -97,8 +97,7 @@ func (q *Queue) wrapError(ctx context.Context, err error) error {
 	return markRefusal(shownError(err))
 }
 
-// markRefusal marks an error which says that Redis refuses this client. Such an error does not go away by
-// itself.
+// markRefusal marks an error by which Redis refuses this client, for example a wrong password. Retries do not help.
 func markRefusal(err error) error {
 	answer := answerOf(err)
 	for _, refusal := range []string{"WRONGPASS", "NOAUTH", "NOPERM", "ERR invalid password", "ERR AUTH", "ERR Client sent AUTH",

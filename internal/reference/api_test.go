@@ -279,7 +279,8 @@ func receiverOf(decl *ast.FuncDecl) string {
 	}
 }
 
-// checkFields checks the fields of a struct and the methods of an interface, also of a type within them.
+// checkFields calls check for each field of a struct, and for each method of an interface. It does the same for types
+// declared inside them.
 func checkFields(in string, typ ast.Expr, check func(name string, exported bool, comments ...*ast.CommentGroup)) {
 	var fields *ast.FieldList
 	switch typ := typ.(type) {

@@ -73,11 +73,10 @@ var (
 )
 
 // code puts backticks around the identifiers of the API in one paragraph of a comment. subject is the identifier that
-// the comment describes, because a comment may begin with it before any verb.
+// the comment describes. If the comment begins with subject, subject is marked even without a verb after it.
 //
-// Inside a sentence, a name that is also an ordinary word is an identifier, because an ordinary word has no capital
-// there. At the beginning of a sentence the name is an identifier only if a verb follows. "Types says" has one, and
-// "Time that" has none.
+// Inside a sentence, a capitalized word is an identifier if it is in n. At the beginning of a sentence every word has a
+// capital, so there a verb must follow: "Types says" begins with an identifier, "Time that" does not.
 func (n names) code(paragraph, subject string) string {
 	var out strings.Builder
 	paragraph = inPackage.ReplaceAllString(paragraph, "$1 `$2`")

@@ -1,7 +1,7 @@
 // Reference writes pages of docs/reference from the sources: settings, errors, columns, metrics, DSN parameters and
-// refused server settings. It writes the tables of docs/internals/failures.md from the comments of tests. It also draws the charts of the page about performance, and copies code of compiled files
-// into the pages that include it. Run it in the root of the repository: go run ./internal/reference. A test fails while
-// a page is not current.
+// refused server settings. It writes the tables of docs/internals/failures.md from the comments of tests. It also draws
+// the charts of the page about performance, and copies code of compiled files into the pages that include it. Run it in
+// the root of the repository: go run ./internal/reference. A test fails while a page is not current.
 package main
 
 import (

@@ -114,8 +114,8 @@ func unquoted(e ast.Expr) string {
 	return value
 }
 
-// metricAttributes lists the attributes of each metric, beside compensator.log. A test of internal/integration/oteltest
-// compares them with a running service.
+// metricAttributes lists the attributes of each metric, in addition to compensator.log. A test of
+// internal/integration/oteltest compares them with a running service.
 var metricAttributes = map[string]string{
 	"messaging.process.duration":         "`messaging.system`, `messaging.operation.name`, `messaging.destination.name`, `error.type`",
 	"messaging.client.sent.messages":     "`messaging.system`, `messaging.operation.name` (always `record`), `messaging.destination.name`",

@@ -87,8 +87,8 @@ func (s *source) settings(dir string, known names) (text string, failed error) {
 // short returns a type in at most one line.
 func short(typ string) string { return strings.Join(strings.Fields(typ), " ") }
 
-// defaultOf returns the default of a field for the line below its name. The comment must name the same default that the
-// code sets.
+// defaultOf returns the default of a field, as the page shows it. code is the default that the code sets, or "". It is
+// an error if the comment names another default.
 func defaultOf(field, comment, code string) (string, error) {
 	said := saidDefault.FindStringSubmatch(strings.Join(strings.Fields(comment), " "))
 	if code != "" && (said == nil || !strings.HasPrefix(strings.TrimPrefix(strings.TrimSpace(said[1]), "is "), code)) {

@@ -214,8 +214,8 @@ func grouped(n int64) string {
 
 var special = regexp.MustCompile("[\\\\`*_<>{}\\[\\]|]")
 
-// markdown turns the text of a Go comment into Markdown: paragraphs and lists. inline turns the text of one of them
-// into Markdown.
+// markdown turns the text of a Go comment into Markdown: paragraphs and lists. The function inline converts one
+// paragraph or one list item.
 func markdown(comment string, inline func(text string) string) string {
 	var out []string
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(comment), "\n\n") {

@@ -98,10 +98,12 @@ func named(before []byte) bool {
 	return false
 }
 
-// mostInGroup is the most digits in a group of a card number, if it has groups. The fraction of a time has more.
+// mostInGroup is the maximum number of digits in a group of a card number with groups. A longer group is the fraction
+// of a time, so the number is no card number.
 const mostInGroup = 7
 
-// card finds a card number of 13 to 19 digits. The digits may be in groups. The fraction of another number is no card number.
+// card finds a card number of 13 to 19 digits. The digits may be in groups. Digits after the decimal point of another
+// number are no card number.
 func card(text []byte, at int) (kept string, end int) {
 	if text[at] < '2' || text[at] > '6' { // no card number begins with another digit
 		return "", 0
@@ -156,7 +158,8 @@ func identity(text []byte, at int) (kept string, end int) {
 	return "", end
 }
 
-// elsewhere matches a text before or after eleven digits that are no phone number, but the number of an order or a quantity.
+// These expressions match the text around eleven digits that are no phone number: before the number of an order, and
+// after a quantity.
 var (
 	orderBefore   = regexp.MustCompile(`(?i)(?:order|trade|txn|transaction|refund|bill|invoice|payment)[ _-]?(?:id|no|number|key)?[."']?\s*[:=#]?\s*["']?$`)
 	quantityAfter = regexp.MustCompile(`^ ?(?:[nuµm]s|s|[kmgt]?i?b|bytes?|rows?|entries|times|cents?|[a-z]*seconds?)\b`)
@@ -183,8 +186,8 @@ func mobile(text []byte, at int) (kept string, end int) {
 	return string(digits[7:]), end
 }
 
-// collect reads n digits, which may have one separator after as many digits as mayPart allows. The last of them may be an
-// X. It returns the end of the number, or 0 if there are not exactly n digits.
+// collect reads n digits. One separator may stand after the first k digits if mayPart(k) is true. The last digit may be
+// an X. collect returns the end of the number, or 0 if there are not exactly n digits.
 func collect(text []byte, at, n int, mayPart func(n int) bool) (digits []byte, end int) {
 	for i := at; i < len(text); i++ {
 		c := text[i]

@@ -78,7 +78,8 @@ var rules = []struct {
 	{words{"码"}, regexp.MustCompile(`(` + hanCode + `)([ \t]*)[0-9]{4,8}\b`), "${1}${2}" + gone},
 	{words{"bearer", "basic"}, regexp.MustCompile(`(?i)\b(bearer|basic)\s+(?:[A-Za-z0-9._~+/-]{16,}=*|[A-Za-z0-9+/]{6,}=+)`), "${1} " + gone},
 	{words{"authorization"}, regexp.MustCompile(`(?i)\b(authorization\\?["']?\s*[:=]\s*[\["'\\]*(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]+`), "${1}" + gone},
-	// Other schemes, and a credential without one. "Authorization: denied by policy" describes an error.
+	// Credentials with another scheme than bearer and basic, or without a scheme. "Authorization: denied by policy"
+	// describes an error.
 	{words{"authorization"}, regexp.MustCompile(`(?i)\b(authorization\\?["']?\s*[:=]\s*[\["'\\]*(?:[a-z][a-z0-9-]*[ \t]+)?)(?:[A-Za-z0-9._~+/-]{16,}=*|[A-Za-z._~+/-]{0,15}[0-9][A-Za-z0-9._~+/-]{7,}=*)`), "${1}" + gone},
 	{words{"cookie"}, regexp.MustCompile(`(?i)\b((?:set-)?cookie:\s*)[^\s=;,"]+=[^\r\n"]*`), "${1}" + gone},
 	{words{"eyj"}, regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]+)(?:\.[A-Za-z0-9_-]*){0,3}`), gone}, // a JWT, signed or encrypted

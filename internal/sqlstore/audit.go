@@ -11,8 +11,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// audit writes the audit records of a person's change, in the transaction of the change. isInBatch says that the transaction
-// also writes the record of a batch, which stands for these records in the audit log.
+// audit writes the audit records of a person's change, in the transaction of the change. isInBatch says that the
+// transaction also writes the record of a batch. The audit log then shows the record of the batch instead of these
+// records.
 func (s *Store) audit(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow, isInBatch bool) error {
 	records := make([]auditRow, len(rows))
 	for i := range rows {
@@ -65,7 +66,8 @@ type storedAudit struct {
 	LastError    string `json:"last_error,omitempty"`
 }
 
-// inBatchPrefix is how the before_state of an entry begins that an action on several entries has changed.
+// inBatchPrefix begins the column before_state of an entry's record, if an action on several entries has changed the
+// entry.
 const inBatchPrefix = `{"in_batch":`
 
 func storedState(r processlog.AuditState, isInBatch bool) []byte {

@@ -137,7 +137,8 @@ func (q *auditLogQuery) narrow(t auditLogTable) (where string) {
 	return where
 }
 
-// withoutEntries returns the condition that leaves out the entries of batches, whose own records stand for them.
+// withoutEntries returns the condition that leaves out the records of single entries that a batch has changed. The
+// audit log shows the record of the batch instead.
 func (q *auditLogQuery) withoutEntries(side int) string {
 	if side != 0 || q.f.EachEntry || !q.f.EntryID.IsZero() {
 		return ""

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// backlogSlice counts the first entries of a range. backlogEnd returns the entry at which the next slice begins to count.
-	// One statement has both for each range. So both see the same entries.
+	// backlogSlice counts the first entries of a range. backlogEnd returns the last of these entries, after which the next
+	// slice begins. One statement contains both, so that both see the same entries.
 	backlogSlice = "SELECT {place} AS place, COUNT(*) AS n, COALESCE(SUM(CASE WHEN next_at<={now} THEN 1 ELSE 0 END), 0) AS due, COALESCE(SUM(CASE WHEN next_at<{now}-{overdue} THEN 1 ELSE 0 END), 0) AS overdue" +
 		" FROM (SELECT next_at FROM {log}{by due} WHERE state={state} AND business_type={type}{after} ORDER BY next_at, id LIMIT {limit}) AS g{place}"
 	backlogEnd = "SELECT {place}, -1, {number next_at}, id FROM (SELECT next_at, id FROM {log}{by due}" +
@@ -76,7 +76,8 @@ func afterPosition(after processlog.Scheduled) string {
 	return fmt.Sprintf(" AND next_at>=%[1]d AND (next_at>%[1]d OR id>%[2]s)", after.NextAt, after.ID)
 }
 
-// WriteBacklog implements Operations. It stores the backlog as the counts of a process that has counted one minute.
+// WriteBacklog implements Operations. It writes the backlog into the statistics table, in the same form as the counts
+// of a process for one minute.
 func (s *Store) WriteBacklog(ctx context.Context, slot time.Time, backlog []processlog.Backlog) error {
 	stats := make([]processlog.Stat, 0, max(1, len(backlog)))
 	for _, b := range backlog {

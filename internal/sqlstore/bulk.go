@@ -48,15 +48,16 @@ func (s *Store) ChangeBulk(ctx context.Context, seenVersions []processlog.Versio
 	return record, answers, err
 }
 
-// bulkSetting is the name of the setting whose row requireLast locks. All actions share the row, so its number does not grow.
+// bulkSetting is the name of the setting whose row requireLast locks. All actions share one row, so the table does not
+// grow.
 const bulkSetting = "actions on all that match"
 
-// lockBulk locks one row until the transaction ends. A program may lack the right to lock rows of the audit table, but it
-// may write settings.
+// lockBulk locks the row of bulkSetting until the transaction ends. It locks no row of the audit table, because a
+// program may lack the right to do so. Every program may write settings.
 const lockBulk = "INSERT INTO {setting} (name, value, version, actor, reason, `at`) VALUES ({name},{empty},1,{empty},{empty},{now}){again}, version={setting}.version+1"
 
-// requireLast returns ErrChanged unless batch.Follows is the last batch of its action. It is called before the transaction locks
-// entries. So a caller that lost the race does not see entries that the other caller has locked.
+// requireLast returns ErrChanged unless batch.Follows is the last batch of its action. Call it before the transaction
+// locks entries. Otherwise a second caller would see entries that the first caller has locked, and report them as busy.
 func (s *Store) requireLast(ctx context.Context, tx processlog.Tx, batch processlog.BulkBatch) error {
 	if _, err := tx.ExecContext(ctx, s.sql(lockBulk, "name", s.d.text(bulkSetting), "again", s.d.again("name", "`at`"))); err != nil {
 		return err
@@ -68,10 +69,11 @@ func (s *Store) requireLast(ctx context.Context, tx processlog.Tx, batch process
 	return err
 }
 
-// lastOfBulk finds the last row of an action. Drivers and servers differ in what they say about inserted ids.
+// lastOfBulk finds the last row of an action. The row's id is read by a query, because drivers and servers return
+// different values as the inserted id.
 const lastOfBulk = "SELECT id FROM {audit} WHERE entry_id=0 AND id>={first} AND before_state={mark} ORDER BY id DESC LIMIT 1"
 
-// lastBatch returns the last row of an action. The action may have its first row only.
+// lastBatch returns the id of the last row of an action, which may also be its first row.
 func (s *Store) lastBatch(ctx context.Context, tx processlog.Tx, id processlog.BulkID) (uint64, error) {
 	rows, err := queryIDs(ctx, tx, s.sql(lastOfBulk, "first", strconv.FormatUint(id.Record, 10), "mark", s.d.binary(markOf(id))))
 	if err != nil || len(rows) == 0 {

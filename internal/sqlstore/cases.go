@@ -215,9 +215,9 @@ func (s *Store) withoutCase(groups []group, since time.Duration, limit int) stri
 	return s.sql(deadWithoutCase, "parts", strings.Join(parts, " UNION ALL "), "limit", strconv.Itoa(limit))
 }
 
-// OpenCases implements Operations. It locks the rows first, as all code does. So a transaction that requeues one of
-// these entries runs later, and closes its case. The result counts the locked rows, because a server counts a reopened
-// case twice.
+// OpenCases implements Operations. It locks the entries first, as all code does. A transaction that requeues one of
+// these entries therefore waits, and then closes the new case. The result is the number of locked entries, because a
+// server counts a reopened case as two changed rows.
 func (s *Store) OpenCases(ctx context.Context, rows []processlog.Row, cases []processlog.CaseDraft) (opened int, err error) {
 	places := make(map[processlog.ID]int, len(rows))
 	ids := make([]processlog.ID, len(rows))
@@ -244,9 +244,9 @@ func (s *Store) OpenCases(ctx context.Context, rows []processlog.Row, cases []pr
 	return opened, err
 }
 
-// casesApart calls write for up to purgeStep cases at a time. If the database refuses to write a case, the other
-// cases are written, and the error is a *RefusedError. Some cases may stay unwritten
-// because a statement waits too long. casesApart returns no error for them, and the next round writes them.
+// casesApart calls write for up to purgeStep cases at a time. If the database refuses to write a case, the other cases
+// are written, and the error is a *RefusedError. A case may stay unwritten because a statement waits too long.
+// casesApart returns no error for such a case, and the next round writes it.
 func (s *Store) casesApart(ctx context.Context, ids []processlog.ID, write func(ids []processlog.ID) error) error {
 	slices.SortFunc(ids, processlog.ID.Compare)
 	var refusals []refusal[processlog.ID]

@@ -25,8 +25,8 @@ func (s *Store) Change(ctx context.Context, tx processlog.Tx, proven bool, ch pr
 		}
 		row, err := s.change(ctx, tx, ch, s.d.lock)
 		if errors.Is(err, processlog.ErrNotFound) {
-			// If the transaction belongs to another database, the log of the same name there has no such
-			// entry. Name the wrong database in the error.
+			// If the transaction belongs to another database, that database may have a log of the same name without this entry.
+			// Then name the wrong database in the error.
 			err = cmp.Or(s.wrongSchema(ctx, tx), err)
 			s.discardSession(ctx, tx, err)
 		}

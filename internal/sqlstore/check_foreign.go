@@ -31,10 +31,10 @@ func foreignTable(name tableName, has func(column string) bool) error {
 		". Name another table in Config.Table, create it with MigrateTable, and import the rows of this one with package adopt (docs/how-to/move-from-your-own-table.md)"}
 }
 
-// requiredTables are the suffixes of the tables that every log has beside its own.
+// requiredTables are the suffixes of the side tables that every log has.
 var requiredTables = []string{"_audit", "_fault", "_meta", "_result"}
 
-// sideColumns lists the columns of the tables beside the log's own.
+// sideColumns lists the columns of the side tables, by suffix.
 var sideColumns = map[string][]string{
 	"_audit":     {"id", "entry_id", "action", "actor", "reason", "before_state", "after_state", "created_at"},
 	"_fault":     {"entry_id", "epoch", "compensating", "server_faults", "server_downs", "outcome_unknown"},
@@ -80,8 +80,8 @@ func (t sideTables) missing(name tableName) (missing []string) {
 	return missing
 }
 
-// foreign returns an error for each table that somebody else has made: it lacks a column. CREATE TABLE IF NOT EXISTS leaves
-// such a table as it is.
+// foreign returns an error for each side table that lacks a column. Such a table belongs to somebody else, because
+// CREATE TABLE IF NOT EXISTS leaves an existing table as it is.
 func (t sideTables) foreign(name tableName) map[string]error {
 	foreign := make(map[string]error)
 	for suffix, columns := range t {

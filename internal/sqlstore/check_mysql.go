@@ -74,9 +74,9 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 	return checkInstruments(ctx, s)
 }
 
-// leftElsewhere returns an error if the session that Check has read is in another database than new connections of the
-// user's pool, for example after a USE. Without a Connector, leftElsewhere does not know the database of new
-// connections and returns nil.
+// leftElsewhere compares the database of the session that Check has read with the database of a new connection. They
+// differ if, for example, the session has run USE. leftElsewhere then returns an error. Without a Connector, the
+// library cannot open a new connection, and leftElsewhere returns nil.
 func (s *Store) leftElsewhere(ctx context.Context) error {
 	if s.ownPool == nil {
 		return nil

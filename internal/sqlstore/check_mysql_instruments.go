@@ -153,8 +153,8 @@ func (p *proof) chooseProbe(outside, inside []bool) {
 		"entries would become durable without their transaction; connect to the database itself")
 }
 
-// guardRefuses reports whether a guarded INSERT is refused outside a transaction. The row also breaks another rule of
-// the table, so no server in strict mode stores it.
+// guardRefuses reports whether a guarded INSERT is refused outside a transaction. The row's business_type is also too
+// long, so that a server in strict mode stores no row even if its guard does not work.
 func (p *proof) guardRefuses(ctx context.Context, conn *sql.Conn) bool {
 	if p.s.d.inTx == "" {
 		return false
@@ -200,8 +200,8 @@ func (p *proof) dropGuard() {
 	p.note("@@in_transaction inside a statement does not show whether a transaction is open", "the library asks before, which costs one statement for each INSERT on a plain pool and each HandleTx")
 }
 
-// versionGuardWorks reports whether the guard of every write works on a new row: an UPDATE that names the version must change the
-// row exactly once.
+// versionGuardWorks reports whether the guard of every write works on a new row: an UPDATE with the version as its
+// condition must change the row exactly once.
 func (p *proof) versionGuardWorks(ctx context.Context, tx processlog.Tx, id processlog.ID) bool {
 	return p.update(ctx, tx, id, 1) == 0 && p.update(ctx, tx, id, 0) == 1 && p.update(ctx, tx, id, 0) == 0
 }

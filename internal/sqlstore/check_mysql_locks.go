@@ -28,8 +28,8 @@ func (p *proof) acrossSessions(ctx context.Context) error {
 	}
 	defer p.leave()
 	err = p.lookAt(ctx, id)
-	// If the session of holder was lost, no transaction holds the row any more. A trial may then have concluded that
-	// locks do not work, so return the lost connection instead.
+	// If the session of the variable holder was lost, the row is no longer locked. A trial may then have found that locks
+	// do not work. So return the lost connection instead.
 	if _, lost := queryIDs(ctx, holder, p.s.sql(tryRead, "id", id.String())); lostConnection(lost) {
 		return lost
 	}
@@ -177,7 +177,8 @@ const (
 	tryRead = "SELECT id FROM {log}{by id} WHERE id={id}"
 )
 
-// trySkipLocked checks whether SKIP LOCKED really skips a locked row. A read without locks must show the row.
+// trySkipLocked checks whether SKIP LOCKED skips a locked row. First a read without locks must find the row. Otherwise,
+// an empty result would not show that the row was skipped.
 func (p *proof) trySkipLocked(ctx context.Context, id processlog.ID) error {
 	visible, skipped := false, false
 	err := p.look(ctx, p.s.database(), sql.LevelReadUncommitted, func(ctx context.Context, tx *sql.Tx) error {
@@ -209,10 +210,10 @@ func (p *proof) tryReadCommitted(ctx context.Context, id processlog.ID) error {
 	return err
 }
 
-// tryIsolation checks that a transaction gets the isolation level that it asks for. If the library has its own pool,
-// tryIsolation first requires that this pool's sessions are at READ COMMITTED. Then a transaction at READ UNCOMMITTED must
-// see the uncommitted row. If it does not see the row, the server ignores requested levels. Then the sessions of the
-// application's pool (Config.DB) must be at READ COMMITTED.
+// tryIsolation checks that the server sets the isolation level that a transaction requests. A transaction at READ
+// UNCOMMITTED must see the uncommitted row. If it does not see the row, the server ignores requested levels. Then the
+// sessions of the application's pool (Config.DB) must be at READ COMMITTED by default. The library's own pool, if it
+// has one, must be at READ COMMITTED in any case.
 func (p *proof) tryIsolation(ctx context.Context, id processlog.ID) error {
 	if p.s.ownPool != nil {
 		level, err := readIsolation(ctx, p.s.ownPool)
@@ -247,7 +248,8 @@ func (p *proof) showsRow(ctx context.Context, id processlog.ID, level sql.Isolat
 	return seen, err
 }
 
-// unlessRefused returns err, or nil if the server itself answered with err. The end of the session is no answer.
+// unlessRefused returns nil if the server answered the statement with an error. It returns err if there was no answer,
+// or if the error means that the session has ended.
 func unlessRefused(err error) error {
 	if answer := (*mysql.MySQLError)(nil); errors.As(err, &answer) && !lostConnection(err) {
 		return nil

@@ -282,8 +282,9 @@ func (c *claim) markClaimed(row *processlog.Row) {
 
 const claimKept = "SELECT id FROM {log} WHERE id IN ({ids}) AND token={token}"
 
-// keepTaken reads which rows carry the claim's token, and adds the other rows to the waiting ones. takeApart needs
-// this, and so does a server whose SKIP LOCKED locks nothing.
+// keepTaken reads which rows carry the claim's token, and adds the other rows to the waiting ones. Call it after
+// takeApart, and on a server whose SKIP LOCKED locks nothing. In both cases the claim does not know which rows it has
+// leased.
 func (c *claim) keepTaken(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
 	ids := make([]processlog.ID, len(rows))
 	for i := range rows {

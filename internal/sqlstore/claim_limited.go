@@ -52,7 +52,7 @@ type permits struct {
 	writeSentAt  time.Time              // when the statement that grants the permits was sent, by the clock of this process
 }
 
-// keyed is what StartLimit.Of has returned for an entry.
+// keyed is the result of StartLimit.Of for an entry.
 type keyed struct {
 	key     string
 	permits *keyPermits // nil: the entry needs no permit
@@ -96,7 +96,7 @@ func (p *permits) of(row *processlog.Row) *keyPermits {
 	return p.keyOf[row.ID].permits
 }
 
-// refuses reports whether StartLimit.Key has said that an entry must not start.
+// refuses reports whether StartLimit.Of has refused an entry.
 func (p *permits) refuses(row *processlog.Row) bool { return p != nil && !p.keyOf[row.ID].ok }
 
 // take takes a permit for a row that the claim is going to lease.
@@ -152,7 +152,7 @@ func (c *claim) lockPermits(ctx context.Context, tx processlog.Tx, rows []proces
 	return nil
 }
 
-// want notes the key of a claimable row.
+// want stores the key of a claimable row, and counts the row under that key.
 func (p *permits) want(row *processlog.Row) {
 	key, limited, ok := p.limit.Of(row)
 	of := keyed{key: key, ok: ok}
@@ -169,9 +169,10 @@ func (p *permits) want(row *processlog.Row) {
 
 const lockLimit = "SELECT limit_key, tat, start_interval, starts, holders, {now}, " + limitColumns + " FROM {limit}{by id} WHERE limit_name={name} AND limit_key IN ({keys}) ORDER BY limit_key{lock}"
 
-// rowLock returns how a claim locks the rows of the limit. A claim usually waits for its turn, which takes milliseconds. If a process stands
-// still in the middle of a claim, it keeps the lock. The first claim that has waited in vain remembers that. Until a claim gets the lock,
-// the next ones fail at once, so that they hold up no other work.
+// rowLock returns the locking clause for the rows of the limit. Usually a claim waits a few milliseconds for the claim
+// before it. But a process that stands still in the middle of a claim keeps the lock. The first claim that waits until
+// the timeout marks the limit as stuck. Later claims then fail at once instead of waiting, until one of them gets the
+// lock.
 func (p *permits) rowLock() string {
 	if _, stuck := p.s.stuckLimits.Load(p.limit.Name); stuck {
 		return p.s.d.lockNow
@@ -250,15 +251,17 @@ func (p *permits) read(ctx context.Context, tx processlog.Tx, query string) (fir
 	return first, p.asBusy(rows.Err())
 }
 
-// unread is the place for a column that is not needed.
+// unread is a scan destination that discards the value.
 type unread struct{}
 
 // Scan implements sql.Scanner.
 func (unread) Scan(any) error { return nil }
 
-// count applies the change of a person to the limit, and computes the starts that the keys have left. The numbers of a new row begin
-// with the time in µs. So they are above those of an earlier row of the key, which PurgeLimitKeys has deleted. Otherwise starts of the
-// earlier row could be returned to the new one.
+// count applies a person's change of the limit, and computes how many starts each key has left.
+//
+// A key without a row may have had one that PurgeLimitKeys has deleted. So the count of granted starts of a new row
+// begins with the time in µs, which is above every number of the deleted row. Otherwise, unused starts of the deleted
+// row could be returned to the new row.
 func (p *permits) count() {
 	p.limit.Set(p.program.With(p.stored.Person))
 	for _, k := range p.keys {

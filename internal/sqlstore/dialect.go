@@ -21,8 +21,8 @@ import (
 // dialect holds everything that differs between kinds of databases. Suffixes and hints may be empty. A func may be nil
 // where its comment says so.
 //
-// check changes fields to what this server really does: halves, share, shareNow, inTx, returning and probe. It also
-// sets snapshots, galera and foldsNames.
+// Store.Check sets these fields to what the server really does: halves, share, shareNow, inTx, returning, probe,
+// snapshots, galera and foldsNames.
 type dialect struct {
 	name       string
 	migrations fs.FS
@@ -47,11 +47,12 @@ type dialect struct {
 	// placeholder carries every text unchanged.
 	hexText string
 	fit     string // condition that is true if the session's INSERT stores exactly what it is sent
-	// steady is a condition that is true if the session uses the server's clock. It is empty on MariaDB, where calm makes
-	// each statement use the server's clock. It is empty on SQLite, where a session has no clock of its own.
+	// steady is a condition that is true if the session uses the server's clock. It is empty on MariaDB, where the
+	// function calm makes each statement use the server's clock. It is empty on SQLite, where a session has no clock of
+	// its own.
 	steady string
-	// shortWaits is a statement that limits how long a session waits for row locks. It is empty on MariaDB, where calm sets
-	// this limit in each statement. It is empty on SQLite, which has no row locks.
+	// shortWaits is a statement that limits how long a session waits for row locks. It is empty on MariaDB, where the
+	// function calm sets this limit in each statement. It is empty on SQLite, which has no row locks.
 	shortWaits string
 	// calm makes a statement independent of the session's variables. It is nil if no variable changes what a statement
 	// does.

@@ -16,8 +16,8 @@ import (
 )
 
 // TestDuplicateIsFoundWhereAFailedStatementBreaksItsTransaction records on a database that behaves like PostgreSQL.
-// After a failed statement, a transaction takes no other statement until it goes back to a savepoint. On MariaDB, ids
-// must also come from RETURNING alone.
+// After a failed statement, a transaction accepts only ROLLBACK TO SAVEPOINT. On MariaDB the driver returns no ids, so
+// they must come from INSERT … RETURNING.
 func TestDuplicateIsFoundWhereAFailedStatementBreaksItsTransaction(t *testing.T) {
 	db, err := sql.Open("mysql", testservers.Database(t))
 	require.NoError(t, err)

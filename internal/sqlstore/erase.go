@@ -15,9 +15,9 @@ const erasedMark = `"erased"`
 const eraseRow = "UPDATE {log} SET content={no bytes}, headers={erased}, user_name={empty}, last_error={empty}, version={version}, epoch={epoch}, token={token}, updated_at={stamp}" +
 	" WHERE id={id} AND version={seen version}"
 
-// erase blanks a locked row, and the copies of its texts in its audit records, failed attempts, case and operations. Other
-// processes may have written these, so the settings of this process do not matter. erase deletes the entry's result. It
-// keeps next_at, which is the time at which the entry ended.
+// erase blanks a locked row, and the copies of its texts in its audit records, failed attempts, case and operations. It
+// looks into all of these tables, even if this process does not use them, because other processes may have written
+// there. erase deletes the entry's result. It keeps next_at, which is the time at which the entry ended.
 func (s *Store) erase(ctx context.Context, tx processlog.Tx, row changedRow) error {
 	err := s.eraseHistory(ctx, tx, row.oldRow.ID)
 	if err == nil {

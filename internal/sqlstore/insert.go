@@ -18,7 +18,7 @@ import (
 // maxStatementBytes is roughly the maximum size of one INSERT, if the server accepts statements of this size.
 const maxStatementBytes = 1 << 20
 
-// rowBytes is an estimate of what a row adds to the statement beside its values.
+// rowBytes is the estimated size of a row in the statement, in addition to its values.
 const rowBytes = 256
 
 // insertRows is the beginning of an INSERT. One insertRow for each entry follows, with commas between them, and
@@ -50,7 +50,7 @@ func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlo
 	in := insertion{s: s, tx: tx, drafts: drafts, proven: proven, result: make([]processlog.Inserted, len(drafts))}
 	for chunk := range s.insertChunks(order, drafts) {
 		if err := in.chunk(ctx, chunk); err != nil {
-			// The guard refuses for several reasons. Find out the reason only after a refusal.
+			// The guard's error does not say which of its conditions failed, so find the reason now.
 			if s.d.fault(err) == faultGuard {
 				err = errors.Join(s.whyRefused(ctx, tx), err)
 			}
@@ -116,8 +116,9 @@ func (s *Store) insertError(err error) error {
 	return fmt.Errorf("compensator: record: %w", orRowsOpen(finished(err)))
 }
 
-// orRowsOpen adds the second possible reason to a driver's "bad connection". The reasons are a broken connection and
-// rows that are still open. Without a watcher on the connection, the library cannot tell which one it is.
+// orRowsOpen explains a driver's "bad connection". Either the connection has broken, or rows of an earlier query are
+// still open. Without a watcher on the connection, the library cannot tell which of the two is true, so the text names
+// both.
 func orRowsOpen(err error) error {
 	if !errors.Is(err, driver.ErrBadConn) {
 		return err
@@ -220,7 +221,8 @@ func newInsertTexts(s *Store) *insertTexts {
 	return &insertTexts{guards: [2]string{s.guard(false), s.guard(true)}, rows: make(map[rowKind]string)}
 }
 
-// insertTexts returns the texts that this store keeps. While Check finds out what the guards are, it keeps none.
+// insertTexts returns the texts that this store keeps. Before Check has chosen the guards, it returns an empty set that
+// nobody keeps.
 func (s *Store) insertTexts() *insertTexts {
 	if texts := s.inserts.Load(); texts != nil {
 		return texts
@@ -340,18 +342,18 @@ func sent(b []byte, placeholder string) any {
 var noBytes any = []byte{}
 
 // guardedKey returns the placeholder for the key of the first row, wrapped in the guard: the condition under which the
-// INSERT may write. The server evaluates the guard as part of the INSERT, so nothing can change between check and write.
-// The server fails the statement in three cases:
+// INSERT may write. The server evaluates the guard as part of the INSERT, so nothing can change between check and
+// write. The server fails the statement in three cases:
 //
 //   - The row would be written outside a transaction. This check is left out if the transaction is proven open.
 //   - The row would go into the log of another database, for example after a USE.
 //   - The session would store another value than the one that was sent, for example after a SET.
 //
-// The guard makes the statement fail by a number out of range. A NULL for a NOT NULL column would make it fail only under
-// a strict sql_mode. Without a strict mode the server would store an empty key if the statement has several rows.
+// To fail, the statement computes a number out of range. A NULL for a NOT NULL column would make it fail only under a
+// strict sql_mode. Without a strict mode the server would store an empty key if the statement has several rows.
 //
-// CONCAT says that the placeholder is a text. Beside a number, MySQL would take the placeholder of a prepared statement
-// for a number, too, and would store the key 007 as 7.
+// CONCAT makes the placeholder a text. The other branch of IF is a number. Without CONCAT, MySQL would therefore treat
+// the placeholder of a prepared statement as a number, and would store the key 007 as 7.
 func guardedKey(guard, placeholder string) string {
 	if guard == "" {
 		return placeholder

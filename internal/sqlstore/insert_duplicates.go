@@ -9,12 +9,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// existing reads the rows that have one of the drafts' keys, as they are committed now. The snapshot of the caller's
-// transaction may be older and hide them.
+// existing reads the committed rows that have one of the drafts' keys. The snapshot of the caller's transaction may
+// hide some of them, and only a locking read finds those.
 //
-// A plain read finds the visible rows first. A locking read of keys that do not exist would lock the gaps into which
-// other producers insert. existingRows names the index. Without the name the server would scan a small table, and wait
-// for unrelated rows.
+// A locking read of a key that does not exist would lock a gap into which other producers insert. So a plain read first
+// finds out which keys exist. existingRows names the index. Otherwise, the server would scan a small table and wait for
+// unrelated rows.
 func (in *insertion) existing(ctx context.Context, places []int) (map[processlog.IdempotencyKey]processlog.Row, error) {
 	keys := make([]processlog.IdempotencyKey, len(places))
 	for n, i := range places {

@@ -64,8 +64,8 @@ func (s *Store) idleKeys(ctx context.Context, after limitKey, age time.Duration)
 	return keys, rows.Err()
 }
 
-// purgeKeys deletes those rows that are not locked, and whose permits have all ended. A permit of a lease that ended stays, because its
-// holder may still renew the lease.
+// purgeKeys deletes the rows that no other transaction has locked, and whose permits have all ended. A permit does not
+// end with its lease, because its holder may still renew the lease.
 func (s *Store) purgeKeys(ctx context.Context, keys []limitKey, age time.Duration) (deleted int, err error) {
 	err = s.inOwn(ctx, func(tx processlog.Transaction) error {
 		free, err := s.lockIdleKeys(ctx, tx, keys, age)
@@ -94,7 +94,8 @@ func (s *Store) purgeKeys(ctx context.Context, keys []limitKey, age time.Duratio
 	return deleted, err
 }
 
-// lockIdleKeys locks those rows that are not locked and that may still be deleted. It returns their holders.
+// lockIdleKeys locks the rows that may still be deleted, except those that another transaction has locked. It returns
+// the holders in each row.
 func (s *Store) lockIdleKeys(ctx context.Context, tx processlog.Tx, keys []limitKey, age time.Duration) (map[limitKey][]holder, error) {
 	lock := s.d.skipLocked
 	if s.d.halves {

@@ -41,8 +41,8 @@ func limitScan(l *processlog.StoredLimit) (places []any, done func()) {
 	}
 }
 
-// declared returns what the first row of the limit must contain after a claim of a type, and whether this differs
-// from what the row contains. The parameter stored is what the row contains.
+// declared returns the new content of the limit's first row after a claim of a type. stored is the content now. changed
+// is true if they differ.
 func (p *permits) declared(stored *processlog.StoredLimit) (now processlog.StoredLimit, changed bool) {
 	now = *stored
 	now.Name, now.Keyed, now.Program = p.limit.Name, p.limit.Keyed, p.program

@@ -14,8 +14,9 @@ import (
 // rangesPerStatement is the maximum number of parts of a UNION. SQLite accepts at most 500.
 const rangesPerStatement = 100
 
-// readMerged reads the first rows of many ranges of the due index. The last statement reads the page. If there are more
-// ranges than fit into one statement, earlier statements read the front positions of the other ranges.
+// readMerged reads the first rows of many ranges of the due index. One statement reads at most rangesPerStatement
+// ranges. If there are more, the first statements read only positions, and keep the foremost ones in front. The last
+// statement reads the page from front and from the remaining ranges.
 func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err error) {
 	groups, err := l.groups(ctx)
 	if err != nil || len(groups) == 0 {

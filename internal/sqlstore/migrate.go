@@ -47,7 +47,7 @@ func Migrate(ctx context.Context, db *sql.DB, table string) error {
 // deadlock. On Galera a statement may conflict with one of another node.
 const migrateTries = 10
 
-// tryAgain runs one step of Migrate until it meets no other process.
+// tryAgain runs one step of Migrate. It repeats the step while the step conflicts with another process.
 func tryAgain(ctx context.Context, d *dialect, step func() error) (err error) {
 	for range migrateTries {
 		err = step()

@@ -26,8 +26,8 @@ const (
 	shortWaitsMySQL = "SET @compensator_wait=@@innodb_lock_wait_timeout, SESSION " + txwatch.ShortRowWait
 	usersWaits      = "SET SESSION innodb_lock_wait_timeout=@compensator_wait"
 
-	// boundedFor is how long transactions limit their waits after a wait for a trigger's lock. This time is long because
-	// the session of a statement that was given up may go on waiting for a minute.
+	// boundedFor is how long transactions limit their waits after a wait for a trigger's lock. This time is long because a
+	// session may go on waiting for a minute after the library has given its statement up.
 	boundedFor = 5 * time.Minute
 )
 

@@ -16,21 +16,23 @@ import (
 const (
 	// ownTransactions and ownSettings make a session independent of the DSN and of the server's defaults.
 	//
-	// The short wait for row locks keeps one locked row from delaying a whole batch. The short wait for metadata locks
-	// ends a blocked statement on the server before the engine gives the statement up. A statement that is given up
-	// first would hold its session on the server until the statement ends.
+	// With the short wait for row locks, one locked row does not delay a whole batch. A blocked DDL statement makes other
+	// statements wait for a metadata lock. The short wait for metadata locks ends such a wait on the server before the
+	// engine's own timeout. If the engine gave the statement up first, the session on the server would stay in use until
+	// the statement ends.
 	//
-	// The charset before the text of sql_mode matters if the session's charset has two bytes per character. MySQL reads
-	// the text before SET NAMES takes effect.
+	// The charset before the text of sql_mode is needed in a session whose charset has two bytes per character, because
+	// MySQL reads the text before SET NAMES takes effect.
 	ownTransactions = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE"
 	ownSettings     = "SET NAMES utf8mb4, SESSION " + txwatch.ShortRowWait + ", lock_wait_timeout=5, autocommit=1, completion_type=0, timestamp=DEFAULT, " +
 		"sql_mode=_ascii'STRICT_ALL_TABLES', sql_select_limit=18446744073709551615, sql_safe_updates=0, sql_big_selects=1, unique_checks=1, foreign_key_checks=1"
 	ownLeastSettings = "SET SESSION " + txwatch.ShortRowWait + ", autocommit=1, sql_mode='STRICT_ALL_TABLES'"
 )
 
-// These settings make the server end a session whose process stands still in the middle of a transaction, for example after SIGSTOP. The
-// server then releases its locks. MySQL has no limit for idle transactions alone, so its limit holds for the whole session. The own pool
-// closes its idle connections before that.
+// These settings make the server end a session whose process stands still in the middle of a transaction, for example
+// after SIGSTOP. The server then releases the locks of the transaction. MySQL has no limit for idle transactions alone,
+// so its setting limits every idle session. The library's own pool closes idle connections after idleInPool, before the
+// server does.
 const (
 	idleMariaDB = ", idle_transaction_timeout=60"
 	idleMySQL   = ", wait_timeout=60"
@@ -101,7 +103,7 @@ const mysqlSteady = "ABS(UNIX_TIMESTAMP(SYSDATE())-@@timestamp)<10000"
 
 // mysqlWhyUnfit says which condition of mysqlFit is false in the session of tx, or returns nil.
 func mysqlWhyUnfit(ctx context.Context, tx processlog.Tx) error {
-	// The server sends the bytes that mysqlTexts returns unchanged, also with an unusual result charset.
+	// mysqlTexts returns bytes. The server sends bytes unchanged, whatever the session's result charset is.
 	rows, err := tx.QueryContext(ctx, "SELECT "+mysqlTexts("@@unique_checks, "+strings.Join(mysqlFits[:], ", ")))
 	if err != nil {
 		return nil // The error that the caller has says more.

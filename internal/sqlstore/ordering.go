@@ -43,7 +43,7 @@ const (
 )
 
 // note writes positions in the order of the primary key. All writers of the table use that order, so that no two
-// deadlock. A note that exists already keeps its order id.
+// deadlock. If the note exists already, its place stays unchanged.
 func (s *Store) note(ctx context.Context, tx processlog.Tx, positions []positionNote) error {
 	slices.SortFunc(positions, func(a, b positionNote) int { return comparePositions(a.Position, b.Position) })
 	rows := make([]string, len(positions))
@@ -96,8 +96,8 @@ func (s *Store) keyed(keys []string) string {
 	return b.String()
 }
 
-// Block implements Store. It writes the positions first, and then moves the entries. Between the two writes, a note
-// holds a version that its entry does not have yet, so no Advance makes that entry due.
+// Block implements Store. It writes the notes first, and then the entries. Between the two writes, blockedVersion of a
+// note is above the version of its entry. So no Advance makes the entry due.
 func (s *Store) Block(ctx context.Context, blocked []processlog.BlockedEntry, token processlog.Token) error {
 	if len(blocked) == 0 {
 		return nil

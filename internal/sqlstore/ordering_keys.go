@@ -260,7 +260,7 @@ type unfinishedEntry struct {
 	claim int
 }
 
-// The following constants are what membersOfKeys and membersOfKey return about the claim on an entry.
+// These are the values of the column claim in membersOfKeys and membersOfKey.
 const (
 	unclaimed = iota // nobody but the caller has claimed the entry
 	claimed          // another process has claimed the entry, and its lease has ended

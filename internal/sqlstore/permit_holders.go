@@ -17,8 +17,8 @@ type holder struct {
 	version uint64
 }
 
-// parseHolders reads holders in the form "id:version id:version". A holder that cannot be read is an error, because without it
-// more permits could be granted.
+// parseHolders reads holders in the form "id:version id:version". A holder that cannot be read is an error. If the
+// holder were skipped, its permit could be granted a second time.
 func parseHolders(text []byte) (holders []holder, err error) {
 	for part := range bytes.FieldsSeq(text) {
 		id, version, found := bytes.Cut(part, []byte(":"))
@@ -56,7 +56,8 @@ const (
 )
 
 // dropEnded drops holders whose permits have ended. It looks only at keys with fewer free permits than wanted entries.
-// If the lease of a holder has ended, fence first takes its permit away: see StartLimits.ClaimLimited.
+// If a holder's lease has ended, dropEnded first raises the version of the holder's entry, so that the holder cannot
+// renew the lease: see fence.
 func (p *permits) dropEnded(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
 	if p.limit.Concurrent == 0 {
 		return nil
@@ -101,7 +102,7 @@ func holderIDs(holders []holder) []processlog.ID {
 	return slices.Compact(ids)
 }
 
-// permitStates reads what has become of permits. A holder that is missing from the result holds its permit.
+// permitStates reads the state of each permit.
 func (s *Store) permitStates(ctx context.Context, tx processlog.Tx, asked []holder) (map[holder]permit, error) {
 	state := make(map[holder]permit, len(asked))
 	for chunk := range slices.Chunk(asked, processlog.MaxRows) {
@@ -150,8 +151,8 @@ func (p *permits) fence(ctx context.Context, tx processlog.Tx, ids []processlog.
 		return err
 	}
 	for i := range rows {
-		// The UPDATE has raised the version of the row by 1. A renewal of the lease raises the version too, but none
-		// can have come between. The claim has locked the row since it read the version.
+		// The UPDATE leaves out an entry whose lease was renewed meanwhile. The claim has locked its own rows, so none of
+		// them was renewed, and each has a version higher by 1.
 		if slices.Contains(free, rows[i].ID) {
 			rows[i].Version++
 		}

@@ -60,7 +60,7 @@ func (b *logbook) fill(n int) {
 		"WHERE i<=? AND i>(SELECT COALESCE(MAX(id),0) FROM common_process_log l)", n)
 }
 
-// written runs the function work, and returns the statements on the log that it sent.
+// written runs the function work, and returns the statements on the log that work sent.
 func (b *logbook) written(work func(ctx context.Context, s *Store)) (statements []string) {
 	b.t.Helper()
 	b.exec("SET GLOBAL general_log=0")
@@ -242,9 +242,8 @@ func successes(results bool, from, to uint64) (outcomes []processlog.Outcome) {
 	return outcomes
 }
 
-// TestSuccessesWithoutResultsCostNothingMore settles successes of which some have results. The successes without a
-// result must be written separately, with the two statements of a plain pool. None of these statements may name the
-// table of results.
+// TestSuccessesWithoutResultsCostNothingMore settles successes, of which some have results. The successes without a
+// result must be written by two statements of their own. Neither of them may name the table of results.
 func TestSuccessesWithoutResultsCostNothingMore(t *testing.T) {
 	b := openLogbook(t)
 	b.fill(600)
@@ -403,8 +402,8 @@ func TestSliceOfTheBacklogReadsNoMoreThanItCounts(t *testing.T) {
 	assert.Zero(t, cost.sorted)
 }
 
-// TestIDsOfAllThatMatchComeFromAnIndexAlone reads the ids for a batch of an action on all that match, of more than 10,000
-// entries. The server must read only the part of one index, and no row.
+// TestIDsOfAllThatMatchComeFromAnIndexAlone reads ids for an action on all entries that match, with 45,000 entries in
+// the log. The server must read only a part of one index, and no row.
 func TestIDsOfAllThatMatchComeFromAnIndexAlone(t *testing.T) {
 	b := openLogbook(t)
 	b.fill(45_000)

@@ -166,8 +166,8 @@ func (p *purge) deleteEntries(ctx context.Context, entries []endedEntry) error {
 	return err
 }
 
-// deletePart returns the function with which deleteEntries deletes one part of the entries. The function skips locked entries. It
-// deletes all other entries. If the database refuses one of them, it deletes none.
+// deletePart returns the function with which deleteEntries deletes one part of the entries. The function skips locked
+// entries. It deletes all others, or none if the database refuses one of them.
 func (p *purge) deletePart(ctx context.Context) func(entries []endedEntry) error {
 	return func(entries []endedEntry) error {
 		freeCount, n, err := p.deleteFree(ctx, entries)
@@ -191,8 +191,9 @@ func (p *purge) deletePart(ctx context.Context) func(entries []endedEntry) error
 	}
 }
 
-// advance moves p.lastPassed to the last of the given entries, unless one of them or an earlier one is held. A held entry
-// stays in the table for a reason other than a refusal.
+// advance moves p.lastPassed to the last of the given entries, which the database has refused or which are deleted.
+// isHeld says that one of them stays for another reason, for example a lock. From then on p.lastPassed stays where it
+// is, so that the next Purge tries the held entry again.
 func (p *purge) advance(entries []endedEntry, isHeld bool) {
 	if p.hasHeld = p.hasHeld || isHeld; !p.hasHeld {
 		p.lastPassed = entries[len(entries)-1]

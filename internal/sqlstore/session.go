@@ -15,7 +15,7 @@ import (
 //
 //   - Sessions of the library's own pool, behind a Connector. ownTransactions and ownSettings set them up once.
 //   - Sessions of the user's pool, outside the user's transactions. Their variables may have changed since New read
-//     them. calm overrides those variables for one statement.
+//     them. The function calm overrides those variables for one statement.
 //   - The user's transaction. In it the library overrides nothing. Texts are sent in a form that no charset changes.
 //     guardedKey refuses the INSERT if the session would store something else.
 //
@@ -25,7 +25,8 @@ import (
 // timestamp. By that clock a lease could end at once or never, and an entry could run early. In such a session the
 // condition makes the UPDATE change no row, and the claim is tried again.
 //
-// On MariaDB, calm sets the clock for every statement instead. The library's own sessions use the server's clock.
+// On MariaDB, the function calm sets the clock for every statement instead. The library's own sessions use the server's
+// clock.
 func (s *Store) steady() string {
 	if s.ownPool != nil || s.d.steady == "" {
 		return ""
@@ -46,8 +47,8 @@ func (s *Store) wrongClock(row string) string {
 // errWrongClock is the error of a session that has answered with the row of wrongClock.
 var errWrongClock = sessionError("timestamp", "is set in this session: entries would be due by that clock; SET timestamp=DEFAULT")
 
-// discardWrongClock closes the session of tx after tx if it is a session of the user's pool with its own timestamp. The library has
-// begun tx.
+// discardWrongClock makes the pool close the session when tx ends, if the session belongs to the user's pool and has
+// its own timestamp. The library has begun tx.
 func (s *Store) discardWrongClock(ctx context.Context, tx processlog.Tx) {
 	if s.steady() != "" {
 		s.discardSession(ctx, tx, s.d.whyUnfit(ctx, tx))
@@ -105,8 +106,8 @@ func sessionError(field, reason string) error {
 	return &processlog.SessionError{Refusal: &processlog.FieldError{Field: field, Reason: reason}}
 }
 
-// discardSession closes the session of tx after the transaction, if err says that the library writes nothing there and the
-// library began the transaction. Otherwise the pool would hand the same session out again and again.
+// discardSession makes the pool close the session of tx when tx ends, if err is a session error and the library began
+// tx. Otherwise the pool would hand out the same session again.
 func (s *Store) discardSession(ctx context.Context, tx processlog.Tx, err error) {
 	if processlog.IsSessionError(err) {
 		ctx, question := txwatch.Ask(ctx)
