@@ -28,7 +28,8 @@ func greeting() []byte {
 	return packet(0, append(payload, 0xff, 0xff, 33, 2, 0, 0xff, 0xff, 21)...)
 }
 
-// conversations are those of usual clients: a result set, a prepared statement, an error, an upload, a quit.
+// conversations holds, for typical conversations, the bytes of the client and the bytes of the server: a result set, a
+// prepared statement, an error, an upload, a quit.
 var conversations = [][2][]byte{
 	{nil, nil},
 	{packet(1, 0xff, 0xff, 0xff, 0x01), greeting()},
@@ -208,7 +209,7 @@ func (l *listener) await(t *testing.T, want []byte) {
 	require.True(t, bytes.Equal(want, l.heard()), "got %q, want %q", l.heard(), want)
 }
 
-// whole returns the part of the bytes that consists of complete messages. An incomplete message is never forwarded.
+// whole returns the complete messages at the start of wire. The proxy never forwards an incomplete message.
 func whole(wire []byte) []byte {
 	at := 0
 	for end := 0; len(wire)-end >= headerSize; {
@@ -224,8 +225,8 @@ func whole(wire []byte) []byte {
 	return wire[:at]
 }
 
-// cleartext removes the TLS and compression flags from the greeting with which a server's bytes begin: two bits in
-// the low byte of the capabilities, one in the high byte.
+// cleartext returns wire without the TLS and compression flags of the server's greeting. The greeting is the first
+// message. The flags are two bits in the low byte of the capabilities and one bit in the high byte.
 func cleartext(wire []byte) []byte {
 	wire = bytes.Clone(wire)
 	if len(wire) < headerSize {

@@ -8,7 +8,7 @@ import (
 )
 
 // MySQL forwards the MySQL protocol one message at a time, and breaks the requests that its traps match. It removes TLS
-// and compression from the server's capabilities. A client that insists on them cannot connect.
+// and compression from the server's capabilities. A client that requires TLS or compression cannot connect.
 type MySQL struct {
 	proxy
 	connections atomic.Uint64 // connections so far
@@ -208,8 +208,8 @@ func (s *session) isHung() bool {
 	return s.hung
 }
 
-// reply forwards a server's message, or does to it what the trap says. It returns false if the connection must be
-// closed.
+// reply forwards a server's message, or applies the fault of the trap that matched the request. It returns false if the
+// connection must be closed.
 func (s *session) reply(m message) bool {
 	t, isLast := s.trackReply(m)
 	if t == nil {

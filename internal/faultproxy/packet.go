@@ -43,8 +43,8 @@ func readMessage(r io.Reader) (message, error) {
 	}
 }
 
-// isCommand reports whether the message is a command, and not part of the handshake or of an uploaded file. Only a
-// command restarts the sequence numbers.
+// isCommand reports whether the message is a command, and not part of the handshake or of an uploaded file. The
+// sequence number of a packet is in byte 3. It is 0 only in the first packet of a command.
 func (m message) isCommand() bool { return m.wireBytes[3] == 0 && len(m.payload) > 0 }
 
 func (m message) kind() byte {

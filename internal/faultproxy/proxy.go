@@ -1,11 +1,11 @@
 // Package faultproxy provides proxies between a client and a server that break traffic at a chosen place.
 //
 // MySQL parses the protocol, so it can break one statement. For example, it drops the request of a COMMIT, or only its
-// reply. A killed server, or a proxy for bytes, cannot do this reliably. TCP breaks whole connections, and is used for
-// Redis.
+// reply. A test cannot do this reliably if it kills the server, or if its proxy does not parse the bytes. TCP breaks
+// whole connections, and is used for Redis.
 //
-// Every proxy listens on a port of 127.0.0.1 and forwards unchanged until a fault is requested. It counts the faults,
-// and leaves nothing behind after Close. All methods may be called concurrently.
+// Every proxy listens on a port of 127.0.0.1 and forwards all bytes unchanged until a fault is requested. It counts the
+// faults. Close ends its goroutines and its connections. All methods may be called concurrently.
 package faultproxy
 
 import (

@@ -74,7 +74,7 @@ func (r *reply) readHead(m message) bool {
 	return r.readDefinition()
 }
 
-// readDefinition enters phase definitions if column definitions follow.
+// readDefinition expects r.columns column definitions. It reports whether the reply ends here, because none follow.
 func (r *reply) readDefinition() bool {
 	if r.columns == 0 {
 		return r.endDefinitions()
@@ -103,7 +103,8 @@ func (r *reply) resultSetEnds(status uint16) bool {
 	return status&moreResults == 0
 }
 
-// statusFlags returns the status flags of an OK packet (with any first byte) or of an EOF packet.
+// statusFlags returns the status flags of a packet. If ok is true, the packet has the layout of an OK packet, whatever
+// its first byte is. Otherwise it has the layout of an EOF packet.
 func statusFlags(m message, ok bool) uint16 {
 	p := m.payload
 	at := 3 // an EOF packet: first byte, then warnings

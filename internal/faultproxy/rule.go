@@ -67,8 +67,9 @@ type Rule struct {
 	Fault Fault
 	Delay time.Duration
 
-	// Hang leaves a connection open and silent after a drop, until Cut, Refuse or Close. See also HangUp. By default
-	// the proxy closes both sides.
+	// Hang keeps the connection open after the proxy has dropped a request or a reply, but the proxy forwards nothing
+	// more. Cut, Refuse and Close end such a connection, and HangUp closes its server side. If Hang is false, the proxy
+	// closes both sides after the drop.
 	Hang bool
 }
 

@@ -13,8 +13,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Schema are the statements that create the table grants, and the triggers that record each grant and each return of starts in it. Only the
-// latest grant of a key can be returned, so a return has the time of this grant, and a negative number of starts.
+// Schema are the statements that create the table grants and its triggers. The triggers add a row for each grant of
+// starts and for each return of unused starts. A returned start always belongs to the latest grant of its key. So the
+// row of a return has the time of that grant, and a negative number of starts.
 var Schema = []string{
 	"CREATE TABLE grants (seq BIGINT AUTO_INCREMENT PRIMARY KEY, limit_name VARCHAR(64) NOT NULL, limit_key VARBINARY(64) NOT NULL, at BIGINT NOT NULL," +
 		" starts BIGINT NOT NULL, start_interval BIGINT NOT NULL, burst INT NOT NULL) ENGINE=InnoDB",
@@ -26,21 +27,23 @@ var Schema = []string{
 		" FROM DUAL WHERE NEW.start_interval>0",
 }
 
-// period holds the starts of a key since the values of its limit changed.
+// period holds the starts that were granted to a key while the values of its limit stayed the same.
 type period struct {
 	key    string
 	values processlog.LimitValues
 	starts map[int64]int64 // by the time of the grant, in milliseconds, without the starts that were returned
 }
 
-// Check reads the grants of a limit. It returns an error if a grant had other values than the given ones, or if a window has more starts than
-// its rate and its burst allow. It returns the total number of granted starts, and the number of grants that used up the burst of their key.
+// Check reads the grants of a limit. It returns an error if a grant was made under values that are not among the given
+// ones, or if a window of time has more starts than the rate and the burst allow. It returns the total number of
+// granted starts, and the number of grants that used up the burst of their key.
 //
-// A grant counts at the time of the statement that read the row. This statement may have waited for the row, so the times of grants need not
-// be in the order in which they were stored.
+// The time of a grant is the time of the statement that read the row. This statement may have waited for the row, so
+// the times of grants need not be in the order in which they were stored.
 //
-// A window ends when a person changes the values. At such a change the library counts one start too many, so the trigger grants_next
-// subtracts one start from the first grant after it.
+// When a person changes the values of a limit, each key begins a new window. At such a change the library adds one
+// start to the number of used starts of a key. The trigger grants_next subtracts this start from the first grant after
+// the change.
 func Check(ctx context.Context, db *sql.DB, limit string, values ...processlog.LimitValues) (total, reached int, err error) {
 	rows, err := db.QueryContext(ctx, "SELECT limit_key, at, starts, start_interval, burst FROM grants WHERE limit_name=? ORDER BY seq", limit)
 	if err != nil {
@@ -95,7 +98,8 @@ func (p *period) check() (reached int, err error) {
 	return reached, nil
 }
 
-// Permits counts the entries that hold a permit at the same time. Note must get every change of an entry's row, in order.
+// Permits counts the entries that hold a permit at the same time. Call Note once for every change of an entry's row, in
+// the order of the changes.
 type Permits struct {
 	held map[string]map[uint64]int64 // ends of the leases, by key and entry
 	most int

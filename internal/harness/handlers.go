@@ -15,7 +15,7 @@ import (
 // ErrSoldOut is the error that failing handlers return.
 var ErrSoldOut = errors.New("sold out")
 
-// FailAlways is a verdict for HandleCounted with which every call of the handler fails.
+// FailAlways is a function for the parameter verdict of HandleCounted. With it, every call of the handler fails.
 func FailAlways(*compensator.Entry, int) error { return ErrSoldOut }
 
 // HandleGated registers a type whose handlers wait at a gate and then return the result of verdict. A nil verdict means

@@ -23,8 +23,8 @@ type Statements interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// Deadlock causes a deadlock in which the server rolls tx back, because the rival transaction has changed more rows. It
-// returns after tx has received the error.
+// Deadlock causes a deadlock between tx and a second transaction, the rival. The rival has changed more rows than tx,
+// so the server rolls tx back. Deadlock returns after tx has received the error.
 func (w *World) Deadlock(tx Statements) {
 	w.T.Helper()
 	w.DeadlockIn(tx, func() error {
@@ -33,8 +33,9 @@ func (w *World) Deadlock(tx Statements) {
 	})
 }
 
-// DeadlockIn causes a deadlock in which the server rolls tx back. The function meetRival runs the statement of tx that
-// waits for the rival transaction. It changes row 2 of accounts, or rows 1 and 2, and returns the server's error.
+// DeadlockIn causes a deadlock between tx and a second transaction, the rival, in which the server rolls tx back. The
+// rival has locked row 2 of the table accounts. meetRival must update row 2, or rows 1 and 2, in tx. Then tx waits for
+// the rival. meetRival must return the server's error.
 func (w *World) DeadlockIn(tx Statements, meetRival func() error) {
 	w.T.Helper()
 	w.Exec("CREATE TABLE IF NOT EXISTS accounts (id INT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")

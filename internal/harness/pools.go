@@ -84,7 +84,8 @@ func (t Traced) QueryContext(ctx context.Context, query string, args ...any) (*s
 	return t.Tx.QueryContext(ctx, query, args...)
 }
 
-// Known is a handle that names the ScopedTx behind it, as an ORM's handle can.
+// Known wraps a transaction handle like Traced. Its method Scoped returns the ScopedTx inside, as an ORM's handle can,
+// so the library recognizes it.
 type Known struct {
 	Traced
 	On *compensator.ScopedTx
@@ -112,7 +113,7 @@ func UnfitSessions(t *testing.T) map[string]string {
 	return statements
 }
 
-// Spoil sends a statement in one session of a pool, and gives the session back.
+// Spoil executes a statement in one session of a pool, and returns the session to the pool.
 func (w *World) Spoil(db *sql.DB, statement string) {
 	w.T.Helper()
 	conn, err := db.Conn(w.T.Context())

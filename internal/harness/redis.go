@@ -38,7 +38,7 @@ func (w *World) DueKey(businessType string) string {
 	return "{" + w.Name + ":v1:0}:" + businessType + ":0:due"
 }
 
-// CompleteMark returns the member of DueKey which marks the type's queue as complete: it holds all entries of the type.
+// CompleteMark returns a special member of DueKey. While DueKey has it, the queue holds all entries of the type.
 func (w *World) CompleteMark(businessType string) string { return "whole " + w.DueKey(businessType) }
 
 // WithRedis gives the world its own key prefix on the shared Redis.

@@ -171,7 +171,8 @@ func (p *appProcess) runLoad(loading, working context.Context) {
 	waiting.Wait()
 }
 
-// watchForStalls writes a Stall to the history for each time in which the machine is overloaded, until stop is called.
+// watchForStalls detects when the machine is overloaded. It writes each such time to the history, as a Stall, until
+// stop is called.
 func (p *appProcess) watchForStalls() (stop func()) {
 	connector, err := quietConnector(p.cfg.CanaryDSN)
 	must(err)

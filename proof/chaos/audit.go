@@ -9,8 +9,8 @@ var auditColumns = []string{
 }
 
 // auditSchema creates triggers on the process log that do not depend on the library. They write every change into the
-// audit, in the transaction of the change. A trigger takes its number (seq) while the change holds the row lock. So the
-// numbers of one entry follow the order of its changes.
+// audit, in the transaction of the change. A trigger draws its number (seq) while the change holds the row lock, so two
+// changes of one entry get their numbers in the order in which they were made.
 var auditSchema = []string{
 	`CREATE TABLE audit_trail (
 		seq BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,

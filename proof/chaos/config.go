@@ -28,8 +28,8 @@ type Config struct {
 
 	Faults Faults
 
-	// Excused is for a run in which some events cannot happen that the checker demands. The keys are the checker's names
-	// of these events, and the values are the reasons. See history.Run.
+	// Excused is for a run in which some events cannot happen although the checker demands them. The keys are the
+	// checker's names of these events, and the values are the reasons. See history.Run.
 	Excused map[string]string
 
 	// Sample, when set, is called every SampleEvery. The calls begin when the apps are ready, and end with the run.

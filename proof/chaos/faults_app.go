@@ -38,8 +38,8 @@ var (
 	oneAppsQueue    = []string{history.TouchesQueue}
 )
 
-// proxyFaults affect the connections of one app to a server. This app may then find a server down while the other apps
-// reach it.
+// proxyFaults affect the connections between one app and one server. For this app the server may be down, while the
+// other apps reach it.
 var proxyFaults = []fault{
 	{kind: "commit request dropped", takes: 2 * time.Second, holds: 1, touches: oneAppsDatabase, needs: sqlProxy, strike: func(k *strike) error {
 		return k.breakStatements(0.5, faultproxy.Rule{Match: faultproxy.Commit(), Fault: faultproxy.DropRequest})

@@ -229,8 +229,8 @@ func (k *strike) alterTable() error {
 	return k.insist(20, "ALTER TABLE common_process_log DROP COLUMN extra")
 }
 
-// insist tries an ALTER TABLE again until the statement gets its lock on the table. While it waits for the open
-// transactions, all other statements on the table wait for it.
+// insist tries an ALTER TABLE again until the statement gets its lock on the table. While the ALTER waits for open
+// transactions, all other statements on the table wait for the ALTER.
 func (k *strike) insist(maxTries int, query string) error {
 	for tries := 1; ; tries++ {
 		err := k.rootExec(query)

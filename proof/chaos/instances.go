@@ -8,7 +8,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// checkInstances asserts G44: processes are listed as they are. The apps are still running:
+// checkInstances asserts G44: the list of processes shows which processes live. It runs while the apps are running:
 //
 //   - The newest row of each app must be listed as live.
 //   - No process may be listed as ended, because none of them was closed.

@@ -218,7 +218,7 @@ func (a *app) stopLoad() {
 	a.sendStopLoad()
 }
 
-// sendStopLoad tells the current process to stop its load. Its waiters, too, end only then. The caller holds mu.
+// sendStopLoad tells the current process to stop its load, including its calls of Wait. The caller holds mu.
 func (a *app) sendStopLoad() {
 	if a.orders != nil {
 		_, _ = fmt.Fprintln(a.orders, stopLoad)

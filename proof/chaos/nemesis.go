@@ -20,8 +20,7 @@ type fault struct {
 	shares  string   // resource that other faults may use at the same time
 	strike  func(*strike) error
 
-	// Usually a fault is over after the time in takes. If holds is set, that number times the run's mean duration of
-	// faults is added.
+	// A fault usually takes as long as takes, plus holds times the run's mean duration of faults.
 	takes time.Duration
 	holds float64
 }

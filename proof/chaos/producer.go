@@ -180,8 +180,8 @@ func (t *transaction) body(ctx context.Context, tx sqlTx) ([]*compensator.Receip
 	return []*compensator.Receipt{first, second}, err
 }
 
-// business changes a few accounts. Sometimes it ignores a deadlock error and continues in the transaction. The library
-// must notice that the transaction was rolled back.
+// business changes a few accounts. Sometimes it ignores a deadlock error, and the producer goes on although the server
+// has rolled the transaction back. The library must notice the rollback.
 func (t *transaction) business(ctx context.Context, tx sqlTx) error {
 	for range t.rand.IntN(3) {
 		_, err := tx.ExecContext(ctx, "UPDATE /* producer */ accounts SET n=n+1 WHERE id=?", 1+t.rand.IntN(200))

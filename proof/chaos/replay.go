@@ -37,7 +37,8 @@ type startedReplay struct {
 	dead map[uint64]uint64 // versions of the entries that were dead before the action began
 }
 
-// startReplays begins to replay, if the run has entries that die. stop ends it.
+// startReplays begins to replay. If Config.Careful is set, few entries die, so startReplays does nothing. stop ends the
+// replayer.
 func (st *stage) startReplays() (r *replayer, stop func()) {
 	r = &replayer{stage: st, rand: rand.New(rand.NewPCG(st.cfg.Seed, 7))}
 	if st.cfg.Careful {
@@ -142,10 +143,12 @@ type replayBatch struct {
 	} `json:"plan"`
 }
 
-// checkReplays asserts G32 for actions on all that match. It compares the records of the batches with what triggers have written:
+// checkReplays asserts G32 for actions on all that match. It compares the records of the batches with what triggers
+// have written:
 //
-//   - Each entry that a record names as changed was requeued once by the action, and each requeue is in one record.
-//   - A batch says how many entries the earlier ones have changed and left out. Nothing follows a batch that ends or stops the action.
+//   - If a record names an entry as changed, the action has requeued the entry once. Each requeue by the action is in one record.
+//   - Each batch holds how many entries the earlier batches of its action have changed and left out.
+//   - A batch that ends or stops the action is the last one.
 //   - An action that was not stopped has changed or named each entry that was dead before it began and that nobody else changed.
 func (r *replayer) checkReplays() {
 	if r.admin == nil {
@@ -227,7 +230,7 @@ func numberOf(text json.Number) uint64 {
 	return uint64(n)
 }
 
-// checkComplete checks that an action that has ended left no entry out without a word.
+// checkComplete checks that an action that has ended has changed or named each entry that was dead before it began.
 func (r *replayer) checkComplete(name string, batches []replayBatch, visited map[uint64]bool, others map[uint64]uint64) {
 	at := slices.IndexFunc(r.started, func(s startedReplay) bool { return s.id.String() == name })
 	if at < 0 || !batches[len(batches)-1].Plan.Matching.Ended {
@@ -268,8 +271,9 @@ func (r *replayer) storedReplays() (actions map[string][]replayBatch, order []st
 	return actions, order, err
 }
 
-// dumpReplays writes a call to the history for each requeue by the replayer. Without it, the checker would not know who asked for the
-// requeue. The calls have no answers, so the checker does not demand their effects. checkReplays does.
+// dumpReplays writes a call to the history for each requeue by the replayer, so that the checker finds a person's call
+// for the requeue. The calls have no answers, so the checker does not demand their effects. checkReplays checks the
+// effects.
 func (st *stage) dumpReplays(w *batchWriter) error {
 	call := uint64(0)
 	return st.query("SELECT id, idempotent_id FROM audit_trail WHERE op='u' AND process='"+replayName+"' ORDER BY seq", func(scan func(...any) error) error {

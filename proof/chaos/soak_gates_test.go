@@ -61,9 +61,9 @@ func (s *soak) calmOnes(what string) []point {
 	return slices.DeleteFunc(slices.Clone(s.series[what]), func(p point) bool { return !s.calm(p.at) })
 }
 
-// steady requires that memory does not grow. In a long run it judges the slope of the second half of the readings. A
-// run is long if its second half begins more than the seconds in warm after its start, and if the slope's error is
-// small enough. In a short run steady judges the total growth, unless the growth may be noise.
+// steady requires that memory does not grow. It judges the slope of the second half of the readings, if this half
+// begins more than warm seconds after the start and the slope's error is small enough. Otherwise the run is too short
+// for a slope. Then steady judges the total growth, unless the growth may be noise.
 func steady(what string, points []point, warm float64) gate {
 	g := gate{what: what + ", slope of the second half", want: fmt.Sprintf("< %.0f MB/h", mostSlope)}
 	slope, within, hours := trend(secondHalf(points))
@@ -84,7 +84,7 @@ func steady(what string, points []point, warm float64) gate {
 func secondHalf(points []point) []point { return points[len(points)/2:] }
 
 // blocks is the number of blocks into which trend divides the readings. trend fits its line through the mean of each
-// block, because adjacent readings are correlated, and means of blocks hardly are.
+// block. Adjacent readings are correlated, but the means of blocks are hardly correlated.
 const blocks = 10
 
 // studentT is the two-sided 95 % quantile of Student's t distribution with blocks − 2 degrees of freedom.
@@ -152,8 +152,9 @@ func quantile(points []point, q float64) float64 {
 
 // spurious requires that claims get the ids that they ask for. It looks only at times that no fault affected.
 //
-// On a busy machine entries run later than their grace period. The reconciler then runs entries without the queue, as
-// it should, and the queue offers these entries again. So on such a machine the value is only reported.
+// On a busy machine entries run later than their grace period. The reconciler then runs these entries without the
+// queue, as it should. Later the queue offers the same entries again, and claims do not get them. So on such a machine
+// spurious only reports the value.
 func (s *soak) spurious() gate {
 	wanted, taken := 0.0, 0.0
 	asked, got := s.series[claimsWanted], s.series[claimsTaken]

@@ -147,7 +147,7 @@ func (s *soak) sampleQueue(ctx context.Context, st *stage) {
 }
 
 // expected counts the entries that the queue should hold. It also counts entries that were settled less than a lease
-// ago, which the queue may still hold if an acknowledgement was late or lost.
+// ago. The queue may still hold them, because an acknowledgement was late or lost.
 func (s *soak) expected(ctx context.Context, st *stage) (due, settled float64, err error) {
 	within := (horizon + 2*reconcileInterval + lease).Milliseconds()
 	err = st.db.QueryRowContext(ctx, fmt.Sprintf(

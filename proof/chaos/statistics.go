@@ -30,8 +30,9 @@ func withProcess(dsn, process string) string {
 // statColumns are the counts that the check compares with the changes of the log.
 var statColumns = []string{"recorded", "succeeded", "compensated", "dead", "failed"}
 
-// statSchema creates triggers on the table of statistics. They store what each process has written for each minute, before
-// FoldStats adds the counts of processes up. If a process writes a minute again, its last values count.
+// statSchema creates triggers on the table of statistics. They copy the counts that a process writes for a minute,
+// before FoldStats adds up the counts of all processes. If a process writes the same minute again, the copy has its
+// last counts.
 var statSchema = []string{
 	"CREATE TABLE stat_trail (process VARCHAR(32) NOT NULL, instance VARCHAR(32) NOT NULL, `at` BIGINT NOT NULL, business_type VARCHAR(64) NOT NULL, " +
 		strings.Join(statColumns, " BIGINT NOT NULL, ") + " BIGINT NOT NULL, PRIMARY KEY (instance, `at`, business_type)) ENGINE=InnoDB",
@@ -78,12 +79,13 @@ type logChange struct {
 // processOfType names a process and a type.
 type processOfType struct{ process, businessType string }
 
-// checkStatistics asserts G43: the statistics are right up to the last minute of a killed process. It compares the
-// statistics of each process with the changes that triggers have written, when all apps have ended:
+// checkStatistics asserts G43: each count of the statistics is stored once. It runs when all apps have ended, and
+// compares the statistics of each process with the changes that the process made in the log:
 //
-//   - No count is higher than the number of changes that the process has made.
-//   - A process that was closed has counted its outcomes. A killed process has counted those that are old enough.
-//   - The table has the sums of what the processes have stored, also after counts were folded.
+//   - No count is higher than the number of changes.
+//   - A process that was closed has counted nearly all of its outcomes.
+//   - A killed process has counted nearly all of its outcomes except those of about its last minute.
+//   - Folding has not changed the sums of all counts.
 func (st *stage) checkStatistics() {
 	changes, last, err := st.logChanges()
 	if err != nil {
@@ -124,8 +126,9 @@ func (st *stage) checkStatistics() {
 	st.checkFoldedStatistics(total)
 }
 
-// expectedCounts returns the bounds of what a process has counted, which made the changes of list. It has counted nearly all
-// outcomes up to the time until. The lower bound of recorded entries is 0, because a process counts only entries whose commit it has seen.
+// expectedCounts returns the least and the most that a process may have counted for the changes in list. The process
+// has surely counted the outcomes up to the time until, except for a few: see uncounted. The lower bound of recorded
+// entries is 0, because a process counts an entry as recorded only if it has seen the commit.
 func expectedCounts(list []logChange, until time.Duration) (least, most statCounts) {
 	for _, change := range list {
 		if most.add(change.counts); change.at <= until {
@@ -139,17 +142,19 @@ func expectedCounts(list []logChange, until time.Duration) (least, most statCoun
 	return least, most
 }
 
-// uncounted is how many outcomes a process may leave out, beside a tenth of all. If a fault takes away the answer to the write of
-// an outcome, another process may change the entry before the next try. The process then reports the outcome as dropped. Both
-// numbers are estimates: the check does not compare what is missing with the outcomes that the process has reported as dropped.
+// uncounted is how many outcomes a process may fail to count, in addition to a tenth of its outcomes. If the answer to
+// the write of an outcome is lost, another process may change the entry before the write is repeated. Then the process
+// reports the outcome as dropped and does not count it. Both numbers are estimates: the check does not read how many
+// outcomes were reported as dropped.
 const uncounted = 20
 
 const (
-	// storedSurely is the part of the last minute that a killed process has stored whose events are surely in the counts of
-	// this minute or of an earlier one. The faults move the database's clock by up to 8 s, and delay answers by some seconds.
+	// A killed process has stored its counts up to some minute. storedSurely is the part of this minute whose outcomes
+	// are surely in the stored counts. Later outcomes may belong to the next minute in the view of the process, because
+	// the faults move the database's clock by up to 8 s and delay answers by some seconds.
 	storedSurely = 25 * time.Second
-	// lostAtMost is how long before the end of a process its oldest lost count may be: a minute, and the time for which faults
-	// delay the write of that minute.
+	// An outcome that a process did not store before its end is at most lostAtMost older than this end. That is a
+	// minute, and the time for which faults may delay the write of a minute.
 	lostAtMost = 2 * time.Minute
 )
 
@@ -171,7 +176,7 @@ func (st *stage) logChanges() (changes map[processOfType][]logChange, last map[s
 	return changes, last, err
 }
 
-// countedByProcess returns what each process has counted, and the begin of the last minute that it has stored.
+// countedByProcess returns what each process has counted, and the start of the last minute that it has stored.
 func (st *stage) countedByProcess() (counted map[processOfType]statCounts, stored map[string]time.Duration, err error) {
 	counted, stored = make(map[processOfType]statCounts), make(map[string]time.Duration)
 	err = st.query("SELECT process, business_type, `at`, "+strings.Join(statColumns, ", ")+" FROM stat_trail", func(scan func(...any) error) error {

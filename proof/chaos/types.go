@@ -100,7 +100,8 @@ var bookLimit = compensator.Limit{Rate: compensator.PerSecond(20), Burst: 3, Con
 // partners is the number of partners.
 const partners = 8
 
-// partnerOf returns the partner of an entry: the last digits of its idempotency key. The audit knows this key of each entry.
+// partnerOf returns the partner of an entry, computed from the last digits of its idempotency key. The checks know this
+// key from the audit.
 func partnerOf(key string) string {
 	n, _ := strconv.Atoi(key[strings.LastIndexByte(key, '-')+1:])
 	return strconv.Itoa(n % partners)
@@ -175,8 +176,8 @@ func (p *appProcess) mail(ctx context.Context, items []compensator.Item[job]) []
 	return verdicts
 }
 
-// preventsVerdicts reports whether an entry of the batch fails in such a way that the batch handler returns no valid
-// results at all.
+// preventsVerdicts reports whether the batch handler returns no valid results, because one of the entries panics or
+// runs into the timeout.
 func preventsVerdicts(items []compensator.Item[job]) bool {
 	return len(items) > 1 && slices.ContainsFunc(items, func(item compensator.Item[job]) bool {
 		return item.Entry.ProcessCount < item.Value.Fails && (item.Value.How == failLoudly || item.Value.How == failSlowly)

@@ -135,9 +135,9 @@ func (w *world) personHasActed() bool {
 // countedRows is the number of statistics rows that each victim finds. Folding takes 500 rows per step.
 const countedRows = 1200
 
-// checkCounts requires that folding, which adds up rows of statistics, neither loses a count nor adds one twice. The
-// rows are up to a week old, so folding turns them into rows of minutes and of hours. The killed processes have left
-// some rows unfolded, so checkCounts folds them before it compares.
+// checkCounts requires that folding neither loses a count nor adds one twice. Folding adds up several rows of
+// statistics. The rows are up to a week old, so folding turns them into rows of minutes and of hours. checkCounts first
+// folds the rows that killed processes have left.
 func (w *world) checkCounts() {
 	w.t.Helper()
 	store, err := compensator.OpenStore(w.t.Context(), w.db, compensator.DefaultTable)
@@ -154,8 +154,8 @@ func (w *world) checkCounts() {
 	w.checkBacklog(store)
 }
 
-// checkBacklog requires that the next round stores the backlog, whatever a killed round has left. It compares the stored
-// backlog with the log.
+// checkBacklog requires that a new round stores the right backlog even if an earlier round was killed. It compares the
+// stored backlog with the log.
 func (w *world) checkBacklog(store processlog.Store) {
 	w.t.Helper()
 	require.NoError(w.t, backlog.Round(w.t.Context(), store.(backlog.Store), time.Now().Truncate(time.Minute).Add(time.Minute), backlog.Slice))
@@ -196,7 +196,8 @@ func (w *world) counted() (sum int) {
 }
 
 // checkAttempts compares the number of failures that a row counts in its current epoch with the number of stored failed
-// attempts. A dead-lettering after crashes during the compensation counts as one failure of the compensation, too.
+// attempts. If an entry is dead-lettered because of crashes of its compensation, the row counts one more failed
+// compensation.
 //
 // Entries that a person settled and erased entries are left out, because they keep the counts of an earlier epoch.
 func (w *world) checkAttempts() {
@@ -240,8 +241,8 @@ func (w *world) checkResults() {
 	w.requireNone("results without an entry", "common_process_log_result r LEFT JOIN common_process_log l ON l.id=r.entry_id WHERE l.id IS NULL")
 }
 
-// checkRest requires that no settled entry has a lease or a delivery count. A case of the crash matrix exists for certain
-// situations, and checkRest also requires that each of them has occurred.
+// checkRest requires that no settled entry has a lease or a delivery count, and that no erased entry keeps content. It
+// compares epochs with audit rows, and errors with the table of faults. At least one entry must have succeeded.
 func (w *world) checkRest(logs []*entryLog) {
 	w.t.Helper()
 	w.requireNone("settled entries with a lease or a delivery count", "common_process_log WHERE lease_until>0 OR delivery_count>0")

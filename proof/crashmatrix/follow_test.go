@@ -8,8 +8,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// crashBudget is how many leases in a row an entry may lose before it no longer runs. The next claim starts no handler.
-// While the lease of this claim runs, another process can still store a success.
+// crashBudget is how many leases in a row an entry may lose. The next claim starts no handler, because another process
+// may still store a success while the lease of this claim runs. Then the entry is dead-lettered.
 const crashBudget = 3
 
 // follower knows the history of an entry up to a write. It checks whether the library may make the next write.
@@ -179,7 +179,7 @@ func (f *follower) failure(was, s step) string {
 }
 
 // absorbed reports whether the library accepts a success of this entry while another process holds the lease. The
-// library does not accept it if the effect and the outcome share one transaction.
+// library does not accept it if the handler's effect and the outcome share one transaction.
 func (l *entryLog) absorbed(undo bool) bool {
 	if undo {
 		return l.kind == recall
@@ -187,8 +187,8 @@ func (l *entryLog) absorbed(undo bool) bool {
 	return l.kind != pay && l.kind != wire && l.kind != sum
 }
 
-// explained requires that a handler in this epoch returned the given verdict, under the claim that this write ends. If
-// absorbed returns true, a success may come from another claim.
+// explained requires that a handler of this epoch returned the given verdict. It must have run under the claim that
+// this write ends. A success may come from another claim if absorbed returns true.
 func (f *follower) explained(was, s step, verdict string, undo bool) string {
 	for version, runs := range f.log.runs {
 		for _, r := range runs {

@@ -89,7 +89,8 @@ func TestProcessKilledAtAnyPointLosesNothingAndRepeatsNothing(t *testing.T) {
 				w.startHealthy(c.in)
 			}
 			random := c.random()
-			// Chance decides whether a victim acts through the Admin before it is killed. Kill more victims until one has done so.
+			// Chance decides whether a victim acts through the Admin before it is killed. If none has done so, kill up to
+			// four times as many victims.
 			for n := 0; n < *kills || c.in.staffed() && n < 4**kills && !w.personHasActed(); n++ {
 				w.prepare(c.in, n)
 				w.kill(c, n, 1+random.IntN(c.most))

@@ -95,8 +95,8 @@ func (l *entryLog) precedes(other *entryLog) bool {
 // the entries that precede it have ended. No attempt may begin during another attempt.
 //
 // The entries of one victim are committed in order. The entries of two victims may be committed in any order, because
-// the COMMIT of a killed process may complete late. So entries of different victims are compared only once the earlier
-// one has begun to run.
+// the COMMIT of a killed process may complete late. So if two entries come from different victims, outOfOrder requires
+// their order only once the first of them has begun to run.
 func outOfOrder(attempts []*attempt) string {
 	for _, a := range attempts {
 		for _, b := range attempts {

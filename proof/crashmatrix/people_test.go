@@ -132,8 +132,8 @@ func (l *victim) throughAdmin(ctx context.Context, e compensator.Entry, action a
 	return err
 }
 
-// tryOneFirst acts as a person who tries the oldest of several entries through the Admin, and then goes on with the
-// others. If the process is killed in between, a later process can continue the action.
+// tryOneFirst acts as a person who tries the oldest of several entries through the Admin, and then changes the rest. If
+// the process is killed after the first entry, a later process can continue the action.
 func (l *victim) tryOneFirst(ctx context.Context, entries []compensator.Entry) error {
 	actor := admin.Actor{ID: "admin"}
 	change := admin.Change{Action: admin.Requeue, Why: admin.Why{Reason: "all of them"}, Checked: true}
@@ -147,8 +147,8 @@ func (l *victim) tryOneFirst(ctx context.Context, entries []compensator.Entry) e
 	return l.p.admin.ContinueBulk(ctx, actor, id)
 }
 
-// actOnAll acts as a person who requeues all entries that ended with a permanent error through the Admin. The victim is also
-// killed between two batches: the first batch tries one entry.
+// actOnAll acts as a person who requeues through the Admin all entries that ended with a permanent error. The first
+// batch has one entry, so that a victim can be killed between two batches.
 func (l *victim) actOnAll(ctx context.Context) error {
 	actor := admin.Actor{ID: "admin"}
 	change := admin.Change{Action: admin.Requeue, Why: admin.Why{Reason: "all of them"}, Checked: true}

@@ -89,8 +89,8 @@ func (l *victim) runProgram(ctx context.Context) error {
 	return <-problems
 }
 
-// runAndClose takes the steps, and runs entries for a while. It then closes the Compensator. This process must be
-// killed before the close has ended.
+// runAndClose takes the steps, runs entries for a while, and then closes the Compensator. The point of the case lies in
+// Close, so the process is killed before Close has returned.
 func (l *victim) runAndClose(ctx context.Context, steps ...func(context.Context) error) error {
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -175,7 +175,7 @@ func (l *victim) recordInTx(ctx context.Context) error {
 }
 
 // recordAgain records one of the previous victim's keys again, like a caller whose first call got no answer. If the key
-// belongs to an entry of another kind, recordAgain records it once more with the kind that the error names.
+// belongs to an entry of another kind, the error names this kind, and recordAgain records the key with it.
 func (l *victim) recordAgain(ctx context.Context) error {
 	key := fmt.Sprintf("%d-%d", l.Number-1, 1+rand.N(40))
 	as := func(kind string) error {

@@ -100,8 +100,8 @@ func (w *world) count(from string, args ...any) (n int) {
 	return n
 }
 
-// makeWhole marks the queue as holding all entries of every kind. That is true, because the log is empty. Otherwise the
-// reconciler would set the mark, and a mutant may have no reconciler.
+// makeWhole sets the mark that the queue holds all entries of every kind. The mark is true because the log is empty.
+// The test does not wait for the reconciler to set the mark, because a mutant may have no reconciler.
 func (w *world) makeWhole() {
 	w.t.Helper()
 	queue, err := redisqueue.Open(w.redis, w.place.Prefix)

@@ -157,8 +157,8 @@ func (c code) find(pattern []lexeme) []match {
 
 func (c code) afterDot(i int) bool { return i > 0 && c.tokens[i-1].token == token.PERIOD }
 
-// fits reports whether a pattern matches the tokens that begin at the index in at, and where the match ends. It stores
-// in names which tokens each name of the pattern matches.
+// fits reports whether a pattern matches the tokens from index at on, and where the match ends. It stores in names
+// which tokens each name of the pattern matches.
 func (c code) fits(pattern []lexeme, at int, names map[string]span) (end int, ok bool) {
 	if len(pattern) == 0 {
 		return at, true
@@ -232,8 +232,7 @@ func (c code) text(s span) string {
 	return c.source[c.tokens[s.from].start:c.tokens[s.to-1].end]
 }
 
-// replace finds the only match of a pattern, from. It returns the whole source with the code in to at the place of the
-// match.
+// replace finds the only match of the pattern from. It returns the whole source with the match replaced by the code to.
 func (c code) replace(from, to string) (string, error) {
 	pattern, err := scanPattern(from)
 	if err != nil {

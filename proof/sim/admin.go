@@ -93,8 +93,8 @@ func (w *world) visit(v visit) {
 	case <-time.After(v.thinks):
 	case <-n.died:
 	}
-	// Two of three visitors have checked the entry's outcome elsewhere. The remainder of thinks decides this, because
-	// another random number would change what older seeds do.
+	// Two of three visitors have checked the entry's outcome elsewhere. The code does not draw a new random number for
+	// this, because a new number would change what happens in older seeds.
 	checked := v.thinks%3 > 0
 	if !checked {
 		ctx = context.WithValue(ctx, unchecked{}, true)
@@ -148,10 +148,11 @@ func (w *world) actOnAll(ctx context.Context, d *admin.Admin, actor admin.Actor,
 	}
 }
 
-// onAll is the key of the context of an action on all that match. Its value has the entries that the action has changed.
+// onAll is the context key of an action on all that match. Its value is the set of entries that the action has changed.
 type onAll struct{}
 
-// noteMatching notes that a person asks for the changes of a batch, because the person has not named the entries.
+// noteMatching notes the changes of a batch as requested by a person. The person has not named the entries of this
+// batch, so no earlier call has noted them.
 func (s *gatedStore) noteMatching(ctx context.Context, seen []processlog.Version, change processlog.Change) {
 	if ctx.Value(onAll{}) == nil {
 		return

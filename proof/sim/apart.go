@@ -11,16 +11,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// apart holds properties that only some seeds have. Each property has its own random stream, so that a new property
-// does not change what happens in older seeds.
+// apart holds properties that only some seeds have. Each property draws from a separate random stream, so that a new
+// property does not change what happens in older seeds.
 type apart struct {
 	requeues bool // in a calm seed, a person requeues entries that wait for a retry
 
 	// These properties exist only in seeds that are not calm:
 	jammed compensator.IdempotencyKey // key of an entry whose handlers ignore their context and return only after all faults have ended
-	// If some instances run an older version of the service, former is 1, 2 or 3: the position of the older one among
-	// three consecutive instances. The older version has no handlers for the types in formerLacks. If former is 0, no
-	// instance is older.
+	// If some instances run an older version of the service, former is 1, 2 or 3. Of three consecutive instances, the
+	// one with this position is older. The older version has no handlers for the types in formerLacks. If former is 0,
+	// no instance is older.
 	former    int
 	leases    []time.Duration // leases of the instances in the order of their numbers; they replace Config.Lease
 	sleepy    bool            // whether some handlers ask for a delay of months

@@ -19,7 +19,7 @@ type backlogRound struct {
 	transitions int                            // number of changes of entries before the beginning
 }
 
-// Count begins a round if it is called as the first statement of one.
+// Count begins a backlogRound if the filter has AtMost 1, because a round sends this statement first.
 func (s *gatedStore) Count(ctx context.Context, tx compensator.Tx, filter admin.CountFilter) ([]admin.Count, error) {
 	if filter.AtMost == 1 {
 		rows := s.store.Rows()
@@ -54,8 +54,8 @@ func (s *gatedStore) ReadBacklog(ctx context.Context) (processlog.BacklogReading
 	return s.store.ReadBacklog(ctx)
 }
 
-// checkBacklogLocked compares a backlog with the rows at the end of the round. Each entry that has not changed during the
-// round counts once. Each change lets an entry count at most twice more: as it was before, and as it was afterwards.
+// checkBacklogLocked compares a backlog with the rows at the end of the round. An entry that has not changed during the
+// round must be counted once. A changed entry may be counted in its old and in its new state.
 func (o *oracle) checkBacklogLocked(round backlogRound, rows []processlog.Row, backlog []processlog.Backlog) {
 	if len(o.losses) > 0 || round.versions == nil {
 		return

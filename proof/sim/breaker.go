@@ -94,14 +94,14 @@ func (o *oracle) noteBreakerClosedLocked(n *instance, open observe.OpenBreaker) 
 	delete(o.opened, breakerOn{n, open.BusinessType})
 }
 
-// lookedAt names an attempt of an entry that runs after a batch. The attempt first checks whether the batch has ended.
+// lookedAt names an attempt that first checks whether the batch before its entry has ended.
 type lookedAt struct {
 	n  *instance
 	id compensator.EntryID
 }
 
 // noteCallAdmittedLocked asserts G25 (breakers): while a type's breaker is open, only one call begins after each pause.
-// An entry that must wait for an unfinished batch makes no call, so the next entry may make the call of this pause.
+// If the admitted entry waits for an unfinished batch, it makes no call. Then the next entry may make the one call.
 func (o *oracle) noteCallAdmittedLocked(n *instance, e observe.AttemptEvent) {
 	open := o.opened[breakerOn{n, e.BusinessType}]
 	if open != nil && open.said.Equal(time.Now()) { // The instance admitted this call just before, at the same nanosecond.
@@ -119,8 +119,8 @@ func (o *oracle) noteCallAdmittedLocked(n *instance, e observe.AttemptEvent) {
 	o.checkProbeLocked(n, e.ID, open)
 }
 
-// checkBreakerCallLocked counts the call of an entry that runs after a batch. It is called when the batch has ended,
-// just before the handler runs.
+// checkBreakerCallLocked counts the call of an entry that runs after a batch. It is called just before the handler
+// runs, when the attempt has seen that the batch has ended.
 func (o *oracle) checkBreakerCallLocked(n *instance, e *compensator.Entry) {
 	open := o.opened[breakerOn{n, e.BusinessType}]
 	if let := o.looks[lookedAt{n, e.ID}]; let == open { // If the two differ, the attempt was admitted before this breaker opened.
@@ -138,8 +138,8 @@ func (o *oracle) checkProbeLocked(n *instance, id compensator.EntryID, open *ope
 	}
 }
 
-// maxBreakerPause returns how long open breakers may delay entries that only one instance handles. The result includes
-// the pause before a second probe.
+// maxBreakerPause returns how long open breakers may delay entries that only one instance handles. It allows for a
+// second pause, because the first probe may fail.
 func (o *oracle) maxBreakerPause() (longest time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

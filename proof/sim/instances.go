@@ -23,7 +23,7 @@ type listing struct {
 	endSent           bool // whether the instance has tried to store its end
 }
 
-// WriteInstance asserts G44 (processes are listed as they are): an instance writes only the row about itself.
+// WriteInstance asserts G44 (the list of processes): an instance writes only the row about itself.
 func (s *gatedStore) WriteInstance(ctx context.Context, i processlog.Instance, age time.Duration, ended bool) error {
 	s.from.w.oracle.readCounts(func(o *oracle) {
 		if s.from.process == (processlog.InstanceID{}) {
@@ -65,16 +65,17 @@ func (s *gatedStore) ForgetInstances(ctx context.Context, age time.Duration) err
 	return s.from.step(ctx, classWrite, "forget instances", "", func() error { return s.store.ForgetInstances(ctx, age) })
 }
 
-// checkProcessMarkLocked asserts G44: the token of a claim names the process that claims.
+// checkProcessMarkLocked asserts G44 (the list of processes): the token of a claim names the claiming process.
 func (o *oracle) checkProcessMarkLocked(n *instance, token processlog.Token) {
 	if o.w.apart.listed && !token.MarkedBy(n.process) {
 		o.failLocked("G44: a claim of instance %d has the token %x, without the mark of its process", n.number, token)
 	}
 }
 
-// everyProcess asserts G44 (processes are listed as they are):
+// everyProcess asserts G44 (the list of processes):
 //   - An instance wrote each row in the list.
-//   - A process is listed as ended if its instance knows that its end is stored, and only if the instance has tried to store its end.
+//   - If an instance knows that its end is stored, its row says that the process has ended.
+//   - If an instance has not tried to store its end, its row does not say that the process has ended.
 //   - If an instance knows that its row is stored, the row is in the list, unless the row is a day old.
 func (w *world) everyProcess() {
 	if !w.apart.listed || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {

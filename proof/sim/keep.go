@@ -30,8 +30,8 @@ func (w *world) drawKeep() {
 // roundsRarer multiplies the intervals in seeds that keep ended entries for an hour.
 const roundsRarer = 8
 
-// launchWorker starts a single instance that handles every type. If an older version ran beside it, that version could
-// take over the maintenance rounds. It would not purge the types that it lacks.
+// launchWorker stops all instances except one that handles every type. An instance of an older version could otherwise
+// take over the maintenance rounds, and it does not purge the types that it lacks.
 func (w *world) launchWorker() {
 	started := make(chan struct{})
 	w.asWorld(func() {
@@ -58,8 +58,8 @@ func (o *oracle) checkKeptLocked(row processlog.Row) {
 	}
 }
 
-// lastMinutes is the time before the first purge at which a new instance starts. Before that, all instances stop while
-// every entry is too young for a purge.
+// lastMinutes is how long before the first purge a new instance starts, in seeds in which no instance runs while the
+// entries age.
 const lastMinutes = 5 * time.Minute
 
 // outlive lets time pass and asserts the second half of G24 (purge). Every entry that is due for a purge must be

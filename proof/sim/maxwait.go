@@ -11,8 +11,8 @@ import (
 // unchanged.
 const maxWaitStream = 7780
 
-// drawMaxWait chooses at random whether types have a MaxWait. If an entry is older than MaxWait, a handler that asks to
-// wait uses up an attempt.
+// drawMaxWait chooses at random whether types have a MaxWait. If an entry is older than MaxWait, a handler's request to
+// wait costs an attempt.
 func (w *world) drawMaxWait() {
 	rng := rand.New(rand.NewPCG(w.seed, maxWaitStream))
 	if rng.IntN(4) == 0 {

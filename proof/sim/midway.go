@@ -37,9 +37,9 @@ func (w *world) drawMidway() {
 	p.countOrders()
 }
 
-// midway returns the behaviour of a batch. In some batches the instance is stopped while the handler runs. The handler
-// continues after the stop, and the batch fails. For other batches midway returns b, the behaviour of the first entry's
-// attempt.
+// midway returns the behaviour of a batch whose first attempt has the behaviour b. In some batches the instance is
+// stopped while the handler runs. The handler continues after the stop, and the batch fails. For all other batches
+// midway returns b.
 func (n *instance) midway(e *compensator.Entry, start int, b behaviour) behaviour {
 	w := n.w
 	h := fnv.New64a()

@@ -79,8 +79,8 @@ const (
 
 var opNames = [...]string{opInsert: "recorded", opClaim: "claimed", opSettle: "settled", opChange: "changed", opRelease: "released", opPurge: "purged"}
 
-// operation is a write that was sent to the database, which may have carried it out. A row that holds the token of an
-// operation was written by it.
+// operation is a write that was sent to the database. The database may have carried it out or not. If a row holds the
+// token of an operation, this operation wrote the row.
 type operation struct {
 	kind     opKind
 	from     *instance
@@ -164,8 +164,8 @@ func (op *operation) outcome(id compensator.EntryID) (out processlog.Outcome, fo
 	return op.outcomes[i], true
 }
 
-// wants reports whether the claim asks for this entry under this token. If the claiming instance inserted the entry
-// with a lease, the token is that lease's token. Otherwise it is zero.
+// wants reports whether the claim asks for this entry with this token. If the claiming instance has inserted the entry
+// with a lease, the token is the lease's token. Otherwise the token is zero.
 func (op *operation) wants(id compensator.EntryID, token processlog.Token) bool {
 	return slices.Contains(op.want, processlog.Wanted{ID: id, Token: token})
 }
@@ -210,9 +210,9 @@ func (o *oracle) noteOperation(token processlog.Token, op *operation) {
 	o.ops[token] = op
 }
 
-// checkSameOfferLocked adds the outcomes of an earlier Settle to a later one with the same token. An instance offers
-// outcomes again if the database did not store them, because a row was locked or a trigger refused the change. The
-// outcomes must be the same each time.
+// checkSameOfferLocked compares two Settles with the same token, and adds the outcomes of the first to the second. An
+// instance sends an outcome again if the database did not store it, because a row was locked or a trigger refused the
+// change. The outcome must be the same each time.
 func (o *oracle) checkSameOfferLocked(first, again *operation) {
 	if again.kind != opSettle || again.from != first.from {
 		o.failLocked("G4: a write of instance %d carries the token of outcomes from instance %d", again.from.number, first.from.number)
@@ -406,8 +406,8 @@ func (o *oracle) wakeScriptLocked() {
 
 func (l *rowHistory) last() *transition { return &l.steps[len(l.steps)-1] }
 
-// checkClaimLocked asserts G9 (nothing starts early): the claim is not early and does not take an entry from a valid
-// lease in another process. It also asserts that the claim counts the delivery.
+// checkClaimLocked asserts G9 (nothing starts early): the entry was due, and no other process had a valid lease on it.
+// It also asserts that the claim counts the delivery.
 func (o *oracle) checkClaimLocked(l *rowHistory, before, after processlog.Row, t *transition) {
 	inserted := l.last().op
 	own := before.Version == 0 && before.DeliveryCount == 1 && inserted.kind == opInsert && inserted.from == t.op.from && t.op.wants(after.ID, before.Token)

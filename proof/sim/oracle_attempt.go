@@ -130,8 +130,8 @@ func (o *oracle) checkAnswers(n *instance, outcomes []processlog.Outcome, answer
 	}
 }
 
-// checkRefusedRowLocked records that the database refuses to change the row of an attempt. The handler has returned. So
-// the attempt no longer counts as one that may kill its process.
+// checkRefusedRowLocked records that the database refused to change the row of an attempt whose handler has returned.
+// From then on, the attempt does not count as one that may crash its process.
 func (o *oracle) checkRefusedRowLocked(l *rowHistory, n *instance, version uint64) {
 	if l == nil {
 		return
@@ -141,8 +141,8 @@ func (o *oracle) checkRefusedRowLocked(l *rowHistory, n *instance, version uint6
 	}
 }
 
-// absorbable reports whether an entry in this state must accept a success that leads to the state in the first
-// argument. The entry must accept it even if another attempt holds the entry.
+// absorbable reports whether a row must accept a success that changes its state to to, even if another attempt holds
+// the entry. state is the row's state before.
 func absorbable(to, state compensator.State) bool {
 	switch state {
 	case compensator.Pending, compensator.Retrying:

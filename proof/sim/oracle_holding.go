@@ -57,8 +57,8 @@ func (a *attempt) hasNoOutcomeLeft() bool {
 // checkUnheldLocked asserts G16 (repetitions are counted). Within an epoch, an instance does not claim an entry that it
 // is still running, or whose outcome it still has to store.
 //
-// There is one exception. If a handler has run for too long, its instance may claim the entry to count a lost lease.
-// Before that, the other instances must have had the time of one lease to claim the entry.
+// There is one exception. If a handler runs until long after its timeout, its instance may claim the entry to count the
+// lost lease. It must leave the other instances the time of one lease to claim the entry first.
 func (o *oracle) checkUnheldLocked(l *rowHistory, op *operation, before processlog.Row) {
 	for _, a := range l.attempts {
 		if a.from != op.from || a.epoch != before.Epoch || a.hasNoOutcomeLeft() {
@@ -111,8 +111,8 @@ func (l *rowHistory) answeredLocked(n *instance, version uint64) {
 	}
 }
 
-// noteAccept returns the parameter accepts: whether an instance accepts a row that it could claim. If the instance
-// refuses the row because it still holds the entry, noteAccept counts that.
+// noteAccept notes whether an instance accepts a row that it could claim, and returns accepts. It counts a row that the
+// instance refuses because it still holds the entry.
 func (o *oracle) noteAccept(n *instance, row *processlog.Row, accepts bool) bool {
 	if !accepts {
 		o.readCounts(func(o *oracle) {

@@ -105,8 +105,8 @@ func (o *oracle) checkLossNoticedLocked(n *instance, loss *processlog.LossError)
 		o.sights[sawLossReported]++
 		n.newest, n.ran = processlog.Row{}, processlog.Row{} // the instance has forgotten what it saw before
 	}
-	// The instance saw the loss in its latest answer, which may be older than this moment. A later loss was not in that
-	// answer.
+	// The instance saw the loss in its latest answer, which came before now. The answer does not show a loss that
+	// happened between the answer and now.
 	n.lossSeen, n.pendingRelease, n.lost = n.compared, processlog.Row{}, processlog.Row{}
 }
 
@@ -123,7 +123,8 @@ func (o *oracle) noteLogAction(action processlog.Action) {
 }
 
 // mustStopLocked reports whether an instance must do nothing, because StopOnLoss is set and the instance has noticed a
-// loss that no person has accepted. An instance that notices a loss only after its acceptance need not stop.
+// loss that no person has accepted. If a person accepts a loss before the instance notices it, the instance need not
+// stop.
 func (o *oracle) mustStopLocked(n *instance) bool {
 	return o.w.plan.config.StopOnLoss && slices.ContainsFunc(o.losses, func(at time.Time) bool { return at.After(o.goOn) && !at.After(n.lossSeen) })
 }

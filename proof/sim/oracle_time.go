@@ -21,8 +21,8 @@ const promptness = 100 * time.Millisecond
 // ranBeyond is how long after an attempt's timeout the lease is still renewed.
 const ranBeyond = time.Second
 
-// polledWithin is how long the library polls for a commit that is not reported to it. This time begins with the INSERT
-// of the transaction's entries. Such entries may start this much later.
+// polledWithin is how long the library polls for a commit that is not reported to it. It begins to poll at the INSERT
+// of the transaction's entries. An entry of such a transaction may start later by polledWithin.
 const polledWithin = time.Second
 
 // mustBePromptLocked reports whether the entry must not be late. The seed must be calm, and the type must have free
@@ -72,10 +72,10 @@ func (o *oracle) checkPromptClaimLocked(l *rowHistory, before processlog.Row) {
 }
 
 // wasHeld reports whether a living instance still held an attempt of the given epoch at the time free, when the entry's
-// lease had ended. An attempt counts too if it had ended less than the duration promptness before that time.
+// lease ended. An attempt that had ended less than promptness before free counts too.
 //
-// If so, a late claim may be no fault. If the queue offers the entry to the instance that holds the attempt, the
-// instance puts the entry back for a while, as G16 (repetitions are counted) requires.
+// If wasHeld is true, a late claim is no fault: the queue may offer the entry to the instance that holds the attempt,
+// and this instance must put the entry back for a while (G16, repetitions are counted).
 func (l *rowHistory) wasHeld(epoch uint32, free time.Time) bool {
 	return slices.ContainsFunc(l.attempts, func(a *attempt) bool {
 		return a.epoch == epoch && !a.from.dead.Load() && (!a.ended || a.endedAt.After(free.Add(-promptness)))

@@ -17,9 +17,9 @@ func (o *oracle) noteRebuild(token processlog.Token) {
 	}
 }
 
-// checkRebuilt is called when an instance reports that the queue holds all entries of some types again. The queue holds
-// entries in advance for a time that is called the horizon. checkRebuilt asserts that the queue holds each entry that
-// existed when the rebuild began and is due within the horizon.
+// checkRebuilt is called when an instance reports that the queue holds all entries of some types again. It asserts that
+// the queue holds each entry that existed when the rebuild began and that is due within the horizon. The horizon is the
+// time for which the queue holds entries in advance.
 //
 // checkRebuilt asserts nothing if the queue goes back in time or the database's clock jumps. The oracle cannot know the
 // horizon in these seeds.

@@ -107,8 +107,8 @@ func (n *instance) ordered(kind string) (cfg compensator.TypeConfig) {
 }
 
 // checkOrderLocked asserts G30 (order of a key). No attempt begins while another attempt with a valid lease runs under
-// the same key. No attempt begins while an earlier entry of the key is open, if that entry was already earlier at the
-// time of the claim.
+// the same key. No attempt begins while another entry is open that certainly comes before it under the key. That entry
+// must have had its position before the attempt's claim.
 func (o *oracle) checkOrderLocked(l *rowHistory, a *attempt) {
 	lines := &o.w.apart.ordering
 	key := lines.key(l.kind, l.key)
@@ -135,9 +135,9 @@ func (o *oracle) checkOrderLocked(l *rowHistory, a *attempt) {
 	}
 }
 
-// isInFrontLocked reports whether the entry other certainly comes before l under their ordering key. Entries recorded
-// in one call get ids as their positions, in the order in which the call lists the entries. An entry that lost its
-// position and got a new one has its own id as its position.
+// isInFrontLocked reports whether the entry other certainly comes before l under their ordering key. A position is an
+// entry's id. If one call records several entries, their positions are in the order in which the call lists them. An
+// entry that lost its position gets its own id as its new position.
 func (o *oracle) isInFrontLocked(other, l *rowHistory) bool {
 	for _, a := range []compensator.EntryID{other.id, o.orderIDLocked(other)} {
 		for _, b := range []compensator.EntryID{l.id, o.orderIDLocked(l)} {

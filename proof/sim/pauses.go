@@ -37,7 +37,7 @@ func (w *world) drawPauses() {
 		after: 5*time.Second + time.Duration(rng.Int64N(int64(20*time.Second))), ends: rng.IntN(2) == 0, again: rng.IntN(2) == 0}
 }
 
-// otherLength is the length of a pause that gets a new end. No other pause is so long.
+// otherLength is the length that a pause has before it gets its final end. No other pause is so long.
 const otherLength = 5 * time.Hour
 
 // length returns how long a pause lasts that ends by itself, or 0. Usually its end comes after the faults.

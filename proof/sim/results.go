@@ -103,8 +103,8 @@ func (n *instance) returning(t *resultType, err error) (*compensator.Type[conten
 	return t.Type, nil
 }
 
-// firstPart is the first part of a handler of HandleCall. Some attempts fail here, and others in secondPart. A server
-// fault comes in secondPart, because the first part has no transaction.
+// firstPart is the first part of a handler of HandleCall. Some attempts fail here, and others in secondPart. An error
+// of the database comes in secondPart, because firstPart has no transaction.
 func (n *instance) firstPart(ctx context.Context, e *compensator.Entry) (*answer, error) {
 	n.w.oracle.checkCall(n, e)
 	n.w.oracle.checkFollows(n, e)

@@ -45,9 +45,9 @@ type scheduler struct {
 	pending []*request // admitted requests; guarded by world.own
 }
 
-// The origin of a step consists of its innermost callers, without runtime.Callers and pass. It distinguishes two claims
-// of one entry: one got the entry from the queue, and the other from the database. It also distinguishes the releases
-// of such claims, whose callers differ only ten calls up. Other steps have no origin, because reading the stack takes a
+// The origin of a step consists of its innermost callers, without runtime.Callers and pass. It tells apart two claims
+// of one entry, one for an id from the queue and one for an id from the database, and the releases of such claims. The
+// callers of two such releases differ only ten calls up. Other steps have no origin, because reading the stack takes a
 // tenth of the time of a step.
 const (
 	originSkip  = 2
@@ -214,9 +214,9 @@ func (r *request) readyAt(at time.Time) {
 	r.turn.Reset(time.Until(at))
 }
 
-// refuse ends the wait of a request whose instance has died. If timers fired at the same instant, the runtime would
-// choose their order. So requests that wait together end a nanosecond apart. place is the index of this request among
-// them.
+// refuse ends the wait of a request whose instance has died. place is the index of the request among those that wait
+// together. These requests end a nanosecond apart, because the runtime would choose the order of timers that fire at
+// the same instant.
 func (r *request) refuse(place int) {
 	r.verdict = verdict{dead: true}
 	r.readyAt(time.Now().Add(time.Duration(place)))

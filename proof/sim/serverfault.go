@@ -73,9 +73,9 @@ func (o *oracle) checkServerFaultLocked(l *rowHistory, before, after processlog.
 	}
 	row := serverFaultsInARow(before, before) + 1
 	spent := after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount
-	// If nothing ended the context before the handler returned, the cause is context.Canceled. Any other cause may have
-	// ended it just before the handler returned. The error then counts like any other failure, and the oracle does not
-	// check the counts.
+	// While nothing has ended the context, its cause after the handler is context.Canceled. With any other cause, the
+	// context may have ended just before the handler returned. Then the error counts like any other failure, and the
+	// oracle does not check the counts.
 	overtaken := !errors.Is(context.Cause(a.ctx), context.Canceled)
 	if !overtaken && (spent != (row > most) || serverFaultsInARow(before, after) != row) {
 		o.failLocked("G7: entry %s had the database's error %d times in a row, of %d allowed times; counted as a failure: %v, %q", after.ID, row, most, spent, after.LastError)
@@ -91,9 +91,8 @@ func (l *rowHistory) refused(before, after processlog.Row, a *attempt) bool {
 	return a.manner == fine && transactional(l.kind) && serverFaultsInARow(before, after) == serverFaultsInARow(before, before)+1
 }
 
-// serverFaultsInARow returns how many consecutive errors of the database a row has counted after a write. It returns 0 if
-// the row's count belongs to an earlier epoch than the row before the write. It also returns 0 if the count belongs to
-// the handler and the compensation has begun.
+// serverFaultsInARow returns how many consecutive errors of the database a row has counted after a write. A count of an
+// earlier epoch is 0 in the epoch of before. A count of the handler is 0 once the compensation has begun.
 func serverFaultsInARow(before, after processlog.Row) int {
 	return after.Faults.In(&before).ServerFaults
 }

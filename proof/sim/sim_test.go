@@ -79,8 +79,8 @@ func TestRegressionSeeds(t *testing.T) {
 	}
 }
 
-// TestSameSeedWalksTheSameWay runs each seed in two processes, and before it different other seeds. Both runs must make
-// the same decisions.
+// TestSameSeedWalksTheSameWay runs each seed in two processes, each time after different other seeds. Both runs must
+// make the same decisions.
 //
 // On a busy machine a process may wait more than 10 ms for a processor. The runtime may then interrupt a goroutine
 // between two steps. The standard library cannot prevent this. So the test runs each seed that differed again in more

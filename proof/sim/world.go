@@ -233,8 +233,8 @@ func (w *world) drawEvents() {
 	}
 }
 
-// refusalStream is the random stream for refused outcomes. They need a separate stream, because draws that share a
-// stream are not independent. With this number, the seeds in testdata/seeds.txt get no additional refused outcomes.
+// refusalStream is the random stream for refused outcomes. It is separate, because draws from one stream are not
+// independent. With this number, the seeds in testdata/seeds.txt get no additional refused outcomes.
 const refusalStream = 156202
 
 // drawRefusals picks the times at which the database refuses outcomes.
@@ -507,8 +507,8 @@ func (w *world) rest() {
 		return left == ""
 	}
 	// A call of the queue may still be on its way when the last row comes to rest. This call may add an entry to the
-	// queue again, with the end of the entry's last lease as its due time. If the database's clock has jumped back,
-	// that lease ends later.
+	// queue again, due at the end of the entry's last lease. If the database's clock has jumped back, Redis's clock
+	// reaches this time later.
 	if w.await(inFlight, clean) {
 		return
 	}

@@ -94,8 +94,8 @@ func withoutNumbers(line string) string {
 	return manyRows.ReplaceAllString(line, "$1")
 }
 
-// agreed returns the index of the strictest view in which all runs are equal. It tries only the views from the index in
-// from onwards. It returns -1 if there is none.
+// agreed returns the index of the strictest view in which all runs are equal, among the views from index from on. It
+// returns -1 if no view makes the runs equal.
 func (s scenario) agreed(from int) int {
 	for i := from; i < len(views); i++ {
 		first := views[i].of(s[0])

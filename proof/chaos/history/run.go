@@ -34,9 +34,9 @@ type Run struct {
 	FaultKinds  []string          `json:"fault_kinds"`           // kinds of faults that must fire at least once
 	Unavailable map[string]string `json:"unavailable,omitempty"` // reason why this machine cannot make a fault, by kind of fault
 
-	// Excused is for a run in which some events cannot happen, for example because the run is too short. The checker
-	// demands these events of every other run, because its checks prove nothing without them. The keys are the checker's
-	// names of the events, such as "quarantine". The values are the reasons.
+	// Excused names events that the checker must not demand of this run, for example because the run is too short. The
+	// checker demands these events of all other runs, because its checks prove nothing without them. The keys are the
+	// checker's names of the events, such as "quarantine". The values are the reasons.
 	Excused map[string]string `json:"excused,omitempty"`
 }
 

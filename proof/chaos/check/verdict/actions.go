@@ -35,7 +35,7 @@ func (a *action) tookEffect() certainty {
 	return did
 }
 
-// The method move returns the kind of change (the move) that the action makes to its entry.
+// move returns the name of the change that the action makes to its entry, as it stands in moves.go.
 func (a *action) move() string {
 	if a.Action.Action == history.ActionRequeue && a.Compensate {
 		return moveRequeueUndo
@@ -67,8 +67,8 @@ func (d entryMove) compare(other entryMove) int {
 //   - Each action that certainly took effect has its move in the history. The move does what was requested, and lies within the time of the call.
 //   - There are no more moves than actions that may have taken effect.
 //
-// If an action got no answer, or its connection broke, its move may come at any later time. The statement may still be
-// on its way to the server.
+// An action that got no answer may have its move at any later time, because its statement may still be on its way to
+// the server. The same is true if its connection broke.
 func checkActions(l *Ledger, c *Check) {
 	calls := l.callsByMove(c)
 	there := make(map[entryMove][]*step)

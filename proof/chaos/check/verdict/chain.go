@@ -2,8 +2,8 @@ package verdict
 
 import "slices"
 
-// checkLinear requires that each change starts from the values that the previous change left. The change must match one
-// of the moves in moves.go.
+// checkLinear requires that each change starts from the values that the previous change of the entry left, and that it
+// is one of the moves in moves.go.
 func checkLinear(l *Ledger, c *Check) {
 	l.eachEntry(func(e *Entry) {
 		for _, p := range e.torn {
@@ -38,12 +38,12 @@ func (l *Ledger) checkLease(e *Entry, s *step, c *Check) {
 	}
 }
 
-// An insert with a lease already counts the first delivery. So a claim may follow it that leaves delivery_count
-// unchanged. checkOwnClaim requires that the process that inserted made this claim, and that no handler has run since
-// the insert.
+// checkOwnClaim judges a claim that leaves delivery_count unchanged. Only the process that inserted the entry with a
+// lease may make such a claim, because its insert has already counted the delivery. No handler may have run between the
+// insert and the claim.
 //
-// If no attempt followed the claim, the history does not name the process that made it. checkOwnClaim does not judge
-// such a claim.
+// If no attempt followed the claim, the history does not tell which process made it. checkOwnClaim does not judge such
+// a claim.
 func (l *Ledger) checkOwnClaim(e *Entry, s *step, c *Check) {
 	for i := range e.attempts {
 		switch a := &e.attempts[i]; {

@@ -47,8 +47,7 @@ func (c *clock) wall(seq uint64, now int64) int64 {
 
 func inside(at int64, from, to history.Clock) bool { return at >= from.At-jump && at <= to.At+jump }
 
-// moved reports whether the database's clock moved at about the time when an audit row was written. If it moved, the
-// statement may have read the clock before the move, and its transaction after it.
+// moved reports whether the database's clock moved at about the time when an audit row was written.
 func (c *clock) moved(seq uint64) bool {
 	if len(c.samples) == 0 {
 		return false

@@ -2,11 +2,11 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// checkEarly requires that no claim takes an entry that is not due or is leased. The time of a claim comes from the
-// database's clock. An SQL trigger stored it with the changed row.
+// checkEarly requires that no claim takes an entry that is not due or is leased. The time of a claim is the time that a
+// trigger read from the database's clock and stored with the changed row.
 //
 // A claim selects rows in one statement and updates them in another. If the clock is set back between the two, the
-// claim looks early by as much as the clock was set back. checkEarly counts such a claim and does not judge it.
+// claim looks too early by as much. checkEarly counts such a claim and does not judge it.
 func checkEarly(l *Ledger, c *Check) {
 	excused := 0
 	l.eachEntry(func(e *Entry) {

@@ -2,10 +2,10 @@ package verdict
 
 import "slices"
 
-// checkEffects counts the committed effects of each epoch of an entry. A new epoch begins when the entry is requeued.
-// The effects of transactional handlers and compensations are rows of a separate table:
+// checkEffects counts the committed effects of each epoch of an entry. A new epoch begins when the entry is requeued. A
+// transactional handler or compensation writes its effect as a row of a separate table:
 //
-//   - If such a handler ended the epoch with success, there is exactly one row. The recorded attempt wrote it.
+//   - If an attempt ended the epoch with success, there is exactly one row, and this attempt wrote it.
 //   - Otherwise there is no row.
 //
 // A handler with effects outside the database may have more than one effect. If it ended the epoch with success, there

@@ -126,8 +126,9 @@ func (e *Entry) lastLease(version uint64) (last *step, end int64) {
 	return last, end
 }
 
-// lastAttempt returns the last attempt at a version. Its outcome counts. A version can have two attempts: when a batch
-// returns no verdict about an entry, the entry runs again alone.
+// lastAttempt returns the last attempt that ran a version of the row. A version can have two attempts: when a batch
+// returns no verdict about an entry, the entry runs again alone. The outcome of the last attempt is the one that is
+// stored.
 func (e *Entry) lastAttempt(version uint64) *attempt {
 	for i := len(e.attempts) - 1; i >= 0; i-- {
 		if e.attempts[i].version == version {

@@ -6,15 +6,15 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// lostForNoReason is how many of a thousand claims may lose their lease without a fault. Some do, because a busy
-// machine may stop a process for longer than a lease.
+// lostForNoReason is how many of a thousand claims may lose their lease without a fault. A busy machine may stop a
+// process for longer than a lease.
 const lostForNoReason = 1
 
-// checkExecutions requires that one process runs the entry of a claim, and runs it once. Entries of a batch without a
-// verdict may run twice.
+// checkExecutions requires that each claim leads to at most one run of the entry, in one process. An entry of a batch
+// may run twice if the batch returned no verdict about it.
 //
-// If two claims follow each other without an outcome in between, the lease of the first one was lost. There must be a
-// reason: its process died, or a fault prevented the renewal of the lease.
+// If two claims of an entry follow each other without an outcome in between, the first claim lost its lease. There must
+// be a reason: its process died, or a fault prevented the renewal of the lease.
 func checkExecutions(l *Ledger, c *Check) {
 	claims, lost, unexplained := 0, 0, 0
 	var first []Place
@@ -45,9 +45,9 @@ func checkExecutions(l *Ledger, c *Check) {
 	}
 }
 
-// foundLapsed reports whether a claim found that the lease of an earlier claim had ended without an outcome. It returns
-// false if the entry was rescheduled under that lease. The reschedule makes the running attempt obsolete, so its outcome
-// is missing without a fault.
+// foundLapsed reports whether the lease of an earlier claim ran out without an outcome before this claim. It returns
+// false if the entry was rescheduled during that lease, because a reschedule discards the outcome of the running
+// attempt.
 func (e *Entry) foundLapsed(claim *step) bool {
 	if claim.move != moveClaim || claim.old.leaseUntil == 0 || claim.old.leaseUntil > claim.nowMS() {
 		return false
@@ -75,10 +75,10 @@ func (l *Ledger) checkRuns(e *Entry, c *Check) {
 }
 
 // runsAgain reports whether one claim may run an entry twice: first in a batch, as attempt a, and then alone, as the
-// attempt in again. This is allowed if the batch returned no verdicts. A batch may hold a single entry.
+// attempt in again. This is allowed if the batch returned no verdict about the entry or timed out. A batch may hold a
+// single entry.
 //
-// If the entry got a verdict, it may run again only after the batch timed out, because other entries of the batch may
-// still have been running.
+// If the entry had got a verdict before the batch timed out, the second run must begin after the timeout.
 func (l *Ledger) runsAgain(e *Entry, a, again *attempt) bool {
 	t := l.typeOf(e)
 	switch {
@@ -93,8 +93,9 @@ func (l *Ledger) runsAgain(e *Entry, a, again *attempt) bool {
 	return !known || again.began+jump >= up || !l.compares(e.stepThatWrote(a.version), a.began)
 }
 
-// mayLoseLease reports whether an event after the last renewal explains why the lease ended before claim. If no attempt
-// ran under that lease, the history does not name the process, so a fault in any process is an explanation.
+// mayLoseLease reports whether something that happened after the last renewal explains why the lease ended before
+// claim. If no attempt ran under that lease, the history does not tell which process had it. Then a fault in any
+// process is an explanation.
 func (l *Ledger) mayLoseLease(e *Entry, claim *step) bool {
 	renewed, _ := e.lastLease(claim.old.version)
 	if renewed == nil {

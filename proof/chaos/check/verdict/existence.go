@@ -6,8 +6,8 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// checkLost requires that the entries of an acknowledged commit are in the table. It also requires that every entry has
-// ended, unless it is not due yet. The second rule includes entries whose commit was never acknowledged.
+// checkLost requires that the entries of an acknowledged commit are in the table. It also requires that every entry in
+// the table has ended or is not due yet, whether its commit was acknowledged or not.
 func checkLost(l *Ledger, c *Check) {
 	rows := l.entriesByKey()
 	for i := range l.inserts {

@@ -8,16 +8,16 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// Start is the start of an attempt, and how long after the earliest possible time it came.
+// Start tells when an attempt began and how late it was.
 type Start struct {
 	At   int64 // wall clock in µs
 	Late int64 // delay in µs
 	Calm bool  // whether no fault affected the time of the delay
 }
 
-// Starts measures how late the first attempt under each claim began, if the claim found the entry without a lease. The
-// delay counts from the due time, or from the answer to the COMMIT if that came later. Claims that had to wait for the
-// end of a lost lease are left out.
+// Starts measures how late the first attempt of each claim began. The delay counts from the due time of the entry, or
+// from the answer to the COMMIT if that came later. Starts leaves out a claim that had to wait until the lease of an
+// earlier claim ran out.
 func (l *Ledger) Starts() []Start {
 	var starts []Start
 	l.eachEntry(func(e *Entry) {
@@ -67,7 +67,7 @@ func checkLate(l *Ledger, c *Check) {
 	c.violate(nil, nil, "%d of %d attempts began more than %d ms late, without a fault", late, c.Looked, l.tooLateAfter()/1000)
 }
 
-// readyAt returns the earliest wall clock time at which a claim could have been made.
+// readyAt returns the earliest wall clock time at which a process could have made this claim.
 func (l *Ledger) readyAt(e *Entry, claim *step) int64 {
 	due := claim.wall + claim.new.nextAt*1000 - claim.now
 	if claim.move != moveInsert && claim.old.version != 0 {

@@ -8,7 +8,8 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// Load reads the run in a directory. It returns an error if the history cannot be trusted.
+// Load reads the run in a directory. It returns an error if the directory holds no history, or if records contradict
+// each other.
 func Load(dir string) (*Ledger, error) {
 	files, err := history.Files(dir)
 	if err != nil {

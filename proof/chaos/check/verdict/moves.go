@@ -20,8 +20,8 @@ const (
 
 func terminal(state int8) bool { return !slices.Contains(open, state) }
 
-// The slice open holds the states in which an entry can be claimed. The slice waiting holds those of them in which the
-// next attempt calls the handler. In state compensating, the next attempt calls the compensation.
+// The slice open holds the states in which an entry can be claimed. If the state is also in the slice waiting, the next
+// attempt calls the handler. In state compensating, the next attempt calls the compensation.
 var (
 	open    = []int8{pending, retrying, compensating}
 	waiting = []int8{pending, retrying}

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The checker names each change of a row after the one move that fits it, so no change may fit two moves. The test
-// tries all combinations of changes of the columns.
+// The checker looks up each change of a row in the list of moves, and takes the move that fits. So no change may fit
+// two moves. The test tries all combinations of changes of the columns.
 func TestNoTwoMovesFitOneChange(t *testing.T) {
 	const at = 1_700_000_000_000
 	states := []int8{pending, retrying, dead, compensating, succeeded, compensated, cancelled, manual}

@@ -19,11 +19,11 @@ var explains = map[string][]string{
 		history.OutcomePermanent},
 }
 
-// checkOutcomes checks each recorded outcome that ended a claim. An attempt under that claim must have returned the
-// outcome.
+// checkOutcomes checks each outcome that is stored in a row. An attempt under the claim that the outcome ended must
+// have returned this outcome.
 //
-// A success may also come from an earlier attempt of the same epoch, because the library accepts a late success. This
-// does not apply to transactional handlers and compensations.
+// A success may also come from an earlier attempt of the same epoch, because the library accepts a late success. The
+// success of a transactional handler or compensation must come from the claim that it ended.
 func checkOutcomes(l *Ledger, c *Check) {
 	l.eachEntry(func(e *Entry) {
 		l.checkCrashes(e, c)
@@ -77,9 +77,10 @@ func (l *Ledger) checkCrashes(e *Entry, c *Check) {
 	}
 }
 
-// checkQuarantine requires two things of an entry that was dead-lettered because of crashes. It had lost more than
-// crashBudget leases, and the claim that dead-lettered it ran no handler. The delivery count proves that the leases
-// were lost in a row, because only an outcome resets it. checkLinear verifies every change of this count.
+// checkQuarantine requires two things of an entry that was dead-lettered because of crashes. More than crashBudget
+// claims lost their lease, and the last claim, which dead-lettered the entry, ran no handler. Only an outcome resets
+// the delivery count, so the count tells how many leases were lost in a row. checkLinear verifies every change of this
+// count.
 func (l *Ledger) checkQuarantine(e *Entry, s *step, c *Check) {
 	if lost := s.old.deliveryCount - 1; lost <= crashBudget {
 		c.violate(e, append(e.lines(s.old.version), s.place), "was quarantined after %d lost leases; the budget is %d, plus one lease for a success that waits to be stored", lost, crashBudget)
@@ -145,8 +146,8 @@ func (l *Ledger) mayLeadTo(e *Entry, s *step, a *attempt) bool {
 	return false
 }
 
-// outOfTime reports whether the batch of an attempt may have timed out. The batch can time out after its handler was
-// done with this entry. The handler's verdict about the entry is then ignored.
+// outOfTime reports whether the batch of an attempt may have timed out. If a batch times out, the library ignores its
+// verdicts, even about entries with which the handler was done.
 func (l *Ledger) outOfTime(e *Entry, s *step, a *attempt) bool {
 	if a.batch <= 1 || a.cause == history.CauseTimeout {
 		return a.batch > 0 && a.cause == history.CauseTimeout
@@ -158,9 +159,9 @@ func (l *Ledger) outOfTime(e *Entry, s *step, a *attempt) bool {
 // tooLate reports whether an attempt may have timed out before its handler returned nil. The transaction of such an
 // attempt did not commit.
 //
-// The history holds a time just before the return. The process may be stopped between that time and the return. So the
-// attempt may have timed out even if that time is earlier than the timeout. But a failure that was recorded before the
-// timeout has another cause.
+// a.ended is read just before the handler returns, and the process may be stopped between the two. So the attempt may
+// have timed out even if a.ended is earlier than the timeout. If the failure was recorded before the timeout, it has
+// another cause.
 func (l *Ledger) tooLate(e *Entry, s *step, a *attempt) bool {
 	up, known := l.earliestTimeout(e, a.version)
 	switch {

@@ -11,8 +11,8 @@ import (
 // checkProducers requires that no deadlock involves both a producer's statement and a statement that the library sends
 // in its own transaction.
 //
-// It reports lock waits of producers but does not judge them. The server does not say which transaction held the lock.
-// The holder may be another producer that uses the same key.
+// It reports lock waits of producers but does not judge them, because the server does not say which transaction held
+// the lock. The holder may be another producer that uses the same key.
 func checkProducers(l *Ledger, c *Check) {
 	for i := range l.Deadlocks {
 		d := &l.Deadlocks[i]

@@ -3,9 +3,9 @@ package verdict
 // settleSlack is how many µs the queue has at the end of a run to remove stale members.
 const settleSlack = 10_000_000
 
-// checkQueue looks at the queue at the end of the run. The queue holds entries in advance for a time that is called the
-// horizon. It must hold every open entry that is due within the horizon, with a score no later than the entry's due
-// time.
+// checkQueue looks at the queue at the end of the run. It must hold every open entry that is due within the horizon,
+// which is the time for which the queue holds entries in advance. The score must be no later than the entry's due time
+// or the end of its lease, plus the longest lease and settleSlack.
 //
 // A member without an open entry is stale. A claim removes a stale member once its score is due.
 func checkQueue(l *Ledger, c *Check) {

@@ -206,8 +206,8 @@ func hasPrefix(lines []string, prefix string) bool {
 	return false
 }
 
-// The driver's stalls make up more than a twentieth of this run. After a stall, the checker then excuses lost leases
-// for a longer time, but not forever.
+// If the driver's stalls make up more than a twentieth of the run, a stall excuses lost leases until 10 s after its
+// end. Otherwise it excuses them until 1 s after its end.
 func TestLostLeaseNearAStallOfAMachineThatIsTooBusy(t *testing.T) {
 	for _, test := range []struct {
 		busy, later int64 // in ms
@@ -232,8 +232,8 @@ func TestLostLeaseNearAStallOfAMachineThatIsTooBusy(t *testing.T) {
 	}
 }
 
-// The driver's stalls make up more than a twentieth of this run. The checker then reports a late start without judging
-// it, even if no fault was near.
+// The driver's stalls make up more than a twentieth of this run. The checker reports a late start without judging it,
+// even if no fault was near.
 func TestLateStartIsNotJudgedOnAMachineThatIsTooBusy(t *testing.T) {
 	s := newStory(t)
 	s.run.At = s.now

@@ -12,10 +12,9 @@ type waited struct {
 	place Place
 }
 
-// checkResults requires that an entry has a result if, and only if, a success of its handler is stored in the current
-// epoch. A result from before the last requeue, which began this epoch, does not count. An attempt in this epoch must
-// have returned the result together with a nil error. If the type is transactional, the effect of this attempt must
-// have committed.
+// checkResults requires that an entry has a result of its current epoch if, and only if, its handler succeeded in this
+// epoch. A new epoch begins when the entry is requeued. An attempt of this epoch must have returned the result together
+// with a nil error. If the type is transactional, the effect of this attempt must have committed.
 //
 // An answer of Wait must be about the entry that the caller asked for, in a version that was stored.
 func checkResults(l *Ledger, c *Check) {

@@ -121,8 +121,8 @@ func (e *subject) killThree() *subject {
 	return e
 }
 
-// killThreeAndClaim does the same as killThree, and then writes a claim that runs no handler. Until the lease of that
-// claim ends, another process may still store a success.
+// killThreeAndClaim does the same as killThree, and then writes a claim that runs no handler. It waits until the lease
+// of this claim has ended, because the library dead-letters the entry only then.
 func (e *subject) killThreeAndClaim() *subject {
 	e.killThree().claim()
 	e.s.wait(2 * storyLease)
@@ -258,8 +258,8 @@ func (e *subject) cancelAgain() {
 	s.write("producer", &history.ActionEnd{At: s.now, Call: n, Already: true})
 }
 
-// reschedule adds to the history that a person moves the due time of the entry to ms milliseconds from now. The store
-// then no longer counts a running attempt in DeliveryCount, because its outcome may be dropped.
+// reschedule adds to the history that a person moves the due time of the entry to ms milliseconds from now. Like the
+// store, it subtracts a running attempt from DeliveryCount, because the outcome of that attempt may be dropped.
 func (e *subject) reschedule(ms int64) *subject {
 	e.actAs(history.ActionReschedule, "", func(a *history.Action) { a.DelayMS = ms })
 	return e.update(func(r *history.Image) {

@@ -8,16 +8,16 @@ import (
 
 const defaultSettle = 1500
 
-// putOffForNoReason is how many of a thousand transactional handlers may return nil and yet be retried without a fault.
-// A transaction can fail for reasons that only the server knows.
+// putOffForNoReason is how many of a thousand transactional handlers may be retried without a fault although they
+// returned nil. A transaction can fail for reasons that only the server knows.
 const putOffForNoReason = 5
 
 // checkLostSuccess requires that a success is stored. It looks at attempts that returned nil well before their lease
-// ended, if their process lived on and could reach the database. The next recorded step of the entry must be the
-// success, unless a person or a service changed the entry.
+// ended. It skips an attempt whose process died or could not reach the database. The next stored step of the entry must
+// be the success, unless a person or a service changed the entry.
 //
-// If a fault delayed the success, the entry may run again. The history does not tell which of the two attempts stored
-// the success. If a transactional handler that returned nil is retried, its transaction must have had no effect.
+// A transactional handler that returned nil may be retried in a few cases, because its COMMIT may have failed. See
+// putOffForNoReason.
 func checkLostSuccess(l *Ledger, c *Check) {
 	transactional, putOff := 0, 0
 	var firstOf *Entry

@@ -116,8 +116,8 @@ func (l *Ledger) shownByProducers(count func(string, bool)) {
 	}
 }
 
-// soonAfter is the time, in µs, in which the reconciler must enqueue entries again after the queue lost data. Only then
-// does the enqueue count as the repair.
+// soonAfter is how many µs after a loss of the queue's data the reconciler may take to enqueue entries again. Only an
+// enqueue within this time counts for the demand ShowsEnqueued.
 const soonAfter = 60_000_000
 
 func (l *Ledger) lostBefore(at int64) bool {
