@@ -35,9 +35,9 @@ func isRecent(r BacklogReading) bool {
 	return r.Known && r.Age < maxBacklogAge && r.Age > -maxBacklogAge
 }
 
-// AddBacklog sets the field Backlog of the types in o, and BacklogAge. It replaces the counts that have stopped at 1,000.
-// Overview does this itself if Operations.Statistics is set. If r is not Known or is older than five minutes, AddBacklog
-// changes nothing.
+// AddBacklog sets o.BacklogAge, and the field Backlog of each type in o. Overview stops counting at 1,000. AddBacklog
+// replaces such a count by the count of r. If r is not Known or is older than five minutes, AddBacklog changes nothing.
+// If Operations.Statistics is set, Overview calls AddBacklog itself.
 func (o *Overview) AddBacklog(r BacklogReading) {
 	if !isRecent(r) {
 		return
@@ -59,8 +59,8 @@ func (o *Overview) AddBacklog(r BacklogReading) {
 	}
 }
 
-// Waiting returns how many entries of the type are pending, retrying or compensating. hasMore says that there are at least n,
-// because nobody has counted further.
+// Waiting returns how many entries of the type are pending, retrying or compensating. If hasMore is true, counting stopped
+// early, and n is a lower bound.
 func (t TypeOverview) Waiting() (n int, hasMore bool) {
 	for _, c := range t.Counts {
 		if !c.State.Terminal() {

@@ -31,11 +31,11 @@ type BulkOptions struct {
 	TryFirst bool
 }
 
-// StartBulk does what Change does, and stores the action under an id. Bulk then tells what became of the entries. The
-// record of the action is in the transaction that changes the entries.
+// StartBulk does what Change does, and stores the action under an id. Bulk reads the outcomes of its entries later. One
+// transaction changes the entries and stores the action.
 //
-// If the actor may change none of the entries, StartBulk stores nothing and returns a zero BulkID. The answers are those
-// of Change. With TryFirst the answers for all entries but the oldest are nil.
+// StartBulk returns the answers of Change. With TryFirst, the answer is nil for each entry that waits for ContinueBulk.
+// If the actor may change none of the entries, StartBulk stores nothing and returns a zero BulkID.
 func (d *Admin) StartBulk(ctx context.Context, a Actor, ch Change, opts BulkOptions) (BulkID, []error, error) {
 	if d.readOnly {
 		return BulkID{}, nil, ErrReadOnly
@@ -54,16 +54,17 @@ func (d *Admin) StartBulk(ctx context.Context, a Actor, ch Change, opts BulkOpti
 	return batch.ID, c.answers, err
 }
 
-// ContinueBulk acts on entries of the action that no batch has yet, with the reason, the delay and the confirmations of
-// StartBulk. It changes up to maxBulkBatches batches of MaxEntries entries, each in a transaction with its record. So if
-// the process is killed between two batches, nothing is lost, and a second call does nothing twice. The entries must
-// still have the version that the person saw. Rights and amounts are checked again for each entry. Entries whose outcome
-// has become unknown since StartBulk are skipped, unless Checked was set.
+// ContinueBulk changes entries of the action that no earlier batch has processed. It uses the reason, the delay and the
+// confirmations of StartBulk. One call changes up to four batches of MaxEntries entries. One transaction changes the entries of
+// a batch and stores its record. So you may call ContinueBulk again after a crash: it changes no entry twice.
 //
-// It continues an action of StartMatching in the same way. If another caller continues that action at the same time, it returns
-// ErrContinued.
+// ContinueBulk changes an entry only if it still has the version that the person saw. It checks the rights and the amount of
+// each entry again. If Checked was not set, it skips entries whose outcome is unknown.
 //
-// It needs the same rights as Bulk and as the action itself. If nothing is left, it does nothing.
+// ContinueBulk also continues an action of StartMatching. If another caller continues that action at the same time,
+// ContinueBulk returns ErrContinued.
+//
+// ContinueBulk needs the rights that Bulk needs and the right for the action. If no entry is left, it does nothing.
 func (d *Admin) ContinueBulk(ctx context.Context, a Actor, id BulkID) error {
 	if d.readOnly {
 		return ErrReadOnly
@@ -136,7 +137,7 @@ type bulkPlan struct {
 	Matching   *matchingPlan `json:"matching,omitempty"`    // for an action on all that match; nil for other actions
 }
 
-// actionStop is the action in the audit log of a person who stops an action on all that match.
+// actionStop is the audit log's name for stopping an action on all entries that match.
 const actionStop = "stop"
 
 // newBulkSecret returns a text that nobody can guess.
@@ -166,7 +167,7 @@ func (c *checkedChange) skipped(entries []Seen) (skipped []BulkSkip) {
 	return skipped
 }
 
-// Words of BulkSkip beside those of package processlog.
+// More values of BulkSkip.Why. Package processlog defines the other values.
 const (
 	bulkNotAllowed = "not_allowed"
 	bulkUnknown    = "unknown"  // the outcome is unknown, and Checked was not set
@@ -191,7 +192,7 @@ func skipWord(err error) string {
 	return processlog.BulkChanged
 }
 
-// storeBatch makes the change, and fills in the answers of the log. It returns the number of the record.
+// storeBatch changes the entries, and adds the log's answers to c. It returns the number of the audit record.
 func (d *Admin) storeBatch(ctx context.Context, a Actor, c checkedChange, batch processlog.BulkBatch, plan bulkPlan) (uint64, error) {
 	defer d.actionCount.Add(1) // Count the action even if the answer to COMMIT is lost.
 	var err error
@@ -230,7 +231,7 @@ const (
 // BulkOutcomes lists all outcomes: first those that need a person.
 var BulkOutcomes = [...]BulkOutcome{BulkDead, BulkRetrying, BulkRunning, BulkWaiting, BulkSucceeded, BulkCompensated, BulkSettled, BulkCancelled, BulkOverridden, BulkGone}
 
-// Ended reports whether the entry runs no more unless somebody acts on it.
+// Ended reports whether the entry has no further attempts, unless a person or a service acts on it.
 func (o BulkOutcome) Ended() bool { return o != BulkRetrying && o != BulkRunning && o != BulkWaiting }
 
 // BulkView is an action on several entries, and what has become of them.
@@ -249,8 +250,8 @@ type BulkView struct {
 	LeftOut  map[string]int      `json:"left_out"`          // number of entries that the action left as they were, by BulkSkip.Why
 	Tried    BulkOutcome         `json:"tried,omitempty"`   // outcome of the first entry, until ContinueBulk is called after TryFirst; else empty
 
-	// The next fields are for actions of StartMatching. Total is the number of entries that matched at the start. Skipped and
-	// Outcomes are about the last 20 batches and the first one.
+	// The next fields are for actions of StartMatching. For these actions, Total is the number of entries that matched at the
+	// start. Skipped and Outcomes cover only the first batch and the last 20 batches.
 	Search      *Search `json:"search,omitempty"`       // what the action is about; nil for other actions
 	More        bool    `json:"more,omitempty"`         // whether more than Total entries matched. Left is then a lower bound
 	NotFollowed int     `json:"not_followed,omitempty"` // number of changed entries that Outcomes leaves out
@@ -262,7 +263,7 @@ type BulkView struct {
 	Entries map[BulkOutcome][]compensator.EntryID `json:"-"` // changed entries by outcome, the oldest first
 }
 
-// Open reports whether an entry of the action may still end.
+// Open reports whether an entry that the action changed has not ended yet.
 func (v BulkView) Open() bool {
 	for outcome, n := range v.Outcomes {
 		if n > 0 && !outcome.Ended() {
@@ -350,7 +351,7 @@ func (v *BulkView) addOutcome(e processlog.BulkEntry, row processlog.Row) BulkOu
 	return outcome
 }
 
-// readRows reads the outlines of entries in parts.
+// readRows reads the outlines of entries, MaxEntries in each query.
 func (d *Admin) readRows(ctx context.Context, ids []compensator.EntryID) (map[compensator.EntryID]processlog.Row, error) {
 	rows := make(map[compensator.EntryID]processlog.Row, len(ids))
 	for part := range slices.Chunk(ids, MaxEntries) {
@@ -438,8 +439,9 @@ func (b *storedBulk) join() {
 	}
 }
 
-// outcomeOf returns what has become of an entry since the action right changed it. The action and each later requeue or
-// settling by a person begin an epoch of their own. So another epoch says that somebody has acted on the entry since.
+// outcomeOf returns the outcome of an entry since an action changed it. right is the right of that action. The action
+// gave the entry a new epoch. Each later requeue, and each later settling by a person, gives it another one. So if the
+// row has another epoch than e, somebody has acted on the entry since.
 func outcomeOf(right Right, e processlog.BulkEntry, row processlog.Row) BulkOutcome {
 	endedByOthers := map[processlog.EndedBy]Right{processlog.EndedByCancel: Cancel, processlog.EndedByComplete: Complete, processlog.EndedByPerson: SettleManually}
 	if by, is := endedByOthers[row.EndedBy]; row.Epoch != e.Epoch || row.Version < e.Version || is && by != right {

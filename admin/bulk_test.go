@@ -25,8 +25,8 @@ func (b *bed) dieMany(businessType string, n int) (seen []admin.Seen) {
 	return seen
 }
 
-// TestActionOnManyFollowsItsEntries requeues five dead entries. The action must tell what has become of each of them. One
-// dies again, a person then settles it, and a service cancels another one. The others wait.
+// TestActionOnManyFollowsItsEntries requeues five dead entries. The first one dies again, and then a person settles it. A
+// service cancels the second one. The action must report the outcome of each entry.
 func TestActionOnManyFollowsItsEntries(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -72,8 +72,9 @@ func TestActionOnManyFollowsItsEntries(t *testing.T) {
 	assert.Equal(t, map[admin.BulkOutcome]int{admin.BulkOverridden: 2, admin.BulkWaiting: 3}, view.Outcomes, "it waits now, but not because of this action")
 }
 
-// TestActionOnManyIsShownByRight acts on entries of two types. A person who may see only one type must see only its
-// entries. A person who may see none, or lacks the audit log, must get the same answer as for an unknown action.
+// TestActionOnManyIsShownByRight settles entries of two types in one action. A person who may see one type must see
+// only the entries of that type. A person who may see no type must get the answer for an unknown action. So must a
+// person without the right SeeAuditLog.
 func TestActionOnManyIsShownByRight(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -106,8 +107,8 @@ func TestActionOnManyIsShownByRight(t *testing.T) {
 	require.NoError(t, err, "people see what they did themselves without the audit log")
 }
 
-// TestActionWithoutARightIsNotRecorded asks for an action on two entries without the right. Nothing but the refusal may
-// be recorded, because the number of refusals is limited.
+// TestActionWithoutARightIsNotRecorded starts an action on two entries without the right. The log may store only the
+// refusal, and nothing about the action.
 func TestActionWithoutARightIsNotRecorded(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -128,9 +129,9 @@ func TestActionWithoutARightIsNotRecorded(t *testing.T) {
 	require.ErrorIs(t, err, admin.ErrReadOnly)
 }
 
-// TestOneEntryIsTriedBeforeTheOthers requeues the oldest of four entries first. The other entries must stay as they are
-// until the person continues. Each of them that nobody has changed since must then be requeued once, even if the person
-// continues several times.
+// TestOneEntryIsTriedBeforeTheOthers requeues the oldest of four entries first. The other three must stay as they are
+// until a person continues. Another person has settled one of these three, so it must be skipped. The other two must be
+// requeued once, even if the person continues twice.
 func TestOneEntryIsTriedBeforeTheOthers(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

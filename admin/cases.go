@@ -50,8 +50,8 @@ const maxGroups = 1000
 // Actors who may see every type share one result. Overview says for how long a result is shared. For all other actors
 // Groups reads the log each time.
 //
-// The log returns the 1,000 largest sums by type, failure and currency. If the log has more sums, the
-// result more is true. Then groups may be missing, and cases may be missing in the returned groups.
+// The log returns at most 1,000 sums by type, failure and currency, the largest first. If it may have further sums, the
+// result more is true, and groups and cases may be missing.
 func (d *Admin) Groups(ctx context.Context, a Actor) (groups []Group, more bool, err error) {
 	return d.listGroups(ctx, a, "", d.cachedFailures)
 }
@@ -193,8 +193,10 @@ func (d *Admin) TakeCases(ctx context.Context, a Actor, seen []SeenCase, why Why
 }
 
 // AssignCases assigns open cases to owner. If owner is empty, the cases have no owner afterwards. AssignCases needs
-// SeeEntries and AssignCase. If owner is empty, and the case belongs to the actor, SeeEntries and TakeCase are enough.
-// In all other points AssignCases works like TakeCases, except that a repeated call returns ErrChanged.
+// SeeEntries and AssignCase. An actor with SeeEntries and TakeCase may give back their own cases: for these cases
+// owner must be empty.
+//
+// AssignCases returns the same answers as TakeCases, but a repeated call returns ErrChanged.
 func (d *Admin) AssignCases(ctx context.Context, a Actor, seen []SeenCase, owner string, why Why) ([]error, error) {
 	return d.assignCases(ctx, a, seen, owner, AssignCase, why)
 }

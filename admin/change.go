@@ -57,9 +57,9 @@ type Change struct {
 	Why
 	Delay time.Duration // delay until the entries are due; for Requeue, Compensate and Reschedule
 
-	// Checked confirms that a person has checked outside the log which effects the attempts of these entries had. If
-	// Checked is not set and the outcome of one entry is unknown (Line.OutcomeUnknown), Change does nothing. Reschedule
-	// needs no check.
+	// Checked confirms that a person has checked the effects of the entries' attempts outside the log. If the outcome
+	// of one entry is unknown (Line.OutcomeUnknown) and Checked is not set, Change does nothing. Reschedule needs no
+	// check.
 	Checked bool
 
 	// Again confirms that finished entries may run again: entries that are succeeded, compensated, cancelled or settled
@@ -123,22 +123,22 @@ func (c *checkedChange) addAnswers(results []processlog.Changed) {
 	}
 }
 
-// errUnknown and errFinished are the answers for entries that a part of a bulk action leaves out. errNoMatch is the answer for
-// entries that the action is not about.
+// Answers of batches of a bulk action. errUnknown and errFinished are for entries that match but need a confirmation.
 var (
 	errNoMatch  = errors.New("admin: the entry does not match the search any more")
 	errUnknown  = errors.New("admin: the outcome is unknown, and Checked is not set")
 	errFinished = errors.New("admin: the entry has ended already, and Again is not set")
 )
 
-// part says of which action the entries of a Change are a part.
+// part describes the action to which the entries of a Change belong. A bulk action changes its entries in
+// several parts.
 type part struct {
 	total     int               // number of entries of the whole action, for Subject.Count
 	leavesOut bool              // whether entries that need Checked or Again get an answer of their own, instead of an *UncheckedError for all
 	match     *processlog.Match // if it is set, the entries need not have the versions of the Change, but must match
 }
 
-// checkChange decides which entries the actor may change as ch says. It records refusals.
+// checkChange checks the rights, and decides which entries of ch to change. It records refusals.
 func (d *Admin) checkChange(ctx context.Context, a Actor, ch Change, of part) (c checkedChange, err error) {
 	ids := make([]compensator.EntryID, len(ch.Entries))
 	for i, seen := range ch.Entries {
@@ -208,8 +208,8 @@ func (d *Admin) checkChange(ctx context.Context, a Actor, ch Change, of part) (c
 	return c, nil
 }
 
-// leftOut returns why a batch of a bulk action leaves an entry out, or nil if it does not. An entry is left out if its change needs
-// Change.Checked or Change.Again.
+// leftOut returns errUnknown if the entry's change needs Change.Checked, and errFinished if it needs Change.Again. If both are set
+// or not needed, leftOut returns nil.
 func (ch Change) leftOut(line Line) error {
 	switch unchecked := ch.Unchecked([]Line{line}); {
 	case unchecked == nil:

@@ -14,7 +14,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestAmountsHaveTheDecimalsOfTheirCurrency compares the decimals of shown amounts with ISO 4217.
 func TestAmountsHaveTheDecimalsOfTheirCurrency(t *testing.T) {
 	for currency, places := range map[string]int{"CNY": 2, "USD": 2, "JPY": 0, "UYI": 0, "KWD": 3, "CLF": 4, "UYW": 4, "CLP": 0, "jpy": 0, "XXX": 2, "": 2} {
 		assert.Equal(t, places, admin.Decimals(currency), currency)

@@ -21,12 +21,11 @@ type EntryPage struct {
 // Entries lists entries as Log.List does, without content, headers and user names. It asks Access for SeeEntries for
 // each type.
 //
-// Some filters need another right: a filter by error text needs SeeErrors, and a filter by user id needs SeeContent.
-// Entries asks for this right once for the type in the Filter, or for the empty type if the Filter names no type.
-// Entries asks for it again for each type that it finds.
+// A filter by error text also needs SeeErrors, and a filter by user id needs SeeContent. Entries first asks for this
+// right for the type in the Filter, which may be empty. Then it asks for the right for each type that it finds.
 //
-// For an actor who may not see all types, a listing without ids and without a created range is ordered by due time. A
-// listing of one state uses types that were read up to five seconds ago.
+// For an actor who may not see all types, a listing without ids and without a created range is ordered by due time.
+// In a listing of one state, entries of a new type can be missing for up to five seconds.
 func (d *Admin) Entries(ctx context.Context, a Actor, filter Filter) (EntryPage, error) {
 	page, err := d.entries(ctx, a, filter, SeeEntries)
 	seesErrors := d.rightsOf(a, SeeErrors)
@@ -52,7 +51,8 @@ func (d *Admin) entries(ctx context.Context, a Actor, filter Filter, rights ...R
 	return EntryPage{Next: page.Next, Entries: keepShown(page.Entries, func(e *compensator.Entry) bool { return mayRead.holds(ctx, e.BusinessType) })}, err
 }
 
-// searchedTypes returns the types that a search may read, as visibleTypes does, and the rights that each of them needs.
+// searchedTypes returns the types that a search may read, like visibleTypes. mayRead holds the rights that the search
+// needs for each type.
 func (d *Admin) searchedTypes(ctx context.Context, a Actor, filter Filter, rights ...Right) (mayRead *typeRights, types []string, ok bool, err error) {
 	if filter.BusinessType != "" && !d.mayDo(ctx, a, SeeEntries, Subject{Type: filter.BusinessType}) {
 		return nil, nil, false, nil
@@ -276,8 +276,8 @@ func (d *Admin) readEntryFor(ctx context.Context, a Actor, ref compensator.Ref, 
 }
 
 // Export returns the same page as EntryLines. Use it for a listing that leaves the system, because Export records each
-// page with the reason. Export needs SeeEntries and the right Export for each type. It leaves out types for which the
-// actor lacks one of them.
+// page with the reason. Export needs SeeEntries and the right Export for each type. It leaves out types for which one
+// of these rights is missing.
 //
 // Export returns one of these errors:
 //   - ErrNotAllowed if the actor has the rights for no type, or may not use this Filter;

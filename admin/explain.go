@@ -24,10 +24,13 @@ type Explanation struct {
 	Next         []Reason            `json:"next"`          // who looks at it next, and when; at least one
 }
 
-// Explain says why an entry does not run now. It needs SeeEntries, like Entry, and returns the same errors. Without
-// SeeOverview it does not say who paused the type, or why. Without SeeErrors it masks errors. Without SeeAuditLog it
-// does not say who ended the entry. Without SeeOverview for the empty type it does not name processes. Without SeeContent it names
-// neither the batch that the entry follows nor its key under a limit, because both may come from the content.
+// Explain says why an entry does not run now. It needs SeeEntries, like Entry, and returns the same errors. Some details need
+// another right:
+//   - SeeOverview: who paused the type, and why.
+//   - SeeOverview for the empty type: names of processes.
+//   - SeeErrors: errors in full. Without this right they are masked.
+//   - SeeAuditLog: who ended the entry.
+//   - SeeContent: the batch that the entry follows, and its key under a limit. Both may come from the content.
 //
 // Explain changes nothing. It sends at most eleven statements, and one command to the queue.
 func (d *Admin) Explain(ctx context.Context, a Actor, ref compensator.Ref) (Explanation, error) {
@@ -58,7 +61,8 @@ type explainer struct {
 	explanation Explanation
 }
 
-// addReason adds a reason. It does not repeat an error that an earlier reason has.
+// addReason adds a reason. If an earlier reason has the same error text, addReason removes the text from r,
+// or leaves out r if r is a problem.
 func (x *explainer) addReason(r Reason) {
 	isTold := slices.ContainsFunc(x.explanation.Reasons, func(other Reason) bool {
 		return other.Text != "" && strings.HasSuffix(r.Text, other.Text)
@@ -203,7 +207,8 @@ func (x *explainer) instances(ctx context.Context) []Instance {
 // holderCodes maps the state of the process that holds an entry to the code of a reason.
 var holderCodes = map[InstanceState]string{InstanceLive: "leased_by", InstanceGone: "leased_by_gone", InstanceEnded: "leased_by_ended"}
 
-// addHolder adds the process that marked the lease. If no known process has marked it, addHolder adds fallback.
+// addHolder adds the process that holds the lease. It compares the token of the row with the ids of the known
+// processes. If no token matches, it adds fallback.
 func (x *explainer) addHolder(ctx context.Context, fallback Reason) {
 	isMarked := false
 	for _, i := range x.instances(ctx) {
@@ -217,8 +222,9 @@ func (x *explainer) addHolder(ctx context.Context, fallback Reason) {
 	}
 }
 
-// addOtherProcesses adds how many live processes have a handler for the entry's type, and which of them do not claim the entry.
-// If no process has stored a description of itself, it adds the code fallback.
+// addOtherProcesses adds the number of live processes with a handler for the entry's type. Then it adds each of these processes
+// that does not claim the entry at present. If no process has stored a description of itself, it adds a reason with the code
+// fallback.
 func (x *explainer) addOtherProcesses(ctx context.Context, fallback string) {
 	all, n := x.instances(ctx), 0
 	var holds []Reason
@@ -247,13 +253,13 @@ func (x *explainer) addOtherProcesses(ctx context.Context, fallback string) {
 	}
 }
 
-// holdCodes are the codes of the reasons for which a process does not claim due entries. The code for another process ends with
-// "_in".
+// holdCodes maps why a process does not claim due entries to the code of a reason. holdReason appends "_in" to the code for
+// another process.
 var holdCodes = map[processlog.ClaimHoldReason]string{
 	processlog.HeldByBacklog: "outcomes_wait", processlog.HeldByRefusals: "outcomes_refused", processlog.HeldBySuspects: "suspects_run",
 }
 
-// holdReason returns the reason for which a process does not claim the entry. The name of this process is empty.
+// holdReason returns the reason why a process does not claim the entry. An empty process means this process.
 func (x *explainer) holdReason(process string, hold ClaimHold) Reason {
 	code := holdCodes[hold.Reason]
 	if process != "" {
@@ -336,8 +342,9 @@ func (x *explainer) addPause(ctx context.Context) (isPaused bool, end time.Time,
 	return false, time.Time{}, err
 }
 
-// addBlocker adds the entry that blocks this one. The result afterBlocker says who looks at this entry after the
-// blocker has ended. Only a process that knows the type's Serial knows whether a dead entry blocks.
+// addBlocker adds the entry that blocks x.row. afterBlocker says who looks at x.row after the blocker has ended,
+// and is nil if nothing blocks. A dead entry blocks only if Serial is set for the type. If this process does not
+// know that, the reason says "perhaps".
 func (x *explainer) addBlocker(ctx context.Context) (afterBlocker *Reason, err error) {
 	blockerID, err := runQuery(ctx, x.d, func(ctx context.Context) (processlog.ID, error) {
 		return x.d.log.Operations().BlockedBy(ctx, x.row.BusinessType, x.row.ID, !x.local.PassDead)

@@ -50,7 +50,7 @@ func (k IDKind) Filter(id string, isPrefix bool) Filter {
 // listedKinds are the kinds of ids that have an index, the most common first.
 var listedKinds = []IDKind{KindBusiness, KindBusinessExt, KindBatch}
 
-// Match says which entries a text finds.
+// Match is the result of Find: the kind of id in which the text was found.
 type Match struct {
 	Kind   IDKind `json:"kind"`             // empty: the text finds no entry
 	Prefix bool   `json:"prefix,omitempty"` // whether the ids only begin with the text
@@ -200,7 +200,8 @@ func (s *nearSearch) addExchanged(ctx context.Context) error {
 	return nil
 }
 
-// addShortened looks for business ids that share all but the last letters with the text.
+// addShortened cuts one or two letters from the end of the text, and looks for business ids that begin with
+// the rest.
 func (s *nearSearch) addShortened(ctx context.Context) error {
 	letters := []rune(s.text)
 	for cut := 1; cut <= 2 && len(letters)-cut >= minPrefix; cut++ {

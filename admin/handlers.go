@@ -27,9 +27,9 @@ func (d *Admin) Types(ctx context.Context, a Actor, right Right) ([]string, erro
 	return slices.DeleteFunc(slices.Compact(types), func(name string) bool { return !mayDo.holds(ctx, name) }), nil
 }
 
-// Unregistered returns those of the given types whose entries wait although no live process has a handler for them. It needs
-// SeeOverview, and leaves out types that the actor may not see. It returns none if no process has stored a description of
-// itself: then nobody knows which types have a handler.
+// Unregistered returns the given types for which no live process has a handler although entries wait. It needs SeeOverview,
+// and leaves out types that the actor may not see. If no process has stored a description of itself, the handlers are
+// unknown, and Unregistered returns no type.
 func (d *Admin) Unregistered(ctx context.Context, a Actor, types ...string) ([]string, error) {
 	handled, err := d.handledTypes(ctx)
 	if err != nil || handled == nil {

@@ -129,8 +129,9 @@ func TestPagesAndCursorsAreOfWhatMayBeSeenAlone(t *testing.T) {
 	}
 }
 
-// TestWhoSeesAllAsksForNoTypes checks an actor with all rights. This actor sees every type, so the queries of the Admin
-// must not list types. The Admin must also send no more queries than an Admin that hides no type.
+// TestWhoSeesAllAsksForNoTypes reads lists as an actor who may see every type. The queries need no condition on the type
+// then, so they must not list types. For an actor who may see one type they must list this type. In both cases the Admin
+// must use the types that it has read before, instead of reading them for each list.
 // Failure: F127
 func TestWhoSeesAllAsksForNoTypes(t *testing.T) {
 	t.Parallel()
@@ -253,8 +254,8 @@ func TestActionsWaitForNoReader(t *testing.T) {
 	})
 }
 
-// TestOverviewWaitsForNoServerThatIsSilent uses a database that does not answer. The overview must be returned and
-// report this.
+// TestOverviewWaitsForNoServerThatIsSilent uses a database that does not answer. Overview must return in time, and
+// must say that the database did not answer.
 // Failure: F127
 func TestOverviewWaitsForNoServerThatIsSilent(t *testing.T) {
 	t.Parallel()
@@ -269,9 +270,9 @@ func TestOverviewWaitsForNoServerThatIsSilent(t *testing.T) {
 	})
 }
 
-// TestHiddenAndAbsentAreToldApartByNothing compares a hidden entry with an entry that does not exist. The answers and
-// the records for both must be equal. If the record cannot be written, the errors must be equal. The reason is that an
-// actor who may not see a type can still read records without a type.
+// TestHiddenAndAbsentAreToldApartByNothing compares a hidden entry with an entry that does not exist. The answers must
+// be equal, and so must the errors if the record of the refusal cannot be written. The records must be equal too,
+// because the actor can read them: they have no type.
 // Failure: F122
 func TestHiddenAndAbsentAreToldApartByNothing(t *testing.T) {
 	t.Parallel()
@@ -481,9 +482,9 @@ func TestOverviewIsThereForWhoSeesATypeWithNothingOpen(t *testing.T) {
 	require.ErrorIs(t, err, admin.ErrNotAllowed)
 }
 
-// TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone opens a breaker. The Admin must show since when it is open, when the
-// next attempt is, and the masked error. It must show this also for a type without entries, but only to an actor who
-// may see the type.
+// TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone opens the breaker of a type. The Admin must show since when the breaker
+// is open, the time of the next attempt, and the masked error, even if all entries of the type have ended. An actor who
+// may not see the type must see nothing.
 // Failure: F122
 func TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone(t *testing.T) {
 	t.Parallel()

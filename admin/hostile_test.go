@@ -36,8 +36,8 @@ func TestNoContentOfAHiddenEntryIsRead(t *testing.T) {
 	assert.Greater(t, b.store.loaded.Load(), before)
 }
 
-// TestLimitOfHiddenTypesIsLikeNone changes limits by their names. An actor who may see no type of a limit must not learn
-// that the limit exists. An actor who may change only a part of its types must not learn the names of the others.
+// TestLimitOfHiddenTypesIsLikeNone changes limits by name. An actor who may see no type of a limit must not learn that
+// the limit exists. An actor who may change only some types of a limit must not learn the names of its other types.
 // Failure: F122
 func TestLimitOfHiddenTypesIsLikeNone(t *testing.T) {
 	t.Parallel()

@@ -26,9 +26,9 @@ const (
 	InstanceEnded = processlog.InstanceEnded // Close has ended it
 )
 
-// Instances reads the descriptions that processes have stored of themselves, sorted by name. Each process writes only its own
-// row, so a process that cannot reach the database looks like a killed one. A process stays in the result for a day after it
-// was last seen. A Compensator without Config.Operations, or a missing table, is a *FieldError.
+// Instances reads the descriptions that processes have stored of themselves, sorted by name. Only the process itself writes
+// its row. So a live process that cannot reach the database is InstanceGone, as if it had been killed. Instances returns a
+// process for a day after its last write. A Compensator without Config.Operations, or a missing table, is a *FieldError.
 func (l *Log) Instances(ctx context.Context) ([]Instance, error) {
 	store := l.c.Operations()
 	if store == nil {
@@ -54,9 +54,9 @@ type Instances struct {
 	Deploys []Deploy `json:"deploys"` // first start of each known version of the service, oldest first
 }
 
-// Deploy is the start of the first process with a version of the service. Rows of processes are deleted a day after a process was
-// last seen. So a Deploy within the last day is exact. An older one may be missing, or may be the start of a later process of
-// the version.
+// Deploy is the first start of a process with a version of the service. The row of a process is deleted a day after the process
+// was last seen. So older deploys may be missing, or show the start of a later process with the same version. A Deploy of the
+// last day is exact.
 type Deploy struct {
 	At    time.Time `json:"at"`    // by the database's clock
 	Build string    `json:"build"` // see Instance

@@ -140,8 +140,9 @@ func (d *Admin) ChangeLimit(ctx context.Context, a Actor, seen Limit, values Lim
 	return d.log.Operations().PutLimit(ctx, limit, ops...)
 }
 
-// refuseLimit refuses to change a limit of these types, and records that. The actor gets the same answer for a limit of
-// hidden types and for an absent one. The record names a type that the actor may see, or none.
+// refuseLimit records the refusal to change a limit, and returns the error for the actor. If the actor may see or
+// change one of the types, the record names that type. Otherwise the record names no type, and the error is the same as
+// for a limit that does not exist.
 func (d *Admin) refuseLimit(ctx context.Context, a Actor, types []string, subject, name, reason string) error {
 	ctx = withAction(ctx)
 	op, isHidden := processlog.Operation{Action: string(ChangeLimit), Subject: subject, Reason: reason}, true

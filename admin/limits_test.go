@@ -39,9 +39,9 @@ func TestAuditLogShowsErrorsAsOtherViewsDo(t *testing.T) {
 	}
 }
 
-// TestWhoMayTakeCasesGivesBackWhatIsHisAlone uses an actor who has only the right TakeCase. The actor may give back a
-// case of their own in the version that they saw, but no case of another person. The actor may also take cases up to
-// the amount that Access allows.
+// TestWhoMayTakeCasesGivesBackWhatIsHisAlone uses an actor who has only SeeEntries and TakeCase. The actor may give
+// back their own case, but not the case of another person. The version must be the one that the actor saw. The actor
+// may take cases up to the amount that Access allows.
 func TestWhoMayTakeCasesGivesBackWhatIsHisAlone(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -13,9 +13,12 @@ type Line struct {
 	Amount compensator.Amount `json:"amount"`         // zero if the amount is unknown
 	Case   *Case              `json:"case,omitempty"` // the entry's case, open or closed; nil if the entry has no case
 
-	// OutcomeUnknown reports whether an attempt may have had an effect that the log does not know. It is true if an
-	// attempt of the present epoch timed out, was cut off, never ended or lost the result of its call. It is also true if
-	// an attempt is running now, or held the entry when it was cancelled or rescheduled. It is false once the entry has ended well. If OutcomeUnknown is true, Change needs Change.Checked.
+	// OutcomeUnknown reports whether an attempt may have had an effect that the log does not know. This is so in three cases:
+	//   - An attempt of the present epoch timed out, was cut off, never ended, or lost the result of its call.
+	//   - An attempt is running now.
+	//   - An attempt was running when the entry was cancelled or rescheduled.
+	//
+	// OutcomeUnknown is false once the entry has ended well. If it is true, Change needs Change.Checked.
 	OutcomeUnknown bool `json:"outcome_unknown,omitempty"`
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The types of the next group are those that a Log uses. Package processlog describes them in full. An empty line
-// separates this comment from the group, because go doc would otherwise repeat it for each type.
+// A Log uses the following types. Package processlog describes them in full. An empty line separates this comment
+// from the group, because go doc would otherwise repeat it for each type.
 
 type (
 	Filter      = processlog.Filter      // selects entries for List. The zero value selects all, 50 a page
@@ -34,7 +34,7 @@ var ErrChanged = processlog.ErrChanged
 // changes.
 type Log struct{ c operating.Log }
 
-// Of returns the Log of c. It asks no server.
+// Of returns the Log of c. It sends no query.
 func Of(c *compensator.Compensator) *Log { return &Log{operating.Of(c)} }
 
 // Page is one page of a listing.

@@ -16,9 +16,9 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 )
 
-// TestLongErrorIsScrubbedInPart scrubs an error that contains a whole response of a remote service. Other outcomes wait
-// until the scrub has returned, so only the beginning of the error may be scrubbed. If a secret is cut in two, no part
-// of it may be stored.
+// TestLongErrorIsScrubbedInPart uses an error that contains a whole response of a remote service. The scrub delays
+// other outcomes, so it may read only the beginning of the error. If this cut splits a secret, no part of the secret
+// may be stored.
 func TestLongErrorIsScrubbedInPart(t *testing.T) {
 	t.Parallel()
 	store := compensatortest.NewMemoryStore()

@@ -35,9 +35,9 @@ const (
 // ErrContinued says that another caller has continued an action meanwhile. Nothing was done. Bulk shows how far the action is.
 var ErrContinued = errors.New("admin: another caller continues this action")
 
-// Matching counts the entries that an action on all that match would be about. It needs SeeEntries. A filter by error text also needs
-// SeeErrors, and a filter by user id also needs SeeContent. Entries of types without these rights do not match. Matching records
-// nothing. An invalid filter, or one without a state, is a *FieldError.
+// Matching counts the entries that match a search, for a person who plans an action on all of them. It records nothing. It needs
+// SeeEntries. A filter by error text also needs SeeErrors, and a filter by user id also needs SeeContent. Entries of types without
+// these rights do not match. An invalid filter, or one without a state, is a *FieldError.
 func (d *Admin) Matching(ctx context.Context, a Actor, action Right, search Search) (Matching, error) {
 	match, ok, err := d.newMatch(ctx, a, search)
 	if err != nil || !ok {
@@ -96,7 +96,7 @@ func (d *Admin) survey(ctx context.Context, a Actor, action Right, match process
 	return m, nil
 }
 
-// count returns the number for Subject.Count.
+// count returns Subject.Count for an action on these entries. If more may match, it is N + 1.
 func (m Matching) count() int {
 	if m.More {
 		return m.N + 1
@@ -104,7 +104,8 @@ func (m Matching) count() int {
 	return m.N
 }
 
-// matchingLines reads those of the entries that match, without their errors. weighed counts the contents that were read.
+// matchingLines returns the entries among ids that match, without their errors. It adds to weighed the number of
+// contents that it read for amounts.
 func (d *Admin) matchingLines(ctx context.Context, a Actor, match processlog.Match, ids []compensator.EntryID, weighed *int) ([]Line, error) {
 	rows, err := d.outlines(ctx, a, ids)
 	if err != nil {
@@ -136,8 +137,8 @@ func (d *Admin) matchingLines(ctx context.Context, a Actor, match processlog.Mat
 	return lines, nil
 }
 
-// matchingPlan is the part of a bulkPlan for an action on all that match. Every batch has it, so the last batch says how far the action
-// is. Its JSON names never change.
+// matchingPlan is the part of a bulkPlan for an action on all that match. Each batch stores one, and the last batch says how far the
+// action is. Its JSON names never change.
 type matchingPlan struct {
 	Search  Search              `json:"search"` // with the types that the first actor may see
 	More    bool                `json:"more,omitempty"`
@@ -174,7 +175,8 @@ func (p *matchingPlan) visited() int {
 	return n
 }
 
-// left returns how many of the entries that matched at the start are left. It is at least 1 until the action is over.
+// left returns how many of the entries that matched at the start are left. While the action continues, it returns at
+// least 1, because left = 0 means that the action is over.
 func (p *matchingPlan) left(total int) int {
 	if p.isOver() {
 		return 0
@@ -182,16 +184,18 @@ func (p *matchingPlan) left(total int) int {
 	return max(1, total-p.visited())
 }
 
-// StartMatching begins an action on all entries that match a search, and carries out the first batch of it. ContinueBulk carries
-// out the following ones, until BulkView.Left is 0. Change.Entries is ignored.
+// StartMatching begins an action on all entries that match a search, and carries out the first batch. ContinueBulk carries out the
+// other batches, until BulkView.Left is 0. Change.Entries is ignored.
 //
-// The action visits entries in the order of their ids, from the oldest to the newest that the log has at the start, so each at most
-// once. A batch has at most MaxEntries entries, and is one transaction with its record. The record holds the position, so a killed
-// process leaves nothing out and does nothing twice. An entry that matches when its batch begins is changed in the version that it has
-// then. Without Checked, entries of unknown outcome are left out, and without Again, entries that have ended.
+// The action visits entries in the order of their ids. It ends at the entry that was the newest one at the start, so it visits each
+// entry at most once. An entry is changed if it matches when its batch begins, whatever its version. Without Checked, the action leaves
+// out entries whose outcome is unknown. Without Again, it leaves out entries that have ended.
 //
-// Rights are those of Change and Matching. They are checked again for each batch. If no entry matches, StartMatching stores nothing and
-// returns a zero BulkID. If the actor may change none of them, the error is ErrNotAllowed.
+// A batch has at most MaxEntries entries. One transaction changes the entries and stores the position of the action. So if a process is
+// killed, another process continues after the last stored batch.
+//
+// StartMatching needs the rights of Change and Matching. Each batch checks them again. If no entry matches, StartMatching stores
+// nothing and returns a zero BulkID. If the actor may change no matching entry, it returns ErrNotAllowed.
 func (d *Admin) StartMatching(ctx context.Context, a Actor, ch Change, search Search, opts BulkOptions) (BulkID, error) {
 	if d.readOnly {
 		return BulkID{}, ErrReadOnly
@@ -249,9 +253,9 @@ type BulkProgress struct {
 	More    bool // whether Left is a lower bound
 }
 
-// FinishBulk continues an action of StartMatching until no entry is left. It reads the action once, and calls report before each
-// call's share of the batches and at the end. Its errors are those of ContinueBulk. For an action of StartBulk it returns a *FieldError.
-// If another caller continues or stops the action, FinishBulk returns ErrContinued and changes nothing more.
+// FinishBulk continues an action of StartMatching until no entry is left. It reads the action once. It calls report at the beginning,
+// and again after every four batches and at the end. It returns the errors of ContinueBulk. For an action of StartBulk it returns a
+// *FieldError. If another caller continues or stops the action, FinishBulk returns ErrContinued and changes no further entry.
 func (d *Admin) FinishBulk(ctx context.Context, a Actor, id BulkID, report func(BulkProgress)) error {
 	if d.readOnly {
 		return ErrReadOnly
@@ -360,7 +364,8 @@ func (d *Admin) seesMatching(ctx context.Context, a Actor, bulk *storedBulk) (bo
 	return ok && (types == nil || len(types) == len(filter.BusinessTypes)), err
 }
 
-// mayContinue reports whether the actor may continue or stop an action on all that match, as far as this does not depend on entries.
+// mayContinue reports whether the actor may continue or stop an action on all that match. It checks rights to types. The right to
+// each entry is checked by each batch.
 func (d *Admin) mayContinue(ctx context.Context, a Actor, bulk *storedBulk) bool {
 	if a.ID == bulk.first().Actor {
 		return true // Each batch asks for the right to each entry.
@@ -423,7 +428,8 @@ func (r *matchingRun) goOn(ctx context.Context, maxBatches int) error {
 	return nil
 }
 
-// check decides which of the entries the next batch changes. It returns the entries that the batch visits.
+// check takes entries for the next batch from ids, and decides which of them to change. It returns all
+// entries of the batch as entries. A trial ends with the first entry that may be changed.
 func (r *matchingRun) check(ctx context.Context, ids []compensator.EntryID) (c checkedChange, entries []Seen, err error) {
 	ch := r.change(ids)
 	if len(ids) == 0 {
@@ -446,7 +452,8 @@ func (r *matchingRun) check(ctx context.Context, ids []compensator.EntryID) (c c
 	return c, entries, nil
 }
 
-// store stores a batch, and counts its entries. entries are those that the batch visits.
+// store stores a batch and adds its numbers to the plan. entries are all entries of the batch, including
+// those that stay as they are.
 func (r *matchingRun) store(ctx context.Context, c checkedChange, entries []Seen) (err error) {
 	if c.change.Action == "" {
 		if c.change, err = r.change(nil).newChange(r.actor); err != nil {

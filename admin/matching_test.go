@@ -47,8 +47,9 @@ var deadRefunds = admin.Search{Filter: admin.Filter{BusinessType: refundType, St
 
 var requeueAll = admin.Change{Action: admin.Requeue, Why: why}
 
-// TestActionOnAllThatMatchVisitsEachEntryOnce requeues more dead refunds than one call changes. A refund that dies again
-// before the action goes on, one that a person settles, and one that is recorded later must stay as they are.
+// TestActionOnAllThatMatchVisitsEachEntryOnce requeues more dead refunds than one call changes. Between the calls one
+// requeued refund dies again, a person settles another refund, and a new refund is recorded. Each refund of the start
+// must have one change, and the new one none.
 func TestActionOnAllThatMatchVisitsEachEntryOnce(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -87,8 +88,8 @@ func TestActionOnAllThatMatchVisitsEachEntryOnce(t *testing.T) {
 	}
 }
 
-// TestActionOnAllThatMatchGoesOnAfterAKill ends the action at each of its batches. The next process must go on with the
-// same batch.
+// TestActionOnAllThatMatchGoesOnAfterAKill fails every second batch, as if the process had been killed. The next call
+// must repeat this batch, and each entry must be changed once.
 func TestActionOnAllThatMatchGoesOnAfterAKill(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -117,8 +118,8 @@ func TestActionOnAllThatMatchGoesOnAfterAKill(t *testing.T) {
 	}
 }
 
-// TestActionOnAllThatMatchIsContinuedByOne lets a second person go on while a batch of the first one is about to be
-// stored. The first one must get the error that says so, and no batch may run twice.
+// TestActionOnAllThatMatchIsContinuedByOne lets bob continue the action just before mei stores a batch. Mei must
+// get ErrContinued, and no entry may be changed twice.
 func TestActionOnAllThatMatchIsContinuedByOne(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -143,8 +144,9 @@ func TestActionOnAllThatMatchIsContinuedByOne(t *testing.T) {
 	}
 }
 
-// TestActionOnAllThatMatchLeavesOutWhatWasNotChecked has an entry of unknown outcome and one of another failure among the
-// entries. Only a person who has checked changes the first one.
+// TestActionOnAllThatMatchLeavesOutWhatWasNotChecked settles dead entries, one of which has an unknown outcome. Without
+// Checked the action must leave out this entry, and with Checked it must settle it. Without Again, a requeue must leave
+// out entries that have ended.
 func TestActionOnAllThatMatchLeavesOutWhatWasNotChecked(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -182,8 +184,8 @@ func TestActionOnAllThatMatchLeavesOutWhatWasNotChecked(t *testing.T) {
 	assert.Equal(t, []any{0, 0, map[string]int{"finished": 5}}, []any{view.Changed, view.Left, view.LeftOut})
 }
 
-// TestActionOnAllThatMatchIsFinishedWithOneRead finishes an action of several calls. It must be read once, and report how far
-// it is. If another person stops it, no further batch may be stored.
+// TestActionOnAllThatMatchIsFinishedWithOneRead finishes an action with FinishBulk. FinishBulk must read the action once and
+// report its progress. If another person stops the action meanwhile, FinishBulk must store no further batch.
 func TestActionOnAllThatMatchIsFinishedWithOneRead(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

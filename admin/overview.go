@@ -18,7 +18,7 @@ type Overview struct {
 	Types  []TypeOverview `json:"types"`            // types with unfinished or dead entries, paused types, and types with an open breaker or a limit that is used up; sorted by name
 	Health *Health        `json:"health,omitempty"` // health of this process and its servers
 
-	// BacklogAge is how long ago each Backlog was counted. 0 also means that there is none.
+	// BacklogAge is how long ago the Backlog of each type was counted. It is 0 if no type has a Backlog.
 	BacklogAge time.Duration `json:"backlog_age,omitempty"`
 }
 
@@ -43,8 +43,8 @@ type TypeOverview struct {
 type Broken struct {
 	Type  string    `json:"type"`  // business type
 	Since time.Time `json:"since"` // when the breaker opened, by the clock of that process
-	// ProbeAt is the time at which that process tries one entry again, by its clock. If the time has passed, that
-	// attempt may be running, or no entry is due yet.
+	// ProbeAt is when that process tries one entry again, by its clock. If ProbeAt is in the past, the attempt is
+	// running, or no entry is due.
 	ProbeAt time.Time `json:"probe_at"`
 	Error   string    `json:"error"` // error of the last failed call; masked without SeeErrors
 }

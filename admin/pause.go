@@ -32,7 +32,8 @@ func (d *Admin) Paused(ctx context.Context, a Actor) ([]Paused, error) {
 	return visiblePaused(ctx, settings, d.rightsOf(a, SeeOverview)), nil
 }
 
-// PausedOf lists those of the types that are paused. It needs SeeOverview. All actors share the reads of the pauses, as for Overview.
+// PausedOf lists the pauses of the given types. A type that is not paused is missing. PausedOf needs SeeOverview. All actors share
+// one read of the pauses, as for Overview.
 func (d *Admin) PausedOf(ctx context.Context, a Actor, types ...string) ([]Paused, error) {
 	if len(types) == 0 {
 		return nil, nil
@@ -71,17 +72,17 @@ type PauseOptions struct {
 	For   time.Duration // length of the pause: a second to 366 days; 0: only Resume ends the pause
 	Ahead bool          // accept any name, for a type that has no entries yet. PauseWith then returns no *UnknownTypeError
 
-	// Instead makes the new pause replace an existing one. Set it to the Paused.Version that the actor saw. The type stays
-	// paused meanwhile. If the existing pause has changed or ended, PauseWith returns ErrChanged. 0: the type must not be
-	// paused.
+	// Instead replaces an existing pause. Set it to the Paused.Version that the actor saw. The type stays paused during
+	// the change. If the existing pause has changed or ended, PauseWith returns ErrChanged. With 0, PauseWith returns
+	// ErrChanged if the type is paused.
 	Instead uint64
 }
 
 const maxPause = 366 * 24 * time.Hour
 
-// PauseWith does the same as Pause, with options. If PauseOptions.For is set, each process starts entries of the type again
-// after that time, without a person. The database's clock decides, so no entry starts before. Resume ends the pause earlier.
-// To give a pause another end, set PauseOptions.Instead. For then counts from now on.
+// PauseWith does the same as Pause, with options. A pause with PauseOptions.For ends by itself, at a time of the database's
+// clock. No process starts an entry of the type earlier. Resume ends the pause at once. To change the end of a pause, set
+// PauseOptions.Instead: the new For begins now.
 func (d *Admin) PauseWith(ctx context.Context, a Actor, businessType string, opts PauseOptions, why Why) error {
 	reason, err := d.checkTypeAction(ctx, a, businessType, why)
 	if err == nil && opts.For != 0 && (opts.For < time.Second || opts.For > maxPause) {

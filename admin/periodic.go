@@ -17,8 +17,8 @@ type PeriodicTypes struct {
 	Types []PeriodicType `json:"types"` // sorted by name
 }
 
-// PeriodicType is a business type for which Periodic was called. The database has its last slot. Its schedule is known to
-// processes only.
+// PeriodicType is a business type for which Periodic was called. The database stores its last slot. Only processes know
+// its schedule.
 type PeriodicType struct {
 	Type string `json:"type"` // business type
 
@@ -28,7 +28,7 @@ type PeriodicType struct {
 	Ended time.Time           `json:"ended_at,omitzero"`   // when the entry ended; zero if it has not
 	Since time.Time           `json:"registered,omitzero"` // time of the first registration, if Last is zero
 
-	// Schedule says who knows the schedule. Without one, Next and Missed say nothing.
+	// Schedule says from where the schedule is known. With ScheduleUnknown, Next is empty and Missed is 0.
 	Schedule ScheduleSource `json:"schedule"`
 	Process  string         `json:"process,omitempty"`  // with ScheduleOfProcess: name of the process
 	Next     []time.Time    `json:"next"`               // the next slots, at most three. Fewer if the schedule ends, or if the process has not reported later ones
@@ -46,8 +46,8 @@ const (
 	ScheduleOfProcess ScheduleSource = "process" // another process reported its next slots, up to a minute ago or before it ended
 )
 
-// MaxMissed is the largest value of PeriodicType.Missed. A process reports only three slots, so without ScheduleHere at most
-// three are known to be missed.
+// MaxMissed is the largest value of PeriodicType.Missed. With ScheduleOfProcess, Missed is at most three, because a process
+// reports only its next three slots.
 const MaxMissed = 1000
 
 // HasPeriodic reports whether Periodic was called in the process that serves the Admin. It sends no query. It returns
@@ -136,8 +136,8 @@ func (d *Admin) addSchedules(ctx context.Context, mayRead *typeRights, now time.
 	}
 }
 
-// lastSchedule returns the schedule of a type in the process that was seen last, and the name of the process. After the slots that
-// the process has named, the schedule has none.
+// lastSchedule returns the name of the process that was seen last among those with a schedule of the type. next returns the slots
+// that this process has reported, and then the zero time.
 func lastSchedule(instances []Instance, businessType string) (process string, next func(after time.Time) (time.Time, error)) {
 	var seenAt time.Time
 	for _, i := range instances {
@@ -158,7 +158,8 @@ func lastSchedule(instances []Instance, businessType string) (process string, ne
 	return process, next
 }
 
-// addSlots computes the slots after the last one. A schedule of the user may fail, and then has no more slots.
+// addSlots adds the slots after the last one to Next and Missed. It stops if next fails, because next may be
+// code of the user.
 func (t *PeriodicType) addSlots(ctx context.Context, now time.Time, next func(after time.Time) (time.Time, error)) {
 	mark := t.Last
 	if t.Entry.IsZero() && t.Schedule == ScheduleHere {

@@ -9,10 +9,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// These constants limit how long a shared result is used. It is used for minCacheTime, or for cacheTimeFactor times the
-// duration of its reading if that is longer, but at most for maxCacheTime. So readings take at most 0.5 % of the
-// database's time, if one reading takes at most 50 ms. If one reading takes longer, maxCacheTime applies, and the share
-// is larger.
+// A shared result is used for 200 times as long as its reading took, at least for 2 seconds and at most for 10 seconds.
+// So a reading of up to 50 ms takes at most 0.5 % of the database's time. A slower reading takes a larger share, because
+// of maxCacheTime.
 const (
 	minCacheTime    = 2 * time.Second
 	cacheTimeFactor = 200
@@ -32,9 +31,9 @@ type cached[T any] struct {
 
 func newCached[T any]() *cached[T] { return &cached[T]{semaphore: make(chan struct{}, 1)} }
 
-// get returns the shared result, and when its reading began. It reads a new result in two cases: an action happened
-// since the last reading began, or the result is too old. If the caller waited for a result, it gets that result,
-// however long the reading took.
+// get returns the shared result, and when its reading began. It reads a new result if the result is too old, or if
+// an action happened since its reading began. A caller that waited while another one was reading gets that result,
+// even if it is too old by then.
 func (s *cached[T]) get(ctx context.Context, actionCount *atomic.Int64, read func(ctx context.Context) (T, error)) (result T, startedAt time.Time, err error) {
 	var zero T
 	calledAt := time.Now()

@@ -52,8 +52,8 @@ func TestWhatIsReadIsSharedUntilItIsOldOrSomethingIsDone(t *testing.T) {
 	})
 }
 
-// The log takes longer to answer than a result may be used. Callers that wait must share one read. If an action is done
-// during this read, all of them must share one more read.
+// Reading takes longer than a result may be used. Callers that wait for a reading must share it. If an action happens
+// during a reading, the callers that came later must share a new reading.
 // Failure: F133
 func TestSlowReadIsSharedByAllWhoWaitForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -87,7 +87,8 @@ func TestSlowReadIsSharedByAllWhoWaitForIt(t *testing.T) {
 	})
 }
 
-// An action is done while a value is being read, so the result may lack it. The next caller must read again.
+// An action happens while a value is being read, so the value may be from before the action. The next caller
+// must read again.
 // Failure: F133
 func TestWhatWasDoneMeanwhileIsReadAnew(t *testing.T) {
 	s := newCached[string]()

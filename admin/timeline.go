@@ -39,8 +39,8 @@ type Event struct {
 	EndedBy compensator.EndedBy `json:"ended_by,omitempty"` // cause that ended the entry; only for EventEnded
 }
 
-// Timeline returns the life of the entry in order of time. It takes the failed attempts from v.Attempts and the actions
-// of people from v.AuditLog, so it lacks those that these fields lack.
+// Timeline returns the life of the entry in order of time. It has the failed attempts in v.Attempts and the actions of
+// people in v.AuditLog.
 func (v EntryView) Timeline() []Event {
 	e := &v.Entry
 	var middle []Event

@@ -78,8 +78,8 @@ func repeatsWork(action Right, state compensator.State) bool {
 	return (action == Requeue || action == Compensate) && state.Terminal() && state != compensator.Dead
 }
 
-// outcomesUnknown finds those entries of which an attempt may have had an effect that the log does not know. It reads
-// the log only for entries that failed and whose case does not answer the question.
+// outcomesUnknown reports for each entry whether an attempt may have had an effect that the log does not know. The
+// state, the case or the last error often gives the answer. outcomesUnknown sends a query only for the other entries.
 func (d *Admin) outcomesUnknown(ctx context.Context, entries []compensator.Entry, cases []Case) (map[compensator.EntryID]bool, error) {
 	unknownOutcomes := make(map[compensator.EntryID]bool)
 	candidates := make(map[compensator.EntryID]processlog.Row)

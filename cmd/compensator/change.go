@@ -448,9 +448,9 @@ func (p *program) confirm(ctx context.Context, verb, word string) error {
 	return nil
 }
 
-// The method session.do applies the change ch to the entries. If triesFirst is set, only the first entry is changed
-// now, and the others wait. session.do adds one answer to answers for each entry that does not wait. If there are
-// several entries, it returns the id of the action on them.
+// The method session.do applies the change ch to the entries. If triesFirst is set, it changes only the first
+// entry. It adds one answer to answers for each entry, except for those that wait for the first one. If it gets
+// several entries, it returns the id of the action.
 func (s *session) do(ctx context.Context, ch admin.Change, entries []pickedEntry, triesFirst bool, answers *results) (id admin.BulkID, err error) {
 	for _, e := range entries {
 		ch.Entries = append(ch.Entries, admin.Seen{ID: e.id, Version: e.version})

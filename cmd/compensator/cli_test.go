@@ -203,8 +203,8 @@ func TestWhatIsPrintedIsHarmless(t *testing.T) {
 	assert.NotContains(t, a.stdout+a.stderr, "\x1b")
 }
 
-// TestOnlyWhatWasSeenIsChanged names an entry that has changed since it was listed. The command must leave it alone and
-// name it.
+// TestOnlyWhatWasSeenIsChanged cancels three listed entries, one of which has changed since it was listed. The command
+// must not change this entry, and must print its name.
 // Failure: F120
 func TestOnlyWhatWasSeenIsChanged(t *testing.T) {
 	t.Parallel()
@@ -252,8 +252,8 @@ func TestMoreThan500EntriesAreRefused(t *testing.T) {
 	assert.Contains(t, b.ok("list", "--where", "type=many", "--limit", "2"), "… and more")
 }
 
-// TestThatThereAreMoreIsSaidInEveryFormat cuts a list off. Every format must say so, because a reader who counts lines
-// would otherwise believe that these are all entries.
+// TestThatThereAreMoreIsSaidInEveryFormat prints a list that --limit cuts off. Every format must say that there are
+// more entries. Otherwise a reader who counts the lines would take the count for the total.
 func TestThatThereAreMoreIsSaidInEveryFormat(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(3)

@@ -63,7 +63,7 @@ func (s *console) Check(context.Context) error { return nil }
 // CheckOperations does nothing. openConsole has already checked the tables.
 func (s *console) CheckOperations(context.Context) error { return nil }
 
-// Marks returns the current time as the mark of each type. It reads and writes nothing.
+// Marks returns the current time as the time of each type's last slot. It reads and writes nothing.
 func (s *console) Marks(_ context.Context, types []string) (time.Time, map[string]time.Time, error) {
 	now, marks := time.Now(), make(map[string]time.Time, len(types))
 	for _, name := range types {

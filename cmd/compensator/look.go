@@ -66,7 +66,8 @@ func (p *program) newOverviewCommand() *cobra.Command {
 		})
 }
 
-// readBacklog reads the last count of waiting entries. It returns a zero reading if the log has none that this user may read.
+// readBacklog reads the last count of waiting entries. It returns a zero reading if the log has no such count, or if this
+// user may not read it.
 func (s *session) readBacklog(ctx context.Context) admin.BacklogReading {
 	reading, err := s.store.ReadBacklog(ctx)
 	if err != nil {
@@ -88,8 +89,8 @@ func (p *program) noteBacklog(overview admin.Overview) {
 	}
 }
 
-// addWaiting adds how many entries of all types wait to the listing of the command health. due and overdue are missing if
-// nobody has counted them within the last minutes.
+// addWaiting adds the number of waiting entries of all types to the listing of the command health. It leaves due and
+// overdue empty if no service has counted them within the last minutes.
 func (l *listing) addWaiting(overview admin.Overview) {
 	var waiting tally
 	var sum admin.Backlog

@@ -61,7 +61,8 @@ func (p *program) changeMatching(ctx context.Context, s *session, verb string, c
 	return p.goOn(ctx, s, id)
 }
 
-// previewMatching prints what an action on all that match would be about. It asks for confirmation unless --yes is set.
+// previewMatching prints how many entries an action on all that match would change, their amounts, and warnings. It
+// asks for confirmation unless --yes is set.
 func (p *program) previewMatching(ctx context.Context, s *session, verb string, ch admin.Change, found admin.Matching, isConfirmed bool) error {
 	number := strconv.Itoa(found.N)
 	subject := []string{verb + " " + countMany(found.N, found.More)}

@@ -53,8 +53,8 @@ func (p *program) newStatsCommand() *cobra.Command {
 	return cmd
 }
 
-// nameDeploys names the versions of the service that began to run in the time of a filter. The counts are useful without
-// them, so an error leaves them out.
+// nameDeploys prints the versions of the service that began to run in the time of a filter. If it cannot read them, it
+// prints nothing, because the counts are useful without them.
 func (p *program) nameDeploys(ctx context.Context, s *session, filter admin.StatFilter) {
 	found, err := s.Instances(ctx, s.actor)
 	if err != nil {

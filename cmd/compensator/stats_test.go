@@ -59,7 +59,8 @@ func TestStatsShowsWhatServicesHaveCounted(t *testing.T) {
 	}
 }
 
-// More entries wait than the command counts itself. With the number of a service it must print all of them.
+// TestWaitingEntriesArePrintedWithoutALimit has 2,000 waiting entries. The command itself counts at most
+// 1,000. If a service has counted the entries, the command must print the number of the service.
 func TestWaitingEntriesArePrintedWithoutALimit(t *testing.T) {
 	for name, bed := range map[string]func(*testing.T) *bed{"MariaDB": inMariaDB, "SQLite": inSQLite} {
 		t.Run(name, func(t *testing.T) {

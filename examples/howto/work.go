@@ -74,7 +74,8 @@ func callPartner(ctx context.Context, e *compensator.Entry, r Refund) error {
 	return httpcall.PostJSON(ctx, partner, partnerURL, e.CallKey(), r, nil)
 }
 
-// Retries registers a handler whose attempts spread over about an hour. Rolling back a faulty release takes less time.
+// Retries registers a handler whose attempts spread over about an hour. If a faulty release breaks the handler, an
+// hour is enough to roll the release back.
 func Retries(c *compensator.Compensator) (*compensator.Type[Refund], error) {
 	return compensator.Handle(context.Background(), c, "refund", callPartner, &compensator.HandlerConfig[Refund]{
 		MaxAttempts: 20,

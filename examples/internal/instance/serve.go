@@ -8,8 +8,8 @@ import (
 	"github.com/compensator-go/compensator/serve"
 )
 
-// Serve answers requests and runs the function work until ctx ends. It then stops in the order of serve.Run. The
-// function must finish its present task and return.
+// Serve answers requests and runs the function work until ctx ends. It then stops in the order of serve.Run.
+// When ctx ends, work must finish its present task and return.
 func Serve(ctx context.Context, server *http.Server, listener net.Listener, work func(context.Context) error) error {
 	return serve.Run(ctx, serve.Config{Servers: []serve.Server{{Server: server, Listener: listener}}}, working(work))
 }
