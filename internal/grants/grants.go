@@ -34,9 +34,9 @@ type period struct {
 	starts map[int64]int64 // by the time of the grant, in milliseconds, without the starts that were returned
 }
 
-// Check reads the grants of a limit. It returns an error if a grant was made under values that are not among the given
-// ones, or if a window of time has more starts than the rate and the burst allow. It returns the total number of
-// granted starts, and the number of grants that used up the burst of their key.
+// Check reads the grants of a limit. It returns an error if a grant was made under other values than the given ones.
+// It also returns an error if a window of time has more starts than the rate and the burst allow. total is the number
+// of granted starts, and reached the number of grants that used up the burst of their key.
 //
 // The time of a grant is the time of the statement that read the row. This statement may have waited for the row, so
 // the times of grants need not be in the order in which they were stored.

@@ -149,9 +149,9 @@ func expectedCounts(list []logChange, until time.Duration) (least, most statCoun
 const uncounted = 20
 
 const (
-	// A killed process has stored its counts up to some minute. storedSurely is the part of this minute whose outcomes
-	// are surely in the stored counts. Later outcomes may belong to the next minute in the view of the process, because
-	// the faults move the database's clock by up to 8 s and delay answers by some seconds.
+	// The last counts that a killed process has stored are those of one minute. storedSurely is the part of this minute
+	// whose outcomes these counts surely include. The process may count a later outcome in the next minute: the faults
+	// move the database's clock by up to 8 s, and delay answers by some seconds.
 	storedSurely = 25 * time.Second
 	// An outcome that a process did not store before its end is at most lostAtMost older than this end. That is a
 	// minute, and the time for which faults may delay the write of a minute.

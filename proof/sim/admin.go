@@ -13,8 +13,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// adminStream is the random stream for actions through package admin. A separate stream leaves all other random numbers
-// of a seed unchanged.
 const adminStream = 7766
 
 // visit is one visit of a person to the admin pages. The person lists the dead entries, waits for the duration in

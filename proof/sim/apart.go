@@ -11,8 +11,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// apart holds properties that only some seeds have. Each property draws from a separate random stream, so that a new
-// property does not change what happens in older seeds.
+// apart holds properties that only some seeds have. Each property draws from a separate random stream.
 type apart struct {
 	requeues bool // in a calm seed, a person requeues entries that wait for a retry
 

@@ -10,8 +10,6 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// batchesStream is the random stream for batches. A separate stream leaves all other random numbers of a seed
-// unchanged.
 const batchesStream = 7711
 
 // drawBatches chooses at random the batch type's BatchWait and Concurrency, and entries that must run after a batch of

@@ -11,8 +11,6 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// breakerStream is the random stream for outages of called services. A separate stream leaves all other random numbers
-// of a seed unchanged.
 const breakerStream = 7755
 
 // outage is a period in which some types cannot reach the services that their handlers call.

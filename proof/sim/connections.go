@@ -12,8 +12,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// connectionsStream is the random stream for seeds whose instances see that their connections are new. A separate
-// stream leaves all other random numbers of a seed unchanged.
 const connectionsStream = 190
 
 // drawConnections chooses half of the seeds in which an outage takes the database back to an earlier state. These seeds

@@ -8,6 +8,9 @@
 // After some time all faults end; this is called the healing. From then on every entry must come to rest: it has ended
 // or waits for a person, and has no lease. A calm seed has no faults, so no entry may be late.
 //
+// A property that was added later draws from a separate random stream, for example batchesStream. So it does not change
+// the random numbers of the other properties, and older seeds do what they did before.
+//
 // A seed always replays in the same way, except if the runtime of a busy machine interrupts a goroutine.
 // TestSameSeedWalksTheSameWay checks this. docs/internals/reliability.md says more, and sim_test.go says how to run a
 // seed.

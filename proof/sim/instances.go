@@ -8,7 +8,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// instanceStream is the random stream for the list of processes.
 const instanceStream = 7015
 
 // drawInstances decides at random whether instances write themselves to the list of processes.

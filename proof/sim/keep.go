@@ -9,8 +9,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// keepStream is the random stream for Config.Keep. A separate stream leaves all other random numbers of a seed
-// unchanged.
 const keepStream = 68
 
 // drawKeep chooses at random whether the library purges ended entries. Only a few seeds purge, because such a seed

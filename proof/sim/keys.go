@@ -5,8 +5,6 @@ import (
 	"time"
 )
 
-// keysStream is the random stream for what other programs do to the queue's keys. A separate stream leaves all other
-// random numbers of a seed unchanged.
 const keysStream = 24
 
 // drawKeys chooses at random what other programs do to a shared queue: fill its memory, write their data to a type's

@@ -12,13 +12,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// limitStream is the random stream for limits. A separate stream leaves all other random numbers of a seed unchanged.
 const limitStream = 4113
 
-// limitChangeStream is the random stream for changes of limits by a person.
 const limitChangeStream = 4114
 
-// limitPurgeStream is the random stream for the times at which idle keys of limits are deleted.
 const limitPurgeStream = 4116
 
 // burstStream is the random stream that chooses limits under which starts are taken in advance.

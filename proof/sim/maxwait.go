@@ -7,8 +7,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// maxWaitStream is the random stream for MaxWait. A separate stream leaves all other random numbers of a seed
-// unchanged.
 const maxWaitStream = 7780
 
 // drawMaxWait chooses at random whether types have a MaxWait. If an entry is older than MaxWait, a handler's request to

@@ -12,12 +12,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// messagesStream is the random stream for the messages of idempotent consumers. A separate stream leaves all other
-// random numbers of a seed unchanged.
 const messagesStream = 223698
 
-// retriedStream is the random stream that decides which consumers use WithRetry. A separate stream leaves all other
-// random numbers of a seed unchanged.
+// retriedStream is the random stream that decides which consumers use WithRetry.
 const retriedStream = 363536
 
 // drawMessages chooses messages at random. Each message arrives two to four times at about the same time, at any

@@ -10,8 +10,6 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// midwayStream is the random stream for stops in the middle of a batch. A separate stream leaves all other random
-// numbers of a seed unchanged.
 const midwayStream = 46
 
 // drawMidway chooses at random whether instances are stopped while they run a batch that then fails. Otherwise such

@@ -15,8 +15,7 @@ import (
 // Most other promises assume that the database keeps what it has acknowledged.
 const lossPromise = "G19"
 
-// lossModeStream is the random stream that chooses, for each seed, whether the processes of the simulation stop after a
-// loss (StopOnLoss).
+// lossModeStream is the random stream that decides Config.StopOnLoss.
 const lossModeStream = 1934
 
 // drawLoss decides at random whether and when the database goes back, and to which earlier state.

@@ -74,8 +74,8 @@ func (o *oracle) checkPromptClaimLocked(l *rowHistory, before processlog.Row) {
 // wasHeld reports whether a living instance still held an attempt of the given epoch at the time free, when the entry's
 // lease ended. An attempt that had ended less than promptness before free counts too.
 //
-// If wasHeld is true, a late claim is no fault: the queue may offer the entry to the instance that holds the attempt,
-// and this instance must put the entry back for a while (G16, repetitions are counted).
+// If wasHeld is true, a late claim is no fault. The queue may have offered the entry to the instance that held the
+// attempt. This instance must then put the entry back for a while (G16, repetitions are counted).
 func (l *rowHistory) wasHeld(epoch uint32, free time.Time) bool {
 	return slices.ContainsFunc(l.attempts, func(a *attempt) bool {
 		return a.epoch == epoch && !a.from.dead.Load() && (!a.ended || a.endedAt.After(free.Add(-promptness)))

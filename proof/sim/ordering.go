@@ -14,8 +14,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// orderingStream is the random stream for serial types. A separate stream leaves all other random numbers of a seed
-// unchanged.
 const orderingStream = 7733
 
 // ordering tells which entries have ordering keys.

@@ -12,8 +12,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// pausesStream is the random stream for pauses of types. A separate stream leaves all other random numbers of a seed
-// unchanged.
 const pausesStream = 9528
 
 // pausing is a pause of one type through package admin. It begins during the faults and ends a while after them.

@@ -10,8 +10,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// periodicStream is the random stream for periodic types. A separate stream leaves all other random numbers of a seed
-// unchanged.
 const periodicStream = 5820
 
 // drawPeriodic chooses at random whether a type is periodic. All running instances record its slots until the faults

@@ -15,7 +15,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// resultStream is the random stream for results. A separate stream leaves all other random numbers of a seed unchanged.
 const resultStream = 3840
 
 // drawResults chooses at random which types return results. HandleCall registers the transactional ones, and

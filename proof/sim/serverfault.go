@@ -12,11 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// serverFaultStream is the random stream for temporary conditions of the database. A separate stream leaves all other
-// random numbers of a seed unchanged.
 const serverFaultStream = 8450
 
-// lostAnswerStream is the random stream for errors which say that a call may have arrived.
 const lostAnswerStream = 8452
 
 // lostAnswer is an error of a handler that does not know whether its call arrived.
@@ -28,8 +25,6 @@ func (lostAnswer) OutcomeUnknown() bool { return true }
 // transactional handlers return it.
 var errServerFault = &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
 
-// wholeServerStream is the random stream for conditions of the whole server. A separate stream leaves all other random
-// numbers of a seed unchanged.
 const wholeServerStream = 8451
 
 // errServerDown is an error that comes from a temporary problem of the whole database server. In some seeds

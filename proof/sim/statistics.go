@@ -11,7 +11,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// statisticStream is the random stream for statistics.
 const statisticStream = 7014
 
 // drawStatistics decides at random whether instances write statistics.

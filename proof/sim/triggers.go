@@ -8,8 +8,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// triggerStream is the random stream for rows that the database refuses to change. A separate stream leaves all other
-// random numbers of a seed unchanged.
 const triggerStream = 1644
 
 var errTrigger = errors.New("sim: a trigger refuses to change this entry")
