@@ -18,7 +18,7 @@ import (
 
 // Config is what the features need beyond the engine's own Config.
 type Config struct {
-	// Paused reads the settings, of which some pause a type. It is nil if nobody can pause a type.
+	// Paused reads all settings. A pause of a type is a setting. Paused is nil if nobody can pause a type.
 	Paused func(ctx context.Context) ([]processlog.Setting, error)
 
 	// CaseOf returns the case to open when an outcome makes its entry dead. It is nil if no cases are kept.
@@ -28,10 +28,10 @@ type Config struct {
 	// attempts are kept.
 	ScrubAttempt func(text string) string
 
-	// Stats stores counts of what processes do. It is nil if nothing is counted.
+	// Stats stores the statistics of this process. It is nil if no statistics are kept.
 	Stats processlog.Operations
 
-	// Instances stores what each process says about itself. It is nil if processes say nothing.
+	// Instances stores the row in which this process describes itself. It is nil if no such rows are kept.
 	Instances processlog.Operations
 
 	// Instance is the name of this process, for people. It is needed if ScrubAttempt or Instances is set.

@@ -8,12 +8,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Entries of a type with a BatchWait linger. They are due but stay unclaimed and wait for others that share their
-// batch. Before each claim of the type, a look asks the database how long the first of them has waited. Once it has waited
-// for long enough, or enough entries for a full batch are due, they are claimed at once.
+// Entries of a type with a BatchWait linger: a due entry stays unclaimed and waits for others that can share its batch.
+// A look is a read that counts the due entries and finds the one that has waited longest. The type is claimed when a
+// full batch is due, or when an entry has waited for BatchWait.
 
-// lookInterval returns the time between two looks. A look is a read that finds out whether enough lingering entries of a
-// type are due for a batch. Looks are needed because other processes do not report how many entries they record.
+// lookInterval returns the time between two looks. Other processes do not report how many entries they record, so this
+// process must look.
 func lookInterval(wait time.Duration) time.Duration {
 	return min(max(wait/8, 10*time.Millisecond), 250*time.Millisecond)
 }
@@ -53,9 +53,9 @@ func (l *lingerState) untilNextLocked(now time.Time) time.Duration {
 	return max(0, next.Sub(now))
 }
 
-// Look returns nil if the next claim may begin, because the entries that linger have waited for long enough or fill a batch.
-// Otherwise it returns a function that looks at the entries, or that only returns the time until the next look. full says
-// that the last claim may have left due entries behind, so the look begins at once.
+// Look returns nil if the next claim may begin. Otherwise the scanner must call ask, which returns the time until the
+// next call of Look. If a look is due, ask makes it. full says that the last claim may have left due entries behind.
+// Then a look is due at once.
 func (c *batchCalls) Look(now time.Time, full bool) (ask func() time.Duration) {
 	begins, wait := c.beginLook(now, full)
 	switch {
@@ -83,11 +83,11 @@ func (l *lingerState) beginLook(now time.Time, full bool) (begins bool, wait tim
 	return true, 0
 }
 
-// endLook records the result of a look: wait is how much longer the entries may wait, or Never if none waits. It returns the time
-// until the next look or claim.
+// endLook records the result of a look: wait is how much longer the entries may wait, or Never if none waits. It
+// returns the time until the next look or claim.
 //
-// Looks do not see compensations. So if no entry waits, a claim follows all the same, after the time that an entry may wait.
-// The look before this claim finds entries that have come due since. Until then no look begins unless an entry is reported.
+// If no entry waits, the next look comes after the time that an entry may wait, or as soon as a due entry is reported.
+// A claim follows that look even if it finds nothing, because looks do not see compensations.
 func (l *lingerState) endLook(wait time.Duration, err error) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,10 +106,9 @@ func (l *lingerState) endLook(wait time.Duration, err error) time.Duration {
 	return min(l.waitEnds.Sub(now), interval)
 }
 
-// remainingWait returns how much longer the due entries of the type may wait for a batch. It returns 0 if they fill a batch
-// and Never if none waits. Entries that come due before the next look wait, too: by the clock of this process they may be
-// due already. remainingWait leaves out entries that this process holds, because stuck entries would look like a full batch
-// at each look.
+// remainingWait returns how much longer the due entries of the type may wait for a batch. It returns 0 if they fill a
+// batch and Never if none waits. An entry that comes due before the next look counts as waiting. remainingWait leaves
+// out entries that this process holds. Otherwise stuck entries would look like a full batch.
 func (c *batchCalls) remainingWait() (time.Duration, error) {
 	dueCount, wait := 0, processlog.Never
 	heldIDs := c.e.HeldWithEndedLease(c.t)

@@ -54,7 +54,7 @@ func TestWhatIsOverdueWaitsForOthersThatMuchLess(t *testing.T) {
 	})
 }
 
-// The entries that waited were claimed. An entry that comes due later begins a wait of its own.
+// The entries that waited were claimed. An entry that comes due later must get its own wait.
 // Failure: F107
 func TestEachClaimNeedsALookOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -66,8 +66,8 @@ func TestEachClaimNeedsALookOfItsOwn(t *testing.T) {
 	})
 }
 
-// Looks do not see compensations. So a claim follows if no entry waits, but not before an entry could have waited for long
-// enough. Further looks without an entry do not put this claim off.
+// Looks do not see compensations. So a claim must follow after 20 seconds even if each look finds nothing. Looks in
+// between must not delay this claim.
 func TestClaimFollowsWhereNoEntryWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lingerState{wait: 20 * time.Second, batchSize: 3}
@@ -83,7 +83,7 @@ func TestClaimFollowsWhereNoEntryWaits(t *testing.T) {
 	})
 }
 
-// No entry waited for a long time. An entry that comes due then begins a wait of its own.
+// No entry was due for a minute. The next due entry must be looked at at once, and get its own wait.
 // Failure: F107
 func TestEntryAfterALongRestIsLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

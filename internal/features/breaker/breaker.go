@@ -139,9 +139,8 @@ func (b *Breaker) Current() *observe.OpenBreaker {
 	return b.openState
 }
 
-// admit splits claimed attempts into those that may start and those that may not. At most as many start as roomLocked
-// allows. The check is needed after the claim too: the breaker may have opened meanwhile, and two concurrent claims may
-// each have leased an entry for the probe.
+// admit splits claimed attempts into those that may start and those that may not. room was asked before the claim, but
+// the breaker may have opened since. Also, two concurrent claims may each have leased an entry for the probe.
 func (b *Breaker) admit(attempts []*engine.Attempt) (admitted, skipped []*engine.Attempt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -153,8 +152,8 @@ func (b *Breaker) admit(attempts []*engine.Attempt) (admitted, skipped []*engine
 	return attempts[:n:n], attempts[n:]
 }
 
-// readmit lets an attempt of a broken batch run alone unless the breaker is open. Such an attempt is never the probe,
-// because its batch has just called the handler.
+// readmit lets an attempt of a broken batch run alone, if the breaker is closed. If the breaker is open, the attempt
+// does not become the probe, because its batch has just called the handler.
 func (b *Breaker) readmit(a *engine.Attempt) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -284,7 +283,7 @@ func (b *Breaker) countLocked(id processlog.ID, failed bool) bool {
 }
 
 // discountOverdue returns reportUp instead of reportDown if an attempt's entry is older than its MaxWait. Such an entry
-// must fail soon instead of waiting for the dependency, so its calls must not open the breaker.
+// must fail soon, so its calls must not open the breaker. An open breaker would make the entry wait.
 func (r report) discountOverdue(attempts ...*engine.Attempt) report {
 	if r == reportDown && slices.ContainsFunc(attempts, func(a *engine.Attempt) bool { return a.Type.PastMaxWait(&a.Row) }) {
 		return reportUp

@@ -1,6 +1,6 @@
-// Package commitpoll asks the database which transactions have committed, if they run on a pool that is not a
-// Connector. This process cannot see the end of such a transaction. Without this package, its entries start with the
-// next round of the reconciler.
+// Package commitpoll asks the database which transactions have committed. It is needed for pools without a Connector,
+// because there this process cannot see the end of a transaction. Without this package, the entries of a transaction
+// start with the next round of the reconciler.
 package commitpoll
 
 import (
@@ -19,15 +19,16 @@ import (
 var firstPolls = [...]time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second}
 
 const (
-	// minPollInterval is the shortest time between two polls. Because of it, one poll of a busy process asks for many
+	// minPollInterval is the shortest time between two polls. In a busy process, one poll then asks for many
 	// transactions.
 	minPollInterval = 50 * time.Millisecond
 
-	// slowPollInterval is the shortest time between two polls for slow transactions. All of them share these polls.
+	// slowPollInterval is the shortest time between two polls for slow transactions. One poll asks for all slow
+	// transactions that are due.
 	slowPollInterval = time.Second
 
-	// pollLimit is the time for which a transaction is polled for, counted from the INSERT of its entries. The
-	// reconciler finds the entries of transactions that take longer.
+	// pollLimit is the time from the INSERT of a transaction's entries until the polls for the transaction end. After
+	// that, the reconciler finds the entries.
 	pollLimit = time.Minute
 
 	// reportTimeout is the time that the caller has to report a commit after a poll has found it. After this time a
@@ -260,7 +261,7 @@ func (p *Poller) nextPollLocked() (next time.Time) {
 	return next
 }
 
-// findCommitted finds out which transactions have committed, and calls their functions committed.
+// findCommitted asks the database which transactions have committed, and calls transaction.committed for each of them.
 func (p *Poller) findCommitted(due []transaction) {
 	var keys []processlog.IdempotencyKey
 	var ids []processlog.ID

@@ -34,8 +34,8 @@ func report(e *engine.Engine, businessType string, err error, counted bool) {
 	kind := v.Kind
 	switch {
 	case v.Undecodable:
-		// Show the problem until a waiting entry must have been tried again, which happens within MaxUnavailableDelay.
-		// A success of another entry of the type does not end the problem, because the waiting entry may still fail.
+		// A waiting entry is tried again within MaxUnavailableDelay. Show the problem until then. A success of another
+		// entry must not end the problem, because the waiting entry may still fail.
 		e.Problems.FailedFor(2*engine.MaxUnavailableDelay+time.Minute, problemContent, businessType, err)
 	case kind == verdict.KindServerFault && counted:
 		e.Problems.Failed(problemFaults, businessType, err)

@@ -11,9 +11,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Of asks the database and the queue at the same time, so that a queue that does not answer uses up none of the
-// database's time. The database has until ctx ends, and the queue has its engine.QueueShare. Of also works without Run.
-// It leaves History, OpenBreakers, Limited and Paused empty.
+// Of asks the database and the queue at the same time. It waits for the database until ctx ends, and for the queue only
+// for engine.QueueShare of this time. Of also works without Run. It leaves History, OpenBreakers, Limited and Paused
+// empty.
 func Of(ctx context.Context, e *engine.Engine) observe.Health {
 	ctx = e.Reporting(ctx)
 	types := e.Types()

@@ -1,4 +1,5 @@
-// Package instances stores what this process is, for people: its name, its versions, its types, and how busy they are.
+// Package instances stores a row in which this process describes itself to people: its name, its versions, its types,
+// and how busy they are.
 //
 // The process writes one row when it begins, when Run begins, once a minute, and when it is closed. Nothing reads the row to
 // decide anything. A process that is killed leaves its row. The old time in the row tells people that the process is gone.
@@ -52,9 +53,9 @@ const mostReports = 2
 // Schedule returns the first slot of a periodic type after a time, or the zero time if there is none.
 type Schedule func(after time.Time) (time.Time, error)
 
-// Attach makes a reporter for a process with a name. queue says whether the process reaches the shared queue. schedules returns
-// the schedules of the periodic types by name. claimHold says why the process does not claim entries of a type. The tokens of the
-// process's leases begin with its mark.
+// Attach makes the reporter of this process. name is the name of the process. queue returns the state of its queue.
+// schedules returns the schedules of its periodic types by name. claimHold returns why it does not claim entries of a
+// type. From then on, the lease tokens of the process begin with its instance id.
 func Attach(e *engine.Engine, store Store, name string, queue func() processlog.InstanceQueue, schedules func() map[string]Schedule, claimHold func(t *engine.Type, lostLeases int) *processlog.ClaimHold) *Reporter {
 	r := &Reporter{e: e, store: store, queue: queue, schedules: schedules, claimHold: claimHold, startedAt: time.Now(), self: processlog.Instance{ID: processlog.NewInstanceID(), Name: name}}
 	r.self.Library, r.self.Build = versions(debug.ReadBuildInfo())
@@ -112,7 +113,7 @@ func (r *Reporter) Begin(ctx context.Context) error {
 	return nil
 }
 
-// Report writes the row soon. It does not wait for that. The next minute begins now.
+// Report writes the row in the background. The next regular write follows a minute after this call.
 func (r *Reporter) Report() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

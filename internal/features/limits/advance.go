@@ -9,14 +9,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// advanceLife is how long a start that was taken in advance may begin. Then it is returned. A claim and the call of its handlers fit into the
-// rest of grantLife.
+// advanceLife is the maximum age at which a start that was taken in advance is given to an entry. After that the start
+// is returned. The entry's claim and the call of its handler must fit into the rest of grantLife.
 const advanceLife = grantLife / 2
 
-// advanceAim is the time for which a claim takes starts in advance. It is shorter than advanceLife, so that most of these starts are used.
+// advanceAim is the time that the starts of one claim should last. It is shorter than advanceLife, so that most of
+// these starts are used.
 const advanceAim = advanceLife * 4 / 5
 
-// maxGrowth limits how many times more starts a claim takes in advance than entries of the key have started since the claim before.
+// maxGrowth limits how many starts of a key a claim takes in advance: at most maxGrowth for each entry of the key that
+// has started since the previous claim.
 const maxGrowth = 4
 
 // maxAdvance is the maximum number of starts of a key that a claim takes in advance.
@@ -25,16 +27,17 @@ const maxAdvance = 32
 // sweepPause is the least time between two searches for starts that must be returned.
 const sweepPause = advanceLife / 5
 
-// advances holds the starts that this process has taken in advance, for the entries of the next claims. Those claims then need not read and
-// write the rows of the keys. Starts are taken for keys of which this process claims several entries in advanceLife. At least half of the
-// burst remains for other starts.
+// advances holds the starts that this process has taken in advance for the entries of the next claims. These claims
+// then neither read nor write the rows of the keys. A claim takes starts only of a key of which this process claims
+// several entries within advanceLife. It leaves at least half of the burst to others.
 type advances struct {
 	allowed bool // whether Limits.ReturnAdvances runs, which returns the starts
 	slow    bool // whether the last claim has taken so long that a start in advance would be too old
 	keys    map[string]*advance
 }
 
-// advance holds the starts of a key that were taken in advance, and what was observed since the last claim that was granted starts of the key.
+// advance holds the starts of one key that were taken in advance. sentAt and started show how fast entries of the key
+// start.
 type advance struct {
 	starts  []unusedStart // from the oldest to the newest
 	sentAt  time.Time     // just before the last claim was granted starts
@@ -44,8 +47,8 @@ type advance struct {
 // isOld reports whether a start that was granted after sentAt may not begin any more.
 func isOld(sentAt, now time.Time) bool { return now.Sub(sentAt) >= advanceLife }
 
-// wanted returns how many starts of a key a claim takes in advance, if it leaves left starts. They are enough for advanceAim, if entries of the
-// key continue to come as fast as since the last claim.
+// wanted returns how many starts of a key a claim takes in advance. left is how many starts the key still has. The
+// result lasts for advanceAim if entries of the key keep the speed of the time since the last claim.
 func (as *advances) wanted(key string, left, burst int, now time.Time) int {
 	a := as.keys[key]
 	if !as.allowed || as.slow || a == nil || isOld(a.sentAt, now) {
@@ -85,7 +88,7 @@ func (as *advances) giveBack(start unusedStart, now time.Time) bool {
 	return true
 }
 
-// note notes that a claim was granted starts of a key. The claim took n of them in advance, and leased entries with the others.
+// note records that a claim was granted starts of a key: n in advance, and leased for its own entries.
 func (as *advances) note(granted unusedStart, n, leased int) {
 	a := as.keys[granted.key]
 	if a == nil {
@@ -96,8 +99,8 @@ func (as *advances) note(granted unusedStart, n, leased int) {
 	a.sentAt, a.started = granted.sentAt, leased
 }
 
-// dropOld forgets the keys of which no start was granted for advanceLife, or all keys. It returns their unused starts, and the time at which
-// the next key will be forgotten.
+// dropOld forgets the keys of which no start was granted for advanceLife. If all is true, it forgets all keys. It
+// returns the unused starts of these keys, and the time at which the next key must be forgotten.
 func (as *advances) dropOld(all bool, now time.Time) (unused []unusedStart, next time.Time) {
 	for key, a := range as.keys {
 		if all || isOld(a.sentAt, now) {
@@ -169,7 +172,8 @@ func (lt *limitedType) giveBackLocked(starts *startsInAdvance, mine []processlog
 	return unused
 }
 
-// noteAdvancesLocked notes the starts of a claim that has leased entries of keys. It returns starts that must be returned.
+// noteAdvancesLocked records the starts that a claim was granted. leased is the number of its entries by key. If the
+// Run has ended, noteAdvancesLocked returns the starts, and the caller must return them to the limit.
 func (lt *limitedType) noteAdvancesLocked(claim *processlog.Claimed, leased map[string]int, sentAt time.Time) (unused []unusedStart) {
 	if len(lt.advances.keys) == 0 && len(leased) > 0 {
 		select {
@@ -189,7 +193,8 @@ func (lt *limitedType) noteAdvancesLocked(claim *processlog.Claimed, leased map[
 	return unused
 }
 
-// ReturnAdvances returns starts that were taken in advance and not used, until ctx ends. Only while it runs, starts are taken in advance.
+// ReturnAdvances returns unused starts to their limits until ctx ends. Claims take starts in advance only while
+// ReturnAdvances runs.
 func (l *Limits) ReturnAdvances(ctx context.Context) {
 	keyed := l.allowAdvances()
 	if len(keyed) == 0 {

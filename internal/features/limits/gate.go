@@ -105,9 +105,8 @@ func (g *gate) noteClaim(claim *processlog.Claimed, limit *processlog.StartLimit
 	}
 }
 
-// reportWaiting returns how many entries are known to wait, and when the first of them may start. hasMore says whether more
-// entries are due than were claimed. While the gate is closed nobody claims them, so their number is unknown and they
-// count as one.
+// reportWaiting returns how many entries are known to wait, and when the first of them may start. If hasMore is true,
+// further entries are due. Nobody claims and counts them while the gate is closed, so the result is at least 1.
 func (g *gate) reportWaiting(now time.Time, hasMore bool) (waiting int, nextStartAt time.Time) {
 	if now.Sub(g.opensAt()) > reportGrace {
 		return 0, time.Time{}

@@ -44,8 +44,8 @@ const (
 )
 
 // grantLife is the maximum age of a permit when its entry starts. The age counts from just before the statement that
-// grants the permit is sent, so it includes the commit. An entry that starts later could fall into the same window of time
-// as starts that were granted after it. That window could then hold more starts than the limit allows.
+// grants the permit is sent, so it includes the commit. The limit counts a start at the time of its grant. If the entry
+// started much later, the window of that later time could hold more starts than the limit allows.
 //
 // The age does not include the earlier statements of the claim. They may take longer than grantLife, because the database is
 // far away or because other claims hold the limit. If they counted, no entry would ever start then.
@@ -255,8 +255,9 @@ func (lt *limitedType) splitSleeping(wanted []processlog.Wanted, now time.Time) 
 	return lt.line.splitSleeping(wanted, now)
 }
 
-// noteClaim notes the result of a claim that was sent at sentAt. starts holds the keys and the starts of its entries. noteClaim sets how long
-// each limited entry waits. wokenIDs are entries that may get a permit now. unused are starts that must be returned.
+// noteClaim records the result of a claim that was sent at sentAt. starts holds the keys and the starts of its entries.
+// noteClaim sets how long each limited entry waits. wokenIDs are entries that may get a permit now. unused are starts
+// that the caller must return to the limit.
 func (lt *limitedType) noteClaim(claim *processlog.Claimed, starts *startsInAdvance, sentAt time.Time) (wokenIDs []processlog.ID, unused []unusedStart) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
@@ -293,7 +294,8 @@ func (lt *limitedType) noteClaim(claim *processlog.Claimed, starts *startsInAdva
 	return wokenIDs, unused
 }
 
-// noteValues notes the values that a claim has obeyed. It reports whether they are new.
+// noteValues stores the values of the limit under which the store has made a claim. It reports whether a person has
+// changed them since the last claim.
 func (lt *limitedType) noteValues(values *processlog.LimitValues) (changed bool) {
 	if values == nil || *values == lt.currentLimit.Values() {
 		return false

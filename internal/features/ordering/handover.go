@@ -30,8 +30,8 @@ func (o *Ordering) waitsForOutcome(a *engine.Attempt) bool {
 	return o.hasSerial.Load() && o.positions.get(a).position.Key != ""
 }
 
-// beginHandovers begins handovers for outcomes that are about to be stored. The caller calls the returned function once the
-// statement that stores them has answered. startAhead then checks and starts the claimed entries.
+// beginHandovers begins handovers for outcomes that are about to be stored. The caller calls answered after the
+// database has answered the statement that stores the outcomes. startAhead then checks and starts the claimed entries.
 func (o *Ordering) beginHandovers(batch []engine.Settling) (answered func()) {
 	var handovers []*handover
 	for _, s := range batch {

@@ -18,9 +18,8 @@ type nextEntry struct {
 	front        processlog.Position // position of the entry that blocked it; the zero value if that is unknown
 }
 
-// leaseGivenBack is called when an attempt has given its lease back before a handler was called. Another entry of the key
-// may have to run first, because its transaction committed late. If that entry was waiting for this lease to end, it
-// may run now.
+// leaseGivenBack is called when an attempt has given its lease back before a handler was called. An earlier entry of
+// the key may have committed late. It could not run while this lease lasted, and may run now.
 func (o *Ordering) leaseGivenBack(a *engine.Attempt) {
 	o.attemptOver(o.positions.take(a).position, a.Row.State)
 }
@@ -30,9 +29,8 @@ func (o *Ordering) endedByPerson(row *processlog.Row, to processlog.State) {
 	o.attemptOver(o.positionOf(row), to)
 }
 
-// attemptOver notes that an attempt of an entry is over. If the entry has ended, the next entry of its key may run.
-// If the entry has not ended, an entry with an earlier position may run now: it committed late and waited for this
-// lease to end.
+// attemptOver is called when an attempt of an entry is over. If the entry has ended, the next entry of its key may run.
+// If the entry has not ended, an earlier entry of the key that committed late may run.
 func (o *Ordering) attemptOver(p processlog.Position, state processlog.State) {
 	switch {
 	case p.Key == "":
@@ -201,8 +199,8 @@ func idsOf(rows []processlog.Row) map[processlog.ID]bool {
 }
 
 // AdvanceKeys makes the next entry of the ordering keys of ids due. It reports whether a blocked entry may run now. It
-// is for tests: the next entry of a key becomes due soon after the first one has ended, and a test that looks in
-// between would find nothing due.
+// is for tests. After the first entry of a key has ended, the next one becomes due a moment later, and a test must not
+// take this moment for the end of all work.
 func (o *Ordering) AdvanceKeys(ctx context.Context, ids []processlog.ID) (bool, error) {
 	if !o.hasSerial.Load() {
 		return false, nil

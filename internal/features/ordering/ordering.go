@@ -105,8 +105,8 @@ func New(e *engine.Engine) *Ordering {
 	return o
 }
 
-// Serialize gives a type an ordering key, whether the type runs here or is only recorded here. It returns a *FieldError if the
-// store cannot order entries. A type that has a handler already keeps the key that it has.
+// Serialize gives a type an ordering key, whether the type runs here or is only recorded here. It returns a *FieldError
+// if the store cannot order entries. If the type already has a handler, Serialize changes nothing.
 func (o *Ordering) Serialize(ctx context.Context, businessType string, s Serial) error {
 	if _, err := o.e.Store.KeyStates(ctx, businessType, nil, processlog.Token{}, false); err != nil {
 		return err
@@ -239,8 +239,8 @@ type waiter struct {
 	blockedFor time.Duration // how long the entry stays blocked if nothing makes it due earlier
 }
 
-// separate splits attempts into those that may start, and those that are blocked. If an error leaves that unknown, an
-// attempt counts as blocked. The caller then calls giveUp, which gives the blocked ones back.
+// separate splits attempts into those that may start, and those that are blocked. If the key's entries cannot be read,
+// an attempt counts as blocked. The caller then calls giveUp, which gives the leases of the blocked entries back.
 func (o *Ordering) separate(t *engine.Type, attempts []*engine.Attempt) (first, blocked []*engine.Attempt, giveUp func() error) {
 	s, _ := o.serialOf(t.Name)
 	var waiters []waiter
@@ -368,8 +368,8 @@ func (o *Ordering) block(t *engine.Type, s Serial, waiting []waiter) error {
 		o.putBack(t, waiting)
 	}
 	failpoint.Reach(failpoint.OrderingBlocked)
-	// Look once more for an entry that may run. The first entry may have ended, or given way, just before these entries
-	// were blocked. Then it has woken none of them.
+	// Look once more for an entry that may run. The first entry may have ended, or given its lease back, just before
+	// these entries were blocked. It could not wake entries that were not blocked yet.
 	next, advanceErr := o.e.Store.Advance(ctx, t.Name, keys, !s.PassDead)
 	_ = o.sawAdvance(t.Name, advanceErr)
 	for _, w := range waiting {
@@ -384,8 +384,8 @@ func (o *Ordering) block(t *engine.Type, s Serial, waiting []waiter) error {
 	return err
 }
 
-// withoutRefused puts back the entries that the database refuses to block. It returns the other entries. It returns the
-// error only if it is not a refusal.
+// withoutRefused puts back the entries that the database refuses to block, and returns the others. If err is no
+// refusal, it returns all entries and err.
 func (o *Ordering) withoutRefused(t *engine.Type, waiting []waiter, err error) ([]waiter, error) {
 	var refused *processlog.RefusedError
 	if !errors.As(err, &refused) {

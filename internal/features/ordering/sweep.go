@@ -21,8 +21,8 @@ import (
 type sweep struct {
 	restarted atomic.Bool // restart was called since the last read
 
-	// guard has capacity 1. It is full while a claim reads, so that two claims find different entries. It guards the
-	// fields below.
+	// guard is a lock with capacity 1 for the fields below. A claim holds it while it reads a page, so that two claims
+	// read different pages.
 	guard      chan struct{}
 	pagesLeft  int    // number of pages in a row that may still be read without finding an entry
 	finished   bool   // all keys and all due entries have been read

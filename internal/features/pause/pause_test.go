@@ -121,8 +121,8 @@ func TestPauseEndsWhenTheDatabasesClockSaysSo(t *testing.T) {
 	}
 }
 
-// A person moves the end of a pause away while a process still knows only the old end. The type must not start at the old end,
-// although no round comes between.
+// A person extends a pause. The process knows only the old end, and its next round comes later than that. The type must
+// not start at the old end.
 // Failure: F124
 func TestPauseWithANewEndGoesOnAtTheOldOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -28,8 +28,8 @@ const (
 // suspended, which stops timers, or if the database's clock was set. One test that runs for a year sets it longer.
 var maxPause = time.Minute
 
-// maxRest is the longest time between two reads of the marks if all periods are maintenance, which may be late. In between, the calendar
-// asks the schedules only, because a process that gets work has more slots.
+// maxRest is the longest time between two reads of the marks if all periods are maintenance, which may be late. Without
+// a read, the calendar still asks the schedules every maxPause, because the schedule of a busy process has more slots.
 const maxRest = 4 * time.Minute
 
 // Period is work that is done once for each slot of a schedule.

@@ -112,8 +112,9 @@ func (s *readCounter) Marks(ctx context.Context, names []string) (time.Time, map
 	return s.Store.Marks(ctx, names)
 }
 
-// A process at rest must read the marks once for each slot of maintenance. As soon as its schedule has earlier slots, it must do them
-// within a minute. For a periodic type it must read the marks once a minute, because the database's clock may be set.
+// An idle process must read the marks once for each slot of maintenance. When it becomes busy, its schedule has a slot
+// every minute, and it must do these slots. For a periodic type it must read the marks once a minute, because somebody
+// may set the database's clock.
 func TestCalendarOfMaintenanceReadsTheMarksOncePerSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &readCounter{Store: double.NewStore()}

@@ -173,8 +173,8 @@ type typePlaces struct {
 }
 
 const (
-	// placesGrowth is the factor by which the number of places of a batch type grows. The number grows each time as many
-	// suspects have ended as the type has places.
+	// placesGrowth is the factor by which the number of places of a batch type grows. A type with n places grows after
+	// n suspects have ended.
 	placesGrowth = 3
 
 	// placesReset is the time without suspects after which a batch type has only its first number of places again. Suspects

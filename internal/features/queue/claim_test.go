@@ -69,8 +69,8 @@ type searching struct {
 	slots *countedSlots
 }
 
-// newSearching returns a searching whose store calls search while a claim asks which of its entries are blocked. The
-// function search returns how many of these entries are not blocked.
+// newSearching returns a searching. When a claim asks which of its entries are blocked, the test's function search
+// runs, and returns how many of the entries are not blocked.
 func newSearching(t *testing.T, search func(s *countedSlots) (runnable int)) *searching {
 	t.Helper()
 	s := &searching{queue: &offeringQueue{}, store: &wantedOnly{}, slots: &countedSlots{free: 100}}

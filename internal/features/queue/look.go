@@ -9,8 +9,8 @@ import (
 // when the next entries are due.
 const lookAfterLoss = time.Second
 
-// Look asks the queue again and again when the next entry of each type is due, until ctx ends. A wake-up that was lost costs no
-// more than the time between two looks.
+// Look asks the queue again and again when the next entry of each type is due, until ctx ends. If a notification is
+// lost, an entry is late by at most the time between two looks.
 func (q *Queue) Look(ctx context.Context) {
 	nextLook := time.Now()
 	timer := time.NewTimer(0)
@@ -30,8 +30,8 @@ func (q *Queue) Look(ctx context.Context) {
 	}
 }
 
-// lookNow begins a look at once, and returns the time of the next look. It clears a waiting loss signal, because this look
-// serves it. If the queue still lacks entries, lookOnce signals that loss again.
+// lookNow makes a look at once, and returns the time of the next look. It first clears lossSignal, which asks for such
+// a look. If the queue still lacks entries, lookOnce sets lossSignal again.
 func (q *Queue) lookNow(ctx context.Context) (next time.Time) {
 	select {
 	case <-q.lossSignal:

@@ -115,8 +115,8 @@ func (q *Queue) Scope() engine.Scope {
 	return engine.ScopeAll
 }
 
-// Accepts implements engine.Source. The queue keeps no entry beyond its horizon. A queue in this process keeps no entry
-// of a type that does not run here.
+// Accepts implements engine.Source. The queue takes no entry that is due later than Config.Horizon plus one round. A
+// queue in this process takes no entry of a type that does not run here.
 func (q *Queue) Accepts(businessType string, in time.Duration) bool {
 	if in > q.Horizon+q.e.ReconcileInterval {
 		return false
@@ -163,8 +163,8 @@ func (q *Queue) enqueueRecorded(batch []newEntry) { q.flush(batch, q.e.LongestLe
 // the end of a lease.
 func (q *Queue) enqueueMoved(batch []newEntry) { q.flush(batch, 0) }
 
-// flush enqueues a batch. As long as the queue is down, the database is polled. The entries that were left out are
-// enqueued when the queue is back.
+// flush enqueues a batch. While the queue is down, flush drops the batch, and the engine polls the database. When the
+// queue is back, the reconciler enqueues the dropped entries.
 func (q *Queue) flush(batch []newEntry, maxLease time.Duration) {
 	if !q.health.mayCall() {
 		return
@@ -218,10 +218,10 @@ func (q *Queue) Notify(ctx context.Context, messages []string) error {
 	return q.Queue.Notify(ctx, messages)
 }
 
-// nearWindow returns a duration. Each round enqueues the entries that come due within this duration, because the queue
-// may lack them: their process may have died, or the queue may have been full. The duration is longer than the lease of
-// a dead leader plus one round of its successor, so that no entry is missed. A queue in this process needs only the
-// rounds of this process.
+// nearWindow returns how far ahead each round looks. A round enqueues the entries that come due within this time. The
+// queue may lack such an entry, because its process has died or because the queue was full. The time is longer than the
+// lease of a dead leader plus one round of the next leader, so that no entry is missed. A queue in this process has no
+// leader.
 func (q *Queue) nearWindow() time.Duration {
 	if q.local {
 		return 2 * q.e.PollInterval

@@ -40,8 +40,8 @@ func (q *storingQueue) Enqueue(_ context.Context, batch []processlog.QueueEntry,
 	return nil, nil, nil
 }
 
-// A process that stops, or only records, makes no rounds that probe the queue. So one of its calls must find out that the
-// queue is back.
+// Rounds probe the queue, but a process that stops or only records makes no rounds. So one of its calls must find out
+// that the queue is back.
 func TestCallThatFindsTheQueueBackTellsAllThatHasGathered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		has := &storingQueue{}
@@ -106,7 +106,8 @@ func (q *peekCounter) Peek(context.Context, []string) (waits []time.Duration, lo
 	return nil, nil, nil
 }
 
-// A loss may be noted while a look begins. The look must serve it, and the next look must come after the usual time.
+// A loss asks for an early look. A look that begins just then must answer this request, and the next look must come
+// after the usual time.
 func TestOneLookServesAllThatWaitsForIt(t *testing.T) {
 	queue := &peekCounter{}
 	q := newQueue(t, queue)

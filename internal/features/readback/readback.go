@@ -42,8 +42,8 @@ type claimRequest struct {
 // Attach makes an engine start the entries that it records. The engine waits for what the starter has begun.
 func Attach(e *engine.Engine) *Starter {
 	s := &Starter{e: e}
-	// The slots limit how many entries are read back or claimed. Entries whose ids are read may hold no slot, so idReads
-	// has its own Bound.
+	// Entries in verifications and claims hold slots, which limit their number. Entries in idReads may hold no slot, so
+	// idReads has its own Bound.
 	s.idReads.Max, s.idReads.Workers, s.idReads.Bound, s.idReads.Flush = processlog.MaxRows, 1, waitBound, s.resolveFresh
 	s.verifications.Max, s.verifications.Workers, s.verifications.Flush = processlog.MaxRows, 2, s.verifyFresh
 	s.claims.Max, s.claims.Workers, s.claims.Flush = processlog.MaxRows, 1, s.claimFresh
@@ -103,8 +103,8 @@ func (s *Starter) Committed(fresh []engine.InsertedEntry) {
 			s.resolveOrDrop(f)
 		case f.Reservation != nil:
 			toVerify = append(toVerify, f)
-		// Claim here only with a free slot, and only if not too many outcomes wait to be stored or are refused. Otherwise the queue
-		// offers the entry to all processes.
+		// Claim here only with a free slot. Do not claim while too many outcomes wait to be stored, or are refused. The
+		// queue offers an entry that is not claimed here to all processes.
 		case t.Linger() == 0 && !s.e.OutcomesBacklogged() && !s.e.OutcomesRefused(t):
 			if seated, slot := calls.takeSeat(t); seated {
 				toClaim = append(toClaim, claimRequest{f, slot})
@@ -121,13 +121,13 @@ func (s *Starter) Committed(fresh []engine.InsertedEntry) {
 	s.Enqueue(toEnqueue)
 }
 
-// freshCalls counts the free seats of a call that several entries share.
+// freshCalls counts how many more entries can join the current handler call of a type.
 type freshCalls struct {
 	t         *engine.Type
-	freeSeats int // free seats
+	freeSeats int
 }
 
-// takeSeat gives an entry a seat in a call. The first entry of each call takes the slot.
+// takeSeat reports whether an entry can join a handler call. The first entry of each call takes a slot for the call.
 func (c *freshCalls) takeSeat(t *engine.Type) (seated, slot bool) {
 	if c.t == t && c.freeSeats > 0 {
 		c.freeSeats--

@@ -63,10 +63,9 @@ func (d *Detector) confirmLoss(ctx context.Context, remembered []version, found 
 	return nil
 }
 
-// withoutPurgeable leaves out missing entries that were last seen long ago, because other processes may have purged them without
-// an audit record. The age counts on the database's clock. This process's clock stands still while the machine is
-// suspended, and would show a smaller age. If a log of an earlier version does not return the database's clock, this
-// process's clock decides.
+// withoutPurgeable leaves out missing entries that were last seen long ago, because other processes may have purged
+// them without an audit record. The age counts on the database's clock, because this process's clock stands still while
+// the machine is suspended. If the database's clock cannot be read, withoutPurgeable leaves out nothing.
 func (d *Detector) withoutPurgeable(ctx context.Context, lost []version, found map[processlog.ID]processlog.Version) []version {
 	now, _, err := d.e.Store.Marks(ctx, []string{noType})
 	if err != nil {
@@ -83,8 +82,8 @@ func (d *Detector) withoutPurgeable(ctx context.Context, lost []version, found m
 // noType is a name that no business type has.
 const noType = " "
 
-// clockBy returns the database's time at which v was seen. If v has no databaseTime, clockBy takes the version that has a
-// databaseTime and was seen nearest to v. It adds the time between the two to that databaseTime.
+// clockBy returns the database's time at which v was seen. If v has no databaseTime, clockBy computes it from another
+// version: the one that was seen nearest to v and has a databaseTime.
 func (v *version) clockBy(all []version) (databaseTime int64, known bool) {
 	if v.databaseTime != 0 {
 		return v.databaseTime, true

@@ -116,8 +116,8 @@ func (m *versionMemory) sawStored(row *processlog.Row, o *processlog.Outcome, to
 func (m *versionMemory) rememberLocked(v version) {
 	if time.Since(m.partBegan) > m.partLength {
 		m.partBegan, m.currentPart = time.Now(), (m.currentPart+1)%latestParts
-		// Keep the first version of each part. A late answer can come from the time before a loss. Its version must
-		// then stay, although later versions follow.
+		// Keep the first version of each part. A late answer may show a version from before a loss. Later versions must
+		// not replace that version, because only it shows the loss.
 		m.latest[m.currentPart] = [2]version{v}
 	}
 	m.latest[m.currentPart][1] = v
@@ -188,9 +188,9 @@ func (m *versionMemory) sweepOn() (list []version) {
 	return list
 }
 
-// rememberFound remembers the recorded entries that were found, and returns the others. The found entries begin a new
-// part of the field latest. The versions of found entries may be older than the newest version seen so far. So they must
-// not replace that version as the last one of its part.
+// rememberFound remembers the recorded entries that were found, and returns the others. A found entry may be older than
+// the newest version seen so far. The found entries therefore begin a new part of the field latest, and do not replace
+// the newest version in its part.
 func (m *versionMemory) rememberFound(recorded []engine.RecordedEntry, found map[processlog.ID]processlog.Version, sentAt time.Time) (missing []engine.RecordedEntry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
