@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/ui"
 )
 
-// These constants set the kinds of rows that fillAdminLog writes in addition to the ended entries.
+// These constants set how many rows fillAdminLog writes besides the ended entries.
 const (
 	adminTypes    = 40
 	adminDeadOf   = 2 // number of types that have dead entries
@@ -41,8 +41,8 @@ func operations() *compensator.Operations {
 
 var adminServer = []string{"--innodb-buffer-pool-size=8G", "--innodb-io-capacity=10000"}
 
-// fillAdminLog fills the log with the given number of ended entries, and with the rows that the constants above
-// describe.
+// fillAdminLog fills the log with the given number of ended entries, and with the open and dead entries that the constants above
+// count.
 func (a *arena) fillAdminLog(ended int) {
 	a.Helper()
 	a.exec("SET GLOBAL innodb_flush_log_at_trx_commit=0")

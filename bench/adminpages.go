@@ -26,16 +26,17 @@ type adminPage struct {
 	of         func(h *adminLog) http.Handler // returns the admin pages that a request uses
 }
 
-// unvisited returns pages that have served no request. visited returns pages that know the existing types, because they
-// have served a request within the last five seconds. watched returns pages that have just read the requested data.
+// unvisited returns pages that have served no request.
 func unvisited(h *adminLog) http.Handler { return h.newPages() }
 
+// visited returns pages that have served a request, so they know the existing types.
 func visited(h *adminLog) http.Handler {
 	pages := h.newPages()
 	h.getPage(pages, "trail")
 	return pages
 }
 
+// watched returns the pages that the viewers watch. They have just read the requested data.
 func watched(h *adminLog) http.Handler { return h.pages }
 
 func (a *arena) adminPages(h *adminLog) (figures []figure) {
@@ -252,8 +253,8 @@ func (a *arena) wire(server *httptest.Server, path string, set ...string) (*http
 	return got, len(all)
 }
 
-// adminIdle measures what a process with all of Operations costs at rest. Before that, it postpones the overdue entries of the
-// log.
+// adminIdle measures what an idle process with all of Operations costs. It first postpones the overdue entries, so that none runs
+// meanwhile.
 func (a *arena) adminIdle(rest time.Duration) []figure {
 	a.Helper()
 	a.exec("UPDATE common_process_log SET next_at=next_at+86400000 WHERE state IN (0,-1,-3) AND business_type=?", adminType(1))

@@ -78,9 +78,10 @@ func (a *arena) dieAtOnce(n int) float64 {
 	return took
 }
 
-// ratios returns the figures of a contest for the admin table. sides names the two sides. A setting costs nothing if
-// two things hold: an entry needs the same statements, Redis calls and allocations, and the upper end of the ratio's
-// interval is at least 1.
+// ratios returns the figures of a contest for the admin table. The parameter sides names the two sides of the contest. A setting
+// costs nothing if both are true:
+//   - an entry needs the same statements, Redis calls and allocations with it and without it
+//   - the upper end of the ratio's interval is at least 1
 func ratios(r row, sides string, least float64) []figure {
 	found := []figure{
 		{What: fmt.Sprintf("%s, %s: median of %d pairs", r.Work, sides, r.Pairs), Least: true, Got: []float64{r.Ratio.Median}},

@@ -20,7 +20,7 @@ const payload = 200
 // producers is the number of goroutines that record at the same time.
 const producers = 16
 
-// arena holds the servers of one run. No test uses them.
+// arena holds the servers of one run.
 type arena struct {
 	testing.TB
 	sql   *testservers.SQLServer
@@ -83,7 +83,7 @@ func numbers(first, last int) string {
 	return fmt.Sprintf("(WITH RECURSIVE n (seq) AS (SELECT %d UNION ALL SELECT seq+1 FROM n WHERE seq<%d) SELECT seq FROM n) AS numbers", first, last)
 }
 
-// empty truncates every table and flushes Redis. Otherwise the second run in a pair would be slower than the first.
+// empty truncates every table and flushes Redis. Rows of the first run in a pair would make the second run slower.
 func (a *arena) empty() {
 	a.Helper()
 	a.exec("TRUNCATE TABLE common_process_log")

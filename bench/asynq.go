@@ -90,9 +90,8 @@ func (q *asynqPeer) run() {
 	})))
 }
 
-// finished returns the number of handled tasks. When that number has reached n, finished returns asynq's own counter in
-// Redis instead. asynq increments this counter when it stores an outcome, so the run ends only when every outcome is
-// stored.
+// finished returns the number of handled tasks. Once n tasks are handled, it returns the counter that asynq keeps in Redis. asynq
+// increments the counter when it stores an outcome. So the run ends only after asynq has stored every outcome.
 func (q *asynqPeer) finished(n int) int {
 	q.a.Helper()
 	if handled := int(q.handled.Load()); handled < n {

@@ -39,8 +39,8 @@ func atLeastOne(name string, value int, usage string) *int {
 	return n
 }
 
-// sizeFlag defines a flag for a number above 0, with the default 1. It refuses 0 and negative numbers, because they would
-// reduce most amounts of work to one entry.
+// sizeFlag defines the flag by which all amounts of work are multiplied. Its default is 1. With 0 or a negative number, most
+// contests would have one entry, so sizeFlag refuses both.
 func sizeFlag(name, usage string) *float64 {
 	n := new(float64)
 	*n = 1
@@ -76,11 +76,11 @@ func partsIn(t testing.TB, flagName, text string, all ...string) func(part strin
 	return func(part string) bool { return slices.Contains(wanted, part) }
 }
 
-// showTimeout is how long before the end of -timeout a benchmark shows what it has measured.
+// A benchmark prints its table this long before -timeout ends the program.
 const showTimeout = 20 * time.Second
 
-// shown makes a benchmark show its table whatever happens. show runs once: when the test ends, also after an error, or
-// shortly before -timeout ends the program. The function found runs change, which adds results, while show does not run.
+// shown calls show once, even if the benchmark fails: at the end of the test, or shortly before -timeout ends the program. The
+// benchmark adds results inside found, which never runs at the same time as show.
 func shown(t *testing.T, show func()) (found func(change func())) {
 	t.Helper()
 	var mu sync.Mutex // guards the results that show reads

@@ -2,12 +2,10 @@ package bench
 
 import "time"
 
-// calm measures by how much running handlers slow the producers down. Producers commit 500 business transactions a
-// second, each with an entry. At the same time the library claims, runs and settles 1,000 other entries a second. On
-// the other side of the contest, there are the same producers and no entries to run.
-//
-// The goal: the p99 of the transaction time is at most 1.5 times as long. A contest compares rates, so the figure is
-// 1/p99, and the goal is a ratio of at least 1/1.5.
+// calm measures by how much running handlers slow producers down. Producers commit 500 business transactions a second, each with an
+// entry. On one side the library also runs and settles 1,000 other entries a second. On the other side it runs none.
+// The goal: running handlers make the p99 of the transaction time at most 1.5 times as long. A contest compares rates, so it gets
+// 1/p99, and its goal is a ratio of at least 1/1.5.
 func (a *arena) calm(seconds int) contest {
 	return contest{
 		work: calmWork, other: "the same, idle", unit: "/s", goal: 1 / 1.5,
@@ -48,9 +46,9 @@ func (a *arena) calmRate(seconds int, busy bool) float64 {
 	return 1 / lagsOf("", 0, a.timedRecords(worker, seconds)).P99.Seconds()
 }
 
-// fillCalm inserts 1,000 entries for each second of a run, and returns the time at which the first of them is due. The
-// server has then finished the work that filling the table has caused. On a slow disk this work takes longer than
-// expected. fillCalm then sets later due times, up to four times.
+// fillCalm inserts 1,000 entries for each second of a run, and returns the time at which the first of them is due. By this time the
+// server has finished the writes that filling the table causes. If these writes take too long, fillCalm postpones the entries, up
+// to four times.
 func (a *arena) fillCalm(seconds int) (begins time.Time) {
 	a.Helper()
 	a.insert(1000 * seconds)

@@ -75,8 +75,8 @@ func (f *fairTurns) take(from *[]fairEntry, n int) (ids []processlog.ID) {
 	return ids
 }
 
-// fairStore chooses which due entries a process claims when it polls. As without fair turns, each read begins at the
-// earliest entry. Entries that were read before keep their turns.
+// fairStore chooses which due entries a process claims when it polls. Each read begins at the earliest due entry. So a read returns
+// entries of earlier reads again, and these keep their turns.
 type fairStore struct {
 	processlog.Store
 	turns *fairTurns
@@ -143,7 +143,7 @@ func (q *fairQueue) Claim(ctx context.Context, businessType string, limit int, l
 	return leased, nil
 }
 
-// fair returns an orderRun.wrap that opens the store and the queue. If on is set, both use fair turns.
+// fair returns a function for orderRun.wrap. The function opens the store and the queue. If on is true, both use fair turns.
 func (a *arena) fair(on bool) func(cfg *compensator.Config) {
 	return func(cfg *compensator.Config) {
 		store, err := compensator.OpenStore(a.Context(), cfg.DB, "common_process_log")

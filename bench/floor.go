@@ -15,9 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// These are the statements of the floors. Their tables, columns and expressions are the library's. They leave out the
-// checks of the transaction and its session. TestFloorsSendTheStatementsOfTheLibrary compares them with the statements
-// that the library sends.
+// These are the statements of the floors. They are the library's statements without the checks of the transaction and its session.
+// TestFloorsSendTheStatementsOfTheLibrary compares both.
 const (
 	floorNow     = "(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(3)) DIV 1000)"
 	floorColumns = "(idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
@@ -35,8 +34,8 @@ const (
 		"updated_at=UTC_TIMESTAMP(3), next_at=" + floorNow + "+0, last_error=X'' WHERE id IN (%s) AND epoch=0 AND state+0 IN (0,-1) AND CRC32(idempotent_id) IN (%s)"
 )
 
-// floorIDs follows an INSERT of more than one row. newArena empties it for MySQL, which has no INSERT … RETURNING. There the
-// library does not read the ids either.
+// floorIDs is the end of an INSERT of more than one row. MySQL has no INSERT … RETURNING, and there the library does not read the
+// ids. So newArena sets floorIDs to "" for MySQL.
 var floorIDs = " RETURNING id, CAST(idempotent_id AS BINARY)"
 
 // floorRow lists the columns that the library reads.

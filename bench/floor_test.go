@@ -24,10 +24,11 @@ func TestFloorsRunTheScriptsOfTheLibrary(t *testing.T) {
 	}
 }
 
-// TestFloorsSendTheStatementsOfTheLibrary captures the statements that the library sends when it records, verifies,
-// claims and settles entries. Each statement of the floors must be one of them. The library's INSERT also checks that
-// its transaction is open and its session is suitable, and its statements name the database of the log.
-// docs/internals/performance.md describes both differences.
+// TestFloorsSendTheStatementsOfTheLibrary captures the statements that the library sends when it records, verifies, claims and
+// settles entries. Each statement of a floor must be among them. Two differences are allowed, which docs/internals/performance.md
+// describes:
+//   - the library's INSERT checks that its transaction is open and its session is suitable
+//   - the library's statements name the database of the log
 func TestFloorsSendTheStatementsOfTheLibrary(t *testing.T) {
 	a := newArena(t)
 	config, err := mysql.ParseDSN(a.dsn)

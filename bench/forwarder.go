@@ -70,8 +70,8 @@ func (p *post) throughWatermill(n, batch int) []contest {
 	}
 }
 
-// forwarded measures how fast watermill's forwarder moves a backlog from its SQL table into the queue. As by default,
-// the forwarder has one subscriber that forwards message by message.
+// forwarded measures how fast watermill's forwarder moves a backlog from its SQL table into the queue. The forwarder has one
+// subscriber, its default, which forwards message by message.
 func (p *post) forwarded(n int) float64 {
 	p.a.Helper()
 	db := p.a.openPlain(4)

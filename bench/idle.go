@@ -27,8 +27,8 @@ func (i idle) String() string {
 		i.Entries, i.Entries, i.Types, i.Statements, i.Rows, i.Redis, i.Database, i.Process, float64(i.Heap)/1e6)
 }
 
-// measureIdle measures, for the duration in rest, a process that has nothing to do. The parameter entries is only
-// reported: it is the number of waiting entries in the table.
+// measureIdle measures what a process that has nothing to do costs during the duration rest. The table has the given number of
+// waiting entries. measureIdle only reports this number.
 func (a *arena) measureIdle(entries, types int, rest time.Duration) idle {
 	a.Helper()
 	l := a.newLibrary(100, nothing)

@@ -88,10 +88,9 @@ func (s *starts) count() int {
 	return len(s.at)
 }
 
-// latencies returns the latency of each handler: the time between its entry's moment in the map from and the start of
-// the handler. Handlers that never began are left out.
-//
-// Without a delay, a handler may begin before Commit has returned to the caller. Such a latency counts as 0.
+// latencies returns the latency of each handler. The map from gives, for each entry, the moment from which the latency counts. It
+// ends when the handler starts. The result leaves out entries whose handler never started.
+// Without a delay, a handler may start before Commit has returned to the caller. Such a latency counts as 0.
 func (s *starts) latencies(from map[string]time.Time, delay time.Duration) []time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,9 +107,9 @@ func (s *starts) latencies(from map[string]time.Time, delay time.Duration) []tim
 	return all
 }
 
-// lagPlan describes one latency measurement. The latency runs from the end of Commit, or from the due time, to the
-// start of the handler. The benchmark computes the due time as the time just before the insert plus the delay. The real
-// due time is never before it, so no punctual handler appears early.
+// lagPlan describes one latency measurement. A latency ends when the handler starts. It begins at the end of Commit or, for delayed
+// entries, at the due time. The benchmark computes the due time from the clock just before the insert. The library computes it
+// during the insert, so its due time is never earlier, and no punctual handler appears early.
 type lagPlan struct {
 	work      string
 	goal      time.Duration

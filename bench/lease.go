@@ -10,9 +10,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// These are the statements of a claim that writes one lease row and changes no entry. The library does not send them.
-// docs/internals/decisions.md says why. An entry is held while an unexpired lease row contains its id and its current
-// version.
+// These are the statements of an alternative that the library does not use. docs/internals/decisions.md says why. A claim inserts
+// one lease row, and changes no entry. The lease row lists the id and version of each claimed entry. An entry is leased while a
+// lease row that has not expired lists its current version.
 const (
 	leaseTable = "CREATE TABLE IF NOT EXISTS `common_process_log_lease` (" +
 		"token BINARY(16) NOT NULL PRIMARY KEY, " +

@@ -67,8 +67,8 @@ type leaseCalm struct {
 	P50, P99 spread
 }
 
-// calmPause is the time between two claims. With this pause, claims and settles make as many commits as the library
-// makes for 1,000 entries a second.
+// calmPause is the time between two claims. It is chosen for 1,000 entries a second: then the claims and settles make as many
+// commits as the library does.
 const calmPause = 3 * time.Millisecond
 
 func (a *arena) calmLeases(seconds, rounds int) (found []leaseCalm) {
@@ -161,10 +161,9 @@ func (a *arena) claimSizes(rounds int) (found []leaseClaim) {
 	return found
 }
 
-// claimsInACrowd measures claims while the table holds lease rows of up to 100 other processes. Each row holds 500
-// entries, and the smallest and the largest of their ids. A claim must look into each row whose range of ids includes
-// one of its own entries. In some cases all rows are of this kind. Such rows arise after long attempts, when one lease
-// row holds both old and new entries.
+// claimsInACrowd measures claims while the table holds lease rows of up to 100 other processes. Each row lists 500 entries, and has
+// the smallest and the largest of their ids. A claim must decode each row whose range of ids includes one of its entries. In some
+// cases it must decode all rows. Such wide ranges arise when one lease row lists both old and new entries.
 func (a *arena) claimsInACrowd(rounds int) (found []leaseClaim) {
 	for _, crowd := range []struct {
 		work       string

@@ -22,8 +22,7 @@ func (a *arena) emptyLeases() {
 	a.exec("TRUNCATE TABLE common_process_log_lease")
 }
 
-// fillLeases inserts n rows with contents of the given size. Before that, it gives the table the columns that the form
-// needs. It reads no ids, so it also works on MySQL.
+// fillLeases gives the table the columns that the form needs, and inserts n rows with contents of the given size.
 func (a *arena) fillLeases(form leaseForm, n, size int) {
 	a.Helper()
 	kind := "CHAR"
@@ -158,8 +157,8 @@ func (q *leaseQueue) ack(ctx context.Context, ids []string) error {
 	return q.done.Run(ctx, q.client, []string{dueKey}, args...).Err()
 }
 
-// leaseSustained compares two forms while one process records entries and another process runs them. No entry runs in
-// the process that recorded it. Such entries are inserted with a lease in both forms, so they need no claim.
+// leaseSustained compares two forms while one process records entries and another process runs them. The recording process runs
+// none, because it would insert its entries with a lease and so need no claim.
 func (a *arena) leaseSustained(n int, form leaseForm) contest {
 	side := func(form leaseForm) func() float64 {
 		return func() float64 {

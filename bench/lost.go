@@ -93,7 +93,7 @@ func (l lostType) String() string {
 		l.ratio(at, at+1), l.ratio(at+1, min(at+5, end)), l.ratio(at+5, end))
 }
 
-// measureLostType measures both sides. In odd pairs the side with the loss runs first.
+// measureLostType measures the type twice: with the loss of its queue and without it. In odd pairs, the run with the loss is first.
 func (a *arena) measureLostType(plan lossPlan, pair int, loses func(*arena, *redis.Client)) lostType {
 	a.Helper()
 	l := lostType{plan: plan}

@@ -17,8 +17,8 @@ type peer interface {
 
 	run()
 
-	// finished returns how many jobs have a stored outcome. As long as fewer than n handlers have run, it may return
-	// the number of handlers that have run instead.
+	// finished returns how many jobs have a stored outcome. Until n handlers have run, it may return the number of handlers that
+	// have run.
 	finished(n int) int
 
 	// close stops everything that run has started.
@@ -83,9 +83,8 @@ func (a *arena) drainAgainst(r rival, n int) contest {
 	})
 }
 
-// rate waits until n jobs have outcomes, or no further job ends. It returns the number of finished jobs a second. It
-// adds the missing jobs to a.lost. They do not lower the rate, because the measured time ends with the last stored
-// outcome.
+// rate waits until n jobs have outcomes, or until no further job ends. It returns the number of finished jobs a second, up to the
+// last stored outcome. So missing jobs do not lower the rate. rate adds them to a.lost.
 func (a *arena) rate(p peer, n int, began time.Time) float64 {
 	a.Helper()
 	done, at := progress(n, func() int { return p.finished(n) })

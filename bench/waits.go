@@ -114,8 +114,8 @@ func (a *arena) waits(plan waitPlan) waitRun {
 	return waitRun{plan, lagsOf("record → answer", 0, fromRecord), lagsOf("end → answer", 0, fromEnd)}
 }
 
-// crowdOfWaits lets many callers in one process wait for entries that are not due. It returns how many SELECT
-// statements the server receives in two seconds, and how many that is per 50 ms.
+// crowdOfWaits lets many callers in one process wait for entries that are not due. It returns how many SELECT statements the server
+// receives in two seconds, and the mean number in 50 ms.
 func (a *arena) crowdOfWaits(callers int) (statements int, aRound float64) {
 	a.Helper()
 	a.empty()

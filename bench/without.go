@@ -37,7 +37,8 @@ type roundResult struct {
 	statements, redis float64 // counted by the servers; includes the start and the end of the library
 }
 
-// featureRow is a row of the table. Each ratio divides the build with all features by the build without some.
+// featureRow is a row of the table. Each ratio is the figure of the build with all features, divided by the figure of the build
+// that lacks some.
 type featureRow struct {
 	Work    string  `json:"work"`
 	Entries int     `json:"entries"` // of each build in a pair

@@ -13,9 +13,9 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// keyExpiry stores, for each deadline, a key with a time to live. A subscriber is notified when the server deletes the
-// key. The setting comes from Redis's page on keyspace notifications: E stands for events, x for expired keys. The
-// command is SET … PX, because the older SETEX supports whole seconds only.
+// keyExpiry stores, for each deadline, a key with a time to live. A subscriber is notified when the server deletes the key. The
+// server runs with notify-keyspace-events Ex, as Redis's documentation describes. SET … PX sets the time to live in milliseconds.
+// SETEX takes whole seconds only.
 type keyExpiry struct{}
 
 const (

@@ -22,8 +22,8 @@ type mechanism interface {
 	unfinished(ctx context.Context, p place) ([]int, error)
 }
 
-// fire is the handler. It reports that deadline number n has fired. It may be called concurrently. If a mechanism could
-// record one deadline several times, entry is the mechanism's id of the record. Otherwise it is 0.
+// fire is the handler. It reports that deadline number n has fired. It may be called concurrently. Some mechanisms can record one
+// deadline twice. For them, entry is the mechanism's id of the recorded deadline. For the others, entry is 0.
 type fire func(n int, entry uint64)
 
 // record records deadline number n, which fires after delay. It returns when the mechanism has accepted the deadline.

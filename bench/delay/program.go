@@ -21,7 +21,7 @@ func serve(tb testing.TB, cmd *exec.Cmd, dir string, ask func() error) error {
 	})
 }
 
-// findProgram searches the paths elsewhere first, then PATH.
+// findProgram returns the path of a program. It tries the paths in the parameter elsewhere first, then PATH.
 func findProgram(name string, elsewhere ...string) (string, error) {
 	for _, file := range append(elsewhere, name) {
 		if path, err := exec.LookPath(file); err == nil {

@@ -42,9 +42,9 @@ func (r result) lost() string {
 	return fmt.Sprintf("%d, %d of them held", r.NotFired, r.Held)
 }
 
-// firedTwice returns how many deadlines fired twice. If that differs from the number of entries that fired twice, it
-// returns both numbers. A mechanism may have recorded one deadline as two entries, which is another fault than running
-// one entry twice.
+// firedTwice returns how many deadlines fired twice. A deadline can fire twice because one entry ran twice, or because the
+// mechanism recorded two entries for it. If there were such second entries, firedTwice also returns the number of entries that ran
+// twice.
 func (r result) firedTwice() string {
 	if r.Twice == 0 || r.Entries == r.Twice {
 		return strconv.Itoa(r.Twice)

@@ -88,8 +88,8 @@ func (t *trial) awaitRecorded(ctx context.Context) error {
 	return nil
 }
 
-// awaitFired returns when every deadline has fired and the store holds nothing that could fire again. It returns at end
-// at the latest.
+// awaitFired waits until every deadline has fired and the store holds nothing that could fire again. It waits until the time end at
+// most.
 func (t *trial) awaitFired(ctx context.Context, end time.Time) error {
 	for time.Now().Before(end) {
 		if err := sleepUntil(ctx, time.Now().Add(2*time.Second)); err != nil {

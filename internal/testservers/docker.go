@@ -19,9 +19,9 @@ import (
 // containerLimit limits the start of a container. The start may have to build the command and pull an image.
 const containerLimit = 10 * time.Minute
 
-// container is a machine in a Docker container. The nested module docker imports testcontainers-go, so that this
-// package does not have to. Its command runs as a child process. It reads one command per line and answers with one
-// line of JSON. The container ends when the child's standard input is closed.
+// container is a machine in a Docker container. The container is run by the command of the nested module docker, as a child
+// process. So only that module imports testcontainers-go. The command reads one command per line from its standard input, and
+// answers each with one line of JSON. It removes the container when its input is closed.
 type container struct {
 	address  string
 	password string // root's password (SQL only)
@@ -59,10 +59,11 @@ func startRedisContainer(flags []string) (machine, string, error) {
 	return startContainer("redis", func(int) ([]string, error) { return slices.Concat(openRedisFlags, flags), nil })
 }
 
-// openRedisFlags allow clients from outside the container, which are not local to the server.
+// openRedisFlags allow clients that connect from outside the container.
 var openRedisFlags = append([]string{"--protected-mode", "no"}, usualRedisFlags...)
 
-// startClusterContainer uses the host's network, because nodes give one address to each other and to clients.
+// startClusterContainer uses the host's network. A node announces one address to the other nodes and to clients, so both must reach
+// it in one network.
 func startClusterContainer(flags []string) (machine, string, error) {
 	return startContainer("redis-on-host", func(port int) ([]string, error) {
 		moreFlags, err := clusterFlags(flags)
@@ -96,8 +97,8 @@ func startContainer(kind string, flags func(port int) ([]string, error)) (machin
 	return tryContainer(kind, flags)
 }
 
-// tryContainer chooses a port that is free on this machine. On the Docker host, which may be another machine, the port
-// may be taken.
+// tryContainer chooses a port that is free on this machine and starts a container with it. It fails if the port is taken on the
+// Docker host, which may be another machine.
 func tryContainer(kind string, flags func(port int) ([]string, error)) (machine, string, error) {
 	port, err := freePort()
 	if err != nil {

@@ -28,8 +28,8 @@ var redisServers = source{
 	packages: []string{"redis-server"},
 }
 
-// replicaServers is separate from redisServers, because a replica connects to its master. In a container it needs the
-// host's network for that.
+// replicaServers is separate from redisServers, because a replica connects to its master. A replica in a container can do so only
+// in the host's network.
 var replicaServers = source{
 	kind:     "Redis replica",
 	variable: "REDIS_ADDR",

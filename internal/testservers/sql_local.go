@@ -151,9 +151,8 @@ func (p sqlProgram) initFlags(data string) []string {
 		"--innodb-flush-log-at-trx-commit=0", "--skip-log-bin", "--performance-schema=OFF")
 }
 
-// initialize creates a data directory. The program that it starts survives if this process is killed. That program
-// inherits the locked file lock. So the file stays locked until that program ends, and no other process works in the
-// directory meanwhile.
+// initialize creates a data directory with the server's own program. If this process is killed, that program continues. It inherits
+// the file lock, so the lock is held until the program ends. Until then no other process works in the directory.
 func (p sqlProgram) initialize(data string, lock *os.File) error {
 	path := p.path
 	if p.mariadb() {

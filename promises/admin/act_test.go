@@ -260,9 +260,9 @@ func TestCaseIsFollowedFromItsDeathToItsEnd(t *testing.T) {
 	require.ErrorIs(t, joined(d.TakeCases(t.Context(), mei, []admin.SeenCase{{EntryID: id, Version: view.Case.Version}}, why)), compensator.ErrNotFound, "it is closed")
 }
 
-// TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce settles the first entry of an ordering key through package admin.
-// That entry blocked the next one, which must now run at once. The ordering key comes from the content, which package
-// admin does not read.
+// TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce settles the first entry of an ordering key through package admin. The second
+// entry of the key was blocked, and must now run at once. Package admin must find it without reading contents, although the
+// ordering key is computed from the content.
 func TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

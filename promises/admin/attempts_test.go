@@ -194,9 +194,9 @@ func TestWithoutAttemptsTheirTableIsNotTouched(t *testing.T) {
 	assert.Equal(t, 1, n)
 }
 
-// TestTextsOfOtherProcessesAreErasedAndPurged lets a process store cases, operations and failed attempts. A second
-// process has no Config.Operations, and erases and purges the entries. No text about a person may stay. The tables may
-// also be missing in the second process's log, and the purge must still work.
+// TestTextsOfOtherProcessesAreErasedAndPurged lets a process store cases, operations and failed attempts. A second process has no
+// Config.Operations. When it erases and purges the entries, no text about a person may stay. In a log without these tables, the
+// purge must still work.
 // Failure: F126
 func TestTextsOfOtherProcessesAreErasedAndPurged(t *testing.T) {
 	t.Parallel()

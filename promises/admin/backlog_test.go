@@ -13,7 +13,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// insertWaiting inserts n entries of a type by SQL. They are due after the given time from now, which may be negative.
+// insertWaiting inserts n entries of a type by SQL. They come due at the present time plus from. A negative from makes them
+// overdue.
 func insertWaiting(w *harness.World, businessType string, n int, from time.Duration) {
 	w.Exec(fmt.Sprintf("INSERT INTO common_process_log (idempotent_id, business_type, content, next_at, created_at, updated_at) "+
 		"WITH RECURSIVE digits AS (SELECT 0 AS d UNION ALL SELECT d+1 FROM digits WHERE d<99) "+
@@ -21,8 +22,8 @@ func insertWaiting(w *harness.World, businessType string, n int, from time.Durat
 		businessType, n, from.Milliseconds(), harness.NowMillis))
 }
 
-// More than 10,000 entries of a type wait, and another program has inserted them. A process of the log counts all of them.
-// A process without the handler sees the number.
+// Another program has inserted more than 10,000 entries of a type. A process that has the handler counts all of them. A process
+// without the handler must show the same number.
 // Failure: F29
 func TestBacklogIsCountedWithoutALimit(t *testing.T) {
 	t.Parallel()

@@ -183,8 +183,8 @@ func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 	}
 }
 
-// timesOutFirst registers a type with three attempts. The first attempt of each entry times out, perhaps after its
-// effect. The two others do not time out. They return the error that the function says returns.
+// timesOutFirst registers a type with three attempts. The first attempt of each entry times out, perhaps after its effect. The
+// second and third attempts return the error that the parameter says yields.
 func timesOutFirst(t *testing.T, c *compensator.Compensator, name string, says func(e *compensator.Entry) error) *compensator.Type[harness.Order] {
 	t.Helper()
 	var calls harness.Calls
@@ -764,7 +764,8 @@ func TestMaintenanceFindsWhatIsMissing(t *testing.T) {
 	})
 }
 
-// The process that opens missing cases may start long after the time of a missed round. It must still open them.
+// An entry dies while no process opens cases. The next process that does so starts two minutes after the scheduled time of a round.
+// It must open the case in this late round.
 func TestRoundOfCasesThatBeginsLateStillOpensThem(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -456,8 +456,8 @@ func TestExplanationKeepsToTheRightsOfItsReader(t *testing.T) {
 	require.ErrorIs(t, err, compensator.ErrNotFound)
 }
 
-// A process without the type's settings reads from the database which limit holds. Only the entry's key is unknown to
-// it.
+// A process without the type's settings reads the limit from the database. It cannot compute the entry's key, so its explanation
+// must do without the key.
 func TestExplanationOfALimitNeedsNoHandler(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -562,8 +562,8 @@ func TestExplanationSaysThatOutcomesCannotBeStored(t *testing.T) {
 	})
 }
 
-// A process writes into its row why it does not claim certain entries. Another process must show this reason for these
-// entries. It must show no reason for other entries, or from a process that is gone.
+// A process may report in its row of the instances table why it does not claim certain entries. Another process must show this
+// reason for these entries. It must show no reason for other entries, or from a process that is gone.
 func TestExplanationNamesTheProcessThatDoesNotClaim(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -54,8 +54,8 @@ func TestPausedTypeIsClaimedByNobodyUntilItIsResumed(t *testing.T) {
 	})
 }
 
-// TestPauseEndsByItself pauses a type for a second. Without a person, each entry must start after that second by the
-// database's clock, and none before. Nobody needs to end the pause, and the type can be paused again.
+// TestPauseEndsByItself pauses a type for a second. No entry may start before this second is over by the database's clock. Then
+// each entry must start, although nobody resumes the type. Afterwards the type can be paused again.
 // Failure: F124
 func TestPauseEndsByItself(t *testing.T) {
 	t.Parallel()
@@ -103,8 +103,8 @@ func TestPauseEndsByItself(t *testing.T) {
 	})
 }
 
-// TestPauseGetsANewEnd pauses a type for an hour, and then gives the pause later, earlier and no ends. Meanwhile no entry may start.
-// Each new end is one action, and needs the version of the pause that the person saw.
+// TestPauseGetsANewEnd pauses a type for an hour, then moves the end of the pause later and earlier, and then removes it. Meanwhile
+// no entry may start. Each change of the end is one action, and needs the version of the pause that the person saw.
 // Failure: F124
 func TestPauseGetsANewEnd(t *testing.T) {
 	t.Parallel()

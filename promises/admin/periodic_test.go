@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// slotLength is so long that no slot comes while a test runs, unless the test runs at one moment of a year.
+// slotLength is more than a year, so that no slot comes while a test runs.
 const slotLength = 10_000 * time.Hour
 
 // onlyPeriodic returns the periodic type that an actor sees.
@@ -26,8 +26,8 @@ func onlyPeriodic(t *testing.T, d *admin.Admin) admin.PeriodicType {
 	return found.Types[0]
 }
 
-// Four slots pass while no process runs. People must see the missed slots before Run, and the recorded one afterwards.
-// This must hold in the process that has the schedule, and in another one.
+// Four slots pass while no process runs. People must see the missed slots before Run, and the recorded slot afterwards. They must
+// see the same in the process that has the schedule and in another process.
 func TestPeriodicTypesShowTheirSlots(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {

@@ -113,8 +113,8 @@ func TestEntryThatComesDueWhileTheLogIsLookedThroughIsNotMissed(t *testing.T) {
 	}
 }
 
-// Other processes share the queue, so a process does not enqueue all open entries again after its start. An entry that
-// was never enqueued must be enqueued when its due time is near.
+// Other processes share the queue, so a process enqueues only some of the open entries at its start. An entry that was never
+// enqueued must be enqueued shortly before its due time.
 func TestDelayedEntryThatIsNeverEnqueuedRunsOnTime(t *testing.T) {
 	t.Parallel()
 	inSharedBubble(t, compensator.Config{}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, late *harness.Lateness) {
@@ -159,8 +159,8 @@ func (s endlessStore) Scan(ctx context.Context, w processlog.Window) ([]processl
 	return page, nil
 }
 
-// A reconciler round enqueues the entries that are due soon. While it reads one page of them, enough further entries
-// come close to their due time to fill the next page. The round must still end, because other types wait for it.
+// A reconciler round enqueues the entries that are due soon, page by page. While it reads a page, more entries become due soon,
+// enough for another full page. The round must still end, because other types wait for it.
 func TestReconcilerDoesNotRunAfterWhatComesNearMeanwhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

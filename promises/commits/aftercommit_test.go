@@ -292,8 +292,8 @@ func TestPoolThatTransactionalTypesMayTakeAltogetherIsTold(t *testing.T) {
 	})
 }
 
-// The warning counts the connections that handlers can hold. A limit may allow fewer than Concurrency. The pool may become
-// smaller after the registration, and a later Run may have more types.
+// The warning must count the connections that handlers can hold at once. A limit may allow fewer handlers than Concurrency. The
+// warning must also see a pool that was made smaller after the registration, and the types that a later Run adds.
 func TestPoolWarningCountsWhatHandlersCanHold(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {

@@ -44,7 +44,7 @@ func requireUnknown(t *testing.T, err error, way string) {
 	require.ErrorIs(t, err, compensator.ErrCommitUnknown)
 }
 
-// clientTimeout is how long a client waits for an answer. A busy machine does not pause a process for as long.
+// clientTimeout is how long a client waits for an answer. It is longer than a busy machine pauses a process.
 const clientTimeout = 5 * time.Second
 
 // Failure: F19

@@ -11,8 +11,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// The type compensates entries that have lost three leases. This process lost the leases of an entry, but its handler
-// is still running. While it runs, this process must not compensate the entry.
+// An entry that has lost three leases is compensated. In this test the process lost the leases, but its handler still runs the
+// entry. The process must not start the compensation before the handler has returned.
 func TestNothingIsUndoneBesideAHandlerThatIsStuckOnIt(t *testing.T) {
 	t.Parallel()
 	for name, returns := range map[string]bool{"it never returns": false, "it returns meanwhile": true} {

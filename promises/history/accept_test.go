@@ -41,7 +41,7 @@ func TestLossCanBeAcceptedInsideItsCallback(t *testing.T) {
 	}
 }
 
-// The rollback detector finds that a recorded entry is missing and calls a callback. The callback may accept a loss.
+// The rollback detector finds that a recorded entry is missing, and calls Observer.EntryMissing. This function may call AcceptLoss.
 func TestLossCanBeAcceptedWhereAnEntryIsReportedMissing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -282,9 +282,8 @@ func awaitAny(t *testing.T, a, b *service) {
 	}
 }
 
-// remembers watches the reads that pass through a proxy. The returned function reports whether the process behind the
-// proxy remembers an entry. The process reads a recorded entry once. It reads the entry a second time only if it
-// remembers it.
+// remembers counts the process's reads of each entry that pass through a proxy. The process reads each recorded entry once. It
+// reads an entry again only if its rollback detector remembers the entry. The returned function reports whether it does.
 func remembers(proxy *faultproxy.MySQL) (remembers func(id compensator.EntryID) bool) {
 	var mu sync.Mutex
 	reads := make(map[string]int) // by entry id

@@ -88,8 +88,8 @@ func accept(t *testing.T, c *compensator.Compensator) {
 	require.NoError(t, err)
 }
 
-// An operator accepts a loss, which writes a note. Later there is a second loss, and the database's clock is set back.
-// By this clock, the note looks younger than the second loss. The note must not accept the second loss.
+// An operator accepts a first loss, and the library stores this in a note. Then there is a second loss, and the database's clock is
+// set back by an hour. By this clock the note is newer than the second loss. The process must still report the second loss.
 func TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{}, asItIs, func(t *testing.T, f *forgetful) {
@@ -111,8 +111,8 @@ func TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss(t *testing.T) {
 	})
 }
 
-// The clock of the promoted replica is an hour behind. By this clock, a note of an earlier accepted loss lies in the
-// future. The process must still notice the loss.
+// A note says that an earlier loss was accepted. Then the promoted replica loses an entry, and its clock is an hour behind. By this
+// clock, the time of the note is in the future. The process must still report the loss.
 func TestLossIsNoticedWhereTheClockIsBehindANote(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{}, asItIs, func(t *testing.T, f *forgetful) {
@@ -135,8 +135,8 @@ func (s distantNotes) History(ctx context.Context, id processlog.ID) ([]processl
 	return notes, err
 }
 
-// Another process accepts a loss with a note. Just afterwards this process sees a row that is then lost, too. The note
-// reaches this process late. It must not accept the later loss.
+// Another process accepts a loss with a note. After that, the database loses a row that this process saw. Reading the note takes
+// four seconds, so this process learns of the note late. It must still report the later loss.
 func TestNoteThatIsLongOnItsWayAcceptsNoLaterLoss(t *testing.T) {
 	t.Parallel()
 	distant := func(store *compensatortest.MemoryStore) processlog.Store { return distantNotes{store} }
@@ -177,8 +177,8 @@ func TestLossIsNoticedAlthoughSomethingOlderWasReadSince(t *testing.T) {
 	})
 }
 
-// Several entries are lost. Afterwards other processes raise the version of the last one above the lost version, so
-// this entry no longer shows the loss. Another entry that the process saw earlier must still show it.
+// The database loses two entries. Then other processes raise the version of the second entry above the lost version, so the second
+// entry no longer shows the loss. The process saw the first entry too, and must notice the loss by it.
 func TestLossIsNoticedAlthoughItsLastEntryWasCarriedPast(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{ReconcileInterval: 20 * time.Minute, PollInterval: time.Second}, asItIs, func(t *testing.T, f *forgetful) {
@@ -211,8 +211,8 @@ func (s lateStore) Purge(ctx context.Context, businessType string, state compens
 	return s.Store.Purge(ctx, businessType, state, age, limit)
 }
 
-// A purge begins by writing a purge note. It then takes longer than the minimum age of the entries that it deletes. It
-// must delete only entries that ended long enough before the note. The other entries must be left to the next purge.
+// A purge first writes a note with its time. It then takes two minutes. It may delete only entries whose minimum age had passed at
+// the time of the note. An entry that becomes old enough during the purge must stay until the next purge.
 // Failure: F21
 func TestPurgeDeletesNothingThatEndsAfterItsNote(t *testing.T) {
 	t.Parallel()

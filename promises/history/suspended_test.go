@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A machine is suspended for an hour. Meanwhile other processes purge entries that this process saw just before. The
-// clock of this machine stood still, so the database's clock seems to have jumped. The process must not report a loss.
+// A machine is suspended for an hour. Meanwhile other processes purge entries that this process had just seen. When the machine
+// resumes, the database's clock seems to jump by an hour. The process must not report the purged entries as lost.
 // Failure: F21
 func TestPurgeWhileTheMachineWasSuspendedIsNoLoss(t *testing.T) {
 	t.Parallel()

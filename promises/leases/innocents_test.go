@@ -44,17 +44,16 @@ func innocents(w *harness.World) (n [5]int) {
 	return n
 }
 
-// few is the expected limit on how many entries that have lost one lease run at the same time. The type's Concurrency
-// would allow 50.
+// few is how many entries that have lost one lease may run at the same time. The type's Concurrency would allow 50.
+// A killer is an entry that kills its process each time it runs. It causes three crashes. At each crash, at most 8 entries may lose
+// a second lease, with two exceptions where none can:
+//   - the first crash of all, because no entry has lost a lease before
+//   - the last crash of each killer, because the killer then runs alone
 //
-// A killer is an entry that kills its process each time it runs, which causes three crashes. Two kinds of crashes make
-// no entry lose a second lease. At the first crash of all, no entry has lost a lease before. At the last crash of each
-// killer, the killer runs alone. That leaves one crash with one killer, and five crashes with three killers. In each of
-// them, at most 8 entries may lose a second lease.
-//
-// The number of entries that lost a second lease was measured on two cores beside four other workers. With this limit
-// (27 runs each) it was 0 to 7 with one killer, and 8 to 29 with three. Without the limit (18 runs each) it was 10 to
-// 49 with one killer, and 37 to 143 with three.
+// That leaves one crash with one killer, and five crashes with three killers.
+// The number of entries that lost a second lease was measured on two cores beside four other workers. With this limit (27 runs
+// each) it was 0 to 7 with one killer, and 8 to 29 with three. Without the limit (18 runs each) it was 10 to 49 with one killer,
+// and 37 to 143 with three.
 const few = 8
 
 // Some entries kill their process while many other entries run in it. The other entries must not come near the maximum

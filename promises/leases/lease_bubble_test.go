@@ -62,9 +62,9 @@ func TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook(t *testing.T) {
 	})
 }
 
-// The handler of a first entry is running. Only the lease in the database is renewed, so the queue's lease of this
-// entry ends, and the queue reports the entry as due. Then another process enqueues a second entry. The queue wakes no
-// process for it, because it already has a due entry. The second entry must still run on time.
+// The handler of a first entry is running. The process renews the entry's lease in the database but not in the queue, so the queue
+// again has a due entry. Then another process enqueues a second entry. The queue notifies processes only if it had no due entry
+// before, so it notifies none. The second entry must still run on time.
 // Failure: F56
 func TestEntryBehindAnEndedLeaseOfTheQueueRunsOnTime(t *testing.T) {
 	t.Parallel()

@@ -258,9 +258,8 @@ func TestEntryOfABrokenBatchThatWasStuckStartsAfresh(t *testing.T) {
 	w.WaitAllEnded()
 }
 
-// A process is stuck on an entry. Another process has run the entry since, and the entry waits for its retry. The entry
-// has no lease any more, so the stuck process cannot see for how long other processes could have claimed it. It must
-// leave the retry to them.
+// A process is stuck on an entry. Meanwhile another process runs the entry, which then waits for its retry without a lease. When
+// the retry is due, the stuck process must not claim the entry for the time of a lease, so that other processes can.
 // Failure: F62
 func TestStuckProcessLeavesARetryToOthers(t *testing.T) {
 	t.Parallel()

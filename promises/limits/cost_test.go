@@ -33,9 +33,8 @@ func (s *purging) PurgeLimitKeys(ctx context.Context, idle time.Duration) (int, 
 	return n, err
 }
 
-// Two processes run entries with three keys, and then nothing for two days. One of the processes must delete the keys
-// when they have been idle for a day. It looks for idle keys once an hour. If the limit has no keys, there is nothing
-// to delete.
+// Two processes run entries with three keys, and then nothing for two days. Once an hour, one of them looks for idle keys. It must
+// delete keys that have been idle for a day. For a limit without keys, no process may look for them.
 func TestIdleKeysOfALimitAreDeletedOnceADay(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]func(e *compensator.Entry) string{"keys": func(e *compensator.Entry) string { return e.UserID }, "no keys": nil} {
@@ -162,8 +161,9 @@ func (s *grantCounter) ClaimLimited(ctx context.Context, wanted []processlog.Wan
 	return found, err
 }
 
-// Entries of two keys start again and again. Most claims must not read the rows of the keys, because an earlier claim has taken starts in
-// advance. The limit must get back the starts that no entry uses, within 1 s and when the process stops.
+// Entries of two keys start again and again. A claim that reads the row of a key may also take starts for later entries of this
+// key. So most claims must not read these rows. If no entry uses such a start, the process must return it to the limit within 1 s,
+// and when it stops.
 func TestStartsTakenInAdvanceSaveClaimsAndAreReturned(t *testing.T) {
 	t.Parallel()
 	for _, stops := range []bool{false, true} {

@@ -217,8 +217,8 @@ func changer(w *harness.World) func(name string, values admin.LimitValues) bool 
 	}
 }
 
-// record records entries of all types in small batches, as long as few entries are open. The function stop ends this
-// and returns the number of recorded entries.
+// record records entries of all types in small batches, as long as few entries are open. The function stop ends the recording, and
+// returns the number of recorded entries.
 func record(w *harness.World) (stop func() int) {
 	w.T.Helper()
 	ctx, cancel := context.WithCancel(w.T.Context())
@@ -262,9 +262,9 @@ func fill(ctx context.Context, db *sql.DB, name string, round int) error {
 	return tx.Commit()
 }
 
-// Here the statements before the grant of a permit take longer than the maximum age of a permit. The entries must start
-// nevertheless, because the age of a permit counts from its grant. Such statements are slow if the database is far
-// away, or if the claims of other processes lock the limit.
+// A permit is valid for a limited time after its grant. In this test the statements before the grant take longer than that. This
+// happens if the database is far away, or if claims of other processes lock the limit. The entries must start, because only the
+// time after the grant counts.
 // Failure: F59
 func TestEntryStartsWhoseClaimWasSlowBeforeItsPermitWasGranted(t *testing.T) {
 	t.Parallel()
@@ -286,8 +286,8 @@ func TestEntryStartsWhoseClaimWasSlowBeforeItsPermitWasGranted(t *testing.T) {
 	require.Zero(t, w.Count("common_process_log WHERE state<>1 OR process_count>0"))
 }
 
-// An entry waits for a batch, and another entry has a content that this process cannot decode. The attempts of both
-// entries end before the handler is called. So they must not use up the only start of the day.
+// The limit allows one start a day for each key. A first entry must follow a batch that still runs, and the content of a second
+// entry cannot be decoded. Both attempts end before the handler is called. So they must not use up the start of their key.
 // Failure: F108
 func TestAttemptThatCallsNoHandlerUsesUpNoStart(t *testing.T) {
 	t.Parallel()

@@ -266,9 +266,9 @@ func TestEntryWhoseKeyPanicsWaitsAlone(t *testing.T) {
 	lines.Contains(w, "the function Key of a limit panicked")
 }
 
-// The database answers a claim more than a second late. Meanwhile it may have granted later starts. If the claimed
-// entry started now, it would start together with them and might exceed the rate. The process must release the entry
-// and return the start to the limit.
+// The answer to a claim arrives more than a second late. Meanwhile the limit may have granted starts to other entries. If the
+// claimed entry started now, the starts would come closer together than the rate allows. The process must release the entry and
+// return its start to the limit.
 func TestEntryWhosePermitIsOldDoesNotStartAndTheStartIsReturned(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -191,10 +191,9 @@ func TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge(t *testing.T) {
 }
 
 // recordOld records a few of a producer's keys in one transaction. It returns how many of them existed already.
-//
-// Half of the producers record one key at a time at the default isolation level. On MySQL, several keys in one
-// transaction would deadlock at that level even without a purge. There an INSERT that finds its key taken keeps a lock
-// on the end of the table.
+// Half of the producers record one key at a time at the default isolation level. At that level MySQL keeps a lock on the end of the
+// table after an INSERT of an existing key. With several keys in one transaction, producers would therefore deadlock even without a
+// purge.
 func recordOld(ctx context.Context, c *compensator.Compensator, db *sql.DB, producer int) (again int, err error) {
 	const each = 100
 	level, n := sql.LevelDefault, 1

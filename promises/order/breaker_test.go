@@ -85,8 +85,8 @@ func TestOpenBreakersLeaveKeysInTheirOrder(t *testing.T) {
 	})
 }
 
-// One of two processes cannot reach its dependency, so its breaker is open. It may have claimed blocked entries and put
-// them back. It must leave such entries to the other process.
+// One of two processes cannot reach its dependency, so its breaker is open. The other process must be able to run all entries in
+// order, also blocked entries that the first process claimed and put back.
 // Failure: F113
 func TestKeysThatAnOpenBreakerLeavesAloneAreWorkedOffInOrderElsewhere(t *testing.T) {
 	t.Parallel()

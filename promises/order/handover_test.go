@@ -47,8 +47,8 @@ func (s *slow) rowAfter(id processlog.ID) processlog.Row {
 	return processlog.Row{}
 }
 
-// runSlow runs five entries of one key. The handler returns the error that the function fail returns. At each call, the
-// previous entry must have ended.
+// runSlow runs five entries of one key. The function fail returns the result of each handler call. At each call, the previous entry
+// must have ended.
 func runSlow(t *testing.T, store *slow, fail func(row processlog.Row) error) {
 	t.Helper()
 	store.Store, store.leased = memory.NewStore(), make(map[processlog.ID]bool)
@@ -113,8 +113,8 @@ func TestEntryThatIsRetriedLetsNoneBeClaimed(t *testing.T) {
 	})
 }
 
-// The next entry of a key is claimed while the outcome of the previous entry is being stored. At first the store cannot
-// store that outcome. The next entry must be put back, and must run when the outcome is stored.
+// While the store works on the outcome of an entry, the process claims the next entry of the key. Then the store fails. The process
+// must put the next entry back, and must run it after the outcome is stored.
 func TestNextOfAKeyWaitsForAnOutcomeThatIsNotStored(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(outcomes []processlog.Outcome) ([]processlog.Settled, error){

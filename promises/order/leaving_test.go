@@ -39,9 +39,9 @@ func TestEntryThatIsDeadLetteredLetsItsKeyGoOn(t *testing.T) {
 	require.Equal(t, []compensator.EntryID{second}, seen.order("ann"))
 }
 
-// A first entry of a key has the lowest id, but its transaction commits only after the second entry has started. So the
-// first entry must wait for the running second one. The second entry then asks for a retry in an hour. The first entry
-// must run within this hour.
+// Two entries have one key. The first entry has the lower id, but its transaction commits after the second entry has started. So
+// the first entry must wait while the second one runs. The second entry then asks for a retry in an hour. The first entry must run
+// within this hour.
 // Failure: F117
 func TestLateEntryRunsOnceTheOneBesideItWaits(t *testing.T) {
 	t.Parallel()
@@ -71,8 +71,8 @@ func TestLateEntryRunsOnceTheOneBesideItWaits(t *testing.T) {
 	require.Equal(t, compensator.Retrying, w.State(slow))
 }
 
-// Plain SQL inserted an entry, which therefore has no position. Its first claim writes the position and puts the entry
-// back. The entry is the first of its key, so it must then run at once.
+// Plain SQL inserted an entry without a position in the ordering table. The first claim writes the position and puts the entry
+// back. No earlier entry of its key exists, so it must then run at once.
 // Failure: F117
 func TestEntryWithoutANoteRunsAtOnce(t *testing.T) {
 	t.Parallel()

@@ -145,8 +145,8 @@ func TestClaimsRestWhileTheStoreRefusesPositions(t *testing.T) {
 	}
 }
 
-// The store could not read the positions of entries that the queue had leased to the process. The queue offers these
-// entries to no process until that lease ends. They must run as soon as the store works again.
+// The queue leases an entry to the process for an hour. The store then fails once, so the process cannot find out whether the entry
+// is blocked. The entry must run soon after the store works again, and not when the queue's lease ends.
 // Failure: F116
 func TestEntryThatIsPutBackForWantOfAPositionComesSoon(t *testing.T) {
 	t.Parallel()
@@ -178,8 +178,8 @@ func TestEntryThatIsPutBackForWantOfAPositionComesSoon(t *testing.T) {
 	}
 }
 
-// The first entry of a key ends just before the process blocks the second one. The answer to the call that blocks the
-// second entry is lost. The library must still make the second entry due.
+// The process is about to mark the second entry of a key as blocked. Meanwhile the first entry ends, so nothing will wake the
+// second one. The answer to the marking is lost, too. The process must still make the second entry due.
 // Failure: F115
 func TestEntryThatWaitsWithoutItsProcessKnowingIsWoken(t *testing.T) {
 	t.Parallel()

@@ -102,8 +102,9 @@ func keys(w *harness.World) string {
 	return text.String
 }
 
-// The ordering key of a serial type may come from the content. After Erase has removed the content, the key can no
-// longer be computed.
+// An ordering key may contain personal data of the content. A dead entry blocks its key by its position in the ordering table, also
+// after Erase. When the entry ends, the library must delete this position with the key. It must find the position although the
+// content is gone.
 // Failure: F114
 func TestErasureReachesTheOrderingKeyOnceItsEntryHasEnded(t *testing.T) {
 	t.Parallel()

@@ -58,8 +58,8 @@ func startDeaf(t *testing.T, w *harness.World, verdict error) *underWay {
 	return u
 }
 
-// awaitCompleted waits for the event of an attempt whose entry was completed while it ran. If the attempt succeeded,
-// its outcome agrees with the completion and the event is Settled. Otherwise the outcome is dropped.
+// awaitCompleted waits for the event of an attempt, during which somebody completed the entry. If the attempt succeeded too, the
+// event is Settled. Otherwise its outcome is dropped.
 func (u *underWay) awaitCompleted(verdict error) observe.SettledEvent {
 	u.T.Helper()
 	if verdict != nil {
@@ -70,7 +70,7 @@ func (u *underWay) awaitCompleted(verdict error) observe.SettledEvent {
 	return event
 }
 
-// overtaken holds outcomes of attempts. The entry of each attempt changes while the attempt runs.
+// overtaken holds the outcomes of attempts, by name. In the tests, somebody changes the entry while the attempt runs.
 var overtaken = map[string]error{
 	"success":   nil,
 	"failure":   errors.New("no"),

@@ -93,11 +93,12 @@ func (b *breakable) record(businessType string, delay time.Duration) {
 
 var releases = faultproxy.Contains("delivery_count=delivery_count-1")
 
-// isClaim matches the statement that reads whole rows and locks them. isReadBack matches the one that reads whole rows
-// without locks.
+// isClaim matches the statement that reads whole rows and locks them.
 func isClaim(r faultproxy.Request) bool {
 	return readsRows(r) && strings.Contains(r.Text, "FOR UPDATE")
 }
+
+// isReadBack matches the statement that reads whole rows without locks.
 func isReadBack(r faultproxy.Request) bool {
 	return readsRows(r) && !strings.Contains(r.Text, "FOR UPDATE")
 }
@@ -155,8 +156,8 @@ var problems = map[string]struct {
 	}},
 }
 
-// The library does this work in the background, so no caller gets its error. The log must report the error once. Health
-// must report it while it lasts.
+// Each case makes one kind of background work fail. No caller gets the error of background work. So the log must report the error
+// once, and Health must report it while it lasts.
 // Failure: F85
 func TestEveryProblemIsToldOnceAndStandsInHealthUntilItIsOver(t *testing.T) {
 	t.Parallel()
@@ -245,8 +246,8 @@ func TestOutcomeWhoseRowIsLockedIsNotTakenForStored(t *testing.T) {
 	b.Eventually(func() bool { return open().IsZero() }, "it is stored")
 }
 
-// A lease could not be renewed before it ended. Now it needs no renewal, so Health must no longer show this problem.
-// Usually a later renewal of another lease clears the problem, but there may be no other lease.
+// A lease was not renewed before it ended, which Health reports as a problem. The ended lease needs no renewal, and no other lease
+// exists whose renewal would clear the problem. Health must stop reporting it.
 func TestRenewalsAreNoProblemOnceNothingIsLeftToRenew(t *testing.T) {
 	t.Parallel()
 	b, lines := newBreakable(t, true)

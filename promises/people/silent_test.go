@@ -31,8 +31,8 @@ func ready(t *testing.T, h http.Handler) (status int, body string) {
 	return answer.Code, answer.Body.String()
 }
 
-// waitTimeout is shorter than the 2 s that a command waits for Redis. A probe that checked one server after the other
-// would have no time left for the database.
+// waitTimeout is the timeout of a probe. It is shorter than the 2 s that a command waits for Redis. So a probe that asks Redis
+// first and the database afterwards would fail.
 const waitTimeout = 1900 * time.Millisecond
 
 // Redis is stopped with SIGSTOP, so it accepts connections and answers nothing. The process must still count as ready
@@ -127,8 +127,8 @@ func TestNewLeavesTheDatabaseItsTimeWhileTheQueueIsSilent(t *testing.T) {
 	require.ErrorIs(t, h.Queue, context.DeadlineExceeded)
 }
 
-// A probe asks every 2 s and waits 1.5 s. The bubble's clock moves only when every goroutine is blocked, so the result
-// does not depend on the machine's speed.
+// A probe asks every 2 s and waits 1.5 s for an answer. Each answer must say that the process is ready. The bubble's clock moves
+// only when every goroutine is blocked, so the result does not depend on the machine's speed.
 // Failure: F85
 func TestProcessIsReadyInEachTryWhileTheQueueIsSilent(t *testing.T) {
 	t.Parallel()

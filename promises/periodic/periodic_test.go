@@ -74,8 +74,8 @@ func TestLogWithoutTheTableOfSlotsRunsUnlessATypeIsPeriodic(t *testing.T) {
 	require.NoError(t, harness.HandleTick(other, time.Second))
 }
 
-// People record entries for future slots, and write the time in their own time zone. An unrelated entry may also have
-// the idempotency key of a slot.
+// The idempotency key of a slot may already belong to an entry. People record entries for future slots, with the time in their own
+// time zone, or an unrelated entry has this key. Later slots must still get their entries.
 // Failure: F104
 func TestSlotWhoseIDIsTakenHoldsUpNoLaterOne(t *testing.T) {
 	t.Parallel()
@@ -106,8 +106,8 @@ func TestSlotWhoseIDIsTakenHoldsUpNoLaterOne(t *testing.T) {
 	})
 }
 
-// A process stops in the middle of its transaction, which holds the lock on the type's row of the last slot. The slot
-// must wait until the database ends that transaction. Slots of other types must not wait.
+// A process stops in the middle of its transaction, and so keeps the row of the type's last slot locked. The next slot of the type
+// must wait until the database ends the transaction. Slots of other types must not wait.
 // Failure: F102
 func TestMarkThatIsHeldIsTakenUpWhenItIsFree(t *testing.T) {
 	t.Parallel()

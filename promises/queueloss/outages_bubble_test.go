@@ -124,7 +124,8 @@ func TestOutageSoonAfterAnotherIsLoggedIfItLasts(t *testing.T) {
 	})
 }
 
-// A callback of the observer publishes Health when the queue is back. The process only records.
+// A process only records. When the queue is back, Observer.QueueUp is called and reads Health. This Health must already say that
+// the queue answers.
 func TestHealthInsideQueueUpSaysThatTheQueueAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -209,9 +209,9 @@ func (u *upset) recordPairs(pairs int) {
 	assert.Equal(u.t, 2*pairs, u.ran.Total(), "runs")
 }
 
-// queueIsUsedAgain requires that a new entry is enqueued in Redis when the fault is over. A process that still believes
-// Redis to be down does not enqueue the entry. Another process then enqueues it when its due time is near, so the delay
-// of the entry limits how long this takes.
+// queueIsUsedAgain requires that a new entry gets into Redis after the fault is over. The recording process enqueues the entry,
+// unless it still takes Redis for down. In this case another process enqueues the entry shortly before its due time. So this takes
+// no longer than the delay of the entry.
 func (u *upset) queueIsUsedAgain() {
 	u.t.Helper()
 	var receipt *compensator.Receipt

@@ -321,8 +321,8 @@ func TestBatchesWithCrossedKeysDoNotDeadlock(t *testing.T) {
 		holder, one, two := w.Begin(db), w.Begin(db), w.Begin(db)
 		_, err := c.Record(t.Context(), holder, up[1])
 		require.NoError(t, err)
-		// If Record inserted the entries in the order of the call, one transaction would lock a and the other z. They
-		// would deadlock when the key between a and z becomes free.
+		// Record must insert the entries in the order of their keys. In the order of the call, one transaction would lock a and the
+		// other z. When the key between a and z becomes free, the two transactions would deadlock.
 		first := recordAside(t.Context(), c, one, up...)
 		w.WaitLocked(1)
 		second := recordAside(t.Context(), c, two, down...)

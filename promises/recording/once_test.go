@@ -25,8 +25,8 @@ func inbox(t *testing.T, c *compensator.Compensator, cfg compensator.TypeConfig)
 	return messages
 }
 
-// consume processes a message in a transaction. If the message is new, consume writes the effect. If the error fails is
-// not nil, consume then returns it, and the transaction rolls back.
+// consume processes a message in a transaction. If the message is new, consume writes the effect. If fails is an error, consume
+// then returns it and rolls back.
 func consume(ctx context.Context, db *sql.DB, messages *compensator.Type[harness.Order], id string, fails error) (first bool, err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {

@@ -86,8 +86,8 @@ func TestCancellingOneEntryOfABatchCostsTheOthersNothing(t *testing.T) {
 	})
 }
 
-// A batch handler returns no valid verdict, and a person has cancelled one of its entries. That entry must not run
-// again.
+// While a batch handler runs, a person cancels one of its two entries. Then the handler panics, so each entry of the batch would
+// run again alone. The cancelled entry must not run again.
 func TestCancelledEntryOfAFailedBatchIsNotRunAgain(t *testing.T) {
 	t.Parallel()
 	var entered chan []compensator.EntryID
@@ -220,8 +220,8 @@ func inSlowBubble(t *testing.T, register func(c *compensator.Compensator, store 
 	})
 }
 
-// A batch is stuck until its leases have ended, and for nearly another lease after that. When it returns, the process
-// renews the leases, which takes the rest of the second lease. Meanwhile the process must not count a lost lease.
+// A batch is stuck while its leases end, and for nearly another lease after that. When it returns, the process renews the leases,
+// which takes a quarter of a lease. Meanwhile the process must not count a lost lease, although the leases have ended.
 func TestNoLeaseIsCountedWhileTheLeasesOfABrokenBatchAreAskedForAnew(t *testing.T) {
 	t.Parallel()
 	const lease = 30 * time.Second

@@ -32,8 +32,8 @@ func (q countedQueue) Claim(ctx context.Context, businessType string, limit int,
 	return q.Queue.Claim(ctx, businessType, limit, lease)
 }
 
-// countedStore counts searches for due entries as claims. It also counts leases that are released without a run of the
-// handler.
+// countedStore counts claims, and counts a search for due entries as a claim. It also counts leases that are released without a run
+// of the handler.
 type countedStore struct {
 	*harness.HookedStore
 	claims, released *atomic.Int64
@@ -49,8 +49,7 @@ func (s countedStore) Release(ctx context.Context, ids []processlog.ID, token pr
 	return s.HookedStore.Release(ctx, ids, token)
 }
 
-// service is a dependency that the handlers of one process call, together with that process. Both run in a
-// testing/synctest bubble.
+// service is a dependency and one process whose handlers call it. Both run in a testing/synctest bubble.
 type service struct {
 	t     *testing.T
 	c     *compensator.Compensator
@@ -268,8 +267,9 @@ func TestProbeThatHangsDoesNotEndTheProbing(t *testing.T) {
 	})
 }
 
-// A batch is stuck, and the observer gets one event for each of its entries, one after the other. The batch returns
-// before the last event. Its entries then run again, each alone. These runs must not be reported as stuck.
+// A batch of two entries is stuck. While the process reports the first entry as stuck, the batch returns without verdicts. So both
+// entries run again, each alone. The report for the second entry comes during these runs. The breaker must not count the runs as
+// stuck.
 // Failure: F77
 func TestBatchThatReturnsWhileItIsToldToHangSpeaksForNoCallAfterIt(t *testing.T) {
 	t.Parallel()

@@ -351,8 +351,8 @@ func TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait(t *testing.T) {
 	require.ElementsMatch(t, []string{"close_order", "pay_order"}, told, "although an entry of the type has succeeded since")
 }
 
-// TestHandlerThatCompletesItsOwnEntryHasSettledIt completes the entry inside its own handler. The observer's outcome
-// must agree with the row. Otherwise a dropped outcome would be reported.
+// TestHandlerThatCompletesItsOwnEntryHasSettledIt completes the entry inside its own handler. The success of the handler agrees
+// with the completed row. So the observer must report the entry as settled, and not the outcome as dropped.
 // Failure: F68
 func TestHandlerThatCompletesItsOwnEntryHasSettledIt(t *testing.T) {
 	t.Parallel()

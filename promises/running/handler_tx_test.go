@@ -45,8 +45,8 @@ func TestTransactionalHandlerThatEndsItsTransactionFailsLoudly(t *testing.T) {
 	}
 }
 
-// The handler ends the library's transaction and begins another one. The server only reports whether a transaction is
-// open, and not that it is another one. The Connector must notice it.
+// The handler sends BEGIN, which commits the library's transaction and begins a second one. The server only reports that a
+// transaction is open. The Connector must notice that it is not the library's transaction.
 // Failure: F69
 func TestNestedBeginOfATransactionalHandlerIsSeenByTheConnector(t *testing.T) {
 	t.Parallel()
@@ -165,8 +165,9 @@ func TestTransactionalHandlerThatReturnsTooLateLeavesNoEffect(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.QuickConfig())
-	// HandleTransactional writes the effect before it calls this function. If that takes longer than the timeout, the
-	// attempt fails with another error than "too late". So allow many attempts: one of them gets to this function.
+	// HandleTransactional writes the effect before it calls this function. On a slow machine the write alone may exceed the
+	// timeout. Then the attempt fails with another error than "too late". So allow many attempts, of which one calls this function
+	// in time.
 	orders := harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, Retry: compensator.Fixed(0), MaxAttempts: 1000}, func(ctx context.Context, _ *compensator.ScopedTx, _ *compensator.Entry) error {
 		<-ctx.Done()
 		return nil
@@ -293,9 +294,9 @@ func TestLostCommitOfAHandlerIsRepeatedWithinItsLease(t *testing.T) {
 	require.Equal(t, 1, w.Count("effects"))
 }
 
-// The result of a transactional handler decides how its entry ends. A call with which the handler itself ends the entry
-// must be refused. Otherwise each success would be dropped because the entry has changed, and the entry would be
-// dead-lettered like one whose process crashes.
+// The result of a transactional handler decides how its entry ends. So the library must refuse a call with which the handler itself
+// ends the entry. Such a call would change the row, and each success would then be dropped. The entry would run again and again
+// until it is dead-lettered.
 // Failure: F68
 func TestTransactionalHandlerDoesNotEndItsOwnEntry(t *testing.T) {
 	t.Parallel()

@@ -61,7 +61,7 @@ type bomb struct{}
 
 func (bomb) String() string { panic(bomb{}) }
 
-// hostileErrors returns the errors by name. The field text is a part of LastError that is special to the error.
+// hostileErrors returns the errors by name. The field text is a part of LastError by which the test recognizes the error.
 func hostileErrors() map[string]struct {
 	make func() error
 	text string

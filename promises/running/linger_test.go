@@ -205,8 +205,8 @@ func TestBatchThatHangsIsNotTakenForOneThatIsFull(t *testing.T) {
 	})
 }
 
-// Some entries are recorded before Run, or while Run begins. They must wait for more entries to fill their batch,
-// exactly as long as entries that are recorded later.
+// Entries that are recorded before Run, or while Run begins, wait for more entries to fill their batch. They must wait exactly as
+// long as entries that are recorded while the process runs.
 // Failure: F107
 func TestStartOfAProcessEndsNoWait(t *testing.T) {
 	const wait = 20 * time.Second

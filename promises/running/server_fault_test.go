@@ -114,8 +114,8 @@ func (tx refusedTx) Commit() error {
 	return tx.err
 }
 
-// The server refuses each COMMIT. Error 3100 says that it has rolled back, and error 1180 that it may have rolled back.
-// The library must read the row to find out, and the entry must be shown to a person in the end.
+// The server refuses each COMMIT of a handler. After some of these errors the transaction has certainly been rolled back, after
+// others only perhaps. So the library must read the row to find out. In the end the entry must be dead, so that a person sees it.
 // Failure: F74
 func TestCommitThatIsAlwaysRefusedReachesAPerson(t *testing.T) {
 	t.Parallel()

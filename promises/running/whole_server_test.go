@@ -23,8 +23,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// Another application on the server uses up max_prepared_stmt_count while handlers run. Until that application closes
-// its statements, no handler can prepare one.
+// Another application on the server uses up max_prepared_stmt_count while handlers run. Until that application closes its
+// statements, no handler can prepare one. These errors must not count as attempts.
 // Failure: F74
 func TestPreparedStatementsUsedUpByANeighbourSpendNoAttempt(t *testing.T) {
 	t.Parallel()
@@ -65,8 +65,8 @@ func TestPreparedStatementsUsedUpByANeighbourSpendNoAttempt(t *testing.T) {
 			giveBack := sync.OnceFunc(func() { w.Exec("SET GLOBAL max_prepared_stmt_count=16382") })
 			defer giveBack()
 			close(usedUp)
-			// If the library took this error for a problem of the entry's own statement, the second error would use up the only
-			// attempt of the entry. So wait until each entry has met the error twice.
+			// If the library took this error for a problem of one entry, the second error would use up the only attempt of the
+			// entry. So wait until each entry has met the error twice.
 			w.Eventually(func() bool { return met.Load() >= 2*entries }, "each entry has met it twice")
 			giveBack()
 			for _, id := range ids {
@@ -131,8 +131,8 @@ func TestConditionOfTheWholeServerNeverCounts(t *testing.T) {
 	}
 }
 
-// The session limits the time of a statement, so the server ends statements of the library. MariaDB ends any statement
-// that waits for a row lock. MySQL ends only SELECT statements.
+// The session limits the time of a statement, so the server ends statements of the library. MariaDB ends any statement that waits
+// for a row lock. MySQL ends only SELECT statements. These errors must not count as attempts.
 // Failure: F74
 func TestStatementEndedForItsTimeSpendsNoAttempt(t *testing.T) {
 	t.Parallel()
@@ -181,8 +181,8 @@ func TestStatementEndedForItsTimeSpendsNoAttempt(t *testing.T) {
 	}
 }
 
-// Somebody removes the server's directory for temporary files during one attempt. Statements that sort on disk then
-// fail. MariaDB and MySQL report error 1 of their internal library mysys.
+// Somebody removes the server's directory for temporary files during one attempt. Statements that sort on disk then fail with error
+// 1, on MariaDB and on MySQL. This must not count as an attempt.
 // Failure: F74
 func TestServerWithoutItsTemporaryFilesSpendsNoAttempt(t *testing.T) {
 	t.Parallel()

@@ -12,9 +12,9 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// TestBorrowedConnectionsThatTurnOutDeadDoNotComeBack uses a driver that cannot check whether a connection is valid.
-// Only the error of the next statement shows that a connection is dead. Package sql then discards the connection. If
-// the library has borrowed it, the library must discard it.
+// TestBorrowedConnectionsThatTurnOutDeadDoNotComeBack uses a driver that cannot check whether a connection is valid. Only the error
+// of the next statement shows that a connection is dead. Package sql then discards the connection. For a connection that the
+// library has borrowed from the pool, the library must do this itself.
 func TestBorrowedConnectionsThatTurnOutDeadDoNotComeBack(t *testing.T) {
 	t.Parallel()
 	const dead = 6

@@ -110,9 +110,9 @@ func TestOutcomesWaitOutADatabaseThatTakesNoWrites(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsTheServerClosesCostNothing lets the server close sessions that are idle for a second. It closes
-// sessions of the library between statements, and a handler's session inside its transaction. No entry may count an
-// attempt for this.
+// TestIdleConnectionsTheServerClosesCostNothing uses a server that closes sessions which are idle for a second. It closes sessions
+// of the library between two statements, and a handler's session inside its transaction. No entry may count an attempt because of a
+// closed session.
 // Failure: F35
 func TestIdleConnectionsTheServerClosesCostNothing(t *testing.T) {
 	t.Parallel()

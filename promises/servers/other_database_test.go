@@ -39,8 +39,8 @@ func TestStoreKeepsEveryPromiseInSessionsLeftInAnotherDatabase(t *testing.T) {
 	})
 }
 
-// fitBegin begins transactions in sessions that were not left in another database. Record and SettleTx refuse such a
-// session.
+// fitBegin begins transactions in sessions that use the log's own database. In a session that was left in another database, Record
+// and SettleTx would refuse to work.
 type fitBegin struct {
 	processlog.Store
 	processlog.Operations
@@ -112,8 +112,8 @@ func TestProcessOnSessionsLeftInAnotherDatabaseRunsItsOwnLog(t *testing.T) {
 	other.requireUnchanged()
 }
 
-// TestNewRefusesASessionLeftInAnotherDatabase calls New when the pool's only session is in another database. On a
-// Connector, New knows the database in which the sessions begin.
+// TestNewRefusesASessionLeftInAnotherDatabase calls New when the pool's only session is in another database. New must refuse the
+// pool, and name that database. It knows the log's own database from the Connector.
 // Failure: F38
 func TestNewRefusesASessionLeftInAnotherDatabase(t *testing.T) {
 	t.Parallel()
@@ -130,9 +130,8 @@ func TestNewRefusesASessionLeftInAnotherDatabase(t *testing.T) {
 	other.requireUnchanged()
 }
 
-// TestHandlerWhoseSessionIsInAnotherDatabaseCommitsNothing sends USE in a handler's own transaction. The log there is a
-// copy, so the entry has the same id, key and version. The handler's writes must not commit in a database that is not
-// the log's.
+// TestHandlerWhoseSessionIsInAnotherDatabaseCommitsNothing sends USE in a handler's own transaction. The log in the other database
+// is a copy, so it has a row with the same id, key and version. The handler's writes to the other database must not be committed.
 // Failure: F38
 func TestHandlerWhoseSessionIsInAnotherDatabaseCommitsNothing(t *testing.T) {
 	t.Parallel()

@@ -305,8 +305,8 @@ func TestClaimInASessionWithAClockOfItsOwnIsNotEarly(t *testing.T) {
 	}
 }
 
-// TestSessionWithItsOwnClockIsNotReadAgain gives the only open session of a pool a clock of 1970. By that clock no entry is due. A pool
-// hands out the session that was returned last, so it would hand out this one for every read. The library must close it.
+// TestSessionWithItsOwnClockIsNotReadAgain sets the clock of a pool's only session to 1970. By this clock no entry is due. The pool
+// would hand out this session for every later read, so the entry would never run. The library must close the session.
 // Failure: F33
 func TestSessionWithItsOwnClockIsNotReadAgain(t *testing.T) {
 	t.Parallel()

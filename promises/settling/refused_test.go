@@ -154,8 +154,9 @@ func TestTriggerOnAMissingTableHoldsUpNoOtherOutcome(t *testing.T) {
 	}
 }
 
-// A trigger waits for a lock, and each wait takes 2 s. Some outcomes are refused. The library splits a refused
-// statement into halves to find them. If it waited once per half, it would exceed the deadline of the statement.
+// One row is locked, and each wait for its lock takes 2 s. A trigger refuses three other outcomes, and the library splits the
+// statement into halves to find them. With a wait in each half, it would exceed the deadline of the statement. So it must wait only
+// once.
 // Failure: F75
 func TestLockedRowBesideRefusedOnesIsWaitedForOnce(t *testing.T) {
 	t.Parallel()

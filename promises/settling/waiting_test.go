@@ -16,9 +16,8 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// For longer than a lease, the database stores no outcome. A process holds an outcome that it could not store, and the
-// lease of that entry has ended. The process must not conclude that the entry's process has crashed, because it is
-// itself that process.
+// A process cannot store an outcome for longer than its lease, so the entry's lease ends. The process then finds the entry with an
+// ended lease. It must not take this for a crash, because it is itself the process that holds the outcome.
 // Failure: F58
 func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 	t.Parallel()
@@ -55,7 +54,7 @@ func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 	}
 }
 
-// The whole server stops for longer than the lease. This must count as a lost lease for no entry.
+// The whole server stops for longer than the lease. No entry may count this as a lost lease.
 // Failure: F58
 func TestDatabaseThatStopsForLongerThanTheLeaseCostsNoOutcome(t *testing.T) {
 	t.Parallel()
@@ -156,9 +155,8 @@ func TestCrashBudgetLeavesALeaseToTheCompensationOfALivingProcess(t *testing.T) 
 	require.Equal(t, 1, w.CountEnded(compensator.Compensated, 0))
 }
 
-// The database can be read but refuses writes. A process finds an entry whose lease has ended. Before it dead-letters
-// the entry, it waits for another process to store an outcome. The time without writes must not count as part of that
-// wait.
+// A process finds an entry with three ended leases. Before it dead-letters the entry, it waits for one more lease, in which another
+// process could store an outcome. Here the database refuses all writes for some time. This time must not count as part of the wait.
 func TestTimeInWhichNothingCanBeWrittenCountsAgainstNobody(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

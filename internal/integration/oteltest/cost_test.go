@@ -39,11 +39,12 @@ func attempt(t testing.TB, opts otel.Options, headers map[string]string, failure
 	}
 }
 
-// never returns a tracer provider that samples no span. always returns one that samples every span and discards it.
+// never returns a tracer provider that samples no span.
 func never() trace.TracerProvider {
 	return sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
 }
 
+// always returns a tracer provider that samples every span and discards it.
 func always() trace.TracerProvider {
 	return sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithSpanProcessor(discard{}))
 }

@@ -235,8 +235,8 @@ func TestSlowCasesHideNoOtherGauge(t *testing.T) {
 	})
 }
 
-// A process has counted more entries than the gauges count themselves. The gauges must report its number, as long as the number
-// is recent. Without one they must report 1,000.
+// The gauges count at most 1,000 waiting entries. A process also counts all of them now and then, and stores the number. While the
+// stored number is recent, the gauges must report it. Without a recent number they must report 1,000.
 // Failure: F29
 func TestWaitingEntriesAreReportedWithoutALimit(t *testing.T) {
 	t.Parallel()

@@ -163,8 +163,9 @@ func requireTold(t *testing.T, all told, expr parser.Expr) {
 var ofTheLog = map[string]bool{"compensator_entry_waiting": true, "compensator_case_open": true, "compensator_case_value_at_risk": true,
 	"compensator_type_paused_seconds": true, "compensator_entry_oldest_overdue_seconds": false, "compensator_case_past_due_seconds": false}
 
-// TestGaugesOfTheLogCountOncePerLogAndAreNotZeroWithoutAnAnswer checks that queries add up counts per job and log,
-// instead of taking the largest. If the database does not answer, no alert may end and no panel may turn green.
+// TestGaugesOfTheLogCountOncePerLogAndAreNotZeroWithoutAnAnswer reads all queries. Each process reports the gauges of its log, so a
+// query must take the maximum per job and log, and may then add up the logs. If the database does not answer, no alert may end and
+// no panel may turn green.
 func TestGaugesOfTheLogCountOncePerLogAndAreNotZeroWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	asked := make(map[string]int)

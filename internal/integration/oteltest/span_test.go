@@ -167,8 +167,8 @@ func TestBatchSpanHasNoParent(t *testing.T) {
 	assert.False(t, w.span("process mail", 1).Parent().IsValid())
 }
 
-// New may be called inside a span. The contexts of handlers come from the context of New, so they contain this span.
-// The test calls a handler in such a context. The span of the attempt must not link to the span of New.
+// A service may call New inside a span. Handlers then run in contexts that contain this span. The span of an attempt must not link
+// to it.
 func TestSpanInWhichNewWasCalledIsNotLinked(t *testing.T) {
 	t.Parallel()
 	for _, child := range []bool{false, true} {

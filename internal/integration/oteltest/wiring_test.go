@@ -31,7 +31,7 @@ func wired(ctx context.Context, db *sql.DB, spans sdktrace.SpanExporter, registr
 	exporter := compensator.Must(otelprom.New(otelprom.WithRegisterer(registry)))
 	metrics := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter))
 	tracing := sdktrace.NewTracerProvider(sdktrace.WithBatcher(spans)) // for example an OTLP exporter
-	// This runs after c.Close, so that the last export includes the outcomes stored by the stop.
+	// This defer runs after c.Close. So the last export includes the outcomes that c.Close stores.
 	defer func() {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
@@ -104,8 +104,8 @@ func (p *pushed) Export(_ context.Context, told *metricdata.ResourceMetrics) err
 	return nil
 }
 
-// TestLastExportHasTheOutcomesOfAStopAndGaugesOnlyBeforeDetach flushes once before detach and once after. The last
-// export must hold the counters. Gauges exist only until detach.
+// TestLastExportHasTheOutcomesOfAStopAndGaugesOnlyBeforeDetach exports once before detach and once after it. The last export must
+// hold the counters. It must hold no gauges, because detach removes them.
 func TestLastExportHasTheOutcomesOfAStopAndGaugesOnlyBeforeDetach(t *testing.T) {
 	t.Parallel()
 	w, exporter := harness.NewWorld(t), new(pushed)

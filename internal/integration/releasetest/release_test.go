@@ -25,10 +25,10 @@ const (
 	path = "github.com/compensator-go/compensator"
 )
 
-// TestModulesInstallInTheOrderOfTheirRelease publishes the modules one after the other in the order of
-// docs/internals/releasing.md. After each it does what a user does at once: go get in a new program, go mod tidy and go
-// build, or go install of the command. A module fails if it requires a later one, has a replace, or lacks an imported
-// package.
+// TestModulesInstallInTheOrderOfTheirRelease publishes the modules one after the other, in the order of
+// docs/internals/releasing.md. After each module it does what its users do: go get in a new program, go mod tidy and go build. For
+// the command it runs go install. A module fails if it requires a module that is published later, has a replace, or lacks an
+// imported package.
 // Failure: F135
 func TestModulesInstallInTheOrderOfTheirRelease(t *testing.T) {
 	releases := releasesInOrder(t)
@@ -76,8 +76,8 @@ func releasesInOrder(t *testing.T) (releases []module.Version) {
 // dirOf returns a module's directory in this tree.
 func dirOf(m module.Version) string { return filepath.Join(root, strings.TrimPrefix(m.Path, path)) }
 
-// userEnvironment returns the environment of a user without this tree. The module cache is empty. Third-party modules
-// come from this machine's downloads, or from its proxies if they are not there.
+// userEnvironment returns the environment of a user without this tree. The module cache is empty. Go takes third-party modules from
+// this machine's downloads. If they are not there, Go asks the proxies in this machine's GOPROXY.
 func userEnvironment(t *testing.T, proxy, install string) []string {
 	set := strings.Split(strings.TrimSpace(run(t, ".", os.Environ(), "go", "env", "GOMODCACHE", "GOPROXY")), "\n")
 	require.Len(t, set, 2)
@@ -88,8 +88,8 @@ func userEnvironment(t *testing.T, proxy, install string) []string {
 		"GOBIN="+install,
 		"GOSUMDB=off", // The checksum database does not know our versions.
 		"GOWORK=off",
-		// The cache must be writable to be removed. Compiled packages must not depend on its path, so that later runs
-		// find them.
+		// -modcacherw makes the module cache writable, so that the test can remove it. Each run has another cache directory. With
+		// -trimpath, compiled packages do not contain this path, so later runs can use them.
 		"GOFLAGS=-modcacherw -trimpath",
 	)
 }

@@ -90,9 +90,8 @@ func TestTransactionOnSQLiteIsNotCommittedWithoutItsEntry(t *testing.T) {
 	}
 }
 
-// This test checks what docs/reference/servers.md says about _txlock. A transaction reads first and then records an
-// entry. Without _txlock=immediate, the entry is refused if another connection has written since the read. The other
-// connection must be able to write, so the first transaction must not hold the write lock after its read.
+// docs/reference/servers.md describes _txlock. Without _txlock=immediate, a transaction that reads first holds no write lock. If
+// another connection writes meanwhile, Record in this transaction must fail. With _txlock=immediate, Record must succeed.
 func TestTransactionThatReadsFirstIsRefusedUnlessItBeganWithTheLock(t *testing.T) {
 	t.Parallel()
 	for setting, refused := range map[string]bool{"": true, "&_txlock=immediate": false} {
@@ -122,8 +121,8 @@ func TestTransactionThatReadsFirstIsRefusedUnlessItBeganWithTheLock(t *testing.T
 	}
 }
 
-// keptOut returns a Compensator on a file with a rollback journal, opened through a Connector. A reader blocks every
-// COMMIT until letGo is called. Transactions of the returned pool db wait only briefly for it.
+// keptOut returns a Compensator on a file with a rollback journal, opened through a Connector. A reader blocks every COMMIT until
+// letGo is called. A COMMIT on the returned pool db fails after one second.
 func keptOut(t *testing.T) (c *compensator.Compensator, db, others *sql.DB, letGo func()) {
 	t.Helper()
 	dsn := newFile(t, "busy_timeout(1000)", "foreign_keys(1)") + "&_txlock=immediate"
@@ -169,8 +168,8 @@ func orders(t *testing.T, db *sql.DB) (ids []string) {
 	return ids
 }
 
-// A COMMIT that finds the file busy leaves SQLite's transaction open. The connection must roll that transaction back.
-// Then the outcome is known, WithRetry can run the transaction again, and the lock is free meanwhile.
+// A COMMIT that finds the file busy leaves SQLite's transaction open. The connection must roll that transaction back. Then it is
+// certain that nothing was committed, so WithRetry may run the transaction again. Between the two runs the lock must be free.
 // Failure: F11
 func TestPlainCommitThatFindsTheFileBusyIsRunAgain(t *testing.T) {
 	t.Parallel()
@@ -201,8 +200,8 @@ func TestPlainCommitThatFindsTheFileBusyIsRunAgain(t *testing.T) {
 	assert.Equal(t, 1, count(t, db))
 }
 
-// A deferred constraint makes the COMMIT fail and leaves SQLite's transaction open. The connection must roll it back,
-// and the lock must be free.
+// A deferred constraint makes the COMMIT fail and leaves SQLite's transaction open. The connection must roll this transaction back,
+// so that its lock is free.
 // Failure: F11
 func TestPlainCommitThatAConstraintRefusesEndsItsTransaction(t *testing.T) {
 	t.Parallel()

@@ -79,8 +79,8 @@ func TestBusyWriterCostsNoOutcome(t *testing.T) {
 	}
 }
 
-// Until the leases have ended and the entries were polled, the database accepts claims, but no outcomes and no
-// renewals. No entry may run twice.
+// A trigger refuses all outcomes and renewals of leases, but accepts claims. The test drops the trigger after the leases have ended
+// and the process has polled for due entries. No entry may run twice.
 // Failure: F58
 func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 	t.Parallel()

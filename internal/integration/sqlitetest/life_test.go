@@ -94,7 +94,7 @@ func states(t *testing.T, db *sql.DB) (counts []string) {
 	return counts
 }
 
-// A handler's error whose text looks like a database error must count as an attempt, like any other.
+// A handler's error whose text looks like a database error must count as an attempt, like any error of a handler.
 // Failure: F74
 func TestErrorOfTheBusinessIsNotTakenForSQLites(t *testing.T) {
 	t.Parallel()
@@ -123,7 +123,7 @@ func TestErrorOfTheBusinessIsNotTakenForSQLites(t *testing.T) {
 		assert.EqualValues(t, 2, ran[which].Load(), words[which])
 	}
 
-	// SQLite's own error does not count, however it is wrapped.
+	// A real error of SQLite does not count as an attempt, however the handler wraps it.
 	conn, err := db.Conn(t.Context())
 	require.NoError(t, err)
 	defer conn.Close()

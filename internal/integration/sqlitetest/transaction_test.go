@@ -93,9 +93,9 @@ func TestBeginHoldsTheWriteLockFromTheOutset(t *testing.T) {
 	assertPoolIsClean(t, db, s)
 }
 
-// TestTransactionInsideAnotherIsToldThatTheFileIsBusy begins a transaction inside another one. The inner transaction
-// would have to wait for the outer one. It waits as long as for any lock and then gets "busy". This holds whether or
-// not its context comes from the outer transaction. Nothing may deadlock.
+// TestTransactionInsideAnotherIsToldThatTheFileIsBusy begins a transaction inside another one. The outer transaction holds the
+// file, so the inner one cannot begin. It must give up after busy_timeout with an error that Retryable accepts. It must do so with
+// the context of the outer transaction and with any other context.
 func TestTransactionInsideAnotherIsToldThatTheFileIsBusy(t *testing.T) {
 	t.Parallel()
 	db := open(t, newFile(t, "journal_mode(WAL)", "busy_timeout(1000)"))
@@ -155,7 +155,7 @@ func TestCancelledTransactionLeavesThePoolClean(t *testing.T) {
 	_, err = s.Insert(ctx, tx, []processlog.Draft{draft("a")}, false)
 	require.NoError(t, err)
 	cancel()
-	// Neither Commit nor Rollback is called. The next transaction must be able to begin nevertheless.
+	// The transaction has not been committed or rolled back yet. The cancelled context alone must let the next transaction begin.
 	insert(t, s, draft("b"))
 	assert.Error(t, tx.Commit())
 	_ = tx.Rollback()
@@ -241,8 +241,8 @@ func TestNowIsSQLitesClockToTheMillisecond(t *testing.T) {
 	assert.Greater(t, moments, 1)
 }
 
-// TestNothingIsSentOnceSQLiteHasRolledBack interrupts a write, which rolls its whole transaction back. Every later
-// statement would commit by itself.
+// TestNothingIsSentOnceSQLiteHasRolledBack interrupts a write. SQLite then rolls the whole transaction back. Without a transaction,
+// every later statement would commit by itself, so the library must refuse it.
 // Failure: F2
 func TestNothingIsSentOnceSQLiteHasRolledBack(t *testing.T) {
 	t.Parallel()

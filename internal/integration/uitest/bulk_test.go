@@ -34,9 +34,9 @@ func (w *world) triedFirst(businessType string, a admin.Actor) admin.BulkID {
 	return id
 }
 
-// A person without scripts requeues six refunds and tries one first. Its page must say how it ended, and offer the others
-// only then. A colleague opens the same address and goes on. Each refund must run once more, however often the form is
-// sent.
+// A person without scripts requeues six refunds and tries one first. The page of the action must say how this refund ended. Only
+// then may the page offer to requeue the other five. A colleague opens the same address and requeues them. Each refund must run
+// once more, however often the form is sent.
 func TestOneIsTriedFirstWithoutScript(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T, base string) *world{
@@ -106,8 +106,8 @@ func tryOneFirst(t *testing.T, w *world) {
 	assert.Equal(t, 404, w.client("bob").get("actions/1-0123456789abcdef").status)
 }
 
-// In a browser, the page of an action follows its entries without being loaded again. It must announce the counts, and
-// offer the others after the first entry has ended, in both languages and on a phone.
+// In a browser, the page of an action shows the progress of its entries without being loaded again. It must announce the counts.
+// After the first entry has ended, it must offer to change the other entries. This holds in both languages and on a phone.
 func TestPageOfAnActionFollowsItsEntries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -147,8 +147,8 @@ func dieMany(t *testing.T, db *sql.DB, businessType string, n int) {
 	require.NoError(t, err)
 }
 
-// A person without scripts acts on all dead entries of a type, more than one request changes. The page must say how many
-// match, and offer to go on until none is left. A stopped action must offer nothing.
+// A person without scripts acts on all dead entries of a type. There are more than one request may change. The page must say how
+// many match, and offer to continue until none is left. The page of a stopped action must offer nothing.
 func TestAllThatMatchAreChangedWithoutScript(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, configure)
@@ -209,8 +209,8 @@ func TestAllThatMatchAreChangedWithoutScript(t *testing.T) {
 	has(t, plain(alice.get("trail?action=stop").text), "alice stopped an action")
 }
 
-// In a browser, the page of an action on all that match goes on by itself until no entry is left, in both languages and on a
-// phone.
+// An action changes all entries that match a filter. In a browser, its page continues by itself until no entry is left, in both
+// languages and on a phone.
 func TestPageOfAnActionOnAllGoesOnByItself(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, configure)

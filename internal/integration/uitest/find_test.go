@@ -14,8 +14,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// A person knows a part of a number, or has mistyped it. The field for searches leads to the entries that begin so, or
-// names similar ids. The person uses a phone or the keyboard alone, in both languages.
+// A person knows the beginning of an id, or has mistyped an id. A search for the beginning must lead to the entries whose ids begin
+// with it. A search for a wrong id must name similar ids. Both must work on a phone and with the keyboard alone, in both languages.
 func TestPartOfAnIDFindsEntriesAndAWrongOneNamesSimilarIDs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -51,7 +51,7 @@ func TestPartOfAnIDFindsEntriesAndAWrongOneNamesSimilarIDs(t *testing.T) {
 	}
 }
 
-// Without script the same pages answer, and the marked ids of a search keep their filter in an export and in a link.
+// Without scripts, a search must find entries by the beginning of an id, suggest similar ids, and list the entries of a user.
 func TestSearchesWorkWithoutScript(t *testing.T) {
 	t.Parallel()
 	w := newServerWorld(t, "/ops/")
@@ -79,7 +79,6 @@ func TestSearchesWorkWithoutScript(t *testing.T) {
 	has(t, recent.text, refund.ID.String())
 }
 
-// Entries are listed by the time of their end and by their due time.
 func TestEntriesAreListedByTheirEndAndTheirDueTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")

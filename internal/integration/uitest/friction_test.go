@@ -37,7 +37,7 @@ func TestPagesOfAPausedTypeSayThatItIsPaused(t *testing.T) {
 	lacks(t, trail, "for 30m0s")
 }
 
-// A time zone that does not exist leaves the form as it is. The page names the zone of a city.
+// A person mistypes a time zone. The form must keep the typed text, and the page must suggest the correct name.
 func TestMistypedTimeZoneIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	alice := newWorld(t, "/ops/").client("alice")
@@ -48,7 +48,8 @@ func TestMistypedTimeZoneIsAskedAgain(t *testing.T) {
 	lacks(t, alice.post("preferences", values("zone", "Nowhere", "back", "/ops/settings")).text, "Did you mean")
 }
 
-// A filter by user alone shows recent entries. The page of an entry links its user, and a search for a user id leads there.
+// A filter by user alone shows recent entries. On the page of an entry, the user is a link to this user's entries. A search for a
+// user id leads to them, too.
 func TestEntriesOfAUserAreOneClickAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -72,8 +73,8 @@ func TestEntriesOfAUserAreOneClickAway(t *testing.T) {
 	assert.Regexp(t, `Did you mean.* #`+newest.Entries[0].ID.String()+` *\?`, plain(far))
 }
 
-// The timeline says that successes are not kept, and after a requeue, that the entry had succeeded before. Requeue is no urged action
-// on a success.
+// The timeline must say that successful attempts are not kept. After a requeue it must say that the entry had succeeded before. On
+// a successful entry, Requeue must not be the highlighted action.
 func TestTimelineSaysThatSuccessesAreNotKept(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, configure)

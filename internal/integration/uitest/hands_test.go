@@ -79,8 +79,8 @@ func TestFormOverUnknownOutcomesWaitsForItsTick(t *testing.T) {
 	}
 }
 
-// A menu of actions closes with Escape, which returns to its button, and with a click elsewhere. A time is followed by its
-// distance from the time of the page, in the language of the page.
+// Escape must close a menu of actions and return the focus to its button. A click elsewhere must close it, too. Each time must be
+// followed by how long ago it was, in the language of the page.
 func TestMenuClosesAndTimesHaveTheirDistance(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -137,8 +137,8 @@ func TestRefreshWaitsForWhoIsAtWork(t *testing.T) {
 	b.quiet("refresh")
 }
 
-// On the page of an entry, the pause switch is in the part that a refresh replaces. It must still work and show its
-// state, also while a person holds it.
+// On the page of an entry, a refresh also replaces the switch that pauses refreshes. The switch must still work and show its state
+// after a refresh, even if a person presses it during the refresh.
 func TestRefreshOfAnEntrysPageIsPausedAfterARefresh(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -217,7 +217,7 @@ func TestHostileTextsStayTexts(t *testing.T) {
 	lacks(t, got.text, "<script>")
 }
 
-// The rights of the Admin decide, and not the buttons of a page. A page shows no button that would be refused.
+// A page must show a button only if the Admin allows its action to this person and for this entry.
 // Failure: F120
 func TestButtonsAreThoseThatLeadSomewhere(t *testing.T) {
 	t.Parallel()

@@ -11,9 +11,9 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// Every page is opened in both languages, light and dark, wide and narrow. It must be accessible, without complaints of
-// the browser, without requests to other sites, and without horizontal scrolling. At widths in between nothing is cut.
-// Screenshots are kept.
+// Every page is opened in both languages, in light and dark colours, on a wide and a narrow screen. It must be accessible, and must
+// not scroll sideways. The browser must report no problem and request nothing from other sites. At widths between the two screens,
+// no text may be cut off. The test stores screenshots.
 // Failure: F131
 func TestEveryPageIsAccessibleInBothLanguagesLightDarkAndOnAPhone(t *testing.T) {
 	t.Parallel()

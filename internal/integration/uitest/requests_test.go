@@ -526,8 +526,8 @@ func putRefundsRight(t *testing.T, w *world) {
 	assert.Regexp(t, `Changed meanwhile\s+3\b`, plain(alice.post("do", form).text), "a form that is sent again does nothing again")
 }
 
-// All failed refunds of one incident are on one page, and one button requeues them. After that the page must say that
-// no case matches the filter, because other cases may still be open.
+// All failed refunds of one incident are on one page, and one button requeues them. After that the page must say that no case
+// matches the filter. It must not say that no case is open, because other cases may be.
 func TestAnIncidentIsPutRightAtOnePress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -566,9 +566,8 @@ func plain(text string) string {
 	return html.UnescapeString(regexp.MustCompile(`\s+`).ReplaceAllString(tags.ReplaceAllString(text, " "), " "))
 }
 
-// The outcome of an entry is unknown, or an entry is finished. Before an action changes such an entry, the person must
-// confirm a check. The page must ask for this also if only one of several entries needs the check. The test uses both
-// languages.
+// A person must confirm a check before an action changes an entry whose outcome is unknown, or a finished entry. The page must ask
+// for this even if only one of several entries needs the check. The test uses both languages.
 // Failure: F119
 func TestWhatMayHaveHappenedAsksOnceMore(t *testing.T) {
 	t.Parallel()
@@ -672,8 +671,8 @@ func TestCasesAndPausesGoByWhatWasSeen(t *testing.T) {
 	assert.Equal(t, 409, bob.post("do", resume).status)
 }
 
-// A person pauses a type without open entries by typing its name, for example before planned work. A person without
-// the right must learn from the page that the pause is not allowed. Nothing may be recorded for that.
+// A person pauses a type without open entries by typing its name, for example before planned work. For a person without the right,
+// the page must say that the pause is not allowed. Looking at this page must record nothing.
 func TestTypeIsPausedBeforeAnythingOfItIsOpen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -804,7 +803,7 @@ func TestNoteOfManyLinesKeepsThem(t *testing.T) {
 	}
 }
 
-// The links to older and newer pages must lead to the same rows, also while other entries are recorded.
+// A link to an older or a newer page must always lead to the same rows, also while other entries are recorded.
 // Failure: F133
 func TestLinksOfAListingShowTheSameRows(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
 )
 
-// count stores counts of a type for the minute that began this age before the present minute. It returns the begin of that minute.
+// count stores counts of a type for one past minute: the present minute minus age. It returns the start of that minute.
 func count(t *testing.T, db *sql.DB, businessType string, age time.Duration, recorded, succeeded, failed, dead int) time.Time {
 	t.Helper()
 	at := time.Now().UTC().Truncate(time.Minute).Add(-age)
@@ -161,8 +161,9 @@ func TestDeploysAreMarkedOverTime(t *testing.T) {
 	}
 }
 
-// TestPagesSayHowManyEntriesWait has more waiting entries than the pages count. Without a recent count the pages must say "at
-// least 1,000". With one they must show all of them, and the age of the number, also without script.
+// TestPagesSayHowManyEntriesWait has more than 1,000 waiting entries. The pages themselves count at most 1,000, and must then say
+// "at least 1,000". If a process has recently stored the full count, the pages must show this count and its age. Both must work
+// without script.
 func TestPagesSayHowManyEntriesWait(t *testing.T) {
 	t.Parallel()
 	for _, age := range []time.Duration{10 * time.Minute, 2 * time.Minute} {

@@ -139,9 +139,8 @@ func TestTagOfTheOverviewStandsForAllThatItSays(t *testing.T) {
 	look()
 }
 
-// A page is compressed only for requests from these pages, or that the person made. Other sites can make a browser
-// request any address, and could learn something from the length of a compressed page. Answers to reveal are never
-// compressed.
+// A page may be compressed only if the person or one of these pages requested it. Another site can make a browser request any
+// address, and the length of a compressed answer could tell it something. Answers to reveal are never compressed.
 // Failure: F130
 func TestPagesAreCompressedOnlyWhereNobodyElseHasAsked(t *testing.T) {
 	t.Parallel()

@@ -72,8 +72,8 @@ func TestTypesAreChosenFromAListThatWarnsOfThoseWithoutAHandler(t *testing.T) {
 	}
 }
 
-// A person pauses a type for a time on a phone, in both languages, or until a time without script. Each page about the pause
-// must show its end. A time that is past, or that is no time, pauses nothing.
+// A person pauses a type for some hours, or until a given time. The first works on a phone and in both languages, the second works
+// without script. Each page about the pause must show its end. A past time or an invalid time must pause nothing.
 func TestPauseForATimeShowsItsEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -123,8 +123,8 @@ func TestPauseForATimeShowsItsEnd(t *testing.T) {
 	}
 }
 
-// The page of a type must show its failures with their cases and what these are worth, in both languages and on a phone. A
-// person who may not see the entries of the type sees none of this.
+// The page of a type must show its failures, the cases of each failure, and the money at risk. This holds in both languages and on
+// a phone. A person without the right to see the entries of the type must see none of this.
 func TestPageOfATypeShowsItsFailuresAndTheirWorth(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")

@@ -15,8 +15,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Without script, a person chooses a time zone. Rows, fields and messages are in this zone, and the page names it. A link of
-// another person still shows the same entries.
+// Without script, a person chooses a time zone. Rows, fields and messages must be in this zone, and the page must name it. A link
+// from a person with another zone must show the same entries as before.
 func TestOneTimeZoneIsChosenNamedAndUsedInRowsFieldsAndLinks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")

@@ -16,7 +16,7 @@ import (
 
 const types = "('single_message','batch_message')"
 
-// record records n entries with the keys m0, m1 and so on. Their types are those in the parameter of, in turn.
+// record records n entries with the keys m0, m1 and so on. It uses the business types in the parameter of in turn.
 func record(w *harness.World, n int, of ...string) {
 	w.T.Helper()
 	entries := make([]compensator.NewEntry, n)

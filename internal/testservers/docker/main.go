@@ -38,8 +38,8 @@ type answer struct {
 }
 
 func main() {
-	// Ignore an interrupt at the terminal. It also reaches the tests, and they close this command's input when
-	// they have ended.
+	// Ignore an interrupt at the terminal. The tests receive the same interrupt, and close this command's input when they have
+	// ended.
 	signal.Ignore(os.Interrupt, syscall.SIGHUP)
 	if os.Getenv("TESTCONTAINERS_RYUK_DISABLED") == "" {
 		_ = os.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true") // This fails only for an invalid name.

@@ -65,8 +65,8 @@ func (s *server) start(ctx context.Context) error {
 	return s.awaitReady(ctx)
 }
 
-// host returns the address at which the tests reach the Docker host. A node of a cluster must be given an address and
-// not a name. For tests that run in a container, it is not the loopback address.
+// host returns the address at which the tests reach the Docker host. It resolves names, because a node of a cluster accepts only an
+// address. If the tests run in a container, the address is not a loopback address.
 func (s *server) host(ctx context.Context) (string, error) {
 	name, err := s.provider.DaemonHost(ctx)
 	if err != nil {
@@ -82,8 +82,8 @@ func (s *server) host(ctx context.Context) (string, error) {
 	return addresses[0].Unmap().String(), nil
 }
 
-// publish maps the server's port to s.port on the Docker host. A port chosen by Docker would change with every restart.
-// The server may have no password. If the tests reach it on a loopback address, it is published only there.
+// publish maps the server's port to s.port on the Docker host. A port chosen by Docker would change with every restart. If the
+// tests reach the server on a loopback address, publish maps only this address, because the server may have no password.
 func (s *server) publish(inner string) testcontainers.CustomizeRequestOption {
 	return testcontainers.WithHostConfigModifier(func(config *container.HostConfig) {
 		binding := network.PortBinding{HostPort: strconv.Itoa(s.port)}

@@ -88,7 +88,7 @@ func (s *Shop) doRefund(_ context.Context, e *compensator.Entry, m Money) error 
 	return fmt.Errorf("POST https://psp.example/v2/refund: status 503 Service Unavailable: upstream busy (request %08x, order %s)", e.ID.Row()*2654435761%(1<<32), m.Order)
 }
 
-// doTransfer blocks until its time is over, so its outcome is unknown.
+// doTransfer blocks until its timeout, so its outcome is unknown.
 func (s *Shop) doTransfer(ctx context.Context, _ *compensator.Entry, m Money) error {
 	if strings.HasSuffix(m.Order, "ok") {
 		return nil
