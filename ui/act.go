@@ -154,7 +154,8 @@ func (action formAction) isCaseAction() bool {
 	return action.Do == doTake || action.Do == doAssign || action.Do == doGiveBack
 }
 
-// isAboutID reports whether the action is about the entry in ID, and not about those in Seen.
+// isAboutID reports whether the action is about the single entry action.ID. Other actions on entries are
+// about action.Seen.
 func (action formAction) isAboutID() bool { return action.Do == doNote || action.Do == doReveal }
 
 // confirmData is the data of the page that asks for confirmation.

@@ -63,8 +63,8 @@ func (s *server) showAuditLog(rq *request) {
 	rq.showPage(status, "trail", data)
 }
 
-// act is what a person did at one time: the records of one entry, of several entries that differ only in the entry, or of the
-// batches of one action. The page shows an act as one line. If the records name entries, a person can open the line to see them.
+// act is one line of the page. It combines records of one action of a person: those of several entries that differ only in the
+// entry, or those of the batches of one bulk action. A person can open the line to see the single records of entries.
 type act struct {
 	admin.AuditLogRecord                        // the newest record. Of batches, N is the sum of the page's records
 	Others               []admin.AuditLogRecord // all records, newest first, if there are several that name entries
@@ -98,7 +98,8 @@ func groupActs(records []admin.AuditLogRecord) (acts []act) {
 	return acts
 }
 
-// addBatch adds the record of a batch to the act of its action, if the page has one, or else to the acts.
+// addBatch adds the record of a batch to the line of its bulk action. If the page has no such line yet,
+// addBatch appends one.
 func addBatch(acts []act, batch admin.AuditLogRecord) []act {
 	at := slices.IndexFunc(acts, func(a act) bool {
 		return a.Bulk != nil && *a.Bulk == *batch.Bulk && a.Actor == batch.Actor && a.Action == batch.Action
@@ -110,14 +111,15 @@ func addBatch(acts []act, batch admin.AuditLogRecord) []act {
 	return acts
 }
 
-// isSameAct reports whether two records, the newer one first, say the same about two entries.
+// isSameAct reports whether two records differ only in the entry, and are close in time.
 func isSameAct(newer, older *admin.AuditLogRecord) bool {
 	return !newer.EntryID.IsZero() && !older.EntryID.IsZero() && newer.At.Sub(older.At) <= sameAct &&
 		newer.Actor == older.Actor && newer.Action == older.Action && newer.Refused == older.Refused && newer.BusinessType == older.BusinessType &&
 		newer.Subject == older.Subject && newer.Reason == older.Reason && statesOf(newer) == statesOf(older)
 }
 
-// countSubject matches the numbers of entries that the audit log has in English.
+// countSubject matches a subject that is a number of entries. The audit log stores it in English, for example
+// "3 of 12 entries".
 var countSubject = regexp.MustCompile(`^(?:(\d+) of )?(\d+) entr(?:y|ies)$`)
 
 // SubjectText returns the subject of a record. A number of entries is in the person's language.

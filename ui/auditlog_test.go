@@ -46,8 +46,8 @@ func TestRecordsOfOneActAreOneLine(t *testing.T) {
 	}
 }
 
-// The batches of one action are one line, whatever other records lie between them. A batch of another person is a line of its own,
-// and so is the stop of the action.
+// The batches of one action are one line, even if other records lie between them. The batches of another person are a separate
+// line. The record that stops the action is a separate line too.
 func TestBatchesOfOneActionAreOneLine(t *testing.T) {
 	id, other := admin.BulkID{Record: 7, Secret: "0123456789abcdef"}, admin.BulkID{Record: 9, Secret: "0123456789abcdef"}
 	batch := func(of admin.BulkID, actor, action string, n int) admin.AuditLogRecord {
@@ -66,7 +66,8 @@ func states(before, after compensator.State) (*admin.AuditState, *admin.AuditSta
 	return &admin.AuditState{State: before}, &admin.AuditState{State: after}
 }
 
-// The audit log has numbers of entries in English. The page shows them in the person's language, also those that say "1 entries".
+// The audit log stores numbers of entries in English. The page shows them in the person's language. Old records may say "1
+// entries", which the page corrects.
 func TestNumbersOfEntriesAreShownInTheLanguageOfThePerson(t *testing.T) {
 	for subject, want := range map[string][2]string{
 		"1 entry":         {"1 entry", "1 条"},

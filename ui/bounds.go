@@ -81,8 +81,8 @@ func (s *site) logMissingDeadline(err error) {
 	}
 }
 
-// limitBody reads the form in the body of a request, whose client is known by now, and then sets the read deadline
-// back. It refuses a form that is too slow or too large. The handler gets an empty body.
+// limitBody reads the form in the body of a request, and then restores the server's read deadline. It runs after
+// the client was identified. It refuses a form that is too slow or too large. The handler gets an empty body.
 func (s *site) limitBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		state := r.Context().Value(incomingKey{}).(*requestState)

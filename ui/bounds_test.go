@@ -118,9 +118,9 @@ func TestSlowBodyHoldsNoConnection(t *testing.T) {
 	}
 }
 
-// TestDeadlinesAreTakenBack lets another handler use the same connection later, for longer than the limits. The limits
-// must not apply to that handler. Once a form has arrived, the pages may also work on it for longer than the limit for
-// bodies.
+// TestDeadlinesAreTakenBack sends a form to the pages and then a request to another handler on the same connection.
+// The pages must be allowed to work on the form for longer than the limit for bodies. The other handler must have no
+// limit of the pages.
 // Failure: F133
 func TestDeadlinesAreTakenBack(t *testing.T) {
 	t.Parallel()

@@ -175,8 +175,9 @@ func (rq *request) SearchLink(search admin.Search) (string, error) {
 // News changes when the counts change.
 func (d bulkData) News() string { return fmt.Sprint(d.Counts, d.Left) }
 
-// goingCookie holds the action that a person has started or continued on its page. Then the script of the page goes on until
-// no entry is left. Only a form sets the cookie, so nobody acts by opening an address that another person has sent.
+// goingCookie holds the id of an action that a person has started or continued with a form. While the cookie is set, the
+// script of the action's page continues the action. A link cannot set the cookie, so a person who opens a link from somebody
+// else continues nothing.
 const (
 	goingCookie  = "compensator_going"
 	goingSeconds = 600

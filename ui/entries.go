@@ -128,7 +128,7 @@ func (f filterForm) filter() (admin.Filter, error) {
 	return filter, nil
 }
 
-// times returns the times of the form, each with its place in the filter.
+// times returns the times of the form, each with the field of the filter that gets it.
 func (f *filterForm) times(filter *admin.Filter) []timeLimit {
 	return []timeLimit{{"from", &f.From, &filter.CreatedFrom}, {"to", &f.To, &filter.CreatedTo}, {"ended from", &f.EndedFrom, &filter.EndedFrom}, {"ended to", &f.EndedTo, &filter.EndedTo},
 		{"due from", &f.DueFrom, &filter.DueFrom}, {"due to", &f.DueTo, &filter.DueTo}}
@@ -254,7 +254,8 @@ func (s *server) showEntries(rq *request) {
 	rq.showPage(status, "entries", data)
 }
 
-// recently is how long ago the entries were recorded at most that a too wide filter shows.
+// recently replaces a missing time of recording in a filter that is too wide: the page then shows the entries
+// of the last 24 hours.
 const recently = 24 * time.Hour
 
 // isTooWide reports whether the log refuses a filter because it names no type, no id and no time of recording.
@@ -277,8 +278,8 @@ func typesOf(data entriesData) (types []string) {
 }
 
 // findEntry redirects to one entry. The text may be an id, an idempotency key, or the key that a handler has sent with
-// its calls. If no entry matches, findEntry redirects to the list of the entries that have an id with this text, or an id
-// that begins with it. If there are none, the list shows similar ids.
+// its calls. If no entry matches, findEntry redirects to a list: the entries that have the text as an id, or else those
+// with an id that begins with the text. If the list is empty, it shows similar ids.
 func (s *server) findEntry(rq *request) {
 	text := strings.TrimSpace(rq.form().Get("q"))
 	refs := []compensator.Ref{compensator.IdempotencyKey(text)}
@@ -317,8 +318,8 @@ func (rq *request) NearLink(near admin.NearID) (string, error) {
 	return rq.Link("entries", "by", near.Kind, "id", near.ID)
 }
 
-// findByKey finds the entry whose call key is text now, or was text before a requeue. A business id that looks like such a
-// key finds no entry.
+// findByKey finds the entry that has text as its call key, or had it before a requeue. If text is also the business id of
+// an entry, findByKey finds nothing, because the person may mean the business id.
 func (s *server) findByKey(rq *request, text string) (compensator.EntryID, bool) {
 	firstPart, secondPart, _ := strings.Cut(text, "-")
 	id, err := compensator.ParseEntryID(firstPart)

@@ -21,8 +21,8 @@ type entryData struct {
 	OfUser   string // address of the user's entries of this type; empty if the actor may not filter by user
 }
 
-// IsUrged reports whether the page recommends its first action. It does not for an entry that has ended well, or whose outcome
-// is unknown.
+// IsUrged reports whether the page recommends its first action. The page recommends it for unfinished and dead entries whose
+// outcome is known.
 func (d entryData) IsUrged() bool {
 	return !d.Unsure && (d.Entry.State == compensator.Dead || !d.Entry.State.Terminal())
 }

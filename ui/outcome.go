@@ -16,11 +16,12 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// outcome is the result of an action. A cookie stores it for the page that shows it. So no link can forge an outcome,
-// and any process of the service can show it. Only the last outcome is stored, because the size of a header is limited.
+// outcome is the result of an action. The answer to the action stores it in a cookie and redirects to the page that
+// shows it. The address of this page does not contain the result, so a link cannot forge one. Any process of the
+// service can show it. Only the last outcome is stored, because the size of a header is limited.
 type outcome struct {
 	Name   string         `json:"n"` // name of the outcome in the address of the page
-	Whose  string         `json:"w"` // person who acted; see whose
+	Whose  string         `json:"w"` // hash of the person who acted: see hashActor
 	Do     string         `json:"do"`
 	Type   string         `json:"type,omitempty"`
 	Until  time.Time      `json:"until,omitzero"` // end of the pause that the person has begun; zero: a person ends it
@@ -106,8 +107,7 @@ const (
 	outcomeSeconds = 600
 )
 
-// hashActor returns a short hash that identifies an actor. If another person signs in, the page does not show that person
-// the outcome.
+// hashActor returns a short hash that identifies an actor. The page shows an outcome only to the actor whose hash it has.
 func hashActor(a admin.Actor) string {
 	sum := sha256.Sum256([]byte(a.ID))
 	return hex.EncodeToString(sum[:8])

@@ -221,7 +221,8 @@ func (rq *request) Here() string {
 	return rq.r.URL.Path + withQuery(q)
 }
 
-// ChosenLink returns the address of this page with all its rows chosen. ChoosesAll reports whether the address asks for that.
+// ChosenLink returns the address of this page with all its rows chosen. ChoosesAll reports whether this request has such an
+// address.
 func (rq *request) ChosenLink() string {
 	q := rq.r.URL.Query()
 	q.Set("chosen", "all")
@@ -232,7 +233,8 @@ func (rq *request) ChoosesAll() bool { return rq.r.URL.Query().Get("chosen") == 
 // Back returns the address of the page from which the person came, as the form says.
 func (rq *request) Back() string { return rq.safeReturnPath(rq.form().Get("back")) }
 
-// form returns the fields of a form. Those of a POST come from its body alone, because proxies and servers log addresses.
+// form returns the fields of a form. For a POST it reads only the body and not the address, because proxies and servers
+// log addresses.
 func (rq *request) form() url.Values {
 	if isRead(rq.r) {
 		return rq.r.URL.Query()

@@ -66,9 +66,9 @@ func newTag(content []byte) string {
 	return `"` + hex.EncodeToString(hash[:12]) + `"`
 }
 
-// unchanged answers 304 without building the page, if the browser has a page with the same data. So fifty readers cost
-// little more than their requests. The template may use only data and the values that unchanged hashes. So data must
-// contain everything else that the page shows, such as rights and formatted durations.
+// unchanged answers 304 without building the page, if the browser has a page with the same hash. So it costs little if
+// many people refresh a page. The hash covers data and the values listed in the function. So data must contain
+// everything else that the page shows, such as rights and formatted durations.
 func (rq *request) unchanged(page string, data any) bool {
 	parts, err := json.Marshal([]any{rq.s.makingsHash, page, rq.Lang, rq.Theme(), rq.ZoneName(), rq.Actor.ID, rq.Here(), data})
 	return err == nil && rq.hasTag(newTag(parts))

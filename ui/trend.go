@@ -224,7 +224,8 @@ func percent(part float64) string { return strconv.FormatFloat(100*part, 'f', 2,
 // uncounted is how old counts must be to be complete: processes store theirs once a minute.
 const uncounted = 2 * time.Minute
 
-// compareNewest says whether failures become more or fewer. It compares the newest complete periods with as many before.
+// compareNewest compares failures of the newest complete periods with failures of the same number of periods before. It
+// returns a sentence for the page.
 func (rq *request) compareNewest(t admin.Trend) (string, error) {
 	length := rq.chosenSpan().compared
 	end := len(t.Points) - int(max(1, uncounted/t.Period))
@@ -312,7 +313,7 @@ func (rq *request) newTrendRow(businessType string, points []admin.TrendPoint, p
 	return row, err
 }
 
-// deadLink returns the address of the entries that became dead between from and to, and that still are.
+// deadLink returns the address of the entries that became dead between from and to, and are still dead.
 func (rq *request) deadLink(businessType string, from, to time.Time) (string, error) {
 	return rq.Link("entries", "type", businessType, "state", "dead", "ended_from", rq.timeValue(from), "ended_to", rq.timeValue(to))
 }
@@ -455,8 +456,8 @@ func (rq *request) newStats(adminTrend admin.Trend, deploys []admin.Deploy, over
 	return data, err
 }
 
-// countedFrom returns the begin of the first period in which something was counted. A log whose first entry is younger than
-// the time shown would otherwise have rates that are too low.
+// countedFrom returns the begin of the first period with a count. Rates of a new log are computed from this time. Computed
+// from the begin of the chart, they would be too low.
 func countedFrom(t admin.Trend) time.Time {
 	for _, p := range t.Points {
 		if p != (admin.TrendPoint{At: p.At}) {

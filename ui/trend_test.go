@@ -121,7 +121,8 @@ func TestManyDeploysHaveFewLabels(t *testing.T) {
 	}
 }
 
-// A label has the commit of a version that Go has made up, and the begin of any other long version.
+// For a version that Go has derived from a commit, the label has the commit. For any other long version, it
+// has the first characters.
 func TestVersionsInLabelsAreShort(t *testing.T) {
 	for build, want := range map[string]string{
 		"v1.4.2": "v1.4.2", "0123456789ab": "0123456789ab", "v0.0.0-20261122093000-abcdef123456": "abcdef123456", "v1.4.3-0.20261122093000-abcdef123456": "abcdef123456",

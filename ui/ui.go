@@ -47,8 +47,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// A person with the right to do so can reveal the content and the result of an entry. TypeView says which values of a
-// type the page then shows. Of all other fields it shows only the names.
+// TypeView says which values of a type the pages show when a person reveals an entry. A reveal needs the right
+// SeeContent. For all other fields the pages show only the names.
 type TypeView struct {
 	// Show lists fields of JSON content. A reveal shows their values and everything below them, for example "order.id".
 	// Elements of an array have the name of the array. "." shows the whole content, also if it is not JSON. By default

@@ -112,7 +112,8 @@ type timeField struct {
 	Name, Label, Value string
 }
 
-// Type returns the type of the input. A time that is ambiguous in its zone has an offset, which only a text can hold.
+// Type returns the type of the input. A time that the clocks show twice needs an offset, which an input of type
+// datetime-local cannot hold.
 func (f timeField) Type() string {
 	if _, err := time.Parse(time.RFC3339, f.Value); err == nil {
 		return "text"
@@ -120,8 +121,8 @@ func (f timeField) Type() string {
 	return "datetime-local"
 }
 
-// readTimes parses the times of a form, in the zone that the form names, or else in the zone of the page. It stores each in its target,
-// and rewrites its text in the zone of the page.
+// readTimes parses the times of a form. They are in the zone that the form names, or else in the zone of the page. readTimes stores
+// each time in its target, and rewrites its text in the zone of the page.
 func (rq *request) readTimes(zoneName string, times []timeLimit) error {
 	zone := rq.location()
 	if zoneName != "" && zoneName != zone.String() {

@@ -13,9 +13,9 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// eachSnapshot calls each, which runs the test with every mapper. On MariaDB the sessions use
-// innodb_snapshot_isolation. With this setting the server rolls back a transaction that locks a row which has changed
-// since its snapshot. MariaDB has it on by default from version 11.6. MySQL does not have it.
+// eachSnapshot runs the test with every mapper. On MariaDB the sessions use innodb_snapshot_isolation. With this
+// setting the server rolls back a transaction that locks a row which has changed since its snapshot. MariaDB has it
+// on by default from version 11.6. MySQL does not have it.
 func eachSnapshot(t *testing.T, test func(t *testing.T, w *world, o orm, watched, isolated bool)) {
 	isolated := testservers.SharedSQL(t).Flavor == "mariadb"
 	isolate := func(cfg *mysql.Config) {

@@ -39,9 +39,10 @@ func (s *sale) lookAfter(ctx context.Context, g shop.Goods) error {
 	return err
 }
 
-// decide handles a ticket whose process has not updated Redis. It finds out whether the ticket was sold. The first
-// process that records the ticket's entry decides. If decide records it first, it cancels the entry in the same
-// transaction. A slow process that sells the ticket later is then refused.
+// The method decide handles a ticket whose process has not updated Redis. It records the entry of the ticket. If
+// the entry exists already, the ticket was sold, unless the entry is cancelled. If the entry is new, the ticket
+// was not sold: decide cancels the entry in the same transaction, so that a slow process cannot sell the ticket
+// later.
 func (s *sale) decide(ctx context.Context, t shop.Ticket) error {
 	sold := false
 	err := s.Log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {

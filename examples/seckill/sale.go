@@ -40,9 +40,9 @@ func (s *sale) sell(ctx context.Context, t shop.Ticket) error {
 	return s.certain(ctx, t, err)
 }
 
-// send publishes create_order entries. A published message does not complete its entry. The consumer completes the
-// entry. An entry that is not completed in time is sent again. After the last attempt it fails, and the method undo
-// follows.
+// send publishes create_order entries. A published message does not complete its entry, because the consumer
+// completes it. If the consumer does not complete an entry in time, send publishes it again. After the last attempt
+// the entry fails, and the library calls the method undo.
 func (s *sale) send(ctx context.Context, items []compensator.Item[shop.Ticket]) []error {
 	outcomes := s.publish(ctx, s.withSendingsLeft(items))
 	for i, err := range outcomes {

@@ -50,8 +50,8 @@ func (s *sale) sellBare(ctx context.Context, wanted shop.Purchase, more func(*sq
 // unlogged does the same work without the log. The buyer's request publishes the message right after its commit and
 // waits for the confirm. A consumer makes the order.
 //
-// If the process is killed in between, it leaves a piece that no buyer has. A message that arrives twice makes two
-// orders. Nothing is sent again, undone or closed.
+// If the process is killed between the commit and the confirm, a piece can be missing that no buyer has. A message
+// that arrives twice makes two orders. Nothing is sent again, undone or closed.
 type unlogged struct {
 	*sale
 	out   *amqp091.Channel

@@ -223,8 +223,8 @@ func (w *world) unread() int {
 	return int(stats.Lag)
 }
 
-// An instance has read a ticket before Redis was filled again. The new counter does not count it, so it must not be
-// sold.
+// An instance has read a ticket, and then Redis is filled again. The new counter does not include this ticket, so
+// the database must not sell it.
 func TestTicketOfAnEarlierEditionIsVoid(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 2 })
@@ -282,8 +282,8 @@ func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 	}
 	bought := make(chan struct{})
 	go func() { buyers.Wait(); close(bought) }()
-	// Remove all keys in one command. If the keys were listed first, the list might hold the stream alone. That would
-	// remove orders that a newly filled counter has counted.
+	// Remove all keys in one command. If the test listed the keys first, a counter might be filled between the listing and
+	// the removal. Then the test would remove only the stream, with orders that the new counter includes.
 	keys := append(w.other.Counter.Keys("phone"), streamKey(w.other.Counter, "phone"))
 	for everybody := false; !everybody; {
 		if accepted.Load() < 200 {

@@ -28,7 +28,7 @@ func sentencesOf(t *testing.T, page string) (sentences []string) {
 	part := browserPart.FindStringSubmatch(string(text))
 	require.NotNil(t, part, "%s asks for no browser", page)
 	for _, step := range numberedStep.FindAllStringSubmatch(part[1], -1) {
-		// A stop inside an address or a number ends no sentence, because no space follows.
+		// A full stop inside an address or a number does not end a sentence, because no space follows it.
 		for _, sentence := range sentenceEnd.Split(step[1], -1) {
 			if sentence != "" {
 				sentences = append(sentences, sentence)
@@ -84,7 +84,8 @@ var rules = []struct {
 	}},
 }
 
-// button returns the path of the first button with a label in a form. A closed menu after it may have the same label.
+// button returns the XPath of the first button with a label in a form. The index is needed, because a closed menu
+// further down may contain a button with the same label.
 func button(form, label string) string {
 	return `(//form[` + form + `]//button[contains(normalize-space(.), "` + label + `")])[1]`
 }

@@ -100,9 +100,9 @@ const sessionCookie = "compensator_session"
 // sessionAge is how long a browser keeps the cookie, also if the browser is closed. The session itself ends with Serve.
 const sessionAge = 30 * 24 * time.Hour
 
-// newGuard returns a handler that refuses requests to a host name other than the session's. So a cookie that was sent to
-// another port is useless, and another name that resolves to loopback does not work. The handler ignores the port, because
-// the port may be forwarded.
+// newGuard returns a handler that refuses requests to any host name other than the session's. Other names can resolve to
+// loopback too. Under such a name, neither the cookie nor the token is accepted. The handler ignores the port, because the
+// port may be forwarded.
 func (d *localSession) newGuard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host

@@ -37,8 +37,8 @@ const (
 
 const duplicateKey = 1062
 
-// InsertTicket stores a ticket. It returns ErrStale if the buyer already has a living ticket, because then the counter
-// in Redis should have refused.
+// InsertTicket stores a ticket. It returns ErrStale if the buyer already has a living ticket. A correct counter in
+// Redis refuses such a buyer, so the counter must be wrong.
 func (n Tables) InsertTicket(ctx context.Context, tx compensator.Tx, t Ticket) error {
 	_, err := tx.ExecContext(ctx, n.SQL(`INSERT INTO shop_tickets (ticket, goods, buyer, taken_at) VALUES (?, ?, ?, UTC_TIMESTAMP(3))`), t.ID, t.Goods, t.Buyer)
 	var refused *mysql.MySQLError

@@ -27,14 +27,16 @@ func (s *Shop) SellOne(ctx context.Context, p Purchase, buy func(context.Context
 }
 
 // Rebuild fills the counter from the database. The argument wrong is the edition that the caller found in the counter.
-// If the counter now has another edition, and the database has the same, another caller has filled the counter. Rebuild
-// then does nothing.
+// If another caller has filled the counter since, Rebuild does nothing. It recognizes this by an edition that is not
+// wrong, and that the database has too.
 //
-// Rebuild locks the row of the goods, which every purchase and every return must update. It counts everything that was
-// committed before. Later transactions wait until Redis is filled. The database then refuses purchases with tickets of
-// an older edition, and they take a new ticket. So the database sells only pieces that the counter has counted, even if
-// purchases were running when Redis lost its data. If the transaction of Rebuild does not commit, the counter has an
-// edition that the database does not know. Such a counter works like an empty one.
+// Rebuild locks the row of the goods, which every purchase and every return must update. So it counts every committed
+// purchase, and later transactions wait until Redis is filled. After that, the database refuses tickets of an older
+// edition, and their buyers take new tickets. So the database sells only pieces that the counter has counted, even if
+// purchases were running when Redis lost its data.
+//
+// If the transaction of Rebuild does not commit, the counter has an edition that the database does not know. The next
+// purchase then finds the counter stale.
 func (s *Shop) Rebuild(ctx context.Context, goods, wrong string) error {
 	s.rebuilding.Lock()
 	defer s.rebuilding.Unlock()
