@@ -28,11 +28,11 @@ type Observer struct {
 	// SettledEvent.EndedBy says whether the handler or the Complete ended the entry.
 	Settled func(SettledEvent)
 
-	// OutcomeDropped is called when an outcome no longer fits the version of the entry, because another process, a
-	// service or a person has changed the entry. A dropped outcome is no error. Unless the handler is transactional,
-	// the effect of the attempt may have happened twice. If the attempt succeeded but the entry has another result, for
+	// OutcomeDropped is called when an outcome no longer fits the version of the entry, because another process, a service
+	// or a person has changed the entry. A dropped outcome is no error. The effect of the attempt may have happened twice,
+	// except the effect of a transactional handler. If the attempt succeeded but the entry has another result, for
 	// example because it was cancelled, the library also logs a warning. SettledEvent.EndedBy says what has ended the
-	// entry. It is empty after the attempt of a transactional handler.
+	// entry. EndedBy is empty after the attempt of a transactional handler.
 	OutcomeDropped func(SettledEvent)
 
 	// Stuck is called once for a handler that still runs after its timeout. It is also called for a transactional

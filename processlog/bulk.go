@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// BulkID identifies an action on several entries. People send it to each other as a part of an address, so nobody must
-// be able to guess one.
+// BulkID identifies an action on several entries. It is part of a URL that people send to each other, so nobody must be
+// able to guess it.
 type BulkID struct {
 	Record uint64 // number of the action's first record in the audit table
 	Secret string // random text, 16 to 32 lowercase letters and digits

@@ -84,10 +84,10 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return "compensator: " + e.Field + ": " + e.Reason }
 
-// SessionError says that the library refused to write in the database session of a transaction. The session has a
-// setting, for example SET unique_checks=0 or another USE, that would store the entry wrongly or in another database.
-// The entry is not at fault: it can be recorded in another session. If the library began the transaction, it closes the
-// session, so that the pool opens another one.
+// SessionError says that the library refused to write in the database session of a transaction. The session would store
+// the entry wrongly, for example after SET unique_checks=0, or in another database, after USE. The entry is not at
+// fault: it can be recorded in another session. If the library began the transaction, it closes the session, so that
+// the pool opens another one.
 //
 // SessionError wraps a *FieldError that names the variable. Its text is that of the FieldError.
 type SessionError struct {

@@ -77,7 +77,7 @@ const InstanceSlots = 3
 // ClaimHold says why a process does not claim due entries of a type. A pause, a limit or a breaker of the type is no ClaimHold.
 type ClaimHold struct {
 	Reason     ClaimHoldReason `json:"reason"`                // what keeps the process from claiming
-	N          int             `json:"n"`                     // number of waiting outcomes, refused outcomes or running suspects, by Reason
+	N          int             `json:"n"`                     // number of waiting outcomes, refused outcomes or running entries that have lost leases, by Reason
 	LostLeases int             `json:"lost_leases,omitempty"` // the process claims entries that have lost fewer leases in a row; 0: it claims none
 	For        time.Duration   `json:"for_ns"`                // time since it began
 }

@@ -11,9 +11,10 @@ import (
 // Filter selects entries for List. Set at most one of BatchID, BusinessID and BusinessExtID. The other fields narrow
 // the result. MySQL and MariaDB ignore spaces at the end of ids.
 //
-// List reads one index: of the id that is set, or else of the created range, or else of states and types. It compares
-// each row that the index finds with the other fields, up to MaxRead rows a page. So a page may be short, or empty,
-// without being the last one.
+// List reads one index: the index on the id that is set. Without an id it reads the index on the creation time if a
+// created range is set, and otherwise the index on states and types. List compares each row that the index finds with
+// the other fields, and reads up to MaxRead rows for a page. So a page may be short or empty although more pages
+// follow.
 type Filter struct {
 	States       []State `json:"states,omitempty"`        // empty: any
 	BusinessType string  `json:"business_type,omitempty"` // empty: any
@@ -74,8 +75,8 @@ func (f Filter) Narrowed() (bool, error) {
 func (f Filter) selectsEnded() bool { return !f.EndedFrom.IsZero() || !f.EndedTo.IsZero() }
 func (f Filter) selectsDue() bool   { return !f.DueFrom.IsZero() || !f.DueTo.IsZero() }
 
-// Reached returns the states of the rows that can match f. A range of due times excludes ended entries, because they
-// have no due time. A range of end times excludes all others.
+// Reached returns the states of the rows that can match f. A range of due times selects only entries that have not
+// ended. A range of end times selects only ended entries.
 func (f Filter) Reached() []State {
 	states := f.States
 	if len(states) == 0 {

@@ -19,7 +19,7 @@ type Operations interface {
 
 	// ChangeAll makes the same change on each entry whose version is still the one in seen. The change must not be an
 	// erasure. The same transaction writes the audit records, and closes the cases of entries that are no longer dead.
-	// In all other points ChangeAll works like RequeueAll.
+	// Otherwise ChangeAll works like RequeueAll.
 	ChangeAll(ctx context.Context, seen []Version, change Change) ([]Changed, error)
 
 	// ChangeBulk works like ChangeAll. The same transaction also stores batch.With(seen, …) as a record, even if no entry
@@ -30,26 +30,26 @@ type Operations interface {
 	// of several callers that follow the same batch, one succeeds.
 	ChangeBulk(ctx context.Context, seen []Version, change Change, batch BulkBatch) (record uint64, answers []Changed, err error)
 
-	// Bulk reads the batches of an action on several entries, the oldest first. Of an action with more than
-	// MaxBulkBatches+1 batches it reads the first one and the last MaxBulkBatches. It returns ErrNotFound if there are
-	// none. It finds a batch only if fewer than MaxBulkRecords records without an entry lie between this batch and the
+	// Bulk reads the batches of an action on several entries, the oldest first. If an action has more than
+	// MaxBulkBatches+1 batches, Bulk reads the first batch and the last MaxBulkBatches. It returns ErrNotFound if there
+	// are none. It finds a batch only if fewer than MaxBulkRecords records without an entry lie between this batch and the
 	// first batch.
 	Bulk(ctx context.Context, id BulkID) ([]BulkBatch, error)
 
-	// MatchingIDs returns ids in ascending order: those of all entries for which m.Admits is true, and perhaps further ones. It reads one
-	// index, and does not compare rows with conditions that this index does not cover. An invalid filter is a *FieldError.
+	// MatchingIDs returns the ids of all entries for which m.Admits is true, in ascending order. It may also return ids of
+	// other entries. It reads one index, and does not compare rows with conditions that this index does not cover. An
+	// invalid filter is a *FieldError.
 	MatchingIDs(ctx context.Context, m Match) ([]ID, error)
 
 	// Outlines reads rows as Load does, but without content.
 	Outlines(ctx context.Context, ids []ID) ([]Row, error)
 
-	// DeadWithoutCase reads up to limit dead entries that have no open case. It leaves out entries
-	// that became dead more than maxAge ago. If maxAge is 0, the time of death does not matter. The field Faults of the rows
-	// is set.
+	// DeadWithoutCase reads up to limit dead entries that have no open case. It leaves out entries that became dead more
+	// than maxAge ago. If maxAge is 0, the time of death does not matter. The rows have their Faults.
 	//
 	// DeadWithoutCase and the next three methods repair cases after changes by a service, by an older version of the
-	// library, or by a restored backup. If the database refuses to write some cases, the three methods write the others and
-	// return a *RefusedError.
+	// library, or by a restored backup. If the database refuses to write some cases, the three methods write the others
+	// and return a *RefusedError.
 	DeadWithoutCase(ctx context.Context, maxAge time.Duration, limit int) ([]Row, error)
 
 	// OpenCases opens a case for each row that has not changed since it was read. cases[i] is the case of rows[i].
@@ -82,10 +82,10 @@ type Operations interface {
 	// StatsClock returns the database's clock. It returns a *FieldError if the table of statistics is missing.
 	StatsClock(ctx context.Context) (time.Time, error)
 
-	// WriteStats stores the counts of one process for the minute that begins at the time minute. instance names the process: 1 to 32
-	// letters and digits that no other process has. stats has one element for each type. If the process has written this
-	// minute or a later one before, WriteStats changes nothing. So a repeated call is harmless, even after the counts were
-	// folded.
+	// WriteStats stores the counts of one process for one minute. The argument minute is the time at which it begins.
+	// instance names the process: 1 to 32 letters and digits that no other process has. stats has one element for each
+	// type. If the process has written this minute or a later one before, WriteStats changes nothing. So a repeated call
+	// is harmless, even after the counts were folded.
 	WriteStats(ctx context.Context, instance string, minute time.Time, stats []Stat) error
 
 	// FoldStats adds the counts of old rows to folded rows, and then deletes the old rows. It takes at most limit rows, and
@@ -166,13 +166,13 @@ type Operations interface {
 	// cost does not grow with the number of keys that a limit has. A log without the table of limits has none.
 	Limits(ctx context.Context, name string) ([]StoredLimit, error)
 
-	// LimitedKey reads how far one key has used up a limit, which Limits returned. The key is "" if the limit has no
-	// keys.
+	// LimitedKey reads how far one key has used up a limit. The limit must come from Limits. The key is "" if the limit
+	// has no keys.
 	LimitedKey(ctx context.Context, limit StoredLimit, key string) (LimitedKey, error)
 
-	// PutLimit writes the fields Person, Actor and Reason of a limit, which Limits returned. The same transaction
-	// records ops in the audit log. PutLimit returns ErrChanged if the stored version is not limit.Version, or if the
-	// limit does not exist. After PutLimit every claim obeys the new values.
+	// PutLimit writes the fields Person, Actor and Reason of a limit. The limit must come from Limits. The same
+	// transaction records ops in the audit log. PutLimit returns ErrChanged if the stored version is not limit.Version, or
+	// if the limit does not exist. After PutLimit every claim obeys the new values.
 	PutLimit(ctx context.Context, limit StoredLimit, ops ...Operation) error
 
 	// Settings reads all settings.
@@ -421,8 +421,8 @@ type Setting struct {
 // pausePrefix starts the names of settings that pause a type.
 const pausePrefix = "pause "
 
-// Pause returns the setting that pauses a type until a person changes the setting. If the stored setting has any value
-// that is not of Pause or PauseFor, the type is not paused.
+// Pause returns the setting that pauses a type until a person changes the setting. A type is paused only if the stored
+// value is one that Pause or PauseFor returns.
 func Pause(businessType string) Setting {
 	return Setting{Name: pausePrefix + businessType, Value: "paused"}
 }

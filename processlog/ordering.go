@@ -17,16 +17,15 @@ type Ordering interface {
 	// that names the table.
 	Join(ctx context.Context, tx Tx, positions []Position) error
 
-	// Blocked returns those of ids whose entry is blocked by another entry of the same key, in any order. It reads the order
-	// from the notes alone. A note counts only for the epoch that it names. So an entry is not blocked if it has no note, or
-	// if its note has another epoch. If the
-	// table of notes is missing, no entry is blocked. Blocked reads everything that was committed before the call.
+	// Blocked returns the ids of entries that another entry of the same key blocks, in any order. It reads positions only
+	// from notes of the entry's current epoch. So an entry without such a note is not blocked. If the table of notes is
+	// missing, no entry is blocked. Blocked reads everything that was committed before the call.
 	Blocked(ctx context.Context, businessType string, ids []ID, dead bool) ([]ID, error)
 
-	// Fronts reads up to limit keys of a type, in their order. It starts with the key that follows
-	// afterKey. If afterKey is empty, it starts with the first key. It may read fewer than limit keys. For each
-	// key it returns the first entry that counts, if that entry is due and has no lease. The result lastKey is the last
-	// key that was read, or "" if no keys follow. The cost grows with limit, not with the number of entries.
+	// Fronts reads up to limit keys of a type, in their order. It starts with the key that follows afterKey. If afterKey
+	// is empty, it starts with the first key. It may read fewer than limit keys. For each key it returns the first entry
+	// that counts, if that entry is due and has no lease. The result lastKey is the last key that was read, or "" if no
+	// keys follow. The cost grows with limit, not with the number of entries.
 	Fronts(ctx context.Context, businessType, afterKey string, limit int, dead bool) (ids []ID, lastKey string, err error)
 
 	// Firsts reads, for each key in positions, the first entry that counts. It reads everything that was committed

@@ -10,7 +10,7 @@ import (
 )
 
 // StartLimits is the part of a store for types whose starts are limited over all processes. A separate table has one
-// row for each limit and key. The row holds a time (see StartLimit.Interval), and the entries that hold a permit.
+// row for each limit and key. The row holds a time (see StartLimit.Free), and the entries that hold a permit.
 //
 // A permit lasts as long as the lease of its entry, and as long as the entry has the version that the claim wrote. So
 // it ends when the lease ends. It also ends when the entry is written again: by its outcome, by a release, or by a
@@ -73,11 +73,11 @@ type StartLimit struct {
 	// entries share the key "". Key is called while the row is locked, so it must not block.
 	Key func(row *Row) (key string, limited, ok bool)
 
-	// Advance returns how many starts of a key ClaimLimited takes in advance, beside those of the entries that it leases. left
-	// is the number of starts that the key has left, and the result is at most left. Room.Advance has the result. The caller
-	// may begin these starts later without another claim, or return them. ClaimLimited calls Advance only for a key of which it
-	// leases entries, only if Interval is set, and only if Concurrent is not set. A nil Advance takes no start. Advance is called
-	// while rows are locked, so it must not block.
+	// Advance returns how many starts of a key ClaimLimited takes in advance, in addition to the starts of the entries
+	// that it leases. left is the number of starts that the key has left, and the result is at most left. Room.Advance has
+	// the result. The caller may begin these starts later without another claim, or return them. ClaimLimited calls
+	// Advance only for a key of which it leases entries, only if Interval is set, and only if Concurrent is not set. A nil
+	// Advance takes no start. Advance is called while rows are locked, so it must not block.
 	Advance func(key string, left int) int
 }
 
@@ -212,8 +212,8 @@ type StoredLimit struct {
 // InForce returns the values that claims obey.
 func (l *StoredLimit) InForce() LimitValues { return l.Program.With(l.Person) }
 
-// With returns v, in which each value of personValues that is not zero replaces the value of v. If a Burst would take
-// longer than MaxBurstTime, With reduces it.
+// With returns v with the values of personValues in place of its own. A zero in personValues keeps the value of v. If a
+// Burst would take longer than MaxBurstTime, With reduces it.
 func (v LimitValues) With(personValues LimitValues) LimitValues {
 	v.Interval, v.Burst, v.Concurrent = cmp.Or(personValues.Interval, v.Interval), cmp.Or(personValues.Burst, v.Burst), cmp.Or(personValues.Concurrent, v.Concurrent)
 	if v.Interval == 0 {

@@ -80,8 +80,7 @@ type Worker interface {
 	// Load reads committed rows, in no order. Ids that do not exist are missing from the result.
 	Load(ctx context.Context, ids []ID) ([]Row, error)
 
-	// Versions reads the committed versions and states of entries, without their content. In all other points it works
-	// like Load.
+	// Versions reads the committed versions and states of entries, without their content. Otherwise it works like Load.
 	Versions(ctx context.Context, ids []ID) ([]Version, error)
 
 	// Heads returns the earliest next_at for each pair of a business type and a state from which entries can be
@@ -120,9 +119,10 @@ type Worker interface {
 	Renew(ctx context.Context, leases []Held, lease time.Duration) (Unrenewed, error)
 
 	// Settle writes outcomes. Settle writes an outcome only if the row still has the Outcome's Version, or if
-	// Outcome.Absorb allows it. Settle returns one result for each outcome, in the order of outcomes. No two outcomes may name the same entry. If the database
-	// refuses to write one row, Settle still writes the other rows. After an error the caller may call Settle again
-	// with the same token and outcomes. The token in a row shows that its outcome was applied already.
+	// Outcome.Absorb allows it. Settle returns one result for each outcome, in the order of outcomes. No two outcomes may
+	// name the same entry. If the database refuses to write one row, Settle still writes the other rows. After an error
+	// the caller may call Settle again with the same token and outcomes. The token in a row shows that its outcome was
+	// applied already.
 	Settle(ctx context.Context, token Token, outcomes []Outcome) ([]Settled, error)
 
 	// SettleTx writes one outcome, with its Result, in the handler's transaction. It writes only if the row still has
@@ -183,12 +183,12 @@ type Keeper interface {
 	// Note records an action on the log as a whole. History returns the record under the zero ID.
 	Note(ctx context.Context, action Action, by AuditInfo) error
 
-	// Purge deletes entries that reached the given state longer ago than the parameter age, at most as many as the
-	// parameter limit says. An empty businessType selects all types. Purge also deletes the Faults, the Results and the
-	// failed attempts of these entries. It returns the number of deleted entries.
+	// Purge deletes up to limit entries that have been in the given state for longer than age. An empty businessType
+	// selects all types. Purge also deletes the Faults, the Results and the failed attempts of these entries. It returns
+	// the number of deleted entries.
 	//
-	// Purge skips an entry if another transaction has locked its row in any index. A transaction that records the key
-	// of a deleted entry at the same time waits for one short transaction at most.
+	// Purge skips an entry if another transaction has locked its row in any index. A transaction that records the key of a
+	// deleted entry at the same time waits for one short transaction at most.
 	//
 	// A *RefusedError names entries that the database refuses to delete. Purge deletes and counts the other entries.
 	Purge(ctx context.Context, businessType string, state State, age time.Duration, limit int) (int, error)
@@ -206,9 +206,9 @@ type Calendar interface {
 	// BeginMark changes nothing and returns false.
 	BeginMark(ctx context.Context, businessType string) (bool, error)
 
-	// MoveMark moves a mark in a transaction of Begin. It changes nothing and returns false in two cases: the mark is no longer
-	// the time given in the parameter from, or another transaction has locked the mark. MoveMark does not wait for that lock.
-	// If tx is nil, MoveMark moves the mark by itself, and may wait for that lock.
+	// MoveMark moves a mark in a transaction of Begin. MoveMark changes nothing and returns false in two cases: the mark
+	// is no longer the time given in the parameter from, or another transaction has locked the mark. MoveMark does not
+	// wait for that lock. If tx is nil, MoveMark moves the mark by itself, and may wait for that lock.
 	MoveMark(ctx context.Context, tx Tx, businessType string, from, to time.Time) (bool, error)
 }
 
@@ -231,8 +231,8 @@ type Draft struct {
 	Done        bool          // insert the entry as succeeded, ended by complete, because the recorder does the work itself. Then Delay and Lease are 0
 }
 
-// Row returns the row of a draft, with what the recorder chose and nothing else: the key, the type, the ids and names,
-// and the content. It shares Content with the draft.
+// Row returns a Row with the draft's idempotency key, type, ids, names and content. All other fields are zero. The Row
+// shares Content with the draft.
 func (d *Draft) Row() Row {
 	return Row{
 		IdempotencyKey: d.IdempotencyKey, BusinessType: d.BusinessType, BatchID: d.BatchID, BusinessID: d.BusinessID,
@@ -290,8 +290,8 @@ type Row struct {
 	LeaseLeft time.Duration // end of the lease minus the database's current time; ≤ 0: no lease
 }
 
-// Draft returns a draft with what the recorder chose and nothing else, as Draft.Row does. It shares Content with the
-// row.
+// Draft returns a draft with the row's idempotency key, type, ids, names and content. All other fields are zero. The
+// draft shares Content with the row.
 func (r *Row) Draft() Draft {
 	return Draft{
 		IdempotencyKey: r.IdempotencyKey, BusinessType: r.BusinessType, BatchID: r.BatchID, BusinessID: r.BusinessID,
@@ -373,8 +373,8 @@ type Claimed struct {
 	Rooms   map[string]Room // by key, for the keys that ClaimLimited has read; otherwise nil
 	InForce *LimitValues    // values that ClaimLimited has obeyed; nil if it has read no limit
 
-	// GrantedAfter is a time of this process just before the database granted the permits. If it is zero, only the
-	// beginning of the claim is known to be earlier.
+	// GrantedAfter is a time by this process's clock, just before the database granted the permits. If it is zero, use the
+	// time at which the claim began instead.
 	GrantedAfter time.Time
 }
 

@@ -141,7 +141,7 @@ const (
 		" WHERE id={ids} AND version={version} AND state+0 IN (0,-1,-3) AND {same entries}{and in tx}{and in schema}"
 )
 
-// settleSQL returns one of these statements.
+// settleSQL returns the text of one of the statements that store outcomes.
 func (s *Store) settleSQL(statement string, token processlog.Token, g settleGroup, v rowValues) string {
 	keys := make([]processlog.IdempotencyKey, len(v.ids))
 	for i, id := range v.ids {
@@ -231,8 +231,8 @@ func (s *Store) writeGroup(ctx context.Context, write rowUpdate, token processlo
 	return len(busy) > 0, nil
 }
 
-// textLiteral writes a text that came from a handler. FitError makes every text fit the column, so an odd error message
-// never keeps an entry from advancing.
+// textLiteral writes a text that came from a handler. FitError makes the text fit the column, so that the outcome can
+// be stored whatever the text contains.
 func (s *Store) textLiteral(text string) string {
 	if text == "" {
 		return s.d.empty
@@ -250,8 +250,8 @@ func (s *Store) explain(ctx context.Context, token processlog.Token, ids []proce
 		return fmt.Errorf("compensator: read back %d outcomes: %w", len(ids), err)
 	}
 	for _, id := range ids {
-		// If the loop below finds no row with this id and this key, the outcome stays Missing. Then the entry was purged,
-		// or a database that has gone back gave its id to another entry.
+		// If the loop below finds no row with this id and this key, the outcome stays Missing. Then the entry was purged, or
+		// the database was restored to an older state and gave the id to another entry.
 		result[place[id]] = processlog.Settled{Missing: true}
 	}
 	for _, row := range rows {

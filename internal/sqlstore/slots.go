@@ -136,8 +136,8 @@ func (s *Store) withoutSlots(err error) error {
 	return s.withoutTable(err, "_slots", "Periodic, Keep and Operations need")
 }
 
-// withoutTable replaces err if it says that a table is missing, or if Check has found that the table is not the library's. The new error names the table, and the text needs says
-// which features require the table.
+// withoutTable replaces err if err says that a table is missing, or if Check has found that the table is not the
+// library's. The new error names the table, and the text needs says which features require the table.
 func (s *Store) withoutTable(err error, suffix, needs string) error {
 	if foreign := s.foreign[suffix]; err != nil && foreign != nil {
 		return foreign

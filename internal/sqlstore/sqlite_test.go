@@ -51,8 +51,9 @@ func TestSQLiteErrorsAreKnownByCodeAndByMessage(t *testing.T) {
 	}
 }
 
-// An error that no SQLite driver returned must not count as SQLite's, whatever its text is.
-// TestErrorOfTheBusinessIsNotTakenForSQLites tests SQLite's own errors, in a module that has a driver.
+// An error that no SQLite driver returned must not count as an error of SQLite, whatever its text is.
+// TestErrorOfTheBusinessIsNotTakenForSQLites in internal/integration/sqlitetest has a driver, and tests SQLite's own
+// errors.
 func TestErrorOfNoDriverIsNotOfSQLitesCondition(t *testing.T) {
 	for _, err := range []error{
 		nil, errors.New("payment was interrupted by the customer"), errors.New("the vendor is out of memory"), errors.New("database is locked"),

@@ -61,8 +61,8 @@ func (w *writer) take(ctx context.Context, urgent bool, timeout time.Duration) (
 	return sync.OnceFunc(w.passTurn), nil
 }
 
-// SQLite polls after 1, 2, 5, 10, 15, 20, 25, 25, 25, 50, 50 and then every 100 ms. If the writer is free for a breath,
-// a process that begins to wait finds it free in one of its first polls.
+// SQLite polls after 1, 2, 5, 10, 15, 20, 25, 25, 25, 50, 50 and then every 100 ms. The first polls are at most 25 ms
+// apart. So a process that begins to wait finds the writer free if it is free for 25 ms.
 const (
 	breathEvery = 100 * time.Millisecond
 	breath      = 25 * time.Millisecond

@@ -58,7 +58,8 @@ func TestStatementIsSentWithItsFragments(t *testing.T) {
 	require.Panics(t, func() { s.sql("{unknown}") })
 }
 
-// Three statements store outcomes, and each stands whole. A column that one of them forgets must not go unnoticed.
+// Three statements store outcomes. They must set the same columns, so that a new column is not forgotten in one of
+// them.
 func TestStatementsThatStoreOutcomesSetTheSameColumns(t *testing.T) {
 	parts := func(statement string) (assignments []string, condition string) {
 		_, rest, found := strings.Cut(statement, " SET ")

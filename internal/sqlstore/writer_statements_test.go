@@ -68,8 +68,8 @@ func (r *pretendRows) Next(row []driver.Value) error {
 	return nil
 }
 
-// TestEveryWriteToASQLiteFileTakesATurn runs every method that writes. Each write must take a turn. Without a turn it
-// would poll for the file, and later transactions of this process could be next before it.
+// TestEveryWriteToASQLiteFileTakesATurn runs every method that writes. Each write must wait for a turn. Otherwise it
+// would poll SQLite, and transactions that begin later could write before it.
 func TestEveryWriteToASQLiteFileTakesATurn(t *testing.T) {
 	file := &pretendFile{writer: new(writer)}
 	db := sql.OpenDB(file)

@@ -50,7 +50,8 @@ func (c *watchedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (drive
 		warnLeftOpen(ctx, err)
 		return nil, driver.ErrBadConn // Nothing was sent, so database/sql may try another connection.
 	}
-	// Treat the transaction as one of the service. If Store.Begin has begun the transaction, a Question says so later.
+	// Treat the transaction as one of the service. If Store.Begin has begun the transaction, Store.Begin says so later
+	// with a Question.
 	c.touched, c.recordingTx = true, nil
 	c.afterBegin(err)
 	if err != nil {

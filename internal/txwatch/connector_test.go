@@ -207,9 +207,9 @@ func TestPreparedProbeSendsNothing(t *testing.T) {
 	}
 }
 
-// An ORM may cache the statement of a probe by its text. It may then prepare it on one connection and run it on
-// another. As a probe, the statement must answer for the transaction in which it runs. Run without a Question,
-// it must reach the server.
+// An ORM may cache the prepared statement of a probe by its text. Later it may run the statement in another transaction
+// or on another connection. With a Question, the statement must report the transaction in which it runs. Without a
+// Question, the statement must reach the server.
 func TestKeptProbeServesOtherTransactionsAndOtherUses(t *testing.T) {
 	db, plain := connectorDB(t)
 	ctx, unused := Ask(t.Context())

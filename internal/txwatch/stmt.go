@@ -109,7 +109,7 @@ func (s *watchedStmt) Close() error {
 	return s.inner.Close()
 }
 
-// convertingStmt is a separate type because database/sql has no value that means "no converter".
+// convertingStmt is a separate type, because a statement that implements ColumnConverter must return a converter.
 type convertingStmt struct{ *watchedStmt }
 
 func (s convertingStmt) ColumnConverter(i int) driver.ValueConverter {

@@ -271,7 +271,7 @@ func isOneOf(word string, words ...string) bool {
 	return false
 }
 
-// containsFold reports whether s contains the word lower, ignoring case. lower must be in lower case.
+// containsFold reports whether s contains a word, ignoring case. The parameter lower is the word in lower case.
 func containsFold(s, lower string) bool {
 	for i := 0; i+len(lower) <= len(s); i++ {
 		if strings.EqualFold(s[i:i+len(lower)], lower) {

@@ -39,8 +39,8 @@ type txWatch struct {
 	// before anything else is sent.
 	urgent  bool
 	unended bool // whether a COMMIT failed and no statement has ended its transaction since
-	// suspect is true if only an error made the state doubtful. If no transaction is open in this case, the server has
-	// rolled it back.
+	// suspect is true if only an error made the state doubtful. If the server then says that no transaction is open, it
+	// has rolled the transaction back.
 	suspect     bool
 	reading     int // number of open rows
 	currentTx   *Tx // state of the open transaction for entries; nil until an entry asks for it

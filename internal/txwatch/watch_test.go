@@ -19,7 +19,7 @@ var (
 	errOther        = &mysql.MySQLError{Number: 1062}
 )
 
-// watchedFor returns the watch of a connection with an open transaction, in which an entry is enlisted.
+// watchedFor returns the txWatch of a connection with an open transaction, in which an entry is enlisted.
 func watchedFor() (*txWatch, *Tx, *outcomes) {
 	t, got := new(txWatch), new(outcomes)
 	t.afterBegin(nil)

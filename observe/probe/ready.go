@@ -21,7 +21,7 @@ import (
 // Log is a log whose Health this package serves. *compensator.Compensator implements it. If a Log also has a method
 // Name() string, as a Compensator does, the answer for several logs names the log.
 type Log interface {
-	// Health returns when the context ends at the latest, even if a server does not answer. It is called concurrently.
+	// Health returns at the latest when the context ends, even if a server does not answer. It is called concurrently.
 	Health(context.Context) observe.Health
 }
 
@@ -39,9 +39,9 @@ type Log interface {
 // The answer holds nothing else, so it may be public.
 //
 // timeout is how long the databases may take to answer. All logs are asked at the same time, and share the timeout. The
-// queue of a log has half of this time. Choose a timeout shorter than the timeout of the prober. 0 means one second. If
-// a database has not answered by then, the process is not ready. Each request sends one or two statements to the
-// servers of each log. Do not use Ready as a liveness probe, because a restart solves none of these problems.
+// queue of a log has half of this time. If a database has not answered when the timeout ends, the process is not ready.
+// 0 means one second. Choose a timeout shorter than the timeout of the prober. Each request sends one or two statements
+// to the servers of each log. Do not use Ready as a liveness probe, because a restart solves none of these problems.
 //
 // Ready panics if it gets no log, or a nil log. The handler may be called concurrently.
 func Ready(timeout time.Duration, logs ...Log) http.Handler {
@@ -67,7 +67,7 @@ func Ready(timeout time.Duration, logs ...Log) http.Handler {
 // Health returns a handler that works like Ready, with the whole Health as JSON in the body. With several logs the body
 // has the fields "ready" and "logs". logs holds the Health of each log under its name.
 //
-// The status, the timeout and the panics are those of Ready.
+// Health sets the status, uses the timeout and panics in the same way as Ready.
 //
 // The body names business types and errors, and errors contain addresses and texts of handlers. So do not make it
 // public.

@@ -69,12 +69,12 @@ func Tx(tx *gorm.DB) compensator.Tx {
 }
 
 // WithRetry runs the function do in a transaction of c at READ COMMITTED. The argument of do is the result of Use for
-// db and this transaction. The transaction commits when do returns nil. WithRetry needs no Connector. do may use ctx or
+// db and this transaction. The transaction commits when do returns nil. WithRetry needs no Connector. In do, use ctx or
 // tx.Statement.Context.
 //
 // If the transaction lost to a concurrent transaction, WithRetry runs do again from the beginning. If the answer to
-// COMMIT was lost, WithRetry looks for the entry with the idempotency key proof. do must record this entry. If the
-// entry exists, the transaction was committed and do is not run again.
+// COMMIT was lost, WithRetry looks for the entry whose idempotency key is the argument proof. The function do must
+// record this entry. If the entry exists, the transaction was committed and do is not run again.
 //
 // For another isolation level, call c.WithRetry with a Transaction of GORM.
 //
