@@ -28,8 +28,8 @@ func greeting() []byte {
 	return packet(0, append(payload, 0xff, 0xff, 33, 2, 0, 0xff, 0xff, 21)...)
 }
 
-// conversations holds, for typical conversations, the bytes of the client and the bytes of the server: a result set, a
-// prepared statement, an error, an upload, a quit.
+// Each conversation is a pair: the bytes of the client and the bytes of the server. The conversations hold a result
+// set, a prepared statement, an error, an upload and a quit.
 var conversations = [][2][]byte{
 	{nil, nil},
 	{packet(1, 0xff, 0xff, 0xff, 0x01), greeting()},
@@ -48,7 +48,7 @@ var conversations = [][2][]byte{
 	{[]byte{0xff, 0xff, 0xff, 0, 1}, []byte{0xff, 0xff, 0xff, 0}},
 }
 
-// A message that is read must contain exactly the bytes on the wire, in whatever pieces they arrive.
+// readMessage must return exactly the bytes on the wire, however the network splits them.
 func FuzzReadMessage(f *testing.F) {
 	for _, c := range conversations {
 		f.Add(c[0], 1)

@@ -74,7 +74,8 @@ func (r *reply) readHead(m message) bool {
 	return r.readDefinition()
 }
 
-// readDefinition expects r.columns column definitions. It reports whether the reply ends here, because none follow.
+// readDefinition prepares for r.columns column definitions. If there are none, it continues behind them and reports
+// whether the reply ends there.
 func (r *reply) readDefinition() bool {
 	if r.columns == 0 {
 		return r.endDefinitions()

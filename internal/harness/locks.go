@@ -144,8 +144,8 @@ func InEverySnapshotMode(t *testing.T, test func(t *testing.T, w *World, db *sql
 	}
 }
 
-// InnodbNews is the shortest interval between two reads of InnoDB's transaction tables that returns fresh data. After a
-// shorter interval InnoDB repeats its last answer.
+// InnodbNews is how often InnoDB refreshes its transaction tables at most. A read that comes earlier gets the data of
+// the last read.
 const InnodbNews = 150 * time.Millisecond
 
 // LockingTransactions waits until connections to the world's database hold row locks. It returns their ids.

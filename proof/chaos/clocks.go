@@ -12,8 +12,8 @@ import (
 )
 
 // clockSource is the source of a library that is preloaded into the servers. The library moves their clocks while they
-// run. It needs a C compiler and glibc. The apps' clocks cannot be moved, because Go programs read the clock without a
-// C library. A wrong clock of a server has the same effect on an app.
+// run. It needs a C compiler and glibc. It cannot move the apps' clocks, because Go programs read the clock without a C
+// library. For an app, a wrong clock of a server has the same effect as a wrong clock of the app.
 //
 //go:embed testdata/clock.c
 var clockSource []byte

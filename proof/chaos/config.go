@@ -21,9 +21,9 @@ type Config struct {
 	// zero, each type has its own shares, and many more entries fail.
 	Failing, Poison float64
 
-	// If Careful is set, producers report every commit to the library and never roll back to a savepoint. Without it,
-	// producers leave some entries to the reconciler, which finds them after the grace period. Such producers also enqueue
-	// some entries that do not exist.
+	// If Careful is set, producers report every commit to the library and never roll back to a savepoint. Otherwise
+	// producers leave some entries to the reconciler, which finds them after the grace period, and enqueue some entries
+	// that do not exist.
 	Careful bool
 
 	Faults Faults

@@ -11,7 +11,7 @@ import (
 // checkLimits asserts G41: limits hold over all processes. It checks what the triggers have recorded of typeBook:
 //
 //   - By the database's clock, no window has more starts of a partner than bookLimit allows.
-//   - No more entries of a partner hold a permit at once than bookLimit allows.
+//   - At most as many entries of a partner have a permit at the same time as bookLimit allows.
 func (st *stage) checkLimits() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

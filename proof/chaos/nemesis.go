@@ -20,7 +20,8 @@ type fault struct {
 	shares  string   // resource that other faults may use at the same time
 	strike  func(*strike) error
 
-	// A fault usually takes as long as takes, plus holds times the run's mean duration of faults.
+	// takes is the usual duration of a fault. If holds is set, a fault lasts longer by holds times the mean duration of
+	// the run's faults.
 	takes time.Duration
 	holds float64
 }

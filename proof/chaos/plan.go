@@ -31,8 +31,9 @@ type planned struct {
 	held   float64       // relative duration, which strike.lasting uses
 }
 
-// calmStart is how long a run has no faults at its start. Some checks judge only times without effects of faults, so
-// every run needs such a time. Later there may be none, because faults have effects for seconds after their ends.
+// calmStart is the time without faults at the start of a run. Some checks judge only times that no fault affects, so
+// every run needs such a time. Later in the run there may be none, because a fault has effects for seconds after its
+// end.
 const calmStart = 5 * time.Second
 
 // firstCycleShare is the share of a run that the first cycle may take. The share is computed from the usual durations

@@ -36,7 +36,7 @@ type producer struct {
 // two, because a person may cancel one of them.
 const plannedKillers = 2
 
-// planKiller makes the next draft a planned killer, once the time without faults at the start of the run is over.
+// planKiller makes the next draft a planned killer, once calmStart is over.
 func (p *producer) planKiller() {
 	if p.killers > 0 && time.Now().After(p.from) {
 		p.killerNext, p.killer = true, "" // The transaction of the killer before this one did not commit.

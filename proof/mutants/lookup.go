@@ -135,8 +135,8 @@ func receiverType(f *ast.FuncDecl) string {
 }
 
 // declared returns the declaration of a name. The forms of a name are name, Type.method, package.name and
-// package.Type.method. declared fails unless exactly one declaration matches. Declarations in test files count only if
-// no other file declares the name.
+// package.Type.method. declared returns an error if no declaration matches, or several do. Declarations in test files
+// count only if no other file declares the name.
 func (t *tree) declared(name string) (declaration, error) {
 	all := t.byName[name]
 	found := slices.DeleteFunc(slices.Clone(all), func(d declaration) bool { return strings.HasSuffix(d.file, "_test.go") })

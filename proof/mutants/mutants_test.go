@@ -50,7 +50,8 @@ func TestEachGuaranteeHasAMutant(t *testing.T) {
 	}
 }
 
-// This program does not run the model. The test checks that the switches of the model that mutants name exist.
+// Some mutants name switches of the model in proof/model. Program mutants does not run the model. The test checks that
+// these switches exist.
 func TestEveryModelThatIsNamedIsPlanned(t *testing.T) {
 	plan, err := os.ReadFile(root(t) + "/proof/model/plan")
 	require.NoError(t, err)

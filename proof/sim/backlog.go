@@ -9,8 +9,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// shortSlice is how many entries of a range one statement counts at most. A log of the simulation has few entries, so that
-// longer slices would have no second one.
+// shortSlice is how many entries of a range one statement counts at most. A log of the simulation has few entries, so a
+// longer slice would hold the whole range.
 const shortSlice = 3
 
 // backlogRound is a round of an instance that counts the backlog.

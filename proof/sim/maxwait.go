@@ -25,7 +25,7 @@ func (a *attempt) askedToWait() bool { return a.manner == snoozed || a.manner ==
 func age(row processlog.Row) time.Duration { return row.NextAt.Sub(row.CreatedAt) - row.DueIn }
 
 // checkCountedWaitLocked is called when the row counts a handler's request to wait as a failure. It asserts G7 (no
-// false exhaustion): MaxWait is set, and the entry is at least that old.
+// false exhaustion): MaxWait is set, and the entry is not younger than MaxWait.
 func (o *oracle) checkCountedWaitLocked(before, after processlog.Row, a *attempt) {
 	o.sights[sawWaitedOut]++
 	most := o.w.plan.types.MaxWait

@@ -141,8 +141,8 @@ func (o *oracle) checkRefusedRowLocked(l *rowHistory, n *instance, version uint6
 	}
 }
 
-// absorbable reports whether a row must accept a success that changes its state to to, even if another attempt holds
-// the entry. state is the row's state before.
+// absorbable reports whether a row with the given state must accept a success even if another attempt holds the entry.
+// to is the state to which the success leads.
 func absorbable(to, state compensator.State) bool {
 	switch state {
 	case compensator.Pending, compensator.Retrying:
@@ -208,8 +208,8 @@ func (o *oracle) checkMissingLocked(e observe.MissingEvent) {
 	}
 }
 
-// checkDurableLocked asserts that the history of an entry contains the outcome with which the event reports it as
-// settled. If the event names a completion, the history must contain that completion.
+// checkDurableLocked checks an event that reports an entry as settled. It asserts that the entry's history contains the
+// outcome that the event names. If the event names a completion, the history must contain that completion.
 func (o *oracle) checkDurableLocked(e observe.SettledEvent) {
 	l := o.histories[e.ID]
 	if l == nil {

@@ -158,9 +158,11 @@ func (o *oracle) idsLocked() []compensator.EntryID {
 	return ids
 }
 
-// checkNothingLostLocked asserts G8 (a success is stored): the outcome of each attempt has reached the database, unless
-// the process died. If a trigger refused an outcome and a person has requeued the entry since, the process may drop the
-// outcome.
+// checkNothingLostLocked asserts G8 (a success is stored): the database has stored the outcome of each attempt that has
+// ended. There are three exceptions:
+//   - The process died, or its Run returned an error.
+//   - A transactional handler succeeded. Then its own transaction stores the outcome.
+//   - A trigger refused the outcome, and a person has requeued the entry since.
 func (o *oracle) checkNothingLostLocked(l *rowHistory) {
 	for _, a := range l.attempts {
 		gone := a.from.dead.Load() || a.from.failedToStop()

@@ -38,7 +38,7 @@ func (w *world) drawPauses() {
 // otherLength is the length that a pause has before it gets its final end. No other pause is so long.
 const otherLength = 5 * time.Hour
 
-// length returns how long a pause lasts that ends by itself, or 0. Usually its end comes after the faults.
+// length returns how long the pause p lasts, or 0 if it does not end by itself. Usually a pause ends after the faults.
 func (w *world) length(p pausing) time.Duration {
 	if !p.ends {
 		return 0

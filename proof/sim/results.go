@@ -59,7 +59,7 @@ func answerOf(id compensator.EntryID, version uint64) string {
 
 type resultType = compensator.ResultType[content, *answer]
 
-// handle registers the plain handler of a type. In some seeds it returns results.
+// handle registers the plain handler of a type. In some seeds the handler returns results.
 func (n *instance) handle(c *compensator.Compensator, kind string, cfg *compensator.HandlerConfig[content]) (*compensator.Type[content], error) {
 	run := func(ctx context.Context, e *compensator.Entry, _ content) (*answer, error) {
 		n.w.oracle.checkHandled(kind, e)

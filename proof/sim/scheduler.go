@@ -46,9 +46,9 @@ type scheduler struct {
 }
 
 // The origin of a step consists of its innermost callers, without runtime.Callers and pass. It tells apart two claims
-// of one entry, one for an id from the queue and one for an id from the database, and the releases of such claims. The
-// callers of two such releases differ only ten calls up. Other steps have no origin, because reading the stack takes a
-// tenth of the time of a step.
+// of one entry, one for an id from the queue and one for an id from the database. It also tells apart the releases of
+// such claims. Their callers differ only ten calls up, so originDepth is 12. Other steps have no origin, because
+// reading the stack takes a tenth of the time of a step.
 const (
 	originSkip  = 2
 	originDepth = 12

@@ -54,9 +54,9 @@ func (o *oracle) checkServerDownLocked(before, after processlog.Row, a *attempt)
 	}
 }
 
-// checkServerFaultLocked asserts G7 (no false exhaustion). The first consecutive errors from the database spend no
-// attempt. Their number is at most the number of attempts that the entry may have. Each further error spends an
-// attempt. The row's error holds the number of consecutive errors.
+// checkServerFaultLocked asserts G7 (no false exhaustion). If an entry may have N attempts, its first N consecutive
+// errors of the database spend no attempt. Each further error spends an attempt. The row's Faults count the consecutive
+// errors.
 func (o *oracle) checkServerFaultLocked(l *rowHistory, before, after processlog.Row, a *attempt) {
 	o.sights[sawServerFault]++
 	most := o.w.plan.types.MaxAttempts
@@ -80,8 +80,8 @@ func (o *oracle) checkServerFaultLocked(l *rowHistory, before, after processlog.
 	}
 }
 
-// refused reports whether the handler returned nil and the database refused to commit its transaction. The row's error
-// shows this.
+// refused reports whether the handler returned nil and the database refused to commit its transaction. The row's Faults
+// then count one more error of the database.
 func (l *rowHistory) refused(before, after processlog.Row, a *attempt) bool {
 	return a.manner == fine && transactional(l.kind) && serverFaultsInARow(before, after) == serverFaultsInARow(before, before)+1
 }

@@ -255,7 +255,7 @@ func (b *builder) entry(id uint64) *Entry {
 	return e
 }
 
-// keyed returns the entry with the given id. It returns an error if that entry has another key.
+// keyed returns the entry with the given id. It returns an error if an earlier record gave the entry a different key.
 func (b *builder) keyed(id uint64, key string) (*Entry, error) {
 	e := b.entry(id)
 	if e.Key == "" {

@@ -19,11 +19,11 @@ var explains = map[string][]string{
 		history.OutcomePermanent},
 }
 
-// checkOutcomes checks each outcome that is stored in a row. An attempt under the claim that the outcome ended must
-// have returned this outcome.
+// checkOutcomes checks each outcome that is stored in a row. Every outcome ends a claim. An attempt under this claim
+// must have returned the outcome.
 //
 // A success may also come from an earlier attempt of the same epoch, because the library accepts a late success. The
-// success of a transactional handler or compensation must come from the claim that it ended.
+// success of a transactional handler or compensation must come from an attempt under the claim that it ends.
 func checkOutcomes(l *Ledger, c *Check) {
 	l.eachEntry(func(e *Entry) {
 		l.checkCrashes(e, c)
@@ -159,9 +159,8 @@ func (l *Ledger) outOfTime(e *Entry, s *step, a *attempt) bool {
 // tooLate reports whether an attempt may have timed out before its handler returned nil. The transaction of such an
 // attempt did not commit.
 //
-// a.ended is read just before the handler returns, and the process may be stopped between the two. So the attempt may
-// have timed out even if a.ended is earlier than the timeout. If the failure was recorded before the timeout, it has
-// another cause.
+// The process may be stopped between the time a.ended and the handler's return. So the attempt may have timed out even
+// if a.ended is earlier than the timeout. If the failure was recorded before the timeout, it has another cause.
 func (l *Ledger) tooLate(e *Entry, s *step, a *attempt) bool {
 	up, known := l.earliestTimeout(e, a.version)
 	switch {

@@ -70,8 +70,8 @@ func (l *Ledger) timeLeft(e *Entry, a *attempt, next *step) (leftMS int64, canSt
 	return leftMS, leftMS >= settle && !l.disturbed(a, until)
 }
 
-// disturbed reports whether an event after the attempt's end, and before the time in until, may have kept the process
-// from storing the outcome.
+// disturbed reports whether an event between the attempt's end and the time until may have kept the process from
+// storing the outcome.
 func (l *Ledger) disturbed(a *attempt, until int64) bool {
 	p := l.processes[a.process]
 	return p.last < until && !p.ended || l.stalled(a.ended, until, p.app) || l.hit(a.ended, until, p.app,
