@@ -109,7 +109,7 @@ func (t *Trap) Await(ctx context.Context) error {
 	}
 }
 
-// Disarm ends the rule. It repairs nothing that was broken.
+// Disarm ends the rule. Connections that the trap has broken stay broken.
 func (t *Trap) Disarm() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -82,7 +82,8 @@ func (p *plan) cycle() (rounds []round) {
 	return rounds
 }
 
-// fitting returns the first fault of the deck whose resources do not conflict with those in taken, and its index.
+// fitting returns the first fault of the deck that can run at the same time as the faults whose resources are in taken,
+// and its index in the deck.
 func (p *plan) fitting(deck []fault, taken *resources) (at int, s planned, ok bool) {
 	for at, f := range deck {
 		if s := p.place(f); taken.take(s.need(), f.shares) {

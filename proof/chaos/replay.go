@@ -149,7 +149,7 @@ type replayBatch struct {
 //   - If a record names an entry as changed, the action has requeued the entry once. Each requeue by the action is in one record.
 //   - Each batch holds how many entries the earlier batches of its action have changed and left out.
 //   - A batch that ends or stops the action is the last one.
-//   - An action that was not stopped has changed or named each entry that was dead before it began and that nobody else changed.
+//   - An action that was not stopped has changed or named each entry that was dead before it began, unless somebody else changed the entry.
 func (r *replayer) checkReplays() {
 	if r.admin == nil {
 		return
@@ -230,7 +230,8 @@ func numberOf(text json.Number) uint64 {
 	return uint64(n)
 }
 
-// checkComplete checks that an action that has ended has changed or named each entry that was dead before it began.
+// checkComplete checks an action that has ended. The action must have changed or named each entry that was dead before
+// it began.
 func (r *replayer) checkComplete(name string, batches []replayBatch, visited map[uint64]bool, others map[uint64]uint64) {
 	at := slices.IndexFunc(r.started, func(s startedReplay) bool { return s.id.String() == name })
 	if at < 0 || !batches[len(batches)-1].Plan.Matching.Ended {

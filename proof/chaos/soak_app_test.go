@@ -28,7 +28,7 @@ func init() {
 
 const usageSuffix = ".usage"
 
-// ownUsage is resource usage that a process can only measure itself.
+// ownUsage is resource usage that only the process itself can measure.
 type ownUsage struct {
 	At         int64 // Unix time in µs
 	PID        int

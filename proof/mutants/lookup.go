@@ -153,8 +153,8 @@ func (t *tree) declared(name string) (declaration, error) {
 	return declaration{}, fmt.Errorf("%d declarations have the name %s, want one: %s", len(found), name, strings.Join(places, ", "))
 }
 
-// text returns the path of the file whose path ends with suffix, among the files that are not Go. It fails unless there
-// is exactly one.
+// text returns the path of the file whose path ends with suffix, among the files that are not Go. It returns an error
+// if no file matches, or several do.
 func (t *tree) text(suffix string) (string, error) {
 	var found []string
 	for _, file := range t.texts {

@@ -190,7 +190,7 @@ func lastLines(text string) string {
 	return strings.Join(lines[max(0, len(lines)-6):], "\n")
 }
 
-// missed returns those of the given tests that did not fail.
+// missed returns the given tests that did not fail.
 func (v verdict) missed(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		return slices.ContainsFunc(v.failed, func(f failure) bool { return f.test == name || strings.HasPrefix(f.test, name+"/") })

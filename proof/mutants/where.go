@@ -64,8 +64,8 @@ func (t *tree) testCommands(names string) ([]command, error) {
 	return commands, nil
 }
 
-// testOf returns the call of go test for the package that contains a test. It fails unless exactly one package has the
-// test.
+// testOf returns the call of go test for the package that contains a test. It returns an error if no package has the
+// test, or several have it.
 func (t *tree) testOf(test string, args ...string) ([]command, error) {
 	if len(t.tests[test]) != 1 {
 		return nil, fmt.Errorf("%d packages have a test called %s, want one", len(t.tests[test]), test)

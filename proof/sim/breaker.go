@@ -181,8 +181,8 @@ func (w *world) resume(last *instance) {
 	}
 }
 
-// shortenDeadline shortens the deadline of ctx to three quarters of the timeout, if types have breakers. Otherwise a
-// handler that waits for other handlers would time out, and its breaker would open.
+// shortenDeadline returns ctx with a deadline after three quarters of the timeout, if types have breakers. A handler
+// that waits for other handlers then returns an error before its timeout. A timeout would open the breaker.
 func (w *world) shortenDeadline(ctx context.Context) context.Context {
 	if w.plan.types.Breaker == (compensator.Breaker{}) {
 		return ctx

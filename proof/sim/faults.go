@@ -87,8 +87,8 @@ var faultsOf = [...][]fault{
 	classQueue:  {errBefore, errAfter, hangBefore, hangAfter, twice, slow, crashBefore, crashAfter},
 }
 
-// slowest is the longest extra time that a slow step takes to reach the server. Its answer may take the same time once
-// more.
+// slowest is the longest extra time that a slow step takes to reach the server. The answer may take up to the same
+// time.
 const slowest = 3 * time.Second
 
 // errBroken is the error of a failed step. The caller cannot tell from it whether the step was done.

@@ -247,8 +247,8 @@ func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[js
 	return verdicts
 }
 
-// work waits for the time b.took. If ctx ends first, it returns the error of ctx, unless the handler ignores its
-// context.
+// work waits for the time b.took. If ctx ends first, work returns the error of ctx. A handler that ignores its context
+// (b.deaf) continues to wait.
 func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour) error {
 	if strings.HasPrefix(string(e.IdempotencyKey), barrierPrefix) {
 		return n.w.barrier.wait(n.w.shortenDeadline(ctx), e.BusinessType)

@@ -126,8 +126,8 @@ func (o *oracle) noteAccept(n *instance, row *processlog.Row, accepts bool) bool
 	return accepts
 }
 
-// checkRunsAloneLocked asserts G16 (repetitions are counted): two attempts of an entry never run at the same time on
-// one instance, unless the entry was requeued in between.
+// checkRunsAloneLocked asserts G16 (repetitions are counted): in one epoch, two attempts of an entry never run at the
+// same time on one instance.
 func (o *oracle) checkRunsAloneLocked(l *rowHistory, a *attempt) {
 	for _, other := range l.attempts {
 		if other.from == a.from && other.epoch == a.epoch && other.version != a.version && !other.hasNoOutcomeLeft() {

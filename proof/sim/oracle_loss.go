@@ -85,8 +85,8 @@ func (o *oracle) noteClaimAnswer(n *instance, mine []processlog.Row, at time.Tim
 
 // checkLossNoticedLocked asserts that an instance reports a loss only after a loss.
 //
-// An instance may also report a loss if the database's clock has jumped and young entries were purged. It then cannot
-// tell whether the purge explains the missing entries.
+// There is one exception. If the database's clock has jumped and young entries were purged, an instance may report a
+// loss, because it cannot tell whether the purge explains the missing entries.
 func (o *oracle) checkLossNoticedLocked(n *instance, loss *processlog.LossError) {
 	switch {
 	case len(o.losses) > 0:

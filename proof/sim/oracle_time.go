@@ -145,9 +145,9 @@ func (l *rowHistory) holdsLocked(version uint64) bool {
 	return l.last().row.Version == version && !l.last().row.State.Terminal()
 }
 
-// checkAttemptEnd judges the end of a handler. It asserts G16 (repetitions are counted): the handler's context reports
-// a lost lease if the lease is lost, and otherwise does not. A batch is not interrupted, because its other entries
-// still have their leases.
+// checkAttemptEnd is called when a handler ends. It asserts G16 (repetitions are counted). If the lease was lost, the
+// handler's context must have reported that. If the context reported a lost lease, the lease must have been lost. A
+// batch is not interrupted, because its other entries still have their leases.
 func (o *oracle) checkAttemptEnd(a *attempt) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -39,7 +39,7 @@ func (s slots) Next(after time.Time) time.Time {
 }
 
 // periodic registers the periodic type. CatchUp is so large that the type records every slot that it missed during an
-// outage, so that every slot must have an entry.
+// outage. So every slot must have an entry.
 func (n *instance) periodic(c *compensator.Compensator) error {
 	if n.w.apart.slots.every == 0 {
 		return nil

@@ -31,9 +31,10 @@ const wholeServerStream = 8451
 // transactional handlers return it.
 var errServerDown = &mysql.MySQLError{Number: 1461, Message: "Can't create more than max_prepared_stmt_count statements"}
 
-// drawServerFaults chooses three properties of the seed at random. In some seeds most failures of transactional
-// handlers are errors of the database. In half of those, the errors concern the whole database server. In some seeds,
-// errors of handlers say that their call may have reached the called service.
+// drawServerFaults chooses three properties of the seed at random:
+//   - Most failures of transactional handlers are errors of the database (faulty).
+//   - These errors concern the whole database server (wholeServer).
+//   - Errors of handlers say that their call may have reached the called service (losesAnswers).
 func (w *world) drawServerFaults() {
 	rng := rand.New(rand.NewPCG(w.seed, serverFaultStream))
 	w.apart.faulty = rng.IntN(8) == 0
@@ -104,8 +105,8 @@ func (o *oracle) doubtLocked(before, after processlog.Row, out processlog.Outcom
 	}
 	unknown := before.Faults.In(&before).OutcomeUnknown || before.DeliveryCount > 1 || out.TimedOut || a != nil && (a.told && !a.voidable() || a.acted)
 	remembered := after.Faults.In(&after).OutcomeUnknown
-	// The oracle accepts both values in two cases. In one, the context ended after the handler decided on its result.
-	// In the other, the handler took a batch, whose context is not the context of this attempt.
+	// The oracle accepts both values if the context ended after the handler had decided on its result. It also accepts
+	// both values for a batch, because the batch handler gets another context than this attempt.
 	either := a != nil && (toldToStop(a) || a.kind == batchType)
 	if remembered != unknown && (unknown || !either) && after.EndedBy != compensator.EndedByCrash {
 		o.failLocked("G31: entry %s, outcome unknown: %v, and its row remembers the opposite: %+v to %+v", after.ID, unknown, before.Faults, after.Faults)

@@ -81,7 +81,7 @@ type plan struct {
 	compensateCrashed bool
 	calm              bool   // no faults, so no entry may be late
 	hog               string // in a calm seed, the type whose handlers hang
-	// ordered counts all orders for an idempotency key. untold counts those whose commit is not reported to the
+	// ordered counts all orders for an idempotency key. untold counts the orders whose commit is not reported to the
 	// library.
 	ordered, untold map[string]int
 	thinking        map[string]time.Duration   // by idempotency key: longest time from the recording to the end of a transaction
@@ -429,8 +429,7 @@ func (w *world) hangUpTheDead() {
 	}
 }
 
-// ensureWorker starts an instance, unless an instance that handles every type is running. It reports whether it has
-// started one.
+// ensureWorker starts an instance if no running instance handles every type. It reports whether it has started one.
 func (w *world) ensureWorker() bool {
 	if w.worker() != nil {
 		return false

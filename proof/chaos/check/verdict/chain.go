@@ -55,7 +55,7 @@ func (l *Ledger) checkOwnClaim(e *Entry, s *step, c *Check) {
 	}
 }
 
-// checkRelease requires that a lease is released only if no handler ran under it.
+// checkRelease reports a lease that was released although a handler ran under it.
 func (l *Ledger) checkRelease(e *Entry, s *step, c *Check) {
 	if a := e.lastAttempt(s.old.version); a != nil {
 		c.violate(e, append(a.places(), s.place), "released without an outcome, although it had run")
