@@ -20,11 +20,12 @@ type asynqSettings struct {
 var (
 	asynqPlain = asynqSettings{}
 
-	// asynqTuned holds tuned settings. One goroutine of an asynq server fetches all tasks, so adding workers helps only
-	// up to a point. The rate is the same from 10 to 100 workers.
+	// asynqTuned holds tuned settings. One goroutine of an asynq server fetches all tasks, so adding workers helps only up to a
+	// point. The rate is the same from 10 to 100 workers.
 	//
-	// The intervals are short because they set the latency: 0.5 to 1.5 polls, plus up to one forward interval. asynq's
-	// documentation warns only of the load on Redis, and this Redis has no other work.
+	// The intervals are short because they set the latency. An empty queue is polled every 0.5 to 1.5 poll intervals. A delayed
+	// task waits up to one forward interval more. asynq's documentation warns only of the load on Redis, and this Redis has no
+	// other work.
 	asynqTuned = asynqSettings{concurrency: 20, poll: 10 * time.Millisecond, forward: 10 * time.Millisecond}
 )
 

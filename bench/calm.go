@@ -4,6 +4,7 @@ import "time"
 
 // calm measures by how much running handlers slow producers down. Producers commit 500 business transactions a second, each with an
 // entry. On one side the library also runs and settles 1,000 other entries a second. On the other side it runs none.
+//
 // The goal: running handlers make the p99 of the transaction time at most 1.5 times as long. A contest compares rates, so it gets
 // 1/p99, and its goal is a ratio of at least 1/1.5.
 func (a *arena) calm(seconds int) contest {

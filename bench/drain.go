@@ -14,7 +14,7 @@ import (
 // dueKey is the Redis key of the library's due entries of benchType.
 const dueKey = "{compensator:v1:0}:" + benchType + ":0:due"
 
-// drain compares how fast both sides run a backlog of due entries that are in Redis. The handler does nothing.
+// drain compares how fast the library and the floor run a backlog of due entries that are in Redis. The handler does nothing.
 func (a *arena) drain(n, loops int) contest {
 	goal := 0.85
 	if loops > 2 {

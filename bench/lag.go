@@ -88,8 +88,9 @@ func (s *starts) count() int {
 	return len(s.at)
 }
 
-// latencies returns the latency of each handler. The map from gives, for each entry, the moment from which the latency counts. It
-// ends when the handler starts. The result leaves out entries whose handler never started.
+// latencies returns the latency of each handler: the time from a given moment to the start of the handler. The map from gives the
+// moment for each entry. The result leaves out entries whose handler never started.
+//
 // Without a delay, a handler may start before Commit has returned to the caller. Such a latency counts as 0.
 func (s *starts) latencies(from map[string]time.Time, delay time.Duration) []time.Duration {
 	s.mu.Lock()

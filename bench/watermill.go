@@ -24,11 +24,11 @@ var (
 	}
 )
 
-// watermillPeer publishes inside the business transaction and has one subscriber. A second subscriber in the same group
-// would only wait until the first one releases the group's offsets.
+// watermillPeer publishes inside the business transaction and has one subscriber. A second subscriber in the same group would only
+// wait until the first one releases the group's offsets.
 //
-// If several transactions publish, messages may stay unread forever. A transaction may hold an offset before its row is
-// visible. If the subscriber reads a page past this offset, the group's offset moves on and the message is lost.
+// If several transactions publish at the same time, a message may stay unread forever. A transaction gets its offset before its row
+// is visible. Meanwhile the subscriber may read a page of later offsets. The group's offset then moves past the row.
 type watermillPeer struct {
 	a       *arena
 	db, own *sql.DB

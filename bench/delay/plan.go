@@ -32,8 +32,8 @@ func (p plan) delays() []time.Duration {
 // killAfter is the time from the last record to the kill of the service.
 func (p plan) killAfter() time.Duration { return p.Span / 2 }
 
-// Deadlines less than lead before the kill, or less than tail after the restart, are counted separately. Work that is
-// due just before the kill may be running, or may wait for a poll. If such work is late, the cause is the kill and not
-// the mechanism. The longest poll interval of a mechanism is 5 s.
+// lead and tail are times around the kill. Deadlines within lead before the kill, or within tail after the restart, are counted
+// separately. They may be late because of the kill, and not because of the mechanism: their work may have been running or waiting
+// for a poll. The longest poll interval of a mechanism is 5 s.
 func (p plan) lead() time.Duration { return p.Span / 6 }
 func (p plan) tail() time.Duration { return p.Span / 3 }

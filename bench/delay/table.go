@@ -42,9 +42,8 @@ func (r result) lost() string {
 	return fmt.Sprintf("%d, %d of them held", r.NotFired, r.Held)
 }
 
-// firedTwice returns how many deadlines fired twice. A deadline can fire twice because one entry ran twice, or because the
-// mechanism recorded two entries for it. If there were such second entries, firedTwice also returns the number of entries that ran
-// twice.
+// firedTwice returns how many deadlines fired twice. A mechanism may have recorded one deadline as two entries, of which each ran
+// once. Then the number of entries that ran twice differs, and firedTwice returns it too.
 func (r result) firedTwice() string {
 	if r.Twice == 0 || r.Entries == r.Twice {
 		return strconv.Itoa(r.Twice)

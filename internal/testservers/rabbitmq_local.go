@@ -146,8 +146,8 @@ func (n *rabbitNode) lendHome(dir string) (home string, err error) {
 	return home, nil
 }
 
-// isPlugin reports whether a library is a plugin, for example rabbitmq_shovel-3.10.8. Other libraries are ra-2.2.0 and
-// those that a broker or its scripts need at the start.
+// isPlugin reports whether a library is a plugin, for example rabbitmq_shovel-3.10.8. No plugins are libraries such as ra-2.2.0,
+// and two rabbitmq libraries that a broker or its scripts need at the start.
 func isPlugin(library string) bool {
 	name, _, _ := strings.Cut(library, "-")
 	return strings.HasPrefix(name, "rabbitmq_") && name != "rabbitmq_prelaunch" && name != "rabbitmq_cli"

@@ -686,9 +686,9 @@ func TestNoCaseKeepsAndNoAdminShowsWhatAScrubberTakesOut(t *testing.T) {
 	})
 }
 
-// TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody purges dead entries. Purge must keep a dead entry that has an open
-// case, even if the call names the state Dead. With Config.Operations it must also keep an entry that has no case
-// because it died before Config.Operations was set.
+// TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody purges dead entries. Purge must keep a dead entry that has an open case, even if
+// the call names the state Dead. An entry may have no case because it died before Config.Operations was set. If Config.Operations
+// is set now, Purge must keep this entry, too.
 // Failure: F126
 func TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody(t *testing.T) {
 	t.Parallel()

@@ -283,8 +283,8 @@ func TestStopStoresOutcomesInADatabaseThatIsBack(t *testing.T) {
 	}
 }
 
-// inSharedBubble calls the function test in a bubble, with a queue that the library treats as shared with other
-// processes. The instance that test gets has the registered type "quiet".
+// inSharedBubble calls test in a bubble, with an instance that has the registered type "quiet". The library treats the instance's
+// queue as shared with other processes.
 func inSharedBubble(t *testing.T, cfg compensator.Config, test func(*testing.T, *compensator.Compensator, *compensatortest.MemoryStore, *harness.Lateness)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()

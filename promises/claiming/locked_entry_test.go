@@ -12,9 +12,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// A payment locks an entry's row just when the entry comes due, and then rolls back. Only the process whose claim
-// skipped the locked row knows that the entry is due. That process checks locked rows again later. The entry must run
-// then.
+// A payment locks an entry's row just when the entry comes due, and then rolls back. Only the process whose claim skipped the
+// locked row knows that the entry is due. That process must try the locked row again later, and run the entry.
 func TestEntryLockedAtItsDueTimeRunsOnceReleased(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()

@@ -109,9 +109,9 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 	}
 }
 
-// TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen calls Once for an entry that already exists, and loses the
-// COMMIT or the reply to it. The entry existed before, so its existence does not prove the commit. The work must be
-// done exactly once.
+// TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen calls Once with the key of an existing entry that has not succeeded.
+// Then the COMMIT or its answer is lost. WithRetry must find out whether the commit happened. The entry's existence does not show
+// this, because the entry existed before. The work must be done exactly once.
 // Failure: F19
 func TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen(t *testing.T) {
 	t.Parallel()

@@ -105,8 +105,9 @@ func TestEntriesThatAreThereAreNeverReportedMissing(t *testing.T) {
 	})
 }
 
-// If an entry is due later or runs elsewhere, the committing process does not read it back. The next round of the
-// reconciler must report that the entry is missing.
+// The server rolls a transaction back, but Commit on a plain handle returns nil. The process does not read the entry back at once,
+// because the entry is due later or runs in another process. The next round of the reconciler must report that the entry is
+// missing.
 func TestEntryThatIsDueLaterAndNotThereIsReported(t *testing.T) {
 	t.Parallel()
 	for name, runs := range map[string]bool{"its type runs here": true, "this process only records": false} {

@@ -23,8 +23,8 @@ import (
 // recorder records one entry that would run at once and one that would wait in the queue.
 type recorder func(tx compensator.Tx)
 
-// lostConnection is the case in which the outcome of the commit is unknown. Only in this case may the process ask the
-// queue for an entry that does not exist.
+// lostConnection is the case in which the caller cannot know whether the commit happened. Only in this case may the process ask the
+// queue for the entry although the entry does not exist.
 const lostConnection = "connection killed"
 
 // notCommitted are the ways in which a transaction does not commit.
@@ -258,8 +258,8 @@ func TestClosureThatSwallowsADeadlockIsNotCommitted(t *testing.T) {
 	})
 }
 
-// TestTransactionThatLostAgainstOthersIsRunAgain makes a transaction fail because of another one. While Retryable
-// reports true, WithRetry must run the transaction again. The work must be done once.
+// TestTransactionThatLostAgainstOthersIsRunAgain makes a transaction the victim of a deadlock. WithRetry must run the transaction
+// again as long as Retryable reports true for its error. The work must be done once.
 func TestTransactionThatLostAgainstOthersIsRunAgain(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -314,9 +314,9 @@ func TestTransactionIsRunAgainOnlyWhereThatMayHelp(t *testing.T) {
 	assert.Equal(t, "proof", field.Field)
 }
 
-// TestRunThatWroteNothingNeedsNoProof calls WithRetry with a function that records no entry and returns nil. WithRetry
-// normally needs an entry to prove the commit, but must accept this function. If the COMMIT is lost, WithRetry may call
-// the function again, because it wrote nothing.
+// TestRunThatWroteNothingNeedsNoProof calls WithRetry with a function that records no entry. WithRetry normally looks for the entry
+// to find out whether a commit happened. If the function returns nil, WithRetry must accept it without an entry. If it returns
+// ErrCommitUnknown, WithRetry must call it again, because it has written nothing.
 func TestRunThatWroteNothingNeedsNoProof(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -405,8 +405,8 @@ func TestProcessThatOnlyRecordsReportsADatabaseThatHasGoneBack(t *testing.T) {
 	assert.Equal(t, 1+more, f.Count("common_process_log"), "recording goes on")
 }
 
-// The success of an entry is lost. Before this process reads the row, another process runs the entry again. So the
-// row's version is higher than the version that this process remembers. The process must still report the loss.
+// The database loses the success of an entry. Before this process notices, another process runs the entry again. So the row's
+// version is higher than the version that this process remembers, but the row has another token. The process must report the loss.
 func TestSuccessThatOthersHaveWrittenOverIsALoss(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

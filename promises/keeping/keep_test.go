@@ -401,8 +401,8 @@ func (s *oldCases) ForgetCases(ctx context.Context, age time.Duration, limit int
 	return s.MemoryStore.ForgetCases(ctx, age, limit)
 }
 
-// No entry is dead, so there is nothing else to maintain. Old cases must still be deleted, once in each thorough round.
-// The first round is thorough, and then one round an hour.
+// No entry is dead, so the rounds that maintain cases have no case to open or close. They must still delete old cases, once in each
+// thorough round. The first round is thorough, and then one round an hour.
 func TestOldCasesAreForgottenThoughNothingElseIsToBeDone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

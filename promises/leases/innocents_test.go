@@ -45,12 +45,14 @@ func innocents(w *harness.World) (n [5]int) {
 }
 
 // few is how many entries that have lost one lease may run at the same time. The type's Concurrency would allow 50.
+//
 // A killer is an entry that kills its process each time it runs. It causes three crashes. At each crash, at most 8 entries may lose
 // a second lease, with two exceptions where none can:
 //   - the first crash of all, because no entry has lost a lease before
 //   - the last crash of each killer, because the killer then runs alone
 //
 // That leaves one crash with one killer, and five crashes with three killers.
+//
 // The number of entries that lost a second lease was measured on two cores beside four other workers. With this limit (27 runs
 // each) it was 0 to 7 with one killer, and 8 to 29 with three. Without the limit (18 runs each) it was 10 to 49 with one killer,
 // and 37 to 143 with three.

@@ -59,9 +59,9 @@ func (s *muteStore) Release(ctx context.Context, ids []processlog.ID, token proc
 	return s.Store.Release(ctx, ids, token)
 }
 
-// A claim wrote a token into the entry's row, but its answer was lost, so the process must release the claim. It must
-// do this before it claims the entry again. The second claim would write a new token. The release with the old token
-// would then fail, and the library would count a lost lease.
+// A claim wrote a token into the entry's row, but its answer was lost, so the process must release the claim. Until the release is
+// done, it must not claim the entry again. A second claim would write a new token. The release with the old token would then fail,
+// and the library would count a lost lease.
 // Failure: F59
 func TestEntryWithAPendingReleaseIsNotAskedForMeanwhile(t *testing.T) {
 	t.Parallel()
@@ -95,8 +95,8 @@ func TestEntryWithAPendingReleaseIsNotAskedForMeanwhile(t *testing.T) {
 	})
 }
 
-// unanswered is a Compensator whose store performs some claims and answers with an error. The process then holds leases
-// that it does not know, and must release them.
+// unanswered is a Compensator whose store performs some claims but answers with an error. So the process holds leases without
+// knowing it, and must release them.
 type unanswered struct {
 	processlog.Store
 

@@ -102,9 +102,9 @@ func producersGoOn(w *harness.World) {
 	}
 }
 
-// A first producer has an open transaction. A second producer inserts the same key and waits, so InnoDB locks the gap
-// before that key. The test puts a row directly before the key, so that this gap holds no other producer's key. A third
-// producer must then not wait, not even for an auto-increment lock.
+// A first producer has inserted a key and not committed. A second producer inserts the same key and waits, so InnoDB locks the gap
+// before that key. The test puts a row directly before the key, so that no other key falls into the gap. A third producer must not
+// wait, not even for an auto-increment lock.
 func TestThirdProducerIsNotStalledByARecordInFlight(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {

@@ -78,9 +78,9 @@ var holders = map[string]func(t *testing.T, c *compensator.Compensator, tx *sql.
 	},
 }
 
-// TestPurgePassesByAnEntryThatAnOpenTransactionHolds records an old key again in an open transaction. This locks the
-// entry in the unique index, which a read by primary key does not show. Purge must skip the entry and delete the
-// others.
+// TestPurgePassesByAnEntryThatAnOpenTransactionHolds records an old key again in an open transaction. The transaction then holds a
+// lock on the entry in the unique index. A locking read by primary key does not meet this lock. Purge must skip the entry and
+// delete the others.
 // Failure: F26
 func TestPurgePassesByAnEntryThatAnOpenTransactionHolds(t *testing.T) {
 	t.Parallel()
@@ -191,6 +191,7 @@ func TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge(t *testing.T) {
 }
 
 // recordOld records a few of a producer's keys in one transaction. It returns how many of them existed already.
+//
 // Half of the producers record one key at a time at the default isolation level. At that level MySQL keeps a lock on the end of the
 // table after an INSERT of an existing key. With several keys in one transaction, producers would therefore deadlock even without a
 // purge.

@@ -175,8 +175,8 @@ func TestSlotsAreThoseOfTheDatabasesClock(t *testing.T) {
 	})
 }
 
-// The process that makes a slot may roll its transaction back. Another process must then make this slot, without
-// waiting for the time of the next slot.
+// The process that records the entry of a slot may roll its transaction back. Another process must then record this entry, without
+// waiting for the next slot.
 // Failure: F102
 func TestSlotThatAnotherProcessDidNotMakeIsMadeSoon(t *testing.T) {
 	t.Parallel()

@@ -235,8 +235,8 @@ func TestManyReconcilersAtOnceRunEachEntryOnce(t *testing.T) {
 	assert.Equal(t, 500, w.Count("common_process_log WHERE state=1 AND version=2"), "one claim and one outcome each")
 }
 
-// TestProcessWhosePrefixWasTakenOverPollsItsDatabase makes Redis lose the owner of the key prefix. Another environment
-// then takes the prefix first. The process must poll its database instead.
+// TestProcessWhosePrefixWasTakenOverPollsItsDatabase lets another log take over the key prefix in Redis, after Redis has lost the
+// owner of the prefix. The process must then poll its database, and must not use the queue of the other log.
 // Failure: F25
 func TestProcessWhosePrefixWasTakenOverPollsItsDatabase(t *testing.T) {
 	t.Parallel()

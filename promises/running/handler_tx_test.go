@@ -331,9 +331,9 @@ func TestTransactionalHandlerDoesNotEndItsOwnEntry(t *testing.T) {
 	})
 }
 
-// A handler completes its own entry in another transaction. This must be refused. Otherwise the handler's transaction
-// would be rolled back, and the entry would show a success without its effect. It must also be refused in Once, in
-// another Compensator on the same log, and in the call of HandleCall.
+// A handler completes its own entry in another transaction. The library must refuse this. Otherwise the handler's transaction would
+// be rolled back, and the entry would show a success without its effect. The library must also refuse it in Once, in another
+// Compensator on the same log, and in the call of HandleCall.
 // Failure: F68
 func TestTransactionalHandlerDoesNotCompleteItsOwnEntryInAnotherTransaction(t *testing.T) {
 	t.Parallel()

@@ -92,7 +92,7 @@ func TestRefusedRowBesideTheLogHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// The database refuses to open, close or delete some cases. Maintenance must do this for the other cases, and must name
+// The database refuses to open, close or delete some cases. Maintenance must open, close or delete the other cases, and must name
 // the refused entries.
 // Failure: F75
 func TestRefusedCaseHoldsUpNoOther(t *testing.T) {

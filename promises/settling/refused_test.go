@@ -321,8 +321,8 @@ func TestRunStoresOutcomesThatTheDatabaseTakesAgain(t *testing.T) {
 	}
 }
 
-// The library puts blocked entries back with one statement, and makes them due with one statement. A trigger rejects
-// this for some entries, or for their positions. The other entries must not be delayed.
+// The library puts blocked entries back with one statement, and makes them due with another one. A trigger rejects these statements
+// for some entries, or for their positions. The other entries must not be delayed.
 // Failure: F75
 func TestRefusedPositionsHoldUpNoOther(t *testing.T) {
 	t.Parallel()

@@ -149,8 +149,8 @@ func backlog(t *testing.T, db *sql.DB, n, deliveries int) {
 	}
 }
 
-// handlerPools runs test with each kind of pool for a transactional handler. With one connection, no connection is left
-// to renew the lease. With several connections, the handler's own lock blocks the renewal.
+// handlerPools runs test on pools on which the lease of a transactional handler cannot be renewed. A pool of one connection has
+// none left for the renewal. On a pool of several connections, the handler's own lock blocks the renewal.
 func handlerPools(t *testing.T, test func(t *testing.T, db *sql.DB)) {
 	t.Helper()
 	for name, by := range map[string]func(driver, dsn string) (*sql.DB, error){"connector": compensator.Open, "plain": sql.Open} {

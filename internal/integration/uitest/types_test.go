@@ -72,8 +72,8 @@ func TestTypesAreChosenFromAListThatWarnsOfThoseWithoutAHandler(t *testing.T) {
 	}
 }
 
-// A person pauses a type for some hours, or until a given time. The first works on a phone and in both languages, the second works
-// without script. Each page about the pause must show its end. A past time or an invalid time must pause nothing.
+// A person pauses a type for some hours, on a phone and in both languages. A person without script pauses a type until a given
+// time. Each page about the pause must show its end. A past time or an invalid time must pause nothing.
 func TestPauseForATimeShowsItsEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")

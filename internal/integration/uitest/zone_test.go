@@ -16,7 +16,7 @@ import (
 )
 
 // Without script, a person chooses a time zone. Rows, fields and messages must be in this zone, and the page must name it. A link
-// from a person with another zone must show the same entries as before.
+// of a person with another time zone must show this person the same entries.
 func TestOneTimeZoneIsChosenNamedAndUsedInRowsFieldsAndLinks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")

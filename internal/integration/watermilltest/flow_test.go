@@ -50,8 +50,9 @@ func proxied(t *testing.T, b broker) (*faultproxy.TCP, plug) {
 	return proxy, p
 }
 
-// TestNothingIsLostBothWaysWhileTheBrokerIsKilled kills the broker during the flow and restarts it. Every entry must be
-// sent. Every message must be processed by the function or by the log. No message may appear under a second id.
+// TestNothingIsLostBothWaysWhileTheBrokerIsKilled kills the broker during the flow and restarts it. Every entry must be sent. For
+// every message, the consumer's function must succeed, or the message must become an entry of the log. No message may appear under
+// a second id.
 // Failure: F87
 func TestNothingIsLostBothWaysWhileTheBrokerIsKilled(t *testing.T) {
 	t.Parallel()
@@ -122,8 +123,8 @@ func TestConnectionThatIsCutBeforeAMessageIsSentLosesNothing(t *testing.T) {
 	})
 }
 
-// TestConnectionThatIsCutAroundAnAcknowledgementLosesNothing cuts the connection before an acknowledgement and after
-// one. Only in the first case must the message come again.
+// TestConnectionThatIsCutAroundAnAcknowledgementLosesNothing cuts the connection twice. A message that was not acknowledged before
+// the cut must not be lost, and may come again. A message that was acknowledged before the cut must not come again.
 // Failure: F91
 func TestConnectionThatIsCutAroundAnAcknowledgementLosesNothing(t *testing.T) {
 	t.Parallel()

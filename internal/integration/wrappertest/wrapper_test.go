@@ -41,8 +41,8 @@ func TestCommitIsSeenThroughAWrapper(t *testing.T) {
 	}
 }
 
-// The wrapper sees the statements, and so does the Connector below the wrapper. A transaction that the server rolled
-// back must not count as committed.
+// The server rolls a transaction back. A wrapper is around the driver or around the Connector. The Connector must see the rollback
+// nevertheless, so that the transaction does not count as committed.
 // Failure: F40
 func TestLostTransactionIsSeenThroughAWrapper(t *testing.T) {
 	t.Parallel()
