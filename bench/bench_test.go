@@ -76,7 +76,7 @@ func partsIn(t testing.TB, flagName, text string, all ...string) func(part strin
 	return func(part string) bool { return slices.Contains(wanted, part) }
 }
 
-// A benchmark prints its table this long before -timeout ends the program.
+// showTimeout before the end of -timeout, a benchmark prints its table.
 const showTimeout = 20 * time.Second
 
 // shown calls show once, even if the benchmark fails: at the end of the test, or shortly before -timeout ends the program. The

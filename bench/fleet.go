@@ -35,8 +35,8 @@ func (f fleet) String() string {
 		f.Instances, f.Types, f.Recorded, f.Statements, f.Rows, f.Redis, f.RedisCPU, f.Database, f.Process, f.Sessions, ms(f.P50), ms(f.P99))
 }
 
-// fleet measures the instances twice. First it records nothing. Then it records rate entries a second, evenly over types and
-// instances. Each measurement takes the duration in the parameter each.
+// fleet measures the instances twice. First the instances record nothing. Then they record rate entries a second, evenly over types
+// and instances. Each measurement takes the duration in the parameter each.
 func (a *arena) fleet(instances, types, rate int, each time.Duration) (results []fleet) {
 	a.Helper()
 	a.empty()

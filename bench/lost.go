@@ -159,7 +159,7 @@ func (a *arena) recordFor(plan lossPlan, recorder *library, began time.Time) {
 	}
 }
 
-// settledPerSecond counts the entries that were settled in each second after epoch.
+// settledPerSecond counts the entries that were settled in each second after the time epoch.
 func (a *arena) settledPerSecond(epoch int64, seconds int) []int {
 	a.Helper()
 	perSecond := make([]int, seconds)

@@ -186,7 +186,6 @@ func runSideWorker() {
 	os.Exit(0)
 }
 
-// These are the names of the works.
 const (
 	workRecord    = "record"
 	workSustained = "sustained"

@@ -99,7 +99,6 @@ func write(name string, canvas io.WriterTo) error {
 	return file.Close()
 }
 
-// strip draws the strip of one mechanism.
 func strip(axes *plot.Plot, r result, low float64, shaded bool) {
 	if shaded {
 		axes.Add(box(axes.X.Min, low, axes.X.Max, low+1, pale))

@@ -21,7 +21,6 @@ type trial struct {
 // recordLimit is the maximum time for recording all deadlines.
 const recordLimit = 10 * time.Minute
 
-// runTrial measures the mechanism and returns the result.
 func (e entrant) runTrial(tb testing.TB, p plan) (result, error) {
 	place, err := e.prepare(tb)
 	if errors.Is(err, errNotHere) {

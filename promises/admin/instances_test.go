@@ -144,7 +144,8 @@ func TestInstancesAreShownByRights(t *testing.T) {
 	require.ErrorIs(t, err, admin.ErrNotAllowed)
 }
 
-// TestDeployIsTheFirstStartOfAVersion has processes of two versions, of which some have ended, and one of an unknown version.
+// TestDeployIsTheFirstStartOfAVersion has several processes of two versions, and one of an unknown version. Each known version must
+// be one deploy, at the time of its first start.
 func TestDeployIsTheFirstStartOfAVersion(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

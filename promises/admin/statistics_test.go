@@ -90,8 +90,8 @@ func TestStatisticsSayWhatTheProcessesDid(t *testing.T) {
 	})
 }
 
-// TestRecordedEntriesCountAtTheirCommit records an entry in a transaction that commits, another in one that rolls back,
-// and a duplicate.
+// TestRecordedEntriesCountAtTheirCommit records two entries in transactions that commit, and one in a transaction that rolls back.
+// Only two entries must be counted.
 func TestRecordedEntriesCountAtTheirCommit(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -149,7 +149,8 @@ func TestWithoutStatisticsTheirTableIsNotTouched(t *testing.T) {
 	assert.Contains(t, missing.Error(), "Operations.Statistics")
 }
 
-// TestTrendShowsTheTypesThatAnActorMaySee reads counts before and after they are folded.
+// TestTrendShowsTheTypesThatAnActorMaySee reads folded counts and counts that processes have just written. It reads them as an
+// actor who may see both types, and as an actor who may see only mail.
 func TestTrendShowsTheTypesThatAnActorMaySee(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -249,7 +249,7 @@ func TestEntryDueDuringAClaimNeedNotWaitForItsEnd(t *testing.T) {
 	})
 }
 
-// awayStore fails every settle until the time back.
+// awayStore fails every settle until the time in back.
 type awayStore struct {
 	processlog.Store
 	back time.Time

@@ -52,7 +52,7 @@ type running struct {
 	awaited int
 }
 
-// awaitAtOnce makes wait block until n calls with one key have run at the same time.
+// awaitAtOnce sets up the method wait. From now on, each call of wait blocks until n calls with one key have run at the same time.
 func (r *running) awaitAtOnce(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

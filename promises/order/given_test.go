@@ -222,7 +222,7 @@ func TestCrossedCallsDoNotDeadlock(t *testing.T) {
 	})
 }
 
-// orderings returns some orders of n entries: ascending, descending, and even numbers before odd ones.
+// orderings returns the numbers below n in three orders: ascending, descending, and even numbers before odd ones.
 func orderings(n int) [][]int {
 	forth := upTo(0, n, 1)
 	back := slices.Clone(forth)

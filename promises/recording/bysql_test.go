@@ -123,7 +123,8 @@ func byEveryClient(t *testing.T, test func(t *testing.T, w *harness.World, run f
 	}
 }
 
-// closing registers a type whose handler stores the content, headers and due time.
+// closing registers a type whose handler stores the order's id by key. The handler also checks the headers, and that the entry is
+// not early.
 func closing(t *testing.T, w *harness.World, c *compensator.Compensator) *sync.Map {
 	closed := new(sync.Map)
 	_, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, o struct{ ID string }) error {

@@ -255,7 +255,8 @@ func TestCallAndResultWithoutAServer(t *testing.T) {
 	require.Equal(t, 1, thens)
 }
 
-// TestCallNeedsNoConnectionOfItsOwn runs more calls at the same time than the pool has connections.
+// TestCallNeedsNoConnectionOfItsOwn runs more calls at the same time than the pool has connections. So a call must hold no
+// connection.
 func TestCallNeedsNoConnectionOfItsOwn(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

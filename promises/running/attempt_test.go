@@ -119,7 +119,6 @@ func TestCancelledEntryOfAFailedBatchIsNotRunAgain(t *testing.T) {
 	})
 }
 
-// An entry is cancelled after its batch has timed out. It must not run again.
 func TestEntryCancelledAfterItsBatchTimedOutIsNotRunAgain(t *testing.T) {
 	t.Parallel()
 	for _, where := range []string{"here", "elsewhere"} { // A process notices a cancellation in another process when it renews the lease.

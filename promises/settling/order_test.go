@@ -62,8 +62,8 @@ func (s *steps) list() []string {
 	return slices.Clone(s.taken)
 }
 
-// toldQueue is a queue that notes when it receives an outcome. It recognizes an outcome by its long delay. A failed claim also puts
-// an entry back, but only for a short delay.
+// toldQueue is a queue that notes when it receives an outcome. It recognizes an outcome by its removal or its long delay. A failed
+// claim also puts an entry back, but only for a short delay.
 type toldQueue struct {
 	processlog.Queue
 	steps *steps

@@ -29,7 +29,7 @@ func refuse(w *harness.World, ids []compensator.EntryID, when string) (allow fun
 	return func() { w.Exec("DROP TRIGGER refuse") }
 }
 
-// threeOf returns three entries that are not adjacent.
+// threeOf returns two adjacent entries and the last one.
 func threeOf(ids []compensator.EntryID) []compensator.EntryID {
 	return []compensator.EntryID{ids[3], ids[4], ids[len(ids)-1]}
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// breaks registers a type whose breaker opens with this error as soon as the log runs. It records one entry of the
-// type.
+// breaks registers a type whose breaker opens with the error text as soon as the log runs. It records one entry of the type.
 func (w *world) breaks(businessType, text string) {
 	w.t.Helper()
 	typ, err := compensator.Handle(w.t.Context(), w.c, businessType, func(context.Context, *compensator.Entry, string) error {

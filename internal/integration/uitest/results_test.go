@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/ui"
 )
 
-// bookType returns results. bookView shows one of their values.
+// bookType is a type with results. bookView shows one value of a result.
 const bookType = "book"
 
 var bookView = ui.TypeView{ShowResult: []string{"reference"}}

@@ -166,7 +166,6 @@ func TestPagesAreCompressedOnlyWhereNobodyElseHasAsked(t *testing.T) {
 
 var assetIn = regexp.MustCompile(`(?:href|src)="/ops/(assets/[^"]+)"`)
 
-// A first visit must load little data.
 // Failure: F133
 func TestFirstLoadIsSmall(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,7 @@ const waitTimeout = time.Minute
 // opened opens a new pool.
 type opened func(t *testing.T, dsn string) *sql.DB
 
-// seeing lists the orders of wrappers in which the library sees commits.
+// seeing lists ways to put wrappers around the driver or the Connector, with which the library sees commits.
 var seeing = map[string]opened{
 	"otelsql inside": func(t *testing.T, dsn string) *sql.DB {
 		db, err := openTraced(dsn)
