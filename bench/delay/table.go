@@ -42,8 +42,8 @@ func (r result) lost() string {
 	return fmt.Sprintf("%d, %d of them held", r.NotFired, r.Held)
 }
 
-// firedTwice returns how many deadlines fired twice. A mechanism may have recorded one deadline as two entries, of which each ran
-// once. Then the number of entries that ran twice differs, and firedTwice returns it too.
+// firedTwice returns how many deadlines fired twice, as text. If a mechanism recorded a deadline as two entries, each entry may
+// have run once. So the text also has the number of entries that ran twice, if the two numbers differ.
 func (r result) firedTwice() string {
 	if r.Twice == 0 || r.Entries == r.Twice {
 		return strconv.Itoa(r.Twice)

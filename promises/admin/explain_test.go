@@ -308,8 +308,8 @@ func TestExplanationNamesTheReasonWhyAnEntryDoesNotRun(t *testing.T) {
 	}
 }
 
-// While a limit lets no entry start, a process begins no call of the type although its slots are free. The explanation must blame the
-// limit only.
+// A limit lets no entry start, although the process has free slots. The explanation must name the limit, and must not say that the
+// slots are used up.
 func TestExplanationBlamesNoSlotsForALimit(t *testing.T) {
 	t.Parallel()
 	for _, of := range explainCases {

@@ -17,7 +17,7 @@
 // the machine's clock.
 //
 // F54: A schedule, a delay, a verdict or a limit is zero, negative, or lasts for centuries.
-// Result: Waits are kept between 100 ms and 100 years. `MaxAttempts` 0 means that of the type.
+// Result: Waits are kept between 100 ms and 100 years. `MaxAttempts` 0 means the maximum of the type.
 //
 // F55: Thousands of entries come due at once.
 // Result: A process claims no more entries than it can run. The library does not spread them in time.

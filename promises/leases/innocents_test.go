@@ -109,8 +109,8 @@ func TestEntriesThatAKilledProcessHeldAreWorkedOffInFewCalls(t *testing.T) {
 	})
 }
 
-// One entry kills its process each time it runs. At its second crash, other entries are in the same batch. They must
-// run alone afterwards, so that they are not dead-lettered together with the killer.
+// One entry kills its process each time it runs. At its second crash, other entries are in the same batch. Afterwards each of these
+// entries must run alone, so that none is dead-lettered together with the killer.
 // Failure: F61
 func TestEntryThatKillsItsBatchIsDeadLetteredAlone(t *testing.T) {
 	t.Parallel()

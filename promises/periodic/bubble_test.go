@@ -152,8 +152,7 @@ func TestFirstRegistrationFillsNothingBackAndASecondScheduleGoesOn(t *testing.T)
 	})
 }
 
-// The database's clock differs from the clock of the process, which is the bubble's. The slots must follow the
-// database's clock.
+// The process uses the bubble's clock, and the database's clock differs from it. The slots must follow the database's clock.
 // Failure: F103
 func TestSlotsAreThoseOfTheDatabasesClock(t *testing.T) {
 	t.Parallel()

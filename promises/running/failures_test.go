@@ -46,7 +46,7 @@
 // Action: Branch on the error of `CancelTx`.
 //
 // F74: A transactional handler meets a condition of the server.
-// Result: A full disk never counts. A deadlock counts after as many in a row as the entry has attempts.
+// Result: A full disk never counts. Deadlocks count only after as many in a row as the entry has attempts.
 // Action: Read `LastError`.
 //
 // F75: A trigger or constraint refuses one row.

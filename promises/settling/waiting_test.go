@@ -87,8 +87,8 @@ func TestDatabaseThatStopsForLongerThanTheLeaseCostsNoOutcome(t *testing.T) {
 	require.Equal(t, 30, w.CountEnded(compensator.Succeeded, 0))
 }
 
-// A process is alive and holds a success that it could not store. Another process cannot know this. Before it
-// dead-letters the entry, it must leave the entry alone for one more lease.
+// A process is alive and holds a success that it could not store. Another process cannot know this. So the other process must leave
+// the entry alone for one more lease before it dead-letters the entry.
 // Failure: F58
 func TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess(t *testing.T) {
 	t.Parallel()

@@ -153,8 +153,8 @@ func TestPageOfATypeShowsItsFailuresAndTheirWorth(t *testing.T) {
 	}
 }
 
-// The list of entries has a button for each state, which sends the rest of the filter, too. The page of a type says that the type is
-// paused, and has the button that a person with the right needs.
+// On the list of entries, a button for a state keeps the rest of the filter. The page of a type has a button that pauses the type,
+// or one that resumes it. The page of a paused type also says so. A person without the right must see no such button.
 func TestStatesAreOneClickAndThePageOfATypePausesIt(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, configure)
