@@ -185,5 +185,6 @@ func isRefusal(err error) bool {
 	return errors.As(err, &field) && !ownFields[field.Field] && !processlog.IsSessionError(err)
 }
 
-// ownFields lists the fields of a *compensator.FieldError that belong to the Import itself, not to the entry of a row.
+// ownFields lists the fields of a *compensator.FieldError that are wrong for every row. An error with another field
+// refuses only its row.
 var ownFields = map[string]bool{"tx": true, "Table": true, "Key": true, "Take": true}

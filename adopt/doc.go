@@ -4,10 +4,11 @@
 //
 // # One transaction per page
 //
-// [Open] takes the table, the rows to take (Config.Where) and the entry for each row (Config.Map). A pass goes through
-// the table in pages, in the order of the primary key. For each page, one transaction locks the rows and records their
-// entries. It also updates the rows as Config.Take says, so that the old scanner ignores them. Either all of these
-// changes are committed or none. A pass skips rows that another transaction has locked. The next pass takes them.
+// The Config for [Open] names the table, selects its rows (Config.Where) and makes an entry of each row (Config.Map). A
+// pass goes through the table in pages, in the order of the primary key. For each page, one transaction locks the rows
+// and records their entries. It also updates the rows as Config.Take says, so that the old scanner ignores them. Either
+// all of these changes are committed or none. A pass skips rows that another transaction has locked. The next pass
+// takes them.
 //
 // A pass remembers no position, because a row with a lower key may be committed later. The idempotency key prevents a
 // second entry for a row. It consists of Config.Name and the row's key. With Config.Take, Config.Where no longer finds

@@ -34,7 +34,6 @@ func newRig(t *testing.T) *rig {
 	return &rig{World: w, c: w.New(w.QuickConfig())}
 }
 
-// order is the content of the tests' rows.
 type order struct {
 	N int `json:"n"`
 }

@@ -71,8 +71,9 @@ func (f field) check(part string) error {
 	return f.checkStep(values, stepSize)
 }
 
-// checkStep refuses a step that selects only one value. Without a range it also refuses a step that does not continue
-// evenly into the next repetition of the field.
+// checkStep refuses a step that selects only one value, for example */90 of minutes. It also refuses a step whose last
+// gap is shorter than the others: */7 of minutes fires at minute 56 and then at minute 0. With a range, such a step is
+// accepted.
 func (f field) checkStep(values string, step int) error {
 	first, last, isRange := f.minimum, f.maximum, false
 	if values != "*" && values != "?" {
@@ -121,7 +122,6 @@ func (f field) number(text string) int {
 	return n
 }
 
-// daysOf holds the maximum number of days of each month.
 var daysOf = [13]int{0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
 
 // checkDays refuses an expression that names a month without any of the named days, for example day 31 with month 4. If

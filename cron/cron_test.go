@@ -100,7 +100,7 @@ func TestExpressionOfEveryHourHasEachMomentTheClockShows(t *testing.T) {
 	}
 }
 
-// rules holds, by zone, the rule by which the zone continues in future years. It is the last line of the zone's data.
+// rules maps a zone to its rule for future years. The rule is the last line of the zone's file.
 var rules = map[string]string{
 	"Europe/Berlin":    "CET-1CEST,M3.5.0,M10.5.0/3",
 	"Europe/London":    "GMT0BST,M3.5.0/1,M10.5.0",
@@ -113,8 +113,8 @@ var rules = map[string]string{
 // of many machines list the changes instead.
 func ruled(t *testing.T, name string) *time.Location {
 	t.Helper()
-	// RFC 8536 requires a header, one type of local time and its name. They come first in version 1 and then in version
-	// 2. The name may be any text.
+	// RFC 8536 requires a header, one type of local time and its name. The file contains them twice, for version 1 and for
+	// version 2. The name may be any text.
 	part := "TZif2" + strings.Repeat("\x00", 15+4*4) + "\x00\x00\x00\x01" + "\x00\x00\x00\x04" + "\x00\x00\x00\x00\x00\x00" + "LMT\x00"
 	location, err := time.LoadLocationFromTZData(name, []byte(part+part+"\n"+rules[name]+"\n"))
 	require.NoError(t, err)

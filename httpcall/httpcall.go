@@ -31,8 +31,8 @@ const KeyHeader = "Idempotency-Key"
 // these:
 //
 //   - Unavailable if the server does not listen or the connection broke.
-//   - A plain error, which spends an attempt, if the context of the request or the Timeout of the client has ended.
-//     This entry may be the cause of the slow answer.
+//   - A plain error if the context of the request or the Timeout of the client has ended. A plain error spends an
+//     attempt, because this entry may be the cause of the slow answer.
 //   - A plain error if the URL has no scheme, an unknown scheme, no host, or an invalid port. Nothing was sent. A
 //     scheme that the client's own transport knows may come without a host.
 //   - A plain error if the client does not follow a redirect, or cannot follow it.

@@ -31,9 +31,9 @@ func Observers(observers ...Observer) Observer {
 	return combined
 }
 
-// combineCallbacks returns a callback that calls the same callback of each observer. selectCallback selects this callback from
-// an observer. If no observer has it, combineCallbacks returns nil. If only one observer has it, combineCallbacks returns that callback
-// unchanged.
+// combineCallbacks returns a callback that calls the same callback of each observer. selectCallback selects this
+// callback from an observer. If no observer has the callback, the result is nil. If only one observer has it, the
+// result is that callback itself.
 func combineCallbacks[E any](observers []Observer, selectCallback func(Observer) func(E)) func(E) {
 	var callbacks []func(E)
 	for _, o := range observers {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// watching returns an Observer whose callbacks append their name and the argument who to the slice told.
+// watching returns an Observer. Each of its callbacks appends its name and the argument who to a slice.
 func watching(who string, told *[]string) Observer {
 	var o Observer
 	v := reflect.ValueOf(&o).Elem()

@@ -55,7 +55,6 @@ func (t *Telemetry) errorType(ctx context.Context, err error) (errorType string)
 // be followed forever.
 const mostWrapped = 100
 
-// isPanic reports whether err is, or wraps, a recovered panic.
 func isPanic(err error) bool {
 	for range mostWrapped {
 		if _, panicked := err.(*compensator.PanicError); panicked || err == nil {

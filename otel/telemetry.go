@@ -107,10 +107,10 @@ func (t *Telemetry) Configure(cfg *compensator.Config) {
 
 // Attach registers the gauges of c. Spans need the middleware: see Configure.
 //
-// When the gauges are collected, they call c.Health, admin.Log.Count and admin.Log.Backlog. They make these calls at most every 15
-// seconds, and wait at most 5 seconds for the answers. If Config.Operations is set, they also read the open cases every
-// other time. detach stops the gauges. Call it before c.Close. If c is nil, the error is a *compensator.FieldError. Any
-// other error comes from the MeterProvider.
+// When the gauges are collected, they call c.Health, admin.Log.Count and admin.Log.Backlog. They make these calls at
+// most every 15 seconds, and wait at most 5 seconds for the answers. If Config.Operations is set, they also read the
+// open cases every other time. detach stops the gauges. Call it before c.Close. If c is nil, the error is a
+// *compensator.FieldError. Any other error comes from the MeterProvider.
 func (t *Telemetry) Attach(c *compensator.Compensator) (detach func() error, err error) {
 	if c == nil {
 		return nil, &compensator.FieldError{Field: "c", Reason: "is nil"}

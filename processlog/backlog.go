@@ -66,7 +66,7 @@ type BacklogSlice struct {
 	Last    Scheduled // the last counted entry if N is the limit; zero if the range has no further entries
 }
 
-// BacklogReading is what WriteBacklog has stored last.
+// BacklogReading is the backlog that WriteBacklog stored last.
 type BacklogReading struct {
 	Types []Backlog     // types with entries, sorted by name
 	Age   time.Duration // time since the round that counted them was due to begin

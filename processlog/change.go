@@ -70,8 +70,8 @@ var changeRules = map[Action]struct {
 }
 
 // After returns the row as it is after the change. It returns a *StateError if the state of the row does not allow the
-// change, and an *OtherTypeError for an entry of another type. If the change would alter nothing, the result equals
-// the given row, including its version. A store must also write the Faults of the result, unless they are zero. The given row needs no
+// change, and an *OtherTypeError for an entry of another type. If the change would alter nothing, the result equals the
+// given row, including its version. If the result has Faults, a store must write them, too. The given row needs no
 // Faults. This method contains all rules for the actions of services and people.
 func (ch Change) After(before Row) (Row, error) {
 	if ch.BusinessType != "" && ch.BusinessType != before.BusinessType {

@@ -205,8 +205,8 @@ func (e *StateError) Error() string {
 }
 
 // Is reports whether e is ErrAlreadySucceeded. For a StateError of Cancel it returns false, even if the entry has
-// succeeded. ErrAlreadySucceeded warns a caller who is about to do the work a second time. The caller of Cancel does
-// not want to do it.
+// succeeded. ErrAlreadySucceeded warns a caller who is about to do the work a second time. A caller of Cancel does not
+// do the work.
 func (e *StateError) Is(target error) bool {
 	return target == ErrAlreadySucceeded && e.Action == ActionComplete && e.State == Succeeded
 }

@@ -32,8 +32,8 @@ func (t Token) Mark(by InstanceID) Token {
 	return t
 }
 
-// MarkedBy reports whether the token has the mark of a process. Two of n processes have the same mark with a probability of
-// about n*n/2^33. So use the answer to inform people only.
+// MarkedBy reports whether the token has the mark of a process. Two of n processes have the same mark with a
+// probability of about n*n/2^33. So use the answer only to inform people.
 func (t Token) MarkedBy(id InstanceID) bool {
 	return [instanceMark]byte(t[:]) == [instanceMark]byte(id[:])
 }

@@ -45,7 +45,7 @@ type Operations interface {
 	Outlines(ctx context.Context, ids []ID) ([]Row, error)
 
 	// DeadWithoutCase reads up to limit dead entries that have no open case. It leaves out entries that became dead more
-	// than maxAge ago. If maxAge is 0, the time of death does not matter. The rows have their Faults.
+	// than maxAge ago. A maxAge of 0 leaves out none. The rows have their Faults.
 	//
 	// DeadWithoutCase and the next three methods repair cases after changes by a service, by an older version of the
 	// library, or by a restored backup. If the database refuses to write some cases, the three methods write the others
@@ -131,9 +131,9 @@ type Operations interface {
 	// OutlinesByKey reads rows by their idempotency keys, without content and in no order. Keys without a row are left out.
 	OutlinesByKey(ctx context.Context, keys []string) ([]Row, error)
 
-	// BlockedBy returns the entry that blocks the entry id, or the zero ID if none does. The blocking entry is the
-	// first entry of the ordering key that counts. dead says whether dead entries count. For these terms see Ordering.
-	// BlockedBy and Ordering.Blocked give the same answer.
+	// BlockedBy returns the entry that blocks the entry id, or the zero ID if none does. The blocking entry is the first
+	// entry that counts under the same ordering key: see Ordering. dead says whether dead entries count. BlockedBy and
+	// Ordering.Blocked give the same answer.
 	BlockedBy(ctx context.Context, businessType string, id ID, dead bool) (ID, error)
 
 	// CaseGroups counts the open cases by type, fingerprint and currency. It returns the 1,000 groups with the most
@@ -370,8 +370,8 @@ type Operation struct {
 }
 
 // AuditLogFilter selects records for AuditLog. A page reads up to 10,000 changes and 10,000 operations. If EntryID is
-// set, a page reads all records of the entry. If BusinessTypes is set, a page reads as many records as it needs to fill
-// itself, so set a deadline on ctx.
+// set, a page reads all records of the entry. If BusinessTypes is set, AuditLog reads until the page is full, so set a
+// deadline on ctx.
 type AuditLogFilter struct {
 	EntryID       ID        // zero: any
 	BusinessTypes []string  // nil: any. Empty: none. "" selects records without a type

@@ -71,8 +71,8 @@ type Position struct {
 	Epoch        uint32 // epoch of the entry that the note is about
 
 	// OrderID is the position of the entry under its key. Entries run in the order of OrderID. Zero means that OrderID
-	// equals ID. One call of Record assigns the ids of its entries as OrderIDs in the caller's order. If two entries
-	// have the same OrderID, the entry with the lower ID comes first.
+	// equals ID. If one call of Record writes several entries, the lowest of their ids becomes the OrderID of the caller's
+	// first entry, and so on. If two entries have the same OrderID, the entry with the lower ID comes first.
 	OrderID ID
 }
 
@@ -84,9 +84,9 @@ type KeyState struct {
 	Known int
 	Taken bool // whether another entry that counts has a lease under another token
 
-	// Members lists the entries that count, in the order of their positions, at most MaxMembers. Members is nil if
-	// another process may still run one of these entries. Another process may run an entry that was claimed under a token
-	// other than the caller's, until an outcome or a release is stored. It does not matter whether the lease has ended.
+	// Members lists the entries that count, in the order of their positions, at most MaxMembers. Members is nil if another
+	// process may still run one of these entries. This is so if the entry was claimed under another token than the
+	// caller's, and no outcome and no release was stored since. It does not matter whether the lease has ended.
 	Members []Member
 }
 

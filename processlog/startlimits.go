@@ -73,11 +73,12 @@ type StartLimit struct {
 	// entries share the key "". Key is called while the row is locked, so it must not block.
 	Key func(row *Row) (key string, limited, ok bool)
 
-	// Advance returns how many starts of a key ClaimLimited takes in advance, in addition to the starts of the entries
-	// that it leases. left is the number of starts that the key has left, and the result is at most left. Room.Advance has
-	// the result. The caller may begin these starts later without another claim, or return them. ClaimLimited calls
-	// Advance only for a key of which it leases entries, only if Interval is set, and only if Concurrent is not set. A nil
-	// Advance takes no start. Advance is called while rows are locked, so it must not block.
+	// Advance returns how many further starts of a key ClaimLimited takes in advance, when it leases entries of the key.
+	// left is the number of starts that the key has left, and the result is at most left. The caller finds the result in
+	// Room.Advance. It may begin these starts later without another claim, or return them.
+	//
+	// ClaimLimited calls Advance only if Interval is set and Concurrent is not. A nil Advance takes no start. Advance is
+	// called while rows are locked, so it must not block.
 	Advance func(key string, left int) int
 }
 
@@ -177,8 +178,8 @@ func (v LimitValues) Problems() (problems []*FieldError) {
 	return problems
 }
 
-// Rate returns the Interval as a number of starts in a second, a minute, an hour or a day. If no such number fits, it returns one start
-// in the Interval. Without a rate it returns zeros.
+// Rate returns the Interval as a number of starts in a second, a minute, an hour or a day. If no whole number fits, it
+// returns one start in the Interval. Without a rate it returns zeros.
 func (v LimitValues) Rate() (starts int, period time.Duration) {
 	if v.Interval <= 0 {
 		return 0, 0
@@ -229,10 +230,11 @@ func (l *StartLimit) Set(v LimitValues) {
 	l.Interval, l.Burst, l.Concurrent = v.Interval, v.Burst, v.Concurrent
 }
 
-// Rescaled converts lead when the Interval of a limit changes. lead is the stored time of a key minus the database's current time: see
-// Free. oldInterval is the Interval of the last grant. The key keeps the number of starts that it has used in advance, which is lead
-// divided by the Interval, rounded up. If only one of the Intervals sets a rate, the result is 0. A lead that is not positive stays as it
-// is.
+// Rescaled converts lead when the Interval of a limit changes. lead is the stored time of a key minus the database's
+// current time: see Free. oldInterval is the Interval of the last grant.
+//
+// The number of starts that the key has used in advance stays the same. It is lead divided by the Interval, rounded up.
+// If only one of the Intervals sets a rate, the result is 0. A lead of zero or less stays as it is.
 func Rescaled(lead, oldInterval, newInterval time.Duration) time.Duration {
 	switch {
 	case lead <= 0 || oldInterval == newInterval:

@@ -73,7 +73,7 @@ func (c *StatCounts) Add(o StatCounts) {
 	}
 }
 
-// Ended returns the number of entries that have reached a state from which the library does nothing more with them.
+// Ended returns the number of entries that have succeeded, were compensated or became dead.
 func (c StatCounts) Ended() uint64 { return c.Succeeded + c.Compensated + c.Dead }
 
 // Stat has the counts of a type in a period.

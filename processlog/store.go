@@ -141,13 +141,14 @@ type Changed struct {
 
 // Keeper is the part of a store that services and people use to read and change entries.
 type Keeper interface {
-	// Change applies one action of a service or a person, and returns the row as it was before. If tx is not nil,
-	// Change works in tx. proven has the same meaning as in Insert. If Change.After returns the same version, the entry
-	// is already as wanted, and Change writes nothing.
+	// Change applies one action of a service or a person, and returns the row as it was before. If tx is not nil, Change
+	// works in tx. proven has the same meaning as in Insert. If Change.After returns the same version, the entry is
+	// already as wanted, and Change writes nothing.
 	//
 	// An erasure keeps the time at which the entry ended. It deletes the entry's Result. It clears the errors of the
-	// entry's failed attempts and of its case, and the reasons of its operations. It replaces each earlier audit record by the result of
-	// AuditRecord.Erased. It also removes the ordering notes of an entry that has ended, unless the entry is dead.
+	// entry's failed attempts and of its case, and the reasons of its operations. It replaces each earlier audit record by
+	// the result of AuditRecord.Erased. It also removes the ordering notes of an entry that has ended, unless the entry is
+	// dead.
 	//
 	// Change may return ErrNotFound, a *StateError, an *OtherTypeError and, if tx is nil, ErrBusy. After these errors
 	// nothing is changed, and tx can still be used.

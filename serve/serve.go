@@ -205,7 +205,6 @@ func start(end func(), name string, run func() error) *part {
 	return p
 }
 
-// failure returns the error of a part that has ended.
 func (p *part) failure() error {
 	if p.err == nil {
 		return nil

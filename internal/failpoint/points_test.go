@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// root is the directory of the repository.
 const root = "../.."
 
 type named struct {

@@ -74,8 +74,8 @@ func (s *shaper) last() rune {
 	return s.out[len(s.out)-1]
 }
 
-// writeRune appends r to the shape, but omits repeated spaces. It merges numbers that are joined by one
-// character, as in a time.
+// writeRune appends r to the shape, but omits repeated spaces. Two numbers with one separator between them become one,
+// as in a time.
 func (s *shaper) writeRune(r rune) {
 	n := len(s.out)
 	switch {
@@ -88,7 +88,6 @@ func (s *shaper) writeRune(r rune) {
 	s.out = append(s.out, r)
 }
 
-// consume consumes a quotation, a word, or one character.
 func (s *shaper) consume() {
 	r, size := utf8.DecodeRuneInString(s.rest)
 	switch {
@@ -184,7 +183,6 @@ func uuid(text string) int {
 	return len(form)
 }
 
-// wordRune reports whether r is a letter, a digit or _.
 func wordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' }
 
 // hexID reports whether a word without digits may be part of an id, as in a UUID: "deadbeef".

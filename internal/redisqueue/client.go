@@ -51,7 +51,6 @@ func ownRedisClient(userClient redis.UniversalClient) (redis.UniversalClient, er
 	}
 }
 
-// refuseCap returns an error if MaxActiveConns is too low for the queue.
 func refuseCap(maximum int) error {
 	if maximum <= 0 || maximum >= leastConns {
 		return nil

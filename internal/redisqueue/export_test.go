@@ -2,7 +2,8 @@ package redisqueue
 
 import "context"
 
-// The conformance suite imports the root package, so the tests that run it are in package redisqueue_test.
+// The conformance suite imports the root package, so the tests that run it are in package redisqueue_test. These
+// methods show them the names of keys.
 
 // DueKey returns the key of the zset with a type's entries.
 func (q *Queue) DueKey(businessType string) string { return q.keys.dueKey(businessType) }

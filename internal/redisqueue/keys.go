@@ -13,8 +13,8 @@ import (
 // redisKeys builds the names of all keys and channels in Redis. Each name includes the version of the format, so that
 // versions of the library never misread each other's keys.
 //
-// All keys of one hash tag are on one node of a Redis Cluster. The text after the closing brace is not restricted: a
-// business type may contain any character, because a due key is parsed from its right end.
+// All keys of one hash tag are on one node of a Redis Cluster. A due key is "{prefix:v1:tag}:type:0:due". The type may
+// contain any character, because a due key is parsed from its right end.
 type redisKeys struct {
 	prefix string
 	tags   uint32 // number of hash tags: 1 on a single server, clusterTags on a cluster

@@ -90,7 +90,8 @@ func TestScriptsTouchOnlyKeysTheyWereGiven(t *testing.T) {
 	}
 }
 
-// Two types must never share a key. The library's prefix alone must determine the hash tag that Redis finds in a key.
+// Two types must never have the same key. A prefix or a type with braces must not change the hash tag that Redis finds
+// in a key.
 func FuzzRedisKeys(f *testing.F) {
 	f.Add("compensator", "a", "b", uint32(1))
 	f.Add("p", "a:0:due", "a", uint32(16))

@@ -35,7 +35,7 @@ func TestNotificationReachesOtherProcessesAlsoAfterALostConnection(t *testing.T)
 	goleak.VerifyNone(t, ignore)
 }
 
-// listen starts Listen. It returns a function that ends Listen and waits for it, and the channel of woken types.
+// listen starts Listen. stop ends Listen and waits for it. woken holds the types with which Listen has called wake.
 func listen(t *testing.T, q processlog.Queue) (stop func(), woken *sync.Map) {
 	ctx, cancel := context.WithCancel(t.Context())
 	woken = new(sync.Map)

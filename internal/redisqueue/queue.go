@@ -200,8 +200,8 @@ func (q *Queue) queueEntries(items []processlog.QueueEntry, rules processlog.Enq
 }
 
 // memberNumbers are arguments for one member of a zset. A script gets pointers to them, because each number in an []any
-// would be allocated by itself. The client sends decimal text. Scripts must use the id as this text: numbers in Lua are
-// floats, which cannot distinguish large ids.
+// would be a separate allocation. The client sends decimal text. Scripts must use the id as this text: numbers in Lua
+// are floats, which cannot distinguish large ids.
 type memberNumbers struct {
 	id uint64
 	in int64 // ms

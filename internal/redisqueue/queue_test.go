@@ -31,7 +31,6 @@ func TestRedisQueueKeepsTheQueuesPromises(t *testing.T) {
 	})
 }
 
-// deleteKeys deletes a queue's keys on one server.
 func deleteKeys(ctx context.Context, client *redis.Client, prefix string) error {
 	keys, err := client.Keys(ctx, "{"+prefix+":*").Result()
 	if err != nil || len(keys) == 0 {
@@ -118,7 +117,6 @@ func makeWhole(t *testing.T, q processlog.Queue, businessTypes ...string) {
 	require.Equal(t, businessTypes, completeTypes)
 }
 
-// lostOf returns which of the types the queue has lost.
 func lostOf(t *testing.T, q processlog.Queue, businessTypes ...string) []string {
 	t.Helper()
 	_, lostTypes, err := q.Peek(t.Context(), businessTypes)

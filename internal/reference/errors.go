@@ -114,7 +114,6 @@ var errorTexts = map[string][]error{
 	"admin.UncheckedError":   {&admin.UncheckedError{Unknown: []processlog.ID{entry42}}, &admin.UncheckedError{Finished: []processlog.ID{entry42}}},
 }
 
-// textsOf returns the first line of each error.
 func textsOf(examples []error) (texts []string) {
 	for _, err := range examples {
 		line, _, _ := strings.Cut(err.Error(), "\n")

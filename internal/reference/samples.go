@@ -23,7 +23,6 @@ import (
 //	<!-- file: examples/tutorial/compose.yaml -->                               a file of another language
 var sampleMark = regexp.MustCompile("(?m)^<!-- (go|file): (\\S+)(?: (\\w+)(?:: (.+) … (.+))?)? -->\n```(\\w+)[^\n]*\n(?s:(.*?))^```$")
 
-// goFence finds the Go blocks of a page.
 var goFence = regexp.MustCompile("(?m)^(.*)\n```go\\b")
 
 // pagesWithSamples returns the pages for users that may include code.

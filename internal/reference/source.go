@@ -15,7 +15,6 @@ import (
 	"strings"
 )
 
-// source is one parsed package.
 type source struct {
 	importPath string
 	fset       *token.FileSet

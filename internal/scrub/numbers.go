@@ -9,8 +9,8 @@ import (
 // digits are common, and one in ten of them passes it.
 var issued = regexp.MustCompile(`^(?:4(?:\d{12}|\d{15}|\d{18})|5[1-5]\d{14}|2(?:2[2-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}|3(?:0[0-5]|[689]\d)\d{11}|35\d{14}|6(?:011|4[4-9]\d|5\d\d)\d{12}|62\d{14,17})$`)
 
-// kinds are the kinds of numbers. Each function finds a number that begins at the position at. It returns the characters to
-// keep and the end of the number, or 0 if no number begins there.
+// kinds are the kinds of numbers. Each function looks for a number that begins at a position. It returns the characters
+// to keep and the end of the number, or 0 if no number begins there.
 var kinds = []func(text []byte, at int) (kept string, end int){card, identity, mobile, account}
 
 // numbers replaces the numbers of cards, of bank accounts (IBAN) and of Chinese mobile phones by their last four
@@ -289,7 +289,6 @@ func joined(text []byte, at int) bool {
 	return isDigit(c) || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_'
 }
 
-// luhn reports whether digits pass the Luhn check.
 func luhn(digits []byte) bool {
 	sum := 0
 	for i := range len(digits) {

@@ -58,13 +58,13 @@ func writeApart[T any](ctx context.Context, s *Store, items []T, write func(item
 	return p.refusals, p.untried, err
 }
 
-// leftOver collects the rows that a call did not write, although it wrote all others.
+// leftOver collects the rows that an otherwise successful call did not write.
 type leftOver struct {
 	busy     bool // whether some rows were locked, or were not tried
 	refusals []processlog.Refusal
 }
 
-// addResult adds the results of updateRows. It returns an error only if the error is not about single rows.
+// addResult adds the refused and the locked rows of an updateRows call. It returns any other error of the call.
 func (l *leftOver) addResult(busy []processlog.ID, err error) error {
 	var refusedErr *processlog.RefusedError
 	if errors.As(err, &refusedErr) {
@@ -143,8 +143,8 @@ func (p *splitter[T]) mayContinue() bool {
 }
 
 // piecewise writes a few items at a time, after a statement for all of them has waited for a lock that it did not get.
-// A wait makes the pieces smaller, and a success makes them larger. Items are drawn at random, so that no item always
-// shares its piece with an item that waits.
+// A wait makes the pieces smaller, and a success makes them larger. Items are drawn at random. Otherwise an item could
+// be in the same piece as a waiting item in each call, and would never be written.
 func (p *splitter[T]) piecewise(items []T) error {
 	order, size := rand.Perm(len(items)), (len(items)+piecesAtFirst-1)/piecesAtFirst
 	for len(order) > 0 {

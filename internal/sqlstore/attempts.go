@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// attemptsWrite inserts failed attempts. The same transaction has already updated the rows, so row_version is one
-	// less than the version now. The slot is computed from row_version, as in AttemptSlot. The end of the statement
-	// lists the columns that are overwritten if the slot is taken.
+	// attemptsWrite inserts failed attempts. The same transaction has already updated the entries' rows and raised their
+	// versions. So row_version, the version during the attempt, is one less. The slot is computed from row_version, as in
+	// AttemptSlot. The end of the statement lists the columns that are overwritten if the slot is taken.
 	attemptsWrite = "INSERT INTO {attempt} (entry_id, slot, row_version, epoch, attempt, compensating, verdict, timed_out, lost_leases, instance, due_at, started_at, took_ms, next_at, trace, error)" +
 		" SELECT id, ((version-1)>>1)%{kept}, version-1, {epochs}, {numbers}, {compensating}, {verdicts}, {timed out}, {lost leases}, {instances}, {due}, {started}, {took}," +
 		" CASE WHEN state+0 IN (0,-1,-3) THEN next_at ELSE 0 END, {traces}, {errors} FROM {log}{by id} WHERE id IN ({ids}) AND token={token}{again}"
@@ -31,7 +31,6 @@ const (
 var attemptColumns = []string{"row_version", "epoch", "attempt", "compensating", "verdict", "timed_out", "lost_leases", "instance",
 	"due_at", "started_at", "took_ms", "next_at", "trace", "error"}
 
-// hasAttempt reports whether an outcome stores a failed attempt.
 func hasAttempt(o *processlog.Outcome) bool {
 	return o.Attempt != nil && o.To != processlog.Succeeded && o.To != processlog.Compensated
 }
@@ -45,8 +44,8 @@ func (s *Store) KeepAttempts(ctx context.Context) error {
 	return nil
 }
 
-// writeAttempts stores the failed attempts of outcomes that the same transaction has just written. The rows of these
-// outcomes carry token. A second try writes the same values.
+// writeAttempts stores the failed attempts of outcomes that the same transaction has just written. It finds their rows
+// by token. A second call writes the same values.
 func (s *Store) writeAttempts(ctx context.Context, tx processlog.Tx, ids []processlog.ID, token processlog.Token, of func(id processlog.ID) *processlog.Outcome) error {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id processlog.ID) bool { return !hasAttempt(of(id)) })
 	if len(ids) == 0 {

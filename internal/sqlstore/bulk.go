@@ -19,7 +19,7 @@ type storedBulk struct {
 	Bulk string `json:"bulk"` // BulkID.Secret in the first batch, and BulkID.String in the others
 }
 
-// storedBatch is what the column after_state of a batch holds.
+// storedBatch is the content of the column after_state of a batch.
 type storedBatch struct {
 	Entries []processlog.BulkEntry `json:"entries"`
 	Skipped []processlog.BulkSkip  `json:"skipped,omitempty"`
@@ -31,7 +31,6 @@ func bulkMark(text string) []byte {
 	return mark
 }
 
-// isBatch reports whether a before_state is that of a batch.
 func isBatch(oldState []byte) bool { return bytes.HasPrefix(oldState, []byte(`{"bulk":`)) }
 
 // ChangeBulk implements Operations. It writes one row more than ChangeAll. The row is only inserted and never updated,

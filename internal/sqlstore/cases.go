@@ -273,7 +273,8 @@ func (s *Store) lockDead(ctx context.Context, tx processlog.Tx, ids []processlog
 	})
 }
 
-// CloseCases implements Operations. The version in the condition keeps a case open that was reopened after it was read.
+// CloseCases implements Operations. A case that was reopened after CloseCases read it has another version, and stays
+// open.
 func (s *Store) CloseCases(ctx context.Context, limit int) (int, error) {
 	n, err := s.closeCases(ctx, limit)
 	if err != nil {

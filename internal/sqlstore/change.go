@@ -88,7 +88,7 @@ func (s *Store) apply(ctx context.Context, tx processlog.Tx, ch processlog.Chang
 	return s.applyRecorded(ctx, tx, ch, rows, false)
 }
 
-// applyRecorded does the same as apply. See audit for isInBatch.
+// applyRecorded does the same as apply. For isInBatch see audit.
 func (s *Store) applyRecorded(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow, isInBatch bool) error {
 	if ch.Audited() { // Write the audit log first. If this fails and the caller commits nevertheless, nothing has changed.
 		if err := s.audit(ctx, tx, ch, rows, isInBatch); err != nil {

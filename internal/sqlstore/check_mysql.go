@@ -60,8 +60,8 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 		s.notes = append(s.notes, "the pool keeps connections to a server that has become read-only: after a switchover every write through them fails; set rejectReadOnly=true in the DSN, or open the database on Connector")
 	}
 	if s.schema != "" {
-		// On Vitess a statement on a table sees another database name than a statement without one. A proxy may not know the
-		// database by this name.
+		// On Vitess, DATABASE() returns another name in a statement that names a table. A proxy may not accept the database's
+		// name. So try once whether the log is found under this name.
 		var here bool
 		err := s.db.QueryRowContext(ctx, s.sql(readMetaTwice, "same", s.table.quoted("_meta"))).Scan(&here)
 		if err := unlessRefused(err); err != nil {

@@ -133,7 +133,7 @@ func (p *proof) tryIn(ctx context.Context, conn *sql.Conn) error {
 // mysqlProbes lists the ways to find out whether a transaction is open, the cheapest first.
 var mysqlProbes = []func(ctx context.Context, tx processlog.Tx) error{probeMySQL, probeSavepoint}
 
-// probes reports for each of mysqlProbes whether it returns the error want.
+// probes runs each of mysqlProbes, and reports whether its error is the given one.
 func (p *proof) probes(ctx context.Context, tx processlog.Tx, want error) []bool {
 	answers := make([]bool, len(mysqlProbes))
 	for i, probe := range mysqlProbes {

@@ -160,7 +160,7 @@ func (c *claim) classifyUnread(ctx context.Context, tx processlog.Tx, rows []pro
 	return nil
 }
 
-// claimGroup is what the rows of one claim statement have in common. Most batches have one or two groups.
+// claimGroup holds the values that all rows of one claim statement share. Most batches have one or two groups.
 type claimGroup struct {
 	version            uint64
 	keepsDeliveryCount bool // result of claim.keepsDeliveryCount
@@ -175,8 +175,9 @@ func (c *claim) grouped(rows []processlog.Row) map[claimGroup][]processlog.ID {
 	return groups
 }
 
-// claimRows leases the rows of one claimGroup. The transaction has locked these rows, so they still have the version that was
-// read. claimUnusual does the same for a group that keeps its delivery count, or whose version starts again at 1.
+// claimRows leases the rows of one claimGroup. The transaction has locked these rows, so they still have the version
+// that was read. claimUnusual does the same for a group that keeps its delivery count, or whose version starts again at
+// 1.
 const (
 	claimRows = "UPDATE {log}{by id} SET version=version+1, delivery_count=delivery_count+1, token={token}, lease_until={now}+{lease}, updated_at={stamp}" +
 		" WHERE id IN ({ids}) AND version={version}{and steady}"
@@ -257,9 +258,9 @@ func (c *claim) heldByCaller(row *processlog.Row) bool {
 	return token != processlog.Token{} && token == row.Token
 }
 
-// keepsDeliveryCount reports whether the UPDATE must leave the delivery count unchanged. If the caller already holds the entry,
-// its delivery has been counted. A second count would look like a lost lease, and lost leases count as crashes. If
-// other software wrote a count of MaxCount or more, that count also stays, because it may be too large to raise.
+// keepsDeliveryCount reports whether the UPDATE must leave the delivery count unchanged. If the caller already holds
+// the entry, its delivery has been counted. A second count would look like a lost lease, and lost leases count as
+// crashes. A count of MaxCount or more also stays, because other software wrote it, and it may be too large to raise.
 func (c *claim) keepsDeliveryCount(row *processlog.Row) bool {
 	return row.DeliveryCount > 0 && c.heldByCaller(row) || row.DeliveryCount >= processlog.MaxCount
 }
@@ -309,9 +310,9 @@ func (c *claim) keepTaken(ctx context.Context, tx processlog.Tx, rows []processl
 	return nil
 }
 
-// releaseRows has the token as its guard: if another process has claimed the entry since, that process keeps its lease.
-// A first Release sets lease_until to 0, so the conditions on delivery_count and lease_until let a repeated Release
-// change nothing (G16, repetitions are counted).
+// releaseRows changes only rows with the caller's token. If another process has claimed an entry since, that process
+// keeps its lease. The first Release sets lease_until to 0. So a repeated Release finds no row and changes no count
+// (G16, repetitions are counted).
 const releaseRows = "UPDATE {log}{by id} SET version=version+1, delivery_count=delivery_count-1, lease_until=0, updated_at={stamp}" +
 	" WHERE id IN ({ids}) AND token={token} AND delivery_count>0 AND lease_until>0"
 

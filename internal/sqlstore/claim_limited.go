@@ -17,13 +17,13 @@ import (
 // ClaimLimited implements Store. In the transaction of the claim it first locks the entries, and then the rows of the
 // limit. Then it decides which entries get a permit. After the leases it writes the rows of the limit:
 //
-//   - The first row of a limit has the key "". Every claim locks it first, even if it wants other keys. So claims under one
-//     limit take turns, and a key without a row has a full burst.
-//   - After that lock a claim waits for no other lock: it has already locked its entries, and skipped entries that others
-//     had locked. So no two claims deadlock.
+//   - The first row of a limit has the key "". Every claim locks it first, even if it wants other keys. So claims
+//     under one limit take turns, and a key without a row has a full burst.
+//   - After that lock a claim waits for no other lock: it has already locked its entries, and skipped entries that
+//     others had locked. So no two claims deadlock.
 //   - The last statement stores the times of the granted starts, by the clock at that moment. The rows are locked by
-//     then, so no earlier grant has a later time. The number of free starts comes from an earlier reading of the clock.
-//     At that time no more starts were free than now, so the claim does not grant too many.
+//     then, so no earlier grant has a later time. The claim has counted the free starts by an earlier reading of the
+//     clock. Since then, more starts can only have become free, so the claim does not grant too many.
 func (s *Store) ClaimLimited(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, limit processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	p := &permits{s: s, limit: limit, program: limit.Values()}
 	found, err := s.claim(ctx, want, token, lease, p, accept)
@@ -343,8 +343,9 @@ func (p *permits) write(ctx context.Context, tx processlog.Tx, written []*keyPer
 	return err
 }
 
-// raiseLimits stores the permits that a claim has granted for keys that have rows. For each granted start of a key, it moves the
-// key's stored time tat by one interval. It also stores the holders of the key. It costs a server half as much as insertLimits.
+// raiseLimits stores the permits that a claim has granted for keys that have rows. For each granted start of a key, it
+// moves the key's stored time tat by one interval. It also stores the holders of the key. It costs a server half as
+// much as insertLimits.
 const raiseLimits = "UPDATE {limit}{by id} SET tat={later}+{interval}*{taken}, granted_at={now}, starts=starts+{taken}," +
 	"{holders} start_interval={interval}, burst={burst}, concurrent={concurrent} WHERE limit_name={name} AND limit_key IN ({keys})"
 
@@ -384,7 +385,8 @@ func byKey(written []*keyPermits, value func(k *keyPermits) string) string {
 	return "CASE" + cases.String() + " ELSE " + most + " END"
 }
 
-// insertLimits does the same as raiseLimits, also for keys without a row and for keys whose stored time moves because the interval has changed.
+// insertLimits does the same as raiseLimits, also for keys without a row and for keys whose stored time moves because
+// the interval has changed.
 const insertLimits = "INSERT INTO {limit} (limit_name, limit_key, tat, granted_at, starts, holders, start_interval, burst, concurrent) VALUES {values}{again}, tat={moved}"
 
 func (p *permits) insert(written []*keyPermits) string {

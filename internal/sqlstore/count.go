@@ -15,8 +15,8 @@ import (
 const defaultAtMost = 10_000
 
 // Count implements Store. It counts each group through the due index, at most up to AtMost, so the cost is limited
-// whatever the table holds. It counts a batch as a whole. If a batch has more than AtMost entries, More is true for
-// each of its groups.
+// whatever the table holds. With a BatchID it reads up to AtMost entries of the batch and counts them by group. If the
+// batch has more entries, More is true for each of its groups.
 func (s *Store) Count(ctx context.Context, tx processlog.Tx, f processlog.CountFilter) ([]processlog.Count, error) {
 	if f.AtMost == 0 {
 		f.AtMost = defaultAtMost

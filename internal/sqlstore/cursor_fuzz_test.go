@@ -11,8 +11,8 @@ import (
 
 var cursorOrders = [...]listOrder{orderID, orderCreated, orderDue}
 
-// FuzzParseCursor checks that parseCursor either refuses a text with a *FieldError, or reads one position of one
-// listing. The position, encoded again, must give the same position. No other listing may accept the cursor.
+// FuzzParseCursor checks that parseCursor refuses a text with a *FieldError, or decodes a position. If the position is
+// encoded and decoded again, it must be the same. A listing in another order must refuse the cursor.
 func FuzzParseCursor(f *testing.F) {
 	for _, plain := range []string{
 		"1.id>.0.7", "1.due<.-62135596800000.18446744073709551615", "2.id>.0.7", "1.id>.0.0", "1.id>.0.7.8", "1.id.0.7",

@@ -173,8 +173,8 @@ func dialectNamed(name string) *dialect {
 	return nil
 }
 
-// Blame says whether the statement or the server caused an error. The statement may also be a user's. The end of the
-// caller's context is never the server's fault.
+// Blame says whether the statement or the server caused an error. The statement may come from the library or from the
+// user. The end of the caller's context is never the server's fault.
 func (s *Store) Blame(err error) mysqlerr.Blame {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return mysqlerr.Statement

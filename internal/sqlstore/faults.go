@@ -17,8 +17,8 @@ const (
 	faultsDelete = "{DELETE FROM fault} WHERE entry_id IN ({ids})"
 )
 
-// writeFaults stores the Faults of outcomes that the same transaction has just written. The rows of these outcomes
-// carry token. A second try writes the same values.
+// writeFaults stores the Faults of outcomes that the same transaction has just written. It finds their rows by token. A
+// second call writes the same values.
 func (s *Store) writeFaults(ctx context.Context, tx processlog.Tx, ids []processlog.ID, token processlog.Token, of func(id processlog.ID) *processlog.Faults) error {
 	number := func(value func(f *processlog.Faults) int) string {
 		return byRow("id", ids, func(i int) int64 { return int64(value(of(ids[i]))) }, signed)

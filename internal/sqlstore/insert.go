@@ -221,8 +221,7 @@ func newInsertTexts(s *Store) *insertTexts {
 	return &insertTexts{guards: [2]string{s.guard(false), s.guard(true)}, rows: make(map[rowKind]string)}
 }
 
-// insertTexts returns the texts that this store keeps. Before Check has chosen the guards, it returns an empty set that
-// nobody keeps.
+// insertTexts returns the texts that this store keeps. Before Check has chosen the guards, each call returns a new set.
 func (s *Store) insertTexts() *insertTexts {
 	if texts := s.inserts.Load(); texts != nil {
 		return texts
@@ -254,8 +253,8 @@ func (t *insertTexts) row(s *Store, kind rowKind) string {
 }
 
 // rowSQL returns insertRow for a kind of row. If a row has a lease, the INSERT itself writes the lease and counts a
-// delivery, so no further statement is needed. If the process dies right after the commit, that lease is lost like any
-// other.
+// delivery, so no further statement is needed. If the process dies right after the commit, the lease ends without an
+// outcome, and counts as a lost lease.
 func (s *Store) rowSQL(kind rowKind, key string) string {
 	lease, delivered, state, ended := "0", "0", "0", s.d.empty
 	if kind.lease > 0 {

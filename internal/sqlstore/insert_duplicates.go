@@ -59,7 +59,7 @@ func (in *insertion) existingUnlocked(ctx context.Context, keys []processlog.Ide
 
 const existingRows = "SELECT {columns} FROM {log}{by uk_idempotent_id} WHERE idempotent_id IN ({keys}) LIMIT {limit}{lock}"
 
-// readKeys adds the rows that hold one of keys to byKey.
+// readKeys reads the rows that have one of the given keys, and adds them to byKey.
 func (in *insertion) readKeys(ctx context.Context, tx processlog.Tx, keys []processlog.IdempotencyKey, lock string, byKey map[processlog.IdempotencyKey]processlog.Row) error {
 	literals, args := in.s.d.params(keys)
 	query := in.s.sql(existingRows, "keys", literals, "limit", strconv.Itoa(len(keys)), "lock", lock)

@@ -64,8 +64,9 @@ func (s *Store) idleKeys(ctx context.Context, after limitKey, age time.Duration)
 	return keys, rows.Err()
 }
 
-// purgeKeys deletes the rows that no other transaction has locked, and whose permits have all ended. A permit does not
-// end with its lease, because its holder may still renew the lease.
+// purgeKeys deletes the rows that no other transaction has locked, and whose permits have all ended. A permit counts as
+// ended here if its entry was written again or no longer exists. The end of the lease is not enough, because the holder
+// may still renew the lease.
 func (s *Store) purgeKeys(ctx context.Context, keys []limitKey, age time.Duration) (deleted int, err error) {
 	err = s.inOwn(ctx, func(tx processlog.Transaction) error {
 		free, err := s.lockIdleKeys(ctx, tx, keys, age)

@@ -29,7 +29,7 @@ func decodeTypes(text string) []string {
 const limitColumns = "{text business_types}, keyed, program_interval, program_burst, program_concurrent," +
 	" person_interval, person_burst, person_concurrent, version, {text actor, reason}, changed_at"
 
-// limitScan returns the places for limitColumns, and a function that sets l from them.
+// limitScan returns scan destinations for limitColumns, and a function that sets l from them after the scan.
 func limitScan(l *processlog.StoredLimit) (places []any, done func()) {
 	var types string
 	var program, person, at int64

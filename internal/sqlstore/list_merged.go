@@ -15,8 +15,8 @@ import (
 const rangesPerStatement = 100
 
 // readMerged reads the first rows of many ranges of the due index. One statement reads at most rangesPerStatement
-// ranges. If there are more, the first statements read only positions, and keep the foremost ones in front. The last
-// statement reads the page from front and from the remaining ranges.
+// ranges. If there are more, the first statements read only positions, and the foremost ones are kept in the variable
+// front. The last statement reads the rows of the page at these positions and in the remaining ranges.
 func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err error) {
 	groups, err := l.groups(ctx)
 	if err != nil || len(groups) == 0 {
@@ -86,8 +86,8 @@ func (l *listing) heads(ctx context.Context, groups []group, front []listPositio
 	return heads, rows.Err()
 }
 
-// listMerged reads the rows at the first of many positions. {heads} stands for the queries that find the positions: one
-// headsOfGroup for each group, and headsKnown for positions that were read before.
+// listMerged reads the rows at the first {limit} positions of many ranges. {heads} stands for the queries that find the
+// positions: one headsOfGroup for each group, and headsKnown for positions that were read before.
 const (
 	listMerged   = "SELECT {what} FROM ({heads} ORDER BY {order} LIMIT {limit}) AS heads {then join} {log} ON id=head_id ORDER BY {order} LIMIT {limit}"
 	headsOfGroup = "SELECT {number next_at} AS head_at, id AS head_id FROM (SELECT next_at, id FROM {log}{by due}" +

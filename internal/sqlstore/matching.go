@@ -10,8 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// These queries read one index each, and no row. Their results are sorted by id, which no index of states or times supplies, so the
-// server sorts the ids.
+// These queries read one index each, and no row. An index of states or times does not supply the ids in order, so the
+// server sorts them.
 const (
 	matchingRows  = "SELECT id FROM {log}{by index} WHERE {conditions} ORDER BY id LIMIT {limit}"
 	matchingCases = "SELECT entry_id FROM {case}{by k_group} WHERE {conditions} ORDER BY entry_id LIMIT {limit}"

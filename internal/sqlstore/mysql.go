@@ -104,7 +104,8 @@ func mysqlAgain(_ string, columns ...string) string {
 	return " ON DUPLICATE KEY UPDATE " + strings.Join(set, ", ")
 }
 
-// mysqlKeyed compares checksums of the keys. The list of checksums is about ten times shorter than the list of keys.
+// mysqlKeyed returns the condition that the checksum of a row's key is the checksum of one of the keys. The list of
+// checksums is about ten times shorter than the list of keys.
 func mysqlKeyed(keys []processlog.IdempotencyKey) string {
 	b := make([]byte, 0, len("CRC32(idempotent_id) IN ()")+len("4294967295,")*len(keys))
 	b = append(b, "CRC32(idempotent_id) IN ("...)
@@ -151,8 +152,8 @@ func mysqlAbsent(err error) (text string, ok bool) {
 	return "", false
 }
 
-// mysqlPrefix compares with LIKE. A comparison with < and >= would fill a shorter text with spaces, so it would miss ids
-// with control characters.
+// mysqlPrefix returns the condition that a column begins with a text. It uses LIKE, because < and >= would fill a
+// shorter text with spaces and so miss ids with control characters.
 func mysqlPrefix(column, text string) string {
 	pattern := strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(text) + "%"
 	return column + " LIKE _utf8mb4 " + hexLiteral([]byte(pattern)) + " ESCAPE '!'"

@@ -16,10 +16,9 @@ import (
 const (
 	// ownTransactions and ownSettings make a session independent of the DSN and of the server's defaults.
 	//
-	// With the short wait for row locks, one locked row does not delay a whole batch. A blocked DDL statement makes other
-	// statements wait for a metadata lock. The short wait for metadata locks ends such a wait on the server before the
-	// engine's own timeout. If the engine gave the statement up first, the session on the server would stay in use until
-	// the statement ends.
+	// With the short wait for row locks, one locked row does not delay a whole batch. With the short wait for metadata
+	// locks (lock_wait_timeout), the server ends a waiting statement before the library's engine gives the statement up.
+	// Otherwise the session would stay in use on the server until the statement ends.
 	//
 	// The charset before the text of sql_mode is needed in a session whose charset has two bytes per character, because
 	// MySQL reads the text before SET NAMES takes effect.

@@ -13,7 +13,7 @@ import (
 // outlineRows reads rows without their contents. The contents of a thousand rows may not fit into memory.
 const outlineRows = "SELECT {outline} FROM {log} WHERE id IN ({ids})"
 
-// outlineKeys is outlineRows by idempotency key.
+// outlineKeys reads rows without their contents, by idempotency key.
 const outlineKeys = "SELECT {outline} FROM {log} WHERE idempotent_id IN ({keys})"
 
 // OutlinesByKey implements Operations.

@@ -78,9 +78,9 @@ type firstEntry struct {
 // firstOfKeys reads the first entry of each key, the entry id of its first note, and whether the entry is ready and
 // whether it waits. See firstEntry.
 //
-// A blocked first entry is not made due as long as another entry of its key runs. This happens if a late commit has put
-// an entry in front of a running one. If the first entry were made due now, it would only be blocked again. Leases of
-// the whole key are read only for a blocked first entry.
+// If a transaction commits late, its entry may come in front of an entry of the same key that already runs. Then the
+// new first entry stays blocked as long as the other entry runs. If it were made due now, it would only be blocked
+// again. Leases of the whole key are read only for a blocked first entry.
 const firstOfKeys = "SELECT f.n, f.first, f.front, l.version, CASE WHEN l.state+0 IN (0,-1,-3) AND l.lease_until<={now} AND l.next_at<={now} THEN 1 ELSE 0 END," +
 	" CASE WHEN l.state+0 IN (0,-1,-3) AND p.parked>0 AND p.parked=l.version AND l.lease_until=0 AND l.next_at>{now} THEN CASE WHEN EXISTS(SELECT 1" +
 	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
@@ -89,7 +89,6 @@ const firstOfKeys = "SELECT f.n, f.first, f.front, l.version, CASE WHEN l.state+
 	" (SELECT t.entry_id FROM {turns} t{by k_line} WHERE t.business_type={type} AND t.turn_key=k.turn_key ORDER BY t.turn_key, t.place, t.entry_id LIMIT 1) AS front" +
 	" FROM ({keys}) k) f LEFT JOIN {log} l{by id} ON l.id=f.first LEFT JOIN {turns} p{by id} ON p.entry_id=f.first AND p.turn_key=f.turn_key{every row}"
 
-// readFirsts reads the first entry of each key.
 func (s *Store) readFirsts(ctx context.Context, businessType string, keys []string, deadBlocks bool) (firsts []firstEntry, err error) {
 	query := s.sql(firstOfKeys, "type", s.d.text(businessType), "counting", counting(deadBlocks), "first of k.turn_key", s.firstOf(businessType, "k.turn_key", deadBlocks), "keys", s.keyed(keys))
 	err = s.readLatest(ctx, func(readTx processlog.Tx) error {

@@ -114,9 +114,9 @@ const (
 
 const nextKeys = "SELECT t.turn_key FROM {turns} t{by k_line} WHERE t.business_type={type} AND t.turn_key>{after} ORDER BY t.turn_key, t.place LIMIT {limit}"
 
-// keysAfter reads the next keys of a type, up to limit, and reports whether more may follow. No SQL that all servers
-// understand jumps from key to key. So each statement reads up to keyNotes notes, and the next one begins after the
-// last key that was read. Many keys with few entries take few statements. A key with many entries takes one statement.
+// keysAfter reads the next keys of a type, up to limit, and reports whether more may follow. No query that all servers
+// accept jumps from key to key. So each statement reads up to keyNotes notes, and the next one begins after the last
+// key that was read. Many keys with few entries take few statements. A key with many entries takes one statement.
 func (s *Store) keysAfter(ctx context.Context, readTx processlog.Tx, businessType, after string, limit int) (keys []string, more bool, err error) {
 	for range keyStatements {
 		notes, err := queryKeys(ctx, readTx, s.sql(nextKeys, "type", s.d.text(businessType), "after", s.d.binary([]byte(after)), "limit", strconv.Itoa(keyNotes)))
@@ -215,7 +215,7 @@ func (a *keyQuery) idsOf(keys []string) (ids []processlog.ID) {
 	return ids
 }
 
-// countMatch adds to Known of a key the number of its positions that match a stored note.
+// countMatch raises Known of a key for each of its positions that matches the note.
 func (a *keyQuery) countMatch(key string, note processlog.Member) {
 	for _, position := range a.byKey[key] {
 		if position.ID == note.ID && position.Epoch == note.Epoch {

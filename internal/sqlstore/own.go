@@ -59,8 +59,8 @@ type ownConn struct {
 const (
 	// ownLife is the maximum age of a connection of the own pool as long as the user's pool has no open connection.
 	ownLife = 5 * time.Minute
-	// ownLeast is the minimum age at which an own connection is closed. Without this minimum, a user's pool that opens
-	// connections all the time would make the own pool do the same.
+	// ownLeast is the minimum age at which an own connection is closed. The user's pool may open connections all the time.
+	// Without ownLeast, the own pool would then also close and open its connections all the time.
 	ownLeast = 5 * time.Second
 )
 

@@ -329,8 +329,8 @@ func (b *logbook) plansHold(table string) {
 }
 
 // requireIndex requires that a statement finds its rows through one of the given indexes. Reading the whole log is
-// allowed if the log is about as short as the list of ids. It is never allowed for a statement that waits for locked
-// rows, because other transactions may have locked the rows that the statement does not need.
+// allowed if the log is about as short as the list of ids. But a statement that waits for locked rows must never read
+// the whole log, because other transactions may have locked the rows that the statement does not need.
 func (p planStep) requireIndex(t *testing.T, statement string, keys []string, rows int, problem string) {
 	t.Helper()
 	switch {

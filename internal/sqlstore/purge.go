@@ -109,7 +109,6 @@ func (p *purge) run(ctx context.Context, limit int) error {
 	return err
 }
 
-// asRefused returns the refused entries as a *RefusedError.
 func (p *purge) asRefused() error {
 	ids := make([]refusal[processlog.ID], len(p.refusals))
 	for i, r := range p.refusals {

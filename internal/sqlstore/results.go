@@ -10,7 +10,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// hasResult reports whether an outcome stores a result.
 func hasResult(o *processlog.Outcome) bool { return o.Result != nil && o.To == processlog.Succeeded }
 
 const (
@@ -21,8 +20,8 @@ const (
 	resultsDelete = "{DELETE FROM result} WHERE entry_id IN ({ids})"
 )
 
-// writeResults stores the Results of outcomes that the same transaction has just written. The rows of these outcomes
-// carry token. A second try writes the same values.
+// writeResults stores the Results of outcomes that the same transaction has just written. It finds their rows by token.
+// A second call writes the same values.
 func (s *Store) writeResults(ctx context.Context, tx processlog.Tx, ids []processlog.ID, token processlog.Token, of func(id processlog.ID) *processlog.Outcome) error {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id processlog.ID) bool { return !hasResult(of(id)) })
 	if len(ids) == 0 {

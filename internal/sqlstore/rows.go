@@ -161,8 +161,8 @@ func scanIDs(rows *sql.Rows, into map[processlog.IdempotencyKey]processlog.ID) e
 	return rows.Err()
 }
 
-// byRow writes a CASE that gives each row, found by its id in column, its own value. If all values are equal, it writes
-// the literal alone.
+// byRow writes a CASE over a column with ids. The CASE gives each row its own value. If all values are equal, byRow
+// writes only the value.
 func byRow[T comparable](column string, ids []processlog.ID, value func(i int) T, literal func(T) string) string {
 	first, alike := value(0), true
 	for i := 1; i < len(ids) && alike; i++ {
@@ -262,8 +262,8 @@ const resolveTimeout = 10 * time.Second
 const (
 	findByID  = "SELECT {columns} FROM {log} WHERE id = ?{and in schema} LIMIT 1{lock}"
 	findByKey = "SELECT {columns} FROM {log} WHERE idempotent_id = {key}{and in schema} LIMIT 1{lock}"
-	// lockByKey locks the row by its id, and not through the unique index. A transaction that records the same key
-	// again may hold a lock in that index.
+	// lockByKey locks the row by its id, and not through the unique index. Otherwise it would wait for a transaction that
+	// records the same key again and holds a lock in that index.
 	lockByKey = "SELECT {columns} FROM {log} WHERE id = (SELECT id FROM {log}{by uk_idempotent_id} WHERE idempotent_id = {key}){and in schema} LIMIT 1{lock}"
 )
 

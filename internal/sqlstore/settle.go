@@ -70,8 +70,8 @@ func groupOf(o *processlog.Outcome) settleGroup {
 }
 
 // rowsPerStatement returns the maximum number of rows in one statement. The CASE that gives each row its own values is
-// evaluated for every row, so its cost grows with the square of the rows. Absorbed successes all have the same values,
-// except for their Results.
+// evaluated for every row, so its cost grows with the square of the rows. Successes with Outcome.Absorb all have the
+// same values, except for their Results.
 func (g settleGroup) rowsPerStatement() int {
 	if g.absorb && !g.result {
 		return processlog.MaxRows
@@ -125,10 +125,10 @@ func (s *Store) settleChunks(g settleGroup, places []int, outcomes []processlog.
 //   - {same entries} is the condition that the rows are still the entries that were claimed. After a rollback to an
 //     older state, a database gives the ids of lost entries to new ones.
 //
-// settleSuccesses stores absorbed successes, which need no version. An entry becomes compensating at most once in an
-// epoch, and leaves that state only when it ends. So {from} is enough to distinguish a late success of a handler from
-// the success of a compensation (G13, epochs do not mix). The counts do not change, because another attempt may have
-// recorded a failure since.
+// settleSuccesses stores successes with Outcome.Absorb. Its condition is the epoch and the state instead of the
+// version. An entry becomes compensating at most once in an epoch, and leaves that state only when it ends. So {from}
+// is enough to distinguish a late success of a handler from the success of a compensation (G13, epochs do not mix). The
+// counts do not change, because another attempt may have recorded a failure since.
 const (
 	settleRows = "UPDATE {log}{by id} SET state={state}, version=version+1, process_count={process_count}, compensate_count={compensate_count}, delivery_count=0, lease_until=0," +
 		" ended_by={ended_by}, token={token}, updated_at={stamp}, next_at={now}+{wait}, last_error={last_error}" +

@@ -75,7 +75,8 @@ func sqliteNumbers(columns string) string {
 
 func sqliteText(utf8 string) string { return "CAST(" + hexLiteral([]byte(utf8)) + " AS TEXT)" }
 
-// sqlitePrefix compares with bounds, because LIKE would ignore the case.
+// sqlitePrefix returns the condition that a column begins with a text. It does not use LIKE, which would ignore the
+// case.
 func sqlitePrefix(column, text string) string {
 	condition := column + ">=" + sqliteText(text)
 	if next := nextPrefix(text); next != "" {
@@ -224,7 +225,8 @@ func sqliteFault(err error) fault {
 	return faultOther
 }
 
-// sqliteAbsent looks at the text, because SQLite has no separate code for a missing table.
+// sqliteAbsent returns the name of a missing table from the text of an error. SQLite has no separate code for a missing
+// table.
 func sqliteAbsent(err error) (table string, ok bool) {
 	if err == nil {
 		return "", false

@@ -32,7 +32,6 @@ const (
 	sqlitePrimaryCodeOf = 0xff
 )
 
-// sqliteCondition is one row of the table of SQLite's primary result codes.
 type sqliteCondition struct {
 	blame  mysqlerr.Blame
 	reason string
@@ -94,9 +93,9 @@ var sqliteMessages = []struct {
 	{"large file support is disabled", 22},
 }
 
-// sqliteBlame says whether SQLite or the statement caused an error. The statement may also be a user's. sqliteBlame
-// looks only at errors that a driver returned. So it never treats a business error such as "interrupted by the
-// customer" as an error of SQLite.
+// sqliteBlame says whether SQLite or the statement caused an error. The statement may come from the library or from the
+// user. sqliteBlame looks only at errors that a driver returned. So it never treats a business error such as
+// "interrupted by the customer" as an error of SQLite.
 func sqliteBlame(err error) mysqlerr.Blame {
 	said := sqliteAnswer(err)
 	switch {

@@ -13,8 +13,9 @@ import (
 // Each statement is a constant beside the method that sends it. The constant is the whole statement, so that a search
 // for words of the statement finds it. Names in braces stand for fragments:
 //
-//   - {log} is the log's table, together with its database if setSchema has set one. {attempt}, {audit}, {case}, {fault}, {instance}, {limit}, {meta}, {operation}, {result}, {setting}, {slots}, {stat}
-//     and {turns} are its other tables.
+//   - {log} is the log's table, together with its database if setSchema has set one. {attempt}, {audit}, {case},
+//     {fault}, {instance}, {limit}, {meta}, {operation}, {result}, {setting}, {slots}, {stat} and {turns} are its
+//     other tables.
 //   - {by id}, {by due} and {by INDEX} are hints that name an index of the table before them. A hint begins with a
 //     space, or is empty. Without {by id} a server scans a small table, and waits for rows that others have locked.
 //   - {now} is the database's clock in ms since 1970. {stamp} is its value for created_at and updated_at.
@@ -23,15 +24,15 @@ import (
 //     texts, numbers and stampMS in dialect.
 //   - {DELETE FROM log} also has the hint to read the table by id. The same holds for the other tables.
 //   - {then join} is a JOIN in written order. {empty} is an empty text, and {no bytes} an empty binary value.
-//   - {every row}, {lock now}, {and steady}, {and in tx} and {and in schema} end a statement. See everyRow, inSchema, and
-//     lockNow, steady and inTx in dialect. {in schema} is the condition without AND.
+//   - {every row}, {lock now}, {and steady}, {and in tx} and {and in schema} end a statement. See everyRow, inSchema,
+//     and lockNow, steady and inTx in dialect. {in schema} is the condition without AND.
 //
 // Every other name is an argument of sql. Only the method that sends the statement has its value.
 
 // indexes lists the indexes of migrations/ that statements name.
 var indexes = [...]string{"uk_idempotent_id", "k_batch_id", "k_business_id", "k_business_ext_id", "k_created_at", "k_group", "k_line"}
 
-// fragmentsOf returns the fragments that stay the same after Check.
+// fragmentsOf returns the fragments that do not depend on what Check finds out.
 func fragmentsOf(d *dialect, table tableName) map[string]string {
 	fragments := map[string]string{
 		"by id":     d.idIndex,

@@ -171,7 +171,6 @@ func (s *Store) Stats(ctx context.Context, f processlog.StatFilter) ([]processlo
 	return stats, nil
 }
 
-// statKey is the key of a row of statistics.
 type statKey struct {
 	instance     string
 	at           int64

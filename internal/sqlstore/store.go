@@ -176,12 +176,13 @@ func (s *Store) fingerprint(ctx context.Context, tx processlog.Tx, query string)
 	return fingerprint, err
 }
 
-// setSchema stores the name of the database that the log is in. From then on all statements name this database before each table
-// of the log. Somebody may have sent USE in a session of the user's pool. The library's statements still use the right log there.
+// setSchema stores the name of the database that the log is in. From then on all statements name this database before
+// each table of the log. So the library's statements use the right log even in a session in which somebody has sent
+// USE.
 //
-// Check calls setSchema with an empty name if the server or a proxy does not accept a database's name before a table. A name with
-// characters other than those of plainSchema is not written into statements, because a session's charset may change the
-// characters.
+// Check calls setSchema with an empty name if the server or a proxy does not accept a database's name before a table. A
+// name with characters other than those of plainSchema is not written into statements, because a session's charset may
+// change the characters.
 func (s *Store) setSchema(name string) {
 	table := s.table
 	s.schema, s.namesSchema = name, plainSchema.MatchString(name)
@@ -198,8 +199,8 @@ func (s *Store) setSchema(name string) {
 var plainSchema = regexp.MustCompile(`^[A-Za-z0-9_$-]+$`)
 
 // inSchema returns an SQL condition that is true if the session's database is the database of the log. In the user's
-// transaction the condition prevents writes that belong to another database, and costs nothing. It cannot distinguish two servers
-// whose databases have the same name.
+// transaction the condition prevents writes that belong to another database, and costs nothing. It cannot distinguish
+// two servers whose databases have the same name.
 //
 // COLLATE is necessary because by the collation of DATABASE() the names shop and Shop are equal.
 func (s *Store) inSchema() string {

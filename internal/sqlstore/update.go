@@ -45,7 +45,6 @@ func (s *Store) updateApart(ctx context.Context, ids []processlog.ID, update fun
 	return changedRows, busy, err
 }
 
-// asRefused returns the refused rows as a *RefusedError.
 func asRefused(items []refusal[processlog.ID]) error {
 	refusals := make([]processlog.Refusal, len(items))
 	for i, r := range items {
@@ -97,10 +96,11 @@ func (s *Store) updateFree(ctx context.Context, ids []processlog.ID, update func
 	return s.updateFreeAfter(ctx, ids, update, nil)
 }
 
-// updateFreeAfter locks the rows that are free, and updates them in the same transaction. The parameter waitErr says
-// that an earlier statement for the same rows did not get a lock, and is nil if there was no such statement. If waitErr
-// is not nil and all rows are free, a trigger caused the wait and would wait again. Then updateFreeAfter writes nothing
-// and returns waitErr.
+// updateFreeAfter locks the rows that are free, and updates them in the same transaction. waitErr is the error of an
+// earlier UPDATE of the same rows that did not get a lock, or nil.
+//
+// If waitErr is set and all rows are free, a trigger waited for the lock, not the UPDATE itself. A new UPDATE would
+// wait again. So updateFreeAfter writes nothing and returns waitErr.
 func (s *Store) updateFreeAfter(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string, waitErr *waitError) (changedRows int64, busy []processlog.ID, err error) {
 	err = s.inOwn(ctx, func(tx processlog.Transaction) error {
 		freeIDs, err := s.lockFree(ctx, tx, ids)
@@ -184,7 +184,6 @@ func readFree[T any](ctx context.Context, s *Store, ids []processlog.ID, read fu
 	return append(rows, rest...), err
 }
 
-// withoutIDs returns the ids that are not in drop.
 func withoutIDs(ids, drop []processlog.ID) []processlog.ID {
 	dropped := make(map[processlog.ID]bool, len(drop))
 	for _, id := range drop {

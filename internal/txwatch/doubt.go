@@ -33,8 +33,8 @@ const sqliteBadToken = "unrecognized token"
 
 // askServer asks the server whether a transaction is open. If the server gives no answer, the state stays doubtful.
 //
-// With autocommit=0 a savepoint always survives. So if a transaction was open before the state became doubtful,
-// askServer also sends DoubtBegun and calls askAutocommit.
+// With autocommit=0 a savepoint survives even if no transaction was open. So if a transaction was open before the state
+// became doubtful, askServer also sends DoubtBegun and calls askAutocommit.
 func (c *watchedConn) askServer(ctx context.Context) error {
 	wasOpen := c.recordingTx != nil || c.urgent
 	if wasOpen && mysqlerr.IsInsideTransaction(c.send(ctx, DoubtBegun)) {
@@ -96,11 +96,12 @@ func SQLiteInside(answer error) (inside bool, err error) {
 	return false, answer
 }
 
-// outcomeOfCommit returns the outcome of a transaction for which database/sql sent a COMMIT. err is the result of the COMMIT.
+// outcomeOfCommit returns the outcome of a transaction for which database/sql sent a COMMIT. err is the result of the
+// COMMIT.
 //
 // On SQLite a failed COMMIT may leave the transaction open, for example if readers hold the file too long or a deferred
-// constraint fails. The caller could not end the transaction, and its lock would stay on a pooled connection. So outcomeOfCommit
-// rolls the transaction back.
+// constraint fails. The caller could not end the transaction, and its lock would stay on a pooled connection. So
+// outcomeOfCommit rolls the transaction back.
 func (c *watchedConn) outcomeOfCommit(err error) Outcome {
 	outcome := Classify(err)
 	if outcome != Unknown || mysqlerr.Number(err) != 0 || mysqlerr.IsBroken(err) {

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bare is a connection that does nothing.
 type bare struct{ driver.Conn }
 
 func (bare) Close() error { return nil }

@@ -80,7 +80,8 @@ func TestClassifyCommit(t *testing.T) {
 	}
 }
 
-// brokenDB returns a proxy, a watched handle through the proxy, and a plain handle past it.
+// brokenDB returns a proxy, a watched handle whose connections run through the proxy, and a plain handle that bypasses
+// the proxy.
 func brokenDB(t *testing.T, params ...string) (*faultproxy.MySQL, *sql.DB, *sql.DB) {
 	config, err := mysql.ParseDSN(testservers.SharedSQL(t).Database(t, params...))
 	require.NoError(t, err)
@@ -173,8 +174,8 @@ func TestRefusedCommitWhoseRollbackIsLostGivesUpTheConnection(t *testing.T) {
 	assert.False(t, exists(t, plain, 100))
 }
 
-// Some errors end a transaction although its statement did not cause them. Such an error must not count as the
-// handler's failure.
+// The server may end a transaction for a reason that is not in its statements, for example a deadlock. Such an error
+// must not count as the handler's failure.
 func TestWhatEndsATransactionIsTheServersCondition(t *testing.T) {
 	for _, table := range []map[uint16]string{lostAgainstOthers, statementAborts} {
 		for number, why := range table {

@@ -53,9 +53,8 @@ func (w *Tx) OnEnd(hook func(Outcome)) {
 	}
 }
 
-// Taint records that an entry could not be written. Commit will then roll back and return err. If the transaction is
-// rolled back to a savepoint that was set before the call, Commit works again, because the caller has given up the
-// entry too.
+// Taint records that an entry could not be written. Commit will then roll back and return err. If the caller rolls back
+// to a savepoint from before the call, Commit works again. The work that belongs to the entry is then undone, too.
 func (w *Tx) Taint(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -138,9 +137,9 @@ func runHook(hook func(Outcome), outcome Outcome) {
 	hook(outcome)
 }
 
-// savepoint records that a savepoint was set, and afterRollbackTo records a rollback to a savepoint. Both are needed only after
-// Taint. A server compares names by a collation: é equals e, and ß equals s. So a name with non-ASCII letters may equal
-// any other name.
+// savepoint records that a savepoint was set, and afterRollbackTo records a rollback to a savepoint. Both are needed
+// only after Taint. A server compares names by a collation: é equals e, and ß equals s. So a name with non-ASCII
+// letters may equal any other name.
 func (w *Tx) savepoint(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -199,7 +199,6 @@ func unfit(err error) bool { return mysqlerr.IsReadOnly(err) || errors.Is(err, d
 // same session again and again, so all attempts of an entry could fail in it.
 func perhapsElsewhere(err error) bool { return mysqlerr.Number(err) == mysqlerr.NoSuchTable }
 
-// afterError updates the state after a statement has returned err.
 func (t *txWatch) afterError(err error) {
 	t.discard = t.discard || unfit(err) || t.recordingTx != nil && perhapsElsewhere(err)
 	if t.state == txClosed {

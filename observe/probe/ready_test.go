@@ -99,8 +99,8 @@ func TestProbeIsNotReadyForWhatKeepsAProcessFromItsPartAlone(t *testing.T) {
 	}
 }
 
-// TestProbeWaitsNoLongerThanItsTimeout asks a database that never answers, under a context that ends.
-// The probe must answer when its timeout has passed.
+// TestProbeWaitsNoLongerThanItsTimeout asks a log whose Health returns only when its context ends. The probe must
+// answer when its timeout has passed.
 // Failure: F85
 func TestProbeWaitsNoLongerThanItsTimeout(t *testing.T) {
 	t.Parallel()

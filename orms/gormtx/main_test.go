@@ -36,7 +36,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// databases lists the databases that the tests run on.
 var databases = map[string]func(t *testing.T) (*compensator.Compensator, *sql.DB, gorm.Dialector){
 	"SQLite": func(t *testing.T) (*compensator.Compensator, *sql.DB, gorm.Dialector) {
 		c, db := sqlitetest.New(t, func(cfg *compensator.Config) { cfg.PollInterval = time.Hour })
@@ -64,7 +63,6 @@ func onServer(t *testing.T, wrap func(driver.Connector) driver.Connector) (*comp
 	return c, db, mysql.New(mysql.Config{Conn: db})
 }
 
-// order is a row that handlers write.
 type order struct {
 	ID   int64
 	Note string `gorm:"size:191;unique"`

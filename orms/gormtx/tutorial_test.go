@@ -60,7 +60,6 @@ func newTutorial(tb testing.TB, cfg compensator.Config) *tutorial {
 	return s
 }
 
-// place writes an order and records its notification in the same transaction.
 func (s *tutorial) place(tb testing.TB, note string) {
 	tb.Helper()
 	require.NoError(tb, s.db.Transaction(func(tx *gorm.DB) error {
