@@ -35,9 +35,10 @@ type Config struct {
 	// Where is an SQL condition that selects the rows to take. The default is all rows.
 	Where string
 
-	// Take is the SET clause of the UPDATE for a row, for example "state = 1, updated_at = NOW()". The UPDATE runs in
-	// the transaction that records the row's entry. After the update, neither the condition Where nor the old scanner
-	// may find the row. If Take is empty, the old table stays unchanged, and each pass reads the whole table again.
+	// Take is the SET clause of the UPDATE for a row, for example "state = 1, updated_at = NOW()". The UPDATE runs in the
+	// transaction that records the row's entry. After the update, the condition Where must no longer match the row, and
+	// the old scanner must no longer find it. If Take is empty, the old table stays unchanged, and each pass reads the
+	// whole table again.
 	Take string
 
 	// Map returns the entry for a row. Map runs while the row is locked, so Map must not call other systems. Map may be

@@ -313,8 +313,8 @@ func TestExpressionThatNeverFiresOrMisleadsIsRefused(t *testing.T) {
 	}
 }
 
-// TestLeapDayHasItsSlotAcrossTheYear2100 asks for the next leap day after March 2096. It must be that of 2104,
-// because 2100 is not a leap year.
+// TestLeapDayHasItsSlotAcrossTheYear2100 asks for the next leap day after March 2096. It must be in 2104, because 2100
+// is not a leap year.
 func TestLeapDayHasItsSlotAcrossTheYear2100(t *testing.T) {
 	for _, expression := range []string{"0 0 29 2 *", "0 * 29 2 *"} {
 		slot := parse(t, expression, zone(t, "Europe/Berlin")).Next(time.Date(2096, 3, 1, 0, 0, 0, 0, time.UTC))

@@ -48,7 +48,7 @@ const KeyHeader = "Idempotency-Key"
 // Give the request the handler's context, and give the type a MaxWait. Without MaxWait, a call is retried forever while
 // the service is unavailable.
 //
-// Do sends key as Idempotency-Key, unless key is empty. Pass Entry.CallKey. With this key the service recognises a
+// Do sends key as Idempotency-Key if key is not empty. Pass Entry.CallKey. With this key the service recognises a
 // repeated call, and treats a call after a person's requeue as a new call. If several logs call the service, for
 // example a staging copy, put the name of the log in front of the key. If a handler makes several calls, add the name
 // of the call at the end: "shop-" + e.CallKey() + "-fee". Each attempt of a batch may contain other entries, so a call

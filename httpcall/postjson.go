@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/internal/verdict"
 )
 
-// PostJSON posts v as JSON with Do and key. Unless into is nil, PostJSON decodes the JSON answer into it. A handler can
+// PostJSON posts v as JSON with Do and key. If into is not nil, PostJSON decodes the JSON answer into it. A handler can
 // return the error of PostJSON unchanged. PostJSON reads up to 1 MiB of the answer.
 //
 // Three cases are plain errors and spend an attempt: v cannot be encoded, the address is invalid, or a 2xx answer

@@ -89,7 +89,7 @@ func (e *FieldError) Error() string { return "compensator: " + e.Field + ": " + 
 // fault: it can be recorded in another session. If the library began the transaction, it closes the session, so that
 // the pool opens another one.
 //
-// SessionError wraps a *FieldError that names the variable. Its text is that of the FieldError.
+// SessionError wraps a *FieldError that names the variable. Error returns the text of the FieldError.
 type SessionError struct {
 	Refusal *FieldError // names the variable and says what is wrong with it
 }

@@ -88,9 +88,9 @@ type Operations interface {
 	// is harmless, even after the counts were folded.
 	WriteStats(ctx context.Context, instance string, minute time.Time, stats []Stat) error
 
-	// FoldStats adds the counts of old rows to folded rows, and then deletes the old rows. It takes at most limit rows, and
-	// only rows that are older than age. It folds all of these rows or none. FoldStats returns the number of deleted rows.
-	// Several processes may call it at the same time.
+	// FoldStats sums old rows: it adds their counts to fewer rows, which are called folded rows, and then deletes the old
+	// rows. It takes at most limit rows, and only rows that are older than age. It folds all of these rows or none.
+	// FoldStats returns the number of deleted rows. Several processes may call it at the same time.
 	FoldStats(ctx context.Context, fold StatFold, age time.Duration, limit int) (int, error)
 
 	// ForgetStats deletes folded rows that are older than age.

@@ -38,12 +38,12 @@ type Ordering interface {
 	// entries. If positions is empty, KeyStates only checks that the table of notes exists.
 	KeyStates(ctx context.Context, businessType string, positions []Position, token Token, dead bool) (map[string]KeyState, error)
 
-	// Block writes notes of claimed entries as Join does, and undoes their claims as Release does. Each entry becomes
-	// due after its Wait. Advance may make it due sooner.
+	// Block writes notes of claimed entries as Join does, and undoes their claims as Release does. Each entry becomes due
+	// after its Wait. Advance may make it due sooner.
 	//
-	// A *RefusedError names entries that the database refuses to write. Block has blocked all other entries, unless the
-	// error is also ErrBusy. After any other error, some entries may be blocked. Call Release to give back the entries
-	// that are not blocked.
+	// A *RefusedError names entries that the database refuses to write. Block has blocked all other entries. If the error
+	// is also ErrBusy, some entries are not blocked, because their rows were locked. After any other error, some entries
+	// may be blocked. Call Release to give back the entries that are not blocked.
 	Block(ctx context.Context, blocked []BlockedEntry, token Token) error
 
 	// Advance finds the entries that may run after other entries of their keys have ended. The parameter positions names

@@ -34,8 +34,8 @@ type Queue interface {
 	// has another token, another claim holds the entry now. Then Settle only makes the entry due earlier, if
 	// QueueOutcome.In says so, and changes nothing else.
 	//
-	// If the queue does not have an entry, Settle does not add it, unless the type is lost. In a lost type Settle adds
-	// the entry, because the process that rebuilds the type may have read an old state of the entry.
+	// Usually Settle adds no entry. But if the type is lost, Settle adds an entry that the queue does not have, because
+	// the process that rebuilds the type may have read an old state of the entry.
 	Settle(ctx context.Context, businessType string, items []QueueOutcome) error
 
 	// Peek returns for each type the time until its next entry is due, or Never. A time ≤ 0 means that an entry is due
@@ -73,14 +73,14 @@ type Queue interface {
 	Close() error
 }
 
-// QueueInspector is implemented by a Queue that can tell what it holds of one entry. Package admin asks it in order to
+// QueueInspector is implemented by a Queue that can report its data about one entry. Package admin asks it in order to
 // explain why an entry does not run. The library does not act on the answer.
 type QueueInspector interface {
-	// Inspect returns what the queue holds of an entry. It changes nothing.
+	// Inspect returns the queue's data about an entry. It changes nothing.
 	Inspect(ctx context.Context, businessType string, id ID) (Queued, error)
 }
 
-// Queued is what a queue holds of an entry.
+// Queued is the data of a queue about an entry.
 type Queued struct {
 	Has  bool          // whether the queue has the entry
 	In   time.Duration // if Has is true: time until the entry is due in the queue, or until its lease there ends; 0: now

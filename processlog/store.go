@@ -58,7 +58,7 @@ type Recorder interface {
 	// Begin begins a READ COMMITTED transaction, for InTx and transactional handlers.
 	Begin(ctx context.Context) (Transaction, error)
 
-	// Probe returns ErrNoTransaction unless tx has an open transaction on the server. It never changes the transaction.
+	// Probe returns ErrNoTransaction if tx has no open transaction on the server. It never changes the transaction.
 	Probe(ctx context.Context, tx Tx) error
 
 	// Insert writes drafts in the caller's transaction. If no draft is a duplicate, it needs one statement. It returns
@@ -147,8 +147,7 @@ type Keeper interface {
 	//
 	// An erasure keeps the time at which the entry ended. It deletes the entry's Result. It clears the errors of the
 	// entry's failed attempts and of its case, and the reasons of its operations. It replaces each earlier audit record by
-	// the result of AuditRecord.Erased. It also removes the ordering notes of an entry that has ended, unless the entry is
-	// dead.
+	// the result of AuditRecord.Erased. It also removes the ordering notes of an ended entry that is not dead.
 	//
 	// Change may return ErrNotFound, a *StateError, an *OtherTypeError and, if tx is nil, ErrBusy. After these errors
 	// nothing is changed, and tx can still be used.
@@ -303,7 +302,7 @@ func (r *Row) Draft() Draft {
 // Age returns how old the entry was when the row was read. Both times are by the database's clock.
 func (r *Row) Age() time.Duration { return r.NextAt.Sub(r.CreatedAt) - r.DueIn }
 
-// Faults are facts about an entry's errors that a store keeps beside the row. The engine uses these facts for its
+// Faults are facts about an entry's errors. A store keeps them in a separate table. The engine uses these facts for its
 // decisions, never the text of LastError.
 type Faults struct {
 	Epoch        uint32 // Row.Epoch when the Faults were written. An entry begins each epoch without Faults

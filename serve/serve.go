@@ -48,13 +48,13 @@ type Config struct {
 	StopTimeout time.Duration
 }
 
-// Run runs logs and the parts in cfg until ctx ends, or until any of them ends. Then it stops them in three steps. Each
-// step waits for the step before it:
+// Run runs logs and the parts in cfg until ctx ends, or until a log or a part ends. Then it stops them in three steps.
+// Each step waits for the step before it:
 //
 //   - Servers take no new requests and finish the running requests. The contexts of consumers end. After this step
 //     nothing is recorded any more. During this step the logs still claim and run entries.
-//   - The contexts of the logs' Run end, all at once. Handlers end, and their outcomes are stored. Each log
-//     has its own StopTimeout.
+//   - The contexts of the logs' Run end, all at once. Handlers end, and their outcomes are stored. Each log has its
+//     own StopTimeout.
 //   - The servers in Inside have one second for their requests.
 //
 // Run returns all errors joined, or nil if everything ended in order. errors.Is and errors.As find the error of a part.
@@ -74,8 +74,8 @@ type Config struct {
 // close the databases and Redis.
 //
 // Run handles no signals. You may pass a ctx of signal.NotifyContext. Then a second signal has no effect until you call
-// stop of NotifyContext. If a second signal must end the program at once, use context.AfterFunc(ctx, stop). Entries that
-// run at the second signal run again in another process when their leases end.
+// stop of NotifyContext. If a second signal must end the program at once, use context.AfterFunc(ctx, stop). Entries
+// that run at the second signal run again in another process when their leases end.
 //
 // Several Runs may run at the same time, each with its own servers and logs.
 func Run(ctx context.Context, cfg Config, logs ...Log) error {

@@ -25,11 +25,12 @@ type condition struct {
 	reason string
 }
 
-// conditions lists, by number, the errors that were considered. An error from 1000 on that is not listed is a Statement error.
-// Numbers below 1000 are not in the message lists, see firstOfMessageList.
+// conditions lists, by number, the errors that were considered. An error from 1000 on that is not listed is a Statement
+// error. Numbers below 1000 are not in the message lists, see firstOfMessageList.
 //
 // The list was made from the complete message lists of MariaDB 10.11 and MySQL 9.7 (perror), and from the error pages
-// of TiDB. From 1900 on, a number has different meanings on MariaDB and MySQL. Such an error is at most Doubtful.
+// of TiDB. From 1900 on, some numbers mean one error on MariaDB and another on MySQL. None of these numbers is listed as
+// Server.
 //
 // Errors of opening a connection (1045, 1129, 1130, 3118, 4151) are not listed. If a transaction cannot begin, its
 // attempt never counts.
@@ -223,8 +224,8 @@ var conditions = map[uint16]condition{
 	9006: {Statement, "transaction older than the GC life time (TiDB)"},
 }
 
-// Blames says whether the statement or the server caused an error. It returns Statement for an error that no server
-// sent, unless the connection broke.
+// Blames says whether the statement or the server caused an error. For an error that no server sent it returns
+// Statement. If the connection broke, it returns Doubtful.
 func Blames(err error) Blame {
 	serverErr := answer(err)
 	if serverErr == nil {
@@ -241,7 +242,7 @@ func Blames(err error) Blame {
 	case preventsWrites(serverErr):
 		return Server
 	case serverErr.Number == tableFull && (strings.Contains(serverErr.Message, "#sql") || strings.Contains(serverErr.Message, "'(temporary)'")):
-		return Doubtful // The missing table is a temporary table of the statement itself.
+		return Doubtful // The full table is a temporary table of the statement itself.
 	case blame == Doubtful && serverErr.Number <= lastOfFiles && outOfSystem(serverErr.Message):
 		return Server
 	}

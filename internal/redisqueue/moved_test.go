@@ -17,8 +17,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// redis6 changes a server's replies to those of a version before 7, which wraps errors of commands in a script. The
-// texts come from Redis 6.0.16.
+// redis6 makes a server reply like Redis 6, which wraps the errors of commands in a script. The texts come from Redis
+// 6.0.16.
 type redis6 struct {
 	net.Conn
 	rest []byte

@@ -207,7 +207,7 @@ type memberNumbers struct {
 	in int64 // ms
 }
 
-// addIf appends a type if the condition holds, unless the type is the last one already.
+// addIf appends a type if the condition holds, but not twice in a row.
 func addIf(condition bool, types []string, businessType string) []string {
 	if !condition || len(types) > 0 && types[len(types)-1] == businessType {
 		return types

@@ -158,8 +158,7 @@ func identity(text []byte, at int) (kept string, end int) {
 	return "", end
 }
 
-// These expressions match the text around eleven digits that are no phone number: before the number of an order, and
-// after a quantity.
+// Eleven digits are no phone number if orderBefore matches the text before them, or quantityAfter the text after them.
 var (
 	orderBefore   = regexp.MustCompile(`(?i)(?:order|trade|txn|transaction|refund|bill|invoice|payment)[ _-]?(?:id|no|number|key)?[."']?\s*[:=#]?\s*["']?$`)
 	quantityAfter = regexp.MustCompile(`^ ?(?:[nuµm]s|s|[kmgt]?i?b|bytes?|rows?|entries|times|cents?|[a-z]*seconds?)\b`)

@@ -23,13 +23,13 @@ type refusal[T any] struct {
 }
 
 // writeApart writes items. If the database accepts all items, that takes one call of write. If a trigger or a
-// constraint refuses a row, writeApart writes the two halves, then their halves, so that a refused row delays no other.
-// A trigger of the user may also need a lock that another transaction holds, so that the statement times out. In this
+// constraint refuses a row, writeApart writes the two halves, then their halves, so that all other rows are written. A
+// trigger of the user may also need a lock that another transaction holds, so that the statement times out. In this
 // case writeApart writes a few items at a time.
 //
 //   - refusals holds the items that the database refused when they were written alone.
-//   - untried holds items that were not written, because a trigger waited, or because writing them alone would have taken
-//     too many statements or too long. The caller offers them again later, without the refused ones.
+//   - untried holds items that were not written, because a trigger waited, or because writing them alone would have
+//     taken too many statements or too long. The caller offers them again later, without the refused ones.
 //   - err is an error that no row caused: the server's condition, or a statement that can never succeed. After such an
 //     error, any of the items may have been written.
 //

@@ -55,7 +55,7 @@ const bulkSetting = "actions on all that match"
 // program may lack the right to do so. Every program may write settings.
 const lockBulk = "INSERT INTO {setting} (name, value, version, actor, reason, `at`) VALUES ({name},{empty},1,{empty},{empty},{now}){again}, version={setting}.version+1"
 
-// requireLast returns ErrChanged unless batch.Follows is the last batch of its action. Call it before the transaction
+// requireLast returns ErrChanged if another batch has already followed batch.Follows. Call it before the transaction
 // locks entries. Otherwise a second caller would see entries that the first caller has locked, and report them as busy.
 func (s *Store) requireLast(ctx context.Context, tx processlog.Tx, batch processlog.BulkBatch) error {
 	if _, err := tx.ExecContext(ctx, s.sql(lockBulk, "name", s.d.text(bulkSetting), "again", s.d.again("name", "`at`"))); err != nil {

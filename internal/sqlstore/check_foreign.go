@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// ourColumns lists columns that every log has. A table that a user made manually has hardly any of them.
+// ourColumns lists columns that every log has. A table that a user made manually has at most a few of them.
 var ourColumns = []string{"next_at", "lease_until", "version", "token", "epoch", "delivery_count"}
 
 // foreignTable reports whether a table with the log's name is not a log at all, but a user's own table. A table that
@@ -55,7 +55,7 @@ var sideColumns = map[string][]string{
 // sideTables says which of the tables in sideColumns exist, and with which columns.
 type sideTables map[string][]string // columns by suffix, in small letters
 
-// readSideTables reads rows of a table's name and a column's name.
+// readSideTables reads rows that each hold the name of a table and the name of one of its columns.
 func readSideTables(rows *sql.Rows, base string) (sideTables, error) {
 	defer rows.Close()
 	tables := make(sideTables)

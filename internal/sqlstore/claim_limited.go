@@ -331,7 +331,7 @@ func (c *claim) writePermits(ctx context.Context, tx processlog.Tx, mine []proce
 	return nil
 }
 
-// write sends the statement that grants the permits of the written keys.
+// write sends the statement that stores the permits granted for some keys.
 func (p *permits) write(ctx context.Context, tx processlog.Tx, written []*keyPermits) error {
 	statement := p.raise
 	if slices.ContainsFunc(written, func(k *keyPermits) bool { return !k.exists || k.shift != 0 }) {

@@ -154,7 +154,7 @@ func (m *storeTwins) run(command storeCommand) {
 	})
 }
 
-// same runs the function ask on both sides, and fails unless the answers are equal.
+// same runs the function ask on both sides, and requires equal answers.
 func (m *storeTwins) same(problem string, ask func(s twinSide) any) {
 	want := ask(m.side(0))
 	got := ask(m.side(1))

@@ -202,7 +202,7 @@ func beginMySQL(ctx context.Context, db *sql.DB) (processlog.Transaction, error)
 
 // dropReadOnly closes the library's idle connections if err says that the server has become read-only. New connections
 // then lead to the server that accepts writes now. A connection in use gets the same error later. The library must not
-// close connections of the user's pool, so for them the error names the remedy.
+// close connections of the user's pool, so if the user's pool keeps them, the error names the remedy.
 func (s *Store) dropReadOnly(err error) error {
 	if s.ownPool == nil {
 		return s.keptReadOnly(err)

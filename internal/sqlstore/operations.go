@@ -79,8 +79,8 @@ func (s *Store) operate(ctx context.Context, tx processlog.Tx, ops ...processlog
 	return nil
 }
 
-// typesRead is the number of newest operations that Types reads. These operations may name types of which the log has
-// no entry any more.
+// typesRead is the number of newest operations that Types reads. These operations may name types that have no entry in
+// the log any more.
 const typesRead = 1000
 
 // readTypes reads the types of entries, of the newest operations and of pauses. {pauses} matches the names of pauses, and

@@ -17,8 +17,8 @@ const ownPoolSize = 4
 // setUp makes the session of a new connection independent of the DSN and of the server's defaults.
 type setUp func(ctx context.Context, conn driver.ExecerContext) error
 
-// openOwn opens the library's own pool beside the user's. Each connection is set up once. So no setting leaks into the
-// user's sessions, and BEGIN takes a single round trip.
+// openOwn opens the library's own pool, in addition to the user's pool. Each connection is set up once. So no setting
+// leaks into the user's sessions, and BEGIN takes a single round trip.
 func openOwn(users *txwatch.Connector, opened *atomic.Int64, set setUp) *sql.DB {
 	db := sql.OpenDB(ownConnector{users.Inner(), users, opened, set})
 	db.SetMaxOpenConns(ownPoolSize)

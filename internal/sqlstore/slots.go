@@ -10,8 +10,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A mark is the time of a type's last slot that was recorded or skipped. Both statements return one row with the database's clock, and
-// one row for each mark. readMarks returns the marks of some types, and allMarks those of all.
+// A mark is the time of a type's last slot that was recorded or skipped. Both statements return one row with the
+// database's clock, and one row for each mark. readMarks returns the marks of some types, and allMarks the marks of all
+// types.
 const (
 	readMarks = allMarks + " WHERE business_type IN ({types})"
 	allMarks  = "SELECT {now}, {empty}, 0 UNION ALL SELECT 0, {text business_type}, slot FROM {slots}"

@@ -114,8 +114,8 @@ func sqliteGroups(from string, states []processlog.State) string {
 	return strings.Join(parts, " UNION ALL ")
 }
 
-// OneWriter reports whether the database has a single writer, and the library has no connections beside the user's. In
-// such a database, a transaction that writes also blocks the library's own writes.
+// OneWriter reports whether the database has a single writer, and the library has no connections of its own. In such a
+// database, a transaction that writes also blocks the library's own writes.
 func (s *Store) OneWriter() bool { return s.d.own == nil }
 
 func probeSQLite(ctx context.Context, tx processlog.Tx) error {

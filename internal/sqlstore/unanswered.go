@@ -59,7 +59,8 @@ func (u *unanswered) send(ctx context.Context, d *dialect, kind statementKind, r
 	return err
 }
 
-// admitOrWait waits until a statement may be sent. isProbe is true for the single statement that is tried.
+// admitOrWait waits until a statement may be sent. isProbe is true if the caller's statement is the only one that is
+// tried now.
 func (u *unanswered) admitOrWait(ctx context.Context, kind statementKind) (isProbe bool, err error) {
 	for {
 		stateChanged, wait, isProbe := u.admit(kind)

@@ -65,7 +65,7 @@ type outcomes []Outcome
 
 func (o *outcomes) add(outcome Outcome) { *o = append(*o, outcome) }
 
-// enlisted probes a handle, which must have an open transaction, and adds a hook to its end.
+// enlisted returns the open transaction of a handle, and a list that receives its outcome.
 func enlisted(t *testing.T, handle connectorHandle) (*Tx, *outcomes) {
 	t.Helper()
 	w, got := probe(t, handle), new(outcomes)

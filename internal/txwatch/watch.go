@@ -208,8 +208,8 @@ func (t *txWatch) afterError(err error) {
 	case aborts:
 		t.aborted()
 	case doubtful:
-		// Set suspect only if the transaction was known to be open before the error. If the state was doubtful before,
-		// there are other possible reasons for a missing transaction.
+		// Set suspect only if the transaction was known to be open before the error. If the state was already doubtful, the
+		// transaction may have ended for another reason.
 		suspect := t.state == txOpen || t.suspect
 		t.doubt()
 		t.suspect, t.urgent = suspect, true

@@ -81,7 +81,7 @@ func Tx(tx *gorm.DB) compensator.Tx {
 // A *compensator.FieldError names a missing argument. It also reports a db that is inside a transaction, because
 // WithRetry can only repeat a whole transaction.
 //
-// All other errors are those of Compensator.WithRetry.
+// All other errors come from Compensator.WithRetry.
 func WithRetry(ctx context.Context, c *compensator.Compensator, db *gorm.DB, proof compensator.IdempotencyKey, do func(tx *gorm.DB) error) error {
 	switch {
 	case c == nil:
