@@ -74,8 +74,8 @@ func (r *reply) readHead(m message) bool {
 	return r.readDefinition()
 }
 
-// readDefinition prepares for r.columns column definitions. If there are none, it continues behind them and reports
-// whether the reply ends there.
+// readDefinition is called before r.columns column definitions, and reports whether the reply ends here. The reply can
+// end only if there are no definitions.
 func (r *reply) readDefinition() bool {
 	if r.columns == 0 {
 		return r.endDefinitions()

@@ -143,8 +143,8 @@ type replayBatch struct {
 	} `json:"plan"`
 }
 
-// checkReplays asserts G32 for actions on all that match. It compares the records of the batches with what triggers
-// have written:
+// checkReplays asserts G32 (actions of people) for actions on all that match. It compares the records of the batches
+// with what triggers have written:
 //
 //   - If a record names an entry as changed, the action has requeued the entry once. Each requeue by the action is in one record.
 //   - Each batch holds how many entries the earlier batches of its action have changed and left out.

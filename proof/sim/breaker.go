@@ -92,7 +92,7 @@ func (o *oracle) noteBreakerClosedLocked(n *instance, open observe.OpenBreaker) 
 	delete(o.opened, breakerOn{n, open.BusinessType})
 }
 
-// lookedAt names an attempt that first checks whether the batch before its entry has ended.
+// lookedAt names an attempt whose entry runs after a batch. The attempt first checks whether this batch has ended.
 type lookedAt struct {
 	n  *instance
 	id compensator.EntryID

@@ -56,8 +56,8 @@ func (o *oracle) checkKeptLocked(row processlog.Row) {
 	}
 }
 
-// lastMinutes is how long before the first purge a new instance starts, in seeds in which no instance runs while the
-// entries age.
+// lastMinutes is how long before the first purge a new instance starts. In seeds with apart.absent, all other instances
+// have stopped before, while every entry was too young for a purge.
 const lastMinutes = 5 * time.Minute
 
 // outlive lets time pass and asserts the second half of G24 (purge). Every entry that is due for a purge must be

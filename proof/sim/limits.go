@@ -158,8 +158,8 @@ func (w *world) changeLimit() {
 	}
 }
 
-// purgeLimitKeys repeatedly deletes keys that were idle for a few milliseconds. The library deletes keys that were idle
-// for a day, but G41 must not depend on that.
+// purgeLimitKeys repeatedly deletes keys that were idle for a few milliseconds. The library waits until a key was idle
+// for a day, but G41 (limits) must hold without this wait.
 func (w *world) purgeLimitKeys() {
 	rng := rand.New(rand.NewPCG(w.seed, limitPurgeStream))
 	for time.Sleep(time.Duration(rng.Int64N(int64(time.Second)))); !w.healed.Load() && !w.oracle.failed.Load(); time.Sleep(time.Duration(rng.Int64N(int64(time.Second)))) {
@@ -171,7 +171,7 @@ func (w *world) purgeLimitKeys() {
 	}
 }
 
-// countStarts asserts the part of G41 about rates. If the database has gone back to an earlier state, it no longer
+// countStarts asserts the part of G41 (limits) about rates. If the database has gone back to an earlier state, it no longer
 // knows the later grants. countStarts then begins to count again.
 func (o *oracle) countStarts(limit *processlog.StartLimit, starts map[string]int, rooms map[string]processlog.Room) {
 	if limit.Interval == 0 {
@@ -197,7 +197,7 @@ func (o *oracle) countStarts(limit *processlog.StartLimit, starts map[string]int
 	}
 }
 
-// countPermits asserts the part of G41 about entries that run at once. It looks at the keys for which a claim has
+// countPermits asserts the part of G41 (limits) about entries that run at once. It looks at the keys for which a claim has
 // granted starts. After a person has lowered Concurrent, more entries than allowed may still run.
 func (o *oracle) countPermits(limit *processlog.StartLimit, starts map[string]int) {
 	if limit.Concurrent == 0 {

@@ -87,8 +87,7 @@ func (l *rowHistory) refused(before, after processlog.Row, a *attempt) bool {
 	return a.manner == fine && transactional(l.kind) && serverFaultsInARow(before, after) == serverFaultsInARow(before, before)+1
 }
 
-// serverFaultsInARow returns how many consecutive errors of the database a row has counted after a write. A count of an
-// earlier epoch is 0 in the epoch of before. A count of the handler is 0 once the compensation has begun.
+// serverFaultsInARow returns the ServerFaults of the row after that apply to the row before. See Faults.In.
 func serverFaultsInARow(before, after processlog.Row) int {
 	return after.Faults.In(&before).ServerFaults
 }

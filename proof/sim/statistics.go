@@ -50,8 +50,8 @@ func (s *gatedStore) WriteStats(ctx context.Context, instance string, at time.Ti
 }
 
 // checkCounts asserts G43 (each count is stored once). The table has all counts that instances know to be stored, even
-// after rows were folded. The table has no counts that no instance wanted to store. It counts no more ends of entries
-// than the histories of the rows have.
+// after rows were folded. It has only counts that an instance wanted to store. It counts at most as many ends of
+// entries as the histories of the rows have.
 func (w *world) checkCounts() {
 	if !w.apart.counted || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
 		return

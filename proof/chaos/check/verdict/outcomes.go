@@ -146,8 +146,8 @@ func (l *Ledger) mayLeadTo(e *Entry, s *step, a *attempt) bool {
 	return false
 }
 
-// outOfTime reports whether the batch of an attempt may have timed out. If a batch times out, the library ignores its
-// verdicts, even about entries with which the handler was done.
+// outOfTime reports whether the batch of an attempt may have timed out. If a batch times out, the library ignores all
+// its verdicts. So the attempt may have returned a verdict before the timeout.
 func (l *Ledger) outOfTime(e *Entry, s *step, a *attempt) bool {
 	if a.batch <= 1 || a.cause == history.CauseTimeout {
 		return a.batch > 0 && a.cause == history.CauseTimeout
