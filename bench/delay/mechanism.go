@@ -23,7 +23,7 @@ type mechanism interface {
 }
 
 // fire is the handler. It reports that deadline number n has fired. It may be called concurrently. Some mechanisms can record one
-// deadline twice. For them, entry is the mechanism's id of the recorded deadline. For the others, entry is 0.
+// deadline twice. They pass their own id of the recorded deadline as entry. All other mechanisms pass 0.
 type fire func(n int, entry uint64)
 
 // record records deadline number n, which fires after delay. It returns when the mechanism has accepted the deadline.

@@ -80,7 +80,7 @@ var holders = map[string]func(t *testing.T, c *compensator.Compensator, tx *sql.
 
 // TestPurgePassesByAnEntryThatAnOpenTransactionHolds records an old key again in an open transaction. The transaction then holds a
 // lock on the entry in the unique index. A locking read by primary key does not meet this lock. Purge must skip the entry and
-// delete the others.
+// delete the other entries.
 // Failure: F26
 func TestPurgePassesByAnEntryThatAnOpenTransactionHolds(t *testing.T) {
 	t.Parallel()

@@ -30,8 +30,8 @@ func (deadQueue) Peek(context.Context, []string) ([]time.Duration, []string, err
 	return nil, nil, errNoQueue
 }
 
-// rivalledStore lets another process claim all due entries just before this process does. The other process does so as often as
-// faster says.
+// rivalledStore lets another process claim all due entries just before this process does, for the next claims whose number is in
+// faster.
 type rivalledStore struct {
 	processlog.Store
 	faster atomic.Int64 // number of further claims that the other process wins

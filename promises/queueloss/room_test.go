@@ -77,8 +77,8 @@ func (w *twoTypes) waitLacking(types ...string) {
 	w.Eventually(func() bool { return slices.Equal(types, w.lacking()) }, "the queue lacks entries of %q", types)
 }
 
-// Redis runs out of memory. No entry may be early or lost. The process reads the entries that Redis holds from Redis,
-// and the others from the database.
+// Redis runs out of memory, so it holds only some entries. The process must read these from Redis, and all other entries from the
+// database. No entry may be early or lost.
 // Failure: F43
 func TestQueueWithoutRoomIsReliedOnForWhatItHas(t *testing.T) {
 	t.Parallel()

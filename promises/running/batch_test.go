@@ -339,8 +339,8 @@ func TestCompensationsOfABatchTypeRunOneByOne(t *testing.T) {
 	require.Equal(t, 10, undone.Total())
 }
 
-// Some entries of a batch cannot be decoded, so the batch handler gets only the others. But it returns as many errors
-// as the whole batch has entries. Because this number is wrong, the result must not count as a verdict.
+// Some entries of a batch cannot be decoded, so the batch handler gets only the other entries. But it returns as many errors as the
+// whole batch has entries. Because this number is wrong, the result must not count as a verdict.
 // Failure: F71
 func TestAnswerForEntriesThatCouldNotBeDecodedIsNoVerdict(t *testing.T) {
 	t.Parallel()

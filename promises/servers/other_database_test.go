@@ -22,8 +22,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestStoreKeepsEveryPromiseInSessionsLeftInAnotherDatabase leaves every session of the pool in a database that has a
-// log of the same name. All methods of the store must work on their own log, and must change nothing in the other one.
+// TestStoreKeepsEveryPromiseInSessionsLeftInAnotherDatabase leaves every session of the pool in a database that has a log of the
+// same name. All methods of the store must work on their own log, and must change nothing in that database.
 // Failure: F38
 func TestStoreKeepsEveryPromiseInSessionsLeftInAnotherDatabase(t *testing.T) {
 	t.Parallel()

@@ -106,8 +106,8 @@ var sessionVariables = []sessionVariable{
 	{name: "updatable_views_with_limit", set: "SET updatable_views_with_limit=NO", changes: "updates of views; none of ours", record: anyway},
 }
 
-// otherwise lists the remaining session variables, with the reason why each of them changes nothing for the library.
-var otherwise = map[string]string{
+// otherVariables lists the remaining session variables, with the reason why each of them changes nothing for the library.
+var otherVariables = map[string]string{
 	`^(autocommit|completion_type|in_transaction|xa_detach_on_prepare)$`:                                                                              "begins or ends transactions: see TestSessionsLeftInsideATransactionHoldNothingUp",
 	`^(tx_read_only|transaction_read_only|tx_isolation|innodb_table_locks)$`:                                                                          "New refuses it by name, or another name of one above",
 	`^(binlog_|sql_log_bin|gtid_|last_gtid|skip_replication|skip_parallel|server_id$|sql_slave|pseudo_|original_|immediate_|rbr_|require_row_format)`: "of replication: New refuses STATEMENT and sql_log_bin=0; the others take special rights",
@@ -126,8 +126,8 @@ var otherwise = map[string]string{
 	`^(max_allowed_packet|enable_secondary|max_session_mem|max_heap|transaction_prealloc|foreign_key)`:                                                   "room, read by New",
 }
 
-// TestEverySessionVariableIsKnown reads all variables of the server. Each must be in sessionVariables or in otherwise.
-// A new server version may have a variable that nobody has examined yet.
+// TestEverySessionVariableIsKnown reads all variables of the server. Each must be in sessionVariables or in otherVariables. A new
+// server version may have a variable that nobody has examined yet.
 // Failure: F33
 func TestEverySessionVariableIsKnown(t *testing.T) {
 	t.Parallel()
@@ -137,7 +137,7 @@ func TestEverySessionVariableIsKnown(t *testing.T) {
 		known[v.name] = true
 	}
 	for _, name := range settableVariables(w) {
-		for pattern := range otherwise {
+		for pattern := range otherVariables {
 			known[name] = known[name] || regexp.MustCompile(pattern).MatchString(name)
 		}
 		assert.True(t, known[name], "%s: does it change what our statements do or mean?", name)

@@ -94,8 +94,8 @@ func TestBeginHoldsTheWriteLockFromTheOutset(t *testing.T) {
 }
 
 // TestTransactionInsideAnotherIsToldThatTheFileIsBusy begins a transaction inside another one. The outer transaction holds the
-// file, so the inner one cannot begin. It must give up after busy_timeout with an error that Retryable accepts. It must do so with
-// the context of the outer transaction and with any other context.
+// file, so the inner one cannot begin. It must fail after busy_timeout with an error that Retryable accepts, whether its context
+// comes from the outer transaction or not.
 func TestTransactionInsideAnotherIsToldThatTheFileIsBusy(t *testing.T) {
 	t.Parallel()
 	db := open(t, newFile(t, "journal_mode(WAL)", "busy_timeout(1000)"))
