@@ -56,8 +56,8 @@ func (o *oracle) checkKeptLocked(row processlog.Row) {
 	}
 }
 
-// lastMinutes is how long before the first purge a new instance starts. In seeds with apart.absent, all other instances
-// have stopped before, while every entry was too young for a purge.
+// lastMinutes is how long before the first purge a new instance starts. In most seeds with a purge, all other instances
+// have stopped before.
 const lastMinutes = 5 * time.Minute
 
 // outlive lets time pass and asserts the second half of G24 (purge). Every entry that is due for a purge must be

@@ -12,9 +12,9 @@ import (
 
 const midwayStream = 46
 
-// drawMidway chooses at random whether instances are stopped while they run a batch that then fails. Otherwise such
-// stops would be very rare, because few claims hold several entries of one type and few batches fail. So drawMidway
-// also adds orders with several batch entries to the plan.
+// drawMidway chooses at random whether instances are stopped while they run a batch that then fails. It also adds
+// orders with several batch entries to the plan. Without these orders such stops would be very rare, because few claims
+// hold several entries of one type and few batches fail.
 func (w *world) drawMidway() {
 	rng := rand.New(rand.NewPCG(w.seed, midwayStream))
 	p := &w.plan

@@ -255,7 +255,8 @@ func (o *oracle) checkBlockLocked(l *rowHistory, before, after processlog.Row) {
 	}
 }
 
-// checkWakeLocked asserts G9 (nothing starts early): an entry is made due only if it was due when it was blocked.
+// checkWakeLocked asserts G9 (nothing starts early): an entry is made due only if it is blocked and has no lease. A
+// blocked entry was due when it was claimed. Its state and its epoch must stay the same.
 func (o *oracle) checkWakeLocked(l *rowHistory, before, after processlog.Row) {
 	if o.isFencedLocked(l, before, after) {
 		return

@@ -75,10 +75,9 @@ func (l *Ledger) checkRuns(e *Entry, c *Check) {
 }
 
 // runsAgain reports whether one claim may run an entry twice: first in a batch, as attempt a, and then alone, as the
-// attempt in again. This is allowed if the batch returned no verdict about the entry or timed out. A batch may hold a
-// single entry.
-//
-// If the entry had got a verdict before the batch timed out, the second run must begin after the timeout.
+// attempt in again. There are two such cases:
+//   - The batch returned no verdict about the entry. A batch may hold a single entry.
+//   - The batch timed out. If the entry had got a verdict before, the second run must begin after the timeout.
 func (l *Ledger) runsAgain(e *Entry, a, again *attempt) bool {
 	t := l.typeOf(e)
 	switch {
