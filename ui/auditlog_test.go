@@ -66,8 +66,8 @@ func states(before, after compensator.State) (*admin.AuditState, *admin.AuditSta
 	return &admin.AuditState{State: before}, &admin.AuditState{State: after}
 }
 
-// The audit log stores numbers of entries in English. The page shows them in the person's language. Old records may say "1
-// entries", which the page corrects.
+// The audit log stores numbers of entries in English. The page shows them in the person's language. A record may
+// also say "1 entries", which the page corrects.
 func TestNumbersOfEntriesAreShownInTheLanguageOfThePerson(t *testing.T) {
 	for subject, want := range map[string][2]string{
 		"1 entry":         {"1 entry", "1 条"},
