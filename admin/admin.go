@@ -30,11 +30,12 @@ type Options struct {
 // Admin lets people read the log and act on it. Its methods may be called concurrently. It sends at most four queries
 // at a time for reads, and at most two for actions. Each query takes at most Options.ReadTime.
 //
-// An Actor without a name has no rights. If an actor lacks the right for a row, lists and sums leave out the row, and
-// Entry does not find it. If an actor lacks the right for an action, the action fails with ErrNotAllowed. An action on
-// several entries returns this error in the answer for each such entry. The Admin returns errors of the database
-// unchanged. An invalid filter is a *compensator.FieldError. If ctx ends while a query waits for its turn, the error is
-// context.Cause(ctx).
+// An Actor without a name has no rights. If an actor may not see an entry, lists and sums leave out the entry, and
+// Entry does not find it. If an actor lacks the right for an action, the action returns ErrNotAllowed. An action on
+// several entries returns ErrNotAllowed in the answer for each entry that it refuses.
+//
+// The Admin returns errors of the database unchanged. An invalid filter is a *compensator.FieldError. If ctx ends
+// before a query begins, the error is context.Cause(ctx).
 type Admin struct {
 	c             *compensator.Compensator
 	log           operating.Log

@@ -13,7 +13,7 @@ type (
 	BacklogReading = processlog.BacklogReading // the backlog of all types, and its age
 )
 
-// maxBacklogAge is the age from which a backlog is not used any more. A process counts the backlog once a minute.
+// A backlog that is older than maxBacklogAge is not used. A process counts the backlog once a minute.
 const maxBacklogAge = 5 * time.Minute
 
 // Backlog reads how many entries of each type waited when a process with Operations.Statistics counted them last. The field

@@ -98,7 +98,8 @@ func (d *Admin) ContinueBulk(ctx context.Context, a Actor, id BulkID) error {
 	return nil
 }
 
-// refuseBulk records that the actor may not continue an action. It returns err, or the error of recording.
+// refuseBulk records that the actor may not continue an action, and returns err. If it cannot write the
+// record, it returns the error of writing.
 func (d *Admin) refuseBulk(ctx context.Context, a Actor, bulk *storedBulk, err error) error {
 	if refusal := d.recordRefusal(ctx, a, processlog.Operation{Action: string(bulk.plan.Right), Reason: bulk.first().Reason}); refusal != ErrNotAllowed {
 		return refusal
@@ -106,7 +107,7 @@ func (d *Admin) refuseBulk(ctx context.Context, a Actor, bulk *storedBulk, err e
 	return err
 }
 
-// maxBulkBatches is how many batches one call of ContinueBulk changes at most.
+// maxBulkBatches is the maximum number of batches that one call of ContinueBulk stores.
 const maxBulkBatches = 4
 
 func (d *Admin) continueWith(ctx context.Context, a Actor, id BulkID, bulk *storedBulk, entries []Seen) error {
@@ -125,7 +126,8 @@ func (d *Admin) continueWith(ctx context.Context, a Actor, id BulkID, bulk *stor
 	return err
 }
 
-// bulkPlan is what an Admin stores with a batch to continue the action. Its JSON names never change.
+// bulkPlan is stored with each batch, so that another process can continue the action. Its JSON names never
+// change.
 type bulkPlan struct {
 	Right      Right         `json:"right"`
 	Delay      time.Duration `json:"delay,omitempty"`
@@ -143,7 +145,7 @@ const actionStop = "stop"
 // newBulkSecret returns a text that nobody can guess.
 func newBulkSecret() string { return strings.ToLower(rand.Text()) }
 
-// keepOldest leaves only the oldest of the entries to change in c. It returns the others.
+// keepOldest removes all entries to change from c, except the oldest. It returns the removed entries.
 func (c *checkedChange) keepOldest(entries []Seen) (rest []Seen) {
 	oldest := slices.IndexFunc(c.versions, func(v processlog.Version) bool {
 		return v.ID == slices.MinFunc(c.versions, func(a, b processlog.Version) int { return a.ID.Compare(b.ID) }).ID

@@ -320,7 +320,8 @@ func (x *explainer) addWaits(ctx context.Context) error {
 	return nil
 }
 
-// addPause adds the pause of the entry's type. end is when the pause ends by itself, if the actor may see that.
+// addPause adds the pause of the entry's type. end is zero if only Resume ends the pause, or if the actor may
+// not see the pause.
 func (x *explainer) addPause(ctx context.Context) (isPaused bool, end time.Time, err error) {
 	settings, err := runQuery(ctx, x.d, x.d.log.Operations().Settings)
 	for _, s := range settings {

@@ -20,7 +20,7 @@ const (
 	maxBeginnings = 4  // number of beginnings of other ids to try
 )
 
-// IDKind says which id of an entry is meant.
+// IDKind is the kind of an id, for example a business id or a batch id.
 type IDKind string
 
 // The kinds of ids that a text is compared with.
@@ -145,7 +145,7 @@ func (s *nearSearch) addEntryIDs(ctx context.Context) error {
 	return err
 }
 
-// addPrefixes looks for ids that begin with the text, also in small letters and in capitals.
+// addPrefixes looks for ids that begin with the text as it is, in small letters, or in capitals.
 func (s *nearSearch) addPrefixes(ctx context.Context) error {
 	spellings := slices.Compact([]string{s.text, strings.ToLower(s.text), strings.ToUpper(s.text)})
 	for _, kind := range listedKinds {

@@ -287,8 +287,8 @@ func (d *Admin) readMatching(ctx context.Context, id BulkID) (storedBulk, error)
 	return bulk, err
 }
 
-// StopBulk ends an action of StartMatching before it has visited all entries. A batch that is stored meanwhile still counts. It needs
-// the rights of ContinueBulk. If nothing is left, it does nothing.
+// StopBulk ends an action of StartMatching before it has visited all entries. Changed entries stay changed, also those of a batch
+// that another caller stores at the same time. StopBulk needs the rights of ContinueBulk. If no entry is left, it does nothing.
 func (d *Admin) StopBulk(ctx context.Context, a Actor, id BulkID) error {
 	if d.readOnly {
 		return ErrReadOnly

@@ -48,8 +48,8 @@ func (d *Admin) casesOf(ctx context.Context, ids []processlog.ID) ([]Case, error
 	return cases, err
 }
 
-// typesCacheTime is how long an Admin uses the types that it read. In lists of one state, and in lists for actors who may not
-// see all types, a new type appears up to this much later.
+// typesCacheTime is how long an Admin uses the types that it read. For this time a new type can be missing in lists of one
+// state, and in lists for actors who may not see all types.
 const typesCacheTime = 5 * time.Second
 
 // readTypes returns the business types of the log, up to typesCacheTime old.

@@ -59,8 +59,8 @@ func (d *Admin) refuseHidden(ctx context.Context, a Actor, op processlog.Operati
 	return newNotFoundError(ref)
 }
 
-// refusedEntries counts the refused entries of one action and keeps the first of them. For a hidden entry it keeps only the
-// id, as refuseHidden does.
+// refusedEntries counts the refused entries of one action, and keeps the first one for the record. If the first one is
+// hidden, it keeps only the id.
 type refusedEntries struct {
 	n, total     int
 	firstRefusal struct {

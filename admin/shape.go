@@ -2,7 +2,8 @@ package admin
 
 import "github.com/compensator-go/compensator/internal/likeness"
 
-// scrubText scrubs an error's text. If isFull is false, it returns only the shape of the text.
+// scrubText removes secrets from an error's text. If isFull is false, it also removes ids, numbers and quoted
+// words.
 func (d *Admin) scrubText(text string, isFull bool) string {
 	return shortenText(d.log.Scrub(text), isFull)
 }

@@ -91,9 +91,9 @@ func (d *Admin) readCondition(ctx context.Context) (condition, error) {
 	return current, err
 }
 
-// cachedFailures returns the open cases by failure and currency. Actors who see every type share one result. For other
-// actors, cachedFailures reads the cases of their types from the log. The shared result has at most maxGroups sums, so it
-// may lack sums of these types.
+// cachedFailures returns the open cases by failure and currency. Actors who see every type share one result. For another
+// actor, cachedFailures reads the log, because the shared result may lack sums of the actor's types: it has at most
+// maxGroups sums.
 func (d *Admin) cachedFailures(ctx context.Context, types []string) ([]processlog.CaseGroup, error) {
 	if types != nil {
 		return d.readFailures(ctx, types, Fingerprint{})

@@ -65,8 +65,8 @@ func (v EntryView) Timeline() []Event {
 }
 
 // unrecordedAttempts returns how many counted failures of the present epoch are not in v.Attempts. These failures
-// happened before attempts were kept, or later attempts have overwritten them. It returns 0 for an entry that a person
-// has settled or erased, because the counts of such an entry belong to the epoch before.
+// happened before attempts were kept, or later attempts have overwritten them. For an entry that a person has settled
+// or erased, it returns 0, because the counts of such an entry belong to its previous epoch.
 func (v EntryView) unrecordedAttempts() int {
 	e := &v.Entry
 	if !v.AttemptsKept || e.Erased || e.EndedBy == compensator.EndedByPerson {

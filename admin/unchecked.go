@@ -73,7 +73,7 @@ func changesContent(action Right, e compensator.Entry) bool {
 	return err == nil && rowAfter.Version != row.Version
 }
 
-// repeatsWork reports whether an action would run an entry again that has ended in a state other than dead.
+// repeatsWork reports whether an action would run a finished entry again. A dead entry is not finished.
 func repeatsWork(action Right, state compensator.State) bool {
 	return (action == Requeue || action == Compensate) && state.Terminal() && state != compensator.Dead
 }

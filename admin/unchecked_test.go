@@ -31,7 +31,7 @@ func transfers(t *testing.T, b *bed, attempts int) *compensator.Type[payment] {
 }
 
 // attempted records an entry, and makes attempts until one of them counts. On a slow machine an attempt may time out before
-// its handler begins, and does not count then.
+// its handler begins. Such an attempt does not count.
 func attempted(t *testing.T, b *bed, typ *compensator.Type[payment], order, key string) compensator.Entry {
 	t.Helper()
 	e := compensatortest.Call(t, b.c, typ, payment{Order: order}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key)})

@@ -195,8 +195,8 @@ func (action formAction) Runs() bool {
 	return action.Do == string(admin.Requeue) || action.Do == string(admin.Compensate)
 }
 
-// TriesFirst reports whether the page offers to try one entry first. A rescheduled entry may end much later, so trying one
-// would tell nothing.
+// TriesFirst reports whether the page offers to try one entry first. It does not offer this for Reschedule, because a
+// rescheduled entry may end much later.
 func (d confirmData) TriesFirst() bool {
 	return d.isEntryAction() && (len(d.Lines) > 1 || d.Matching != nil && d.Matching.N > 1) && d.Do != string(admin.Reschedule)
 }

@@ -21,7 +21,7 @@ type asset struct {
 	data, compressed []byte // content of the file, and the same content compressed
 }
 
-// kinds maps file extensions to media types. The tables of the operating system may lack these or differ.
+// kinds maps file extensions to media types. The tables of the operating system may lack these types.
 var kinds = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
 // loadAssets reads the files. The map holds each file under two names: with and without the hash.
@@ -45,8 +45,8 @@ func loadAssets() (map[string]asset, error) {
 	return assets, nil
 }
 
-// hashMakings returns a hash of templates, texts, files and options, from which pages are built. Handlers of the same
-// program with the same options return the same hash.
+// hashMakings returns a hash of everything from which pages are built: templates, texts, files and options. Handlers
+// of the same program with the same options return the same hash.
 func hashMakings(options ...any) (string, error) {
 	hash := sha256.New()
 	if buildInfo, ok := debug.ReadBuildInfo(); ok {

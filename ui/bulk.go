@@ -131,8 +131,8 @@ func (s *server) addBulkLines(rq *request, data *bulkData) (err error) {
 	return nil
 }
 
-// GoesOn reports whether the page offers to act on the entries that are left. If one entry is tried first, it must have
-// ended.
+// GoesOn reports whether the page offers to continue the action. While one entry is tried first, the page offers this
+// only after that entry has ended.
 func (d bulkData) GoesOn() bool { return d.MayContinue && (d.Tried == "" || d.Tried.Ended()) }
 
 // TryFailed reports whether the entry that was tried first did not succeed.
@@ -172,7 +172,7 @@ func (rq *request) SearchLink(search admin.Search) (string, error) {
 	return rq.Link("entries", pairs...)
 }
 
-// News changes when the counts change.
+// News returns a text that changes when the counts change.
 func (d bulkData) News() string { return fmt.Sprint(d.Counts, d.Left) }
 
 // goingCookie holds the id of an action that a person has started or continued with a form. While the cookie is set, the

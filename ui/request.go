@@ -184,8 +184,8 @@ func (rq *request) HasPeriodic() bool { return rq.s.admin.HasPeriodic() || rq.s.
 // KeepsInstances reports whether the pages show all processes.
 func (rq *request) KeepsInstances() bool { return rq.s.admin.KeepsInstances() }
 
-// TypesWith returns the types that a filter offers, and also the chosen one if it is set. If the types cannot be read, the
-// filter offers the chosen one only.
+// TypesWith returns the types that a filter offers, including chosen if it is set. If the types cannot be read, it returns
+// chosen only.
 func (rq *request) TypesWith(chosen string) []string {
 	types, _ := rq.s.admin.Types(rq.ctx, rq.Actor, admin.SeeEntries)
 	if chosen != "" && !slices.Contains(types, chosen) {

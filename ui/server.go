@@ -32,7 +32,8 @@ type server struct {
 	makingsHash string // hash of everything from which pages are built, except their data; see makings
 }
 
-// serverOf returns the server whose base path the request's path begins with, or the first server if there is none.
+// serverOf returns the server whose base path is a prefix of the request's path. If there is none, it returns the
+// first server.
 func (s *site) serverOf(r *http.Request) *server {
 	for _, log := range s.servers {
 		if strings.HasPrefix(r.URL.Path, log.base) {

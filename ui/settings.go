@@ -8,8 +8,8 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// settingsData is the data of the page of paused types. A person can also pause a type that the page does not list. The
-// page lists only types that the person may see, but a person may want to pause a type before it has entries.
+// settingsData is the data of the page of paused types. The page lists types that the person may see. A person can also
+// type the name of a type that the page does not list, for example before the type has entries.
 type settingsData struct {
 	Paused []admin.Paused
 	Others []string // types with open entries that are not paused

@@ -221,7 +221,7 @@ func (t *trend) addTicks(from, to time.Time, zone *time.Location) {
 
 func percent(part float64) string { return strconv.FormatFloat(100*part, 'f', 2, 64) + "%" }
 
-// uncounted is how old counts must be to be complete: processes store theirs once a minute.
+// Counts are complete when they are older than uncounted, because processes store their counts once a minute.
 const uncounted = 2 * time.Minute
 
 // compareNewest compares failures of the newest complete periods with failures of the same number of periods before. It
@@ -277,7 +277,8 @@ func (rq *request) newMarks(t admin.Trend, deploys []admin.Deploy) (marks []mark
 // commitVersion finds the commit in the version that Go gives to a program built from a commit without a tag.
 var commitVersion = regexp.MustCompile(`[-.]\d{14}-([0-9a-f]{12})(\+|$)`)
 
-// shortBuild returns the version for a label. Of a version of commitVersion it returns the commit.
+// shortBuild returns a version as a label shows it. If the version matches commitVersion, shortBuild returns
+// the commit.
 func shortBuild(build string) string {
 	if commit := commitVersion.FindStringSubmatch(build); commit != nil {
 		build = commit[1]

@@ -24,7 +24,8 @@ func (s *site) zoneFor(r *http.Request) *time.Location {
 	return s.opts.Zone
 }
 
-// loadZone returns the time zone with an IANA name, such as Europe/Berlin. The zone of this machine has no such name.
+// loadZone returns the time zone with an IANA name, such as Europe/Berlin. It refuses "Local", the zone of this
+// machine.
 func loadZone(name string) (*time.Location, error) {
 	if name != "" && name != time.Local.String() && len(name) <= 64 {
 		if zone, err := time.LoadLocation(name); err == nil {

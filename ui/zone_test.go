@@ -54,7 +54,7 @@ func TestTimeThatAZoneSkipsOrShowsTwiceIsRefused(t *testing.T) {
 	}
 }
 
-// The text of a field means the same time again, in every hour of a year.
+// A field shows a time as text. This text must mean the same time when it is parsed, in every hour of a year.
 func TestFieldShowsTheTimeThatItMeans(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"UTC", "Asia/Shanghai", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe"} {

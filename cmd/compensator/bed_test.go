@@ -22,7 +22,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// asProgram makes the test binary run as the program.
+// asProgram is the environment variable that makes the test binary run as the program.
 const asProgram = "COMPENSATOR_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {

@@ -80,7 +80,7 @@ func (p *program) printf(format string, args ...any) {
 	fmt.Fprintln(p.stderr, "compensator:", printable(fmt.Sprintf(format, args...)))
 }
 
-// plainText returns the text of an error without "compensator: ". The program prints its own name, which is the same.
+// plainText returns the text of an error without "compensator: ", because printf puts this word before each message.
 func plainText(err error) string { return strings.ReplaceAll(err.Error(), "compensator: ", "") }
 
 // exitError is an error with an exit code. If printed is set, the program has already printed the error.

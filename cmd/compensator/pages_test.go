@@ -95,7 +95,7 @@ func (b *browser) enter() (int, string) {
 
 // TestPagesAreServedToOneBrowserAndOnlyShow checks these rules of the command ui:
 //   - The link needs its token, and the token works once.
-//   - Without --write, every change is refused. With it, changes are recorded for the person at the terminal.
+//   - Without --write, every change is refused. With --write, changes are recorded for the person at the terminal.
 //   - Ctrl-C and SIGTERM end the program with success.
 //
 // Failure: F136

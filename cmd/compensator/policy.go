@@ -151,7 +151,8 @@ func (s *console) readPolicy(ctx context.Context) (*policy, processlog.Setting, 
 	return p, settings[i], err
 }
 
-// rules cache the policy and read it again, because pages stay open for days. They may be used concurrently.
+// rules caches the policy for maxPolicyAge, and then reads it again, because pages stay open for days. It may
+// be used concurrently.
 type rules struct {
 	store *console
 

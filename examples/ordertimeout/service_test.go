@@ -116,8 +116,8 @@ func TestPaidOrderStaysPaidAtItsDeadline(t *testing.T) {
 	require.Equal(t, statePaid, w.get(paid.ID, func(order) bool { return true }).State)
 }
 
-// The close entry is dead because its handler failed too often. Then the customer pays. No compensation has run, so the
-// payment must succeed and cancel the close entry.
+// The close entry is dead because its handler failed too often. No compensation has run, so the order is still
+// open. The customer must be able to pay, and the payment must cancel the close entry.
 // Failure: F73
 func TestDeadClosingDoesNotPreventPayment(t *testing.T) {
 	w := newWorld(t)

@@ -87,7 +87,7 @@ func (q queryer) QueryxContext(ctx context.Context, query string, args ...any) (
 	return &sqlx.Rows{Rows: rows, Mapper: mapper}, nil
 }
 
-// QueryRowxContext is never called, because only sqlx can create its Row.
+// QueryRowxContext completes an interface. It is never called, because a queryer cannot create a Row of sqlx.
 func (queryer) QueryRowxContext(context.Context, string, ...any) *sqlx.Row { return nil }
 
 func (queryer) DriverName() string { return "mysql" }

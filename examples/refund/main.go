@@ -109,7 +109,7 @@ func register(c *compensator.Compensator, partner string) (*refundType, error) {
 	})
 }
 
-// api serves POST and GET of /refunds/{order}. Both end with the function answer.
+// api serves POST and GET of /refunds/{order}. Both answer with the result or a link: see answer.
 func api(c *compensator.Compensator, refunds *refundType) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /refunds/{order}", func(w http.ResponseWriter, r *http.Request) {

@@ -417,7 +417,7 @@ func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 	w.awaitStock(500 - living)
 }
 
-// The scene of this test runs on servers from the environment. It must remove only its own data from them.
+// A scene that runs on servers from the environment must remove only its own data from them.
 func TestSceneRemovesOnlyItsOwnData(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 2 })

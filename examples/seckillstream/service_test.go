@@ -329,7 +329,7 @@ func TestServiceThatCannotStartSaysWhy(t *testing.T) {
 	}
 }
 
-// The scene of this test runs on servers from the environment. It must remove only its own data from them.
+// A scene that runs on servers from the environment must remove only its own data from them.
 func TestSceneRemovesOnlyItsOwnData(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 2 })

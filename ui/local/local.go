@@ -124,8 +124,8 @@ func refuseHost(w http.ResponseWriter, _ *http.Request) {
 // maxLinger is how long after the answer a client may continue to send a body that was not read.
 const maxLinger = time.Second
 
-// closeAfter wraps a handler that reads no body. The wrapped handler answers at once. If the request has a body, it
-// then closes the connection.
+// closeAfter returns a handler that calls handler, which reads no body. If the request has a body, the returned
+// handler then closes the connection.
 func closeAfter(handler http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength == 0 {

@@ -81,7 +81,7 @@ func sellRequest(ctx context.Context, r *http.Request, way Way) (any, error) {
 	return Order{Ticket: t, State: "accepted"}, err
 }
 
-// rebuildRequest fills the counter even if its edition is right, because a person asked for it.
+// rebuildRequest fills the counter even if the counter matches the database, because a person asked for it.
 func (a *API) rebuildRequest(ctx context.Context, s *Shop, goods string) (any, error) {
 	edition, err := a.counter.Edition(ctx, goods)
 	if err != nil {
