@@ -97,8 +97,8 @@ func (d *Admin) Name() string { return d.c.Name() }
 // mayDo asks Access. It returns false for an actor without a name, and if Access panics.
 //
 // It also returns false for a type whose name ends with a space. No type has such a name, but MySQL ignores spaces at
-// the end when it compares. An action on "refund " would then change entries of "refund", and Access was never asked
-// about "refund".
+// the end when it compares. Without this check, an action on "refund " would change entries of "refund", although
+// Access was never asked about "refund".
 func (d *Admin) mayDo(ctx context.Context, a Actor, right Right, subject Subject) (mayDo bool) {
 	if a.isInvalid() || strings.HasSuffix(subject.Type, " ") {
 		return false

@@ -208,8 +208,8 @@ func (d *Admin) checkChange(ctx context.Context, a Actor, ch Change, of part) (c
 	return c, nil
 }
 
-// leftOut returns errUnknown if the entry's change needs Change.Checked, and errFinished if it needs Change.Again. If both are set
-// or not needed, leftOut returns nil.
+// leftOut returns errUnknown if the entry's change needs Change.Checked and it is not set. It returns errFinished if
+// the change needs Change.Again and it is not set. Otherwise it returns nil.
 func (ch Change) leftOut(line Line) error {
 	switch unchecked := ch.Unchecked([]Line{line}); {
 	case unchecked == nil:

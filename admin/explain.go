@@ -207,8 +207,8 @@ func (x *explainer) instances(ctx context.Context) []Instance {
 // holderCodes maps the state of the process that holds an entry to the code of a reason.
 var holderCodes = map[InstanceState]string{InstanceLive: "leased_by", InstanceGone: "leased_by_gone", InstanceEnded: "leased_by_ended"}
 
-// addHolder adds the process that holds the lease. It compares the token of the row with the ids of the known
-// processes. If no token matches, it adds fallback.
+// addHolder adds the process that holds the lease. It finds the process by the token of the row. If it finds none, it
+// adds fallback.
 func (x *explainer) addHolder(ctx context.Context, fallback Reason) {
 	isMarked := false
 	for _, i := range x.instances(ctx) {
@@ -343,9 +343,9 @@ func (x *explainer) addPause(ctx context.Context) (isPaused bool, end time.Time,
 	return false, time.Time{}, err
 }
 
-// addBlocker adds the entry that blocks x.row. afterBlocker says who looks at x.row after the blocker has ended,
-// and is nil if nothing blocks. A dead entry blocks only if Serial is set for the type. If this process does not
-// know that, the reason says "perhaps".
+// addBlocker adds the entry that blocks x.row. afterBlocker says who looks at x.row after the blocker has ended, and is
+// nil if nothing blocks. A dead entry blocks x.row unless the type sets PassDead. If this process does not know the
+// setting, the reason names this condition.
 func (x *explainer) addBlocker(ctx context.Context) (afterBlocker *Reason, err error) {
 	blockerID, err := runQuery(ctx, x.d, func(ctx context.Context) (processlog.ID, error) {
 		return x.d.log.Operations().BlockedBy(ctx, x.row.BusinessType, x.row.ID, !x.local.PassDead)

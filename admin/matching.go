@@ -428,8 +428,8 @@ func (r *matchingRun) goOn(ctx context.Context, maxBatches int) error {
 	return nil
 }
 
-// check takes entries for the next batch from ids, and decides which of them to change. It returns all
-// entries of the batch as entries. A trial ends with the first entry that may be changed.
+// check takes entries for the next batch from ids, and decides which of them to change. The result entries holds all
+// entries of the batch, including those that stay as they are. A trial ends with the first entry that may be changed.
 func (r *matchingRun) check(ctx context.Context, ids []compensator.EntryID) (c checkedChange, entries []Seen, err error) {
 	ch := r.change(ids)
 	if len(ids) == 0 {
@@ -452,8 +452,8 @@ func (r *matchingRun) check(ctx context.Context, ids []compensator.EntryID) (c c
 	return c, entries, nil
 }
 
-// store stores a batch and adds its numbers to the plan. entries are all entries of the batch, including
-// those that stay as they are.
+// store stores a batch and adds its numbers to the plan. entries holds all entries of the batch, including those that
+// stay as they are.
 func (r *matchingRun) store(ctx context.Context, c checkedChange, entries []Seen) (err error) {
 	if c.change.Action == "" {
 		if c.change, err = r.change(nil).newChange(r.actor); err != nil {

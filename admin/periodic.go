@@ -158,8 +158,8 @@ func lastSchedule(instances []Instance, businessType string) (process string, ne
 	return process, next
 }
 
-// addSlots adds the slots after the last one to Next and Missed. It stops if next fails, because next may be
-// code of the user.
+// addSlots adds the slots after the last one to Next and Missed. next may be code of the user. If it fails, addSlots
+// stops.
 func (t *PeriodicType) addSlots(ctx context.Context, now time.Time, next func(after time.Time) (time.Time, error)) {
 	mark := t.Last
 	if t.Entry.IsZero() && t.Schedule == ScheduleHere {

@@ -53,7 +53,7 @@ func TestWhatIsReadIsSharedUntilItIsOldOrSomethingIsDone(t *testing.T) {
 }
 
 // Reading takes longer than a result may be used. Callers that wait for a reading must share it. If an action happens
-// during a reading, the callers that came later must share a new reading.
+// during a reading, callers that come after the action must share a new reading.
 // Failure: F133
 func TestSlowReadIsSharedByAllWhoWaitForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -39,10 +39,9 @@ func (s *sale) lookAfter(ctx context.Context, g shop.Goods) error {
 	return err
 }
 
-// The method decide handles a ticket whose process has not updated Redis. It records the entry of the ticket. If
-// the entry exists already, the ticket was sold, unless the entry is cancelled. If the entry is new, the ticket
-// was not sold: decide cancels the entry in the same transaction, so that a slow process cannot sell the ticket
-// later.
+// The method decide handles a ticket whose process has not updated Redis. It records the entry of the ticket. If the
+// entry exists already and is not cancelled, the ticket was sold. If the entry is new, the ticket was not sold: decide
+// cancels the entry in the same transaction, so that a slow process cannot sell the ticket later.
 func (s *sale) decide(ctx context.Context, t shop.Ticket) error {
 	sold := false
 	err := s.Log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {

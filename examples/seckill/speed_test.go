@@ -129,7 +129,7 @@ func measure(b *testing.B, ours *sale, arms []*arm) {
 }
 
 // table formats the results as a Markdown table, with one row per version. A row has the medians of the measurements.
-// Its last two columns compare accepted purchases with each of the two versions without the log, as a median ratio.
+// Its last two columns have the median ratio of its accepted purchases to those of each version without the log.
 func table(arms []*arm) string {
 	var t strings.Builder
 	t.WriteString("| | accepted | 99 % within | orders made | beside a message without the log | beside no message |\n|---|---|---|---|---|---|\n")

@@ -27,8 +27,8 @@ func (s *Shop) SellOne(ctx context.Context, p Purchase, buy func(context.Context
 }
 
 // Rebuild fills the counter from the database. The argument wrong is the edition that the caller found in the counter.
-// If another caller has filled the counter since, Rebuild does nothing. It recognizes this by an edition that is not
-// wrong, and that the database has too.
+// If another caller has filled the counter since, Rebuild does nothing. Rebuild recognizes this case if the counter's
+// edition differs from wrong and equals the database's.
 //
 // Rebuild locks the row of the goods, which every purchase and every return must update. So it counts every committed
 // purchase, and later transactions wait until Redis is filled. After that, the database refuses tickets of an older
