@@ -48,8 +48,8 @@ var deadRefunds = admin.Search{Filter: admin.Filter{BusinessType: refundType, St
 var requeueAll = admin.Change{Action: admin.Requeue, Why: why}
 
 // TestActionOnAllThatMatchVisitsEachEntryOnce requeues more dead refunds than one call changes. Between the calls one
-// requeued refund dies again, a person settles another refund, and a new refund is recorded. Each refund of the start
-// must have one change, and the new one none.
+// requeued refund dies again, a person settles another refund, and a new refund is recorded. At the end, each refund
+// that existed at the start must have one change. The new refund must have none.
 func TestActionOnAllThatMatchVisitsEachEntryOnce(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

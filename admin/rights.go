@@ -87,8 +87,8 @@ func (r Right) isWrite() bool {
 	return true
 }
 
-// typeRights remembers for which types an actor has all of a list of rights. It lives as long as one call of an Admin's
-// method.
+// typeRights caches for which types an actor has all rights in the field rights. Each call of an Admin's method makes a
+// new typeRights.
 type typeRights struct {
 	d          *Admin
 	actor      Actor

@@ -137,7 +137,8 @@ func TestFailureIsThereWithoutTheEntriesThatHaveGone(t *testing.T) {
 	assert.Equal(t, compensator.Pending, b.entry("d2").State)
 }
 
-// TestFailuresBeyondTheFirstThousandAreSaidToBeThere has more groups than the log returns. The program must say so.
+// TestFailuresBeyondTheFirstThousandAreSaidToBeThere makes more groups of failures than the log returns. The program
+// must say that there are more.
 func TestFailuresBeyondTheFirstThousandAreSaidToBeThere(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(1)

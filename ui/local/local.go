@@ -44,13 +44,13 @@ const stopTimeout = 10 * time.Second
 
 // Serve serves the pages of one or several logs to the actor until ctx ends, and then closes the listener. The end of
 // ctx is no error. Serve calls onReady with the address, which contains a token. One browser may use the token once.
-// After that a cookie identifies the browser, also after the browser was closed. Serve sets opts.Identify itself. An invalid option is a
-// *compensator.FieldError. Running requests have 10 seconds to end.
+// After that a cookie identifies the browser, also after the browser was closed. Serve sets opts.Identify itself. An
+// invalid option is a *compensator.FieldError. Running requests have 10 seconds to end.
 //
 // The address has a random host name below localhost, which is new for each call. The reason is that browsers send a
 // cookie to all ports of its host, and every program on the machine can listen on 127.0.0.1. Serve refuses requests to
-// any other host name. Chromium and Firefox resolve such a name to loopback without a name server. A browser that does
-// not resolve it so cannot open the pages.
+// any other host name. Chromium and Firefox resolve such a name to loopback without a name server. A browser that
+// resolves the name in another way cannot open the pages.
 func Serve(ctx context.Context, listener net.Listener, actor admin.Actor, opts ui.Options, onReady func(link string), logs ...*admin.Admin) error {
 	if opts.Base == "" {
 		opts.Base = "/"

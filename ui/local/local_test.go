@@ -41,8 +41,8 @@ func TestCookieOfTheBrowserIsItsOwn(t *testing.T) {
 	}
 }
 
-// A program on another port has seen the cookie or the token, and sends it again under another host name. Both must be
-// refused. Any other name that resolves to loopback must be refused, too.
+// A program has seen the cookie and the token, and sends them under another host name. The pages must refuse every host
+// name other than their own, also if it resolves to loopback.
 // Failure: F136
 func TestPagesAnswerToTheirOwnHostAlone(t *testing.T) {
 	d := &localSession{actor: admin.Actor{ID: "ann"}, base: "/", host: "k7wq.localhost", token: "t", session: "s"}
