@@ -195,8 +195,8 @@ func relay(t *testing.T, c *compensator.Compensator, p *Publisher, route Route, 
 	return orders
 }
 
-// The function each runs a test once with single messages and once with batches.
-func each(t *testing.T, test func(t *testing.T, batch bool)) {
+// singleAndBatch runs a test once with single messages and once with batches.
+func singleAndBatch(t *testing.T, test func(t *testing.T, batch bool)) {
 	for name, batch := range map[string]bool{"single": false, "batch": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -136,8 +136,8 @@ func (l *channelPool) keepIdle(ch *channel) {
 	}
 }
 
-// startGuard does the same as link.startGuard, but it does not drop a connection that the broker blocks. The broker
-// answers after it has unblocked the connection.
+// startGuard works like link.startGuard, but keeps a connection that the broker blocks. The broker answers after it has
+// unblocked the connection.
 func (l *channelPool) startGuard() (stop func() bool) {
 	return time.AfterFunc(setUpLimit, func() {
 		if l.isReadable() {

@@ -162,14 +162,14 @@ func (k *Consumer) Err() error {
 	return nil
 }
 
-// hold notes that a message waits until the log takes it, and why.
+// hold adds a message to the messages that wait until the log takes them. err is the log's last error.
 func (k *Consumer) hold(d *Delivery, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.held[d] = err
 }
 
-// release notes that a message no longer waits for the log.
+// release removes a message from the messages that wait for the log.
 func (k *Consumer) release(d *Delivery) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

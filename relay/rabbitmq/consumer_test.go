@@ -368,10 +368,9 @@ func TestWhatIsDoneOnceItIsToldToStopIsAcknowledged(t *testing.T) {
 	assert.Zero(t, w.Count("common_process_log"))
 }
 
-// TestLossIsToldWhileAMessageWaitsForAFunctionOfAnEarlierConnection cuts two connections of a consumer with two slots.
-// A function that got its message on the first connection ignores the loss and keeps one slot. On the second
-// connection, one message takes the other slot, and another message waits for a slot. The consumer must notice the loss
-// of the second connection, although no slot is free.
+// The consumer has two slots. A function of the first connection ignores that this connection is lost, and keeps one
+// slot. On the second connection, one message takes the other slot, and the next message waits. The consumer must
+// notice that the second connection is lost, although no slot is free.
 func TestLossIsToldWhileAMessageWaitsForAFunctionOfAnEarlierConnection(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)

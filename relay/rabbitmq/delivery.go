@@ -45,8 +45,8 @@ type Delivery struct {
 	Entry *compensator.Entry `json:"-"`
 }
 
-// DeliveryOf decodes the message from an entry that a Consumer has recorded, for example one that Log.List of package
-// admin has found. It decodes as compensator.Entry.Decode does, and returns that error. The error names the entry.
+// DeliveryOf decodes the message from an entry that a Consumer has recorded, for example from an entry that Log.List of
+// package admin returned. It wraps an error of compensator.Entry.Decode with the id of the entry.
 func DeliveryOf(e *compensator.Entry) (*Delivery, error) {
 	d := new(Delivery)
 	if err := e.Decode(d); err != nil {

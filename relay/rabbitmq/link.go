@@ -92,8 +92,8 @@ func (l *link) close() {
 	_ = l.Connection.Close()
 }
 
-// startGuard drops the connection unless stop is called within setUpLimit. Otherwise a call of amqp091 would wait
-// forever for a broker that does not answer.
+// startGuard starts a timer that drops the connection after setUpLimit. Call stop when the broker has answered. Without
+// the timer, a call of amqp091 would wait forever for a broker that does not answer.
 func (l *link) startGuard() (stop func() bool) { return time.AfterFunc(setUpLimit, l.drop).Stop }
 
 // pause waits for a random time that grows with failures, the number of failed connects in a row. The time has a

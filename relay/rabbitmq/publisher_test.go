@@ -114,7 +114,7 @@ func TestRefusedMessageWaitsForAPerson(t *testing.T) {
 	b.Control(t, "add_user", "clerk", "secret")
 	b.Control(t, "set_permissions", "-p", "/", "clerk", "", "^(amq\\.default|"+queue+"|nowhere)$", "")
 	url := strings.Replace(b.URL(), "guest:guest", "clerk:secret", 1)
-	each(t, func(t *testing.T, batch bool) {
+	singleAndBatch(t, func(t *testing.T, batch bool) {
 		w := harness.NewWorld(t)
 		c := w.New(w.QuickConfig())
 		destination := map[string]Destination{
@@ -236,7 +236,7 @@ func TestExchangeDeletedMeanwhileIsNamedAndItsEntriesCanBeRequeued(t *testing.T)
 func TestFullQueueSpendsNoAttemptUnlessToldSo(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
-	each(t, func(t *testing.T, batch bool) {
+	singleAndBatch(t, func(t *testing.T, batch bool) {
 		b := broker{RabbitMQServer: b.RabbitMQServer, t: t}
 		full := amqp091.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"}
 		w := harness.NewWorld(t)
@@ -341,7 +341,7 @@ func TestWrongConfigurationNamesItsFields(t *testing.T) {
 func TestConfirmThatIsLostIsAskedForAgainUnderTheSameID(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
-	each(t, func(t *testing.T, batch bool) {
+	singleAndBatch(t, func(t *testing.T, batch bool) {
 		b := broker{RabbitMQServer: b.RabbitMQServer, t: t}
 		proxy, url := b.proxied()
 		queue := b.queue(nil)
@@ -367,7 +367,7 @@ func TestConfirmThatIsLostIsAskedForAgainUnderTheSameID(t *testing.T) {
 func TestConnectionCutBeforeThePublishLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
-	each(t, func(t *testing.T, batch bool) {
+	singleAndBatch(t, func(t *testing.T, batch bool) {
 		b := broker{RabbitMQServer: b.RabbitMQServer, t: t}
 		proxy, url := b.proxied()
 		queue := b.queue(nil)
@@ -463,7 +463,7 @@ func TestBlockedConnectionIsWaitedForAndNothingPilesUp(t *testing.T) {
 func TestMessageForAnExchangeThatRoutesLaterIsNotTakenForUnroutable(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
-	each(t, func(t *testing.T, batch bool) {
+	singleAndBatch(t, func(t *testing.T, batch bool) {
 		b := broker{RabbitMQServer: b.RabbitMQServer, t: t}
 		exchange := b.Name()
 		ch := b.channel()

@@ -210,8 +210,8 @@ func (k *Consumer) Handle(msg *message.Message) error {
 }
 
 // untilCancelled returns a context that ends when ctx is cancelled, as a subscriber does when it stops. A deadline of
-// ctx, for example of watermill's middleware.Timeout, does not end it. If a deadline ended the wait for the log, each
-// return of Handle would use up a delivery, and some brokers drop a message after a number of deliveries.
+// ctx, for example of watermill's middleware.Timeout, does not end the returned context. If a deadline ended the wait
+// for the log, the message would be delivered again, and some brokers drop a message after a number of deliveries.
 func untilCancelled(ctx context.Context) (held context.Context, release func()) {
 	held, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

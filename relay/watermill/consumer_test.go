@@ -329,10 +329,10 @@ func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
 	again, setAsideMessage := large("again"), large("aside")
 	again.Metadata.Set(redeliveredMetadata, "true")
 	require.NoError(t, ch.Publish("orders", large("large"), again, setAsideMessage, message.NewMessage("small", nil)))
-	eventually(t, func() bool { return len(b.of("too_large")) == 3 && w.Count("common_process_log") == 1 }, "other messages are processed")
+	eventually(t, func() bool { return len(b.messagesOf("too_large")) == 3 && w.Count("common_process_log") == 1 }, "other messages are processed")
 	assert.Equal(t, map[string]int{"large": 1, "again": 1, "aside": 1, "small": 1}, calls.all(), "each had its function, and came once")
 	assert.EqualValues(t, 5, tries.Load(), "it was tried again until the topic had it")
-	for _, msg := range b.of("too_large") {
+	for _, msg := range b.messagesOf("too_large") {
 		assert.Equal(t, large("").Payload, msg.Payload, "the message is unchanged")
 		assert.Equal(t, "orders", msg.Metadata.Get(RefusedTopicMetadata))
 		assert.Contains(t, msg.Metadata.Get(RefusedMetadata), "content")
@@ -370,8 +370,8 @@ func TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt(t *testing.T) {
 	require.NoError(t, err)
 	ch := routed(t, k, "orders", poison)
 	require.NoError(t, ch.Publish("orders", large("large"), message.NewMessage("small", nil)))
-	eventually(t, func() bool { return len(keepErr.of("too_large")) == 1 && w.Count("common_process_log") == 1 }, "other messages are processed")
-	assert.Contains(t, keepErr.of("too_large")[0].Metadata.Get(middleware.ReasonForPoisonedKey), "content")
+	eventually(t, func() bool { return len(keepErr.messagesOf("too_large")) == 1 && w.Count("common_process_log") == 1 }, "other messages are processed")
+	assert.Contains(t, keepErr.messagesOf("too_large")[0].Metadata.Get(middleware.ReasonForPoisonedKey), "content")
 }
 
 // pickyCodec cannot encode messages whose UUID begins with "refused".

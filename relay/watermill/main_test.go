@@ -43,8 +43,8 @@ func (b *topics) Publish(topic string, messages ...*message.Message) error {
 
 func (b *topics) Close() error { return nil }
 
-// The method of returns the messages of a topic.
-func (b *topics) of(topic string) []*message.Message {
+// messagesOf returns the messages of a topic.
+func (b *topics) messagesOf(topic string) []*message.Message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.kept[topic]
@@ -53,7 +53,7 @@ func (b *topics) of(topic string) []*message.Message {
 // ids counts the messages of a topic by UUID.
 func (b *topics) ids(topic string) map[string]int {
 	ids := make(map[string]int)
-	for _, m := range b.of(topic) {
+	for _, m := range b.messagesOf(topic) {
 		ids[m.UUID]++
 	}
 	return ids
@@ -79,8 +79,8 @@ func relayed(t *testing.T, c *compensator.Compensator, p *Publisher, route Route
 	return orders
 }
 
-// The function each runs a test once with single messages and once with batches.
-func each(t *testing.T, test func(t *testing.T, batch bool)) {
+// singleAndBatch runs a test once with single messages and once with batches.
+func singleAndBatch(t *testing.T, test func(t *testing.T, batch bool)) {
 	for name, batch := range map[string]bool{"single": false, "batch": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

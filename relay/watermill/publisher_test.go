@@ -41,7 +41,7 @@ func (traced) Extract(ctx context.Context, headers map[string]string) context.Co
 // Failure: F89
 func TestPublishedMessageIsItsEntry(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, batch bool) {
+	singleAndBatch(t, func(t *testing.T, batch bool) {
 		w := harness.NewWorld(t)
 		cfg := w.QuickConfig()
 		cfg.Propagator = traced{}
@@ -67,8 +67,8 @@ func TestPublishedMessageIsItsEntry(t *testing.T) {
 		}))
 		w.WaitState(id, compensator.Succeeded)
 		e := w.Entry(c, id)
-		require.Len(t, b.of("orders"), 1)
-		got := b.of("orders")[0]
+		require.Len(t, b.messagesOf("orders"), 1)
+		got := b.messagesOf("orders")[0]
 		assert.Equal(t, "order-3", got.UUID)
 		assert.Equal(t, e.Content, []byte(got.Payload))
 		assert.Equal(t, "00-trace-01", trace.Load(), "the context carries the propagated values")
@@ -77,8 +77,8 @@ func TestPublishedMessageIsItsEntry(t *testing.T) {
 			KeyMetadata: e.CallKey(), TypeMetadata: "order_message", CreatedMetadata: e.CreatedAt.Format(time.RFC3339Nano)}, got.Metadata)
 
 		require.NoError(t, admin.Of(c).Requeue(t.Context(), id, admin.RequeueOptions{AuditInfo: admin.AuditInfo{Actor: "ann", Reason: "once more"}}))
-		eventually(t, func() bool { return len(b.of("orders")) == 2 }, "the message comes again")
-		again := b.of("orders")[1]
+		eventually(t, func() bool { return len(b.messagesOf("orders")) == 2 }, "the message comes again")
+		again := b.messagesOf("orders")[1]
 		assert.Equal(t, "order-3", again.UUID, "a requeue keeps the UUID")
 		assert.NotEqual(t, got.Metadata[KeyMetadata], again.Metadata[KeyMetadata], "a requeue changes the key")
 	})
@@ -89,7 +89,7 @@ func TestPublishedMessageIsItsEntry(t *testing.T) {
 // Failure: F88
 func TestErrorOfAPublisherMeansWhatItsJudgeSays(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, batch bool) {
+	singleAndBatch(t, func(t *testing.T, batch bool) {
 		for name, try := range map[string]struct {
 			err   error
 			judge func(error) error
@@ -153,13 +153,13 @@ func TestPublisherThatDoesNotReturnKeepsNoHandler(t *testing.T) {
 	assert.Equal(t, n, w.CountEnded(compensator.Succeeded, 0))
 	eventually(t, func() bool { return underWay.Load() == 0 }, "the abandoned calls have ended")
 	assert.Len(t, b.ids("orders"), n, "repeated messages have the same id")
-	assert.LessOrEqual(t, len(b.of("orders")), n+3)
+	assert.LessOrEqual(t, len(b.messagesOf("orders")), n+3)
 }
 
 // Failure: F88
 func TestPanicOfAMarshalerIsAFailureThatNamesItsTopic(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, batch bool) {
+	singleAndBatch(t, func(t *testing.T, batch bool) {
 		w := harness.NewWorld(t)
 		c := w.New(w.QuickConfig())
 		b := &topics{publish: func(string, *message.Message) error { panic("cannot marshal this") }}
@@ -222,7 +222,7 @@ func TestMessageThatSpoilsItsBatchIsToldAlone(t *testing.T) {
 // Failure: F88
 func TestEntryWithNoUsableDestinationWaitsForAPerson(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, batch bool) {
+	singleAndBatch(t, func(t *testing.T, batch bool) {
 		w := harness.NewWorld(t)
 		c := w.New(w.QuickConfig())
 		destination := map[string]Destination{
@@ -277,7 +277,8 @@ func TestJudgeThatPanicsIsAFailureAndKillsNobody(t *testing.T) {
 	}
 }
 
-// If a batch fails, this must not count as a failure of a message until that message has been sent alone.
+// A batch fails, and then no time is left to send its messages alone. Judge must not get the error of the batch as the
+// error of a message.
 func TestMessageThatNoTimeIsLeftForCountsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	p, err := NewPublisher(broken{cancel}, Config{Judge: compensator.Permanent})

@@ -198,9 +198,9 @@ func idsOf(rows []processlog.Row) map[processlog.ID]bool {
 	return ids
 }
 
-// AdvanceKeys makes the next entry of the ordering keys of ids due. It reports whether a blocked entry may run now. It
-// is for tests. After the first entry of a key has ended, the next one becomes due a moment later. A test must not take
-// this moment for the end of all work.
+// AdvanceKeys makes the next entry of the ordering keys of ids due. It reports whether a blocked entry may run now.
+// AdvanceKeys is for tests. The next entry of a key becomes due a moment after the first one has ended. A test must not
+// take this moment for the end of all work.
 func (o *Ordering) AdvanceKeys(ctx context.Context, ids []processlog.ID) (bool, error) {
 	if !o.hasSerial.Load() {
 		return false, nil

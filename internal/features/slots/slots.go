@@ -93,7 +93,7 @@ func (s *Slots) dropExpiredLocked(now time.Time) {
 	}
 }
 
-// spendLocked gives a reservation back. It returns false if that was done before.
+// spendLocked gives a reservation back. It returns false if the reservation was given back before.
 func (s *Slots) spendLocked(r *reservation) bool {
 	if r.isSpent {
 		return false

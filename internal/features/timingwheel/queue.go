@@ -19,11 +19,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Queue is the queue of a process without Redis. It holds only what this process has enqueued, and loses it when the
-// process ends. Entries of other processes are found by polling the database.
-//
-// Queue has no goroutine and no timer. It advances when a method is called. Peek and Claim return how long a caller may
-// sleep until the next entry.
+// Queue is the queue of a process without Redis. Its wheels advance when a method is called. Peek and Claim return how
+// long a caller may sleep until the next entry.
 type Queue struct {
 	start time.Time // monotonic; all times below are whole milliseconds since start
 
@@ -118,8 +115,7 @@ func (w *Queue) Settle(ctx context.Context, businessType string, items []process
 			continue
 		}
 		switch due := now.dueAfter(item.In); {
-		// If the entry has another lease by now, leave the entry alone. But if this outcome makes the entry due earlier,
-		// the default case moves it.
+		// The entry has another lease by now. Leave the entry alone, unless this outcome makes it due earlier.
 		case e.at != item.Token && (item.Remove || e.at <= due):
 		case item.Remove:
 			t.remove(e)

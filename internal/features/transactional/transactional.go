@@ -20,9 +20,8 @@ type Settings struct {
 	// Begin starts the transaction that a handler and its outcome share.
 	Begin func(ctx context.Context) (Transaction, error)
 
-	// ServersFault reports whether a condition of the server may have caused an error of a transaction that Begin
-	// returned. The result wholeServer says that it is a condition of the whole server, which no statement could have
-	// avoided.
+	// ServersFault gets an error of a transaction that Begin returned. possible says that a condition of the server may
+	// have caused the error. wholeServer says that the condition concerns the whole server, and not only this transaction.
 	ServersFault func(err error) (possible, wholeServer bool)
 }
 
@@ -206,7 +205,8 @@ func (d *Transactions) serverError(err error) error {
 	return verdict.ServerCaused(err, wholeServer)
 }
 
-// resultOfCommit finds out how a handler's transaction ended. If the reply to COMMIT was lost, it compares the row's token.
+// resultOfCommit finds out how a handler's transaction ended. If the reply to COMMIT was lost, resultOfCommit reads the
+// row. If the transaction has committed, the row has token.
 //
 // A rollback counts as a condition of the server: see verdict.ServerCaused. An outcome that stays unknown costs no
 // attempt.

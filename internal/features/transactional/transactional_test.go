@@ -76,8 +76,8 @@ func attempt(t *testing.T, beginTakes time.Duration, handler Handler) (ended []o
 	return ended, stored
 }
 
-// An attempt that has run out of time counts as stuck, and the next suspect takes its place. So the handler of the
-// first attempt must not begin after that.
+// BEGIN takes longer than the attempt may run. The attempt then counts as stuck, and another entry may use its slot. So
+// its handler must not begin any more.
 func TestHandlerIsNotCalledOnceItsAttemptIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended, stored := attempt(t, 2*time.Minute, func(context.Context, Transaction, *processlog.Row) error {
@@ -89,8 +89,8 @@ func TestHandlerIsNotCalledOnceItsAttemptIsOver(t *testing.T) {
 	})
 }
 
-// A person accepts a loss while a handler runs. The success of the handler is stored later, so it must count as newer
-// than the acceptance.
+// A person may accept a loss while a handler runs. The handler's success is stored after that, so its time must be the
+// time of the COMMIT, and not the start of the handler.
 func TestSuccessIsAsYoungAsItsCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var returned time.Time

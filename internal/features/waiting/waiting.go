@@ -101,7 +101,6 @@ func (w *Waiting) Carry(publish func(ctx context.Context, ids []processlog.ID) e
 	w.publish, w.listen = publish, listen
 }
 
-// problemPublish is what Health and the log say.
 const problemPublish = "callers in other processes could not be notified of ends"
 
 func (w *Waiting) publishEnds(ids []processlog.ID) {
