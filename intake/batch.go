@@ -160,9 +160,8 @@ func (b *batch) suspect(ctx context.Context, items []*item) bool {
 	return true
 }
 
-// failsAlone records an item in a transaction of its own. If the item fails, it also tests whether the log accepts
-// other entries before and after this failure. If it does, the message and not the database is the cause, and proved is
-// true.
+// failsAlone records an item in a transaction of its own. Before and after that, it tests whether the log accepts other
+// entries. If only the item fails, proved is true: the message is the cause, and not the database.
 func (b *batch) failsAlone(ctx context.Context, it *item) (err error, proved bool) {
 	if err := b.trial(ctx); err != nil {
 		return err, false
@@ -314,8 +313,8 @@ func freshItems(items []*item, receipt *compensator.Receipt) (messages []*Messag
 	return messages
 }
 
-// resolve is called when the answer to COMMIT was lost. It waits until that transaction has ended on the server. It
-// returns false if ctx has ended.
+// resolve is called when the answer to COMMIT was lost. It waits until the server has ended the transaction. It returns
+// false if ctx has ended.
 func (b *batch) resolve(ctx context.Context, items []*item, receipt *compensator.Receipt) bool {
 	key := items[0].entry.IdempotencyKey
 	for i, recorded := range receipt.Entries {

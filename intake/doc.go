@@ -30,13 +30,13 @@
 // the entry, the functions run. In all cases the Intake acknowledges the message and continues with the other messages.
 //
 // If the database is unavailable, read-only or in an unknown state, no message is to blame. The batch waits, and the
-// Intake reads no further messages until the database works again. To find out about the database, the Intake tests its
-// own transaction. It does not look at the error of Work. So an error of Work that wraps ErrCommitUnknown or ErrClosed
-// of another log counts as a failure of the message.
+// Intake reads no further messages until the database works again. The Intake tests its own transaction to find out
+// whether the database works. It does not look at the error of Work. For example, if Work returns ErrClosed of another
+// log, the message has failed.
 //
-// There is one exception. A server of any database may say that it serves no requests, for example with "too many
-// connections" or "disk full". If Work returns such an error, the message is not to blame either. The Intake tries the
-// batch again until the condition has passed. To set such a message aside, return compensator.Unavailable.
+// There is one exception. Work may return an error with which a server says that it serves no requests, for example
+// "too many connections" or "disk full". Then the message is not to blame. The Intake tries the batch again until the
+// condition has passed. To set such a message aside, return compensator.Unavailable.
 //
 // # Redis Streams
 //

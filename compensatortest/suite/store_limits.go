@@ -261,9 +261,8 @@ func (t *storeTest) startOfAnEarlierClaimIsNotReturned() {
 	assert.Len(t, t.claimLimited(limit, token(4), time.Minute, ids[3:]...).Mine, 2)
 }
 
-// PurgeLimitKeys may delete the row of a key only if a new row would allow the same starts: the row's stored time has
-// passed, and its permits have ended. A start that a deleted row granted must not be returned to a later row of the
-// key.
+// PurgeLimitKeys may delete the row of a key only if its stored time has passed and its permits have ended. Then a new
+// row allows the same starts. After a deletion, a start that the old row granted must not be returned to the new row.
 func (t *storeTest) idleKeysAreDeletedWithoutAGrantTooMany() {
 	const idle = 20 * time.Millisecond
 	limit := processlog.StartLimit{Name: "idle", Interval: idle, Burst: 2, Keyed: true, Key: byBusinessID}

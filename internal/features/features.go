@@ -296,8 +296,8 @@ func whenReady(ready func(ctx context.Context, row *processlog.Row) error, run e
 	}
 }
 
-// ClaimHold returns why this process does not claim due entries of a type that have lost the given number of leases. It returns
-// nil if the process claims them. There are three reasons:
+// ClaimHold returns why this process does not claim due entries of a type, or nil if it does. lostLeases is how many
+// leases the entries have lost. There are three reasons:
 //
 //   - Too many outcomes wait to be stored.
 //   - The database refuses too many outcomes of the type.

@@ -39,8 +39,8 @@ type ConsumerConfig struct {
 
 	// RefusedQueue is the name of the queue for messages for which your function has failed and that the log refuses.
 	// The messages wait there for a person. The log refuses a message that is too large or that the codec cannot
-	// encode. The log also refuses a message whose row a trigger or a
-	// constraint of yours has refused three times, while other rows were accepted. The Consumer publishes a copy of a refused message to RefusedQueue, awaits the
+	// encode. The log also refuses a message whose row a trigger or a constraint of yours has refused three times,
+	// while other rows were accepted. The Consumer publishes a copy of a refused message to RefusedQueue, awaits the
 	// confirm, and then acknowledges the original. The copy has the same body, properties and headers. RefusedHeader
 	// and the headers declared next to it say why the message was refused and where it comes from.
 	//
@@ -197,8 +197,8 @@ func (k *Consumer) recordAgain(ctx context.Context, e *compensator.Entry, d Deli
 	return k.call(ctx, &d)
 }
 
-// call runs Work in a separate goroutine and waits for it. It turns a panic or a runtime.Goexit into an error. If it
-// did not, a panic would end the process, and a runtime.Goexit would leave the message unacknowledged.
+// call runs Work in a separate goroutine and waits for it. It turns a panic or a runtime.Goexit into an error. So a
+// panic does not end the process, and after a runtime.Goexit the message is still recorded.
 func (k *Consumer) call(ctx context.Context, d *Delivery) error {
 	result := make(chan error, 1)
 	go func() {

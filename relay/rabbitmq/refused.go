@@ -59,9 +59,8 @@ func (s *session) awaitNextTry(ctx context.Context, raw *amqp091.Delivery) bool 
 }
 
 // moveRefused publishes a copy of a message to the refused queue and awaits the confirm. It declares the queue if the
-// queue does not exist. It opens a separate connection, because a broker that is out of memory or disk space stops
-// reading from connections that publish. On a shared connection it would not read the acknowledgements of other
-// messages either.
+// queue does not exist. It opens a separate connection. A broker that is out of memory or disk space stops reading from
+// connections that publish. If it stopped reading from the session's connection, it would get no acknowledgements.
 func (k *Consumer) moveRefused(ctx context.Context, raw *amqp091.Delivery, reason error) error {
 	select {
 	case k.moving <- struct{}{}:

@@ -326,9 +326,9 @@ func (k *Consumer) extract(ctx context.Context, metadata map[string]string) (ext
 	return k.cfg.Propagator.Extract(ctx, metadata)
 }
 
-// call runs the user's function in a separate goroutine and waits for it. It turns a panic or a runtime.Goexit into
-// an error. If it did not, a function that always panics would get its message forever. After a runtime.Goexit, the
-// goroutine of a router would send neither an ack nor a nack.
+// call runs the user's function in a separate goroutine and waits for it. It turns a panic or a runtime.Goexit into an
+// error. So the message is recorded, even if the function always panics. In the router's own goroutine, a
+// runtime.Goexit would prevent both ack and nack.
 func (k *Consumer) call(msg *message.Message) error {
 	result := make(chan error, 1)
 	go func() {

@@ -312,9 +312,9 @@ func reportOf(err, cause error) report {
 	return reportUp
 }
 
-// batchReport returns what the call of a batch shows about the dependency. If the dependency answered for one entry, the
-// result is reportUp. A batch that did not return one verdict for each entry shows something only if it timed out: the
-// result is then reportDown.
+// batchReport returns what the call of a batch shows about the dependency. If the dependency answered for one entry,
+// the result is reportUp. If the batch returned too few verdicts, the result is reportDown after a timeout, and
+// otherwise reportNothing.
 func batchReport(verdicts []error, complete bool, cause error) (r report, reason error) {
 	switch {
 	case !complete && errors.Is(cause, processlog.ErrTimeout):

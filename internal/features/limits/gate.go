@@ -17,7 +17,8 @@ const (
 	maxVainWait = 400 * time.Millisecond
 
 	// A process that waits for a permit of another process claims again after permitPoll plus a random time. The random
-	// time is at most permitPoll at first. Its limit doubles with each claim that got nothing, up to maxPermitPoll.
+	// time is at most permitPoll at first. After each claim that got no permit, this maximum doubles, up to
+	// maxPermitPoll.
 	permitPoll    = 50 * time.Millisecond
 	maxPermitPoll = time.Second
 
@@ -30,9 +31,9 @@ const (
 // this time.
 const reportGrace = time.Second
 
-// gate estimates how many entries of a type are worth a claim under the limit of the type. The estimate starts from the
-// result of the last claim. The zero value is open for the first claim. The gate of a limit with keys makes no estimate
-// and is always open: see isKeyed.
+// gate estimates, from the result of the last claim, for how many entries of a limited type the next claim can get a
+// start. The gate is closed while this number is 0. The zero value is open for the first claim. The gate of a limit
+// with keys makes no estimate and is always open: see isKeyed.
 type gate struct {
 	isKeyed bool // the limit has keys, so the type is always worth a claim
 
@@ -118,8 +119,8 @@ func (g *gate) reportWaiting(now time.Time, hasMore bool) (waiting int, nextStar
 }
 
 // startsPerClaim returns how many starts must be free before the next claim, so that one claim takes several starts.
-// The rate saves up at most Burst unused starts. A claim that waited for all of them and came late would lose starts.
-// So the result is at most two thirds of the burst, and at least 1.
+// Once Burst starts are free, no further start is saved, and a late claim loses starts. So the result is at most two
+// thirds of the burst, and at least 1.
 func startsPerClaim(limit *processlog.StartLimit) int {
 	if limit.Interval == 0 {
 		return 1

@@ -14,8 +14,8 @@ import (
 const maxSleepers = 5000
 
 // maxRounding limits the delay that is added before an entry's claim, so that one claim takes entries of several keys.
-// A delay of up to (Burst-1) × Interval loses no starts, because a key saves up to Burst starts. The added delay is at
-// most half of that.
+// A key saves up to Burst starts, so a delay of up to (Burst-1) × Interval loses no start. The added delay is also at
+// most half of (Burst-1) × Interval.
 const maxRounding = 25 * time.Millisecond
 
 // maxSleep limits how long a waiting entry is left out of claims, because other processes may return starts, or run
@@ -64,9 +64,9 @@ func (l *line) splitSleeping(wanted []processlog.Wanted, now time.Time) (awake [
 	return awake, sleeping
 }
 
-// noteClaim sets the time at which each entry without a permit is claimed again. A key may still allow n starts after the
-// claim, for example because an entry in front of the others was cancelled. noteClaim then returns the ids of the first n
-// waiting entries of the key, which need not wait longer.
+// noteClaim sets the time at which each entry without a permit is claimed again. If a key still has n free starts after
+// the claim, for example because a waiting entry was cancelled, noteClaim returns the first n waiting entries of the
+// key. These entries need not wait longer.
 func (l *line) noteClaim(claim *processlog.Claimed, limit *processlog.StartLimit, now time.Time) (wokenIDs []processlog.ID) {
 	for i := range claim.Limited {
 		entry := &claim.Limited[i]

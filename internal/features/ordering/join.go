@@ -59,9 +59,9 @@ func (o *Ordering) writePositions(ctx context.Context, tx processlog.Tx, drafts 
 	return err
 }
 
-// orderAsGiven orders the positions of one key as in the list. Insert sorts rows by idempotency key, so that two
-// transactions with the same keys do not deadlock. So the server assigns the ids in that order, and not in the order of
-// the list. orderAsGiven assigns the same ids again as order ids: the first position takes the lowest id, and so on.
+// orderAsGiven orders the positions of one key as in the list. The ids are not in this order, because Insert sorts rows
+// by idempotency key, so that two transactions with the same keys do not deadlock. orderAsGiven assigns the ids once
+// more as order ids: the first position in the list takes the lowest id, and so on.
 func orderAsGiven(positions []processlog.Position) {
 	lists := make(map[orderingKey][]int, len(positions))
 	for i, p := range positions {

@@ -1,16 +1,19 @@
 // Package ordering runs entries of one ordering key one at a time, in the order in which they were recorded. It
 // implements TypeConfig.Serial.
 //
-// An entry that an earlier entry of its key blocks is not claimed. Before a claim, the store's Blocked and Fronts
-// report such entries, which costs no write. Their answer may be out of date, so each claimed entry is checked again
-// before its handler starts. It must be the first entry of its key that has not ended, and no other entry of the key
-// may be leased. Without PassDead, a dead entry counts as not ended. If the claimed entry may not start, it becomes
-// blocked: it is given back without counting an attempt, and is due after a while. When the first entry of a key has
-// ended, the next one is claimed here, or enqueued for other processes.
+// An entry is blocked while an earlier entry of its key has not ended. Without PassDead, a dead entry counts as not
+// ended. Before a claim, Store.Blocked and Store.Fronts find the blocked entries by reads only, and the claim leaves
+// them out.
 //
-// Two entries of a key never start at once. Both claims commit before either entry is checked, so at least one of the
-// checks sees the other lease and gives way (G30, one at a time in order). If both give way, each process looks again
-// after its entry was blocked. The later look makes the first entry due.
+// These reads may be out of date, so each claimed entry is checked again before its handler starts. The entry must be
+// the first of its key that has not ended, and no other entry of the key may be leased. If the entry may not start,
+// this process gives it back without counting an attempt, and it becomes due after a while. When the first entry of a
+// key has ended, the next one is claimed here, or enqueued for other processes.
+//
+// Two entries of a key never start at once (G30, one at a time in order). Suppose that two processes claim two entries
+// of a key. Both claims commit before either process checks its entry. So at least one process sees the other's lease,
+// and gives its entry back. If both give their entries back, each process looks once more, and the later look makes the
+// first entry due.
 //
 //	ordering.go   which types have keys, and which claimed entries may start
 //	join.go       the positions of recorded entries
@@ -279,9 +282,9 @@ func attemptsOf(list []waiter) []*engine.Attempt {
 }
 
 // checkOrder separates claimed entries into those that may start and those that wait. The entries share a token. An
-// entry also waits if its position is not stored, or is stored under an earlier epoch. Such an entry was requeued, or
-// was recorded by a person or by a process that did not know the key. Blocking the entry stores its position, so that
-// the next check of its key finds this position.
+// entry also waits if its position is not stored, or is stored under an earlier epoch. This happens after a requeue,
+// and if a person or a process that did not know the key has recorded the entry. The block of the entry then stores its
+// position.
 func (o *Ordering) checkOrder(s Serial, waiters []waiter) (first, waiting []waiter, err error) {
 	ctx, cancel := o.e.Statement()
 	defer cancel()
@@ -352,8 +355,8 @@ func (o *Ordering) blockedWait() time.Duration {
 	return o.e.ReconcileInterval
 }
 
-// block writes that entries wait until the entry in front of them has ended. After the write it checks whether
-// that entry ended before the write. After an error the entries are still due.
+// block stores that entries are blocked. The entry in front of them may have ended just before, so block then looks for
+// an entry that may run. After an error the entries are still due.
 func (o *Ordering) block(t *engine.Type, s Serial, waiting []waiter) error {
 	blocked, keys := make([]processlog.BlockedEntry, len(waiting)), make([]processlog.Position, len(waiting))
 	for i, w := range waiting {

@@ -12,12 +12,12 @@ type orderingKey struct{ businessType, key string }
 // seenEntries remembers the entries of ordering keys that this process has read, in the order of each key. A remembered
 // entry is called seen. While an entry is seen, no later entry of its key can run. The zero value is ready to use.
 //
-// A process reads all entries of a key while no other entry of the key is leased. If another process claims a later
-// entry after that, it reads the key after its claim. It then finds the earlier entries and gives up its claim. So a
-// seen entry that is first of its key may start without checking whether later entries are leased.
+// This process reads all entries of a key while no other entry of the key is leased. Another process may claim a later
+// entry after this read. That process then reads the key, finds the earlier entries and gives up its claim. So a seen
+// entry that is first of its key may start without checking whether later entries are leased.
 //
-// An entry with an earlier position may commit after the read. That entry is not seen. When it is first of its key, the
-// process does check whether later entries are leased.
+// An entry with an earlier position may commit after the read, and is not seen. When such an entry is first of its key,
+// this process checks whether later entries are leased.
 //
 // An entry stays seen within one epoch until it ends, whatever its state is. A requeue starts another epoch.
 type seenEntries struct {

@@ -75,8 +75,8 @@ func TestPausesAreReadAgainSoonUntilTheyAreKnown(t *testing.T) {
 	})
 }
 
-// A pause that ends by itself must end when the database's clock says so, and not when the clock of the process does. The
-// process must notice the end without waiting for its next round, also if the database does not answer at that moment.
+// A pause must end by the database's clock, even if the clock of the process runs faster or slower. The process must
+// notice the end before its next round, even if the database does not answer at that moment.
 // Failure: F124
 func TestPauseEndsWhenTheDatabasesClockSaysSo(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -177,8 +177,8 @@ const (
 	// n suspects have ended.
 	placesGrowth = 3
 
-	// placesReset is the time without suspects after which a batch type has only its first number of places again. Suspects
-	// that come after this time probably come from another crash.
+	// After placesReset without suspects, a batch type has its first number of places again. Later suspects probably
+	// come from another crash.
 	placesReset = 10 * time.Second
 )
 

@@ -172,8 +172,8 @@ type claims struct {
 // typeClaims is what the claims of one type have found.
 type typeClaims struct {
 	// These two fields are the result of the last claim: offered is how many entries the queue offered, and runnable is
-	// how many of these were neither blocked nor limited. If a claim always asked for as many entries as there are
-	// slots, it could get only blocked or limited entries, again and again.
+	// how many of these were neither blocked nor limited. If many entries are not runnable, the next claim asks for
+	// more entries than there are slots. Otherwise it could get no runnable entry, again and again.
 	offered, runnable int
 
 	emptyClaims int // consecutive claims for which the queue had nothing due, because other processes were faster

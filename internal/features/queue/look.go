@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// lookAfterLoss is the time until the next look after the queue has lost entries. In a look, this process asks the queue
-// when the next entries are due.
+// A look asks the queue when the next entry of each type is due. After the queue has lost entries, the next look comes
+// within lookAfterLoss.
 const lookAfterLoss = time.Second
 
 // Look asks the queue again and again when the next entry of each type is due, until ctx ends. If a notification is

@@ -89,8 +89,9 @@ func (q *Queue) beginRebuild(ctx context.Context, lostTypes []string) rebuilding
 	return b
 }
 
-// endRebuild tells the queue that all entries of the types were enqueued, except entries of the types in incompleteTypes. It
-// returns the types that are complete. The queue has lost entries of the other types meanwhile.
+// endRebuild tells the queue that all entries of the types were enqueued, except entries of the types in
+// incompleteTypes. It returns the types that are complete. A type is missing from the result if the queue has lost
+// entries of it during the rebuild.
 func (q *Queue) endRebuild(ctx context.Context, b rebuilding, incompleteTypes []string) (completeTypes []string) {
 	b.types = slices.DeleteFunc(b.types, func(t string) bool { return slices.Contains(incompleteTypes, t) })
 	if len(b.types) == 0 {

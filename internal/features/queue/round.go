@@ -80,8 +80,8 @@ func (q *Queue) Round(ctx context.Context) func(context.Context, engine.Heads, *
 // finish enqueues what a round has read.
 func (r *rounds) finish(ctx context.Context, isLeader, rebuild bool, b rebuilding, heads engine.Heads, event *observe.ReconciledEvent) {
 	event.Rebuilt = isLeader && r.rebuild
-	// A process that does not lead also enqueues, as long as only it knows of entries that the queue lacks. These
-	// entries need not wait for the leader's next round.
+	// The leader enqueues. Another process also enqueues if the queue may lack entries of which only that process
+	// knows, so that these entries need not wait for the leader's next round.
 	if !isLeader && (!r.lacksOwnEntries || !r.q.health.usable()) {
 		return
 	}
@@ -155,8 +155,8 @@ func (q *Queue) enqueueState(ctx context.Context, head processlog.Head, readAt t
 	if q.e.Ordered(head.BusinessType) {
 		return enqueued, complete
 	}
-	// Near entries have been enqueued, so overdue ones follow. The first entry of the type may have become overdue
-	// since the heads were read, so add this time.
+	// Enqueue overdue entries too, if there are any. head.DueIn was computed at readAt, so subtract the time since
+	// then.
 	if !complete || head.DueIn > time.Since(readAt)+time.Millisecond-q.e.OverdueAfter() {
 		return enqueued, complete
 	}

@@ -26,9 +26,9 @@ func (s *Starter) reportUnfound(unfound []engine.InsertedEntry) {
 	s.ReportMissing(entries)
 }
 
-// ReportMissing checks again for entries that were not found. It reports an entry only if no entry with its idempotency
-// key exists. The first read may have used an old snapshot. Or the entry was rolled back, and another transaction has
-// recorded its key.
+// ReportMissing reports entries that were not found. It first reads their idempotency keys, and leaves out an entry
+// whose key exists. Such an entry is not missing if the first read used an old snapshot, or if another transaction has
+// recorded the key after a rollback.
 func (s *Starter) ReportMissing(unfound []engine.RecordedEntry) {
 	if len(unfound) == 0 {
 		return

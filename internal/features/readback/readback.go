@@ -203,9 +203,9 @@ func (s *Starter) resolveFresh(batch []unresolvedEntry) {
 	s.reportUnfound(unfound)
 }
 
-// retryUnresolved handles entries whose ids could not be read. The reconciler finds those without a lease. For an entry that
-// was inserted with a lease, no handler has run, but a lease that expires would count as lost. So the id of such an
-// entry is read again until its lease can be released.
+// retryUnresolved handles entries whose ids could not be read. It leaves entries without a lease to the reconciler. If
+// an entry was inserted with a lease, retryUnresolved reads its id again, to release the lease. A lease that expires
+// would count as lost, although no handler has run.
 func (s *Starter) retryUnresolved(batch []unresolvedEntry) {
 	var leased []unresolvedEntry
 	failures := 0
@@ -370,9 +370,9 @@ func (s *Starter) withoutBlocked(t *engine.Type, list []claimRequest, wanted []p
 		slices.DeleteFunc(wanted, func(w processlog.Wanted) bool { return slices.Contains(blocked, w.ID) })
 }
 
-// releaseInsertLeases releases the leases that entries were inserted with, after a claim of these entries has failed. If the
-// claim took effect in spite of the error, it replaced these leases. The claim itself then releases the leases that it
-// took.
+// releaseInsertLeases releases the leases with which entries were inserted, after a claim of these entries has returned
+// an error. If the claim took effect in spite of the error, it has replaced these leases, and releases its own leases
+// itself.
 func (s *Starter) releaseInsertLeases(list []claimRequest) {
 	for _, f := range list {
 		if f.Reservation != nil {

@@ -135,8 +135,8 @@ func (d *Detector) rememberClaimed(rows []processlog.Row, sentAt time.Time) erro
 }
 
 // verifyClaimed is used instead of rememberClaimed if a loss stops this process. It returns an error if the claimed
-// rows may not run. On a new connection the claim is the first statement, so another server than before may have
-// answered it.
+// rows may not run. If the claim used a new connection, another server than before may have answered, and verifyClaimed
+// checks the database first.
 func (d *Detector) verifyClaimed(rows []processlog.Row, sentAt time.Time) error {
 	ctx := d.e.Work
 	if contradicted := d.versions.contradictedBy(rows); len(contradicted) > 0 {
@@ -193,7 +193,8 @@ func (d *Detector) checkAside(batch []version) {
 	_ = d.checkIf(d.e.Work, func() bool { return d.serverMayDiffer() || d.checkDue() })
 }
 
-// checkIf waits until no other check runs. Then it checks, unless needed returns false by then.
+// checkIf waits until no other check runs, and then asks needed once more. If needed returns true, checkIf makes a
+// check.
 func (d *Detector) checkIf(ctx context.Context, needed func() bool) error {
 	if !needed() {
 		return nil

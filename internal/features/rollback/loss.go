@@ -103,7 +103,7 @@ const confirmMost = 8
 
 // newestLost returns the newest version that is lost according to locking reads. Usually the first read finds the loss,
 // because a database that goes back loses its newest writes. But other processes may have written the newest entry
-// again since then, so often that its version number is as high as the lost one.
+// again, until its version number was as high as the lost one. Then newestLost reads further versions.
 func (d *Detector) newestLost(ctx context.Context, lost []version) (newest version, confirmed bool, err error) {
 	byAge := slices.SortedStableFunc(slices.Values(lost), func(a, b version) int {
 		return cmp.Or(b.seenAt.Compare(a.seenAt), a.ID.Compare(b.ID)) // The order is fixed, so that a simulation can be repeated.

@@ -92,9 +92,8 @@ func (m *versionMemory) sawRows(rows []processlog.Row, sentAt time.Time) {
 }
 
 // sawUnconfirmed remembers claimed rows that no check has confirmed yet. The database that leased these rows may have
-// been rolled back to an earlier state. So sawUnconfirmed leaves the field latest unchanged and adds the rows only to
-// the field newest. A check asks for all versions in latest, but only for a part of the other versions in newest, such
-// as these rows.
+// been rolled back to an earlier state. So sawUnconfirmed adds the rows only to the field newest. In the field latest
+// they could replace a version that shows the loss.
 func (m *versionMemory) sawUnconfirmed(rows []processlog.Row, sentAt time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -169,9 +168,9 @@ func (m *versionMemory) latestNow() (list []version) {
 // sweepOn returns up to sweepMost versions of the field newest. Each call continues where the last one stopped.
 //
 // The versions in the field latest are not enough, because latest holds only the first and the last version of each
-// part. After a loss, other processes may change these two entries again, until their version numbers are higher than
-// the remembered ones. The database then does not contradict the remembered versions, and a check of the two finds no
-// loss. Only the versions between the first and the last one still show it.
+// part. After a loss, other processes may change the entries of these two versions again. If the new version numbers
+// are higher than the remembered ones, the two versions no longer show the loss. Other versions of the part still show
+// it.
 func (m *versionMemory) sweepOn() (list []version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
