@@ -40,7 +40,8 @@ func TestMessageThatTheLogAlwaysRefusesIsErrRefused(t *testing.T) {
 	require.Equal(t, 1, w.Count("common_process_log"))
 }
 
-// The log may refuse only the session of the pool. Another session takes the message, so the message is held.
+// The log refuses only one session of the pool. Another session would record the message, so the message must not count
+// as refused.
 // Failure: F33, F92
 func TestMessageIsHeldIfTheLogRefusesOnlyTheSession(t *testing.T) {
 	err := fmt.Errorf("record: %w", &processlog.SessionError{Refusal: &compensator.FieldError{Field: "unique_checks", Reason: "is 0"}})

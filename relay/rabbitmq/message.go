@@ -79,8 +79,8 @@ func (m *message) problem() string {
 }
 
 // sizeProblem returns the reason why a connection with frames of at most limit bytes cannot carry the message. It
-// returns "" if the connection can carry it. A limit of 0 means no limit. The headers must fit one frame. If they did
-// not, the broker would close the connection, which affects all its senders.
+// returns "" if the connection can carry it. A limit of 0 means no limit. The headers must fit one frame. Otherwise the
+// broker closes the connection of all senders.
 func (m *message) sizeProblem(limit int) string {
 	p := &m.publishing
 	size := frameEnds + 2 + 2 + 8 + 2 + // class, weight, body size, property flags

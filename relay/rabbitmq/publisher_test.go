@@ -167,8 +167,7 @@ func TestRefusedMessageWaitsForAPerson(t *testing.T) {
 }
 
 // TestHeadersFillAFrameToTheLastByteAndNoMore sends headers that fill a frame exactly, and headers with one byte more.
-// The longer headers must be refused before they are sent. The broker would close the connection, which would affect
-// all senders.
+// The longer headers must be refused before they are sent. Otherwise the broker closes the connection of all senders.
 func TestHeadersFillAFrameToTheLastByteAndNoMore(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)

@@ -28,8 +28,8 @@ func TestAsManyAsABatchTakesAreLookedAtAtOnce(t *testing.T) {
 	})
 }
 
-// After a claim of a full batch, the entries that are left may be too few for another batch. So the next look must not
-// be put off.
+// After a claim of a full batch, the remaining entries may be too few for another batch. So a look at them must come at
+// once.
 func TestClaimOfAFullBatchIsFollowedByALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lingerState{wait: 20 * time.Second, batchSize: 3}
@@ -83,7 +83,7 @@ func TestClaimFollowsWhereNoEntryWaits(t *testing.T) {
 	})
 }
 
-// No entry was due for a minute. The next due entry must be looked at at once, and get its own wait.
+// No entry was due for a minute. After the next due entry, a look must come at once.
 // Failure: F107
 func TestEntryAfterALongRestIsLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestEntryAfterALongRestIsLookedAt(t *testing.T) {
 	})
 }
 
-// A look that fails changes nothing for entries that are known to wait.
+// A look at the waiting entries fails. The time of the next claim must stay as it is.
 func TestLookThatFailsPutsNoClaimOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lingerState{wait: 20 * time.Second, batchSize: 3}

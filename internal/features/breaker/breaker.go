@@ -22,7 +22,7 @@ type Settings struct {
 	Pause time.Duration // first pause before a probe
 }
 
-// maxPause limits the pause after failed probes, unless Settings.Pause is longer.
+// maxPause limits the pause after failed probes. If Settings.Pause is longer, the pause does not grow.
 const maxPause = time.Minute
 
 // Breaker stops the claims of one type in this process while the handler's dependency is down.

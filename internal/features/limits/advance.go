@@ -123,7 +123,7 @@ type startsInAdvance struct {
 	starts map[processlog.ID]unusedStart // of the entries that need no permit, because they have a start already
 }
 
-// keyOf is the function for StartLimit.Key.
+// keyOf implements StartLimit.Key.
 func (s *startsInAdvance) keyOf(row *processlog.Row) (key string, isLimited, ok bool) {
 	if start, has := s.starts[row.ID]; has {
 		return start.key, false, true
@@ -141,7 +141,7 @@ func (s *startsInAdvance) keyOf(row *processlog.Row) (key string, isLimited, ok 
 	return key, true, true
 }
 
-// advance is the function for StartLimit.Advance.
+// advance implements StartLimit.Advance.
 func (lt *limitedType) advance(key string, left int) int {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()

@@ -34,8 +34,8 @@ func TestStartsAreTakenInAdvanceForKeysThatStartOften(t *testing.T) {
 	require.Zero(t, slow.wanted("a", 999, 1000, now), "the last claim was slow, so the next may take a start that is too old by its end")
 }
 
-// A start that was taken in advance may be used for advanceLife. Later windows of the limit do not count it, so it must
-// then be returned.
+// A start that was taken in advance may be used for advanceLife, because the limit counts it at the time of its grant.
+// After that it must be returned.
 func TestStartTakenInAdvanceIsUsedOnceAndNotLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		as := newAdvances()

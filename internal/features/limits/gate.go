@@ -22,8 +22,8 @@ const (
 	permitPoll    = 50 * time.Millisecond
 	maxPermitPoll = time.Second
 
-	// maxGateWait limits how long a gate stays closed. A closed gate does not see that other processes return starts,
-	// or run with a new limit.
+	// maxGateWait limits how long a gate stays closed. Other processes may return starts or raise the limit meanwhile,
+	// and only a claim notices that.
 	maxGateWait = 5 * time.Second
 )
 

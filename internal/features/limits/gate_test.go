@@ -58,7 +58,8 @@ func TestGateWaitsForSeveralStartsOfAFastRate(t *testing.T) {
 	}
 }
 
-// A slow rate must not keep the gate closed for hours, because other processes return starts, and people raise limits.
+// The rate allows one start an hour or less. The gate must still open soon, because other processes may return starts,
+// and people may raise the limit.
 func TestGateNeverStaysClosedForLong(t *testing.T) {
 	for _, interval := range []time.Duration{time.Hour, processlog.MaxBurstTime} {
 		var g gate

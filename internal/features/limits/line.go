@@ -9,8 +9,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// maxSleepers is the maximum number of waiting entries of a type that a process remembers. If more entries wait and no
-// queue answers, the entries behind them wait too, even if their own keys are free.
+// maxSleepers is the maximum number of waiting entries of a type that a process remembers. If more entries wait, a claim
+// from the database may find only waiting entries. Entries of other keys then wait too, unless a queue offers them.
 const maxSleepers = 5000
 
 // maxRounding limits the delay that is added before an entry's claim, so that one claim takes entries of several keys.
@@ -18,8 +18,8 @@ const maxSleepers = 5000
 // most half of (Burst-1) × Interval.
 const maxRounding = 25 * time.Millisecond
 
-// maxSleep limits how long a waiting entry is left out of claims, because other processes may return starts, or run
-// with a new limit.
+// maxSleep limits how long a waiting entry is left out of claims. Other processes may return starts or raise the limit,
+// and then the entry may start earlier.
 const maxSleep = time.Minute
 
 // line remembers which entries wait for permits of keys. Each waiting entry of a key gets its own time, one interval

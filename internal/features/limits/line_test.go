@@ -63,7 +63,8 @@ func TestEntryThatTwoClaimsHaveFoundHasOneTime(t *testing.T) {
 	require.Equal(t, []processlog.ID{processlog.RowID(1), processlog.RowID(2)}, l.wake("a", 5))
 }
 
-// Other processes may return starts, and people raise limits. So no entry may wait for a whole day.
+// The rate allows one start a day. The waiting entry must be tried again within a minute, because other processes may
+// return starts, and people may raise the limit.
 func TestEntryOfASlowKeyIsTriedAgainWithinAMinute(t *testing.T) {
 	l, limit := newLine(), &processlog.StartLimit{Interval: 24 * time.Hour, Burst: 1}
 	now := time.Now()

@@ -87,8 +87,8 @@ func (o *Ordering) sawAdvance(businessType string, err error) error {
 	return err
 }
 
-// deletePositions deletes the stored positions of entries that have ended. A position that is left behind does no harm. It is
-// deleted once it is found at the front of its key.
+// deletePositions deletes the stored positions of entries that have ended. If the deletion fails, the position does no
+// harm, and a later check of the key deletes it.
 func (o *Ordering) deletePositions(batch []processlog.Position) {
 	batch = slices.DeleteFunc(batch, func(p processlog.Position) bool { return p.ID.IsZero() })
 	if len(batch) == 0 {

@@ -171,7 +171,7 @@ func position(s Serial, row *processlog.Row) (p processlog.Position, err error) 
 		return p, &processlog.FieldError{Field: "Serial", Reason: problem}
 	}
 	if len(key) >= processlog.MaxOrderingKey {
-		// Hash even a key that would just fit, because it could be the hash of another key.
+		// A key of the same length as a hash could equal the hash of another key. So hash such a key too.
 		sum := sha256.Sum256([]byte(key))
 		key = hex.EncodeToString(sum[:])
 	}

@@ -91,8 +91,8 @@ func (p *Pauses) Look(ctx context.Context) {
 	}
 }
 
-// noteLocked stores the pauses of a read, and returns their types. It must be called after the answer has arrived, so that
-// firstEnd is not early.
+// noteLocked stores the pauses of a read, and returns their types. It computes firstEnd from the present time. So call
+// it after the answer has arrived. Otherwise firstEnd would be early.
 func (p *Pauses) noteLocked(settings []processlog.Setting) map[string]bool {
 	paused := make(map[string]bool)
 	p.all, p.firstEnd = nil, time.Time{}

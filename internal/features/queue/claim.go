@@ -200,8 +200,8 @@ func (c typeClaims) entriesToRequest(n int) int {
 	return max(n, min(n*c.offered/max(1, c.runnable), processlog.MaxRows))
 }
 
-// raceDelay returns a random delay before this process claims a type. It draws a new value each time, so that processes
-// that run in step separate.
+// raceDelay returns a random delay before this process claims a type. It draws a new value each time, so that two
+// processes do not claim at the same moments again and again.
 func (c typeClaims) raceDelay() time.Duration {
 	if c.emptyClaims == 0 {
 		return 0

@@ -210,7 +210,7 @@ func (q *Queue) enqueueNow(ctx context.Context, batch []processlog.QueueEntry, m
 // Reached reports whether the queue answered the last call.
 func (q *Queue) Reached() bool { return q.health.usable() }
 
-// Notify sends messages to the other processes, unless the queue does not answer.
+// Notify sends messages to the other processes. While the queue is down, it sends nothing.
 func (q *Queue) Notify(ctx context.Context, messages []string) error {
 	if !q.health.usable() {
 		return nil

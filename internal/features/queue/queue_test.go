@@ -106,8 +106,8 @@ func (q *peekCounter) Peek(context.Context, []string) (waits []time.Duration, lo
 	return nil, nil, nil
 }
 
-// A loss asks for an early look. A look that begins just then must answer this request, and the next look must come
-// after the usual time.
+// After a loss, the process must ask the queue for its due times earlier than usual. It must do so once, and then wait
+// for the usual time again.
 func TestOneLookServesAllThatWaitsForIt(t *testing.T) {
 	queue := &peekCounter{}
 	q := newQueue(t, queue)

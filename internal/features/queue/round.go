@@ -166,8 +166,8 @@ func (q *Queue) enqueueState(ctx context.Context, head processlog.Head, readAt t
 	return enqueued + n, complete
 }
 
-// enqueueWindow enqueues a window page by page, at most limit entries. The end of the window stays fixed from the first
-// page on, because a moving end could run ahead of a slow reader.
+// enqueueWindow enqueues a window page by page, at most limit entries. The end of the window is a fixed time. If it
+// moved on with the present time, a slow reader might never reach it.
 func (q *Queue) enqueueWindow(ctx context.Context, w processlog.Window, limit int) (enqueued int, complete bool) {
 	windowEnd := time.Now().Add(w.To)
 	for enqueued < limit {

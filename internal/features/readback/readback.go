@@ -39,7 +39,8 @@ type claimRequest struct {
 	hasSlot bool // whether this request holds a slot; entries that share one handler call share the slot of one request
 }
 
-// Attach makes an engine start the entries that it records. The engine waits for what the starter has begun.
+// Attach makes an engine start the entries that it records. When the engine stops, it waits for the reads and claims that
+// the starter has begun.
 func Attach(e *engine.Engine) *Starter {
 	s := &Starter{e: e}
 	// Entries in verifications and claims hold slots, which limit their number. Entries in idReads may hold no slot, so
@@ -151,7 +152,7 @@ func (s *Starter) resolveOrDrop(f engine.InsertedEntry) {
 	}
 }
 
-// cancelReservation releases the reservation of an entry that will not run from here.
+// cancelReservation gives back the slot that was reserved for an entry, because the entry will not use it.
 func (s *Starter) cancelReservation(f engine.InsertedEntry) {
 	s.e.CancelReservation(f.BusinessType, f.Reservation)
 }
@@ -381,8 +382,8 @@ func (s *Starter) releaseInsertLeases(list []claimRequest) {
 	}
 }
 
-// returnSpare handles entries for which no call had a free seat: all processes may claim them. A lease that an entry was
-// inserted with is released first, because no handler has run under it.
+// returnSpare handles entries that fit into no call: all processes may claim them. If an entry was inserted with a
+// lease, the lease is released first, because no handler has run under it.
 func (s *Starter) returnSpare(list []claimRequest, spare []processlog.ID) {
 	for _, f := range list {
 		switch {

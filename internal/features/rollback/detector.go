@@ -18,8 +18,8 @@ import (
 const problem = "what the database has kept so far could not be read back"
 
 // Detector remembers some versions of entries that this process has seen committed, and reads them back from time to time. A version
-// that the database no longer has is a loss. An INSERT that merely worked is not remembered: it may have been rolled back to a
-// savepoint, or by a deadlock whose error was swallowed.
+// that the database no longer has is a loss. The success of an INSERT does not show that its row has committed. The
+// transaction may have been rolled back to a savepoint, or by a deadlock whose error was swallowed.
 type Detector struct {
 	e          *engine.Engine
 	stopOnLoss bool // a loss stops this process until a person accepts it
@@ -231,8 +231,8 @@ func (d *Detector) lock(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// unlock lets the next check begin. Then it reports what the checks under this lock have found. The observer may call
-// Accept, which needs the lock.
+// unlock lets the next check begin, and then reports what the checks under this lock have found. It reports after the
+// unlock, because the observer may call Accept, which needs the lock.
 func (d *Detector) unlock() {
 	found := d.toReport
 	d.toReport = findings{}

@@ -13,8 +13,8 @@ const (
 	recordedKept       = 32  // number of entries recorded here that a check asks for
 	sweepMost          = 32  // number of other remembered versions that a check asks for; 16 checks ask for all
 
-	// latestRounds is the number of recent rounds of the reconciler for which the field latest keeps versions. Between
-	// two rounds a process may see many more versions than it remembers.
+	// The field latest covers the time of the last latestRounds rounds of the reconciler. It keeps two versions for
+	// each of latestParts parts of this time, because a process may see more versions than it can remember.
 	latestRounds = 2
 	latestParts  = 16
 )
@@ -134,8 +134,8 @@ func (m *versionMemory) keepLocked(v version) {
 	*place = v
 }
 
-// contradictedBy returns the remembered versions that claimed rows contradict. The answer to the claim may have been delayed,
-// so only another question to the database shows whether they are lost.
+// contradictedBy returns the remembered versions that claimed rows contradict. These versions need not be lost, because
+// the answer to the claim may have been delayed. The caller must read them from the database once more.
 func (m *versionMemory) contradictedBy(rows []processlog.Row) (list []version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

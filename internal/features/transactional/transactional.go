@@ -84,8 +84,8 @@ func (d *Transactions) runInTx(a *engine.Attempt, handler Handler) engine.Result
 	return t.storeSuccess(handler(a.Context(), tx, &a.Row))
 }
 
-// runCall runs a handler that begins its transaction late. If the handler never begins it, its verdict is that of
-// a handler without a transaction.
+// runCall runs a handler that begins its transaction late. If the handler never begins the transaction, its result
+// counts like the result of a handler without a transaction.
 func (d *Transactions) runCall(a *engine.Attempt, handler CallHandler) engine.Result {
 	t := d.newAttemptTx(a)
 	defer t.close()

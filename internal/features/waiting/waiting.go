@@ -91,8 +91,8 @@ func New(e *engine.Engine, published func(t *engine.Type) bool) *Waiting {
 	return w
 }
 
-// maxUnpublished is the maximum number of ended entries that wait to be published. Further ones are not published, so
-// callers in other processes find them only by reading the database.
+// maxUnpublished is the maximum number of ended entries that wait to be published. The ends of further entries are not
+// published. Callers in other processes find these ends by reading the database.
 const maxUnpublished = 10_000
 
 // Carry sets the functions that notify other processes of ended entries and receive such notifications. Call it before
