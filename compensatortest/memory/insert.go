@@ -97,7 +97,7 @@ func (s *Store) IDs(ctx context.Context, tx processlog.Tx, idempotencyKeys []pro
 	return ids, nil
 }
 
-// unwrapOptional does the same as unwrap, and returns nil for a nil tx.
+// unwrapOptional works like unwrap, but accepts a nil tx and then returns nil.
 func (s *Store) unwrapOptional(ctx context.Context, tx processlog.Tx) (*Tx, error) {
 	if tx == nil {
 		return nil, ctx.Err()

@@ -24,7 +24,7 @@ type limitRow struct {
 	stored      processlog.StoredLimit // with the key "": what is known of the limit
 }
 
-// holder identifies an entry, and the version of its row under which it got its permit.
+// holder is an entry that holds a permit, with the version of its row after the claim that took the permit.
 type holder struct {
 	id      processlog.ID
 	version uint64

@@ -322,7 +322,8 @@ func (q *Queue) rebuiltLocked(businessType string, token processlog.Token) (isRe
 	return set.completeType == businessType
 }
 
-// checkLocked compares the stored fingerprint with fingerprint. It stores the fingerprint if there is none.
+// checkLocked returns an error if the queue has another fingerprint. If the queue has none, checkLocked stores this
+// one.
 func (q *Queue) checkLocked(fingerprint string) error {
 	q.keys.owner = cmp.Or(q.keys.owner, fingerprint)
 	if q.keys.owner != fingerprint {

@@ -95,8 +95,8 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 	case err != nil:
 		return fmt.Errorf("settle entry %s: %w", outcome.ID, err)
 	case row == nil || !row.seenBy(ownTx).acceptsOutcome(outcome):
-		// Do not hold the row for the transaction. At READ COMMITTED only rows that a statement wrote stay locked, and
-		// this one wrote nothing.
+		// Do not hold the row for the transaction. At READ COMMITTED only rows that were written stay locked, and
+		// SettleTx has written nothing.
 		return processlog.ErrLeaseLost
 	}
 	s.writeLocked(ownTx, row, row.seenBy(ownTx).withOutcome(outcome, token, s.nowLocked()), nil)

@@ -28,7 +28,7 @@ var lockPromises = []storePromise{
 // not waited.
 const early = 100 * time.Millisecond
 
-// assertWaits calls call and asserts that it returns only after end was called.
+// assertWaits asserts that the function call waits until the function end has ended a transaction.
 func assertWaits[T any](t *storeTest, call func() (T, error), end func() error) (T, error) {
 	t.Helper()
 	type answer struct {

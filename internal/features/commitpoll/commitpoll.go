@@ -14,8 +14,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// firstPolls lists the ages at which the database is first asked about a transaction. The age counts from the
-// transaction's statement.
+// firstPolls lists when the first polls for a transaction come. The times count from the statement that records or
+// changes an entry.
 var firstPolls = [...]time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second}
 
 const (

@@ -73,7 +73,7 @@ func TestStartTakenInAdvanceIsUsedOnceAndNotLate(t *testing.T) {
 	})
 }
 
-// Two claims at a time may both take starts of a key in advance. Those of both can be used, from the oldest to the newest.
+// Two concurrent claims may both take starts of a key in advance. All these starts must be usable, the oldest first.
 func TestStartsOfTwoClaimsAreUsedInOrder(t *testing.T) {
 	now, as := time.Now(), newAdvances()
 	as.note(unusedStart{key: "a", granted: 1, sentAt: now}, 1, 1)

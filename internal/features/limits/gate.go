@@ -27,7 +27,7 @@ const (
 	maxGateWait = 5 * time.Second
 )
 
-// reportGrace is how long a gate that has opened still reports the entries that waited behind it. The next claim follows within
+// reportGrace is how long a gate still reports its waiting entries after it has opened. The next claim follows within
 // this time.
 const reportGrace = time.Second
 
@@ -57,7 +57,7 @@ func (g *gate) opensAt() time.Time {
 	return g.rateOpensAt
 }
 
-// countClaimable returns how many entries are worth a claim now.
+// countClaimable returns how many entries the next claim can start now.
 func (g *gate) countClaimable(limit *processlog.StartLimit, now time.Time) int {
 	switch {
 	case g.isKeyed || !g.hasResult:

@@ -324,8 +324,8 @@ func (lt *limitedType) scheduleClaim() {
 	}
 }
 
-// countClaimable returns how many entries are worth a claim. It never returns Unlimited, because entries of an unlimited type are
-// inserted with a lease, and such an entry would have no permit.
+// countClaimable returns how many entries the next claim can start. It never returns Unlimited, because entries of an
+// unlimited type are inserted with a lease, and such an entry would have no permit.
 func (lt *limitedType) countClaimable() int {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()

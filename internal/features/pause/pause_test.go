@@ -30,8 +30,8 @@ func pausable(t *testing.T, cfg engine.Config, read func(context.Context) ([]pro
 	return p, typ
 }
 
-// A process that could not read the pauses must not run a paused type. A process that has read them once keeps to that
-// result.
+// Before a process has read the pauses, it must run no type that may be paused. If a later read fails, it must keep the
+// pauses that it knows.
 // Failure: F124
 func TestNothingRunsBeforeThePausesAreKnown(t *testing.T) {
 	var paused []processlog.Setting

@@ -77,7 +77,7 @@ func (q *Queue) claimLeased(t *engine.Type, leased processlog.Leased, calls, n i
 		}
 		runnable = len(unblocked)
 		q.claims.answered(t.Name, offered, runnable)
-		// Take slots for the entries that are left. Those without a slot go back to the queue.
+		// Take slots for the unblocked entries. Entries without a slot go back to the queue.
 		needed = q.e.AdjustSlots(t, held, min(calls, t.CallsFor(runnable)))
 		count := min(runnable, t.MaxEntries(needed))
 		q.settleUnclaimed(t, leased, engine.ClaimedRows{WithoutCall: unblocked[count:]}, nil)

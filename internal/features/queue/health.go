@@ -47,7 +47,7 @@ func newHealth(q *Queue) *health {
 	return h
 }
 
-// usable reports whether the queue is relied on.
+// usable reports whether this process uses the queue.
 func (h *health) usable() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -122,14 +122,14 @@ func (h *health) recordProbe(err error) {
 	}
 }
 
-// lastError returns why the queue is not relied on, or nil.
+// lastError returns the error because of which this process does not use the queue, or nil.
 func (h *health) lastError() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.err
 }
 
-// Problem returns why the queue is not relied on, or nil. It sends no call.
+// Problem returns the error because of which this process does not use the queue, or nil. It sends no call.
 func (q *Queue) Problem() error { return q.health.lastError() }
 
 // Ping asks whether the queue answers, and returns at once. The returned function waits for the answer. It waits at most
