@@ -118,15 +118,15 @@ type Worker interface {
 	// Renew sets the leases of held entries to end at now + lease. Its result names the entries that it did not renew.
 	Renew(ctx context.Context, leases []Held, lease time.Duration) (Unrenewed, error)
 
-	// Settle writes outcomes. Settle writes an outcome only if the row still has the Outcome's Version, or if
-	// Outcome.Absorb allows it. Settle returns one result for each outcome, in the order of outcomes. No two outcomes may
+	// Settle writes outcomes. Settle writes an outcome only if the row fulfils the condition of Outcome.Version. Settle
+	// returns one result for each outcome, in the order of outcomes. No two outcomes may
 	// name the same entry. If the database refuses to write one row, Settle still writes the other rows. After an error
 	// the caller may call Settle again with the same token and outcomes. The token in a row shows that its outcome was
 	// applied already.
 	Settle(ctx context.Context, token Token, outcomes []Outcome) ([]Settled, error)
 
 	// SettleTx writes one outcome, with its Result, in the handler's transaction. It writes only if the row still has
-	// Outcome.Version. Outcome.Absorb has no effect here. SettleTx returns these errors:
+	// Outcome.Version, also for a success. SettleTx returns these errors:
 	//   - ErrLeaseLost: the version has changed.
 	//   - ErrTxAborted: the server rolled the transaction back.
 	//   - ErrNoTransaction, and not ErrTxAborted: the handler ended the transaction.
@@ -407,14 +407,12 @@ type Outcome struct {
 	IdempotencyKey IdempotencyKey // the row must also have this key, because a database that was rolled back assigns the same ids again
 	Epoch          uint32         // epoch of the claimed row
 
-	Version uint64 // the outcome is written only if the row still has this version, or if Absorb allows it
-
-	// If Absorb is true, the outcome of a success is written under another condition than Version. A success stays true
-	// even if another process holds the lease now.
+	// Version is the version after the claim. The outcome is written only if the row still has this version, with one exception.
+	// A success stays true even if another process holds the lease now. So Settle writes it under another condition:
 	//   - If To is Succeeded, the row must have the same epoch and be pending or retrying.
 	//   - If To is Compensated, the row must have the same epoch and be compensating.
-	//   - With any other To, Absorb has no effect.
-	Absorb bool
+	// Another attempt may have recorded failures meanwhile, so Settle does not change the counts of such a row.
+	Version uint64
 
 	To              State         // new state
 	ProcessCount    int           // new Row.ProcessCount

@@ -212,12 +212,13 @@ func (v *version) withWake(now int64) *version {
 	return next
 }
 
-// withOutcome returns the next version of an entry whose outcome is stored. If outcome.Absorb is set, the row may have
-// changed since the claim, and a later attempt may have recorded a failure. So the next version keeps the counts of the
-// row.
-func (v *version) withOutcome(outcome processlog.Outcome, token processlog.Token, now int64) *version {
+// withOutcome returns the next version of an entry whose outcome is stored. inTx says that the transaction of the handler
+// stores it. Otherwise, the row may have changed since the claim of a success, and a later attempt may have recorded a
+// failure. So the next version keeps the counts of the row.
+func (v *version) withOutcome(outcome processlog.Outcome, inTx bool, token processlog.Token, now int64) *version {
 	next := v.successor(token, now)
-	if !outcome.Absorb {
+	isSuccess := outcome.To == processlog.Succeeded || outcome.To == processlog.Compensated
+	if inTx || !isSuccess {
 		next.entry.ProcessCount, next.entry.CompensateCount = outcome.ProcessCount, outcome.CompensateCount
 	}
 	next.entry.State, next.entry.EndedBy = outcome.To, outcome.EndedBy
@@ -233,7 +234,7 @@ func (v *version) withOutcome(outcome processlog.Outcome, token processlog.Token
 	if !outcome.To.Terminal() {
 		next.nextAt = dueTime(now, outcome.After)
 	}
-	if outcome.Attempt != nil && outcome.To != processlog.Succeeded && outcome.To != processlog.Compensated {
+	if outcome.Attempt != nil && !isSuccess {
 		next.addAttempt(*outcome.Attempt, outcome.Version)
 	}
 	return next

@@ -42,7 +42,7 @@ func (s *Store) settleLocked(row *storedRow, token processlog.Token, outcome pro
 	if !before.isOfClaim(outcome) {
 		return processlog.Settled{Missing: true}
 	}
-	if !before.acceptsOutcome(outcome) {
+	if !before.acceptsOutcome(outcome, false) {
 		if before.token == token {
 			return processlog.Settled{Applied: true, State: before.entry.State}
 		}
@@ -51,21 +51,22 @@ func (s *Store) settleLocked(row *storedRow, token processlog.Token, outcome pro
 	if err := s.refusals[outcome.ID]; err != nil {
 		return processlog.Settled{Refused: err}
 	}
-	s.writeLocked(nil, row, before.withOutcome(outcome, token, s.nowLocked()), nil)
+	s.writeLocked(nil, row, before.withOutcome(outcome, false, token, s.nowLocked()), nil)
 	if outcome.Case != nil && outcome.To == processlog.Dead {
 		s.openCaseLocked(row.committed, *outcome.Case)
 	}
 	return processlog.Settled{Applied: true, State: outcome.To}
 }
 
-// acceptsOutcome reports whether the version fulfils the condition under which the outcome may be written.
-func (v *version) acceptsOutcome(outcome processlog.Outcome) bool {
+// acceptsOutcome reports whether the version fulfils the condition under which the outcome may be written. inTx says that the
+// transaction of the handler writes it. This transaction must not commit its effect if the version differs.
+func (v *version) acceptsOutcome(outcome processlog.Outcome, inTx bool) bool {
 	switch {
 	case !v.isOfClaim(outcome):
 		return false
-	case outcome.Absorb && outcome.To == processlog.Compensated:
+	case !inTx && outcome.To == processlog.Compensated:
 		return v.entry.Epoch == outcome.Epoch && v.entry.State == processlog.Compensating
-	case outcome.Absorb:
+	case !inTx && outcome.To == processlog.Succeeded:
 		return v.entry.Epoch == outcome.Epoch && (v.entry.State == processlog.Pending || v.entry.State == processlog.Retrying)
 	}
 	return v.entry.Version == outcome.Version && !v.entry.State.Terminal()
@@ -82,7 +83,7 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 	if err != nil {
 		return err
 	}
-	outcome.Absorb, outcome.Faults, outcome.Attempt = false, nil, nil // The transaction must not commit its effect if the version differs.
+	outcome.Faults, outcome.Attempt = nil, nil
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ownTx.refusalLocked(); err != nil {
@@ -94,12 +95,12 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 	switch {
 	case err != nil:
 		return fmt.Errorf("settle entry %s: %w", outcome.ID, err)
-	case row == nil || !row.seenBy(ownTx).acceptsOutcome(outcome):
+	case row == nil || !row.seenBy(ownTx).acceptsOutcome(outcome, true):
 		// Do not hold the row for the transaction. At READ COMMITTED only rows that were written stay locked, and
 		// SettleTx has written nothing.
 		return processlog.ErrLeaseLost
 	}
-	s.writeLocked(ownTx, row, row.seenBy(ownTx).withOutcome(outcome, token, s.nowLocked()), nil)
+	s.writeLocked(ownTx, row, row.seenBy(ownTx).withOutcome(outcome, true, token, s.nowLocked()), nil)
 	return nil
 }
 

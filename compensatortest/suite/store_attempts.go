@@ -89,7 +89,6 @@ func (t *storeTest) failedAttemptsOfManyEntriesAreStoredAtOnce() {
 	var outcomes []processlog.Outcome
 	for i, row := range t.claimAll(token(1), time.Minute, ids...) {
 		o := outcome(row, processlog.Succeeded)
-		o.Absorb = true
 		if i%3 > 0 {
 			o = failed(row, processlog.Retrying, "why of "+row.ID.String())
 			want[row.ID] = "scrubbed"
@@ -154,7 +153,6 @@ func (t *storeTest) failedAttemptIsStoredWithItsOutcomeOnly() {
 	late := failed(claimed, processlog.Retrying, "late")
 	require.False(t, t.settle(token(4), late).Applied)
 	success := failed(t.claim(id, token(5), time.Minute), processlog.Succeeded, "")
-	success.Absorb = true
 	require.True(t, t.settle(token(6), success).Applied)
 	assert.Len(t, t.attempts(id), 1, "a success stores no attempt")
 }

@@ -128,7 +128,7 @@ func (t *storeTest) caseOpensAmongOutcomesOfAllKinds() {
 	var outcomes []processlog.Outcome
 	for i, claimed := range t.claimAll(token(9), time.Minute, ids...) {
 		o := outcome(claimed, []processlog.State{processlog.Dead, processlog.Succeeded, processlog.Retrying}[i%3])
-		if o.Absorb = o.To == processlog.Succeeded; o.To == processlog.Dead {
+		if o.To == processlog.Dead {
 			o.Case = caseDraft(byte(i), int64(i), []string{"CNY", "USD", ""}[i/3%3])
 			o.Case.Kind = processlog.CaseKind(1 + i/3%2)
 		}

@@ -66,7 +66,6 @@ func (t *storeTest) deadEntryThatAServiceEndedTakesNoLateOutcome() {
 			row, claimed := t.insertDead(processlog.EndedByCrash, 0)
 			t.change(row.ID, action)
 			o := outcome(claimed, to)
-			o.Absorb = to == processlog.Succeeded || to == processlog.Compensated
 			late, rows = append(late, o), append(rows, t.load(row.ID))
 			for _, version := range []uint64{claimed.Version, row.Version, row.Version + 1} {
 				o.Version = version

@@ -53,7 +53,6 @@ func (t *storeTest) absorbedSuccessKeepsTheCounts() {
 	failed.ProcessCount, failed.LastError = 1, "another attempt failed"
 	require.True(t, t.settle(token(2), failed).Applied)
 	late := outcome(first, processlog.Succeeded)
-	late.Absorb = true
 	require.True(t, t.settle(token(3), late).Applied)
 	after := t.load(row.ID)
 	assert.Equal(t, processlog.Succeeded, after.State)
@@ -64,7 +63,6 @@ func (t *storeTest) absorbedSuccessKeepsTheCounts() {
 func (t *storeTest) successIsNotAbsorbedWhileCompensating() {
 	row := t.claim(t.inState(processlog.Compensating).ID, token(1), time.Minute)
 	late := outcome(row, processlog.Succeeded)
-	late.Absorb = true
 	assert.Equal(t, processlog.Settled{State: processlog.Compensating}, t.settle(token(2), late))
 	assert.Equal(t, row.Version, t.load(row.ID).Version)
 }
@@ -72,7 +70,6 @@ func (t *storeTest) successIsNotAbsorbedWhileCompensating() {
 // undone returns the outcome of a successful compensation under the claim that wrote row.
 func undone(row processlog.Row) processlog.Outcome {
 	o := outcome(row, processlog.Compensated)
-	o.Absorb = true
 	return o
 }
 
@@ -118,13 +115,11 @@ func (t *storeTest) successOfACompensationInATransactionIsFenced() {
 func (t *storeTest) absorbedSuccessesOfBothKindsKeepApart() {
 	pending, compensating := t.inState(processlog.Pending), t.inState(processlog.Compensating)
 	done := outcome(compensating, processlog.Succeeded)
-	done.Absorb = true
 	answers, err := t.Store.Settle(t.ctx, token(2), []processlog.Outcome{undone(pending), done})
 	require.NoError(t, err)
 	assert.Equal(t, []processlog.Settled{{State: processlog.Pending}, {State: processlog.Compensating}}, answers)
 
 	done = outcome(pending, processlog.Succeeded)
-	done.Absorb = true
 	answers, err = t.Store.Settle(t.ctx, token(3), []processlog.Outcome{done, undone(compensating)})
 	require.NoError(t, err)
 	assert.True(t, answers[0].Applied && answers[1].Applied, "%+v", answers)

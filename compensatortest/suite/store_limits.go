@@ -358,7 +358,6 @@ func (t *storeTest) permitWhoseLeaseHasEndedCannotComeBack() {
 	failed.LastError, failed.ProcessCount = "late", 1
 	assert.False(t, t.settle(token(3), failed).Applied)
 	success := outcome(old[0], processlog.Succeeded)
-	success.Absorb = true
 	assert.True(t, t.settle(token(4), success).Applied, "a success stays true")
 
 	// The entry whose lease has ended may claim its own permit again.

@@ -44,7 +44,7 @@ func (t *storeTest) succeedWith(id processlog.ID, result []byte) processlog.Row 
 	t.Helper()
 	claimed := t.claim(id, processlog.NewToken(), time.Minute)
 	o := outcome(claimed, processlog.Succeeded)
-	o.Absorb, o.Result = true, result
+	o.Result = result
 	require.True(t, t.settle(processlog.NewToken(), o).Applied)
 	return claimed
 }
@@ -68,8 +68,7 @@ func (t *storeTest) resultComesWithItsSuccess() {
 	assert.Empty(t, t.ends(empty)[empty].Result)
 }
 
-// resultsOfManyEntriesAreStoredAtOnce settles successes with and without results in one call. Half of the successes
-// have Absorb set. Each result must be stored.
+// resultsOfManyEntriesAreStoredAtOnce settles successes with and without results in one call. Each result must be stored.
 func (t *storeTest) resultsOfManyEntriesAreStoredAtOnce() {
 	const entries = 230
 	var ids []processlog.ID
@@ -80,7 +79,7 @@ func (t *storeTest) resultsOfManyEntriesAreStoredAtOnce() {
 	var outcomes []processlog.Outcome
 	for i, row := range t.claimAll(token(1), time.Minute, ids...) {
 		o := outcome(row, processlog.Succeeded)
-		if o.Absorb = i%2 == 0; i%3 > 0 {
+		if i%3 > 0 {
 			o.Result = []byte(row.ID.String())
 			want[row.ID] = o.Result
 		}
@@ -107,7 +106,7 @@ func (t *storeTest) largeResultsAreStored() {
 	var outcomes []processlog.Outcome
 	for i, row := range t.claimAll(token(1), time.Minute, ids...) {
 		o := outcome(row, processlog.Succeeded)
-		o.Absorb, o.Result = true, bytes.Repeat([]byte{byte('a' + i)}, 256<<10)
+		o.Result = bytes.Repeat([]byte{byte('a' + i)}, 256<<10)
 		want[row.ID] = o.Result
 		outcomes = append(outcomes, o)
 	}
@@ -125,7 +124,7 @@ func (t *storeTest) resultIsStoredWithItsOutcomeOnly() {
 	id := t.insertOne("results").ID
 	claimed := t.claim(id, token(1), time.Minute)
 	o := outcome(claimed, processlog.Succeeded)
-	o.Absorb, o.Result = true, []byte("first")
+	o.Result = []byte("first")
 	for range 2 {
 		require.True(t, t.settle(token(2), o).Applied)
 	}

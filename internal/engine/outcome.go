@@ -245,7 +245,7 @@ func isStopCause(err error) bool {
 
 // successOutcome completes the outcome of a handler or compensation that returned nil.
 func successOutcome(o processlog.Outcome, row *processlog.Row) processlog.Outcome {
-	o.To, o.EndedBy, o.Absorb, o.Result = processlog.Succeeded, processlog.EndedByHandler, true, row.Result
+	o.To, o.EndedBy, o.Result = processlog.Succeeded, processlog.EndedByHandler, row.Result
 	if row.State == processlog.Compensating {
 		o.To, o.Result = processlog.Compensated, nil
 	}

@@ -66,11 +66,11 @@ func outcomeCases() []outcomeCase {
 	undo, lastUndo := attempted(processlog.Compensating, 3, 0), attempted(processlog.Compensating, 3, 1)
 	failed := errDownstream.Error()
 	return []outcomeCase{
-		{"success", false, fresh, nil, nil, processlog.Outcome{To: processlog.Succeeded, Absorb: true, EndedBy: processlog.EndedByHandler}},
-		{"success of the last attempt", true, last, nil, nil, processlog.Outcome{To: processlog.Succeeded, Absorb: true, EndedBy: processlog.EndedByHandler, ProcessCount: 2}},
-		{"success after the timeout", false, fresh, nil, processlog.ErrTimeout, processlog.Outcome{To: processlog.Succeeded, Absorb: true, EndedBy: processlog.EndedByHandler}},
-		{"success after the lease", false, fresh, nil, processlog.ErrLeaseLost, processlog.Outcome{To: processlog.Succeeded, Absorb: true, EndedBy: processlog.EndedByHandler}},
-		{"compensation's success", true, undo, nil, nil, processlog.Outcome{To: processlog.Compensated, Absorb: true, EndedBy: processlog.EndedByHandler, ProcessCount: 3}},
+		{"success", false, fresh, nil, nil, processlog.Outcome{To: processlog.Succeeded, EndedBy: processlog.EndedByHandler}},
+		{"success of the last attempt", true, last, nil, nil, processlog.Outcome{To: processlog.Succeeded, EndedBy: processlog.EndedByHandler, ProcessCount: 2}},
+		{"success after the timeout", false, fresh, nil, processlog.ErrTimeout, processlog.Outcome{To: processlog.Succeeded, EndedBy: processlog.EndedByHandler}},
+		{"success after the lease", false, fresh, nil, processlog.ErrLeaseLost, processlog.Outcome{To: processlog.Succeeded, EndedBy: processlog.EndedByHandler}},
+		{"compensation's success", true, undo, nil, nil, processlog.Outcome{To: processlog.Compensated, EndedBy: processlog.EndedByHandler, ProcessCount: 3}},
 
 		{"server's fault", false, fresh, verdict.ServerCaused(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row, the server's condition: " + failed}},
 		{"as many as it has attempts", false, faulted(fresh, 2), verdict.ServerCaused(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "3 in a row, the server's condition: " + failed}},

@@ -361,7 +361,6 @@ func (c renewCommand) run(m *storeTwins) {
 type outcomeOf struct {
 	Entry               int
 	Behind, BehindEpoch int
-	Absorb              bool
 	Stranger            string // appended to the entry's idempotency key, so that the outcome belongs to another entry
 	To                  compensator.State
 	EndedBy             compensator.EndedBy // for a terminal state
@@ -377,8 +376,8 @@ func drawOutcome(t *rapid.T) outcomeOf {
 		LastError: pick(t, "error", "", "it's \"down\" \\", "\xff\xfe\x00ü", strings.Repeat("ü", 1001)),
 	}
 	o.Stranger = pick(t, "stranger", "", "", "", "", "'s heir")
-	if o.Absorb = rapid.Bool().Draw(t, "absorb"); o.Absorb {
-		o.To = pick(t, "absorbed", compensator.Succeeded, compensator.Succeeded, compensator.Compensated)
+	if rapid.Bool().Draw(t, "success") {
+		o.To = pick(t, "to", compensator.Succeeded, compensator.Succeeded, compensator.Compensated)
 	}
 	if o.To.Terminal() {
 		o.After = 0
@@ -390,7 +389,7 @@ func drawOutcome(t *rapid.T) outcomeOf {
 func (o outcomeOf) made(m *storeTwins, n int) processlog.Outcome {
 	row, _ := m.stored(n)
 	return processlog.Outcome{
-		IdempotencyKey: compensator.IdempotencyKey(string(row.IdempotencyKey) + o.Stranger), Epoch: row.Epoch - min(uint32(o.BehindEpoch), row.Epoch), Version: row.Version - min(uint64(o.Behind), row.Version), Absorb: o.Absorb,
+		IdempotencyKey: compensator.IdempotencyKey(string(row.IdempotencyKey) + o.Stranger), Epoch: row.Epoch - min(uint32(o.BehindEpoch), row.Epoch), Version: row.Version - min(uint64(o.Behind), row.Version),
 		To: o.To, EndedBy: o.EndedBy, ProcessCount: o.Processed, CompensateCount: o.Undone, After: o.After, LastError: o.LastError,
 	}
 }

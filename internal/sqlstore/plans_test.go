@@ -169,7 +169,7 @@ var protocol = []struct {
 		for i, id := range idRange(101, 500) {
 			o := processlog.Outcome{ID: id, IdempotencyKey: processlog.IdempotencyKey("key " + id.String()), Version: 1, To: processlog.Retrying, ProcessCount: 1, After: time.Duration(i) * time.Second, LastError: fmt.Sprint(i)}
 			if i >= 100 {
-				o = processlog.Outcome{ID: id, IdempotencyKey: processlog.IdempotencyKey("key " + id.String()), Absorb: true, To: processlog.Succeeded, EndedBy: processlog.EndedByHandler}
+				o = processlog.Outcome{ID: id, IdempotencyKey: processlog.IdempotencyKey("key " + id.String()), To: processlog.Succeeded, EndedBy: processlog.EndedByHandler}
 			}
 			if i >= 300 {
 				o.To = processlog.Compensated
@@ -233,7 +233,7 @@ var protocol = []struct {
 // successes returns outcomes of handlers, with or without results.
 func successes(results bool, from, to uint64) (outcomes []processlog.Outcome) {
 	for _, id := range idRange(from, to) {
-		o := processlog.Outcome{ID: id, IdempotencyKey: processlog.IdempotencyKey("key " + id.String()), Absorb: true, To: processlog.Succeeded, EndedBy: processlog.EndedByHandler}
+		o := processlog.Outcome{ID: id, IdempotencyKey: processlog.IdempotencyKey("key " + id.String()), To: processlog.Succeeded, EndedBy: processlog.EndedByHandler}
 		if results {
 			o.Result = []byte(id.String())
 		}

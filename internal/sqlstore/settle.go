@@ -63,7 +63,7 @@ type settleGroup struct {
 }
 
 func groupOf(o *processlog.Outcome) settleGroup {
-	if o.Absorb {
+	if o.To == processlog.Succeeded || o.To == processlog.Compensated {
 		return settleGroup{absorb: true, epoch: o.Epoch, undone: o.To == processlog.Compensated, result: hasResult(o)}
 	}
 	return settleGroup{}
@@ -125,10 +125,13 @@ func (s *Store) settleChunks(g settleGroup, places []int, outcomes []processlog.
 //   - {same entries} is the condition that the rows are still the entries that were claimed. After a rollback to an
 //     older state, a database gives the ids of lost entries to new ones.
 //
-// settleSuccesses stores successes with Outcome.Absorb. Its condition is the epoch and the state instead of the
-// version. An entry becomes compensating at most once in an epoch, and leaves that state only when it ends. So {from}
-// is enough to distinguish a late success of a handler from the success of a compensation (G13, epochs do not mix). The
-// counts do not change, because another attempt may have recorded a failure since.
+// settleSuccesses stores successes. Its condition is the epoch and the state instead of the version. An entry becomes
+// compensating at most once in an epoch, and leaves that state only when it ends. So {from} is enough to distinguish a
+// late success of a handler from the success of a compensation (G13, epochs do not mix). The counts do not change,
+// because another attempt may have recorded a failure since.
+//
+// settleInTx stores the outcome of one entry in the transaction of its handler. Its guard is the version, also for a
+// success.
 const (
 	settleRows = "UPDATE {log}{by id} SET state={state}, version=version+1, process_count={process_count}, compensate_count={compensate_count}, delivery_count=0, lease_until=0," +
 		" ended_by={ended_by}, token={token}, updated_at={stamp}, next_at={now}+{wait}, last_error={last_error}" +
@@ -136,9 +139,7 @@ const (
 	settleSuccesses = "UPDATE {log}{by id} SET state={state}, version=version+1, delivery_count=0, lease_until=0," +
 		" ended_by={ended_by}, token={token}, updated_at={stamp}, next_at={now}+{wait}, last_error={last_error}" +
 		" WHERE id IN ({ids}) AND epoch={epoch} AND state+0{from} AND {same entries}"
-	settleInTx = "UPDATE {log} SET state={state}, version=version+1, process_count={process_count}, compensate_count={compensate_count}, delivery_count=0, lease_until=0," +
-		" ended_by={ended_by}, token={token}, updated_at={stamp}, next_at={now}+{wait}, last_error={last_error}" +
-		" WHERE id={ids} AND version={version} AND state+0 IN (0,-1,-3) AND {same entries}{and in tx}{and in schema}"
+	settleInTx = settleRows + "{and in tx}{and in schema}"
 )
 
 // settleSQL returns the text of one of the statements that store outcomes.
@@ -278,8 +279,8 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 			return fmt.Errorf("settle entry %s: the handler ended its transaction: %w", o.ID, err)
 		}
 	}
-	o.Absorb = false // Effect and outcome must both fail if the guard fails, so the guard is the version.
-	g, v := groupOf(&o), rowValues{[]processlog.ID{o.ID}, map[processlog.ID]int{o.ID: 0}, []processlog.Outcome{o}}
+	// The zero settleGroup guards a success by the version, too. If the guard fails, the effect must fail together with the outcome.
+	g, v := settleGroup{}, rowValues{[]processlog.ID{o.ID}, map[processlog.ID]int{o.ID: 0}, []processlog.Outcome{o}}
 	changedRows, err := execCount(ctx, tx, s.settleSQL(settleInTx, token, g, v))
 	switch {
 	case s.d.changed != nil && s.d.changed(err): // MariaDB reports a failed guard by this error.

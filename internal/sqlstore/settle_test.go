@@ -62,7 +62,7 @@ func TestASuccessIsWrittenIntoTheRowInPlace(t *testing.T) {
 	for i := range n {
 		keys[i] = processlog.IdempotencyKey(fmt.Sprint("key ", i))
 		drafts[i] = processlog.Draft{IdempotencyKey: keys[i], BusinessType: "close_order", Content: []byte(strings.Repeat("x", 4096))}
-		outcomes[i] = processlog.Outcome{IdempotencyKey: keys[i], To: processlog.Succeeded, EndedBy: processlog.EndedByHandler, Absorb: true}
+		outcomes[i] = processlog.Outcome{IdempotencyKey: keys[i], To: processlog.Succeeded, EndedBy: processlog.EndedByHandler}
 	}
 	tx, err := db.Begin()
 	require.NoError(t, err)

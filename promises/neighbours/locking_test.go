@@ -39,7 +39,7 @@ var inFlight = map[string]func(ctx context.Context, s processlog.Store, ids []co
 	"settle": func(ctx context.Context, s processlog.Store, ids []compensator.EntryID) error {
 		var done []processlog.Outcome
 		for _, id := range ids {
-			done = append(done, processlog.Outcome{ID: id, IdempotencyKey: compensator.IdempotencyKey("close_order" + id.String()), Absorb: true, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
+			done = append(done, processlog.Outcome{ID: id, IdempotencyKey: compensator.IdempotencyKey("close_order" + id.String()), To: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
 		}
 		_, err := s.Settle(ctx, processlog.Token{1}, done)
 		return err

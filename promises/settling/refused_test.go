@@ -139,7 +139,7 @@ func TestTriggerOnAMissingTableHoldsUpNoOtherOutcome(t *testing.T) {
 					") THEN INSERT INTO " + history + " VALUES (NEW.id); END IF")
 				var outcomes []processlog.Outcome
 				for _, e := range receipt.Entries {
-					outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotencyKey: e.IdempotencyKey, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler, Absorb: true})
+					outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotencyKey: e.IdempotencyKey, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
 				}
 				results, err := store.Settle(t.Context(), processlog.Token{1}, outcomes)
 				require.NoError(t, err)
@@ -166,7 +166,7 @@ func TestLockedRowBesideRefusedOnesIsWaitedForOnce(t *testing.T) {
 	refused := threeOf(ids)
 	var outcomes []processlog.Outcome
 	for _, e := range receipt.Entries {
-		outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotencyKey: e.IdempotencyKey, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler, Absorb: true})
+		outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotencyKey: e.IdempotencyKey, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
 	}
 	allow := refuse(w, refused, "NEW.state<>OLD.state")
 	release := w.LockRow(ids[7])

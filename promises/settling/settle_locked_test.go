@@ -66,7 +66,7 @@ func TestOutcomesPassALockedRowByUnderAShortReadTimeout(t *testing.T) {
 	store, receipt := storeBeside(t, w, db, 6)
 	var outcomes []processlog.Outcome
 	for _, e := range receipt.Entries {
-		outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotencyKey: e.IdempotencyKey, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler, Absorb: true})
+		outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotencyKey: e.IdempotencyKey, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
 	}
 	slices.SortFunc(outcomes, func(a, b processlog.Outcome) int { return a.ID.Compare(b.ID) })
 	defer w.LockRow(outcomes[0].ID)()
@@ -103,7 +103,7 @@ func TestOutcomesPassALockedRowByThoughTheServerEndsTheWait(t *testing.T) {
 				store, receipt := storeBeside(t, w, w.Open(open(harness.WithParams(t, w.DSN, params))), 20)
 				var outcomes []processlog.Outcome
 				for _, e := range receipt.Entries {
-					outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotencyKey: e.IdempotencyKey, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler, Absorb: true})
+					outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotencyKey: e.IdempotencyKey, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
 				}
 				defer w.LockRow(outcomes[7].ID)()
 				if params == nil {

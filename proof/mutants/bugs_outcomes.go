@@ -99,8 +99,8 @@ $token = $chToken`,
 			edits: []edit{
 				{"sqlstore.Store.SettleTx", `case $changed == 1:`, `case $changed <= 1:`},
 				{"memory.Store.SettleTx",
-					`case $row == nil || !$seenBy($own).$admits($outcome):`,
-					`case $row != nil && !$seenBy($own).$admits($outcome):
+					`case $row == nil || !$seenBy($own).$admits($outcome, true):`,
+					`case $row != nil && !$seenBy($own).$admits($outcome, true):
 	return nil
 case $row == nil:`},
 			},
@@ -243,9 +243,8 @@ case $verdicts == nil:`},
 			name: "success-not-absorbed", breaks: "G8",
 			what: "A success that arrives after its lease has ended is dropped.",
 			edits: []edit{
-				{"engine.successOutcome",
-					`$to, $endedBy, $absorb = processlog.Succeeded, processlog.EndedByHandler, true`,
-					`$to, $endedBy, $absorb = processlog.Succeeded, processlog.EndedByHandler, row.State == processlog.Compensating`},
+				{"sqlstore.groupOf", `if $to == processlog.Succeeded || $to == processlog.Compensated {`, `if $to == processlog.Compensated {`},
+				{"version.acceptsOutcome", `case !$inTx && $to == processlog.Succeeded:`, `case false:`},
 			},
 			sees: tests("TestStaleSuccessIsAbsorbedWhileTheEntryIsOnItsWay").with(simulation, "300"),
 		},
@@ -257,9 +256,9 @@ case $verdicts == nil:`},
 					`$result[$i] = processlog.Settled{$applied: $token == $token2, $state: $rowState}`,
 					`$result[$i] = processlog.Settled{$state: $rowState}`},
 				{"Store.settleLocked",
-					`if !$admits($outcome) {
+					`if !$admits($outcome, false) {
 if $token == $token2 {`,
-					`if !$admits($outcome) {
+					`if !$admits($outcome, false) {
 if false {`},
 			},
 			sees:    tests("TestOutcomeWhoseReplyWasLostIsCountedOnce"),

@@ -23,8 +23,8 @@ func resulting() []mutant {
 			name: "outcome-without-its-result", breaks: "G38",
 			what: "The outcome of a success has no result, so callers learn that there is none.",
 			edits: []edit{
-				{"engine.successOutcome", `o.To, o.EndedBy, o.Absorb, o.Result = processlog.Succeeded, processlog.EndedByHandler, true, row.Result`,
-					`o.To, o.EndedBy, o.Absorb = processlog.Succeeded, processlog.EndedByHandler, true`},
+				{"engine.successOutcome", `o.To, o.EndedBy, o.Result = processlog.Succeeded, processlog.EndedByHandler, row.Result`,
+					`o.To, o.EndedBy = processlog.Succeeded, processlog.EndedByHandler`},
 			},
 			sees: tests("TestResultIsStoredWithItsSuccess").with(simulation, "300"),
 		},

@@ -45,7 +45,7 @@ var work = map[string]func(t *testing.T, s processlog.Store) error{
 		}
 		assert.Equal(t, processlog.Unrenewed{Lost: []compensator.EntryID{second.ID}}, left)
 		settled, err := s.Settle(t.Context(), token, []processlog.Outcome{
-			{ID: first.ID, IdempotencyKey: first.IdempotencyKey, Absorb: true, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler},
+			{ID: first.ID, IdempotencyKey: first.IdempotencyKey, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler},
 			{ID: second.ID, IdempotencyKey: second.IdempotencyKey, Version: second.Version, To: compensator.Retrying, ProcessCount: 1, After: time.Second, LastError: "it's \x00 \xff 退款"},
 		})
 		if err != nil {
