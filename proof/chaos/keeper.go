@@ -29,7 +29,8 @@ type app struct {
 
 	mu       sync.Mutex // guards the fields below it
 	process  *exec.Cmd
-	started  int // number of processes so far
+	started  int            // number of processes so far
+	pids     map[int]string // names of the processes so far
 	orders   io.WriteCloser
 	ready    chan struct{} // closed when the current process is ready
 	unloaded bool          // whether the process has stopped recording entries
@@ -41,7 +42,7 @@ type app struct {
 const appEnv = "CHAOS_APP"
 
 func startApp(tb testing.TB, cfg appConfig, proxies *proxies) *app {
-	a := &app{tb: tb, name: cfg.Name, cfg: cfg, proxies: proxies, log: filepath.Join(cfg.Dir, cfg.Name+".log"), kept: make(chan struct{}), ready: make(chan struct{})}
+	a := &app{tb: tb, name: cfg.Name, cfg: cfg, proxies: proxies, log: filepath.Join(cfg.Dir, cfg.Name+".log"), kept: make(chan struct{}), ready: make(chan struct{}), pids: make(map[int]string)}
 	go a.keepRunning()
 	tb.Cleanup(func() {
 		a.setStopping()
@@ -127,6 +128,7 @@ func (a *app) set(cmd *exec.Cmd, orders io.WriteCloser) {
 	a.process, a.orders, a.unloaded = cmd, orders, false
 	if cmd != nil {
 		a.started++
+		a.pids[cmd.Process.Pid] = processName(a.name, a.started)
 	}
 	if cmd == nil {
 		if isClosed(a.ready) {
@@ -145,6 +147,13 @@ func (a *app) latest() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return processName(a.name, a.started)
+}
+
+// nameOf returns the name of the app's process with a process id, or "".
+func (a *app) nameOf(pid int) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pids[pid]
 }
 
 func processName(app string, number int) string { return fmt.Sprint(app, "-", number) }

@@ -1,12 +1,15 @@
 package chaos
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
 // processVariable is a session variable of every connection of an app. It holds the name of the process, so that triggers
@@ -97,6 +100,11 @@ func (st *stage) checkStatistics() {
 		st.tb.Errorf("reading what the processes have counted: %v", err)
 		return
 	}
+	dropped, err := st.droppedOutcomes()
+	if err != nil {
+		st.tb.Errorf("reading the outcomes that were dropped: %v", err)
+		return
+	}
 	var closed []string
 	for _, a := range st.apps {
 		closed = append(closed, a.latest())
@@ -111,7 +119,7 @@ func (st *stage) checkStatistics() {
 		if slices.Contains(closed, of.process) {
 			until = last[of.process]
 		}
-		least, most := expectedCounts(list, until)
+		least, most := expectedCounts(list, until, dropped[of])
 		certain.add(least)
 		for i, n := range counted[of] {
 			if i == 0 && !st.cfg.Careful { // Other producers report entries as committed that they have rolled back to a savepoint.
@@ -126,27 +134,47 @@ func (st *stage) checkStatistics() {
 	st.checkFoldedStatistics(total)
 }
 
-// expectedCounts returns the least and the most that a process may have counted for the changes in list. The process
-// has surely counted the outcomes up to the time until, except for a few: see uncounted. The lower bound of recorded
-// entries is 0, because a process counts an entry as recorded only if it has seen the commit.
-func expectedCounts(list []logChange, until time.Duration) (least, most statCounts) {
+// expectedCounts returns the least and the most that a process may have counted for the changes in list. The process has surely
+// counted the outcomes up to the time until, except for the dropped ones. If the answer to the write of an outcome is lost, another
+// process may change the entry before the write is repeated. Then the process reports the outcome as dropped and does not count it. The
+// lower bound of recorded entries is 0, because a process counts an entry as recorded only if it has seen the commit.
+func expectedCounts(list []logChange, until time.Duration, dropped int64) (least, most statCounts) {
 	for _, change := range list {
 		if most.add(change.counts); change.at <= until {
 			least.add(change.counts)
 		}
 	}
 	for i, n := range least {
-		least[i] = max(0, n-n/10-uncounted)
+		least[i] = max(0, n-dropped)
 	}
 	least[0] = 0
 	return least, most
 }
 
-// uncounted is how many outcomes a process may fail to count, in addition to a tenth of its outcomes. If the answer to
-// the write of an outcome is lost, another process may change the entry before the write is repeated. Then the process
-// reports the outcome as dropped and does not count it. Both numbers are estimates: the check does not read how many
-// outcomes were reported as dropped.
-const uncounted = 20
+// droppedOutcomes returns how many outcomes each process has reported as dropped.
+func (st *stage) droppedOutcomes() (dropped map[processOfType]int64, err error) {
+	dropped = make(map[processOfType]int64)
+	files, err := history.Files(st.cfg.Dir)
+	for _, file := range files {
+		process := ""
+		err = errors.Join(err, history.ReadFile(file, func(_ history.Line, record history.Record) error {
+			switch r := record.(type) {
+			case *history.Process:
+				for _, a := range st.apps {
+					if a.name == r.App {
+						process = a.nameOf(r.PID)
+					}
+				}
+			case *history.Event:
+				if r.Event == history.EventOutcomeDropped {
+					dropped[processOfType{process, r.Type}]++
+				}
+			}
+			return nil
+		}))
+	}
+	return dropped, err
+}
 
 const (
 	// The last counts that a killed process has stored are those of one minute. storedSurely is the part of this minute
