@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -29,6 +32,38 @@ type BulkOptions struct {
 	// TryFirst changes the oldest entry only. When a person has seen how the oldest entry ended, ContinueBulk changes
 	// the others.
 	TryFirst bool
+
+	// Key is a random text of the caller, 16 to 64 bytes. A second call with the same actor, action and key returns the id of
+	// the first one, without answers, and changes nothing. So a form that is sent twice acts once. Each of the newest 1,000
+	// records of batches is compared, so a much later call acts again. Without a Key, every call acts.
+	Key string
+}
+
+// newBulkID returns the id of an action that has no record yet.
+func (o BulkOptions) newBulkID(a Actor, action Right) (BulkID, error) {
+	switch {
+	case o.Key == "":
+		return BulkID{Secret: strings.ToLower(rand.Text())}, nil
+	case len(o.Key) < 16 || len(o.Key) > 64:
+		return BulkID{}, &compensator.FieldError{Field: "key", Reason: "want 16 to 64 bytes"}
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", a.ID, action, o.Key))
+	return BulkID{Secret: hex.EncodeToString(sum[:16])}, nil
+}
+
+// begun returns the id of the action that has begun with the same key, or a zero id.
+func (d *Admin) begun(ctx context.Context, opts BulkOptions, id BulkID) (BulkID, error) {
+	if opts.Key == "" {
+		return BulkID{}, nil
+	}
+	batches, err := runQuery(ctx, d, func(ctx context.Context) ([]processlog.BulkBatch, error) { return d.log.Operations().Bulk(ctx, id) })
+	if errors.Is(err, compensator.ErrNotFound) {
+		return BulkID{}, nil
+	}
+	if err != nil {
+		return BulkID{}, err
+	}
+	return BulkID{Record: batches[0].Record, Secret: id.Secret}, nil
 }
 
 // StartBulk does what Change does, and stores the action under an id. Bulk reads the outcomes of its entries later. One
@@ -40,6 +75,13 @@ func (d *Admin) StartBulk(ctx context.Context, a Actor, ch Change, opts BulkOpti
 	if d.readOnly {
 		return BulkID{}, nil, ErrReadOnly
 	}
+	id, err := opts.newBulkID(a, ch.Action)
+	if err != nil {
+		return BulkID{}, nil, err
+	}
+	if earlier, err := d.begun(withAction(ctx), opts, id); err != nil || earlier.Record > 0 {
+		return earlier, nil, err
+	}
 	c, err := d.checkChange(ctx, a, ch, part{total: len(ch.Entries)})
 	if err != nil || len(c.versions) == 0 {
 		return BulkID{}, c.answers, err
@@ -49,9 +91,13 @@ func (d *Admin) StartBulk(ctx context.Context, a Actor, ch Change, opts BulkOpti
 		plan.TriesFirst = true
 		plan.Rest = c.keepOldest(ch.Entries)
 	}
-	batch := processlog.BulkBatch{ID: BulkID{Secret: newBulkSecret()}, Skipped: c.skipped(ch.Entries)}
-	batch.ID.Record, err = d.storeBatch(ctx, a, c, batch, plan)
-	return batch.ID, c.answers, err
+	batch := processlog.BulkBatch{ID: id, Once: opts.Key != "", Skipped: c.skipped(ch.Entries)}
+	id.Record, err = d.storeBatch(ctx, a, c, batch, plan)
+	if batch.Once && errors.Is(err, ErrChanged) { // The same form has just begun the action.
+		id, err = d.begun(withAction(ctx), opts, batch.ID)
+		return id, nil, err
+	}
+	return id, c.answers, err
 }
 
 // ContinueBulk changes entries of the action that no earlier batch has processed. It uses the reason, the delay and the
@@ -141,9 +187,6 @@ type bulkPlan struct {
 
 // actionStop is the audit log's name for stopping an action on all entries that match.
 const actionStop = "stop"
-
-// newBulkSecret returns a text that nobody can guess.
-func newBulkSecret() string { return strings.ToLower(rand.Text()) }
 
 // keepOldest removes all entries to change from c, except the oldest. It returns the removed entries.
 func (c *checkedChange) keepOldest(entries []Seen) (rest []Seen) {

@@ -205,6 +205,13 @@ func (d *Admin) StartMatching(ctx context.Context, a Actor, ch Change, search Se
 		return BulkID{}, err
 	}
 	ctx = withAction(ctx)
+	id, err := opts.newBulkID(a, ch.Action)
+	if err != nil {
+		return BulkID{}, err
+	}
+	if earlier, err := d.begun(ctx, opts, id); err != nil || earlier.Record > 0 {
+		return earlier, err
+	}
 	op := processlog.Operation{Action: string(ch.Action), Reason: change.Reason}
 	match, ok, err := d.newMatch(ctx, a, search)
 	if errors.Is(err, ErrNotAllowed) || err == nil && !ok {
@@ -228,13 +235,16 @@ func (d *Admin) StartMatching(ctx context.Context, a Actor, ch Change, search Se
 		return BulkID{}, err
 	}
 	search.Filter = match.Filter
-	run := matchingRun{d: d, actor: a, id: BulkID{Secret: newBulkSecret()}, reason: change.Reason, plan: bulkPlan{Right: ch.Action, Delay: ch.Delay, Checked: ch.Checked, Again: ch.Again,
+	run := matchingRun{d: d, actor: a, id: id, once: opts.Key != "", reason: change.Reason, plan: bulkPlan{Right: ch.Action, Delay: ch.Delay, Checked: ch.Checked, Again: ch.Again,
 		Total: found.N, TriesFirst: opts.TryFirst, Matching: &matchingPlan{Search: search, More: found.More, UpTo: newest.Rows[0].ID}}}
 	err = run.goOn(ctx, 1) // A person soon sees the page of the action, and can stop it.
-	if run.id.Record == 0 {
-		return BulkID{}, err
+	switch {
+	case run.id.Record > 0:
+		return run.id, err
+	case run.once && errors.Is(err, ErrChanged): // The same form has just begun the action.
+		return d.begun(ctx, opts, id)
 	}
-	return run.id, err
+	return BulkID{}, err
 }
 
 // continueMatching does what ContinueBulk does for an action on all that match.
@@ -316,6 +326,7 @@ type matchingRun struct {
 	actor   Actor
 	isOther bool   // whether another person began the action
 	id      BulkID // Record is 0 before the first batch
+	once    bool   // BulkBatch.Once of the first batch
 	reason  string // reason of the action, after the ticket
 	follows uint64 // record of the last batch
 	plan    bulkPlan
@@ -460,7 +471,7 @@ func (r *matchingRun) store(ctx context.Context, c checkedChange, entries []Seen
 			return err
 		}
 	}
-	record, err := r.d.storeBatch(ctx, r.actor, c, processlog.BulkBatch{ID: r.id, Follows: r.follows, Skipped: c.skipped(entries)}, r.plan)
+	record, err := r.d.storeBatch(ctx, r.actor, c, processlog.BulkBatch{ID: r.id, Follows: r.follows, Once: r.once, Skipped: c.skipped(entries)}, r.plan)
 	switch {
 	case r.follows > 0 && errors.Is(err, ErrChanged):
 		return ErrContinued

@@ -242,6 +242,72 @@ func TestStoppedActionVisitsNoFurtherEntry(t *testing.T) {
 	require.ErrorIs(t, d.StopBulk(t.Context(), mei, admin.BulkID{Record: 1 << 40, Secret: id.Secret}), compensator.ErrNotFound)
 }
 
+// TestFormThatIsSentTwiceActsOnce begins actions twice with the key of one form: after the entries have died again, and while the first
+// call is about to store its batch. The second call must return the first action, and change nothing.
+func TestFormThatIsSentTwiceActsOnce(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	d := b.admin(admin.Options{Access: everything})
+	ids := append(b.diesOften(refundType, 2), b.dead.ID)
+	all := func(a admin.Actor, key string) admin.BulkID {
+		id, err := d.StartMatching(t.Context(), a, requeueAll, deadRefunds, admin.BulkOptions{Key: key})
+		require.NoError(t, err)
+		return id
+	}
+	requireVisits := func(n int) {
+		t.Helper()
+		for _, id := range ids {
+			require.Equal(t, n, b.visits(id))
+		}
+	}
+	first := all(mei, "0123456789abcdef")
+	assert.Equal(t, first, all(mei, "0123456789abcdef"), "no entry matches any longer")
+	for _, id := range ids {
+		compensatortest.Attempt(t, b.c, id)
+	}
+	assert.Equal(t, first, all(mei, "0123456789abcdef"), "the entries match again")
+	requireVisits(1)
+	assert.NotEqual(t, first, all(admin.Actor{ID: "bob"}, "0123456789abcdef"), "another person's form")
+	requireVisits(2)
+	for _, id := range ids {
+		compensatortest.Attempt(t, b.c, id)
+	}
+
+	var between admin.BulkID
+	b.store.batch = func(processlog.BulkBatch) error {
+		b.store.batch = nil
+		between = all(mei, "0123456789abcdeX")
+		return nil
+	}
+	assert.Equal(t, all(mei, "0123456789abcdeX"), between)
+	requireVisits(3)
+	for _, id := range ids {
+		compensatortest.Attempt(t, b.c, id)
+	}
+
+	ch := requeueAll
+	for _, row := range b.store.Rows() {
+		if slices.Contains(ids, row.ID) {
+			ch.Entries = append(ch.Entries, admin.Seen{ID: row.ID, Version: row.Version})
+		}
+	}
+	chosen := func() admin.BulkID {
+		id, _, err := d.StartBulk(t.Context(), mei, ch, admin.BulkOptions{TryFirst: true, Key: "0123456789abcdeY"})
+		require.NoError(t, err)
+		return id
+	}
+	b.store.batch = func(processlog.BulkBatch) error {
+		b.store.batch = nil
+		between = chosen()
+		return nil
+	}
+	assert.Equal(t, chosen(), between)
+	assert.Equal(t, chosen(), between)
+	assert.Equal(t, []any{1, 2}, []any{b.followed(d, between).Changed, b.followed(d, between).Left}, "a second trial has not begun")
+	_, err := d.StartMatching(t.Context(), mei, requeueAll, deadRefunds, admin.BulkOptions{Key: "short"})
+	require.ErrorAs(t, err, new(*compensator.FieldError))
+}
+
 // TestActionOnAllThatMatchObeysRights lets people without a right start, continue, stop and see an action on entries of two
 // types.
 func TestActionOnAllThatMatchObeysRights(t *testing.T) {

@@ -45,6 +45,7 @@ type BulkBatch struct {
 	ID      BulkID          // Record is 0 in the first batch until ChangeBulk has stored it
 	Record  uint64          // number of this batch's record. ChangeBulk ignores it
 	Follows uint64          // for ChangeBulk: Record of the batch before. If another batch has followed that one, ChangeBulk does nothing. 0: do not check
+	Once    bool            // for ChangeBulk of a first batch: do nothing if an earlier action has the same Secret
 	At      time.Time       // when the batch was stored. UTC, milliseconds
 	Action  Action          // what was done
 	Actor   string          // person who acted

@@ -27,13 +27,15 @@ type Operations interface {
 	// ChangeBulk returns the number of the record. For the first batch of an action it is BulkID.Record.
 	//
 	// If batch.Follows is set and is not the last batch of the action, ChangeBulk changes nothing and returns ErrChanged. So
-	// of several callers that follow the same batch, one succeeds.
+	// of several callers that follow the same batch, one succeeds. ChangeBulk does the same if batch.Once is set and one of
+	// the newest MaxBulkKeys records without an entry is the first batch of an action with the same secret.
 	ChangeBulk(ctx context.Context, seen []Version, change Change, batch BulkBatch) (record uint64, answers []Changed, err error)
 
 	// Bulk reads the batches of an action on several entries, the oldest first. If an action has more than
 	// MaxBulkBatches+1 batches, Bulk reads the first batch and the last MaxBulkBatches. It returns ErrNotFound if there
 	// are none. It finds a batch only if fewer than MaxBulkRecords records without an entry lie between this batch and the
-	// first batch.
+	// first batch. If id.Record is 0, Bulk finds the action by its secret, as ChangeBulk does for
+	// batch.Once.
 	Bulk(ctx context.Context, id BulkID) ([]BulkBatch, error)
 
 	// MatchingIDs returns the ids of all entries for which m.Admits is true, in ascending order. It may also return ids of
@@ -188,6 +190,9 @@ const MaxBulkBatches = 20
 
 // MaxBulkRecords is the maximum number of audit records that Bulk reads. It reads only records that name no entry.
 const MaxBulkRecords = 10_000
+
+// MaxBulkKeys is how many of the newest audit records without an entry are compared to find an action by its secret.
+const MaxBulkKeys = 1000
 
 // Amount is the value of an entry, in the smallest unit of its currency. An Amount without a currency, such as the zero
 // Amount, is unknown. An unknown Amount never counts as zero.

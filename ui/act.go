@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -30,6 +31,7 @@ type formAction struct {
 	Values                         admin.LimitValues // values of a limit; 0: the program's own
 	Starts, Per, Burst, Concurrent string            // the same as the form has them
 	First                          bool              // whether to try one entry first
+	Key                            string            // random text of the form, so that a form that is sent twice acts once; see admin.BulkOptions
 	Ahead                          bool              // whether to pause a type that neither the log nor the process knows
 	All                            bool              // whether to act on all entries that match Search
 	Search                         admin.Search
@@ -69,6 +71,7 @@ func (rq *request) readFormAction() (formAction, error) {
 	action := formAction{Do: form.Get("do"), Owner: formText(form, "owner"), Type: formText(form, "type"), Ahead: form.Get("ahead") == "yes", First: form.Get("first") == "yes", All: form.Get("all") == "yes"}
 	if !isRead(rq.r) { // A link fills in neither a reason nor a confirmation.
 		action.Why, action.Sure = readWhy(form), form.Get("sure") == "yes"
+		action.Key = form.Get("key")
 	}
 	if len(form["seen"]) > admin.MaxEntries {
 		return action, &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("%d, want 1 to %d", len(form["seen"]), admin.MaxEntries)}
@@ -284,6 +287,9 @@ func (s *server) checkSelection(rq *request, action formAction) (confirmData, er
 			ids = append(ids, seen.ID)
 			versions[seen.ID] = seen.Version
 		}
+	}
+	if action.isEntryAction() && action.Key == "" {
+		data.Key = rand.Text()
 	}
 	if action.All {
 		return data, s.checkMatching(rq, &data)

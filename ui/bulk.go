@@ -193,9 +193,13 @@ func (rq *request) Many(n int, more bool) (string, error) {
 	return rq.Entries(n)
 }
 
+func (action formAction) bulkOptions() admin.BulkOptions {
+	return admin.BulkOptions{TryFirst: action.First, Key: action.Key}
+}
+
 // startMatching begins an action on all that match. It answers with a redirect to the page of the action.
 func (s *server) startMatching(rq *request, action formAction) (isAnswered bool, err error) {
-	id, err := s.admin.StartMatching(rq.ctx, rq.Actor, action.newChange(), action.Search, admin.BulkOptions{TryFirst: action.First})
+	id, err := s.admin.StartMatching(rq.ctx, rq.Actor, action.newChange(), action.Search, action.bulkOptions())
 	switch {
 	case id != (admin.BulkID{}):
 		rq.setCookie(goingCookie, rq.goingValue(id), goingSeconds)
@@ -237,7 +241,7 @@ func (s *server) continueBulk(rq *request) {
 // startBulk carries out an action on several entries. It answers with a redirect to the page of the action. If no entry
 // was changed, it returns the answers.
 func (s *server) startBulk(rq *request, action formAction) (answers []error, isAnswered bool, err error) {
-	id, answers, err := s.admin.StartBulk(rq.ctx, rq.Actor, action.newChange(), admin.BulkOptions{TryFirst: action.First})
+	id, answers, err := s.admin.StartBulk(rq.ctx, rq.Actor, action.newChange(), action.bulkOptions())
 	if err != nil || id == (admin.BulkID{}) {
 		return answers, false, err
 	}

@@ -78,16 +78,15 @@ func (s *Store) closeCaseAfterLocked(before processlog.Row) {
 
 // ChangeBulk implements processlog.Operations.
 func (s *Store) ChangeBulk(ctx context.Context, seen []processlog.Version, change processlog.Change, batch processlog.BulkBatch) (record uint64, answers []processlog.Changed, err error) {
-	isLast := func() error {
-		if i := slices.IndexFunc(s.ops.batches, func(b processlog.BulkBatch) bool { return b.ID == batch.ID && b.Record > batch.Follows }); i >= 0 {
-			return fmt.Errorf("continue the action %d: %w", batch.ID.Record, processlog.ErrChanged)
+	begin := func() error {
+		isLater := func(b processlog.BulkBatch) bool { return b.ID == batch.ID && b.Record > batch.Follows }
+		switch {
+		case batch.Follows > 0 && slices.ContainsFunc(s.ops.batches, isLater), batch.Once && batch.ID.Record == 0 && s.firstOfBulkLocked(batch.ID.Secret) > 0:
+			return fmt.Errorf("change the entries of the action %d: %w", batch.ID.Record, processlog.ErrChanged)
 		}
 		return nil
 	}
-	if batch.Follows == 0 {
-		isLast = nil
-	}
-	answers, err = s.changeSeen(ctx, seen, change, isLast, s.closeCaseAfterLocked, func(answers []processlog.Changed) {
+	answers, err = s.changeSeen(ctx, seen, change, begin, s.closeCaseAfterLocked, func(answers []processlog.Changed) {
 		batch = batch.With(seen, answers, change)
 		batch.At = millisToTime(s.nowLocked())
 		batch.Record, batch.Follows = uint64(len(s.ops.batches))+1, 0
@@ -97,6 +96,16 @@ func (s *Store) ChangeBulk(ctx context.Context, seen []processlog.Version, chang
 	return batch.Record, answers, err
 }
 
+// firstOfBulkLocked returns the record of the action with a secret, or 0.
+func (s *Store) firstOfBulkLocked(secret string) uint64 {
+	for _, b := range s.ops.batches {
+		if b.ID.Secret == secret && b.ID.Record == b.Record {
+			return b.Record
+		}
+	}
+	return 0
+}
+
 // Bulk implements processlog.Operations.
 func (s *Store) Bulk(ctx context.Context, id processlog.BulkID) (batches []processlog.BulkBatch, err error) {
 	if err := ctx.Err(); err != nil {
@@ -104,6 +113,7 @@ func (s *Store) Bulk(ctx context.Context, id processlog.BulkID) (batches []proce
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	id.Record = cmp.Or(id.Record, s.firstOfBulkLocked(id.Secret))
 	for _, batch := range s.ops.batches {
 		if batch.ID == id {
 			batches = append(batches, batch)

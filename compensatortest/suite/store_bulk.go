@@ -190,6 +190,41 @@ func (t *storeTest) oneOfManyBatchesFollowsTheLastOne() {
 	assert.Len(t, batches[1].Entries, 2, "the caller that lost the race kept no entry from the other")
 }
 
+// actionWithASecretBeginsOnce lets several processes begin the action of one form. One of them must succeed, and the others must
+// find its action by the secret.
+func (t *storeTest) actionWithASecretBeginsOnce() {
+	batch := newBatch("a")
+	batch.Once = true
+	_, err := t.ops().Bulk(t.ctx, batch.ID)
+	require.ErrorIs(t, err, processlog.ErrNotFound)
+	seen := []processlog.Version{seenAs(t.die("refund", caseDraft(1, 1, "CNY")))}
+	var begun atomic.Int64
+	inParallel(func(int) {
+		err := processlog.ErrBusy
+		for deadline := time.Now().Add(eventually); errors.Is(err, processlog.ErrBusy) && time.Now().Before(deadline); {
+			change := annRequeues()
+			change.Token = processlog.NewToken()
+			var record uint64
+			if record, _, err = t.ops().ChangeBulk(t.ctx, seen, change, batch); err == nil {
+				assert.True(t, begun.CompareAndSwap(0, int64(record)), "a second action has begun")
+			}
+		}
+		if err != nil {
+			assert.ErrorIs(t, err, processlog.ErrChanged)
+		}
+	})
+	other := newBatch("b")
+	other.Once = true
+	_, _, err = t.ops().ChangeBulk(t.ctx, nil, annRequeues(), other)
+	require.NoError(t, err)
+	_, _, err = t.ops().ChangeBulk(t.ctx, nil, annRequeues(), batch)
+	require.ErrorIs(t, err, processlog.ErrChanged)
+	found, err := t.ops().Bulk(t.ctx, batch.ID)
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	assert.Equal(t, []any{uint64(begun.Load()), 1}, []any{found[0].Record, len(found[0].Entries)})
+}
+
 // idsOfAllThatMatchAreInOrder reads the ids of entries by every condition that has an index.
 func (t *storeTest) idsOfAllThatMatchAreInOrder() {
 	var refunds []processlog.Row

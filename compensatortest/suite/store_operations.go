@@ -21,6 +21,7 @@ var operationPromises = []storePromise{
 	{"BatchesOfAnActionAreFoundByItsID", false, ofOperations((*storeTest).batchesOfAnActionAreFoundByItsID)},
 	{"BatchFollowsTheLastOneOnly", false, ofOperations((*storeTest).batchFollowsTheLastOneOnly)},
 	{"OneOfManyBatchesFollowsTheLastOne", true, ofOperations((*storeTest).oneOfManyBatchesFollowsTheLastOne)},
+	{"ActionWithASecretBeginsOnce", true, ofOperations((*storeTest).actionWithASecretBeginsOnce)},
 	{"IDsOfAllThatMatchAreInOrder", false, ofOperations((*storeTest).idsOfAllThatMatchAreInOrder)},
 	{"OutlinesAreRowsWithoutContent", false, ofOperations((*storeTest).outlinesAreRowsWithoutContent)},
 	{"TypesAreThoseOfLogAndOperations", false, ofOperations((*storeTest).typesAreThoseOfLogAndOperations)},

@@ -37,8 +37,11 @@ func isBatch(oldState []byte) bool { return bytes.HasPrefix(oldState, []byte(`{"
 // because a program may lack the right to update the audit table.
 func (s *Store) ChangeBulk(ctx context.Context, seenVersions []processlog.Version, ch processlog.Change, batch processlog.BulkBatch) (record uint64, answers []processlog.Changed, err error) {
 	var begin func(tx processlog.Tx) error
-	if batch.Follows > 0 {
+	switch {
+	case batch.Follows > 0:
 		begin = func(tx processlog.Tx) error { return s.requireLast(ctx, tx, batch) }
+	case batch.Once && batch.ID.Record == 0:
+		begin = func(tx processlog.Tx) error { return s.requireFirst(ctx, tx, batch) }
 	}
 	answers, err = s.changeSeen(ctx, seenVersions, ch, s.applyBatch, begin, func(tx processlog.Tx, answers []processlog.Changed) (err error) {
 		record, err = s.insertBatch(ctx, tx, batch.With(seenVersions, answers, ch))
@@ -58,7 +61,7 @@ const lockBulk = "INSERT INTO {setting} (name, value, version, actor, reason, `a
 // requireLast returns ErrChanged if another batch has already followed batch.Follows. Call it before the transaction
 // locks entries. Otherwise a second caller would see entries that the first caller has locked, and report them as busy.
 func (s *Store) requireLast(ctx context.Context, tx processlog.Tx, batch processlog.BulkBatch) error {
-	if _, err := tx.ExecContext(ctx, s.sql(lockBulk, "name", s.d.text(bulkSetting), "again", s.d.again("name", "`at`"))); err != nil {
+	if err := s.lockBulks(ctx, tx); err != nil {
 		return err
 	}
 	last, err := s.lastBatch(ctx, tx, batch.ID)
@@ -66,6 +69,30 @@ func (s *Store) requireLast(ctx context.Context, tx processlog.Tx, batch process
 		err = fmt.Errorf("continue the action %d: %w", batch.ID.Record, processlog.ErrChanged)
 	}
 	return err
+}
+
+func (s *Store) lockBulks(ctx context.Context, tx processlog.Tx) error {
+	_, err := tx.ExecContext(ctx, s.sql(lockBulk, "name", s.d.text(bulkSetting), "again", s.d.again("name", "`at`")))
+	return err
+}
+
+// firstOfBulk finds the first row of an action by its secret. It compares a limited number of rows.
+const firstOfBulk = "SELECT id FROM (SELECT id, before_state FROM {audit} WHERE entry_id=0 ORDER BY id DESC LIMIT {limit}) AS records WHERE before_state={mark}"
+
+// requireFirst returns ErrChanged if there is an action with the secret of batch. Like requireLast, it locks the row of all actions.
+func (s *Store) requireFirst(ctx context.Context, tx processlog.Tx, batch processlog.BulkBatch) error {
+	if err := s.lockBulks(ctx, tx); err != nil {
+		return err
+	}
+	rows, err := queryIDs(ctx, tx, s.firstOfBulk(batch.ID.Secret))
+	if err == nil && len(rows) > 0 {
+		err = fmt.Errorf("the action %d has begun with the same key: %w", rows[0].Row(), processlog.ErrChanged)
+	}
+	return err
+}
+
+func (s *Store) firstOfBulk(secret string) string {
+	return s.sql(firstOfBulk, "limit", strconv.Itoa(processlog.MaxBulkKeys), "mark", s.d.binary(bulkMark(secret)))
 }
 
 // lastOfBulk finds the last row of an action. The row's id is read by a query, because drivers and servers return
@@ -128,6 +155,13 @@ func (s *Store) Bulk(ctx context.Context, id processlog.BulkID) ([]processlog.Bu
 }
 
 func (s *Store) bulk(ctx context.Context, id processlog.BulkID) ([]processlog.BulkBatch, error) {
+	if id.Record == 0 {
+		ids, err := queryIDs(ctx, s.pool(), s.withTimeLimit(ctx, s.firstOfBulk(id.Secret)))
+		if err != nil || len(ids) == 0 {
+			return nil, err
+		}
+		id.Record = ids[0].Row()
+	}
 	ids, err := queryIDs(ctx, s.pool(), s.withTimeLimit(ctx, s.sql(batchRows, "first", strconv.FormatUint(id.Record, 10), "limit", strconv.Itoa(processlog.MaxBulkRecords),
 		"first mark", s.d.binary(bulkMark(id.Secret)), "mark", s.d.binary(bulkMark(id.String())))))
 	if err != nil || len(ids) == 0 || slices.MinFunc(ids, processlog.ID.Compare).Row() != id.Record { // The secret of another action does not help.

@@ -240,6 +240,47 @@ func TestPageOfAnActionOnAllGoesOnByItself(t *testing.T) {
 	}
 }
 
+// A browser sends one form twice at the same time. Both answers must be the page of one action. A form that was opened again is
+// another form.
+func TestFormThatIsSentTwiceBeginsOneAction(t *testing.T) {
+	t.Parallel()
+	c, db := sqlitetest.New(t, configure)
+	w := worldOf(t, c, "/ops/")
+	b := openTab(t, w, "alice")
+	b.look("en", "light", 1280)
+	dieMany(t, db, "many", 30)
+	const send = `(async () => {
+		const form = document.querySelector("#confirm form");
+		form.querySelector("[name=reason]").value = "PSP is back";
+		const body = new URLSearchParams(new FormData(form));
+		body.set("sure", "yes");
+		body.set("first", "yes");
+		const one = () => fetch(form.action, { method: "POST", body, credentials: "same-origin" });
+		const answers = [...await Promise.all([one(), one()]), await one()];
+		return [...new Set(answers.map((answer) => new URL(answer.url).pathname))];
+	})()`
+	chosen := values()
+	for _, e := range w.entriesOf("many", compensator.Dead)[27:] {
+		chosen.Add("seen", seen(e))
+	}
+	opened := make(map[string]bool)
+	for _, entries := range []string{"all=yes&state=dead&type=many", "all=yes&state=dead&type=many", chosen.Encode()} {
+		b.open("confirm?do=requeue&" + entries)
+		var pages []string
+		b.do(chromedp.Evaluate(send, &pages, awaiting))
+		require.Len(t, pages, 1, entries)
+		require.Contains(t, pages[0], "/ops/actions/")
+		require.False(t, opened[pages[0]], "the form was opened again")
+		opened[pages[0]] = true
+	}
+	log, err := w.admin.AuditLog(t.Context(), admin.Actor{ID: "test"}, admin.AuditLogFilter{Action: "requeue"})
+	require.NoError(t, err)
+	require.Len(t, log.Records, len(opened))
+	for _, r := range log.Records {
+		assert.Equal(t, 1, r.N, "each action has tried one entry")
+	}
+}
+
 // Without scripts, a page says that rows must be chosen, and a link chooses all of them.
 func TestAllShownAreChosenWithoutScript(t *testing.T) {
 	t.Parallel()
