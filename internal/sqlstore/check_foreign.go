@@ -98,13 +98,43 @@ func (t sideTables) foreign(name tableName) map[string]error {
 	return foreign
 }
 
-// sideNames returns the names of all tables in sideColumns, as a list of literals.
-func (d *dialect) sideNames(base string) string {
+// sideQuery returns a query of all columns of the tables in sideColumns.
+func (d *dialect) sideQuery(name tableName) string {
 	var names []string
 	for _, suffix := range slices.Sorted(maps.Keys(sideColumns)) {
-		names = append(names, d.text(base+suffix))
+		names = append(names, d.text(name.base+suffix))
 	}
-	return strings.Join(names, ",")
+	list := " IN (" + strings.Join(names, ",") + ")"
+	if d.name == "sqlite" {
+		return "SELECT t.name, c.name FROM main.sqlite_master AS t, pragma_table_info(t.name) AS c WHERE t.type='table' AND t.name COLLATE NOCASE" + list
+	}
+	return "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema=" + d.schema(name) + " AND table_name" + list
+}
+
+// schema returns the SQL text of the database that holds a table.
+func (d *dialect) schema(name tableName) string {
+	if name.database == "" {
+		return "DATABASE()"
+	}
+	return d.text(name.database)
+}
+
+// checkForeignSides returns an error for each table of a user that has the name of a side table of the log.
+func checkForeignSides(ctx context.Context, d *dialect, db *sql.DB, name tableName) error {
+	rows, err := db.QueryContext(ctx, d.sideQuery(name))
+	if err != nil {
+		return err
+	}
+	side, err := readSideTables(rows, name.base)
+	if err != nil {
+		return err
+	}
+	foreign := side.foreign(name)
+	var errs []error
+	for _, suffix := range slices.Sorted(maps.Keys(foreign)) {
+		errs = append(errs, foreign[suffix])
+	}
+	return errors.Join(errs...)
 }
 
 // viewNotTable is the error of a view with the log's name.
@@ -115,10 +145,7 @@ func viewNotTable(name tableName) error {
 // checkForeign returns an error if the log's name belongs to a view or to a user's own table. CREATE TABLE IF NOT EXISTS
 // would leave both as they are, and the log's other tables would be created beside them.
 func checkForeign(ctx context.Context, d *dialect, db *sql.DB, name tableName) error {
-	schema := "DATABASE()"
-	if name.database != "" {
-		schema = d.text(name.database)
-	}
+	schema := d.schema(name)
 	kindQuery := "SELECT table_type LIKE '%VIEW' FROM information_schema.tables WHERE table_schema=" + schema + " AND table_name=?"
 	columnQuery := "SELECT LOWER(column_name) FROM information_schema.columns WHERE table_schema=" + schema + " AND table_name=?"
 	if d.name == "sqlite" {

@@ -26,10 +26,7 @@ type mysqlTable struct {
 
 func readMySQLTable(ctx context.Context, s *Store) (mysqlTable, error) {
 	t := mysqlTable{columns: make(map[string]mysqlColumn), indexes: make(map[string]bool)}
-	schema := "DATABASE()"
-	if s.table.database != "" {
-		schema = s.d.text(s.table.database)
-	}
+	schema := s.d.schema(s.table)
 	err := s.db.QueryRowContext(ctx, "SELECT COALESCE(engine,''), table_type LIKE '%VIEW' FROM information_schema.tables WHERE table_schema="+schema+" AND table_name=?", s.table.base).Scan(&t.engine, &t.isView)
 	if err == sql.ErrNoRows {
 		return t, nil
@@ -37,7 +34,7 @@ func readMySQLTable(ctx context.Context, s *Store) (mysqlTable, error) {
 	if err != nil {
 		return t, err
 	}
-	sideRows, err := s.db.QueryContext(ctx, "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema="+schema+" AND table_name IN ("+s.d.sideNames(s.table.base)+")")
+	sideRows, err := s.db.QueryContext(ctx, s.d.sideQuery(s.table))
 	if err != nil {
 		return t, err
 	}

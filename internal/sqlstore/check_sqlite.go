@@ -213,7 +213,7 @@ func readSQLiteTable(ctx context.Context, d *dialect, conn *sql.Conn, table tabl
 	if err != nil {
 		return t, err
 	}
-	sideRows, err := conn.QueryContext(ctx, "SELECT t.name, c.name FROM main.sqlite_master AS t, pragma_table_info(t.name) AS c WHERE t.type='table' AND t.name COLLATE NOCASE IN ("+d.sideNames(table.base)+")")
+	sideRows, err := conn.QueryContext(ctx, d.sideQuery(table))
 	if err != nil {
 		return t, err
 	}

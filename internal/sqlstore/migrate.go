@@ -13,8 +13,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Migrate creates those tables of a log that do not exist. If the log's name belongs to a user's own table or to a view,
-// it creates nothing and returns an error.
+// Migrate creates those tables of a log that do not exist. If the log's name belongs to a view, or if a user's own table has the
+// name of one of the log's tables, it creates nothing and returns an error.
 func Migrate(ctx context.Context, db *sql.DB, table string) error {
 	d, err := detectDialect(ctx, db)
 	if err != nil {
@@ -29,6 +29,9 @@ func Migrate(ctx context.Context, db *sql.DB, table string) error {
 		return err
 	}
 	if err := tryAgain(ctx, d, func() error { return checkForeign(ctx, d, db, name) }); err != nil {
+		return fmt.Errorf("migrate %s: %w", table, err)
+	}
+	if err := tryAgain(ctx, d, func() error { return checkForeignSides(ctx, d, db, name) }); err != nil {
 		return fmt.Errorf("migrate %s: %w", table, err)
 	}
 	for _, statement := range statements {

@@ -295,6 +295,33 @@ func TestTableOfYourOwnBesideTheLogIsNamed(t *testing.T) {
 	}
 }
 
+// Migrate meets tables of a user that have names of side tables of the log. It must name each of them with a missing column, and
+// create nothing.
+// Failure: F31
+func TestMigrateNamesTablesOfYourOwnAndCreatesNothing(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	for _, suffix := range []string{"_audit", "_fault", "_meta", "_result", "_slots", "_turns", "_case", "_operation", "_setting", "_limit", "_attempt", "_stat", "_instance"} {
+		log := "mine" + suffix
+		w.Exec("CREATE TABLE " + log + suffix + " (id BIGINT NOT NULL PRIMARY KEY, name VARCHAR(20), text TEXT)")
+		var field *compensator.FieldError
+		err := compensator.MigrateTable(t.Context(), w.DB, log)
+		require.ErrorAs(t, err, &field, suffix)
+		assert.Equal(t, "table `"+log+suffix+"`", field.Field)
+		assert.Regexp(t, "looks like a table of your own: it lacks [a-z_]+.*Rename it and run Migrate, or name another table in Config.Table", field.Reason)
+		assert.Equal(t, 1, w.Count("information_schema.tables WHERE table_schema=DATABASE() AND table_name LIKE '"+log+"%'"), suffix)
+	}
+	w.Exec("CREATE TABLE two_meta (id INT)")
+	w.Exec("CREATE TABLE two_case (id INT)")
+	err := compensator.MigrateTable(t.Context(), w.DB, "two")
+	require.ErrorContains(t, err, "two_meta")
+	require.ErrorContains(t, err, "two_case")
+	w.Exec("DROP TABLE two_meta")
+	w.Exec("DROP TABLE two_case")
+	require.NoError(t, compensator.MigrateTable(t.Context(), w.DB, "two"))
+	require.NoError(t, compensator.MigrateTable(t.Context(), w.DB, "two"))
+}
+
 // Failure: F31
 func TestNewReportsEveryFaultOfTableAndSessionAtOnce(t *testing.T) {
 	t.Parallel()

@@ -133,6 +133,7 @@ func TestMigrateLeavesATableOfYourOwnAlone(t *testing.T) {
 	for create, problem := range map[string]string{
 		"CREATE TABLE Common_Process_Log (id INTEGER PRIMARY KEY, state INTEGER, business_type TEXT)": "looks like a table of your own",
 		"CREATE VIEW common_process_log AS SELECT 1 AS id":                                            "is a view",
+		"CREATE TABLE common_process_log_META (id INTEGER PRIMARY KEY, value TEXT)":                   "looks like a table of your own: it lacks name",
 	} {
 		db := open(t, newFile(t, wal...))
 		_, err := db.ExecContext(ctx, create)
