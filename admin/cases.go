@@ -30,13 +30,14 @@ const (
 type Group struct {
 	Type        string               `json:"type"`            // business type of the cases
 	Fingerprint Fingerprint          `json:"fingerprint"`     // hash of the failure that the cases have in common
+	Title       string               `json:"title"`           // error without ids, numbers, times and quoted words, which differ between the cases
 	Error       string               `json:"error"`           // error of Example
 	Kind        CaseKind             `json:"kind"`            // kind of the case of Example
 	N           int                  `json:"n"`               // number of open cases
 	Sums        []compensator.Amount `json:"sums,omitempty"`  // sums by currency, over the cases whose amount is known
 	NoAmount    int                  `json:"no_amount_known"` // number of cases whose amount is unknown
-	First       time.Time            `json:"first"`           // when the first case was opened
-	Last        time.Time            `json:"last"`            // when the last case was opened
+	First       time.Time            `json:"first"`           // when the first of the open cases was opened. A requeue closes a case, and a later death opens it anew
+	Last        time.Time            `json:"last"`            // when the last of the open cases was opened
 	Example     compensator.EntryID  `json:"example"`         // entry of one of these cases
 }
 
@@ -91,7 +92,7 @@ func (d *Admin) listGroups(ctx context.Context, a Actor, businessType string, re
 		if !isKnown {
 			index = len(result)
 			indexByKey[key] = index
-			result = append(result, Group{Type: sum.BusinessType, Fingerprint: sum.Fingerprint, Error: shortenText(sum.Error, seesErrors.holds(ctx, sum.BusinessType)),
+			result = append(result, Group{Type: sum.BusinessType, Fingerprint: sum.Fingerprint, Title: shortenText(sum.Error, false), Error: shortenText(sum.Error, seesErrors.holds(ctx, sum.BusinessType)),
 				Kind: sum.Kind, First: sum.First, Last: sum.Last, Example: sum.Example})
 		}
 		result[index].addSums(sum)

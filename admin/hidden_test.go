@@ -380,6 +380,22 @@ func TestGroupsThatMayNotBeAllAreToldToBeMore(t *testing.T) {
 	}
 }
 
+// TestTitleOfAFailureIsThatOfAllItsCases reads one failure before and after a newer entry has died of it. The title must stay, and must
+// show no id of a single entry.
+func TestTitleOfAFailureIsThatOfAllItsCases(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	d := b.admin(admin.Options{Access: everything})
+	for _, order := range []string{"88123", "88124"} {
+		text := "POST /refund: status 503 for order " + order
+		b.store.sums = []processlog.CaseGroup{{BusinessType: refundType, Fingerprint: processlog.Fingerprint{1}, N: 2, Error: text}}
+		groups, _, err := d.GroupsOf(t.Context(), mei, refundType, processlog.Fingerprint{1})
+		require.NoError(t, err)
+		require.Len(t, groups, 1)
+		assert.Equal(t, []string{"POST /refund: status 503 for order #", text}, []string{groups[0].Title, groups[0].Error})
+	}
+}
+
 // TestNoTypeIsPausedUnderANameThatNoneHas pauses a name that no type can have. Every actor must be refused. Otherwise
 // the page would show a pause that stops nothing.
 func TestNoTypeIsPausedUnderANameThatNoneHas(t *testing.T) {
