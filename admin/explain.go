@@ -194,15 +194,17 @@ func (x *explainer) addLease(ctx context.Context) {
 	}
 }
 
-// instances returns the processes that have stored a description of themselves. It returns none if the actor may not see
-// them, or if they cannot be read. An explanation is useful without them.
-func (x *explainer) instances(ctx context.Context) []Instance {
-	if !x.d.mayDo(ctx, x.a, SeeOverview, Subject{}) {
+// visibleInstances returns the processes that have stored a description of themselves. It returns none if the actor may not see
+// them, or if they cannot be read. An explanation or a list is useful without them.
+func (d *Admin) visibleInstances(ctx context.Context, a Actor) []Instance {
+	if !d.mayDo(ctx, a, SeeOverview, Subject{}) {
 		return nil
 	}
-	all, _, _ := x.d.readInstances(ctx)
+	all, _, _ := d.readInstances(ctx)
 	return all
 }
+
+func (x *explainer) instances(ctx context.Context) []Instance { return x.d.visibleInstances(ctx, x.a) }
 
 // holderCodes maps the state of the process that holds an entry to the code of a reason.
 var holderCodes = map[InstanceState]string{InstanceLive: "leased_by", InstanceGone: "leased_by_gone", InstanceEnded: "leased_by_ended"}

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"time"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/processlog"
@@ -20,6 +21,15 @@ type Line struct {
 	//
 	// OutcomeUnknown is false once the entry has ended well. If it is true, Change needs Change.Checked.
 	OutcomeUnknown bool `json:"outcome_unknown,omitempty"`
+
+	Lease *Lease `json:"lease,omitempty"` // set by EntryLines with Filter.Leased, if a process holds the entry
+}
+
+// Lease says which process holds an entry.
+type Lease struct {
+	Process string        `json:"process,omitempty"` // name of the process. Empty if it is not known, or without SeeOverview for the empty type
+	Since   time.Time     `json:"since"`             // when the process claimed the entry, by the database's clock
+	Left    time.Duration `json:"left"`              // time until the lease ends, unless the process renews it, in nanoseconds
 }
 
 // Lines reads up to MaxEntries entries as lines, in the order of ids. ids may name an entry twice. Lines leaves out
@@ -109,7 +119,37 @@ func (d *Admin) EntryLines(ctx context.Context, a Actor, filter Filter) (LinePag
 	if err != nil {
 		return LinePage{}, err
 	}
-	return d.newLinePage(ctx, a, page)
+	lines, err := d.newLinePage(ctx, a, page)
+	if err == nil && filter.Leased {
+		err = d.addLeases(ctx, a, lines.Lines)
+	}
+	return lines, err
+}
+
+// addLeases reads which processes hold the entries of lines.
+func (d *Admin) addLeases(ctx context.Context, a Actor, lines []Line) error {
+	ids := make([]compensator.EntryID, len(lines))
+	for i, line := range lines {
+		ids[i] = line.Entry.ID
+	}
+	outlines, err := d.outlines(ctx, a, ids)
+	if err != nil {
+		return err
+	}
+	processes, rows := d.visibleInstances(ctx, a), rowsByID(outlines)
+	for i := range lines {
+		row := rows[lines[i].Entry.ID]
+		if row.LeaseLeft <= 0 {
+			continue
+		}
+		lines[i].Lease = &Lease{Since: row.UpdatedAt, Left: row.LeaseLeft}
+		for _, p := range processes {
+			if row.Token.MarkedBy(p.ID) {
+				lines[i].Lease.Process = p.Name
+			}
+		}
+	}
+	return nil
 }
 
 // newLinePage builds the lines of a page of entries, and masks them.

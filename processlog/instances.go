@@ -3,6 +3,7 @@ package processlog
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
 	"time"
 )
 
@@ -22,6 +23,16 @@ func (id InstanceID) String() string { return hex.EncodeToString(id[:]) }
 // MarshalText implements encoding.TextMarshaler.
 func (id InstanceID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
+// UnmarshalText reads the text of String. For any other text it returns a *FieldError.
+func (id *InstanceID) UnmarshalText(text []byte) error {
+	data, err := hex.DecodeString(string(text))
+	if err != nil || len(data) != len(id) {
+		return &FieldError{Field: "process", Reason: fmt.Sprintf("%q is no id of one", text)}
+	}
+	copy(id[:], data)
+	return nil
+}
+
 // instanceMark is the number of bytes of a lease's token that name the process. The other 12 bytes are random, which is
 // enough to keep the tokens of one process different.
 const instanceMark = 4
@@ -37,6 +48,9 @@ func (t Token) Mark(by InstanceID) Token {
 func (t Token) MarkedBy(id InstanceID) bool {
 	return [instanceMark]byte(t[:]) == [instanceMark]byte(id[:])
 }
+
+// LeaseMark returns the bytes with which the token of a lease of this process begins.
+func (id InstanceID) LeaseMark() []byte { return id[:instanceMark] }
 
 // Instance is what a process says about itself, for people to read.
 type Instance struct {

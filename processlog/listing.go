@@ -36,6 +36,11 @@ type Filter struct {
 	LastError string  `json:"last_error,omitempty"` // the text of the last error must contain this text; case-sensitive. Empty: any
 	EndedBy   EndedBy `json:"ended_by,omitempty"`   // empty: any
 	UserID    string  `json:"user_id,omitempty"`    // empty: any
+	Leased    bool    `json:"leased,omitempty"`     // only entries that are due and that a process holds now
+
+	// LeasedBy leaves out entries whose lease does not have the mark of this process, as Token.MarkedBy compares it. It wants
+	// Leased. Zero: any process.
+	LeasedBy InstanceID `json:"leased_by,omitzero"`
 
 	Outline bool   `json:"-"` // do not read contents
 	Newest  bool   `json:"-"` // newest first instead of oldest first
@@ -53,7 +58,7 @@ const maxMaxRead = 100_000
 // *FieldError in two cases: f would read the whole table, or no row can match f.
 func (f Filter) Narrowed() (bool, error) {
 	hasID, hasCreatedRange := f.BatchID+f.BusinessID+f.BusinessExtID != "", !f.CreatedFrom.IsZero() || !f.CreatedTo.IsZero()
-	hasGroup, hasOtherFields := len(f.States) > 0 || f.BusinessType != "" || f.selectsEnded() || f.selectsDue(), f.LastError != "" || f.EndedBy != "" || f.UserID != ""
+	hasGroup, hasOtherFields := len(f.States) > 0 || f.BusinessType != "" || f.selectsEnded() || f.selectsDue(), f.LastError != "" || f.EndedBy != "" || f.UserID != "" || f.Leased
 	switch {
 	case f.MaxRead < 0 || f.MaxRead > maxMaxRead:
 		return false, &FieldError{Field: "MaxRead", Reason: fmt.Sprintf("%d: want 1 to %d, or 0 for %d", f.MaxRead, maxMaxRead, DefaultRead)}
@@ -62,11 +67,13 @@ func (f Filter) Narrowed() (bool, error) {
 	case f.EndedBy.UnmarshalText([]byte(f.EndedBy)) != nil:
 		return false, f.EndedBy.UnmarshalText([]byte(f.EndedBy))
 	case hasOtherFields && !hasID && !hasCreatedRange && f.BusinessType == "":
-		return false, &FieldError{Field: "filter", Reason: "LastError, EndedBy and UserID want a type, an id, or a created range"}
+		return false, &FieldError{Field: "filter", Reason: "LastError, EndedBy, UserID and Leased want a type, an id, or a created range"}
+	case f.LeasedBy != (InstanceID{}) && !f.Leased:
+		return false, &FieldError{Field: "filter", Reason: "LeasedBy wants Leased"}
 	case f.Prefix && !hasID:
 		return false, &FieldError{Field: "filter", Reason: "Prefix wants an id"}
 	case len(f.Reached()) == 0:
-		return false, &FieldError{Field: "filter", Reason: "no state matches: EndedFrom and EndedTo want states that have ended, DueFrom and DueTo want other states"}
+		return false, &FieldError{Field: "filter", Reason: "no state matches: EndedFrom and EndedTo want states that have ended, DueFrom, DueTo and Leased want other states"}
 	}
 	return hasOtherFields || hasID && (hasCreatedRange || hasGroup) || hasCreatedRange && hasGroup, nil
 }
@@ -76,17 +83,17 @@ func (f Filter) selectsEnded() bool { return !f.EndedFrom.IsZero() || !f.EndedTo
 func (f Filter) selectsDue() bool   { return !f.DueFrom.IsZero() || !f.DueTo.IsZero() }
 
 // Reached returns the states of the rows that can match f. A range of due times selects only entries that have not
-// ended. A range of end times selects only ended entries.
+// ended, and so does Leased. A range of end times selects only ended entries.
 func (f Filter) Reached() []State {
 	states := f.States
 	if len(states) == 0 {
 		states = States[:]
 	}
-	if !f.selectsEnded() && !f.selectsDue() {
+	if !f.selectsEnded() && !f.selectsDue() && !f.Leased {
 		return states
 	}
 	return slices.DeleteFunc(slices.Clone(states), func(s State) bool {
-		return f.selectsEnded() && !s.Terminal() || f.selectsDue() && s.Terminal()
+		return f.selectsEnded() && !s.Terminal() || (f.selectsDue() || f.Leased) && s.Terminal()
 	})
 }
 
@@ -101,14 +108,15 @@ func (f Filter) NextRange() (from, to time.Time) {
 // Admits reports whether a row matches f.
 func (f Filter) Admits(r *Row) bool {
 	from, to := f.NextRange()
-	return (len(f.States) == 0 && from.IsZero() && to.IsZero() || slices.Contains(f.Reached(), r.State)) &&
+	return (len(f.States) == 0 && from.IsZero() && to.IsZero() && !f.Leased || slices.Contains(f.Reached(), r.State)) &&
 		(from.IsZero() || !r.NextAt.Before(from)) && (to.IsZero() || r.NextAt.Before(to)) &&
 		(f.BusinessTypes == nil || slices.Contains(f.BusinessTypes, r.BusinessType)) &&
 		matchesFilter(f.BusinessType, r.BusinessType) && f.matchesID(f.BatchID, r.BatchID) &&
 		f.matchesID(f.BusinessID, r.BusinessID) && f.matchesID(f.BusinessExtID, r.BusinessExtID) &&
 		(f.CreatedFrom.IsZero() || !r.CreatedAt.Before(f.CreatedFrom)) &&
 		(f.CreatedTo.IsZero() || r.CreatedAt.Before(f.CreatedTo)) &&
-		strings.Contains(r.LastError, f.LastError) && matchesFilter(f.EndedBy, r.EndedBy) && matchesFilter(f.UserID, r.UserID)
+		strings.Contains(r.LastError, f.LastError) && matchesFilter(f.EndedBy, r.EndedBy) && matchesFilter(f.UserID, r.UserID) &&
+		(!f.Leased || r.LeaseLeft > 0) && (f.LeasedBy == (InstanceID{}) || r.Token.MarkedBy(f.LeasedBy))
 }
 
 // matchesFilter reports whether value equals the wanted value. An empty wanted value matches every value.

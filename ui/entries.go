@@ -27,6 +27,8 @@ type entriesData struct {
 	Refused string          // what is wrong with the filter; empty if the filter is valid
 	Limited []admin.Limited // types on the page whose entries wait for a limit
 
+	ChooseType bool // whether a list of running entries lacks the type
+
 	Paused []admin.Paused // types of the page that are paused
 	OfUser string         // address of the recent entries of the user whose id the filter may have; empty: none
 
@@ -37,6 +39,7 @@ type entriesData struct {
 // rights.
 type filterForm struct {
 	State, Type, By, ID, Prefix, User, Error, EndedBy, Order string
+	Process                                                  string // id of the process that holds the entries, if State is running
 	From, To, EndedFrom, EndedTo, DueFrom, DueTo             string // times of recording, of the end, and due times
 	Zone                                                     string // time zone of these times; empty: that of the page
 }
@@ -48,7 +51,7 @@ type formField struct {
 
 // fields returns the fields of the form with pointers to their values.
 func (f *filterForm) fields() map[string]*string {
-	return map[string]*string{"state": &f.State, "type": &f.Type, "by": &f.By, "id": &f.ID, "prefix": &f.Prefix, "user": &f.User, "error": &f.Error, "ended_by": &f.EndedBy, "order": &f.Order, "zone": &f.Zone,
+	return map[string]*string{"state": &f.State, "process": &f.Process, "type": &f.Type, "by": &f.By, "id": &f.ID, "prefix": &f.Prefix, "user": &f.User, "error": &f.Error, "ended_by": &f.EndedBy, "order": &f.Order, "zone": &f.Zone,
 		"from": &f.From, "to": &f.To, "ended_from": &f.EndedFrom, "ended_to": &f.EndedTo, "due_from": &f.DueFrom, "due_to": &f.DueTo}
 }
 
@@ -70,17 +73,23 @@ func (f filterForm) UsesMore() bool {
 
 // States and Ends return the words that a person can choose in the filter.
 func (filterForm) States() []string {
-	return []string{"dead", "retrying", "compensating", "pending", "succeeded", "compensated", "settled by hand", "cancelled"}
+	return []string{"dead", stateRunning, "retrying", "compensating", "pending", "succeeded", "compensated", "settled by hand", "cancelled"}
 }
 func (filterForm) Ends() []string {
 	return []string{"exhausted", "permanent", "crash", "handler", "complete", "cancel", "person"}
 }
+
+// stateRunning is the choice of entries that a process holds now, whatever their state is.
+const stateRunning = "running"
 
 // newSearchForm returns the form of a filter with its times in the zone of the page.
 func newSearchForm(w words, filter admin.Filter) filterForm {
 	f := filterForm{Type: filter.BusinessType, User: filter.UserID, Error: filter.LastError, EndedBy: string(filter.EndedBy)}
 	if len(filter.States) > 0 {
 		f.State = filter.States[0].String()
+	}
+	if filter.Leased {
+		f.State = stateRunning
 	}
 	for kind, id := range map[admin.IDKind]string{admin.KindBusiness: filter.BusinessID, admin.KindBusinessExt: filter.BusinessExtID, admin.KindBatch: filter.BatchID} {
 		if id != "" {
@@ -103,6 +112,9 @@ func newFilterForm(q url.Values) (f filterForm) {
 		*value = q.Get(name)
 	}
 	f.ID, f.User = strings.TrimSpace(f.ID), strings.TrimSpace(f.User)
+	if f.State == stateRunning { // What has been due longest usually runs first.
+		f.Order = "oldest"
+	}
 	return f
 }
 
@@ -115,7 +127,15 @@ func (f filterForm) filter() (admin.Filter, error) {
 	filter := kind.Filter(f.ID, f.Prefix != "" && f.ID != "")
 	filter.BusinessType, filter.LastError, filter.EndedBy, filter.UserID = f.Type, f.Error, compensator.EndedBy(f.EndedBy), f.User
 	filter.Newest, filter.Limit = f.Order != "oldest", pageSize
-	if f.State != "" {
+	switch {
+	case f.State == stateRunning:
+		filter.Leased = true
+		if f.Process != "" {
+			if err := filter.LeasedBy.UnmarshalText([]byte(f.Process)); err != nil {
+				return filter, err
+			}
+		}
+	case f.State != "":
 		state, err := processlog.ParseState(f.State)
 		if err != nil {
 			return filter, newNoneError("state", f.State)
@@ -205,10 +225,10 @@ func (s *server) showEntries(rq *request) {
 		return
 	}
 	form, filter, err := rq.readFilter(q)
-	data := entriesData{Filter: form}
+	data := entriesData{Filter: form, ChooseType: form.State == stateRunning && form.Type+form.ID+form.From+form.To == ""}
 	filter.Cursor = cursor(q)
 	var page admin.LinePage
-	if err == nil {
+	if err == nil && !data.ChooseType {
 		page, err = s.admin.EntryLines(rq.ctx, rq.Actor, filter)
 	}
 	var field *compensator.FieldError
@@ -232,10 +252,10 @@ func (s *server) showEntries(rq *request) {
 	}
 	data.pager = newPager(rq.r.URL, page.Next)
 	data.Actions = rq.offeredActions(data.Lines)
-	if form.State != "" {
+	if form.State != "" && form.State != stateRunning {
 		data.allForm = allForm{AllActions: data.Actions, AllFields: form.Fields(), AllN: countIfAll(data.Lines, data.pager)}
 	}
-	data.ChooseState = form.State == ""
+	data.ChooseState = form.State == "" || form.State == stateRunning
 	for _, l := range s.admin.Limited(rq.ctx, rq.Actor) {
 		if slices.ContainsFunc(data.Lines, func(line admin.Line) bool {
 			return line.Entry.BusinessType == l.BusinessType && !line.Entry.State.Terminal()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 type instancesData struct {
@@ -20,6 +21,7 @@ type instancesData struct {
 
 // instanceRow is a process as the page shows it.
 type instanceRow struct {
+	ID                   processlog.InstanceID
 	Name, Build, Library string
 	State                admin.InstanceState
 	Badge                string // kind of its badge
@@ -83,7 +85,7 @@ func (d *instancesData) count(row instanceRow) {
 }
 
 func (rq *request) newInstanceRow(i admin.Instance, badge string) (row instanceRow, err error) {
-	row = instanceRow{Name: i.Name, Build: i.Build, Library: i.Library, State: i.State(), Badge: badge, Started: i.StartedAt, Running: i.Running, Types: slices.Clone(i.Types)}
+	row = instanceRow{ID: i.ID, Name: i.Name, Build: i.Build, Library: i.Library, State: i.State(), Badge: badge, Started: i.StartedAt, Running: i.Running, Types: slices.Clone(i.Types)}
 	if i.Queue != "" {
 		row.Queue = "instances.queue." + string(i.Queue)
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-var whereKeys = []string{"type", "state", "batch", "business", "ext", "user", "error", "ended_by", "from", "to", "ended_from", "ended_to", "due_from", "due_to", "prefix", "failure"}
+var whereKeys = []string{"type", "state", "batch", "business", "ext", "user", "error", "ended_by", "from", "to", "ended_from", "ended_to", "due_from", "due_to", "prefix", "running", "failure"}
 
-const whereHelp = "type=refund,state=dead. Other keys: batch, business, ext, user, error (a part of it), ended_by, failure (from cases list --groups). With prefix=yes, ids of entries only begin with the given business, ext or batch. Times: from and to (when recorded), ended_from, ended_to, due_from, due_to, as 2h ago or 2026-01-31T10:00:00Z"
+const whereHelp = "type=refund,state=dead. Other keys: batch, business, ext, user, error (a part of it), ended_by, failure (from cases list --groups). With running=yes, only entries that a process holds now. With prefix=yes, ids of entries only begin with the given business, ext or batch. Times: from and to (when recorded), ended_from, ended_to, due_from, due_to, as 2h ago or 2026-01-31T10:00:00Z"
 
 // conditions is the parsed filter of --where.
 type conditions struct {
@@ -101,6 +101,10 @@ func (w *conditions) addCondition(condition string) (err error) {
 		w.DueTo, err = parseTime(value)
 	case "prefix":
 		if w.Prefix = value == "yes"; !w.Prefix {
+			err = errors.New("give yes, or leave it out")
+		}
+	case "running":
+		if w.Leased = value == "yes"; !w.Leased {
 			err = errors.New("give yes, or leave it out")
 		}
 	case "failure":

@@ -120,6 +120,7 @@ var storePromises = []storePromise{
 	{"DueListsWhatCouldBeClaimed", false, (*storeTest).dueListsWhatCouldBeClaimed},
 	{"HeadsTellTheEarliestOfEachStateAndType", false, (*storeTest).headsTellTheEarliestOfEachStateAndType},
 	{"ScanPagesThroughAWindow", false, (*storeTest).scanPagesThroughAWindow},
+	{"LeasedEntriesAreListedByTheirProcess", false, (*storeTest).leasedEntriesAreListedByTheirProcess},
 	{"ListPagesAreCompleteAndWithoutRepeats", false, (*storeTest).listPagesAreCompleteAndWithoutRepeats},
 	{"NarrowedPagesGoOnWhereReadingStopped", false, (*storeTest).narrowedPagesGoOnWhereReadingStopped},
 	{"PagesOfSomeTypesAreFullOfThemAlone", false, (*storeTest).pagesOfSomeTypesAreFullOfThemAlone},

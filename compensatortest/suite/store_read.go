@@ -112,6 +112,41 @@ func (t *storeTest) pages(filter processlog.Filter) (keys []processlog.Idempoten
 	return nil
 }
 
+// leasedEntriesAreListedByTheirProcess claims entries of several states by two processes. An entry whose outcome is stored, a free
+// entry and an entry of another type must be missing from the list.
+func (t *storeTest) leasedEntriesAreListedByTheirProcess() {
+	a, b := processlog.NewInstanceID(), processlog.NewInstanceID()
+	claim := func(row processlog.Row, by processlog.InstanceID) processlog.Row {
+		return t.claim(row.ID, processlog.NewToken().Mark(by), time.Hour)
+	}
+	var keys []processlog.IdempotencyKey
+	for _, state := range []processlog.State{processlog.Pending, processlog.Retrying, processlog.Compensating} {
+		keys = append(keys, claim(t.inState(state), a).IdempotencyKey)
+	}
+	other := claim(t.insertOne("states"), b)
+	t.settle(other.Token, outcome(other, processlog.Succeeded))
+	last := claim(t.insertOne("states"), b)
+	t.insertOne("states")
+	claim(t.insertOne("another"), a)
+	filter := processlog.Filter{BusinessType: "states", Leased: true}
+	for _, filter.Outline = range []bool{false, true} {
+		filter.LeasedBy = processlog.InstanceID{}
+		assert.ElementsMatch(t, append([]processlog.IdempotencyKey{last.IdempotencyKey}, keys...), t.pages(filter))
+		filter.LeasedBy = a
+		assert.ElementsMatch(t, keys, t.pages(filter))
+		filter.LeasedBy = b
+		assert.Equal(t, []processlog.IdempotencyKey{last.IdempotencyKey}, t.pages(filter))
+		filter.LeasedBy = processlog.NewInstanceID()
+		assert.Empty(t, t.pages(filter))
+	}
+	filter.LeasedBy, filter.States = a, []processlog.State{processlog.Retrying}
+	assert.Equal(t, keys[1:2], t.pages(filter))
+	for _, wrong := range []processlog.Filter{{Leased: true}, {BusinessType: "states", LeasedBy: a}, {BusinessType: "states", Leased: true, States: []processlog.State{processlog.Dead}}} {
+		_, err := t.Store.List(t.ctx, wrong)
+		require.ErrorAs(t, err, new(*processlog.FieldError), "%+v", wrong)
+	}
+}
+
 func (t *storeTest) listPagesAreCompleteAndWithoutRepeats() {
 	var batch, orders, everything []processlog.IdempotencyKey
 	for i := range 9 {

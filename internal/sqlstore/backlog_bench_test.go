@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"strconv"
 	"testing"
 	"time"
 
@@ -37,20 +38,46 @@ func (s *countedStore) WriteBacklog(ctx context.Context, slot time.Time, backlog
 	return s.Store.WriteBacklog(ctx, slot, backlog)
 }
 
-// BenchmarkBacklogOfAMillionEntries measures rounds that count 1,000,000 waiting entries of four types.
-func BenchmarkBacklogOfAMillionEntries(b *testing.B) {
+// openMillion opens a log with 1,000,000 due entries of four types.
+func openMillion(b *testing.B) (*sql.DB, *Store) {
 	db, err := sql.Open("mysql", testservers.NewSQL(b).Database(b, "interpolateParams=true"))
 	require.NoError(b, err)
-	defer func() { require.NoError(b, db.Close()) }()
+	b.Cleanup(func() { require.NoError(b, db.Close()) })
 	require.NoError(b, Migrate(b.Context(), db, DefaultTable))
 	s, err := Open(b.Context(), db, DefaultTable)
 	require.NoError(b, err)
-	defer func() { require.NoError(b, s.Close()) }()
+	b.Cleanup(func() { require.NoError(b, s.Close()) })
 	for n := range 10 {
 		_, err = db.ExecContext(b.Context(), "INSERT INTO common_process_log (idempotent_id, business_type, content, next_at, created_at, updated_at) "+
 			"WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i+1 FROM n WHERE i<317) SELECT CONCAT(?, ' ', a.i, ' ', b.i), CONCAT('type ', b.i%4), '{}', 1000*a.i+b.i, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3) FROM n a, n b LIMIT 100000", n)
 		require.NoError(b, err)
 	}
+	return db, s
+}
+
+// BenchmarkRunningEntriesOfAMillion measures one page of the entries that processes hold, among 250,000 due entries of a type. In the
+// first case the longest due entries run, as they do usually. In the second case no entry runs, so the page compares 10,000 rows.
+func BenchmarkRunningEntriesOfAMillion(b *testing.B) {
+	db, s := openMillion(b)
+	for _, running := range []int{100, 0} {
+		_, err := db.ExecContext(b.Context(), "UPDATE common_process_log SET lease_until=0")
+		require.NoError(b, err)
+		_, err = db.ExecContext(b.Context(), "UPDATE common_process_log SET lease_until=9000000000000, token=REPEAT('a', 16) WHERE business_type='type 1' ORDER BY next_at, id LIMIT ?", running)
+		require.NoError(b, err)
+		b.Run(strconv.Itoa(running), func(b *testing.B) {
+			for b.Loop() {
+				page, err := s.List(b.Context(), processlog.Filter{BusinessType: "type 1", Leased: true, Outline: true})
+				require.NoError(b, err)
+				require.Len(b, page.Rows, min(running, defaultPage))
+				b.ReportMetric(float64(page.Read), "rows/page")
+			}
+		})
+	}
+}
+
+// BenchmarkBacklogOfAMillionEntries measures rounds that count 1,000,000 waiting entries of four types.
+func BenchmarkBacklogOfAMillionEntries(b *testing.B) {
+	db, s := openMillion(b)
 	var rows int
 	require.NoError(b, db.QueryRowContext(b.Context(), "SELECT COUNT(*) FROM common_process_log").Scan(&rows))
 	store := &countedStore{Store: s}

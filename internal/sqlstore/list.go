@@ -88,7 +88,7 @@ func newListing(s *Store, f processlog.Filter) (*listing, error) {
 	if l.narrowed, err = f.Narrowed(); err != nil {
 		return nil, err
 	}
-	if from, to := f.NextRange(); !from.IsZero() || !to.IsZero() {
+	if from, to := f.NextRange(); !from.IsZero() || !to.IsZero() || f.Leased {
 		l.f.States = f.Reached()
 	}
 	l.after, err = parseCursor(f.Cursor, l.order, f.Newest)
@@ -236,6 +236,9 @@ func (l *listing) next() (all []string) {
 	}
 	if !to.IsZero() {
 		all = append(all, fmt.Sprintf("next_at<%d", ceilMilli(to)))
+	}
+	if l.f.Leased { // An entry keeps its due time while a process holds it.
+		all = append(all, l.s.sql("next_at<={now}"))
 	}
 	return all
 }

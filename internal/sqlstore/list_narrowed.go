@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -140,6 +141,12 @@ func (l *listing) narrows() (all []string) {
 	}
 	is("ended_by", string(l.f.EndedBy))
 	is("user_id", l.f.UserID)
+	if l.f.Leased {
+		all = append(all, l.s.sql("lease_until>{now}"))
+	}
+	if mark := l.f.LeasedBy.LeaseMark(); l.f.LeasedBy != (processlog.InstanceID{}) {
+		all = append(all, fmt.Sprintf("SUBSTR(token,1,%d)=%s", len(mark), l.s.d.binary(mark)))
+	}
 	if l.f.LastError != "" { // The function looks for a plain text, not for a pattern, so no character has a special meaning.
 		all = append(all, l.s.d.instr+"(last_error, "+l.s.d.text(l.f.LastError)+")>0")
 	}

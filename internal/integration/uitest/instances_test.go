@@ -31,7 +31,7 @@ func TestProcessesAreListedOnAPage(t *testing.T) {
 	_, table, isFound := strings.Cut(text, "<tbody")
 	require.True(t, isFound)
 	last := -1
-	for _, want := range []string{"<bdi>api-9</bdi>", "gone", "seen 4 min ago", "queue does not answer", "12 of 55", "2 stuck", "<bdi>refund</bdi> 12 of 50",
+	for _, want := range []string{"<bdi>api-9</bdi>", "gone", "seen 4 min ago", "queue does not answer", "12 of 55", "2 stuck", `<bdi>refund</bdi> <a href="/ops/entries?process=0102030405060708&amp;state=running&amp;type=refund" aria-label="refund: 12 of 50">12 of 50</a>`, "<bdi>salary</bdi> 0 of 5",
 		"<bdi>api-1</bdi>", "<bdi>api-8-with-a-long-name", "queue answers", "<bdi>api-7</bdi>", "ended"} {
 		at := strings.Index(table, want)
 		assert.Greater(t, at, last, "%s comes in its place", want)
@@ -45,11 +45,25 @@ func TestProcessesAreListedOnAPage(t *testing.T) {
 	has(t, overview, "<bdi>v8, v9</bdi>")
 	has(t, overview, "different versions")
 	has(t, text, `<a href="/ops/instances" aria-current="page">Processes</a>`)
+	dieMany(t, db, "refund", 4)
+	_, err := db.Exec("UPDATE common_process_log SET state=0, updated_at=next_at, lease_until=9000000000000, token=CAST(CASE WHEN id%2 THEN X'01020304' ELSE X'02020304' END||X'00112233445566778899AABB' AS BLOB) WHERE business_type='refund' AND idempotent_id LIKE 'refund %'")
+	require.NoError(t, err)
+	has(t, plain(w.client("alice").get("entries?state=running").text), "Choose a type to list the entries that processes hold now.")
+	held := w.client("alice").get("entries?state=running&type=refund").text
+	assert.Equal(t, []int{2, 2}, []int{strings.Count(held, "<bdi>api-9</bdi>"), strings.Count(held, "<bdi>api-8-with")})
+	lacks(t, held, `form="all"`, "a list that changes all the time has no action on all")
+	held = w.client("alice").get("entries?process=0102030405060708&state=running&type=refund&order=newest").text
+	assert.Equal(t, []int{2, 0}, []int{strings.Count(held, "<bdi>api-9</bdi>"), strings.Count(held, "<bdi>api-8-with")})
+	has(t, plain(held), "held since 1970-01-01 00:00:00")
+	assert.Equal(t, 422, w.client("alice").get("entries?process=x&state=running&type=refund").status)
 	w.allow(func(_ context.Context, a admin.Actor, _ admin.Right, on admin.Subject) bool {
 		return on.Type == "refund" || on.Type == "" && a.ID == "bob"
 	})
 	lacks(t, w.client("bob").get("instances").text, "<bdi>salary</bdi>")
 	lacks(t, w.client("carol").get("instances").text, "api-9")
+	held = w.client("carol").get("entries?state=running&type=refund").text
+	has(t, held, "held since")
+	lacks(t, held, "api-9", "names of processes need the right to the overview of all types")
 	lacks(t, w.client("carol").get("").text, "1 gone")
 	w.allow(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })
 
