@@ -107,7 +107,136 @@ func operating() []mutant {
 			edits: []edit{
 				{"matchingRun.goOn", `$p.Cursor = $entries[len($entries)-1].ID`, `$p.Cursor = $p.Cursor`},
 			},
-			sees: tests("TestActionOnAllThatMatchVisitsEachEntryOnce"),
+			sees: tests("TestActionOnAllThatMatchVisitsEachEntryOnce").with(chaos, "30s"),
+		},
+		{
+			name: "action-goes-on-after-its-stop", breaks: "G32",
+			what: "An action on all that match goes on after a person has stopped it.",
+			edits: []edit{
+				{"matchingPlan.isOver", `$p.Ended || $p.Stopped`, `$p.Ended`},
+			},
+			sees: tests("TestStoppedActionVisitsNoFurtherEntry").with(chaos, "30s"),
+		},
+		{
+			name: "failed-trial-goes-on-unasked", breaks: "G34",
+			what: "After a failed trial, the page changes all other entries although nobody has confirmed that.",
+			edits: []edit{
+				{"bulkData.TryFailed", `$d.Tried == admin.BulkDead || $d.Tried == admin.BulkOverridden`, `$d.Tried == admin.BulkOverridden`},
+			},
+			sees: tests("TestOneIsTriedFirstWithoutScript"),
+		},
+		{
+			name: "total-counts-hidden-entries", breaks: "G32",
+			what: "The total of an action on several entries counts those that the reader may not see.",
+			edits: []edit{
+				{"Admin.viewBulk", `if $a.ID != $view.Actor {`, `if false {`},
+			},
+			sees: tests("TestActionOnManyIsShownByRight"),
+		},
+		{
+			name: "content-is-read-before-the-right", breaks: "G32",
+			what: "An Admin reads the content of an entry before it asks whether the actor may see the entry.",
+			edits: []edit{
+				{"Admin.visibleID", `if len($rows) == 0 || !$d.mayDo($ctx, $a, SeeEntries, Subject{Type: $rows[0].BusinessType}) {`, `if len($rows) == 0 {`},
+			},
+			sees: tests("TestNoContentOfAHiddenEntryIsRead"),
+		},
+		{
+			name: "hidden-limit-is-refused-otherwise", breaks: "G32",
+			what: "A change of a limit of hidden types is refused otherwise than that of an absent limit.",
+			edits: []edit{
+				{"Admin.refuseLimit", `$err != ErrNotAllowed || !$isHidden`, `$err != ErrNotAllowed || types != nil || !$isHidden`},
+			},
+			sees: tests("TestLimitOfHiddenTypesIsLikeNone"),
+		},
+		{
+			name: "entries-of-a-batch-fill-the-audit-log", breaks: "G32",
+			what: "The audit log lists each entry of an action on several entries beside the record of the action.",
+			edits: []edit{
+				{"auditLogQuery.withoutEntries", `$side != 0 || `, `true || `},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/BatchIsRecordedWithItsChange"),
+		},
+		{
+			name: "batches-of-an-action-are-lines", breaks: "G32",
+			what: "The page of the audit log has a line for each batch of an action.",
+			edits: []edit{
+				{"addBatch", `if $at < 0 {`, `if true {`},
+			},
+			sees: tests("TestBatchesOfOneActionAreOneLine"),
+		},
+		{
+			name: "new-end-is-recorded-as-a-pause", breaks: "G32",
+			what: "The audit log does not tell a new end of a pause from the pause itself.",
+			edits: []edit{
+				{"Admin.PauseWith", `"change pause"`, `"pause"`},
+			},
+			sees: tests("TestPauseGetsANewEnd"),
+		},
+		{
+			name: "reason-of-nothing-visible", breaks: "G32",
+			what: "A reason may consist of characters that nobody can see.",
+			edits: []edit{
+				{"processlog.IsBlank", `!IsInvisible($r) && !unicode.IsSpace($r)`, `!unicode.IsSpace($r)`},
+			},
+			sees: tests("TestReasonsOfInvisibleCharactersAreRefused"),
+		},
+		{
+			name: "form-acts-on-its-address", breaks: "G34",
+			what: "A form takes fields from its address if its body does not have them.",
+			edits: []edit{
+				{"request.form", `return $rq.r.PostForm`, `return $rq.r.Form`},
+			},
+			sees: tests("TestFormsActOnTheirBodyAlone"),
+		},
+		{
+			name: "address-of-any-length", breaks: "G34",
+			what: "The pages accept an address of any length, and repeat it in many links.",
+			edits: []edit{
+				{"site.setSecurityHeaders", `if $n := len($r.URL.Path) + len($r.URL.RawQuery); $$rest {`, `if false {`},
+			},
+			sees: tests("TestLongAddressesMakeNoLargePages"),
+		},
+		{
+			name: "scrubber-knows-only-cards", breaks: "G32",
+			what: "Errors are shown with the numbers of identity cards, mobile phones and bank accounts.",
+			edits: []edit{
+				{"scrub.kinds", `{card, identity, mobile, account}`, `{card}`},
+			},
+			sees: tests("TestEachKindOfSecretIsGone"),
+		},
+		{
+			name: "fraction-of-a-time-is-a-card", breaks: "G32",
+			what: "The scrubber takes the fraction of a time and what follows it for a card number, so failures that are alike fall into different groups.",
+			edits: []edit{
+				{"mostInGroup", `7`, `19`},
+				{"scrub.card", `if $at > 1 && $text[$at-1] == '.' && isDigit($text[$at-2]) {`, `if false {`},
+			},
+			sees: tests("TestTimesStayWhole"),
+		},
+		{
+			name: "migrate-beside-a-foreign-side-table", breaks: "G32",
+			what: "Migrate creates tables beside a user's own table that has the name of one of them.",
+			edits: []edit{
+				{"sqlstore.checkForeignSides", `return errors.Join($errs...)`, `return nil`},
+			},
+			sees: tests("TestMigrateNamesTablesOfYourOwnAndCreatesNothing"),
+		},
+		{
+			name: "running-list-has-expired-leases", breaks: "G44",
+			what: "The list of the entries that processes hold has entries whose lease has ended.",
+			edits: []edit{
+				{"listing.narrows", `"lease_until>{now}"`, `"lease_until>=0"`},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/LeasedEntriesAreListedByTheirProcess"),
+		},
+		{
+			name: "form-sent-twice-acts-twice", breaks: "G32",
+			what: "Two requests with the key of one form begin two actions.",
+			edits: []edit{
+				{"sqlstore.Store.requireFirst", `if $err == nil && len($rows) > 0 {`, `if false {`},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/ActionWithASecretBeginsOnce"),
 		},
 		{
 			name: "second-runner-repeats-a-batch", breaks: "G32",
