@@ -160,14 +160,13 @@ func counted(run []string) map[string]int {
 	return n
 }
 
-// surplus compares two counts of lines. It lists the lines that occur more often in these than in those. Each listed
-// line begins with the text in sign.
-func surplus(sign string, these, those map[string]int) string {
-	var b strings.Builder
-	for _, line := range slices.Sorted(maps.Keys(these)) {
-		if n := these[line] - those[line]; n > 0 {
-			fmt.Fprintf(&b, "  %s %d times: %s\n", sign, n, line)
+// surplus lists the lines that occur more often in a than in b. Each listed line begins with the text in sign.
+func surplus(sign string, a, b map[string]int) string {
+	var out strings.Builder
+	for _, line := range slices.Sorted(maps.Keys(a)) {
+		if n := a[line] - b[line]; n > 0 {
+			fmt.Fprintf(&out, "  %s %d times: %s\n", sign, n, line)
 		}
 	}
-	return b.String()
+	return out.String()
 }
