@@ -34,8 +34,8 @@ type Queue interface {
 	// has another token, another claim holds the entry now. Then Settle only makes the entry due earlier, if
 	// QueueOutcome.In says so, and changes nothing else.
 	//
-	// Usually Settle adds no entry. But if the type is lost, Settle adds an entry that the queue does not have, because
-	// the process that rebuilds the type may have read an old state of the entry.
+	// Settle adds an entry that the queue does not have only if the type is lost. In this case, the process that
+	// rebuilds the type may have read an old state of the entry.
 	Settle(ctx context.Context, businessType string, items []QueueOutcome) error
 
 	// Peek returns for each type the time until its next entry is due, or Never. A time ≤ 0 means that an entry is due

@@ -82,8 +82,8 @@ func (s *Store) describing(statement string, l *processlog.StoredLimit, args ...
 
 const readLimits = "SELECT {text limit_name}, " + limitColumns + " FROM {limit}{by id} WHERE limit_key={no bytes}{named} ORDER BY limit_name{every row}"
 
-// Limits implements Operations. The first rows of all limits have an empty key, so they are beside
-// each other in the primary key.
+// Limits implements Operations. The first rows of all limits have an empty key, so they are beside each other in the
+// primary key.
 func (s *Store) Limits(ctx context.Context, name string) ([]processlog.StoredLimit, error) {
 	named := ""
 	if name != "" {

@@ -151,8 +151,8 @@ func (p *permits) fence(ctx context.Context, tx processlog.Tx, ids []processlog.
 		return err
 	}
 	for i := range rows {
-		// The UPDATE leaves out an entry whose lease was renewed meanwhile. The claim has locked its own rows, so none of
-		// them was renewed, and each has a version higher by 1.
+		// The UPDATE leaves out an entry whose lease was renewed meanwhile. No lease of these rows was renewed, because
+		// the claim has locked them. So the UPDATE has raised their versions by 1.
 		if slices.Contains(free, rows[i].ID) {
 			rows[i].Version++
 		}

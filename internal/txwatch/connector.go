@@ -152,7 +152,7 @@ func Ask(ctx context.Context) (context.Context, *Question) {
 	return e, e
 }
 
-// Value makes the Question the value of its own context.
+// Value lets a watched connection find the Question in the context of a statement.
 func (e *Question) Value(key any) any {
 	if key == (enlistmentKey{}) {
 		return e

@@ -33,8 +33,9 @@ const sqliteBadToken = "unrecognized token"
 
 // askServer asks the server whether a transaction is open. If the server gives no answer, the state stays doubtful.
 //
-// With autocommit=0 a savepoint survives even if no transaction was open. So if a transaction was open before the state
-// became doubtful, askServer also sends DoubtBegun and calls askAutocommit.
+// With autocommit=0 a savepoint survives even if no transaction was open, so it does not show that a transaction is
+// still open. If a transaction was open before the state became doubtful, askServer therefore also sends DoubtBegun and
+// calls askAutocommit.
 func (c *watchedConn) askServer(ctx context.Context) error {
 	wasOpen := c.recordingTx != nil || c.urgent
 	if wasOpen && mysqlerr.IsInsideTransaction(c.send(ctx, DoubtBegun)) {
