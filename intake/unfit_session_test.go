@@ -11,7 +11,8 @@ import (
 )
 
 // A session of the pool has a setting with which the library records nothing. The Intake must record the message in
-// another session. Its trial before the first read closes the unfit session, so Config.Entry makes a second one unfit.
+// another session. Before its first read, the Intake records a trial entry, which closes the unfit session. So
+// Config.Entry makes a second session unfit.
 // Failure: F33
 func TestUnfitSessionOfThePoolSetsNoMessageAside(t *testing.T) {
 	t.Parallel()

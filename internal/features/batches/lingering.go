@@ -12,8 +12,8 @@ import (
 // A look is a read that counts the due entries and finds the one that has waited longest. The type is claimed when a
 // full batch is due, or when an entry has waited for BatchWait.
 
-// lookInterval returns the time between two looks. Other processes do not report how many entries they record, so this
-// process must look.
+// lookInterval returns the time between two looks at the due entries of a type. Looks are needed because other
+// processes do not report how many entries they record.
 func lookInterval(wait time.Duration) time.Duration {
 	return min(max(wait/8, 10*time.Millisecond), 250*time.Millisecond)
 }
@@ -33,8 +33,8 @@ type lingerState struct {
 // Linger returns the maximum time that an entry lingers.
 func (l *lingerState) Linger() time.Duration { return l.wait }
 
-// EntryDue counts a due entry. It returns the time until the next look or claim. This time is 0 if enough due entries have
-// arrived for a full batch.
+// EntryDue counts a due entry. It returns the time until the due entries must be read again or claimed. This time is 0
+// if enough due entries have arrived for a full batch.
 func (l *lingerState) EntryDue(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +44,7 @@ func (l *lingerState) EntryDue(now time.Time) time.Duration {
 	return l.untilNextLocked(now)
 }
 
-// untilNextLocked returns the time until the next look or claim, or 0 if it may begin now.
+// untilNextLocked returns the time until the due entries must be read again or claimed, or 0 if that may be done now.
 func (l *lingerState) untilNextLocked(now time.Time) time.Duration {
 	next := l.nextLook
 	if !l.waitEnds.IsZero() && l.waitEnds.Before(next) {
@@ -54,8 +54,8 @@ func (l *lingerState) untilNextLocked(now time.Time) time.Duration {
 }
 
 // Look returns nil if the next claim may begin. Otherwise the scanner must call ask, which returns the time until the
-// next call of Look. If a look is due, ask makes it. full says that the last claim may have left due entries behind.
-// Then a look is due at once.
+// next call of Look. If it is time to read the due entries, ask reads them first. full says that the last claim may
+// have left due entries behind. Then it is time at once.
 func (c *batchCalls) Look(now time.Time, full bool) (ask func() time.Duration) {
 	begins, wait := c.beginLook(now, full)
 	switch {
@@ -67,8 +67,8 @@ func (c *batchCalls) Look(now time.Time, full bool) (ask func() time.Duration) {
 	return nil
 }
 
-// beginLook reports whether a look begins now. If not, wait is the time until the next look or claim. wait is 0 if the claim
-// may begin now.
+// beginLook reports whether the due entries must be read now. If not, wait is the time until they must be read or
+// claimed. wait is 0 if the claim may begin now.
 func (l *lingerState) beginLook(now time.Time, full bool) (begins bool, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,8 +83,8 @@ func (l *lingerState) beginLook(now time.Time, full bool) (begins bool, wait tim
 	return true, 0
 }
 
-// endLook records the result of a look: wait is how much longer the entries may wait, or Never if none waits. It
-// returns the time until the next look or claim.
+// endLook records the result of a look at the due entries: wait is how much longer they may wait, or Never if none
+// waits. It returns the time until the next look or claim.
 //
 // If no entry waits, the next look comes after the time that an entry may wait, or as soon as a due entry is reported.
 // A claim follows that look even if it finds nothing, because looks do not see compensations.
@@ -149,7 +149,7 @@ func (c *batchCalls) withoutBlocked(page []processlog.Scheduled) ([]processlog.S
 	return slices.DeleteFunc(page, func(e processlog.Scheduled) bool { return slices.Contains(blocked, e.ID) }), err
 }
 
-// scanDue reads entries that are due, or come due before the next look.
+// scanDue reads entries that are due, or come due before the next scan.
 func (c *batchCalls) scanDue(state processlog.State, limit int) ([]processlog.Scheduled, error) {
 	ctx, cancel := c.e.Statement()
 	defer cancel()

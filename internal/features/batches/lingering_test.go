@@ -28,8 +28,8 @@ func TestAsManyAsABatchTakesAreLookedAtAtOnce(t *testing.T) {
 	})
 }
 
-// After a claim of a full batch, the remaining entries may be too few for another batch. So a look at them must come at
-// once.
+// After a claim of a full batch, the remaining entries may be too few for another batch. So the process must look at
+// once how many are due.
 func TestClaimOfAFullBatchIsFollowedByALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lingerState{wait: 20 * time.Second, batchSize: 3}
@@ -66,8 +66,8 @@ func TestEachClaimNeedsALookOfItsOwn(t *testing.T) {
 	})
 }
 
-// Looks do not see compensations. So a claim must follow after 20 seconds even if each look finds nothing. Looks in
-// between must not delay this claim.
+// A look reads the due entries, but not the compensations. So a claim must follow after 20 seconds even if each look
+// finds nothing. Looks in between must not delay this claim.
 func TestClaimFollowsWhereNoEntryWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lingerState{wait: 20 * time.Second, batchSize: 3}
@@ -83,7 +83,7 @@ func TestClaimFollowsWhereNoEntryWaits(t *testing.T) {
 	})
 }
 
-// No entry was due for a minute. After the next due entry, a look must come at once.
+// No entry was due for a minute. When the next entry is due, the process must look at once how many are due.
 // Failure: F107
 func TestEntryAfterALongRestIsLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -235,7 +235,8 @@ func (l *Limits) allowAdvances() (keyed []*limitedType) {
 	return keyed
 }
 
-// returnAdvances returns the starts that are too old. At the end of a Run it returns all, and forbids to take more.
+// returnAdvances returns the starts that are too old. At the end of a Run it returns all starts, and later claims take
+// no more starts in advance.
 func (lt *limitedType) returnAdvances(stops bool) (next time.Time) {
 	lt.mu.Lock()
 	if stops {

@@ -371,14 +371,15 @@ func (lt *limitedType) noteAttemptEnd(a *engine.Attempt, r engine.Result) {
 	}
 }
 
-// removePermit notes that an attempt is over, if its type has a limit.
+// removePermit is called when an attempt is over. It does nothing if the type has no limit.
 func (l *Limits) removePermit(a *engine.Attempt) {
 	if lt := l.types[a.Type]; lt != nil {
 		lt.removePermit(a)
 	}
 }
 
-// removePermit notes that an attempt no longer holds its permit. A start that was not used is returned to the limit.
+// removePermit removes the permit of an attempt that is over. If the attempt called no handler, its start is returned
+// to the limit.
 func (lt *limitedType) removePermit(a *engine.Attempt) {
 	lt.mu.Lock()
 	p, hasPermit := lt.permits[holderOf(a)]

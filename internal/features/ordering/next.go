@@ -53,7 +53,7 @@ func (o *Ordering) attemptOver(p processlog.Position, state processlog.State) {
 }
 
 // maxAdvanceTries is the maximum number of times that this process looks for the next entry of a key. After that, only
-// a sweep finds the entry.
+// a sweep through all keys finds the entry.
 const maxAdvanceTries = 5
 
 // findNext finds the next entries behind the positions of a batch.

@@ -79,7 +79,7 @@ type Ordering struct {
 	handoversToStart groupcommit.Batcher[*handover]           // handovers whose outcomes were stored, so that their claimed entries can start
 }
 
-// waitBound is the maximum number of entries that wait in memory. A sweep finds the others.
+// waitBound is the maximum number of entries that wait in memory. A sweep through all keys finds the others.
 const waitBound = 100_000
 
 // forgetPace is how long this process waits before it deletes stored positions, so that one DELETE removes several. No
@@ -179,7 +179,7 @@ func position(s Serial, row *processlog.Row) (p processlog.Position, err error) 
 }
 
 // positionOf returns the position of an entry. Its Key is empty if the entry has no ordering key, or if the user's
-// function panics. After a panic a sweep finds the next entry.
+// function panics. After a panic, a sweep through all keys finds the next entry.
 func (o *Ordering) positionOf(row *processlog.Row) (p processlog.Position) {
 	if s, serial := o.serialOf(row.BusinessType); serial {
 		p, _ = position(s, row)
@@ -309,8 +309,8 @@ func (o *Ordering) checkOrder(s Serial, waiters []waiter) (first, waiting []wait
 	return first, waiting, nil
 }
 
-// keyStates reads the state of the keys of claimed entries. For a key whose entries were seen, it reads only the first
-// entry. For any other key it reads all entries.
+// keyStates reads the state of the keys of claimed entries. If seenEntries has the claimed entry of a key, keyStates
+// reads only the first entry of the key. Otherwise it reads all entries of the key.
 func (o *Ordering) keyStates(ctx context.Context, s Serial, waiters []waiter) (map[string]processlog.KeyState, error) {
 	unseenKeys := make(map[string]bool)
 	for _, w := range waiters {

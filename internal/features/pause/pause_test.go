@@ -76,7 +76,7 @@ func TestPausesAreReadAgainSoonUntilTheyAreKnown(t *testing.T) {
 }
 
 // A pause must end by the database's clock, even if the clock of the process runs faster or slower. The process must
-// notice the end before its next round, even if the database does not answer at that moment.
+// notice the end without waiting for the reconciler's next round, even if the database does not answer at that moment.
 // Failure: F124
 func TestPauseEndsWhenTheDatabasesClockSaysSo(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -121,8 +121,8 @@ func TestPauseEndsWhenTheDatabasesClockSaysSo(t *testing.T) {
 	}
 }
 
-// A person extends a pause. The process knows only the old end, and its next round comes later than that. The type must
-// not start at the old end.
+// A person extends a pause. The process knows only the old end, and the reconciler's next round comes later. The type
+// must not start at the old end.
 // Failure: F124
 func TestPauseWithANewEndGoesOnAtTheOldOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -118,7 +118,7 @@ func (c *Calendar) EachPeriod(f func(p Period)) {
 	}
 }
 
-// Run does slots until ctx ends. It returns at once if there are no periods.
+// Run does the due slots of all periods until ctx ends. It returns at once if there are no periods.
 func (c *Calendar) Run(ctx context.Context) {
 	for periods := c.allPeriods(); len(periods) > 0; {
 		pause, seen := c.runRound(ctx, periods)
@@ -131,14 +131,15 @@ func (c *Calendar) Run(ctx context.Context) {
 	}
 }
 
-// reading is what a round has found in the database.
+// reading is what one read of the marks has found.
 type reading struct {
 	now    time.Time            // the database's time
 	readAt time.Time            // when it was read, by the clock of this process
 	marks  map[string]time.Time // marks after the round; nil if the next round must read them again
 }
 
-// rest returns how long the next round may still wait. If the result is negative, the round must begin.
+// rest returns how long the next read of the marks may still wait. If the result is negative, the marks must be read
+// now.
 func (r *reading) rest(periods []Period) time.Duration {
 	const begin = -1
 	since := time.Since(r.readAt)

@@ -48,7 +48,7 @@ func New(e *engine.Engine) *Quarantine {
 	return &Quarantine{e: e, places: make(map[suspect]int), byType: make(map[*engine.Type]*typePlaces)}
 }
 
-// Attach makes the quarantine decide about the suspects of a type.
+// Attach makes the quarantine decide which suspects of a type may start.
 func (q *Quarantine) Attach(t *engine.Type) {
 	t.AttachAdmission(func(a *engine.Admission) {
 		a.Accept = func(row *processlog.Row, lostLeases int) bool {

@@ -69,8 +69,8 @@ type groupingOf100 struct{ engine.Grouping }
 
 func (groupingOf100) Seats() int { return 100 }
 
-// A healthy process was killed, so all entries that it held are suspects. They must all run within a few rounds, with
-// few entries in the first rounds.
+// Somebody has killed a healthy process, so all its entries are suspects. All of them must run again within a few
+// rounds of calls. The first rounds must take few entries.
 // Failure: F61
 func TestSuspectsOfABatchTypeAreLetInByMoreAndMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

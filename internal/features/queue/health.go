@@ -12,9 +12,9 @@ import (
 	"github.com/compensator-go/compensator/internal/groupcommit"
 )
 
-// health knows whether the queue answers. After one failed call, this process stops relying on the queue. Only the
-// probe of a round makes it rely on the queue again. So a queue that fails now and then does not make the engine switch
-// again and again.
+// health knows whether the queue answers. After one failed call, this process stops using the queue. It uses the queue
+// again after a probe, which each round of the reconciler sends, has succeeded. So a queue that fails now and then does
+// not make the engine switch again and again.
 type health struct {
 	q *Queue
 
@@ -56,8 +56,8 @@ func (h *health) usable() bool {
 
 // mayCall reports whether to send a call. If it returns true, the caller must send the call.
 //
-// While the queue is down, the probe of a round finds out when the queue answers again. A process that only records has
-// no rounds. In such a process, mayCall therefore allows one call per PollInterval.
+// While the queue is down, each round of the reconciler probes whether the queue answers again. A process that only
+// records has no rounds. In such a process, mayCall therefore allows one call per PollInterval.
 func (h *health) mayCall() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,7 +98,8 @@ func (h *health) recordResult(err error) {
 	}
 }
 
-// recordProbe takes the result of a round's probe. A successful probe marks the queue as usable again.
+// recordProbe takes the result of the probe that each round of the reconciler sends. A successful probe marks the queue
+// as usable again.
 func (h *health) recordProbe(err error) {
 	if err != nil {
 		h.recordResult(err)

@@ -115,8 +115,8 @@ func (q *Queue) Scope() engine.Scope {
 	return engine.ScopeAll
 }
 
-// Accepts implements engine.Source. The queue takes no entry that is due later than Config.Horizon plus one round. A
-// queue in this process takes no entry of a type that does not run here.
+// Accepts implements engine.Source. The queue takes no entry that is due later than Config.Horizon plus one
+// ReconcileInterval. A queue in this process takes no entry of a type that does not run here.
 func (q *Queue) Accepts(businessType string, in time.Duration) bool {
 	if in > q.Horizon+q.e.ReconcileInterval {
 		return false
@@ -218,10 +218,10 @@ func (q *Queue) Notify(ctx context.Context, messages []string) error {
 	return q.Queue.Notify(ctx, messages)
 }
 
-// nearWindow returns how far ahead each round looks. A round enqueues the entries that come due within this time. The
-// queue may lack such an entry, because its process has died or because the queue was full. The time is longer than the
-// lease of a dead leader plus one round of the next leader, so that no entry is missed. A queue in this process has no
-// leader.
+// nearWindow returns how far ahead each round of the reconciler looks. A round enqueues the entries that come due
+// within this time. The queue may lack such an entry, because its process has died or because the queue was full. The
+// time is longer than the lease of a dead leader plus one round of the next leader, so that no entry is missed. A queue
+// in this process has no leader.
 func (q *Queue) nearWindow() time.Duration {
 	if q.local {
 		return 2 * q.e.PollInterval

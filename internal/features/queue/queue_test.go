@@ -40,8 +40,8 @@ func (q *storingQueue) Enqueue(_ context.Context, batch []processlog.QueueEntry,
 	return nil, nil, nil
 }
 
-// Rounds probe the queue, but a process that stops or only records makes no rounds. So one of its calls must find out
-// that the queue is back.
+// Usually a round of the reconciler finds out that the queue is back. A process that stops or only records makes no
+// rounds, so one of its other calls must find this out.
 func TestCallThatFindsTheQueueBackTellsAllThatHasGathered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		has := &storingQueue{}
@@ -118,8 +118,8 @@ func TestOneLookServesAllThatWaitsForIt(t *testing.T) {
 	require.Empty(t, q.lossSignal)
 }
 
-// A round must not begin under a context that has ended. A select with two ready cases takes either, so the test
-// tries many times.
+// A round of the reconciler must not begin under a context that has ended. A select with two ready cases takes either,
+// so the test tries many times.
 func TestNoRoundBeginsAfterItsContextHasEnded(t *testing.T) {
 	q := newQueue(t, &silentQueue{})
 	ended, cancel := context.WithCancel(t.Context())

@@ -121,8 +121,8 @@ func (q *Queue) Restore(ctx context.Context) {
 	}
 }
 
-// rebuildLost rebuilds only the types that the queue has lost, without waiting for the next round. It reports whether any
-// of them is complete now.
+// rebuildLost rebuilds only the types that the queue has lost, without waiting for the reconciler's next round. It
+// reports whether any of them is complete now.
 func (q *Queue) rebuildLost(ctx context.Context) bool {
 	if !q.rounds.lock(ctx) {
 		return false

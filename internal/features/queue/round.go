@@ -14,9 +14,9 @@ import (
 // pageSize is the number of entries that are read and enqueued at once.
 const pageSize = 1000
 
-// rounds is the queue's part in the rounds of the reconciler. It enqueues entries when they come within the horizon, and
-// enqueues lost entries again. rounds remembers no position between two rounds, because a transaction may commit an entry
-// that is due earlier than entries seen before.
+// rounds is the queue's part in the rounds of the reconciler. It enqueues entries when they come due within
+// Config.Horizon, and enqueues lost entries again. Each round reads from the beginning, because a transaction may
+// commit an entry that is due earlier than the entries of the last round.
 type rounds struct {
 	q *Queue
 
@@ -64,8 +64,8 @@ func (q *Queue) Round(ctx context.Context) func(context.Context, engine.Heads, *
 	isLeader := r.probe(ctx)
 	rebuild := isLeader && r.rebuild && !q.local
 	var b rebuilding
-	// Begin the rebuild before the first head is read. If the queue loses entries during the rebuild, it also loses the
-	// mark of this process. Then no type is reported as complete (G10, the queue is a hint).
+	// Begin the rebuild before the round reads entries. If the queue loses entries after that, it also loses the mark
+	// of this rebuild, and reports no type as complete (G10, the queue is a hint).
 	if rebuild {
 		b = q.beginRebuild(ctx, q.e.TypeNames())
 	}
@@ -87,8 +87,8 @@ func (r *rounds) finish(ctx context.Context, isLeader, rebuild bool, b rebuildin
 	}
 	incompleteTypes := r.q.enqueueAll(ctx, heads, rebuild, event)
 	if r.q.losses.containAll(incompleteTypes) { // This is also true if no type is incomplete.
-		// Only the leader enqueues the whole horizon. A process that does not lead keeps this task, because it may lead
-		// next.
+		// Only the leader enqueues all entries that come due within Config.Horizon. A process that does not lead keeps
+		// rebuild set, because it may lead next.
 		r.lacksOwnEntries, r.rebuild = false, r.rebuild && !isLeader
 	}
 	r.q.endRebuild(ctx, b, incompleteTypes)

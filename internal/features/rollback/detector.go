@@ -156,7 +156,7 @@ func (d *Detector) verifyClaimed(rows []processlog.Row, sentAt time.Time) error 
 	return nil
 }
 
-// checkLater makes the next claim or round check the database.
+// checkLater makes the next claim, or the reconciler's next round, check the database for lost versions.
 func (d *Detector) checkLater() { d.mustCheck.Store(true) }
 
 // serverMayDiffer reports whether the next answer may come from another server than at the last check.

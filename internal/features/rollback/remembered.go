@@ -115,16 +115,16 @@ func (m *versionMemory) sawStored(row *processlog.Row, o *processlog.Outcome, to
 func (m *versionMemory) rememberLocked(v version) {
 	if time.Since(m.partBegan) > m.partLength {
 		m.partBegan, m.currentPart = time.Now(), (m.currentPart+1)%latestParts
-		// Keep the first version of each part. A late answer may show a version from before a loss. Later versions must
-		// not replace that version, because only it shows the loss.
+		// Keep the first version of each part, which is a short span of time. A late answer may show a version from
+		// before a loss. Later versions must not replace that version, because only it shows the loss.
 		m.latest[m.currentPart] = [2]version{v}
 	}
 	m.latest[m.currentPart][1] = v
 	m.keepLocked(v)
 }
 
-// keepLocked remembers v in the field newest. Ids grow, so newest has the newest entries, and each entry once.
-// keepLocked does not replace a remembered version that v contradicts. Either v is older, or the database has gone
+// keepLocked remembers v in the field newest. Ids grow, so newest has the newest entries, and each entry once. If v
+// contradicts the remembered version of its entry, keepLocked drops v. Either v is older, or the database has gone
 // back. If it has gone back, the remembered version may be the only proof.
 func (m *versionMemory) keepLocked(v version) {
 	place := &m.newest[v.ID.Row()%versionsRemembered]
@@ -148,7 +148,7 @@ func (m *versionMemory) contradictedBy(rows []processlog.Row) (list []version) {
 	return list
 }
 
-// latestNow returns the versions that every check asks for.
+// latestNow returns the versions in the field latest. Every check reads them back.
 func (m *versionMemory) latestNow() (list []version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -20,8 +20,7 @@ type Slots struct {
 	otherLimits        func() int    // how many calls other features allow to begin now
 
 	mu sync.Mutex // guards the fields below
-	// running counts running handlers, and calls that a claim under way may need. It exceeds size if slots were
-	// overdrawn.
+	// running counts running handlers, and calls that a claim under way may need. Overdraw may raise it above size.
 	running      int
 	reserved     int
 	reservations []*reservation // open reservations, the oldest first; the oldest lapses first
@@ -42,8 +41,8 @@ type reservation struct {
 	isSpent bool // used, given back, or lapsed; guarded by s.mu
 }
 
-// recordedShare is how long a fifth of the slots is kept free for new entries after a recording. Only entries that are
-// due at once count as a recording.
+// After this process has recorded an entry that is due at once, a fifth of the slots is kept free for new entries for
+// recordedShare.
 const recordedShare = 10 * time.Second
 
 // Reserve sets up to n slots aside for entries that are about to be inserted with a lease. Open transactions hold at
@@ -78,7 +77,7 @@ func (s *Slots) reserve(n int) *reservation {
 	return r
 }
 
-// Recorded notes the time of a recording. The recorded entries are due at once and have no reserved slot.
+// Recorded stores the time at which an entry was recorded that is due at once and has no reserved slot.
 func (s *Slots) Recorded() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +115,7 @@ func (r *reservation) Use(used int) bool {
 	return true
 }
 
-// Take occupies up to n slots for entries found due, and returns how many it occupied.
+// Take occupies up to n slots for a claim of due entries, and returns how many it occupied.
 func (s *Slots) Take(n int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,8 +140,8 @@ func (s *Slots) TakeRecorded() bool {
 	return true
 }
 
-// freeSlotsLocked returns how many slots are free for entries found due. The result is negative if slots are overdrawn, or
-// if more slots are kept for new entries than are free.
+// freeSlotsLocked returns how many slots a claim of due entries may take. The result is negative if Overdraw has taken
+// too many slots, or if more slots are kept for new entries than are free.
 func (s *Slots) freeSlotsLocked() int {
 	now := time.Now()
 	s.dropExpiredLocked(now)

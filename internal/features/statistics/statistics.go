@@ -126,8 +126,8 @@ func (c *Counter) of(businessType string) *processlog.StatCounts {
 	return counts
 }
 
-// beginMinute begins to count a minute of the database's clock. If that clock was set back, the minute is the one after
-// the latest, because counts of a stored minute must not change.
+// beginMinute begins to count a minute of the database's clock. If that clock was set back, beginMinute takes the
+// minute after the last counted one, because counts of a stored minute must not change.
 func (c *Counter) beginMinute() {
 	now := c.clock.now()
 	c.at = now.Truncate(processlog.StatMinute)
