@@ -63,8 +63,8 @@ func effects(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) er
 	return err
 }
 
-// failing returns a Work like effects that first calls answer for each message. If answer returns an error, Work
-// returns that error and writes nothing.
+// failing returns a function for Config.Work that calls answer for each message. If answer returns an error, the
+// function returns this error and writes nothing. Otherwise the function works like effects.
 func failing(answer func(m *Message) error) func(context.Context, *compensator.ScopedTx, []*Message) error {
 	return func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error {
 		for _, m := range batch {

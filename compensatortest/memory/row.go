@@ -212,9 +212,9 @@ func (v *version) withWake(now int64) *version {
 	return next
 }
 
-// withOutcome returns the next version of an entry whose outcome is stored. inTx says that the transaction of the handler
-// stores it. Otherwise, the row may have changed since the claim of a success, and a later attempt may have recorded a
-// failure. So the next version keeps the counts of the row.
+// withOutcome returns the next version of an entry whose outcome is stored. inTx says that the handler's transaction
+// stores the outcome. A success that is stored without this transaction keeps the counts of the row, because a later
+// attempt may have recorded a failure since the claim.
 func (v *version) withOutcome(outcome processlog.Outcome, inTx bool, token processlog.Token, now int64) *version {
 	next := v.successor(token, now)
 	isSuccess := outcome.To == processlog.Succeeded || outcome.To == processlog.Compensated

@@ -58,8 +58,9 @@ func (s *Store) settleLocked(row *storedRow, token processlog.Token, outcome pro
 	return processlog.Settled{Applied: true, State: outcome.To}
 }
 
-// acceptsOutcome reports whether the version fulfils the condition under which the outcome may be written. inTx says that the
-// transaction of the handler writes it. This transaction must not commit its effect if the version differs.
+// acceptsOutcome reports whether an outcome may be written over the version. inTx says that the handler's transaction
+// writes the outcome. Then the version must be the claimed one. Otherwise a success needs only the same epoch, and a
+// state that has not ended.
 func (v *version) acceptsOutcome(outcome processlog.Outcome, inTx bool) bool {
 	switch {
 	case !v.isOfClaim(outcome):

@@ -112,8 +112,8 @@ func (t *storeTest) pages(filter processlog.Filter) (keys []processlog.Idempoten
 	return nil
 }
 
-// leasedEntriesAreListedByTheirProcess claims entries of several states by two processes. An entry whose outcome is stored, a free
-// entry and an entry of another type must be missing from the list.
+// leasedEntriesAreListedByTheirProcess claims entries of several states by two processes. The list must leave out an
+// entry whose outcome is stored, a free entry, and an entry of another type.
 func (t *storeTest) leasedEntriesAreListedByTheirProcess() {
 	a, b := processlog.NewInstanceID(), processlog.NewInstanceID()
 	claim := func(row processlog.Row, by processlog.InstanceID) processlog.Row {

@@ -30,9 +30,9 @@ func (o *Ordering) waitsForOutcome(a *engine.Attempt) bool {
 	return o.hasSerial.Load() && o.positions.get(a).position.Key != ""
 }
 
-// beginHandovers claims the next entries of the keys whose outcomes are about to be stored. The caller calls answered
-// after the database has answered the statement that stores the outcomes. startAhead then checks and starts the claimed
-// entries.
+// beginHandovers begins to claim the entries behind those whose outcomes are about to be stored. The caller calls
+// answered after the database has answered the statement that stores the outcomes. startAhead then checks and starts
+// the claimed entries.
 func (o *Ordering) beginHandovers(batch []engine.Settling) (answered func()) {
 	var handovers []*handover
 	for _, s := range batch {
