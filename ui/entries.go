@@ -112,7 +112,7 @@ func newFilterForm(q url.Values) (f filterForm) {
 		*value = q.Get(name)
 	}
 	f.ID, f.User = strings.TrimSpace(f.ID), strings.TrimSpace(f.User)
-	if f.State == stateRunning { // What has been due longest usually runs first.
+	if f.State == stateRunning { // The entry that has been due longest usually runs first.
 		f.Order = "oldest"
 	}
 	return f
