@@ -30,11 +30,11 @@ func (deadQueue) Peek(context.Context, []string) ([]time.Duration, []string, err
 	return nil, nil, errNoQueue
 }
 
-// rivalledStore lets another process claim all due entries just before this process does, for the next claims whose number is in
-// faster.
+// rivalledStore lets another process claim all due entries that this process has just read. The field faster says in how many reads
+// this still happens.
 type rivalledStore struct {
 	processlog.Store
-	faster atomic.Int64 // number of further claims that the other process wins
+	faster atomic.Int64
 }
 
 func (s *rivalledStore) Due(ctx context.Context, businessType string, limit int) ([]processlog.ID, error) {
