@@ -36,7 +36,7 @@ type Group struct {
 	N           int                  `json:"n"`               // number of open cases
 	Sums        []compensator.Amount `json:"sums,omitempty"`  // sums by currency, over the cases whose amount is known
 	NoAmount    int                  `json:"no_amount_known"` // number of cases whose amount is unknown
-	First       time.Time            `json:"first"`           // when the first of the open cases was opened. A requeue closes a case, and a later death opens it anew
+	First       time.Time            `json:"first"`           // when the first of the open cases was opened. A requeue closes a case, and a later death opens it again
 	Last        time.Time            `json:"last"`            // when the last of the open cases was opened
 	Example     compensator.EntryID  `json:"example"`         // entry of one of these cases
 }
