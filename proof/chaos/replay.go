@@ -37,8 +37,7 @@ type startedReplay struct {
 	dead map[uint64]uint64 // versions of the entries that were dead before the action began
 }
 
-// startReplays begins to replay. If Config.Careful is set, few entries die, so startReplays does nothing. stop ends the
-// replayer.
+// startReplays starts the replayer, and stop ends it. In a run with Config.Careful, both do nothing.
 func (st *stage) startReplays() (r *replayer, stop func()) {
 	r = &replayer{stage: st, rand: rand.New(rand.NewPCG(st.cfg.Seed, 7))}
 	if st.cfg.Careful {
