@@ -1,13 +1,17 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
+	cryptorand "crypto/rand"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -95,13 +99,11 @@ func (r *replayer) replay(ctx context.Context, businessType string, stops bool) 
 	if err != nil || len(dead) < 2 {
 		return
 	}
-	id, err := r.admin.StartMatching(context.Background(), replayActor, admin.Change{Action: admin.Requeue, Why: admin.Why{Reason: "chaos"}, Checked: true},
-		admin.Search{Filter: admin.Filter{BusinessType: businessType, States: []compensator.State{compensator.Dead}}}, admin.BulkOptions{TryFirst: true})
-	if id.Record == 0 {
-		return // If an answer was lost, the record of the first batch may exist all the same. checkReplays reads it.
+	id, ok := r.start(ctx, businessType)
+	if !ok {
+		return
 	}
 	r.started = append(r.started, startedReplay{id, dead})
-	r.isOver(err)
 	if stops {
 		for ctx.Err() == nil && !r.isOver(r.admin.StopBulk(context.Background(), replayActor, id)) {
 		}
@@ -113,6 +115,33 @@ func (r *replayer) replay(ctx context.Context, businessType string, stops bool) 
 			return
 		}
 	}
+}
+
+// start begins an action. It sends the same form twice at the same time, and repeats both requests until an answer arrives. All requests
+// have one key, so they must begin one action. If ok is false, no entry matches, or the run is over.
+func (r *replayer) start(ctx context.Context, businessType string) (id admin.BulkID, ok bool) {
+	change := admin.Change{Action: admin.Requeue, Why: admin.Why{Reason: "chaos"}, Checked: true}
+	search := admin.Search{Filter: admin.Filter{BusinessType: businessType, States: []compensator.State{compensator.Dead}}}
+	opts := admin.BulkOptions{TryFirst: true, Key: cryptorand.Text()}
+	for ctx.Err() == nil {
+		var ids [2]admin.BulkID
+		var errs [2]error
+		var both sync.WaitGroup
+		for i := range ids {
+			both.Go(func() {
+				ids[i], errs[i] = r.admin.StartMatching(context.Background(), replayActor, change, search, opts)
+			})
+		}
+		both.Wait()
+		if ids[0].Record > 0 && ids[1].Record > 0 && ids[0] != ids[1] {
+			r.tb.Errorf("one form that was sent twice began the actions %s and %s", ids[0], ids[1])
+		}
+		if id := cmp.Or(ids[0], ids[1]); id.Record > 0 || errors.Join(errs[:]...) == nil {
+			return id, id.Record > 0
+		}
+		wait(ctx, 100*time.Millisecond)
+	}
+	return admin.BulkID{}, false
 }
 
 // awaitTrial waits until the tried entry has ended, but at most trialTimeout. Most of the tried entries die again and then match the search
@@ -162,6 +191,7 @@ type replayBatch struct {
 // checkReplays asserts G32 (actions of people) for actions on all that match. It compares the records of the batches
 // with what triggers have written:
 //
+//   - Each form began one action, although it was sent twice, and again after a lost answer.
 //   - If a record names an entry as changed, the action has requeued the entry once. Each requeue by the action is in one record.
 //   - Each batch holds how many entries the earlier batches of its action have changed and left out.
 //   - A batch that ends or stops the action is the last one.
@@ -192,6 +222,9 @@ func (r *replayer) checkReplays() {
 	if err != nil {
 		r.tb.Errorf("reading the actions on all that match: %v", err)
 		return
+	}
+	if len(order) > len(r.started)+1 { // The run may end before the answer to the last start arrives.
+		r.tb.Errorf("%d forms began %d actions on all that match", len(r.started), len(order))
 	}
 	total, stopped := 0, 0
 	recorded := make(map[outcomeOf]bool)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -128,7 +129,11 @@ func (w *world) tells(ctx context.Context, d *admin.Admin, actor admin.Actor, id
 func (w *world) actOnAll(ctx context.Context, d *admin.Admin, actor admin.Actor, change admin.Change, v visit) {
 	ctx = context.WithValue(ctx, onAll{}, make(map[compensator.EntryID]bool))
 	search := admin.Search{Filter: admin.Filter{States: []compensator.State{compensator.Dead}}}
-	id, err := d.StartMatching(ctx, actor, change, search, admin.BulkOptions{TryFirst: true})
+	opts := admin.BulkOptions{TryFirst: true, Key: fmt.Sprintf("form %d of %016d", v.whom, v.at)}
+	id, err := d.StartMatching(ctx, actor, change, search, opts)
+	if again, _ := d.StartMatching(ctx, actor, change, search, opts); id != (admin.BulkID{}) && again != (admin.BulkID{}) && again != id {
+		w.oracle.fail("G32: one form that was sent twice began the actions %s and %s", id, again)
+	}
 	for try := range 5 {
 		if id == (admin.BulkID{}) || ctx.Err() != nil {
 			return
