@@ -153,7 +153,7 @@ func (l *victim) actOnAll(ctx context.Context) error {
 	actor := admin.Actor{ID: "admin"}
 	change := admin.Change{Action: admin.Requeue, Why: admin.Why{Reason: "all of them"}, Checked: true}
 	search := admin.Search{Filter: admin.Filter{States: []compensator.State{compensator.Dead}, BusinessType: hand, EndedBy: compensator.EndedByPermanent}}
-	id, err := l.p.admin.StartMatching(ctx, actor, change, search, admin.BulkOptions{TryFirst: true})
+	id, err := l.p.admin.StartMatching(ctx, actor, change, search, admin.BulkOptions{TryFirst: true, Key: fmt.Sprintf("form %016d", rand.Uint64())})
 	if err != nil || id == (admin.BulkID{}) {
 		return err
 	}
