@@ -130,7 +130,11 @@ func (st *stage) checkStatistics() {
 			}
 		}
 	}
-	st.tb.Logf("statistics of %d processes: %v; at least %v must be there", len(stored), total, certain)
+	drops := int64(0)
+	for _, n := range dropped {
+		drops += n
+	}
+	st.tb.Logf("statistics of %d processes: %v; at least %v must be there; %d outcomes were reported as dropped", len(stored), total, certain, drops)
 	st.checkFoldedStatistics(total)
 }
 
