@@ -74,4 +74,4 @@ type BacklogReading struct {
 }
 
 // MaxBacklogRanges is the maximum number of ranges of one call of CountBacklog.
-const MaxBacklogRanges = 50
+const MaxBacklogRanges = 100

@@ -38,6 +38,10 @@ func (s *Store) Count(ctx context.Context, tx processlog.Tx, f processlog.CountF
 	return counts, nil
 }
 
+// groupsPerCount is the maximum number of groups that one statement counts. A group adds one row to the answer, and SQLite accepts at
+// most 500 parts of a UNION.
+const groupsPerCount = 200
+
 func (s *Store) countGroups(ctx context.Context, tx processlog.Tx, f processlog.CountFilter) ([]processlog.Count, error) {
 	var types []string
 	if f.BusinessType != "" {
@@ -48,7 +52,7 @@ func (s *Store) countGroups(ctx context.Context, tx processlog.Tx, f processlog.
 		return nil, err
 	}
 	var counts []processlog.Count
-	for chunk := range slices.Chunk(groups, rangesPerStatement) {
+	for chunk := range slices.Chunk(groups, groupsPerCount) {
 		counted, err := s.countChunk(ctx, tx, chunk, f.AtMost)
 		if err != nil {
 			return nil, err
