@@ -16,15 +16,69 @@ import (
 // Schema are the statements that create the table grants and its triggers. The triggers add a row for each grant of
 // starts and for each return of unused starts. A returned start always belongs to the latest grant of its key. So the
 // row of a return has the time of that grant, and a negative number of starts.
+//
+// A test's own trigger may set @claim_token to the token of each lease. A claim first writes its leases and then takes
+// starts. So the column claim_token then names the claim that was granted the starts.
 var Schema = []string{
 	"CREATE TABLE grants (seq BIGINT AUTO_INCREMENT PRIMARY KEY, limit_name VARCHAR(64) NOT NULL, limit_key VARBINARY(64) NOT NULL, at BIGINT NOT NULL," +
-		" starts BIGINT NOT NULL, start_interval BIGINT NOT NULL, burst INT NOT NULL) ENGINE=InnoDB",
-	"CREATE TRIGGER grants_first AFTER INSERT ON common_process_log_limit FOR EACH ROW INSERT INTO grants (limit_name, limit_key, at, starts, start_interval, burst)" +
-		" SELECT NEW.limit_name, NEW.limit_key, NEW.granted_at, (NEW.tat-NEW.granted_at*1000000) DIV NEW.start_interval, NEW.start_interval, NEW.burst FROM DUAL WHERE NEW.start_interval>0",
-	"CREATE TRIGGER grants_next AFTER UPDATE ON common_process_log_limit FOR EACH ROW INSERT INTO grants (limit_name, limit_key, at, starts, start_interval, burst)" +
-		" SELECT NEW.limit_name, NEW.limit_key, NEW.granted_at, CASE WHEN OLD.start_interval NOT IN (0, NEW.start_interval) THEN GREATEST(0, NEW.starts-OLD.starts-1)" +
-		" WHEN NEW.tat>OLD.tat THEN (NEW.tat-GREATEST(OLD.tat,NEW.granted_at*1000000)) DIV NEW.start_interval ELSE (NEW.tat-OLD.tat) DIV NEW.start_interval END, NEW.start_interval, NEW.burst" +
+		" starts BIGINT NOT NULL, start_interval BIGINT NOT NULL, burst INT NOT NULL, claim_token VARBINARY(16)) ENGINE=InnoDB",
+	"CREATE TRIGGER grants_first AFTER INSERT ON common_process_log_limit FOR EACH ROW INSERT INTO grants (limit_name, limit_key, at, starts, start_interval, burst, claim_token)" +
+		" SELECT NEW.limit_name, NEW.limit_key, NEW.granted_at, (NEW.tat-NEW.granted_at*1000000) DIV NEW.start_interval, NEW.start_interval, NEW.burst, @claim_token FROM DUAL WHERE NEW.start_interval>0",
+	"CREATE TRIGGER grants_next AFTER UPDATE ON common_process_log_limit FOR EACH ROW INSERT INTO grants (limit_name, limit_key, at, starts, start_interval, burst, claim_token)" +
+		" SELECT NEW.limit_name, NEW.limit_key, NEW.granted_at, CASE WHEN OLD.start_interval NOT IN (0, NEW.start_interval) AND OLD.tat>NEW.granted_at*1000000 THEN GREATEST(0, NEW.starts-OLD.starts-1)" +
+		" WHEN NEW.tat>OLD.tat THEN (NEW.tat-GREATEST(OLD.tat,NEW.granted_at*1000000)) DIV NEW.start_interval ELSE (NEW.tat-OLD.tat) DIV NEW.start_interval END, NEW.start_interval, NEW.burst, @claim_token" +
 		" FROM DUAL WHERE NEW.start_interval>0",
+}
+
+// grant is a row of the table grants.
+type grant struct {
+	key    string
+	at     int64 // in milliseconds
+	starts int64 // negative if starts were returned
+	values processlog.LimitValues
+}
+
+// Found is what Check has found.
+type Found struct {
+	Starts map[string]int // starts that were granted and not returned, by key
+	Full   int            // number of grants that used up the burst of their key
+}
+
+// Total returns the number of starts of all keys.
+func (f *Found) Total() (n int) {
+	for _, starts := range f.Starts {
+		n += starts
+	}
+	return n
+}
+
+// Check reads the grants of a limit. It returns an error if a grant was made under other values than the given ones.
+// It also returns an error if a window of time has more starts than the rate and the burst allow.
+func Check(ctx context.Context, db *sql.DB, limit string, values ...processlog.LimitValues) (Found, error) {
+	rows, err := db.QueryContext(ctx, "SELECT limit_key, at, starts, start_interval, burst FROM grants WHERE limit_name=? ORDER BY seq", limit)
+	if err != nil {
+		return Found{}, err
+	}
+	defer rows.Close()
+	var all []grant
+	for rows.Next() {
+		var g grant
+		if err := rows.Scan(&g.key, &g.at, &g.starts, &g.values.Interval, &g.values.Burst); err != nil {
+			return Found{}, err
+		}
+		if !slices.Contains(values, g.values) {
+			return Found{}, fmt.Errorf("limit %q: a grant at %d had the values %+v", limit, g.at, g.values)
+		}
+		all = append(all, g)
+	}
+	if err := rows.Err(); err != nil {
+		return Found{}, err
+	}
+	found, err := checkWindows(all)
+	if err != nil {
+		return Found{}, fmt.Errorf("limit %q, %w", limit, err)
+	}
+	return found, nil
 }
 
 // period holds the starts that were granted to a key while the values of its limit stayed the same.
@@ -34,50 +88,33 @@ type period struct {
 	starts map[int64]int64 // by the time of the grant, in milliseconds, without the starts that were returned
 }
 
-// Check reads the grants of a limit. It returns an error if a grant was made under other values than the given ones.
-// It also returns an error if a window of time has more starts than the rate and the burst allow. total is the number
-// of granted starts, and reached the number of grants that used up the burst of their key.
+// checkWindows checks the grants of a limit, in the order in which they were stored. The time of a grant is the time of
+// the statement that read the row. This statement may have waited for the row, so the times need not be in that order.
 //
-// The time of a grant is the time of the statement that read the row. This statement may have waited for the row, so
-// the times of grants need not be in the order in which they were stored.
-//
-// When a person changes the values of a limit, each key begins a new window. At such a change the library adds one
-// start to the number of used starts of a key. The trigger grants_next subtracts this start from the first grant after
-// the change.
-func Check(ctx context.Context, db *sql.DB, limit string, values ...processlog.LimitValues) (total, reached int, err error) {
-	rows, err := db.QueryContext(ctx, "SELECT limit_key, at, starts, start_interval, burst FROM grants WHERE limit_name=? ORDER BY seq", limit)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer rows.Close()
+// When a person changes the values of a limit, each key begins a new window. If the key then has starts ahead, the library
+// adds one start to the number of used starts of the key. The trigger grants_next subtracts this start from the first grant
+// after the change.
+func checkWindows(all []grant) (Found, error) {
+	found := Found{Starts: make(map[string]int)}
 	var periods []*period
 	latest := make(map[string]*period)
-	for rows.Next() {
-		var key string
-		var at, starts int64
-		var now processlog.LimitValues
-		if err := rows.Scan(&key, &at, &starts, &now.Interval, &now.Burst); err != nil {
-			return 0, 0, err
+	for _, g := range all {
+		found.Starts[g.key] += int(g.starts)
+		p := latest[g.key]
+		if p == nil || p.values != g.values {
+			p = &period{g.key, g.values, make(map[int64]int64)}
+			latest[g.key], periods = p, append(periods, p)
 		}
-		if !slices.Contains(values, now) {
-			return 0, 0, fmt.Errorf("limit %q: a grant at %d had the values %+v", limit, at, now)
-		}
-		total += int(starts)
-		p := latest[key]
-		if p == nil || p.values != now {
-			p = &period{key, now, make(map[int64]int64)}
-			latest[key], periods = p, append(periods, p)
-		}
-		p.starts[at] += starts
+		p.starts[g.at] += g.starts
 	}
 	for _, p := range periods {
 		full, err := p.check()
 		if err != nil {
-			return 0, 0, fmt.Errorf("limit %q, key %q: %w", limit, p.key, err)
+			return found, fmt.Errorf("key %q: %w", p.key, err)
 		}
-		reached += full
+		found.Full += full
 	}
-	return total, reached, rows.Err()
+	return found, nil
 }
 
 // check returns an error if a window of the period has more starts than the limit allows. It returns how often the burst was used up.
@@ -86,6 +123,9 @@ func (p *period) check() (reached int, err error) {
 	var last int64
 	var need time.Duration // largest value of starts × interval − length, over all windows that end at last
 	for _, at := range slices.Sorted(maps.Keys(p.starts)) {
+		if p.starts[at] < 0 {
+			return 0, fmt.Errorf("more starts of the grant at %d were returned than granted; starts by their time: %v", at, p.starts)
+		}
 		need = max(0, need-time.Duration(at-last)*time.Millisecond) + time.Duration(p.starts[at])*interval
 		last = at
 		if need > allowed {

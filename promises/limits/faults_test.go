@@ -193,11 +193,24 @@ func TestLimitsHoldWhileProcessesAndServersFail(t *testing.T) {
 
 	require.Equal(t, recorded, w.Count("common_process_log WHERE state=1"), "each committed entry has succeeded")
 	charges, calls := requireBound(w, "charge", time.Second/20, 5), requireBounds(w, "psp", admin.LimitValues{Interval: time.Second / 40, Burst: 3}, admin.LimitValues{Interval: time.Second / 15, Burst: 2})
+	requireEachSuccessGranted(w, "charge", admin.LimitValues{Interval: time.Second / 20, Burst: 5})
 	ships, both := mostPermits(w, "ship"), mostPermits(w, "refund", "payout")
 	require.LessOrEqual(t, ships, 3)
 	require.LessOrEqual(t, both, 4)
 	require.Equal(t, 3, ships, "the limit was reached")
 	t.Logf("%d entries, %d and %d starts granted, at most %d and %d permits at once, %d rounds of faults", recorded, charges, calls, ships, both, rounds)
+}
+
+// requireEachSuccessGranted asserts that each key of a type was granted at least as many starts as entries of the key have succeeded. The
+// windows of grants would not show a start that was used twice, or that was used and returned. The key is the user's id.
+func requireEachSuccessGranted(w *harness.World, name string, values admin.LimitValues) {
+	w.T.Helper()
+	found, err := grants.Check(w.T.Context(), w.DB, name, values)
+	require.NoError(w.T, err)
+	require.NotEmpty(w.T, found.Starts)
+	for key, starts := range found.Starts {
+		require.LessOrEqual(w.T, w.Count("common_process_log WHERE state=1 AND business_type=? AND user_id=?", name, key), starts, key)
+	}
 }
 
 // changer returns a function that changes a limit as a person does, and reports whether the change was made.

@@ -38,9 +38,9 @@ func requireBound(w *harness.World, name string, interval time.Duration, burst i
 // requireBounds does the same as requireBound, for a limit that people change.
 func requireBounds(w *harness.World, name string, values ...admin.LimitValues) (total int) {
 	w.T.Helper()
-	total, _, err := grants.Check(w.T.Context(), w.DB, name, values...)
+	found, err := grants.Check(w.T.Context(), w.DB, name, values...)
 	require.NoError(w.T, err)
-	return total
+	return found.Total()
 }
 
 // running counts, for each key, the handler calls that run at the same time.

@@ -23,6 +23,7 @@ var auditSchema = []string{
 	) ENGINE=InnoDB`,
 	auditTrigger("INSERT", "i", "NEW", false, true),
 	auditTrigger("UPDATE", "u", "NEW", true, true),
+	"CREATE TRIGGER audit_token BEFORE UPDATE ON common_process_log FOR EACH ROW SET @claim_token=NEW.token", // for the trigger of grants.Schema
 	auditTrigger("DELETE", "d", "OLD", true, false),
 }
 

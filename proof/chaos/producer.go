@@ -305,10 +305,12 @@ func (p *producer) businessType() string {
 		return typePay
 	case n < 300:
 		return typeBook
-	case n < 550:
+	case n < 470:
 		return typeShip
-	case n < 800:
+	case n < 640:
 		return typeMail
+	case n < 800:
+		return typeRush
 	case n < 870:
 		return typeClose
 	case n < 885:

@@ -46,6 +46,7 @@ const (
 	typeSlow   = "slow"   // takes longer than its lease
 	typeFlaky  = "flaky"  // fails a few times first, sometimes too often
 	typeBook   = "book"   // calls outside the database, and then writes in the transaction of its success; has bookLimit
+	typeRush   = "rush"   // acts outside the database; has rushLimit, so that claims take starts in advance
 	typeOrphan = "orphan" // has no handler
 )
 
@@ -58,6 +59,7 @@ var types = []history.Type{
 	{Name: typeClose, Handler: history.HandlerPlain, Compensation: history.CompensationPlain, MaxAttempts: 2, MaxCompensateAttempts: 3, TimeoutMS: 1000, CompensateCrashed: true},
 	{Name: typeSlow, Handler: history.HandlerPlain, MaxAttempts: 3, TimeoutMS: 8000},
 	{Name: typeFlaky, Handler: history.HandlerPlain, MaxAttempts: 5, TimeoutMS: 1000},
+	{Name: typeRush, Handler: history.HandlerPlain, MaxAttempts: 3, TimeoutMS: 1000},
 	{Name: typeOrphan, Handler: history.HandlerNone},
 }
 
@@ -94,15 +96,23 @@ func (p *appProcess) register(c *compensator.Compensator) error {
 	return errors.Join(errs...)
 }
 
-// bookLimit is the limit of typeBook for each partner.
-var bookLimit = compensator.Limit{Rate: compensator.PerSecond(20), Burst: 3, Concurrent: 3, Key: func(e *compensator.Entry) string { return partnerOf(string(e.IdempotencyKey)) }}
+// These are the limits of typeBook and typeRush for each partner. With Concurrent, or with a small Burst, a claim takes
+// no starts in advance. So bookLimit is for claims that take none, and rushLimit is for claims that take many.
+var (
+	bookLimit = compensator.Limit{Rate: compensator.PerSecond(20), Burst: 3, Concurrent: 3, Key: func(e *compensator.Entry) string { return partnerOf(string(e.IdempotencyKey), bookPartners) }}
+	rushLimit = compensator.Limit{Rate: compensator.PerSecond(40), Burst: 20, Key: func(e *compensator.Entry) string { return partnerOf(string(e.IdempotencyKey), rushPartners) }}
+)
 
-// partners is the number of partners.
-const partners = 8
+// These are the numbers of partners. Few partners have so many entries that each process starts several of a partner in
+// half a second.
+const (
+	bookPartners = 8
+	rushPartners = 3
+)
 
-// partnerOf returns the partner of an entry, computed from the last digits of its idempotency key. The checks know this
-// key from the audit.
-func partnerOf(key string) string {
+// partnerOf returns the partner of an entry, which follows from the last digits of its idempotency key. The audit knows
+// this key of each entry.
+func partnerOf(key string, partners int) string {
 	n, _ := strconv.Atoi(key[strings.LastIndexByte(key, '-')+1:])
 	return strconv.Itoa(n % partners)
 }
@@ -113,8 +123,11 @@ func (p *appProcess) typeConfig(t history.Type) compensator.HandlerConfig[job] {
 		Timeout: time.Duration(t.TimeoutMS) * time.Millisecond, Concurrency: 30,
 		Retry: compensator.Exponential(200*time.Millisecond, longestBackoff),
 	}
-	if t.Name == typeBook {
+	switch t.Name {
+	case typeBook:
 		cfg.Limit = bookLimit
+	case typeRush:
+		cfg.Limit = rushLimit
 	}
 	switch t.Compensation {
 	case history.CompensationTx:

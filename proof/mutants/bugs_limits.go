@@ -52,7 +52,15 @@ func limiting() []mutant {
 			edits: []edit{
 				{"limits.advances.take", `$a.starts[1:]`, `a.starts[0:]`},
 			},
-			sees: tests("TestStartTakenInAdvanceIsUsedOnceAndNotLate"),
+			sees: tests("TestStartTakenInAdvanceIsUsedOnceAndNotLate").with(chaos, "60s"),
+		},
+		{
+			name: "start-in-advance-is-returned-twice", breaks: "G41",
+			what: "A start that was taken in advance and that no entry uses is returned twice, so that the limit grants one start too many.",
+			edits: []edit{
+				{"limits.advances.dropOld", `append($unused, $a.starts...)`, `append(append(unused, a.starts...), a.starts...)`},
+			},
+			sees: tests("TestStartTakenInAdvanceIsUsedOnceAndNotLate", "TestStartsTakenInAdvanceSaveClaimsAndAreReturned"),
 		},
 		{
 			name: "start-in-advance-is-lost", breaks: "G41",

@@ -119,7 +119,9 @@ func (o *oracle) noteReturnedStarts(limit *processlog.StartLimit, unused map[str
 	for key, u := range unused {
 		grants := o.grants[limitKey{limit.Name, key}]
 		if last := len(grants) - 1; last >= 0 && grants[last].granted == u.Granted {
-			grants[last].starts -= u.Starts
+			if grants[last].starts -= u.Starts; grants[last].starts < 0 {
+				o.failLocked("G41: limit %q, key %q: more starts were returned than its last claim was granted", limit.Name, key)
+			}
 		}
 	}
 }
