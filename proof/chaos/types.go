@@ -110,8 +110,8 @@ const (
 	rushPartners = 3
 )
 
-// partnerOf returns the partner of an entry, which follows from the last digits of its idempotency key. The audit knows
-// this key of each entry.
+// partnerOf returns the partner of an entry, computed from the last digits of its idempotency key. The checks know this
+// key from the audit.
 func partnerOf(key string, partners int) string {
 	n, _ := strconv.Atoi(key[strings.LastIndexByte(key, '-')+1:])
 	return strconv.Itoa(n % partners)

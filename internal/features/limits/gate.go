@@ -12,6 +12,10 @@ const (
 	// maxGatherTime limits how long a type whose rate is used up waits, so that one claim can take several starts.
 	maxGatherTime = 150 * time.Millisecond
 
+	// maxSharedGatherTime is the same limit while other processes start entries of the type, too. They also take the starts that
+	// become free meanwhile.
+	maxSharedGatherTime = 200 * time.Millisecond
+
 	// maxVainWait limits the extra random wait after vain claims: claims that got no start, because other processes
 	// took all free starts. The extra wait may double with each vain claim in a row, up to maxVainWait.
 	maxVainWait = 400 * time.Millisecond
@@ -88,7 +92,9 @@ func (g *gate) noteClaim(claim *processlog.Claimed, limit *processlog.StartLimit
 	}
 	if room.Starts == 0 {
 		g.nextStartAt = now.Add(room.Next)
-		gatherDelay := time.Duration(startsPerClaim(limit)-1) * limit.Interval
+		// Entries were left over, and the claim got fewer starts than one claim waits for. So other processes took the others.
+		isShared := hasLimited && len(claim.Mine) > 0 && len(claim.Mine) < startsPerClaim(limit, false)
+		gatherDelay := time.Duration(startsPerClaim(limit, isShared)-1) * limit.Interval
 		g.rateOpensAt = now.Add(min(room.Next+gatherDelay, maxGateWait))
 		if g.vainClaims > 0 {
 			firstWait := min(maxVainWait, gatherDelay+limit.Interval) // An Interval of months must not overflow when it is doubled.
@@ -120,10 +126,14 @@ func (g *gate) reportWaiting(now time.Time, hasMore bool) (waiting int, nextStar
 
 // startsPerClaim returns how many starts must be free before the next claim, so that one claim takes several starts.
 // Once Burst starts are free, no further start is saved, and a late claim loses starts. So the result is at most two
-// thirds of the burst, and at least 1.
-func startsPerClaim(limit *processlog.StartLimit) int {
+// thirds of the burst, and at least 1. If other processes share the limit, their claims come between, so the result is at
+// most Burst - 1.
+func startsPerClaim(limit *processlog.StartLimit, isShared bool) int {
 	if limit.Interval == 0 {
 		return 1
+	}
+	if isShared {
+		return max(1, min(limit.Burst-1, int(maxSharedGatherTime/limit.Interval)))
 	}
 	return max(1, min(limit.Burst*2/3, int(maxGatherTime/limit.Interval)))
 }

@@ -47,14 +47,31 @@ func TestGateStaysClosedUntilTheRateAllowsAStart(t *testing.T) {
 	require.Zero(t, waiting, "nobody has claimed since, so nothing is due any more")
 }
 
-// Under a fast rate, one claim takes several starts. A third of the burst must stay free for a claim that comes late.
+// Under a fast rate, one claim takes several starts. A third of the burst must stay free for a claim that comes late. If other processes
+// start entries too, one start is enough.
 func TestGateWaitsForSeveralStartsOfAFastRate(t *testing.T) {
 	for _, of := range []struct {
-		interval time.Duration
-		burst    int
-		want     int
-	}{{time.Second, 5, 1}, {50 * time.Millisecond, 5, 3}, {time.Millisecond, 6, 4}, {time.Millisecond, 1, 1}, {0, 0, 1}} {
-		assert.Equal(t, of.want, startsPerClaim(&processlog.StartLimit{Interval: of.interval, Burst: of.burst}), "%v", of)
+		interval     time.Duration
+		burst        int
+		want, shared int
+	}{{time.Second, 5, 1, 1}, {50 * time.Millisecond, 5, 3, 4}, {time.Millisecond, 6, 4, 5}, {time.Millisecond, 1, 1, 1}, {time.Millisecond, 2, 1, 1}, {time.Millisecond, 1000, 150, 200}, {0, 0, 1, 1}} {
+		limit := &processlog.StartLimit{Interval: of.interval, Burst: of.burst}
+		assert.Equal(t, []int{of.want, of.shared}, []int{startsPerClaim(limit, false), startsPerClaim(limit, true)}, "%v", of)
+	}
+}
+
+// Two processes that wait for three starts each would take one or two of them per claim. A claim that got fewer than three must wait longer.
+// A claim that got three, or that has left no entry over, tells nothing of other processes.
+func TestGateWaitsLongerIfOtherProcessesTakeStarts(t *testing.T) {
+	now, limit := time.Now(), &processlog.StartLimit{Interval: 50 * time.Millisecond, Burst: 5}
+	const next = 30 * time.Millisecond
+	for _, of := range []struct {
+		mine, limited int
+		want          time.Duration
+	}{{5, 1, next + 100*time.Millisecond}, {3, 1, next + 100*time.Millisecond}, {2, 1, next + 150*time.Millisecond}, {1, 2, next + 150*time.Millisecond}, {1, 0, next + 100*time.Millisecond}} {
+		var g gate
+		g.noteClaim(newClaim(of.mine, of.limited, processlog.Room{Next: next, Permits: processlog.Unbounded}), limit, now)
+		assert.Equal(t, of.want, g.opensAt().Sub(now), "%v", of)
 	}
 }
 
