@@ -18,10 +18,10 @@ type gauges struct {
 	t *Telemetry
 	c *compensator.Compensator
 
-	ready, queue, stuck, breakers, limited, waiting metric.Int64ObservableGauge
-	due, late                                       metric.Int64ObservableGauge
-	cases, instances                                metric.Int64ObservableGauge
-	overdue, pastDue, atRisk, paused, age           metric.Float64ObservableGauge
+	ready, queue, stuck, breakers, limited, waiting  metric.Int64ObservableGauge
+	due, late                                        metric.Int64ObservableGauge
+	cases, instances                                 metric.Int64ObservableGauge
+	overdue, nextStart, pastDue, atRisk, paused, age metric.Float64ObservableGauge
 
 	looking   sync.Mutex // guards readAt, casesAt and openCases. The goroutine that holds the mutex calls read. Other goroutines report the readings in current
 	readAt    time.Time
@@ -65,6 +65,7 @@ func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, e
 		problems = append(problems, err)
 		return made
 	}
+	g.nextStart = fraction(limitNextStart, "s", "Time until the rate of the type's limit allows the next start, by the clock of this process. Absent if no entry waits for the rate.")
 	g.cases = gauge(caseOpen, "{case}", "Number of open cases, which wait for a person. The kind is outcome unknown if the effect of an attempt may have happened, and dead if each attempt is known to have failed. Every process reports the same value. Only with Config.Operations.")
 	g.instances = gauge(instanceCount, "{process}", "Number of processes that live, and of processes that are gone: they were killed, or cannot reach the database, within the last day. Every process reports the same value. Only with Operations.Instances.")
 	g.overdue = fraction(entryOldestOverdue, "s", "Time for which the entry of the type that is overdue longest has been due and unclaimed. Every process reports the same value.")
@@ -75,7 +76,7 @@ func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, e
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
-	return t.meter.RegisterCallback(g.observe, g.ready, g.queue, g.stuck, g.breakers, g.limited, g.waiting, g.due, g.late, g.age, g.overdue, g.cases, g.instances, g.pastDue, g.atRisk, g.paused)
+	return t.meter.RegisterCallback(g.observe, g.ready, g.queue, g.stuck, g.breakers, g.limited, g.nextStart, g.waiting, g.due, g.late, g.age, g.overdue, g.cases, g.instances, g.pastDue, g.atRisk, g.paused)
 }
 
 // observe is the callback that OpenTelemetry calls at each collection. Several metric readers may call it concurrently.
@@ -116,7 +117,7 @@ func (g *gauges) read(ctx context.Context) (readings []reading) {
 	defer cancel()
 	health := g.c.Health(ctx)
 	readings = append(readings, reading{g.ready, answerValue(health.Ready()), labels{}}, reading{g.queue, answerValue(health.Queue), labels{}})
-	stuckByType, openByType, limitedByType := make(map[string]float64), make(map[string]float64), make(map[string]float64)
+	stuckByType, openByType, limitedByType, nextStarts := make(map[string]float64), make(map[string]float64), make(map[string]float64), make(map[string]float64)
 	for _, s := range health.Stuck {
 		stuckByType[s.BusinessType]++
 	}
@@ -125,10 +126,14 @@ func (g *gauges) read(ctx context.Context) (readings []reading) {
 	}
 	for _, l := range health.Limited {
 		limitedByType[l.BusinessType] = float64(l.Waiting)
+		if !l.NextAt.IsZero() {
+			nextStarts[l.BusinessType] = max(0, time.Until(l.NextAt).Seconds())
+		}
 	}
 	readings = append(readings, g.byType(g.stuck, g.t.runTypes, stuckByType, sum, labels{})...)
 	readings = append(readings, g.byType(g.breakers, g.t.runTypes, openByType, larger, labels{})...)
 	readings = append(readings, g.byType(g.limited, g.t.runTypes, limitedByType, sum, labels{})...)
+	readings = append(readings, g.byType(g.nextStart, g.t.runTypes, nextStarts, larger, labels{})...)
 	if health.Database != nil {
 		return readings
 	}

@@ -24,6 +24,7 @@ const (
 	attemptStuck       = "compensator.attempt.stuck"
 	breakerOpen        = "compensator.breaker.open"
 	limitWaiting       = "compensator.limit.waiting"
+	limitNextStart     = "compensator.limit.next_start"
 	typePaused         = "compensator.type.paused"
 	queueUp            = "compensator.queue.up"
 	instanceCount      = "compensator.instances"

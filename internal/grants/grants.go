@@ -76,7 +76,7 @@ func Check(ctx context.Context, db *sql.DB, limit string, values ...processlog.L
 	}
 	found, err := checkWindows(all)
 	if err != nil {
-		return Found{}, fmt.Errorf("limit %q, %w", limit, err)
+		return found, fmt.Errorf("limit %q, %w", limit, err)
 	}
 	return found, nil
 }

@@ -144,6 +144,23 @@ func TestEntriesBehindThoseThatCannotRunAreRead(t *testing.T) {
 	}
 }
 
+// An entry must be read if at most 5,000 entries that wait for a permit are due earlier. G41 names this look-ahead. Behind
+// more entries it waits.
+func TestEntryBehindFiveThousandLimitedEntriesIsRead(t *testing.T) {
+	for inFront, isRead := range map[int]bool{5000: true, 5100: false} {
+		rows, ahead := newDueRows(inFront+1), New()
+		behind, found := rows.left[inFront], false
+		for range 500 {
+			s, err := ahead.Take(1, rows.read)
+			require.NoError(t, err)
+			found = found || slices.Contains(s.IDs, behind)
+			limited := processlog.Claimed{Limited: slices.Repeat([]processlog.Limited{{In: time.Second}}, len(s.IDs))}
+			ahead.ClaimEnded(s, limited, nil)
+		}
+		require.Equal(t, isRead, found, "%d entries in front", inFront)
+	}
+}
+
 func TestFailedReadingIsToldAndForgotten(t *testing.T) {
 	away := errors.New("the database is away")
 	rows, ahead := newDueRows(50), New()

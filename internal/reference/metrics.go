@@ -132,6 +132,7 @@ var metricAttributes = map[string]string{
 	"compensator.attempt.stuck":          "`messaging.destination.name`",
 	"compensator.breaker.open":           "`messaging.destination.name`",
 	"compensator.limit.waiting":          "`messaging.destination.name`",
+	"compensator.limit.next_start":       "`messaging.destination.name`",
 	"compensator.type.paused":            "`messaging.destination.name`",
 	"compensator.queue.up":               "",
 	"compensator.ready":                  "",

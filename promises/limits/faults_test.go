@@ -201,8 +201,9 @@ func TestLimitsHoldWhileProcessesAndServersFail(t *testing.T) {
 	t.Logf("%d entries, %d and %d starts granted, at most %d and %d permits at once, %d rounds of faults", recorded, charges, calls, ships, both, rounds)
 }
 
-// requireEachSuccessGranted asserts that each key of a type was granted at least as many starts as entries of the key have succeeded. The
-// windows of grants would not show a start that was used twice, or that was used and returned. The key is the user's id.
+// requireEachSuccessGranted asserts that each key of a type was granted at least as many starts as entries of the key have
+// succeeded. The windows of grants would not show a start that was used twice, or that was used and returned. The key is
+// the user's id.
 func requireEachSuccessGranted(w *harness.World, name string, values admin.LimitValues) {
 	w.T.Helper()
 	found, err := grants.Check(w.T.Context(), w.DB, name, values)

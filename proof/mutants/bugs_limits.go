@@ -60,7 +60,7 @@ func limiting() []mutant {
 			edits: []edit{
 				{"limits.advances.dropOld", `append($unused, $a.starts...)`, `append(append(unused, a.starts...), a.starts...)`},
 			},
-			sees: tests("TestStartTakenInAdvanceIsUsedOnceAndNotLate", "TestStartsTakenInAdvanceSaveClaimsAndAreReturned"),
+			sees: tests("TestStartTakenInAdvanceIsUsedOnceAndNotLate", "TestStartsTakenInAdvanceSaveClaimsAndAreReturned").with(chaos, "60s"),
 		},
 		{
 			name: "start-in-advance-is-lost", breaks: "G41",

@@ -47,8 +47,8 @@ func TestGateStaysClosedUntilTheRateAllowsAStart(t *testing.T) {
 	require.Zero(t, waiting, "nobody has claimed since, so nothing is due any more")
 }
 
-// Under a fast rate, one claim takes several starts. A third of the burst must stay free for a claim that comes late. If other processes
-// start entries too, one start is enough.
+// Under a fast rate, one claim takes several starts. A third of the burst must stay free for a claim that comes late. If
+// other processes start entries too, one free start is enough.
 func TestGateWaitsForSeveralStartsOfAFastRate(t *testing.T) {
 	for _, of := range []struct {
 		interval     time.Duration
@@ -60,8 +60,9 @@ func TestGateWaitsForSeveralStartsOfAFastRate(t *testing.T) {
 	}
 }
 
-// Two processes that wait for three starts each would take one or two of them per claim. A claim that got fewer than three must wait longer.
-// A claim that got three, or that has left no entry over, tells nothing of other processes.
+// Two processes that wait for three starts each get one or two starts in each claim. After such a claim the gate must stay
+// closed longer. A claim that got three, or that left no entry without a permit, does not show that other processes take
+// starts.
 func TestGateWaitsLongerIfOtherProcessesTakeStarts(t *testing.T) {
 	now, limit := time.Now(), &processlog.StartLimit{Interval: 50 * time.Millisecond, Burst: 5}
 	const next = 30 * time.Millisecond

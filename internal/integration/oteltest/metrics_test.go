@@ -142,6 +142,8 @@ func TestMetricsShowWhatHappensToEntries(t *testing.T) {
 	}
 	assert.Greater(t, s["compensator.case.past_due{}"], 86000.)
 	assert.Positive(t, s["compensator.entry.oldest_overdue{messaging.destination.name=elsewhere}"])
+	next, there := s["compensator.limit.next_start{messaging.destination.name=limited}"]
+	assert.True(t, there && next > 0 && next <= 3600, "the only start of this hour is used: %v", next)
 	assert.Contains(t, s, "compensator.reconcile.polled{}")
 	assert.Contains(t, s, "compensator.reconcile.announced{}")
 	if t.Failed() {
