@@ -263,15 +263,15 @@ func (st *stage) watch() (stop func()) {
 	}
 }
 
-// readClocks writes the times of the servers' clocks and of this machine's clock. It writes nothing if the servers
-// answer too slowly.
-func (st *stage) readClocks() {
+// readClocks writes the times of the servers' clocks and of this machine's clock. It writes nothing and returns false if
+// the servers answer too slowly.
+func (st *stage) readClocks() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
 	c := &history.Clock{At: history.Now()}
 	err := st.db.QueryRowContext(ctx, "SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',SYSDATE(6)), (SELECT COALESCE(MAX(seq),0) FROM audit_trail)").Scan(&c.DBNow, &c.AuditSeq)
 	if err != nil || history.Now()-c.At > 100_000 {
-		return
+		return false
 	}
 	client := st.mainRedis()
 	defer client.Close()
@@ -279,4 +279,5 @@ func (st *stage) readClocks() {
 		c.RedisNow = now.UnixMicro()
 	}
 	st.write(c)
+	return true
 }
