@@ -175,7 +175,9 @@ func (p program) Local(row *processlog.Row) operating.Local {
 	}
 	if t := p.engine.TypeNamed(row.BusinessType); t != nil {
 		local.Handler, local.Slots, local.BatchWait = true, t.Concurrency, t.Linger()
-		local.Full = t.CallsAllowed() > 0 && t.Slots().Available() == 0 // A limit that allows no call says nothing about the slots.
+		// A limit that allows no call says nothing about the slots. A claim also takes slots, for as long as it searches.
+		running := p.engine.Held(func(a engine.HeldAttempt) bool { return a.Type == t && !a.Returned })
+		local.Full = t.CallsAllowed() > 0 && t.Slots().Available() == 0 && len(running) > 0
 		local.Hold = p.features.ClaimHold(t, row.DeliveryCount)
 	}
 	for _, problem := range p.engine.OpenProblems() {
