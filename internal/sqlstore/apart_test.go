@@ -13,8 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pretend stands in for a database. It writes numbers, refuses some of them with a trigger's error, and counts the
-// statements.
 type pretend struct {
 	refused    func(int) bool
 	written    []int
@@ -73,8 +71,7 @@ func TestRefusedItemsAreFoundByHalving(t *testing.T) {
 	}
 }
 
-// TestWhatIsLeftComesToItsEnd calls writeApart again with the items that it left, until it leaves none. Refused items
-// are not offered again. That must take fewer than three statements per refused item.
+// Refused items are not offered again. That must take fewer than three statements per refused item.
 func TestWhatIsLeftComesToItsEnd(t *testing.T) {
 	s, items, refused := &Store{d: mysqlDialect("")}, numbers(500), 0
 	p := &pretend{refused: func(i int) bool { return i%5 != 0 }}
@@ -131,8 +128,6 @@ func TestErrorThatNamesAnotherTableIsNotAboutTheLog(t *testing.T) {
 	}
 }
 
-// TestItemsThatWaitHoldUpNoOther makes some items wait two seconds each. One call may wait only a few times. It must
-// write every item that does not wait.
 func TestItemsThatWaitHoldUpNoOther(t *testing.T) {
 	s := &Store{d: mysqlDialect("")}
 	for name, waits := range map[string]func(int) bool{

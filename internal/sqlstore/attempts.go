@@ -14,9 +14,7 @@ import (
 )
 
 const (
-	// attemptsWrite inserts failed attempts. The same transaction has already updated the entries' rows and raised their
-	// versions. So row_version, the version during the attempt, is one less. The slot is computed from row_version, as in
-	// AttemptSlot. The end of the statement lists the columns that are overwritten if the slot is taken.
+	// row_version is one less than the row's version, which the same transaction has already raised.
 	attemptsWrite = "INSERT INTO {attempt} (entry_id, slot, row_version, epoch, attempt, compensating, verdict, timed_out, lost_leases, instance, due_at, started_at, took_ms, next_at, trace, error)" +
 		" SELECT id, ((version-1)>>1)%{kept}, version-1, {epochs}, {numbers}, {compensating}, {verdicts}, {timed out}, {lost leases}, {instances}, {due}, {started}, {took}," +
 		" CASE WHEN state+0 IN (0,-1,-3) THEN next_at ELSE 0 END, {traces}, {errors} FROM {log}{by id} WHERE id IN ({ids}) AND token={token}{again}"
@@ -44,8 +42,7 @@ func (s *Store) KeepAttempts(ctx context.Context) error {
 	return nil
 }
 
-// writeAttempts stores the failed attempts of outcomes that the same transaction has just written. It finds their rows
-// by token. A second call writes the same values.
+// writeAttempts stores the failed attempts of outcomes that the same transaction has just written under token.
 func (s *Store) writeAttempts(ctx context.Context, tx processlog.Tx, ids []processlog.ID, token processlog.Token, of func(id processlog.ID) *processlog.Outcome) error {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id processlog.ID) bool { return !hasAttempt(of(id)) })
 	if len(ids) == 0 {
@@ -111,7 +108,6 @@ func (s *Store) AttemptsOf(ctx context.Context, id processlog.ID) ([]processlog.
 	return attempts, nil
 }
 
-// scanAttempts reads failed attempts, and closes rows.
 func scanAttempts(rows *sql.Rows) ([]processlog.FailedAttempt, error) {
 	defer rows.Close()
 	var attempts []processlog.FailedAttempt
@@ -133,9 +129,8 @@ func scanAttempts(rows *sql.Rows) ([]processlog.FailedAttempt, error) {
 	return attempts, rows.Err()
 }
 
-// lookForAttempts finds out whether a purge must delete failed attempts. Another process may have stored some, even if
-// this process keeps none. Call it after the entries to purge were read. These entries have ended, so no process stores
-// further attempts for them.
+// lookForAttempts finds out whether a purge must delete failed attempts of any process. Call it after the entries to purge
+// were read.
 func (s *Store) lookForAttempts(ctx context.Context) error {
 	if s.attempts.Load() {
 		return nil
@@ -150,7 +145,6 @@ func (s *Store) lookForAttempts(ctx context.Context) error {
 	return err
 }
 
-// deleteAttempts deletes the failed attempts of entries that the same transaction deletes.
 func (s *Store) deleteAttempts(ctx context.Context, tx processlog.Tx, ids []processlog.ID) error {
 	if !s.attempts.Load() {
 		return nil

@@ -12,7 +12,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// deaths returns outcomes of failed attempts after which the entries are dead.
 func deaths(attempts bool, from, to uint64) (outcomes []processlog.Outcome) {
 	for _, id := range idRange(from, to) {
 		o := processlog.Outcome{ID: id, IdempotencyKey: processlog.IdempotencyKey("key " + id.String()), To: processlog.Dead, EndedBy: processlog.EndedByExhausted, LastError: "why"}
@@ -24,7 +23,7 @@ func deaths(attempts bool, from, to uint64) (outcomes []processlog.Outcome) {
 	return outcomes
 }
 
-// naming returns the logged statements that name a table, without those of the test itself.
+// naming leaves out the test's own statements.
 func (b *logbook) naming(table string) (statements []string) {
 	b.t.Helper()
 	rows, err := b.db.QueryContext(b.t.Context(), "SELECT argument FROM mysql.general_log WHERE argument LIKE ? AND argument NOT LIKE '%general_log%'", "%"+table+"`%")

@@ -11,9 +11,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// audit writes the audit records of a person's change, in the transaction of the change. isInBatch says that the
-// transaction also writes the record of a batch. The audit log then shows the record of the batch instead of these
-// records.
+// audit writes the audit records of a change in its transaction. isInBatch hides them in the audit log, which shows the
+// record of the batch instead.
 func (s *Store) audit(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow, isInBatch bool) error {
 	records := make([]auditRow, len(rows))
 	for i := range rows {
@@ -26,7 +25,6 @@ func (s *Store) audit(ctx context.Context, tx processlog.Tx, ch processlog.Chang
 	return nil
 }
 
-// auditRow is the part of an audit record that differs from entry to entry.
 type auditRow struct {
 	id                 processlog.ID
 	oldState, newState []byte
@@ -55,8 +53,7 @@ func (s *Store) Note(ctx context.Context, action processlog.Action, by processlo
 	return nil
 }
 
-// storedAudit is the stored form of an AuditState. Its JSON names never change. The JSON names of AuditState itself are
-// for people, and may change.
+// storedAudit is the stored form of an AuditState. Its JSON names never change.
 type storedAudit struct {
 	InBatch      bool   `json:"in_batch,omitempty"` // must be the first field: see inBatchPrefix
 	State        int8   `json:"state"`
@@ -66,24 +63,21 @@ type storedAudit struct {
 	LastError    string `json:"last_error,omitempty"`
 }
 
-// inBatchPrefix begins the column before_state of an entry's record, if an action on several entries has changed the
-// entry.
+// inBatchPrefix begins before_state in the record of an entry that an action on several entries has changed.
 const inBatchPrefix = `{"in_batch":`
 
 func storedState(r processlog.AuditState, isInBatch bool) []byte {
 	text, _ := json.Marshal(storedAudit{InBatch: isInBatch, State: int8(r.State), Version: r.Version, Epoch: r.Epoch, ProcessCount: r.ProcessCount, LastError: r.LastError})
-	return text // Numbers and texts always encode as JSON, so there is no error.
+	return text
 }
 
-// readState decodes what storedState encoded.
 func readState(text []byte) (processlog.AuditState, error) {
 	var v storedAudit
 	err := json.Unmarshal(text, &v)
 	return processlog.AuditState{State: processlog.State(v.State), Version: v.Version, Epoch: v.Epoch, ProcessCount: v.ProcessCount, LastError: v.LastError}, err
 }
 
-// History implements Store. It returns the records of one entry, oldest first. An entry that no person has changed has
-// none. The history stays when the entry is purged. The records of batches are left out: see Bulk.
+// History implements Store. It leaves out the records of batches: see Bulk.
 func (s *Store) History(ctx context.Context, id processlog.ID) ([]processlog.AuditRecord, error) {
 	stored, err := s.history(ctx, s.pool(), id)
 	if err != nil {
@@ -96,7 +90,6 @@ func (s *Store) History(ctx context.Context, id processlog.ID) ([]processlog.Aud
 	return history, nil
 }
 
-// storedRecord is an audit record with the id of its row.
 type storedRecord struct {
 	processlog.AuditRecord
 	row       uint64

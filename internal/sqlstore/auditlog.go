@@ -11,14 +11,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// auditLogRead limits how many rows of each table are read for one page of the audit log. Few of the rows may match the
-// filter, and one action may have changed thousands of entries.
+// auditLogRead limits how many rows of each table are read for one page of the audit log.
 const auditLogRead = 10_000
 
-// auditLogTable describes one of the two tables from which the audit log is merged.
 type auditLogTable struct {
-	// The names of these columns differ between the tables, or only one table has the column. The type of a purged entry
-	// is unknown.
+	// These columns differ between the tables, or only one table has them.
 	table, join, at, businessType, refused, subject, before, after string
 }
 
@@ -29,28 +26,25 @@ func (s *Store) auditLogTables() [2]auditLogTable {
 	}
 }
 
-// auditLogSide holds the rows that were read from one table.
 type auditLogSide struct {
 	rows []auditLogRow
 	end  uint64 // row number at which the reading stopped; 0: the whole table was read
 }
 
-// auditLogRow is a record with the id of its row.
 type auditLogRow struct {
 	processlog.AuditLogRecord
 	row uint64
 }
 
-// AuditLog implements Operations. It reads both tables in one statement, so that both are read at the same moment.
+// AuditLog implements Operations. One statement reads both tables, so that both are read at the same moment.
 func (s *Store) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (processlog.AuditLogPage, error) {
 	limit, err := pageLimit(f.Limit)
 	if err != nil {
 		return processlog.AuditLogPage{}, err
 	}
 	q := auditLogQuery{s: s, f: f, limit: limit}
-	// Limit how many rows are read, with two exceptions. The records of one entry need no limit, because they have an
-	// index. A reader who may see only some types gets no limit, because the position at which reading stopped would
-	// reveal records of other types.
+	// The records of one entry have an index. For a reader of some types, the position at which reading stopped would
+	// reveal other types.
 	q.few = f.EntryID.IsZero() && f.BusinessTypes == nil
 	if f.Cursor != "" {
 		if q.before[0], q.before[1], err = parsePair(f.Cursor); err != nil {
@@ -64,7 +58,6 @@ func (s *Store) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (proc
 	return mergeAuditLog(sides, limit), nil
 }
 
-// auditLogQuery is the state of one AuditLog call.
 type auditLogQuery struct {
 	s      *Store
 	f      processlog.AuditLogFilter
@@ -73,8 +66,8 @@ type auditLogQuery struct {
 	before [2]uint64 // position at which the previous page ended, per table; unused on the first page
 }
 
-// auditLogPage reads the newest matching rows of both tables. A last row, with side 2, holds the newest id of each table.
-// Its action is NULL because TiDB cannot combine a text with a column in ASCII: their collations differ.
+// auditLogPage reads the newest matching rows of both tables, and a last row, of side 2, with the newest id of each. Its
+// action is NULL, because TiDB cannot combine a text with a column in ASCII.
 const (
 	auditLogPage = "{sides}SELECT 2, (SELECT COALESCE(MAX(id),0) FROM {audit}), (SELECT COALESCE(MAX(id),0) FROM {operation}), {empty}, NULL, 0, {empty}, {empty}, 0, {empty}, NULL, NULL"
 	auditLogPart = "SELECT * FROM (SELECT {side} AS side, t.id, {at} AS happened, {text t.actor} AS actor, {text t.`action`} AS `action`, t.entry_id, {text t.reason} AS reason," +
@@ -82,7 +75,6 @@ const (
 		" FROM {table} AS t{join} WHERE {where} ORDER BY t.id DESC LIMIT {limit}) AS side{side} UNION ALL "
 )
 
-// text returns auditLogPage.
 func (q *auditLogQuery) text() string {
 	sides := ""
 	for i, t := range q.s.auditLogTables() {
@@ -92,7 +84,6 @@ func (q *auditLogQuery) text() string {
 	return q.s.sql(auditLogPage, "sides", sides)
 }
 
-// window returns the condition for the rows of a table that this page reads.
 func (q *auditLogQuery) window(side int, table string) string {
 	switch first := q.f.Cursor == ""; {
 	case first && q.few:
@@ -104,8 +95,6 @@ func (q *auditLogQuery) window(side int, table string) string {
 	}
 }
 
-// end returns the row number at which a page stops reading. The page starts with the first row whose number is
-// less than the parameter before.
 func (q *auditLogQuery) end(before uint64) uint64 {
 	if q.few && before > auditLogRead {
 		return before - auditLogRead
@@ -113,7 +102,6 @@ func (q *auditLogQuery) end(before uint64) uint64 {
 	return 0
 }
 
-// narrow returns the filter's conditions for a table.
 func (q *auditLogQuery) narrow(t auditLogTable) (where string) {
 	text := q.s.d.text
 	if q.f.BusinessTypes != nil {
@@ -137,8 +125,6 @@ func (q *auditLogQuery) narrow(t auditLogTable) (where string) {
 	return where
 }
 
-// withoutEntries returns the condition that leaves out the records of single entries that a batch has changed. The
-// audit log shows the record of the batch instead.
 func (q *auditLogQuery) withoutEntries(side int) string {
 	if side != 0 || q.f.EachEntry || !q.f.EntryID.IsZero() {
 		return ""
@@ -178,12 +164,11 @@ func (q *auditLogQuery) read(ctx context.Context) (sides [2]auditLogSide, err er
 	}
 	for i := range sides {
 		sides[i].end = q.end(q.before[i])
-		slices.SortFunc(sides[i].rows, func(a, b auditLogRow) int { return cmp.Compare(b.row, a.row) }) // The order of a union's rows is not guaranteed.
+		slices.SortFunc(sides[i].rows, func(a, b auditLogRow) int { return cmp.Compare(b.row, a.row) }) // A union has no order.
 	}
 	return sides, rows.Err()
 }
 
-// changed fills in Before and After if both can be decoded.
 func (r *auditLogRow) changed(oldState, newState []byte) {
 	was, err1 := readState(oldState)
 	is, err2 := readState(newState)
@@ -192,7 +177,6 @@ func (r *auditLogRow) changed(oldState, newState []byte) {
 	}
 }
 
-// batch fills in Bulk and Subject of a batch.
 func (r *auditLogRow) batch(mark, data []byte) {
 	var bulk storedBulk
 	var batch storedBatch
@@ -206,7 +190,6 @@ func (r *auditLogRow) batch(mark, data []byte) {
 	r.Bulk, r.N, r.Subject = &id, len(batch.Entries), processlog.EntryCount(len(batch.Entries))
 }
 
-// mergeAuditLog makes a page of the newest rows of both tables.
 func mergeAuditLog(sides [2]auditLogSide, limit int) (page processlog.AuditLogPage) {
 	var nextAt [2]uint64
 	more := false
@@ -226,7 +209,7 @@ func mergeAuditLog(sides [2]auditLogSide, limit int) (page processlog.AuditLogPa
 	}
 	for i, s := range sides {
 		switch {
-		case taken[i] < len(s.rows): // The next page starts with the next row of this table.
+		case taken[i] < len(s.rows):
 			nextAt[i], more = s.rows[taken[i]].row+1, true
 		default:
 			nextAt[i], more = s.end, more || s.end > 0

@@ -10,8 +10,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestAuditLogOfSomeTypesEndsWhereTheyDo fills the audit log with many records of other types. If the filter names
-// types, records of other types must cause no empty page and no cursor.
+// If the filter names types, records of other types must cause no empty page and no cursor.
 // Failure: F122
 func TestAuditLogOfSomeTypesEndsWhereTheyDo(t *testing.T) {
 	s := newListStore(t, nil)
@@ -33,8 +32,6 @@ func TestAuditLogOfSomeTypesEndsWhereTheyDo(t *testing.T) {
 	assert.NotEmpty(t, page.Next, "a reader of all types continues where reading stopped")
 }
 
-// TestAuditLogGoesOnWhereItStoppedLooking puts one record of a person behind many records of other people. The pages
-// for that person must return the record once, although earlier pages are empty.
 func TestAuditLogGoesOnWhereItStoppedLooking(t *testing.T) {
 	s := newListStore(t, nil)
 	by := processlog.AuditInfo{Actor: "mei", Reason: "asked the bank"}

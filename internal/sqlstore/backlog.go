@@ -12,14 +12,12 @@ import (
 )
 
 const (
-	// backlogSlice counts the first entries of a range. backlogEnd returns the last of these entries, after which the next
-	// slice begins. One statement contains both, so that both see the same entries.
+	// One statement holds backlogSlice and backlogEnd, so that both see the same entries.
 	backlogSlice = "SELECT {place} AS place, COUNT(*) AS n, COALESCE(SUM(CASE WHEN next_at<={now} THEN 1 ELSE 0 END), 0) AS due, COALESCE(SUM(CASE WHEN next_at<{now}-{overdue} THEN 1 ELSE 0 END), 0) AS overdue" +
 		" FROM (SELECT next_at FROM {log}{by due} WHERE state={state} AND business_type={type}{after} ORDER BY next_at, id LIMIT {limit}) AS g{place}"
 	backlogEnd = "SELECT {place}, -1, {number next_at}, id FROM (SELECT next_at, id FROM {log}{by due}" +
 		" WHERE state={state} AND business_type={type}{after} ORDER BY next_at, id LIMIT 1 OFFSET {last}) AS e{place}"
 
-	// backlogRead returns one row for each type, and an extra row with the clock.
 	backlogRead = "SELECT {now} AS clock, {empty} AS name, last_at, 0 AS pending, 0 AS retrying, 0 AS compensating, 0 AS dead, 0 AS due, 0 AS overdue FROM {stat}{by id} WHERE instance={backlog} AND `at`=0 AND business_type={empty}" +
 		" UNION ALL SELECT 0, {text business_type}, 0, recorded, failed, compensated, dead, started, late_more FROM {stat}{by id} WHERE instance={backlog}" +
 		" AND `at`=(SELECT last_at FROM {stat}{by id} WHERE instance={backlog} AND `at`=0 AND business_type={empty}){every row}"
@@ -27,7 +25,7 @@ const (
 	backlogForget = "{DELETE FROM stat} WHERE instance={backlog} AND `at`>0 AND `at`<{slot}"
 )
 
-// backlogRows is the instance of the rows with the backlog. It sorts between statsFoldedBy and statsProcesses, so no
+// backlogRows is the instance of the rows with the backlog. It sorts between statsFoldedBy and statsProcesses, so that no
 // statement on counts of processes reads these rows.
 const backlogRows = " backlog"
 
@@ -68,7 +66,6 @@ func (s *Store) countBacklog(ctx context.Context, ranges []processlog.BacklogRan
 	return counted, rows.Err()
 }
 
-// afterPosition returns the condition for the part of the due index after an entry.
 func afterPosition(after processlog.Scheduled) string {
 	if after.ID.IsZero() {
 		return ""
@@ -76,8 +73,7 @@ func afterPosition(after processlog.Scheduled) string {
 	return fmt.Sprintf(" AND next_at>=%[1]d AND (next_at>%[1]d OR id>%[2]s)", after.NextAt, after.ID)
 }
 
-// WriteBacklog implements Operations. It writes the backlog into the statistics table, in the same form as the counts
-// of a process for one minute.
+// WriteBacklog implements Operations. It writes into the statistics table.
 func (s *Store) WriteBacklog(ctx context.Context, slot time.Time, backlog []processlog.Backlog) error {
 	stats := make([]processlog.Stat, 0, max(1, len(backlog)))
 	for _, b := range backlog {

@@ -14,7 +14,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// countedStore counts the statements of a round, and the time that they take.
 type countedStore struct {
 	*Store
 	statements int
@@ -38,7 +37,6 @@ func (s *countedStore) WriteBacklog(ctx context.Context, slot time.Time, backlog
 	return s.Store.WriteBacklog(ctx, slot, backlog)
 }
 
-// openMillion opens a log with 1,000,000 due entries of four types.
 func openMillion(b *testing.B) (*sql.DB, *Store) {
 	db, err := sql.Open("mysql", testservers.NewSQL(b).Database(b, "interpolateParams=true"))
 	require.NoError(b, err)
@@ -55,8 +53,7 @@ func openMillion(b *testing.B) (*sql.DB, *Store) {
 	return db, s
 }
 
-// BenchmarkRunningEntriesOfAMillion measures one page of the entries that processes hold, among 250,000 due entries of a type. In the
-// first case the longest due entries run, as they do usually. In the second case no entry runs, so the page compares 10,000 rows.
+// In the first case the longest due entries run. In the second none runs, so the page compares 10,000 rows.
 func BenchmarkRunningEntriesOfAMillion(b *testing.B) {
 	db, s := openMillion(b)
 	for _, running := range []int{100, 0} {
@@ -75,7 +72,6 @@ func BenchmarkRunningEntriesOfAMillion(b *testing.B) {
 	}
 }
 
-// BenchmarkBacklogOfAMillionEntries measures rounds that count 1,000,000 waiting entries of four types.
 func BenchmarkBacklogOfAMillionEntries(b *testing.B) {
 	db, s := openMillion(b)
 	var rows int

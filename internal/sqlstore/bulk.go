@@ -13,13 +13,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// storedBulk is the content of the column before_state in the record of a batch. The batches of one action are found by
-// comparing this column. The JSON names of this type and of storedBatch never change.
+// storedBulk is before_state in the record of a batch. The JSON names of this type and of storedBatch never change.
 type storedBulk struct {
 	Bulk string `json:"bulk"` // BulkID.Secret in the first batch, and BulkID.String in the others
 }
 
-// storedBatch is the content of the column after_state of a batch.
+// storedBatch is after_state in the record of a batch.
 type storedBatch struct {
 	Entries []processlog.BulkEntry `json:"entries"`
 	Skipped []processlog.BulkSkip  `json:"skipped,omitempty"`
@@ -27,14 +26,14 @@ type storedBatch struct {
 }
 
 func bulkMark(text string) []byte {
-	mark, _ := json.Marshal(storedBulk{text}) // A text always encodes as JSON.
+	mark, _ := json.Marshal(storedBulk{text})
 	return mark
 }
 
 func isBatch(oldState []byte) bool { return bytes.HasPrefix(oldState, []byte(`{"bulk":`)) }
 
-// ChangeBulk implements Operations. It writes one row more than ChangeAll. The row is only inserted and never updated,
-// because a program may lack the right to update the audit table.
+// ChangeBulk implements Operations. It only inserts into the audit table, because a program may lack the right to update
+// it.
 func (s *Store) ChangeBulk(ctx context.Context, seenVersions []processlog.Version, ch processlog.Change, batch processlog.BulkBatch) (record uint64, answers []processlog.Changed, err error) {
 	var begin func(tx processlog.Tx) error
 	switch {
@@ -50,16 +49,14 @@ func (s *Store) ChangeBulk(ctx context.Context, seenVersions []processlog.Versio
 	return record, answers, err
 }
 
-// bulkSetting is the name of the setting whose row requireLast locks. All actions share one row, so the table does not
-// grow.
+// bulkSetting is the name of the setting whose row requireLast locks.
 const bulkSetting = "actions on all that match"
 
-// lockBulk locks the row of bulkSetting until the transaction ends. It locks no row of the audit table, because a
-// program may lack the right to do so. Every program may write settings.
+// lockBulk locks the row of bulkSetting, because a program may lack the right to lock rows of the audit table.
 const lockBulk = "INSERT INTO {setting} (name, value, version, actor, reason, `at`) VALUES ({name},{empty},1,{empty},{empty},{now}){again}, version={setting}.version+1"
 
-// requireLast returns ErrChanged if another batch has already followed batch.Follows. Call it before the transaction
-// locks entries. Otherwise a second caller would see entries that the first caller has locked, and report them as busy.
+// requireLast returns ErrChanged if another batch has followed batch.Follows. Call it before the transaction locks
+// entries, so that a second caller does not report them as busy.
 func (s *Store) requireLast(ctx context.Context, tx processlog.Tx, batch processlog.BulkBatch) error {
 	if err := s.lockBulks(ctx, tx); err != nil {
 		return err
@@ -76,10 +73,9 @@ func (s *Store) lockBulks(ctx context.Context, tx processlog.Tx) error {
 	return err
 }
 
-// firstOfBulk finds the first row of an action by its secret. It compares a limited number of rows.
 const firstOfBulk = "SELECT id FROM (SELECT id, before_state FROM {audit} WHERE entry_id=0 ORDER BY id DESC LIMIT {limit}) AS records WHERE before_state={mark}"
 
-// requireFirst returns ErrChanged if there is an action with the secret of batch. Like requireLast, it locks the row of all actions.
+// requireFirst returns ErrChanged if there is an action with the secret of batch.
 func (s *Store) requireFirst(ctx context.Context, tx processlog.Tx, batch processlog.BulkBatch) error {
 	if err := s.lockBulks(ctx, tx); err != nil {
 		return err
@@ -95,11 +91,9 @@ func (s *Store) firstOfBulk(secret string) string {
 	return s.sql(firstOfBulk, "limit", strconv.Itoa(processlog.MaxBulkKeys), "mark", s.d.binary(bulkMark(secret)))
 }
 
-// lastOfBulk finds the last row of an action. The row's id is read by a query, because drivers and servers return
-// different values as the inserted id.
+// lastOfBulk reads the id by a query, because servers return different values as the inserted id.
 const lastOfBulk = "SELECT id FROM {audit} WHERE entry_id=0 AND id>={first} AND before_state={mark} ORDER BY id DESC LIMIT 1"
 
-// lastBatch returns the id of the last row of an action, which may also be its first row.
 func (s *Store) lastBatch(ctx context.Context, tx processlog.Tx, id processlog.BulkID) (uint64, error) {
 	rows, err := queryIDs(ctx, tx, s.sql(lastOfBulk, "first", strconv.FormatUint(id.Record, 10), "mark", s.d.binary(markOf(id))))
 	if err != nil || len(rows) == 0 {
@@ -108,7 +102,6 @@ func (s *Store) lastBatch(ctx context.Context, tx processlog.Tx, id processlog.B
 	return rows[0].Row(), nil
 }
 
-// markOf returns the content of before_state of the next batch of an action.
 func markOf(id processlog.BulkID) []byte {
 	if id.Record == 0 {
 		return bulkMark(id.Secret)
@@ -136,7 +129,6 @@ func (s *Store) insertBatch(ctx context.Context, tx processlog.Tx, batch process
 	return record, nil
 }
 
-// batchRows finds the rows of the batches of an action. It compares a limited number of rows, and reads the index on entry_id.
 const (
 	batchRows = "SELECT id FROM (SELECT id, before_state FROM {audit} WHERE entry_id=0 AND id>={first} ORDER BY id LIMIT {limit}) AS records WHERE before_state IN ({first mark},{mark})"
 	batches   = "SELECT id, {ms created_at}, {text action, actor, reason}, after_state FROM {audit} WHERE id IN ({ids}) ORDER BY id"

@@ -10,7 +10,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// queryCases reads cases. The query has the columns of casesOf.
 func (s *Store) queryCases(ctx context.Context, query string) ([]processlog.Case, error) {
 	rows, err := s.read(ctx, query)
 	if err != nil {
@@ -54,8 +53,6 @@ func (s *Store) CasesOf(ctx context.Context, ids []processlog.ID) ([]processlog.
 const listCases = "SELECT entry_id, epoch, version, kind, {text business_type, business_id}, fingerprint, {text ended_by, error}, COALESCE(amount,0), {text currency, owner}," +
 	" opened_at, due_at, closed_at FROM {case} WHERE closed_at=0{filter} ORDER BY due_at, entry_id LIMIT {limit}"
 
-// Cases implements Operations. It reads through the index on due times, or through the index on owners if the filter
-// names one.
 func (s *Store) Cases(ctx context.Context, f processlog.CaseFilter) (processlog.CasePage, error) {
 	limit, err := pageLimit(f.Limit)
 	if err != nil {
@@ -97,7 +94,6 @@ func (s *Store) Cases(ctx context.Context, f processlog.CaseFilter) (processlog.
 	return page, nil
 }
 
-// parsePair reads a cursor of two numbers.
 func parsePair(cursor string) (a, b uint64, err error) {
 	first, second, found := strings.Cut(cursor, "-")
 	a, err1 := strconv.ParseUint(first, 10, 63)
@@ -113,7 +109,7 @@ const groupCases = "SELECT {text g.business_type}, g.fingerprint, {text g.curren
 	" FROM {case}{by k_group} WHERE closed_at=0{filter} GROUP BY business_type, fingerprint, currency ORDER BY 4 DESC, 8 LIMIT {limit}) AS g" +
 	" JOIN {case} AS e ON e.entry_id=g.example ORDER BY g.n DESC, g.example"
 
-// CaseGroups implements Operations. It reads the sums from an index alone, and one row per group.
+// CaseGroups implements Operations.
 func (s *Store) CaseGroups(ctx context.Context, businessTypes []string, failure processlog.Fingerprint) ([]processlog.CaseGroup, error) {
 	of := ""
 	if businessTypes != nil {
@@ -145,7 +141,7 @@ func (s *Store) CaseGroups(ctx context.Context, businessTypes []string, failure 
 
 const countCases = "SELECT {text business_type}, kind, COUNT(*) FROM {case}{by k_group} WHERE closed_at=0 GROUP BY business_type, kind"
 
-// CountCases implements Operations. It reads the row of each open case, because no index has the kind.
+// CountCases implements Operations.
 func (s *Store) CountCases(ctx context.Context) (counts []processlog.CaseCount, err error) {
 	rows, err := s.read(ctx, s.sql(countCases))
 	if err != nil {

@@ -57,7 +57,6 @@ func (s *Store) assignSome(ctx context.Context, tx processlog.Tx, seenCases []pr
 
 const lockCases = "SELECT entry_id, version, {text business_type}, closed_at FROM {case}{by id} WHERE entry_id IN ({ids}){lock now}"
 
-// lockCases reads and locks those cases in seenCases that exist. It reads only what an assignment needs.
 func (s *Store) lockCases(ctx context.Context, tx processlog.Tx, seenCases []processlog.SeenCase) (map[processlog.ID]*processlog.Case, error) {
 	ids := make([]processlog.ID, len(seenCases))
 	for i := range seenCases {

@@ -15,12 +15,10 @@ import (
 
 var _ processlog.Operations = (*Store)(nil)
 
-// operationTables lists the suffixes of the tables that package admin needs.
 var operationTables = []string{"_case", "_operation", "_setting"}
 
 const noRows = "SELECT 1 FROM {table} WHERE 1=0" // Fails if the table is missing.
 
-// checkTable returns an error if the log's table with this suffix is missing, cannot be read, or is not the library's.
 func (s *Store) checkTable(ctx context.Context, suffix string) error {
 	if err := s.foreign[suffix]; err != nil {
 		return err
@@ -55,10 +53,9 @@ func (s *Store) CheckOperations(ctx context.Context) error {
 
 func hasCase(o *processlog.Outcome) bool { return o.Case != nil && o.To == processlog.Dead }
 
-// updateAndOpen returns a rowUpdate that updates the rows that are free. In the same transaction it also stores
-// Results, Faults and failed attempts, and opens the cases of rows that become dead. It finds the changed rows by the
-// token that the UPDATE gives them, and writes nothing for other rows. A second try may write the same again, which is
-// harmless.
+// updateAndOpen returns a rowUpdate that, in one transaction, updates free rows, stores their Results, Faults and failed
+// attempts, and opens cases for dead entries. It finds the changed rows by their new token. A second try writes the same
+// again.
 func (s *Store) updateAndOpen(token processlog.Token, place map[processlog.ID]int, outcomes []processlog.Outcome) rowUpdate {
 	open := func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changedRows int64, busy []processlog.ID, err error) {
 		err = s.inOwn(ctx, func(tx processlog.Transaction) error {
@@ -97,14 +94,13 @@ func (s *Store) updateAndOpen(token processlog.Token, place map[processlog.ID]in
 	}
 }
 
-// insertCases opens cases. {again} makes it reopen a case that exists, with the new values and a higher version.
-// {and token} is empty, or limits the rows to those that one UPDATE has changed.
+// {again} reopens a case that exists, with the new values and a higher version.
 const insertCases = "INSERT INTO {case} (entry_id, epoch, kind, business_type, business_id, fingerprint, ended_by, error, amount, currency, opened_at, due_at)" +
 	" SELECT id, epoch, {kind}, business_type, business_id, {fingerprint}, RTRIM(ended_by), {error}, {amount}, {currency}, {now}, {now}+{due}" +
 	" FROM {log}{by id} WHERE id IN ({ids}) AND state+0=-2{and token}{again}, version={case}.version+1, closed_at=0"
 
-// openCases opens a case for each row of ids whose entry is dead. A closed case of the entry is opened again and keeps
-// its owner. The parameter andToken is empty or another condition on the rows, in SQL.
+// openCases opens a case for each row of ids whose entry is dead. A reopened case keeps its owner. andToken is empty or
+// another condition in SQL.
 func (s *Store) openCases(ctx context.Context, tx processlog.Tx, ids []processlog.ID, andToken string, draft func(id processlog.ID) *processlog.CaseDraft) error {
 	each := func(of func(d *processlog.CaseDraft) string) string {
 		return byRow("id", ids, func(i int) string { return of(draft(ids[i])) }, asIs)
@@ -149,7 +145,6 @@ func (s *Store) openCases(ctx context.Context, tx processlog.Tx, ids []processlo
 
 const closeCasesOf = "UPDATE {case}{by id} SET closed_at={now}, version=version+1 WHERE entry_id IN ({ids}) AND closed_at=0"
 
-// closeCasesOf closes the cases of changed rows that are no longer dead.
 func (s *Store) closeCasesOf(ctx context.Context, tx processlog.Tx, rows []changedRow) error {
 	var ids []processlog.ID
 	for _, r := range rows {
@@ -168,8 +163,7 @@ func (s *Store) closeCasesOf(ctx context.Context, tx processlog.Tx, rows []chang
 	return err
 }
 
-// DeadWithoutCase implements Operations. It reads through the due index, type by type, with up to 100 types in one
-// statement.
+// DeadWithoutCase implements Operations.
 func (s *Store) DeadWithoutCase(ctx context.Context, since time.Duration, limit int) ([]processlog.Row, error) {
 	groups, err := s.groups(ctx, nil, []processlog.State{processlog.Dead}, nil)
 	if err != nil {
@@ -196,7 +190,6 @@ func (s *Store) DeadWithoutCase(ctx context.Context, since time.Duration, limit 
 	return rows, nil
 }
 
-// deadWithoutCase has one part for each business type. {recent} is empty, or limits how long ago the entries ended.
 const (
 	deadWithoutCase   = "{parts} LIMIT {limit}"
 	deadWithoutCaseOf = "SELECT * FROM (SELECT l.id FROM {log} AS l{by due} LEFT JOIN {case} AS c ON c.entry_id=l.id AND c.closed_at=0" +
@@ -215,9 +208,8 @@ func (s *Store) withoutCase(groups []group, since time.Duration, limit int) stri
 	return s.sql(deadWithoutCase, "parts", strings.Join(parts, " UNION ALL "), "limit", strconv.Itoa(limit))
 }
 
-// OpenCases implements Operations. It locks the entries first, as all code does. A transaction that requeues one of
-// these entries therefore waits, and then closes the new case. The result is the number of locked entries, because a
-// server counts a reopened case as two changed rows.
+// OpenCases implements Operations. It locks the entries first, so that a transaction that requeues one of them waits, and
+// then closes the new case.
 func (s *Store) OpenCases(ctx context.Context, rows []processlog.Row, cases []processlog.CaseDraft) (opened int, err error) {
 	places := make(map[processlog.ID]int, len(rows))
 	ids := make([]processlog.ID, len(rows))
@@ -244,9 +236,8 @@ func (s *Store) OpenCases(ctx context.Context, rows []processlog.Row, cases []pr
 	return opened, err
 }
 
-// casesApart calls write for up to purgeStep cases at a time. If the database refuses to write a case, the other cases
-// are written, and the error is a *RefusedError. A case may stay unwritten because a statement waits too long.
-// casesApart returns no error for such a case, and the next round writes it.
+// casesApart calls write for up to purgeStep cases at a time. Refused cases make the error a *RefusedError. A case whose
+// statement waited too long stays for the next round.
 func (s *Store) casesApart(ctx context.Context, ids []processlog.ID, write func(ids []processlog.ID) error) error {
 	slices.SortFunc(ids, processlog.ID.Compare)
 	var refusals []refusal[processlog.ID]
@@ -265,7 +256,6 @@ func (s *Store) casesApart(ctx context.Context, ids []processlog.ID, write func(
 
 const lockDead = "SELECT id FROM {log}{by id} WHERE id IN ({ids}) AND state+0=-2 AND version={version} ORDER BY id{lock}"
 
-// lockDead locks the dead rows that have the given version and that no other transaction has locked.
 func (s *Store) lockDead(ctx context.Context, tx processlog.Tx, ids []processlog.ID, version func(id processlog.ID) uint64) ([]processlog.ID, error) {
 	return readFree(ctx, s, ids, func(ids []processlog.ID, lock string) ([]processlog.ID, error) {
 		versions := byRow("id", ids, func(i int) uint64 { return version(ids[i]) }, decimal)
@@ -273,8 +263,7 @@ func (s *Store) lockDead(ctx context.Context, tx processlog.Tx, ids []processlog
 	})
 }
 
-// CloseCases implements Operations. A case that was reopened after CloseCases read it has another version, and stays
-// open.
+// CloseCases implements Operations. A case that was reopened meanwhile stays open.
 func (s *Store) CloseCases(ctx context.Context, limit int) (int, error) {
 	n, err := s.closeCases(ctx, limit)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// changeTimeout is how long a Change outside a caller's transaction tries to lock the row.
+// changeTimeout limits how long a Change outside a caller's transaction tries to lock the row.
 const changeTimeout = 2 * time.Second
 
 // Change implements Store.
@@ -25,8 +25,7 @@ func (s *Store) Change(ctx context.Context, tx processlog.Tx, proven bool, ch pr
 		}
 		row, err := s.change(ctx, tx, ch, s.d.lock)
 		if errors.Is(err, processlog.ErrNotFound) {
-			// If the transaction belongs to another database, that database may have a log of the same name without this entry.
-			// Then name the wrong database in the error.
+			// A transaction of another database may find a log of the same name without this entry.
 			err = cmp.Or(s.wrongSchema(ctx, tx), err)
 			s.discardSession(ctx, tx, err)
 		}
@@ -47,9 +46,8 @@ func (s *Store) Change(ctx context.Context, tx processlog.Tx, proven bool, ch pr
 	return row, err
 }
 
-// untilFree runs the function work in a transaction of the library. It runs the function again as long as another
-// transaction has locked the rows, and returns ErrBusy after timeout. It never waits inside the database, because the
-// user's sessions may be set to wait very long.
+// untilFree repeats work in a transaction of the library while other transactions lock the rows. After timeout it returns
+// ErrBusy. It never waits inside the database, because the user's sessions may wait very long.
 func (s *Store) untilFree(ctx context.Context, timeout time.Duration, within func(context.Context, func(processlog.Transaction) error) error, work func(processlog.Transaction) error) error {
 	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
@@ -80,15 +78,12 @@ func (s *Store) change(ctx context.Context, tx processlog.Tx, ch processlog.Chan
 	return oldRow, s.apply(ctx, tx, ch, []changedRow{{oldRow, newRow}})
 }
 
-// changedRow is a locked row as it was before a Change, and as it is afterwards.
 type changedRow struct{ oldRow, newRow processlog.Row }
 
-// apply writes the result of a Change into locked rows.
 func (s *Store) apply(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
 	return s.applyRecorded(ctx, tx, ch, rows, false)
 }
 
-// applyRecorded does the same as apply. For isInBatch see audit.
 func (s *Store) applyRecorded(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow, isInBatch bool) error {
 	if ch.Audited() { // Write the audit log first. If this fails and the caller commits nevertheless, nothing has changed.
 		if err := s.audit(ctx, tx, ch, rows, isInBatch); err != nil {
@@ -116,14 +111,12 @@ func (s *Store) rewrite(ctx context.Context, tx processlog.Tx, ch processlog.Cha
 	return s.move(ctx, tx, ch.Action, rows)
 }
 
-// moveRows writes a change into locked rows. It compares the version although the rows are locked, because on some
-// servers a row lock has no effect (G4, one history). {lease} is 0 or lease_until. With lease_until, the row keeps its
-// lease: an attempt may still run, and no second attempt may run beside it. Reschedule is such a change.
+// The version is compared although the rows are locked, because on some servers a row lock has no effect (G4, one
+// history). {lease} is 0 or lease_until, with which a running attempt keeps its lease.
 const moveRows = "UPDATE {log}{by id} SET state={state}, epoch={epoch}, process_count={process_count}, compensate_count={compensate_count}, delivery_count={delivery_count}," +
 	" ended_by={ended_by}, next_at={now}+{wait}, lease_until={lease}, version=version+1, token={token}, updated_at={stamp}{abandoned}" +
 	" WHERE id IN ({ids}) AND version={version}"
 
-// move writes the values that Change.After has computed, in one statement. No other code computes these values.
 func (s *Store) move(ctx context.Context, tx processlog.Tx, action processlog.Action, rows []changedRow) error {
 	ids := make([]processlog.ID, len(rows))
 	for i := range rows {
@@ -156,7 +149,6 @@ func (s *Store) move(ctx context.Context, tx processlog.Tx, action processlog.Ac
 	return s.moveFaults(ctx, tx, rows)
 }
 
-// abandonedErrors returns the assignment of last_error if Change.After has set an error. Otherwise it returns "".
 func (s *Store) abandonedErrors(ids []processlog.ID, rows []changedRow) string {
 	sets := func(r changedRow) bool { return r.newRow.LastError != r.oldRow.LastError }
 	if !slices.ContainsFunc(rows, sets) {
@@ -170,7 +162,6 @@ func (s *Store) abandonedErrors(ids []processlog.ID, rows []changedRow) string {
 	}, asIs)
 }
 
-// moveFaults stores the Faults of the rows for which Change.After has set them.
 func (s *Store) moveFaults(ctx context.Context, tx processlog.Tx, rows []changedRow) error {
 	var ids []processlog.ID
 	faults := make(map[processlog.ID]*processlog.Faults)

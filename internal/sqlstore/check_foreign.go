@@ -11,13 +11,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// ourColumns lists columns that every log has. A table that a user made manually has at most a few of them.
+// ourColumns are columns that a user's own table seldom has.
 var ourColumns = []string{"next_at", "lease_until", "version", "token", "epoch", "delivery_count"}
 
-// foreignTable reports whether a table with the log's name is not a log at all, but a user's own table. A table that
-// lacks half of ourColumns or more, or half of all columns, is not a log. For such a table the error says so, and names
-// only a few missing columns. A user's own table may have a version, a token and a next_at, so fewer missing columns
-// prove nothing.
+// foreignTable returns an error if a user's own table has the log's name. Such a table lacks at least half of ourColumns,
+// or half of all columns.
 func foreignTable(name tableName, has func(column string) bool) error {
 	missing := slices.DeleteFunc(slices.Clone(ourColumns), has)
 	if len(missing) < len(ourColumns)/2 {
@@ -31,10 +29,8 @@ func foreignTable(name tableName, has func(column string) bool) error {
 		". Name another table in Config.Table, create it with MigrateTable, and import the rows of this one with package adopt (docs/how-to/move-from-your-own-table.md)"}
 }
 
-// requiredTables are the suffixes of the side tables that every log has.
 var requiredTables = []string{"_audit", "_fault", "_meta", "_result"}
 
-// sideColumns lists the columns of the side tables, by suffix.
 var sideColumns = map[string][]string{
 	"_audit":     {"id", "entry_id", "action", "actor", "reason", "before_state", "after_state", "created_at"},
 	"_fault":     {"entry_id", "epoch", "compensating", "server_faults", "server_downs", "outcome_unknown"},
@@ -55,7 +51,6 @@ var sideColumns = map[string][]string{
 // sideTables says which of the tables in sideColumns exist, and with which columns.
 type sideTables map[string][]string // columns by suffix, in small letters
 
-// readSideTables reads rows that each hold the name of a table and the name of one of its columns.
 func readSideTables(rows *sql.Rows, base string) (sideTables, error) {
 	defer rows.Close()
 	tables := make(sideTables)
@@ -70,7 +65,6 @@ func readSideTables(rows *sql.Rows, base string) (sideTables, error) {
 	return tables, rows.Err()
 }
 
-// missing returns the names of required tables that do not exist.
 func (t sideTables) missing(name tableName) (missing []string) {
 	for _, suffix := range requiredTables {
 		if t[suffix] == nil {
@@ -80,8 +74,8 @@ func (t sideTables) missing(name tableName) (missing []string) {
 	return missing
 }
 
-// foreign returns an error for each side table that lacks a column. Such a table belongs to somebody else, because
-// CREATE TABLE IF NOT EXISTS leaves an existing table as it is.
+// foreign returns an error for each side table that lacks a column. CREATE TABLE IF NOT EXISTS leaves somebody else's
+// table as it is.
 func (t sideTables) foreign(name tableName) map[string]error {
 	foreign := make(map[string]error)
 	for suffix, columns := range t {
@@ -98,7 +92,6 @@ func (t sideTables) foreign(name tableName) map[string]error {
 	return foreign
 }
 
-// sideQuery returns a query of all columns of the tables in sideColumns.
 func (d *dialect) sideQuery(name tableName) string {
 	var names []string
 	for _, suffix := range slices.Sorted(maps.Keys(sideColumns)) {
@@ -111,7 +104,6 @@ func (d *dialect) sideQuery(name tableName) string {
 	return "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema=" + d.schema(name) + " AND table_name" + list
 }
 
-// schema returns the SQL text of the database that holds a table.
 func (d *dialect) schema(name tableName) string {
 	if name.database == "" {
 		return "DATABASE()"
@@ -119,7 +111,6 @@ func (d *dialect) schema(name tableName) string {
 	return d.text(name.database)
 }
 
-// checkForeignSides returns an error for each table of a user that has the name of a side table of the log.
 func checkForeignSides(ctx context.Context, d *dialect, db *sql.DB, name tableName) error {
 	rows, err := db.QueryContext(ctx, d.sideQuery(name))
 	if err != nil {
@@ -137,13 +128,12 @@ func checkForeignSides(ctx context.Context, d *dialect, db *sql.DB, name tableNa
 	return errors.Join(errs...)
 }
 
-// viewNotTable is the error of a view with the log's name.
 func viewNotTable(name tableName) error {
 	return &processlog.FieldError{Field: "table " + name.quoted(""), Reason: "is a view, and the log needs a table. Name another table in Config.Table, and create it with MigrateTable"}
 }
 
-// checkForeign returns an error if the log's name belongs to a view or to a user's own table. CREATE TABLE IF NOT EXISTS
-// would leave both as they are, and the log's other tables would be created beside them.
+// checkForeign returns an error if a view or a user's own table has the log's name. CREATE TABLE IF NOT EXISTS would leave
+// it as it is.
 func checkForeign(ctx context.Context, d *dialect, db *sql.DB, name tableName) error {
 	schema := d.schema(name)
 	kindQuery := "SELECT table_type LIKE '%VIEW' FROM information_schema.tables WHERE table_schema=" + schema + " AND table_name=?"

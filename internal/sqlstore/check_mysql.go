@@ -14,7 +14,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// checkMySQL checks the server, a session of the user's pool, and the table.
 func checkMySQL(ctx context.Context, s *Store) []error {
 	session, err := readMySQLSession(ctx, s.db)
 	if slices.ContainsFunc(session.charsets[:], garbles) {
@@ -60,8 +59,7 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 		s.notes = append(s.notes, "the pool keeps connections to a server that has become read-only: after a switchover every write through them fails; set rejectReadOnly=true in the DSN, or open the database on Connector")
 	}
 	if s.schema != "" {
-		// On Vitess, DATABASE() returns another name in a statement that names a table. A proxy may not accept the database's
-		// name. So try once whether the log is found under this name.
+		// On Vitess or a proxy, DATABASE() may return a name that statements cannot use, so try it.
 		var here bool
 		err := s.db.QueryRowContext(ctx, s.sql(readMetaTwice, "same", s.table.quoted("_meta"))).Scan(&here)
 		if err := unlessRefused(err); err != nil {
@@ -74,9 +72,8 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 	return checkInstruments(ctx, s)
 }
 
-// leftElsewhere compares the database of the session that Check has read with the database of a new connection. They
-// differ if, for example, the session has run USE. leftElsewhere then returns an error. Without a Connector, the
-// library cannot open a new connection, and leftElsewhere returns nil.
+// leftElsewhere returns an error if the checked session is in another database than a new connection. Without a Connector
+// it returns nil.
 func (s *Store) leftElsewhere(ctx context.Context) error {
 	if s.ownPool == nil {
 		return nil
@@ -91,12 +88,10 @@ func (s *Store) leftElsewhere(ctx context.Context) error {
 	return &processlog.FieldError{Field: "DB", Reason: fmt.Sprintf("opens its sessions in database %q, but one of them is in %q: some code has sent USE; let it change back", begin.String, s.schema)}
 }
 
-// readMetaTwice reads whether the same log is found with and without the name of its database.
 const readMetaTwice = "SELECT COUNT(*)>0 FROM {meta} AS named JOIN {same} AS same ON same.`name`=named.`name` AND same.`value`=named.`value` WHERE named.`name`='fingerprint' AND {in schema}"
 
-// keepsReadOnly reports whether the driver keeps a connection after the server has become read-only. With
-// rejectReadOnly the driver closes such a connection. To find out, keepsReadOnly updates entry 0 in a READ ONLY
-// transaction. No entry 0 exists, so the UPDATE writes nothing.
+// keepsReadOnly reports whether the driver keeps a connection after the server has become read-only (without
+// rejectReadOnly). It updates entry 0, which does not exist, in a READ ONLY transaction.
 func keepsReadOnly(ctx context.Context, s *Store) bool {
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
@@ -133,13 +128,12 @@ type mysqlSession struct {
 	readOnlyTx   bool // whether transactions begin as READ ONLY
 }
 
-// cutsReads reports whether the session returns fewer rows than exist, or refuses to read many.
 func (m mysqlSession) cutsReads() bool { return m.limited || m.narrow }
 
 func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 	var m mysqlSession
 	var database sql.NullString
-	// Read the charsets first, and as bytes. In a session that garbles results, the other columns may be unreadable.
+	// Read the charsets first, and as bytes, because a session may garble the other columns.
 	err := db.QueryRowContext(ctx, "SELECT "+mysqlTexts("@@character_set_client, @@character_set_connection, COALESCE(@@character_set_results,'')")+
 		", VERSION(), DATABASE(), @@autocommit, @@innodb_lock_wait_timeout, @@sql_mode, @@max_allowed_packet").
 		Scan(&m.charsets[0], &m.charsets[1], &m.charsets[2], &m.version, &database, &m.autocommit, &m.lockWait, &m.sqlMode, &m.maxPacket)
@@ -147,8 +141,7 @@ func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 		return m, err
 	}
 	m.database = database.String
-	// If a server lacks one of these variables, the statement fails. Such a server also lacks the effect of the
-	// variable, so ignore the error.
+	// A server that lacks one of these variables lacks its effect too, so ignore the error.
 	_ = db.QueryRowContext(ctx, fmt.Sprintf("SELECT @@sql_select_limit<%d, @@sql_big_selects=0, @@unique_checks=0, ABS(UNIX_TIMESTAMP(SYSDATE())-@@timestamp)>=10000", math.MaxInt64)).
 		Scan(&m.limited, &m.narrow, &m.lax, &m.clockSet)
 	if m.cutsReads() {
@@ -194,7 +187,6 @@ func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 	return m, rows.Err()
 }
 
-// boundOf converts the value of a variable to a duration. It returns 0 if the value is not a number.
 func boundOf(value string, unit time.Duration) time.Duration {
 	n, _ := strconv.ParseFloat(value, 64)
 	return time.Duration(n * float64(unit))
@@ -252,7 +244,7 @@ func (m mysqlSession) problems() []error {
 	return problems
 }
 
-// charsetProblem names the first charset that does not carry UTF-8. One parameter of the DSN sets all three.
+// charsetProblem names the first charset that does not carry UTF-8.
 func (m mysqlSession) charsetProblem() error {
 	for i, charset := range m.charsets {
 		if name := [...]string{"character_set_client", "character_set_connection", "character_set_results"}[i]; !carriesUTF8(charset, i == 2) {
@@ -262,16 +254,13 @@ func (m mysqlSession) charsetProblem() error {
 	return nil
 }
 
-// garbles reports whether a charset encodes ASCII letters differently.
 func garbles(charset string) bool {
 	return slices.Contains([]string{"swe7", "ucs2", "utf16", "utf16le", "utf32"}, charset)
 }
 
-// emptyIsNull reports whether MariaDB's mode EMPTY_STRING_IS_NULL is on.
 func (m mysqlSession) emptyIsNull() bool { return strings.Contains(m.sqlMode, "EMPTY_STRING_IS_NULL") }
 
-// carriesUTF8 reports whether a session with this charset passes texts on as the UTF-8 bytes that Go holds. A result
-// charset may also be empty or binary: the server then sends the stored bytes.
+// A result charset may also be empty or binary: the server then sends the stored bytes.
 func carriesUTF8(charset string, read bool) bool {
 	switch charset {
 	case "utf8mb4", "utf8mb3", "utf8":
@@ -282,12 +271,11 @@ func carriesUTF8(charset string, read bool) bool {
 	return false
 }
 
-// contentLimit returns the maximum content in bytes. It is half of the server's largest packet, because a client that
-// writes values into the statement may double their size.
+// contentLimit is half of the largest packet, because a client that writes values into the statement may double their
+// size.
 func (m mysqlSession) contentLimit() int { return int(m.maxPacket-packetOverhead) / 2 }
 
-// packetOverhead is the number of bytes in a packet that are kept free for an entry's other columns and for the
-// statement itself.
+// packetOverhead is kept free in a packet, in bytes, for other columns and the statement itself.
 const packetOverhead = 16 << 10
 
 func (m mysqlSession) supported() bool {

@@ -14,15 +14,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// checkInstruments tries on this very server each feature that the library's statements need. Engines and proxies that
-// speak MySQL's protocol accept all these statements, but some do not do what the statement says. If a statement does
-// not work, checkInstruments replaces it by a form that works, or refuses the server.
+// checkInstruments tries each feature that the library's statements need, because some engines and proxies accept a
+// statement and do something else. It replaces a statement that does not work, or refuses the server.
 //
-// All trials use rows under random keys that are never committed. So instances that start at the same time do not meet
-// each other's rows. The trials need only the rights of normal operation. They use up a few ids.
-//
-// If a connection is lost during the trials, their results mean nothing. checkInstruments then forgets them and begins
-// again.
+// Trials use rows under random keys that are never committed, so instances that start together do not meet. They need only
+// the rights of normal operation, and use up a few ids. If a connection is lost, checkInstruments begins again.
 func checkInstruments(ctx context.Context, s *Store) []error {
 	d, notes, schema := *s.d, slices.Clip(s.notes), s.schema
 	for try := 1; ; try++ {
@@ -42,7 +38,6 @@ func checkInstruments(ctx context.Context, s *Store) []error {
 	}
 }
 
-// proofTries is the maximum number of times that checkInstruments begins. It begins again if a connection was lost.
 const proofTries = 3
 
 func (p *proof) run(ctx context.Context) error {
@@ -52,22 +47,21 @@ func (p *proof) run(ctx context.Context) error {
 	return p.acrossSessions(ctx)
 }
 
-// lostConnection reports whether an error says that the connection is gone, or that somebody has ended the session.
 func lostConnection(err error) bool {
 	number := mysqlerr.Number(err)
 	return mysqlerr.IsBroken(err) || errors.Is(err, sql.ErrConnDone) || number == mysqlerr.ConnectionKilled || number == mysqlerr.SessionKilled
 }
 
-// proof is the state of one checkInstruments call. Its methods return an error only if they could not make a trial.
+// The methods of proof return an error only if they could not make a trial.
 type proof struct {
 	s        *Store
 	key      string
 	problems []error
-	beside   *lookout // the session that looks at the held row; replaced if a trial needs another pool or isolation level
+	beside   *lookout // the session that looks at the held row
 }
 
-// lookout is a second session that looks at a row while another session holds it. All its transactions have the same
-// isolation level, because on Vitess a level that was set for one transaction stays.
+// lookout is a second session. All its transactions have one isolation level, because on Vitess a level that was set for
+// one transaction stays.
 type lookout struct {
 	*sql.Conn
 	db    *sql.DB
@@ -75,17 +69,12 @@ type lookout struct {
 }
 
 const (
-	// proofTimeout is how long another session may take to look at the row. Its statements wait for no lock, so only a
-	// slow server comes near this limit.
 	proofTimeout = 15 * time.Second
-	// spareTimeout is how long a pool may take to hand out a second connection.
 	spareTimeout = 3 * time.Second
-	// proofLockWait is the lock wait timeout, in seconds, of a session whose statement must not wait for a locked row. If
-	// the statement returns sooner, it has not waited.
+	// proofLockWait is the lock wait timeout, in seconds, of a session whose statement must not wait for a locked row.
 	proofLockWait = 3
 )
 
-// refuse adds a problem that names the server, what it did, and the remedy.
 func (p *proof) refuse(found, remedy string) {
 	p.problems = append(p.problems, &processlog.FieldError{Field: "server " + p.s.version, Reason: found + "; " + remedy})
 }
@@ -98,8 +87,6 @@ func (p *proof) draft(suffix string) processlog.Draft {
 	return processlog.Draft{BusinessType: "compensator.check", IdempotencyKey: processlog.IdempotencyKey(p.key + suffix)}
 }
 
-// inOneSession makes the trials that need one connection of the user's pool. They find out which statement shows that a
-// transaction is open, and what an INSERT and an UPDATE return.
 func (p *proof) inOneSession(ctx context.Context) error {
 	conn, err := p.s.db.Conn(ctx)
 	if err != nil {
@@ -107,7 +94,7 @@ func (p *proof) inOneSession(ctx context.Context) error {
 	}
 	defer conn.Close()
 	err = p.tryIn(ctx, conn)
-	// A trial may mistake a lost connection for an answer of the server, so ask whether the session is still there.
+	// A trial may mistake a lost connection for an answer, so ask whether the session is still there.
 	if _, lost := conn.ExecContext(ctx, "DO 0"); lostConnection(lost) {
 		return lost
 	}
@@ -130,10 +117,9 @@ func (p *proof) tryIn(ctx context.Context, conn *sql.Conn) error {
 	return p.returning(ctx, tx)
 }
 
-// mysqlProbes lists the ways to find out whether a transaction is open, the cheapest first.
+// mysqlProbes lists the probes, the cheapest first.
 var mysqlProbes = []func(ctx context.Context, tx processlog.Tx) error{probeMySQL, probeSavepoint}
 
-// probes runs each of mysqlProbes, and reports whether its error is the given one.
 func (p *proof) probes(ctx context.Context, tx processlog.Tx, want error) []bool {
 	answers := make([]bool, len(mysqlProbes))
 	for i, probe := range mysqlProbes {
@@ -153,8 +139,8 @@ func (p *proof) chooseProbe(outside, inside []bool) {
 		"entries would become durable without their transaction; connect to the database itself")
 }
 
-// guardRefuses reports whether a guarded INSERT is refused outside a transaction. The row's business_type is also too
-// long, so that a server in strict mode stores no row even if its guard does not work.
+// guardRefuses reports whether a guarded INSERT is refused outside a transaction. Its business_type is too long, so that
+// strict mode stores no row even without the guard.
 func (p *proof) guardRefuses(ctx context.Context, conn *sql.Conn) bool {
 	if p.s.d.inTx == "" {
 		return false
@@ -165,7 +151,6 @@ func (p *proof) guardRefuses(ctx context.Context, conn *sql.Conn) bool {
 	return errors.Is(err, processlog.ErrNoTransaction)
 }
 
-// tryWrites tries a single INSERT and an UPDATE. It uses only guards that have worked in earlier trials.
 func (p *proof) tryWrites(ctx context.Context, tx processlog.Tx, guarded bool) error {
 	if p.s.d.inTx != "" && !guarded {
 		p.dropGuard()
@@ -200,8 +185,6 @@ func (p *proof) dropGuard() {
 	p.note("@@in_transaction inside a statement does not show whether a transaction is open", "the library asks before, which costs one statement for each INSERT on a plain pool and each HandleTx")
 }
 
-// versionGuardWorks reports whether the guard of every write works on a new row: an UPDATE with the version as its
-// condition must change the row exactly once.
 func (p *proof) versionGuardWorks(ctx context.Context, tx processlog.Tx, id processlog.ID) bool {
 	return p.update(ctx, tx, id, 1) == 0 && p.update(ctx, tx, id, 0) == 1 && p.update(ctx, tx, id, 0) == 0
 }
@@ -221,7 +204,7 @@ func (p *proof) insert(ctx context.Context, tx processlog.Tx, suffix string, pro
 
 const tryUpdate = "UPDATE {log}{by id} SET version=version+1 WHERE id={id} AND version={version}{and in tx}"
 
-// update runs a guarded UPDATE and returns how many rows changed, or -1 if it failed.
+// update returns how many rows changed, or -1 if the UPDATE failed.
 func (p *proof) update(ctx context.Context, tx processlog.Tx, id processlog.ID, version int) int64 {
 	changedRows, err := execCount(ctx, tx, p.s.sql(tryUpdate, "id", id.String(), "version", signed(int64(version))))
 	if err != nil {

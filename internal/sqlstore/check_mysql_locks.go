@@ -14,8 +14,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// acrossSessions holds a row in one session, and looks at it from other sessions. It opens one other session at a time,
-// because a pool may have only one spare connection.
+// acrossSessions looks at a held row from one other session at a time, because a pool may have only one spare connection.
 func (p *proof) acrossSessions(ctx context.Context) error {
 	holder, err := p.s.beginOwn(ctx)
 	if err != nil {
@@ -28,15 +27,13 @@ func (p *proof) acrossSessions(ctx context.Context) error {
 	}
 	defer p.leave()
 	err = p.lookAt(ctx, id)
-	// If the session of the variable holder was lost, the row is no longer locked. A trial may then have found that locks
-	// do not work. So return the lost connection instead.
+	// If holder was lost, the row was no longer locked, and the trials mean nothing.
 	if _, lost := queryIDs(ctx, holder, p.s.sql(tryRead, "id", id.String())); lostConnection(lost) {
 		return lost
 	}
 	return err
 }
 
-// lookAt makes the trials that look at the held row.
 func (p *proof) lookAt(ctx context.Context, id processlog.ID) error {
 	for _, try := range []func(ctx context.Context, id processlog.ID) error{p.tryLocks, p.tryReadCommitted, p.trySkipLocked, p.tryIsolation} {
 		if err := try(ctx, id); err == errNoSecond {
@@ -51,8 +48,6 @@ func (p *proof) lookAt(ctx context.Context, id processlog.ID) error {
 
 var errNoSecond = errors.New("no second connection")
 
-// look runs the function work in a transaction of another session. The next look uses the same session if it needs the
-// same pool and level.
 func (p *proof) look(ctx context.Context, db *sql.DB, level sql.IsolationLevel, work func(ctx context.Context, tx *sql.Tx) error) (err error) {
 	if p.s.ownPool == nil && db.Stats().MaxOpenConnections == 1 {
 		return errNoSecond
@@ -84,8 +79,7 @@ func (p *proof) look(ctx context.Context, db *sql.DB, level sql.IsolationLevel, 
 	return work(ctx, tx)
 }
 
-// leave closes the session that looks at the row. The session must not return to the pool, because its lock wait
-// differs from the pool's. Its isolation level may differ too.
+// leave closes the session. It must not return to the pool, because its lock wait and isolation level differ.
 func (p *proof) leave() {
 	if p.beside == nil {
 		return
@@ -95,9 +89,7 @@ func (p *proof) leave() {
 	p.beside = nil
 }
 
-// spare returns another connection of the pool, besides the one whose transaction holds the row. If all connections are
-// in use, spare waits only spareTimeout for a free one, and then returns errNoSecond. Otherwise it waits proofTimeout,
-// because the pool may have to open a connection.
+// spare returns another connection of the pool, or errNoSecond if all are in use for spareTimeout.
 func spare(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	timeout := proofTimeout
 	if has := db.Stats(); has.MaxOpenConnections > 0 && has.InUse >= has.MaxOpenConnections {
@@ -112,7 +104,6 @@ func spare(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	return conn, err
 }
 
-// tryLocks tries the statements that must report at once that a row is locked.
 func (p *proof) tryLocks(ctx context.Context, id processlog.ID) error {
 	d := p.s.d
 	held, err := p.reportsLock(ctx, id, d.lockNow)
@@ -137,8 +128,8 @@ func (p *proof) tryLocks(ctx context.Context, id processlog.ID) error {
 	return err
 }
 
-// reportsLock reports whether a locking read fails at once because the row is locked. It tries up to three times,
-// because on a busy server a read may time out. A read that timed out proves nothing.
+// reportsLock reports whether a locking read fails at once because the row is locked. It tries up to three times, because
+// a read that timed out proves nothing.
 func (p *proof) reportsLock(ctx context.Context, ref processlog.Ref, lock string) (held bool, err error) {
 	for range 3 {
 		held, err = p.toldAtOnce(ctx, ref, lock)
@@ -163,8 +154,7 @@ func (p *proof) toldAtOnce(ctx context.Context, ref processlog.Ref, lock string)
 	return told, err
 }
 
-// lockWait sets the session's wait for locks to proofLockWait seconds. It returns how long the session really waits,
-// because some engines and proxies ignore the setting.
+// lockWait sets proofLockWait. It returns how long the session really waits, because some engines ignore the setting.
 func lockWait(ctx context.Context, tx *sql.Tx) (time.Duration, error) {
 	_, _ = tx.ExecContext(ctx, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout=%d", proofLockWait))
 	var seconds int64
@@ -177,8 +167,7 @@ const (
 	tryRead = "SELECT id FROM {log}{by id} WHERE id={id}"
 )
 
-// trySkipLocked checks whether SKIP LOCKED skips a locked row. First a read without locks must find the row. Otherwise,
-// an empty result would not show that the row was skipped.
+// The row must be visible without locks first. Otherwise an empty result would not show that it was skipped.
 func (p *proof) trySkipLocked(ctx context.Context, id processlog.ID) error {
 	visible, skipped := false, false
 	err := p.look(ctx, p.s.database(), sql.LevelReadUncommitted, func(ctx context.Context, tx *sql.Tx) error {
@@ -201,7 +190,6 @@ func (p *proof) trySkipLocked(ctx context.Context, id processlog.ID) error {
 	return nil
 }
 
-// tryReadCommitted checks whether a transaction at READ COMMITTED hides uncommitted rows.
 func (p *proof) tryReadCommitted(ctx context.Context, id processlog.ID) error {
 	seen, err := p.showsRow(ctx, id, sql.LevelReadCommitted)
 	if seen {
@@ -210,10 +198,8 @@ func (p *proof) tryReadCommitted(ctx context.Context, id processlog.ID) error {
 	return err
 }
 
-// tryIsolation checks that the server sets the isolation level that a transaction requests. A transaction at READ
-// UNCOMMITTED must see the uncommitted row. If it does not see the row, the server ignores requested levels. Then the
-// sessions of the application's pool (Config.DB) must be at READ COMMITTED by default. The library's own pool, if it
-// has one, must be at READ COMMITTED in any case.
+// tryIsolation requires that the server sets the level that a transaction requests. Otherwise the sessions must be at READ
+// COMMITTED by default, and the own pool always.
 func (p *proof) tryIsolation(ctx context.Context, id processlog.ID) error {
 	if p.s.ownPool != nil {
 		level, err := readIsolation(ctx, p.s.ownPool)
@@ -224,7 +210,7 @@ func (p *proof) tryIsolation(ctx context.Context, id processlog.ID) error {
 	}
 	uncommitted, err := p.showsRow(ctx, id, sql.LevelReadUncommitted)
 	if err = unlessRefused(err); err != nil || uncommitted {
-		return err // READ UNCOMMITTED took effect, so the server sets the isolation level that a transaction asks for
+		return err
 	}
 	level, err := readIsolation(ctx, p.s.db)
 	p.refuseLevel(level, "the pool's connections")
@@ -238,7 +224,6 @@ func (p *proof) refuseLevel(level, whose string) {
 	}
 }
 
-// showsRow reports whether a plain read at this level, in the user's pool, shows the uncommitted row.
 func (p *proof) showsRow(ctx context.Context, id processlog.ID, level sql.IsolationLevel) (seen bool, err error) {
 	err = p.look(ctx, p.s.db, level, func(ctx context.Context, tx *sql.Tx) error {
 		rows, err := queryIDs(ctx, tx, p.s.sql(tryRead, "id", id.String()))
@@ -248,8 +233,7 @@ func (p *proof) showsRow(ctx context.Context, id processlog.ID, level sql.Isolat
 	return seen, err
 }
 
-// unlessRefused returns nil if the server answered the statement with an error. It returns err if there was no answer,
-// or if the error means that the session has ended.
+// unlessRefused returns nil if the server answered with an error, and err if the session has ended or gave no answer.
 func unlessRefused(err error) error {
 	if answer := (*mysql.MySQLError)(nil); errors.As(err, &answer) && !lostConnection(err) {
 		return nil
@@ -257,7 +241,6 @@ func unlessRefused(err error) error {
 	return err
 }
 
-// readIsolation returns the isolation level of a session's transactions.
 func readIsolation(ctx context.Context, db *sql.DB) (level string, err error) {
 	var name string
 	err = db.QueryRowContext(ctx, "SHOW VARIABLES WHERE Variable_name IN ('transaction_isolation','tx_isolation')").Scan(&name, &level)

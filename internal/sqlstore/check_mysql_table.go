@@ -9,7 +9,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// mysqlColumn is what information_schema says about a column.
 type mysqlColumn struct {
 	dataType  string
 	length    int64 // in characters or bytes; 0 for numbers
@@ -85,9 +84,8 @@ func (t *mysqlTable) readIndexes(ctx context.Context, s *Store, schema string) e
 	return rows.Err()
 }
 
-// wantColumns lists what each column must have at least. Numbers are compared by type. Texts and bytes are compared by
-// length. The collation "bin" means a binary collation of utf8mb4, and "utf8mb4" means any collation of utf8mb4. The
-// function init adds the other columns of recordedTexts, with the length MaxName.
+// wantColumns lists what each column must have at least: numbers by type, texts and bytes by length. The collation "bin"
+// means a binary one of utf8mb4. The function init adds the columns of recordedTexts.
 var wantColumns = map[string]mysqlColumn{
 	"id": {dataType: "bigint"}, "next_at": {dataType: "bigint"}, "lease_until": {dataType: "bigint"}, "version": {dataType: "bigint"},
 	"delay_second":  {dataType: "bigint"},
@@ -162,8 +160,7 @@ func (c mysqlColumn) lacks(expected mysqlColumn) string {
 	case expected.collation == "bin" && c.collation != "" && !strings.HasSuffix(c.collation, "_bin"):
 		return fmt.Sprintf("collation %s takes different keys for equal; want utf8mb4_bin", c.collation)
 	case expected.collation != "" && c.collation != "" && !strings.HasPrefix(c.collation, "utf8mb4_"):
-		// settleRows finds a row by a checksum of the stored bytes, and an error text of a handler may hold
-		// any characters. So the column must store each text byte by byte.
+		// settleRows compares a checksum of the stored bytes, so the column must store texts byte by byte.
 		return fmt.Sprintf("collation %s does not store every text byte by byte; want utf8mb4_bin", c.collation)
 	}
 	return ""

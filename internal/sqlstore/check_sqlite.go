@@ -12,12 +12,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// checkSQLite checks two connections of the pool, and the table. A setting belongs to one connection. A PRAGMA that is
-// run once through the pool sets only one connection. A PRAGMA in the DSN sets all of them. Two connections to a
-// database in memory may even be two databases.
+// checkSQLite checks two connections, because a PRAGMA that is run through the pool sets only one of them. Two connections
+// to a database in memory may even be two databases.
 //
-// synchronous=NORMAL is accepted. With WAL it may lose the last commits when the machine loses power. If a commit must
-// never be lost, use FULL, which is SQLite's default.
+// synchronous=NORMAL is accepted, although WAL may then lose the last commits when the machine loses power.
 func checkSQLite(ctx context.Context, s *Store) []error {
 	conns := 2
 	if s.db.Stats().MaxOpenConnections == 1 {
@@ -29,7 +27,7 @@ func checkSQLite(ctx context.Context, s *Store) []error {
 		if err != nil {
 			return []error{fmt.Errorf("compensator: connect: %w", err)}
 		}
-		defer conn.Close() // Close the first connection only at the end, so that the second one is really another connection.
+		defer conn.Close() // so that the second one is really another connection
 		if problems := checkSQLiteConn(ctx, s, conn, conns > 1); len(problems) > 0 {
 			return problems
 		}
@@ -41,12 +39,10 @@ func checkSQLite(ctx context.Context, s *Store) []error {
 	return checkSharedCache(ctx, opened[0], opened[1], s.table)
 }
 
-// checkSharedCache finds out whether two connections share a cache. With a shared cache, a read during a write fails at
-// once or waits forever, whatever busy_timeout is. No PRAGMA tells whether the cache is shared.
+// checkSharedCache refuses a shared cache, with which a read during a write fails at once or waits forever. With
+// read_uncommitted, a connection sees uncommitted rows only through a shared cache.
 //
-// But with read_uncommitted, a connection sees uncommitted rows only if the cache is shared. So checkSharedCache
-// inserts a row, reads it on the other connection, and rolls back. If another process holds the writer longer than
-// busy_timeout, the check is left out.
+// If another process holds the writer longer than busy_timeout, the check is left out.
 func checkSharedCache(ctx context.Context, writer, reader *sql.Conn, table tableName) []error {
 	if _, err := writer.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return nil
@@ -66,8 +62,8 @@ func checkSharedCache(ctx context.Context, writer, reader *sql.Conn, table table
 	return nil
 }
 
-// seesUncommitted reports whether a connection sees rows at READ UNCOMMITTED. It waits for no lock, because a database
-// in memory may block readers during a write. Afterwards it restores the connection's settings.
+// seesUncommitted waits for no lock, because a database in memory may block readers. It restores the connection's
+// settings.
 func seesUncommitted(ctx context.Context, conn *sql.Conn, count string) (seen bool, err error) {
 	var timeout int // milliseconds
 	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&timeout); err != nil {
@@ -106,7 +102,6 @@ func checkSQLiteConn(ctx context.Context, s *Store, conn *sql.Conn, several bool
 	return append(problems, definition.problems(s.table)...)
 }
 
-// sqliteSession holds the settings on which the safety of the library's statements depends.
 type sqliteSession struct {
 	version         string
 	busyTimeout     int // milliseconds
@@ -119,7 +114,6 @@ type sqliteSession struct {
 	file            string // empty: the database is in memory
 }
 
-// exclusive reports whether this connection of a pool blocks the other connections of the pool.
 func (p sqliteSession) exclusive(several bool) bool {
 	return several && p.file != "" && strings.EqualFold(p.lockingMode, "exclusive")
 }
@@ -188,7 +182,6 @@ func (p sqliteSession) supported() bool {
 	return n == 2 && (major > 3 || major == 3 && minor >= 35)
 }
 
-// sqliteTable is what the database says about the log's table.
 type sqliteTable struct {
 	statement string // CREATE TABLE; empty: the table does not exist
 	isView    bool
@@ -259,8 +252,7 @@ func (t *sqliteTable) readIndexes(ctx context.Context, conn *sql.Conn, table tab
 	return rows.Err()
 }
 
-// sqliteColumns lists the declared type that each column must have. SQLite decides by the declared type whether a text
-// of digits is stored as a number.
+// sqliteColumns lists declared types. They decide whether SQLite stores a text of digits as a number.
 var sqliteColumns = map[string][]string{
 	"INTEGER": {"id", "state", "process_count", "max_process_count", "delay_second", "next_at", "lease_until", "version", "epoch",
 		"delivery_count", "compensate_count", "created_at", "updated_at"},

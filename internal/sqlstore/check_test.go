@@ -12,7 +12,6 @@ import (
 	"github.com/compensator-go/compensator/migrations"
 )
 
-// New must require each column that Migrate creates, and no other one.
 func TestCheckRequiresEveryColumnOfTheTable(t *testing.T) {
 	t.Parallel()
 	declared := func(files embed.FS, folder string) map[string]string {

@@ -10,13 +10,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestInsertHoldsWhatAPacketTakes checks the size of one INSERT: up to 500 entries or 1 MiB, and no more than a packet
-// of the server has room for.
 func TestInsertHoldsWhatAPacketTakes(t *testing.T) {
 	for name, test := range map[string]struct {
 		drafts     int
 		draft      processlog.Draft
-		maxContent int // maximum content, as New finds out
+		maxContent int
 		want       []int
 	}{
 		"small entries":              {drafts: 1001, want: []int{500, 500, 1}},
@@ -32,8 +30,7 @@ func TestInsertHoldsWhatAPacketTakes(t *testing.T) {
 	}
 }
 
-// TestOutcomesHoldWhatAPacketTakes checks the size of one settle statement. If all rows have the same error, the
-// statement contains it once. Otherwise it contains an error for each row, in hexadecimal digits.
+// If all rows have the same error, the statement contains it once. Otherwise it contains each, in hexadecimal digits.
 func TestOutcomesHoldWhatAPacketTakes(t *testing.T) {
 	long := strings.Repeat("余", processlog.MaxText)
 	for name, test := range map[string]struct {

@@ -13,18 +13,12 @@ import (
 
 const claimRead = "SELECT {columns} FROM {log}{by id} WHERE id IN ({ids}) ORDER BY id{lock}"
 
-// Claim implements Store in one transaction:
-//
-//   - It locks those wanted rows that are free, by primary key.
-//   - It decides which of them may be claimed.
-//   - It writes the leases, on the condition that each row still has the version that was read.
-//
-// On a server whose SKIP LOCKED locks nothing (TiDB), that condition still gives each row one owner.
+// Claim implements Store. One transaction locks the free rows by primary key, decides, and writes the leases. Each write
+// requires the version that was read, because SKIP LOCKED locks nothing on TiDB.
 func (s *Store) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	return s.claim(ctx, want, token, lease, nil, accept)
 }
 
-// claim implements Claim, and ClaimLimited if permits is not nil.
 func (s *Store) claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, permits *permits, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	if len(want) == 0 {
 		return processlog.Claimed{}, nil
@@ -34,11 +28,9 @@ func (s *Store) claim(ctx context.Context, want []processlog.Wanted, token proce
 		c.knownTokens[w.ID] = w.Token
 		c.ids = append(c.ids, w.ID)
 	}
-	// All code locks rows in id order, so that no two transactions deadlock (G14, producers are not harmed).
+	// Lock rows in id order, so that no two transactions deadlock (G14, producers are not harmed).
 	slices.SortFunc(c.ids, processlog.ID.Compare)
-	c.ids = slices.Compact(c.ids) // A row that is wanted several times is claimed once.
-	// One transaction reads, decides and writes, so no other transaction changes a row between the decision and the
-	// write.
+	c.ids = slices.Compact(c.ids)
 	err := s.inOwn(ctx, func(tx processlog.Transaction) error { return c.run(ctx, tx, accept) })
 	if len(c.retryRows) > 0 {
 		err = c.permitApart(ctx)
@@ -54,7 +46,6 @@ func (s *Store) claim(ctx context.Context, want []processlog.Wanted, token proce
 	return c.result, nil
 }
 
-// claim is the state of one Claim call.
 type claim struct {
 	s           *Store
 	ids         []processlog.ID
@@ -71,15 +62,15 @@ func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processl
 	var rows []processlog.Row
 	for chunk := range slices.Chunk(c.ids, processlog.MaxRows) {
 		freeRows, err := readFree(ctx, c.s, chunk, func(ids []processlog.ID, lock string) ([]processlog.Row, error) {
-			// Read by primary key. Through the due index the lock would cover the range into which producers insert (G14,
-			// producers are not harmed).
+			// Through the due index the lock would cover the range into which producers insert (G14, producers are not
+			// harmed).
 			return c.s.queryRows(ctx, tx, len(ids), c.s.sql(claimRead, "ids", idList(ids), "lock", lock))
 		})
 		if err != nil {
 			return err
 		}
 		if rows = append(rows, freeRows...); len(rows) == len(freeRows) {
-			rows = freeRows // Avoid copying the first chunk.
+			rows = freeRows // Do not copy the first chunk.
 		}
 	}
 	if err := c.classifyUnread(ctx, tx, rows); err != nil {
@@ -92,7 +83,7 @@ func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processl
 	if len(claimedRows) == 0 {
 		return c.writePermits(ctx, tx, nil)
 	}
-	if err := c.s.addFaults(ctx, tx, claimedRows); err != nil { // Read the Faults after the rows are locked, because the transaction that changes a row also writes its Faults.
+	if err := c.s.addFaults(ctx, tx, claimedRows); err != nil { // The transaction that changes a row also writes its Faults, so read them after the lock.
 		return err
 	}
 	err := c.take(ctx, tx, claimedRows)
@@ -105,8 +96,7 @@ func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processl
 	return c.writePermits(ctx, tx, c.result.Mine)
 }
 
-// choose separates the locked rows that may be claimed from the others. It moves the rows that it returns to the front
-// of rows.
+// choose moves the rows that may be claimed to the front of rows, and returns them.
 func (c *claim) choose(rows []processlog.Row, accept func(*processlog.Row) bool) (claimedRows []processlog.Row) {
 	claimedRows = rows[:0]
 	for i := range rows {
@@ -128,15 +118,14 @@ func (c *claim) choose(rows []processlog.Row, accept func(*processlog.Row) bool)
 	return claimedRows
 }
 
-// claimable reports whether an entry may be claimed. No entry runs before it is due (promise G9) or while another
-// process has its lease (G16, repetitions are counted), even if the queue offers it.
+// No entry runs before it is due (promise G9) or while another process has its lease (G16, repetitions are counted), even
+// if the queue offers it.
 func (c *claim) claimable(row *processlog.Row) bool {
 	return !row.State.Terminal() && row.DueIn <= 0 && (row.LeaseLeft <= 0 || c.heldByCaller(row))
 }
 
 const claimUnread = "SELECT id FROM {log} WHERE id IN ({ids})"
 
-// classifyUnread finds out which of the unread wanted rows are locked, and which do not exist.
 func (c *claim) classifyUnread(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
 	if len(rows) == len(c.ids) {
 		return nil
@@ -145,9 +134,8 @@ func (c *claim) classifyUnread(ctx context.Context, tx processlog.Tx, rows []pro
 	for i := range rows {
 		readIDs[i] = rows[i].ID
 	}
-	// A locked row is read again soon. If a row does not exist or is not committed, the queue should not have offered
-	// it, and the queue forgets it (G10, the queue is a hint). When the row is committed, its commit or the reconciler
-	// enqueues it again. The other rows are claimed in both cases.
+	// A missing row may not be committed yet. The queue forgets it (G10, the queue is a hint), and its commit or the
+	// reconciler enqueues it again.
 	unread := withoutIDs(c.ids, readIDs)
 	locked, err := queryIDs(ctx, tx, c.s.sql(claimUnread, "ids", idList(unread)))
 	if err != nil {
@@ -160,10 +148,9 @@ func (c *claim) classifyUnread(ctx context.Context, tx processlog.Tx, rows []pro
 	return nil
 }
 
-// claimGroup holds the values that all rows of one claim statement share. Most batches have one or two groups.
 type claimGroup struct {
 	version            uint64
-	keepsDeliveryCount bool // result of claim.keepsDeliveryCount
+	keepsDeliveryCount bool
 }
 
 func (c *claim) grouped(rows []processlog.Row) map[claimGroup][]processlog.ID {
@@ -175,9 +162,8 @@ func (c *claim) grouped(rows []processlog.Row) map[claimGroup][]processlog.ID {
 	return groups
 }
 
-// claimRows leases the rows of one claimGroup. The transaction has locked these rows, so they still have the version
-// that was read. claimUnusual does the same for a group that keeps its delivery count, or whose version starts again at
-// 1.
+// claimRows leases the rows of one claimGroup. claimUnusual also handles rows that keep their delivery count, or whose
+// version starts again at 1.
 const (
 	claimRows = "UPDATE {log}{by id} SET version=version+1, delivery_count=delivery_count+1, token={token}, lease_until={now}+{lease}, updated_at={stamp}" +
 		" WHERE id IN ({ids}) AND version={version}{and steady}"
@@ -185,7 +171,6 @@ const (
 		" WHERE id IN ({ids}) AND version={version}{and steady}"
 )
 
-// update returns the statement that leases the rows of one group.
 func (c *claim) update(g claimGroup, ids []processlog.ID) string {
 	args := []string{"token", c.s.d.binary(c.token[:]), "lease", signed(processlog.Millis(c.lease)), "ids", idList(ids), "version", decimal(g.version)}
 	if !g.keepsDeliveryCount && g.version < lastVersion {
@@ -201,7 +186,6 @@ func (c *claim) update(g claimGroup, ids []processlog.ID) string {
 	return c.s.sql(claimUnusual, append(args, "next version", nextVersion, "deliveries", deliveries)...)
 }
 
-// take writes the leases of rows in the open transaction.
 func (c *claim) take(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
 	failpoint.Reach(failpoint.ClaimLocked)
 	var taken int64
@@ -224,16 +208,16 @@ func (c *claim) take(ctx context.Context, tx processlog.Tx, rows []processlog.Ro
 	return nil
 }
 
-// takeApart claims rows once more, after their transaction was rolled back because the database refused some rows or a
-// trigger waited. The version that was read still guards each claim: a row that has changed since is not claimed.
+// takeApart claims rows again after their transaction was rolled back, because the database refused a row or a trigger
+// waited.
 func (c *claim) takeApart(ctx context.Context) error {
 	refused := make(map[processlog.ID]bool)
 	for g, ids := range c.grouped(c.retryRows) {
 		if c.waitErr != nil && !timeFor(ctx, rowWait) {
-			break // Rows that are not claimed by now are read again soon.
+			break
 		}
 		write := c.s.updateFree
-		if c.waitErr != nil && len(ids) == len(c.retryRows) { // All rows together have waited for a lock already, so do not try all of them together again.
+		if c.waitErr != nil && len(ids) == len(c.retryRows) { // All rows together have waited already, so do not try all of them again.
 			write = c.s.updateFreeFrom(c.waitErr)
 		}
 		_, _, err := c.s.updateApart(ctx, ids, func(ids []processlog.ID) string { return c.update(g, ids) }, write)
@@ -252,24 +236,21 @@ func (c *claim) takeApart(ctx context.Context) error {
 	return c.s.readLatest(ctx, func(readTx processlog.Tx) error { return c.keepTaken(ctx, readTx, accepted) })
 }
 
-// heldByCaller reports whether the caller already has this row under the token in Wanted.
 func (c *claim) heldByCaller(row *processlog.Row) bool {
 	token := c.knownTokens[row.ID]
 	return token != processlog.Token{} && token == row.Token
 }
 
-// keepsDeliveryCount reports whether the UPDATE must leave the delivery count unchanged. If the caller already holds
-// the entry, its delivery has been counted. A second count would look like a lost lease, and lost leases count as
-// crashes. A count of MaxCount or more also stays, because other software wrote it, and it may be too large to raise.
+// A delivery that was counted twice would look like a crash. A count of MaxCount or more comes from other software, and
+// may be too large to raise.
 func (c *claim) keepsDeliveryCount(row *processlog.Row) bool {
 	return row.DeliveryCount > 0 && c.heldByCaller(row) || row.DeliveryCount >= processlog.MaxCount
 }
 
-// lastVersion is a version that no row of this library ever reaches. A row to which other software wrote such a version
-// starts again at 1. Otherwise the statement could not raise its version, and would fail for all other rows too.
+// lastVersion is a version that only other software writes. Such a row starts again at 1, because a statement that could
+// not raise it would fail for all rows.
 const lastVersion = 1 << 62
 
-// markClaimed changes the row in memory to the values that the claim statement has stored.
 func (c *claim) markClaimed(row *processlog.Row) {
 	if !c.keepsDeliveryCount(row) {
 		row.DeliveryCount++
@@ -283,9 +264,7 @@ func (c *claim) markClaimed(row *processlog.Row) {
 
 const claimKept = "SELECT id FROM {log} WHERE id IN ({ids}) AND token={token}"
 
-// keepTaken reads which rows carry the claim's token, and adds the other rows to the waiting ones. Call it after
-// takeApart, and on a server whose SKIP LOCKED locks nothing. In both cases the claim does not know which rows it has
-// leased.
+// keepTaken reads which rows carry the claim's token, and adds the others to the waiting ones.
 func (c *claim) keepTaken(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
 	ids := make([]processlog.ID, len(rows))
 	for i := range rows {
@@ -310,9 +289,7 @@ func (c *claim) keepTaken(ctx context.Context, tx processlog.Tx, rows []processl
 	return nil
 }
 
-// releaseRows changes only rows with the caller's token. If another process has claimed an entry since, that process
-// keeps its lease. The first Release sets lease_until to 0. So a repeated Release finds no row and changes no count
-// (G16, repetitions are counted).
+// A repeated Release finds lease_until=0 and changes no count (G16, repetitions are counted).
 const releaseRows = "UPDATE {log}{by id} SET version=version+1, delivery_count=delivery_count-1, lease_until=0, updated_at={stamp}" +
 	" WHERE id IN ({ids}) AND token={token} AND delivery_count>0 AND lease_until>0"
 
@@ -341,9 +318,8 @@ const (
 	renewedRows = "SELECT id FROM {log} WHERE id IN ({ids}) AND version={version} AND state+0 IN (0,-1,-3)"
 )
 
-// Renew implements Store. It is the only write that does not change the version, because the version guards the outcome
-// of the attempt. A row that another transaction has locked keeps its lease as it is, and does not delay the renewal of
-// the others.
+// Renew implements Store. It does not change the version, which guards the outcome of the attempt. A locked row keeps its
+// lease as it is.
 func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Duration) (unrenewed processlog.Unrenewed, err error) {
 	ctx = s.urgently(ctx)
 	byVersion := make(map[uint64][]processlog.ID)
@@ -366,7 +342,7 @@ func (s *Store) renew(ctx context.Context, ids []processlog.ID, version uint64, 
 	})
 	var refusedErr *processlog.RefusedError
 	if errors.As(err, &refusedErr) {
-		// The database refuses only rows that the condition of the UPDATE matches, so their leases are not lost.
+		// The database refuses only rows that the condition matches, so their leases are not lost.
 		unrenewed.Refused = append(unrenewed.Refused, refusedErr.Refusals...)
 		changedRows += int64(len(refusedErr.Refusals))
 		err = nil
@@ -374,7 +350,7 @@ func (s *Store) renew(ctx context.Context, ids []processlog.ID, version uint64, 
 	if err != nil || changedRows == int64(len(ids)) {
 		return err
 	}
-	// If fewer rows changed, some may only be locked. A lease is lost only if renewedRows no longer finds its row.
+	// A lease is lost only if renewedRows does not find its row. Otherwise the row was only locked.
 	var stillLeased []processlog.ID
 	err = s.readLatest(ctx, func(readTx processlog.Tx) (err error) {
 		stillLeased, err = queryIDs(ctx, readTx, s.sql(renewedRows, "ids", idList(ids), "version", decimal(version)))

@@ -14,16 +14,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// ClaimLimited implements Store. In the transaction of the claim it first locks the entries, and then the rows of the
-// limit. Then it decides which entries get a permit. After the leases it writes the rows of the limit:
+// ClaimLimited implements Store. In the transaction of the claim, it locks the entries and then the rows of the limit, and
+// grants permits.
 //
-//   - The first row of a limit has the key "". Every claim locks it first, even if it wants other keys. So claims
-//     under one limit take turns, and a key without a row has a full burst.
-//   - After that lock a claim waits for no other lock: it has already locked its entries, and skipped entries that
-//     others had locked. So no two claims deadlock.
-//   - The last statement stores the times of the granted starts, by the clock at that moment. The rows are locked by
-//     then, so no earlier grant has a later time. The claim has counted the free starts by an earlier reading of the
-//     clock. Since then, more starts can only have become free, so the claim does not grant too many.
+// Every claim first locks the limit's row with the key "", so that claims under one limit take turns. After that it waits
+// for no other lock, so that no two claims deadlock.
+//
+// The last statement stores the granted starts by the clock at that moment, so no earlier grant has a later time.
 func (s *Store) ClaimLimited(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, limit processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	p := &permits{s: s, limit: limit, program: limit.Values()}
 	found, err := s.claim(ctx, want, token, lease, p, accept)
@@ -38,28 +35,26 @@ func (s *Store) ClaimLimited(ctx context.Context, want []processlog.Wanted, toke
 	return found, nil
 }
 
-// permits is the state of one limit in a claim. A nil *permits limits nothing.
+// A nil *permits limits nothing.
 type permits struct {
 	s     *Store
 	limit processlog.StartLimit
-	keyOf map[processlog.ID]keyed // of the claimable rows
-	keys  map[string]*keyPermits  // the locked rows, by key
+	keyOf map[processlog.ID]keyed
+	keys  map[string]*keyPermits // the locked rows, by key
 
-	businessType string                 // type of the claimable rows
+	businessType string
 	stored       processlog.StoredLimit // what the first row says of the limit
 	now          int64                  // the database's clock when the rows were read, in ms
 	program      processlog.LimitValues // the values before a person's change
 	writeSentAt  time.Time              // when the statement that grants the permits was sent, by the clock of this process
 }
 
-// keyed is the result of StartLimit.Of for an entry.
 type keyed struct {
 	key     string
 	permits *keyPermits // nil: the entry needs no permit
 	ok      bool
 }
 
-// keyPermits is the locked row of one key.
 type keyPermits struct {
 	literal         string        // the key in a statement
 	exists          bool          // whether the key has a row
@@ -74,7 +69,6 @@ type keyPermits struct {
 	advance         int           // starts that the claim has taken in advance
 }
 
-// free returns how many more permits Concurrent allows.
 func (p *permits) free(k *keyPermits) int {
 	if p.limit.Concurrent == 0 {
 		return processlog.Unbounded
@@ -82,13 +76,12 @@ func (p *permits) free(k *keyPermits) int {
 	return max(0, p.limit.Concurrent-len(k.holders)-k.taken)
 }
 
-// lacksPermit reports whether an entry needs a permit and none is free.
 func (p *permits) lacksPermit(row *processlog.Row) bool {
 	k := p.of(row)
 	return k != nil && (k.starts <= k.taken || p.free(k) == 0)
 }
 
-// of returns the permits of a row's key, or nil if the row needs none.
+// of returns nil if the row needs no permit.
 func (p *permits) of(row *processlog.Row) *keyPermits {
 	if p == nil {
 		return nil
@@ -96,17 +89,14 @@ func (p *permits) of(row *processlog.Row) *keyPermits {
 	return p.keyOf[row.ID].permits
 }
 
-// refuses reports whether StartLimit.Of has refused an entry.
 func (p *permits) refuses(row *processlog.Row) bool { return p != nil && !p.keyOf[row.ID].ok }
 
-// take takes a permit for a row that the claim is going to lease.
 func (p *permits) take(row *processlog.Row) {
 	if k := p.of(row); k != nil {
 		k.taken++
 	}
 }
 
-// limited describes an entry that gets no permit.
 func (p *permits) limited(row *processlog.Row) processlog.Limited {
 	k, l := p.of(row), processlog.Limited{ID: row.ID, Key: p.keyOf[row.ID].key}
 	if k.starts <= k.taken {
@@ -115,7 +105,6 @@ func (p *permits) limited(row *processlog.Row) processlog.Limited {
 	return l
 }
 
-// rooms returns how many starts and permits are left for each key.
 func (p *permits) rooms() map[string]processlog.Room {
 	if len(p.keys) == 0 {
 		return nil
@@ -127,7 +116,7 @@ func (p *permits) rooms() map[string]processlog.Room {
 	return rooms
 }
 
-// lockPermits locks the limit's rows for the keys of the claimable rows. It sends no statement if no row needs a permit.
+// lockPermits sends no statement if no row needs a permit.
 func (c *claim) lockPermits(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
 	if c.permits == nil {
 		return nil
@@ -152,7 +141,6 @@ func (c *claim) lockPermits(ctx context.Context, tx processlog.Tx, rows []proces
 	return nil
 }
 
-// want stores the key of a claimable row, and counts the row under that key.
 func (p *permits) want(row *processlog.Row) {
 	key, limited, ok := p.limit.Of(row)
 	of := keyed{key: key, ok: ok}
@@ -169,10 +157,8 @@ func (p *permits) want(row *processlog.Row) {
 
 const lockLimit = "SELECT limit_key, tat, start_interval, starts, holders, {now}, " + limitColumns + " FROM {limit}{by id} WHERE limit_name={name} AND limit_key IN ({keys}) ORDER BY limit_key{lock}"
 
-// rowLock returns the locking clause for the rows of the limit. Usually a claim waits a few milliseconds for the claim
-// before it. But a process that stands still in the middle of a claim keeps the lock. The first claim that waits until
-// the timeout marks the limit as stuck. Later claims then fail at once instead of waiting, until one of them gets the
-// lock.
+// rowLock returns the locking clause. The first claim that waits until the timeout marks the limit as stuck. Later claims
+// then fail at once, until one of them gets the lock.
 func (p *permits) rowLock() string {
 	if _, stuck := p.s.stuckLimits.Load(p.limit.Name); stuck {
 		return p.s.d.lockNow
@@ -216,7 +202,6 @@ func (p *permits) lock(ctx context.Context, tx processlog.Tx) error {
 	return errors.New("the first row of the limit does not exist")
 }
 
-// read reads the rows of the keys. It reports whether the first row of the limit exists.
 func (p *permits) read(ctx context.Context, tx processlog.Tx, query string) (first bool, err error) {
 	rows, err := tx.QueryContext(ctx, query)
 	if err != nil {
@@ -233,7 +218,7 @@ func (p *permits) read(ctx context.Context, tx processlog.Tx, query string) (fir
 		if err := rows.Scan(places...); err != nil {
 			return false, err
 		}
-		if len(key) == 0 { // The first row of the limit is also the first one that is read. Only this row needs its limitColumns.
+		if len(key) == 0 {
 			done()
 			first, stored.Name = true, p.limit.Name
 			p.stored = stored
@@ -251,17 +236,12 @@ func (p *permits) read(ctx context.Context, tx processlog.Tx, query string) (fir
 	return first, p.asBusy(rows.Err())
 }
 
-// unread is a scan destination that discards the value.
 type unread struct{}
 
-// Scan implements sql.Scanner.
 func (unread) Scan(any) error { return nil }
 
-// count applies a person's change of the limit, and computes how many starts each key has left.
-//
-// A key without a row may have had one that PurgeLimitKeys has deleted. So the count of granted starts of a new row
-// begins with the time in µs, which is above every number of the deleted row. Otherwise, unused starts of the deleted
-// row could be returned to the new row.
+// count applies a person's change, and computes the starts that are left. The count of a new row begins with the time in
+// µs, which is above every number of a deleted row. So no start of the deleted row is returned to the new one.
 func (p *permits) count() {
 	p.limit.Set(p.program.With(p.stored.Person))
 	for _, k := range p.keys {
@@ -274,7 +254,6 @@ func (p *permits) count() {
 	}
 }
 
-// asBusy adds ErrBusy to the error of a statement that waited for a lock of another claim and did not get it.
 func (p *permits) asBusy(err error) error {
 	if p.s.d.fault(err) == faultBusy {
 		p.s.stuckLimits.Store(p.limit.Name, true)
@@ -283,7 +262,7 @@ func (p *permits) asBusy(err error) error {
 	return err
 }
 
-// writePermits stores the permits of the claimed rows. It is the last statement of the transaction.
+// writePermits must be the last statement of the transaction.
 func (c *claim) writePermits(ctx context.Context, tx processlog.Tx, mine []processlog.Row) error {
 	p := c.permits
 	if p == nil {
@@ -331,7 +310,6 @@ func (c *claim) writePermits(ctx context.Context, tx processlog.Tx, mine []proce
 	return nil
 }
 
-// write sends the statement that stores the permits granted for some keys.
 func (p *permits) write(ctx context.Context, tx processlog.Tx, written []*keyPermits) error {
 	statement := p.raise
 	if slices.ContainsFunc(written, func(k *keyPermits) bool { return !k.exists || k.shift != 0 }) {
@@ -343,9 +321,7 @@ func (p *permits) write(ctx context.Context, tx processlog.Tx, written []*keyPer
 	return err
 }
 
-// raiseLimits stores the permits that a claim has granted for keys that have rows. For each granted start of a key, it
-// moves the key's stored time tat by one interval. It also stores the holders of the key. It costs a server half as
-// much as insertLimits.
+// raiseLimits stores permits for keys that have rows. It costs a server half as much as insertLimits.
 const raiseLimits = "UPDATE {limit}{by id} SET tat={later}+{interval}*{taken}, granted_at={now}, starts=starts+{taken}," +
 	"{holders} start_interval={interval}, burst={burst}, concurrent={concurrent} WHERE limit_name={name} AND limit_key IN ({keys})"
 
@@ -362,10 +338,10 @@ func (p *permits) raise(written []*keyPermits) string {
 		"name", p.s.d.text(p.limit.Name), "keys", strings.Join(keys, ","))
 }
 
-// byKey returns an expression with the value of each key. If all keys have the same value, the expression is this value.
+// byKey returns an expression with the value of each key.
 func byKey(written []*keyPermits, value func(k *keyPermits) string) string {
 	most := value(written[0])
-	var others []string // values, in the order of their first keys
+	var others []string
 	keys := make(map[string][]string)
 	for _, k := range written[1:] {
 		if v := value(k); v != most {
@@ -385,8 +361,7 @@ func byKey(written []*keyPermits, value func(k *keyPermits) string) string {
 	return "CASE" + cases.String() + " ELSE " + most + " END"
 }
 
-// insertLimits does the same as raiseLimits, also for keys without a row and for keys whose stored time moves because
-// the interval has changed.
+// insertLimits does the same as raiseLimits, also for keys without a row or with a new interval.
 const insertLimits = "INSERT INTO {limit} (limit_name, limit_key, tat, granted_at, starts, holders, start_interval, burst, concurrent) VALUES {values}{again}, tat={moved}"
 
 func (p *permits) insert(written []*keyPermits) string {
@@ -405,11 +380,8 @@ func (p *permits) insert(written []*keyPermits) string {
 		"moved", p.s.d.later(tat, now)+"+"+p.s.d.offer("tat")+"-"+now)
 }
 
-// permitApart takes permits for the rows in c.retryRows, in a separate transaction. Later transactions lease these rows
-// one by one. permitApart removes rows that get no permit from c.retryRows.
-//
-// If the process dies before a row is leased, the limit has counted a start that never happens. The permit itself ends
-// at once, because it is for the version that the row would have had after the lease.
+// permitApart takes permits for c.retryRows in its own transaction, and drops rows that get none. If the process dies
+// before a row is leased, the limit has counted a start that never happens.
 func (c *claim) permitApart(ctx context.Context) error {
 	if c.permits == nil {
 		return nil
@@ -437,7 +409,7 @@ func (c *claim) permitApart(ctx context.Context) error {
 	return err
 }
 
-// returnApart returns the starts of rows that were not leased after permitApart. If that fails, the limit grants a little less.
+// returnApart returns the starts of rows that were not leased. If that fails, the limit grants a little less.
 func (c *claim) returnApart(ctx context.Context, chosen []processlog.Row) {
 	if c.permits == nil {
 		return
@@ -457,7 +429,7 @@ func (c *claim) returnApart(ctx context.Context, chosen []processlog.Row) {
 
 const returnStarts = "UPDATE {limit}{by id} SET tat=tat-{unused} WHERE limit_name={name} AND limit_key IN ({keys})"
 
-// ReturnStarts implements Store. It locks rows in the order of their keys, as claims do.
+// ReturnStarts implements Store. It locks rows in key order, as claims do.
 func (s *Store) ReturnStarts(ctx context.Context, limit processlog.StartLimit, unused map[string]processlog.Unused) error {
 	if len(unused) == 0 || limit.Interval == 0 {
 		return nil
@@ -484,7 +456,6 @@ func (s *Store) CheckLimits(ctx context.Context) error {
 	return nil
 }
 
-// withoutLimits replaces err if the _limit table is missing. The new error names the table and the feature that needs it.
 func (s *Store) withoutLimits(err error) error {
 	if err != nil && s.d.fault(err) == faultNoTable && strings.Contains(err.Error(), "_limit") {
 		return s.withoutTable(err, "_limit", "TypeConfig.Limit needs")

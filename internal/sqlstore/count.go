@@ -14,9 +14,8 @@ import (
 
 const defaultAtMost = 10_000
 
-// Count implements Store. It counts each group through the due index, at most up to AtMost, so the cost is limited
-// whatever the table holds. With a BatchID it reads up to AtMost entries of the batch and counts them by group. If the
-// batch has more entries, More is true for each of its groups.
+// Count implements Store. It counts at most AtMost entries of each group through the due index. With a BatchID it reads at
+// most AtMost entries of the batch.
 func (s *Store) Count(ctx context.Context, tx processlog.Tx, f processlog.CountFilter) ([]processlog.Count, error) {
 	if f.AtMost == 0 {
 		f.AtMost = defaultAtMost
@@ -38,8 +37,7 @@ func (s *Store) Count(ctx context.Context, tx processlog.Tx, f processlog.CountF
 	return counts, nil
 }
 
-// groupsPerCount is the maximum number of groups that one statement counts. A group adds one row to the answer, and SQLite accepts at
-// most 500 parts of a UNION.
+// SQLite accepts at most 500 parts of a UNION.
 const groupsPerCount = 200
 
 func (s *Store) countGroups(ctx context.Context, tx processlog.Tx, f processlog.CountFilter) ([]processlog.Count, error) {
@@ -82,7 +80,6 @@ func (s *Store) countChunk(ctx context.Context, tx processlog.Tx, groups []group
 	return counts, rows.Err()
 }
 
-// countGroup counts one group. Several of these queries are joined by UNION ALL.
 const countGroup = "SELECT {place} AS place, COUNT(*) AS n FROM (SELECT 1 FROM {log}{by due} WHERE state={state} AND business_type={type} LIMIT {limit}) AS g{place}"
 
 func (s *Store) countQuery(groups []group, atMost int) string {
@@ -123,19 +120,18 @@ func (s *Store) countBatch(ctx context.Context, tx processlog.Tx, f processlog.C
 	return slices.DeleteFunc(counts, func(c processlog.Count) bool { return len(f.States) > 0 && !slices.Contains(f.States, c.State) }), rows.Err()
 }
 
-// group stands for the entries of one state and type: one range of the due index.
+// group stands for one range of the due index.
 type group struct {
 	state        processlog.State
 	businessType string
 }
 
-// where returns the condition for the group.
 func (g group) where(s *Store) string {
 	return s.sql("state={state} AND business_type={type}", "state", signed(int64(g.state)), "type", s.d.text(g.businessType))
 }
 
-// groups lists every group of the given states and types. If states is empty, it lists all states. If types is nil, it
-// lists all types that occur. The cost grows with the number of groups, not with the number of entries.
+// groups lists every group of the given states and types. Empty states mean all states, and nil types mean all types that
+// occur. Its cost does not grow with the entries.
 func (s *Store) groups(ctx context.Context, tx processlog.Tx, states []processlog.State, types []string) ([]group, error) {
 	if len(states) == 0 {
 		states = processlog.States[:]
@@ -176,11 +172,9 @@ func (s *Store) occurring(ctx context.Context, tx processlog.Tx, states []proces
 	return groups, rows.Err()
 }
 
-// readGroups reads the groups that occur. MySQL jumps from group to group only if the query also groups by state, even if
-// there is only one state.
+// MySQL jumps from group to group only if the query also groups by state, even if there is only one state.
 const readGroups = "SELECT state, business_type FROM {log}{by due} WHERE state IN ({states}) GROUP BY state, business_type"
 
-// groupsQuery returns readGroups, or the query of the dialect.
 func (s *Store) groupsQuery(states []processlog.State) string {
 	if s.d.groups != nil {
 		return s.d.groups(s.sql("{log}{by due}"), states)

@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// listOrder says what a listing is sorted by. The entry id always comes last.
+// The entry id always comes last.
 type listOrder string
 
 const (
@@ -28,7 +28,7 @@ type listPosition struct {
 
 const cursorVersion = "1"
 
-// cursor encodes a position. List reads the next page from it. A later version of the library can read the cursor too.
+// cursor encodes a position. Later versions of the library must read it too.
 func (l *listing) cursor(p listPosition) string {
 	text := fmt.Sprintf("%s.%s%s.%d.%s", cursorVersion, l.order, l.direction(), p.at, p.id)
 	if l.order == orderKey {
@@ -37,8 +37,8 @@ func (l *listing) cursor(p listPosition) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
-// parseCursor decodes the text that cursor wrote. For an empty text it returns nil, which means the start of the
-// listing. It refuses a cursor of a listing in another order, because the page would skip entries.
+// parseCursor returns nil for an empty text, which means the start of the listing. It refuses a cursor of another order,
+// with which the page would skip entries.
 func parseCursor(text string, order listOrder, newest bool) (*listPosition, error) {
 	if text == "" {
 		return nil, nil

@@ -18,8 +18,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// dialect holds everything that differs between kinds of databases. Suffixes and hints may be empty. A func may be nil
-// where its comment says so.
+// dialect holds everything that differs between kinds of databases. Suffixes and hints may be empty.
 //
 // Store.Check sets these fields to what the server really does: halves, share, shareNow, inTx, returning, probe,
 // snapshots, galera and foldsNames.

@@ -10,7 +10,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// FuzzTableName checks that quoting an accepted name adds quotes and changes nothing else.
 func FuzzTableName(f *testing.F) {
 	for _, name := range []string{"common_process_log", "shop.log", "a.b.c", "", ".", "x`y", "log; DROP", strings.Repeat("x", 59), "Größe", "$1"} {
 		f.Add(name)

@@ -15,9 +15,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestDuplicateIsFoundWhereAFailedStatementBreaksItsTransaction records on a database that behaves like PostgreSQL.
-// After a failed statement, a transaction accepts only ROLLBACK TO SAVEPOINT. On MariaDB the driver returns no ids, so
-// they must come from INSERT … RETURNING.
+// On PostgreSQL, a transaction accepts only ROLLBACK TO SAVEPOINT after a failed statement.
 func TestDuplicateIsFoundWhereAFailedStatementBreaksItsTransaction(t *testing.T) {
 	db, err := sql.Open("mysql", testservers.Database(t))
 	require.NoError(t, err)
@@ -46,7 +44,6 @@ func TestDuplicateIsFoundWhereAFailedStatementBreaksItsTransaction(t *testing.T)
 	require.Len(t, rows, 2)
 }
 
-// strictTx refuses every statement after a failed one, except ROLLBACK TO SAVEPOINT.
 type strictTx struct {
 	*sql.Tx
 	broken bool

@@ -14,8 +14,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestServerEndsAReadWhoseTimeIsOver makes a read take longer than its deadline. At the deadline the driver closes its
-// connection. Only the limit in the statement can still end the read on the server.
+// At the deadline the driver closes its connection. Only the limit in the statement can still end the read on the server.
 // Failure: F127
 func TestServerEndsAReadWhoseTimeIsOver(t *testing.T) {
 	dsn := testservers.Database(t)
@@ -48,8 +47,7 @@ func TestServerEndsAReadWhoseTimeIsOver(t *testing.T) {
 	assert.Equal(t, "SELECT /*+ MAX_EXECUTION_TIME(2000) */ 1", mysqlDialect("8.4.0").ended(2, "SELECT 1"))
 }
 
-// TestStricterBoundOfTheSessionStays sets a limit for reads on the session. A limit in a statement replaces it. So the
-// library must add a limit only if the session's own limit is not stricter.
+// A limit in a statement replaces that of the session.
 func TestStricterBoundOfTheSessionStays(t *testing.T) {
 	server := testservers.SharedSQL(t)
 	settings := map[string]bool{"autocommit=1": true, "max_execution_time=600000": true, "max_execution_time=1500": false}
@@ -70,8 +68,7 @@ func TestStricterBoundOfTheSessionStays(t *testing.T) {
 	}
 }
 
-// TestListsSumsAndCountsAreEndedByTheServer requires that every read of an Admin has a limit. Reads of rows by key need
-// no limit.
+// Reads of rows by key need no limit.
 func TestListsSumsAndCountsAreEndedByTheServer(t *testing.T) {
 	b := openLogbook(t)
 	b.fill(100)

@@ -7,24 +7,21 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// erasedMark stands in the headers column of an erased row. Headers are stored as a JSON object, and erasedMark is JSON
-// but no object. So the headers of a user never equal the mark. For code that does not know the mark, the row has no
-// headers.
+// erasedMark stands in the headers column of an erased row. No headers equal it, because it is JSON but no object.
 const erasedMark = `"erased"`
 
 const eraseRow = "UPDATE {log} SET content={no bytes}, headers={erased}, user_name={empty}, last_error={empty}, version={version}, epoch={epoch}, token={token}, updated_at={stamp}" +
 	" WHERE id={id} AND version={seen version}"
 
-// erase blanks a locked row, and the copies of its texts in its audit records, failed attempts, case and operations. It
-// looks into all of these tables, even if this process does not use them, because other processes may have written
-// there. erase deletes the entry's result. It keeps next_at, which is the time at which the entry ended.
+// erase blanks a locked row, and its texts in all other tables, because other processes may have written there. It keeps
+// next_at, the time at which the entry ended.
 func (s *Store) erase(ctx context.Context, tx processlog.Tx, row changedRow) error {
 	err := s.eraseHistory(ctx, tx, row.oldRow.ID)
 	if err == nil {
 		err = s.deleteResults(ctx, tx, []processlog.ID{row.oldRow.ID})
 	}
-	// Update the case before the operations, in the order of AssignCases. An AssignCases in progress locks the case
-	// until it has committed its operation. So this erasure waits for it, and then blanks that operation too.
+	// An AssignCases in progress holds the case's lock until it has committed its operation. So blank the case first, and
+	// then that operation too.
 	for _, statement := range []string{attemptsErase, eraseCase, eraseReasons} {
 		if err == nil {
 			err = s.eraseTexts(ctx, tx, s.sql(statement, "entry_id", row.oldRow.ID.String()))
@@ -49,7 +46,7 @@ const (
 	eraseReasons = "UPDATE {operation} SET reason={empty} WHERE entry_id={entry_id}"
 )
 
-// eraseTexts runs a statement of an erasure on a table that a log may lack.
+// eraseTexts runs a statement on a table that a log may lack.
 func (s *Store) eraseTexts(ctx context.Context, tx processlog.Tx, statement string) error {
 	err := s.mayFail(ctx, tx, func() error {
 		_, err := execCount(ctx, tx, statement)
@@ -63,8 +60,6 @@ func (s *Store) eraseTexts(ctx context.Context, tx processlog.Tx, statement stri
 
 const eraseRecord = "UPDATE {audit} SET reason={empty}, before_state={before}, after_state={after} WHERE id={id}"
 
-// eraseHistory blanks the free texts in the audit records of an entry. The row is locked, so no record is added
-// meanwhile.
 func (s *Store) eraseHistory(ctx context.Context, tx processlog.Tx, id processlog.ID) error {
 	history, err := s.history(ctx, tx, id)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/compensator-go/compensator/internal/txwatch"
 )
 
-// FuzzFaults checks that a server's error keeps its fault when the error is wrapped. The store repeats a statement with
-// faultBusy in the same transaction, so such an error must not abort the transaction: see txwatch.Aborts.
+// The store repeats a statement with faultBusy in the same transaction, so such an error must not abort it: see
+// txwatch.Aborts.
 func FuzzFaults(f *testing.F) {
 	for _, number := range []uint16{0, 1, mysqlerr.BadNull, mysqlerr.DuplicateKey, mysqlerr.LockWaitTimeout, mysqlerr.Deadlock, mysqlerr.RecordChanged, mysqlerr.NoWait, 65535} {
 		f.Add(number, "message")

@@ -9,16 +9,13 @@ import (
 )
 
 const (
-	// faultsWrite inserts Faults. The end of the statement lists the columns that are overwritten if the entry has
-	// Faults already.
 	faultsWrite = "INSERT INTO {fault} (entry_id, epoch, compensating, server_faults, server_downs, outcome_unknown)" +
 		" SELECT id, {epochs}, {compensating}, {server faults}, {server downs}, {outcome unknown} FROM {log}{by id} WHERE id IN ({ids}) AND token={token}{again}"
 	faultsRead   = "SELECT entry_id, {number epoch, compensating, server_faults, server_downs, outcome_unknown} FROM {fault}{by id} WHERE entry_id IN ({ids}){every row}"
 	faultsDelete = "{DELETE FROM fault} WHERE entry_id IN ({ids})"
 )
 
-// writeFaults stores the Faults of outcomes that the same transaction has just written. It finds their rows by token. A
-// second call writes the same values.
+// writeFaults stores the Faults of outcomes that the same transaction has just written under token.
 func (s *Store) writeFaults(ctx context.Context, tx processlog.Tx, ids []processlog.ID, token processlog.Token, of func(id processlog.ID) *processlog.Faults) error {
 	number := func(value func(f *processlog.Faults) int) string {
 		return byRow("id", ids, func(i int) int64 { return int64(value(of(ids[i]))) }, signed)
@@ -45,7 +42,7 @@ func (s *Store) writeFaults(ctx context.Context, tx processlog.Tx, ids []process
 	return nil
 }
 
-// addFaults sets the Faults of those rows that have failed before. If no row has failed before, it sends no statement.
+// addFaults sets the Faults of rows that have failed before. If there are none, it sends no statement.
 func (s *Store) addFaults(ctx context.Context, readTx processlog.Tx, rows []processlog.Row) error {
 	var ids []processlog.ID
 	for i := range rows {
@@ -90,7 +87,6 @@ func (s *Store) readFaults(ctx context.Context, readTx processlog.Tx, ids []proc
 	return found, rows.Err()
 }
 
-// deleteFaults deletes the Faults of entries that the same transaction deletes.
 func (s *Store) deleteFaults(ctx context.Context, tx processlog.Tx, ids []processlog.ID) error {
 	_, err := s.writeHeld(ctx, tx, s.sql(faultsDelete, "ids", idList(ids)))
 	return err

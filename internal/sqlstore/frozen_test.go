@@ -17,9 +17,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestServerEndsAClaimThatStandsStill stops a claim while it holds the row of a limit, as a stopped process does. The server must end its
-// session after a while, so that other processes can claim. The stopped claim must then fail. The test makes the server end idle sessions
-// after 1 s instead of 60 s.
+// TestServerEndsAClaimThatStandsStill stops a claim while it holds the row of a limit, as a stopped process does.
 func TestServerEndsAClaimThatStandsStill(t *testing.T) {
 	t.Parallel()
 	dsn := testservers.Database(t)
@@ -71,7 +69,7 @@ func TestServerEndsAClaimThatStandsStill(t *testing.T) {
 	require.Error(t, <-failed, "its permit is gone")
 }
 
-// impatient is a connector. The server ends its idle sessions after 1 s.
+// impatient makes the server end its idle sessions after 1 s instead of 60 s.
 type impatient struct{ driver.Connector }
 
 func (c impatient) Connect(ctx context.Context) (driver.Conn, error) {

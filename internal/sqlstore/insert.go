@@ -15,15 +15,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// maxStatementBytes is roughly the maximum size of one INSERT, if the server accepts statements of this size.
+// maxStatementBytes is about the maximum size of one INSERT.
 const maxStatementBytes = 1 << 20
 
 // rowBytes is the estimated size of a row in the statement, in addition to its values.
 const rowBytes = 256
 
-// insertRows is the beginning of an INSERT. One insertRow for each entry follows, with commas between them, and
-// insertedIDs if the statement returns ids. {text}, {content}, {headers} and {bytes} are placeholders, as draftForm
-// says. The {key} of the first row is a guardedKey.
+// insertRows begins an INSERT. One insertRow for each entry follows, and insertedIDs if the statement returns ids. The
+// {key} of the first row is a guardedKey.
 const (
 	insertRows = "INSERT INTO {log} (idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
 		"max_process_count, delay_second, token, next_at, lease_until, delivery_count, created_at, updated_at, state, ended_by) VALUES "
@@ -31,12 +30,11 @@ const (
 	insertedIDs = " RETURNING id, {text idempotent_id}"
 )
 
-// Insert implements Store. Rows are inserted in ascending order of their idempotency keys. Two transactions that share
-// keys then wait for each other and do not deadlock.
+// Insert implements Store. Rows are inserted in the order of their idempotency keys, so that two transactions that share
+// keys do not deadlock.
 func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlog.Draft, proven bool) ([]processlog.Inserted, error) {
-	// Check first whether the transaction is still open. If it was rolled back without the library's knowledge, the
-	// INSERT would commit by itself. The entry would then exist without its business change (G2, what was rolled back
-	// never runs). On MariaDB the INSERT itself contains this check.
+	// If the transaction was rolled back unnoticed, the INSERT would commit by itself (G2, what was rolled back never
+	// runs). On MariaDB the INSERT contains this check.
 	if (!proven || s.d.unseenEnd) && s.d.inTx == "" {
 		if err := s.Probe(ctx, tx); err != nil {
 			return nil, orRowsOpen(err)
@@ -50,7 +48,7 @@ func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlo
 	in := insertion{s: s, tx: tx, drafts: drafts, proven: proven, result: make([]processlog.Inserted, len(drafts))}
 	for chunk := range s.insertChunks(order, drafts) {
 		if err := in.chunk(ctx, chunk); err != nil {
-			// The guard's error does not say which of its conditions failed, so find the reason now.
+			// The guard's error does not say which condition failed.
 			if s.d.fault(err) == faultGuard {
 				err = errors.Join(s.whyRefused(ctx, tx), err)
 			}
@@ -62,9 +60,8 @@ func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlo
 	return in.result, nil
 }
 
-// insertChunks cuts order into pieces that each fit one statement and one packet of the server. A client that writes
-// values into the statement may double their size. New has checked that half a packet is enough for the longest
-// content.
+// insertChunks cuts order into pieces that fit a packet. A client that writes values into the statement may double their
+// size.
 func (s *Store) insertChunks(order []int, drafts []processlog.Draft) func(yield func([]int) bool) {
 	most := maxStatementBytes
 	if s.maxContent > 0 {
@@ -86,7 +83,6 @@ func (s *Store) insertChunks(order []int, drafts []processlog.Draft) func(yield 
 	}
 }
 
-// draftTexts returns the short texts of a draft, in the order of the columns in insertRows.
 func draftTexts(d *processlog.Draft) [7]string {
 	return [...]string{string(d.IdempotencyKey), d.BusinessType, d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName}
 }
@@ -109,16 +105,14 @@ func (s *Store) insertError(err error) error {
 	case f == faultAborted:
 		return fmt.Errorf("record: %w: %w", processlog.ErrTxAborted, err)
 	case f == faultNull:
-		// The library never sends NULL, so MariaDB has turned an empty text into NULL. MariaDB does that in the SQL mode
-		// EMPTY_STRING_IS_NULL.
+		// The library never sends NULL, so the mode EMPTY_STRING_IS_NULL has replaced an empty text.
 		return errors.Join(sessionError("sql_mode", "has EMPTY_STRING_IS_NULL in this transaction's session, and the log's columns accept no NULL; remove that mode"), err)
 	}
 	return fmt.Errorf("compensator: record: %w", orRowsOpen(finished(err)))
 }
 
-// orRowsOpen explains a driver's "bad connection". Either the connection has broken, or rows of an earlier query are
-// still open. Without a watcher on the connection, the library cannot tell which of the two is true, so the text names
-// both.
+// orRowsOpen explains a driver's "bad connection". The connection broke, or rows of an earlier query are open. Without a
+// watcher the library cannot tell which.
 func orRowsOpen(err error) error {
 	if !errors.Is(err, driver.ErrBadConn) {
 		return err
@@ -126,20 +120,16 @@ func orRowsOpen(err error) error {
 	return fmt.Errorf("%w: the connection has broken, or rows of an earlier query are open on this transaction: read them to the end, or Close them, before this call", err)
 }
 
-// insertion is the state of one Insert call.
 type insertion struct {
 	s      *Store
 	tx     processlog.Tx
 	drafts []processlog.Draft
-	proven bool // whether the transaction is known to be open. If not, the statement itself checks this
+	proven bool
 	result []processlog.Inserted
 }
 
-// chunk inserts the drafts at the given places. If one of them is a duplicate, the whole statement fails and writes
-// nothing. Then chunk reads the existing rows, and inserts the others again.
-//
-// A key may vanish and return between two rounds if another transaction deletes it and records it again. This is rare,
-// so four rounds are enough.
+// chunk inserts the drafts at the given places. A duplicate fails the whole statement, so chunk reads the existing rows
+// and inserts the others again. A key that is deleted and recorded between two rounds is rare, so four rounds are enough.
 func (in *insertion) chunk(ctx context.Context, places []int) error {
 	var err error
 	for range 4 {
@@ -199,7 +189,6 @@ func (in *insertion) statement(places []int) (string, []any) {
 	return strings.Join(rows, ","), args
 }
 
-// rowKind holds everything on which the SQL text of a row depends.
 type rowKind struct {
 	form   draftForm
 	lease  int64 // ms; 0 without a lease
@@ -208,8 +197,7 @@ type rowKind struct {
 	proven bool // the transaction is known to be open
 }
 
-// insertTexts keeps the SQL texts of rows, one for each kind of row. There are only a few kinds, unless types have
-// different leases.
+// insertTexts keeps one SQL text for each kind of row.
 type insertTexts struct {
 	guards [2]string // results of guard: for a transaction of which nobody knows whether it is open, and for an open one
 
@@ -221,7 +209,7 @@ func newInsertTexts(s *Store) *insertTexts {
 	return &insertTexts{guards: [2]string{s.guard(false), s.guard(true)}, rows: make(map[rowKind]string)}
 }
 
-// insertTexts returns the texts that this store keeps. Before Check has chosen the guards, each call returns a new set.
+// insertTexts returns a new set in each call, until Check has chosen the guards.
 func (s *Store) insertTexts() *insertTexts {
 	if texts := s.inserts.Load(); texts != nil {
 		return texts
@@ -229,7 +217,7 @@ func (s *Store) insertTexts() *insertTexts {
 	return newInsertTexts(s)
 }
 
-// row returns the text of a row. The text of a first row includes insertRows.
+// row includes insertRows in the text of a first row.
 func (t *insertTexts) row(s *Store, kind rowKind) string {
 	t.mu.RLock()
 	text, found := t.rows[kind]
@@ -252,9 +240,8 @@ func (t *insertTexts) row(s *Store, kind rowKind) string {
 	return text
 }
 
-// rowSQL returns insertRow for a kind of row. If a row has a lease, the INSERT itself writes the lease and counts a
-// delivery, so no further statement is needed. If the process dies right after the commit, the lease ends without an
-// outcome, and counts as a lost lease.
+// rowSQL returns insertRow for a kind of row. The INSERT itself writes a lease and counts a delivery. If the process dies
+// right after the commit, this counts as a lost lease.
 func (s *Store) rowSQL(kind rowKind, key string) string {
 	lease, delivered, state, ended := "0", "0", "0", s.d.empty
 	if kind.lease > 0 {
@@ -268,9 +255,8 @@ func (s *Store) rowSQL(kind rowKind, key string) string {
 		"lease", lease, "delivery_count", delivered, "state", state, "ended_by", ended)
 }
 
-// draftForm has the placeholders of an INSERT. Some values are sent as hexadecimal digits, because a server converts
-// the value of a plain placeholder from the session's charset. All rows of a statement have the same form, so there are
-// only a few different statement texts.
+// draftForm has the placeholders of an INSERT. Some values are sent as hexadecimal digits, because a server converts a
+// plain placeholder from the session's charset.
 type draftForm struct {
 	text, content, bytes string // expressions with one placeholder each
 }
@@ -292,7 +278,6 @@ func (d *dialect) formOf(drafts []processlog.Draft, places []int) draftForm {
 	return form
 }
 
-// plainTexts reports whether all short texts of a draft are ASCII.
 func plainTexts(d *processlog.Draft) bool {
 	for _, text := range draftTexts(d) {
 		if !isASCII(text) {
@@ -302,7 +287,6 @@ func plainTexts(d *processlog.Draft) bool {
 	return isASCII(d.Headers)
 }
 
-// append adds the values of a draft to args.
 func (f draftForm) append(args []any, d *processlog.Draft) []any {
 	for _, text := range draftTexts(d) {
 		if f.text != "?" {
@@ -314,7 +298,6 @@ func (f draftForm) append(args []any, d *processlog.Draft) []any {
 	return append(args, sent(d.Token[:], f.bytes), processlog.DueAfter(d.Delay))
 }
 
-// headers returns the placeholder of the headers. Headers are sent in the same form as the texts.
 func (f draftForm) headers() string {
 	if f.text == "?" {
 		return "?"
@@ -322,11 +305,9 @@ func (f draftForm) headers() string {
 	return hexBytes
 }
 
-// hexBytes is the expression for bytes that are sent as hexadecimal digits.
 const hexBytes = "UNHEX(?)"
 
-// sent converts bytes into the argument of a statement. The parameter placeholder is the SQL expression that takes this
-// argument. The expression hexBytes takes hexadecimal digits, and any other takes the bytes themselves.
+// sent converts bytes into the argument for placeholder: hexadecimal digits for hexBytes, and otherwise the bytes.
 func sent(b []byte, placeholder string) any {
 	if placeholder == hexBytes {
 		return hex.EncodeToString(b)
@@ -337,22 +318,16 @@ func sent(b []byte, placeholder string) any {
 	return b
 }
 
-// noBytes is the argument for empty bytes. The driver would send NULL for a nil slice.
+// The driver would send NULL for a nil slice.
 var noBytes any = []byte{}
 
-// guardedKey returns the placeholder for the key of the first row, wrapped in the guard: the condition under which the
-// INSERT may write. The server evaluates the guard as part of the INSERT, so nothing can change between check and
-// write. The server fails the statement in three cases:
+// guardedKey wraps the key of the first row in the guard, the condition under which the INSERT may write. The server
+// evaluates the guard as part of the INSERT, so nothing changes between check and write. The statement fails
+// outside a transaction, in the log of another database, and in a session that would store another value than the one sent.
 //
-//   - The row would be written outside a transaction. This check is left out if the transaction is proven open.
-//   - The row would go into the log of another database, for example after a USE.
-//   - The session would store another value than the one that was sent, for example after a SET.
+// To fail, it computes a number out of range, because a NULL fails only under a strict sql_mode.
 //
-// To fail, the statement computes a number out of range. A NULL for a NOT NULL column would make it fail only under a
-// strict sql_mode. Without a strict mode the server would store an empty key if the statement has several rows.
-//
-// CONCAT makes the placeholder a text. The other branch of IF is a number. Without CONCAT, MySQL would therefore treat
-// the placeholder of a prepared statement as a number, and would store the key 007 as 7.
+// Without CONCAT, MySQL would take a prepared key 007 for a number and store 7.
 func guardedKey(guard, placeholder string) string {
 	if guard == "" {
 		return placeholder
@@ -360,7 +335,6 @@ func guardedKey(guard, placeholder string) string {
 	return "IF(" + guard + ",CONCAT(" + placeholder + "),18446744073709551615+1)"
 }
 
-// guard returns the condition under which an INSERT may write.
 func (s *Store) guard(proven bool) string {
 	conditions := make([]string, 0, 3)
 	if s.d.inTx != "" && !proven {

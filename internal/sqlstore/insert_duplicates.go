@@ -9,12 +9,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// existing reads the committed rows that have one of the drafts' keys. The snapshot of the caller's transaction may
-// hide some of them, and only a locking read finds those.
+// existing reads the committed rows that have one of the drafts' keys. Only a locking read finds rows that the caller's
+// snapshot hides. A locking read of a free key would lock a gap, so a plain read first finds out which keys exist.
 //
-// A locking read of a key that does not exist would lock a gap into which other producers insert. So a plain read first
-// finds out which keys exist. existingRows names the index. Otherwise, the server would scan a small table and wait for
-// unrelated rows.
+// existingRows names the index, because a scan of a small table would wait for unrelated rows.
 func (in *insertion) existing(ctx context.Context, places []int) (map[processlog.IdempotencyKey]processlog.Row, error) {
 	keys := make([]processlog.IdempotencyKey, len(places))
 	for n, i := range places {
@@ -27,7 +25,7 @@ func (in *insertion) existing(ctx context.Context, places []int) (map[processlog
 	if err != nil {
 		return nil, err
 	}
-	// If no row is visible, an older snapshot hides all of them, and only a locking read finds them.
+	// If no row is visible, an older snapshot hides all of them.
 	if len(visible) > 0 {
 		keys = slices.DeleteFunc(keys, func(key processlog.IdempotencyKey) bool { return visible[key].IsZero() })
 	}
@@ -35,20 +33,17 @@ func (in *insertion) existing(ctx context.Context, places []int) (map[processlog
 	return byKey, in.readKeys(ctx, in.tx, keys, in.s.d.share, byKey)
 }
 
-// existingUnlocked reads the committed rows that have one of the keys, on a server with innodb_snapshot_isolation. On
-// such a server, a lock on a row that changed since the caller's snapshot would abort the caller's transaction. So
-// existingUnlocked first looks into the snapshot. It reads rows that the snapshot hides on a connection of the
-// library's own pool.
+// existingUnlocked reads rows on a server with innodb_snapshot_isolation. There, a lock on a row newer than the caller's
+// snapshot aborts the caller's transaction, so it reads hidden rows on a connection of the own pool.
 //
-// If the library has no own pool, only the lock can find hidden rows. ErrTxAborted then tells the caller to run the
-// transaction again.
+// Without an own pool only the lock finds hidden rows, and ErrTxAborted tells the caller to run the transaction again.
 func (in *insertion) existingUnlocked(ctx context.Context, keys []processlog.IdempotencyKey) (map[processlog.IdempotencyKey]processlog.Row, error) {
 	byKey := make(map[processlog.IdempotencyKey]processlog.Row, len(keys))
 	if err := in.readKeys(ctx, in.tx, keys, "", byKey); err != nil || len(byKey) == len(keys) {
 		return byKey, err
 	}
 	if in.s.ownPool == nil && len(byKey) > 0 {
-		return byKey, nil // The caller inserts the other drafts again, which shows which of their keys are free.
+		return byKey, nil
 	}
 	hidden := slices.DeleteFunc(keys, func(key processlog.IdempotencyKey) bool { _, found := byKey[key]; return found })
 	if in.s.ownPool == nil {
@@ -59,7 +54,6 @@ func (in *insertion) existingUnlocked(ctx context.Context, keys []processlog.Ide
 
 const existingRows = "SELECT {columns} FROM {log}{by uk_idempotent_id} WHERE idempotent_id IN ({keys}) LIMIT {limit}{lock}"
 
-// readKeys reads the rows that have one of the given keys, and adds them to byKey.
 func (in *insertion) readKeys(ctx context.Context, tx processlog.Tx, keys []processlog.IdempotencyKey, lock string, byKey map[processlog.IdempotencyKey]processlog.Row) error {
 	literals, args := in.s.d.params(keys)
 	query := in.s.sql(existingRows, "keys", literals, "limit", strconv.Itoa(len(keys)), "lock", lock)
@@ -70,7 +64,7 @@ func (in *insertion) readKeys(ctx context.Context, tx processlog.Tx, keys []proc
 	return err
 }
 
-// answerDuplicates fills in the results of drafts whose keys exist, and returns the places of the others.
+// answerDuplicates returns the places of the drafts whose keys do not exist.
 func (in *insertion) answerDuplicates(places []int, existing map[processlog.IdempotencyKey]processlog.Row) []int {
 	var rest []int
 	for _, i := range places {

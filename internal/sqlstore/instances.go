@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// instanceWrite keeps the stored start and end of a process. So a statement that arrives after Close does not make the
-	// process live again. The statements quote library, which is a reserved word of MySQL from 9.2.
+	// The stored start and end stay, so that a statement after Close does not make the process live again. The word
+	// library is reserved in MySQL from 9.2.
 	instanceWrite = "INSERT INTO {instance} (id, name, `library`, build, started_at, seen_at, ended_at, running, queue, types)" +
 		" VALUES ({id}, {name}, {library}, {build}, {now}-({age}), {now}, {ended}, {running}, {queue}, {types}){again}," +
 		" ended_at=CASE WHEN {instance}.ended_at>0 THEN {instance}.ended_at ELSE {offered end} END"
@@ -69,7 +69,7 @@ func (s *Store) readInstances(ctx context.Context) (instances []processlog.Insta
 			return nil, err
 		}
 		copy(i.ID[:], id)
-		_ = json.Unmarshal(types, &i.Types) // The library writes valid JSON. The other instances must be readable even if a person has broken one.
+		_ = json.Unmarshal(types, &i.Types) // The library writes valid JSON. A person may have broken it.
 		i.StartedAt, i.SeenAt, i.Unseen = unixMilli(started), unixMilli(seen), max(0, -remaining(seen, now))
 		if ended > 0 {
 			i.EndedAt = unixMilli(ended)

@@ -11,11 +11,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// headDepth is the number of a type's earliest entries whose leases InvalidRows checks. An entry with an endless
-// lease never runs. So it is among the earliest entries as soon as those before it have run.
+// headDepth is how many of a type's earliest entries InvalidRows checks for endless leases. Such an entry never runs, so
+// it becomes one of the earliest.
 const headDepth = 100
 
-// Each of these statements finds one kind of invalid rows. invalidParts are joined by UNION ALL.
 const (
 	wrongState   = "SELECT id, business_type, 'state does not exist' AS why FROM {log}{by due} WHERE state{beyond} LIMIT {limit}"
 	wrongNextAt  = "SELECT id, business_type, 'next_at is more than a hundred years away: is it in milliseconds?' AS why FROM {log}{by due} WHERE state={state} AND business_type={type} AND next_at>{now}+{latest} LIMIT {limit}"
@@ -23,7 +22,6 @@ const (
 	invalidParts = "SELECT id, {text business_type}, why FROM ({part}) AS m{number}"
 )
 
-// InvalidRows implements InvalidRowFinder. Each part of its query is a short range of the due index.
 func (s *Store) InvalidRows(ctx context.Context, limit int) ([]processlog.InvalidRow, error) {
 	most := strconv.Itoa(limit)
 	parts := []string{

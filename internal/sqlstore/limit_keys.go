@@ -10,19 +10,18 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// limitKey identifies the row of one key under one limit.
 type limitKey struct{ key, name string }
 
 const (
 	idleKey = "limit_key<>{no bytes} AND tat<{now}*1000000 AND granted_at<{now}-{age}"
 
-	// idleKeys locks nothing. lockIdleKeys locks the rows of a page, and checks them again.
+	// idleKeys locks nothing.
 	idleKeys     = "SELECT limit_key, {text limit_name} FROM {limit}{by id} WHERE limit_key>={key} AND (limit_key>{key} OR limit_name>{name}) AND " + idleKey + " ORDER BY limit_key, limit_name LIMIT {most}"
 	lockIdleKeys = "SELECT limit_key, {text limit_name}, holders FROM {limit}{by id} WHERE ({keys}) AND " + idleKey + "{lock}"
 	purgeKeys    = "{DELETE FROM limit} WHERE {keys}"
 )
 
-// PurgeLimitKeys implements Store. It reads the table once, in the order of the primary key.
+// PurgeLimitKeys implements Store.
 func (s *Store) PurgeLimitKeys(ctx context.Context, age time.Duration) (deleted int, err error) {
 	after := limitKey{}
 	for ctx.Err() == nil {
@@ -45,7 +44,6 @@ func (s *Store) PurgeLimitKeys(ctx context.Context, age time.Duration) (deleted 
 	return deleted, nil
 }
 
-// idleKeys reads the next page of keys that may be deleted.
 func (s *Store) idleKeys(ctx context.Context, after limitKey, age time.Duration) (keys []limitKey, err error) {
 	rows, err := s.pool().QueryContext(ctx, s.sql(idleKeys, "key", s.d.binary([]byte(after.key)), "name", s.d.text(after.name),
 		"age", signed(processlog.Millis(age)), "most", fmt.Sprint(processlog.MaxRows)))
@@ -64,9 +62,8 @@ func (s *Store) idleKeys(ctx context.Context, after limitKey, age time.Duration)
 	return keys, rows.Err()
 }
 
-// purgeKeys deletes the rows that no other transaction has locked, and whose permits have all ended. A permit counts as
-// ended here if its entry was written again or no longer exists. The end of the lease is not enough, because the holder
-// may still renew the lease.
+// purgeKeys deletes rows that are free and whose permits have ended: the entry was written again or is gone. The end of
+// the lease is not enough, because the holder may still renew it.
 func (s *Store) purgeKeys(ctx context.Context, keys []limitKey, age time.Duration) (deleted int, err error) {
 	err = s.inOwn(ctx, func(tx processlog.Transaction) error {
 		free, err := s.lockIdleKeys(ctx, tx, keys, age)
@@ -95,8 +92,7 @@ func (s *Store) purgeKeys(ctx context.Context, keys []limitKey, age time.Duratio
 	return deleted, err
 }
 
-// lockIdleKeys locks the rows that may still be deleted, except those that another transaction has locked. It returns
-// the holders in each row.
+// lockIdleKeys locks the free rows that may still be deleted, and returns their holders.
 func (s *Store) lockIdleKeys(ctx context.Context, tx processlog.Tx, keys []limitKey, age time.Duration) (map[limitKey][]holder, error) {
 	lock := s.d.skipLocked
 	if s.d.halves {
@@ -104,7 +100,7 @@ func (s *Store) lockIdleKeys(ctx context.Context, tx processlog.Tx, keys []limit
 	}
 	rows, err := tx.QueryContext(ctx, s.sql(lockIdleKeys, "keys", s.anyKey(keys), "age", signed(processlog.Millis(age)), "lock", lock))
 	if s.d.halves && s.d.fault(err) == faultBusy {
-		return nil, nil // The next round tries again.
+		return nil, nil
 	}
 	if err != nil {
 		return nil, err
@@ -124,7 +120,6 @@ func (s *Store) lockIdleKeys(ctx context.Context, tx processlog.Tx, keys []limit
 	return free, rows.Err()
 }
 
-// anyKey is the condition that a row is one of keys.
 func (s *Store) anyKey(keys []limitKey) string {
 	parts := make([]string, len(keys))
 	for i, k := range keys {

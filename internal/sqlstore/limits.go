@@ -12,10 +12,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// mostTypes is the size of the column business_types. A type that does not fit is not stored.
+// mostTypes is the size of business_types. A type that does not fit is not stored.
 const mostTypes = 2000
 
-// encodeTypes returns the text of business_types. Names of types contain no line breaks.
+// Names of types contain no line breaks.
 func encodeTypes(types []string) string { return strings.Join(types, "\n") }
 
 func decodeTypes(text string) []string {
@@ -25,11 +25,10 @@ func decodeTypes(text string) []string {
 	return strings.Split(text, "\n")
 }
 
-// limitColumns are the columns of StoredLimit, without the name.
 const limitColumns = "{text business_types}, keyed, program_interval, program_burst, program_concurrent," +
 	" person_interval, person_burst, person_concurrent, version, {text actor, reason}, changed_at"
 
-// limitScan returns scan destinations for limitColumns, and a function that sets l from them after the scan.
+// limitScan returns scan destinations for limitColumns, and done, which sets l from them.
 func limitScan(l *processlog.StoredLimit) (places []any, done func()) {
 	var types string
 	var program, person, at int64
@@ -41,8 +40,7 @@ func limitScan(l *processlog.StoredLimit) (places []any, done func()) {
 	}
 }
 
-// declared returns the new content of the limit's first row after a claim of a type. stored is the content now. changed
-// is true if they differ.
+// declared returns the new content of the limit's first row after a claim of a type.
 func (p *permits) declared(stored *processlog.StoredLimit) (now processlog.StoredLimit, changed bool) {
 	now = *stored
 	now.Name, now.Keyed, now.Program = p.limit.Name, p.limit.Keyed, p.program
@@ -62,7 +60,6 @@ const (
 		" WHERE limit_key={no bytes} AND limit_name={name}"
 )
 
-// beginLimit returns the statement that stores the first row of a limit, if it does not exist.
 func (s *Store) beginLimit(l *processlog.StoredLimit) string {
 	return s.describing(beginLimit, l, "again", s.d.again("limit_key, limit_name", "limit_key"))
 }
@@ -82,8 +79,7 @@ func (s *Store) describing(statement string, l *processlog.StoredLimit, args ...
 
 const readLimits = "SELECT {text limit_name}, " + limitColumns + " FROM {limit}{by id} WHERE limit_key={no bytes}{named} ORDER BY limit_name{every row}"
 
-// Limits implements Operations. The first rows of all limits have an empty key, so they are beside each other in the
-// primary key.
+// Limits implements Operations.
 func (s *Store) Limits(ctx context.Context, name string) ([]processlog.StoredLimit, error) {
 	named := ""
 	if name != "" {
@@ -146,7 +142,8 @@ func (s *Store) LimitedKey(ctx context.Context, limit processlog.StoredLimit, ke
 const putLimit = "UPDATE {limit}{by id} SET person_interval={interval}, person_burst={burst}, person_concurrent={concurrent}, version=version+1," +
 	" actor={actor}, reason={reason}, changed_at={now} WHERE limit_key={no bytes} AND limit_name={name} AND version={version}"
 
-// PutLimit implements Operations. Claims lock the row that it writes, so each claim is wholly before the change or wholly after it.
+// PutLimit implements Operations. Claims lock the row that it writes, so each claim sees the change as a whole or not at
+// all.
 func (s *Store) PutLimit(ctx context.Context, l processlog.StoredLimit, ops ...processlog.Operation) error {
 	query := s.sql(putLimit, "interval", strconv.FormatInt(int64(l.Person.Interval), 10), "burst", strconv.Itoa(l.Person.Burst), "concurrent", strconv.Itoa(l.Person.Concurrent),
 		"actor", s.d.text(l.Actor), "reason", s.d.text(l.Reason), "name", s.d.text(l.Name), "version", decimal(l.Version))

@@ -27,15 +27,9 @@ func pageLimit(limit int) (int, error) {
 	return limit, nil
 }
 
-// List implements Store. For every listing an index supplies the rows in order. So a page reads only the rows that it
-// returns, plus a limited number of rows that it compares with the filter's other fields. The index depends on the
-// filter:
-//
-//   - An id: the index of that id, in order of entry ids. With Prefix the order is that of the index.
-//   - Otherwise a created range: the index on created_at.
-//   - Otherwise states, types, or a range of the due time or the end: the due index, one range per state and type, in
-//     order of next_at.
-//   - Otherwise the primary key.
+// List implements Store. An index supplies the rows of every listing in order, so a page reads only its own rows, plus a
+// limited number that it compares with the filter. The index depends on the filter: an id, else a created range, else a
+// due range, state or type, else the primary key.
 func (s *Store) List(ctx context.Context, f processlog.Filter) (processlog.Page, error) {
 	l, err := newListing(s, f)
 	if err != nil {
@@ -59,16 +53,15 @@ func (s *Store) List(ctx context.Context, f processlog.Filter) (processlog.Page,
 	return page, nil
 }
 
-// listing is the state of one List call.
 type listing struct {
 	s     *Store
 	f     processlog.Filter
-	key   string // column of the id that the filter names; empty if it names none
+	key   string
 	order listOrder
 	limit int
 	after *listPosition // position at which the previous page ended
 
-	narrowed bool // whether the filter must be compared with each row that the index supplies
+	narrowed bool
 }
 
 func newListing(s *Store, f processlog.Filter) (*listing, error) {
@@ -124,7 +117,6 @@ func (l *listing) chooseOrder() error {
 	return nil
 }
 
-// readInOrder reads the rows in the order of one index.
 func (l *listing) readInOrder(ctx context.Context) (processlog.Page, error) {
 	rows, err := l.s.queryRows(ctx, l.s.pool(), l.limit+1, l.s.withTimeLimit(ctx, l.inOrder()))
 	if err != nil || len(rows) <= l.limit {
@@ -135,7 +127,6 @@ func (l *listing) readInOrder(ctx context.Context) (processlog.Page, error) {
 	return processlog.Page{Rows: rows, Next: l.cursor(listPosition{last.CreatedAt.UnixMilli(), last.ID, l.keyOf(&last)})}, nil
 }
 
-// keyOf returns the id by which the listing is ordered.
 func (l *listing) keyOf(row *processlog.Row) string {
 	switch l.key {
 	case "batch_id":
@@ -157,10 +148,10 @@ func (l *listing) columns() string {
 	return l.s.sql("{columns}")
 }
 
-// listRows reads rows along one index. {reach} is the condition for the part of the index after the cursor.
+// {reach} is the condition for the part of the index after the cursor.
 const listRows = "SELECT {what} FROM {log}{by index} WHERE {reach} ORDER BY {order} LIMIT {limit}"
 
-// along returns the query that reads the given columns of at most n rows after the cursor, in the order of the listing.
+// along returns the query for columns of at most n rows after the cursor.
 func (l *listing) along(columns string, n int) string {
 	index, order := "", "id"
 	switch {
@@ -177,7 +168,6 @@ func (l *listing) along(columns string, n int) string {
 	return l.s.sql(listRows, "what", columns, "by index", index, "reach", l.reach(), "order", l.directed(order), "limit", strconv.Itoa(n))
 }
 
-// reach returns the condition for the part of the index after the cursor.
 func (l *listing) reach() string {
 	all := make([]string, 0, 3)
 	switch {
@@ -185,7 +175,7 @@ func (l *listing) reach() string {
 		all = append(all, l.named())
 	case l.order == orderCreated:
 		all = append(all, l.created()...)
-	case l.order == orderDue: // This order gets here only if there is one group.
+	case l.order == orderDue: // Only a listing of one group gets here.
 		all = append(all, group{l.f.States[0], l.f.BusinessType}.where(l.s))
 		all = append(all, l.next()...)
 	}
@@ -209,7 +199,6 @@ func (l *listing) reach() string {
 	return strings.Join(all, " AND ")
 }
 
-// named returns the condition for the id that the filter names.
 func (l *listing) named() string {
 	id := l.f.BatchID + l.f.BusinessID + l.f.BusinessExtID // At most one of the three ids is set.
 	if l.f.Prefix {
@@ -228,7 +217,6 @@ func (l *listing) created() (all []string) {
 	return all
 }
 
-// next returns the conditions for the range of the due time or of the end.
 func (l *listing) next() (all []string) {
 	from, to := l.f.NextRange()
 	if !from.IsZero() {
@@ -237,14 +225,13 @@ func (l *listing) next() (all []string) {
 	if !to.IsZero() {
 		all = append(all, fmt.Sprintf("next_at<%d", ceilMilli(to)))
 	}
-	if l.f.Leased { // An entry keeps its due time while a process holds it.
+	if l.f.Leased {
 		all = append(all, l.s.sql("next_at<={now}"))
 	}
 	return all
 }
 
-// beyond returns the condition for the part of an index after the cursor. For the OR, MySQL reads two ranges, and
-// SQLite starts reading at the first comparison. A row comparison (a,b)>(x,y) would not use the index on MySQL.
+// beyond spells out the comparison, because a row comparison (a,b)>(x,y) would not use the index on MySQL.
 func (l *listing) beyond(column, at string) string {
 	d := l.direction()
 	return fmt.Sprintf("%[1]s%[2]s=%[3]s AND (%[1]s%[2]s%[3]s OR %[1]s=%[3]s AND id%[2]s%[4]s)", column, d, at, l.after.id)
@@ -257,7 +244,6 @@ func (l *listing) direction() string {
 	return ">"
 }
 
-// directed returns the columns of an ORDER BY in the direction of the listing.
 func (l *listing) directed(columns string) string {
 	if l.f.Newest {
 		return strings.ReplaceAll(columns, ",", " DESC,") + " DESC"
@@ -297,15 +283,13 @@ func idsOf(positions []listPosition) []processlog.ID {
 	return ids
 }
 
-// stampAt returns the literal of a time, to compare with created_at. A time outside the range of the column becomes the
-// nearest time of the range.
+// stampAt clips a time to the range of created_at.
 func (s *Store) stampAt(ms int64) string {
 	const lastOf9999 = 253402300799999
 	return s.d.stampAt(min(max(ms, 0), lastOf9999))
 }
 
-// ceilMilli returns t in ms since 1970, rounded up. Stored times are whole milliseconds, so a comparison with the
-// rounded time finds the same rows.
+// ceilMilli rounds up, because stored times are whole milliseconds.
 func ceilMilli(t time.Time) int64 {
 	ms := t.UnixMilli()
 	if t.Nanosecond()%int(time.Millisecond) != 0 {
@@ -314,7 +298,7 @@ func ceilMilli(t time.Time) int64 {
 	return ms
 }
 
-// among returns the condition that a column equals one of texts. Without texts the condition is never true.
+// Without texts the condition is never true.
 func (s *Store) among(texts []string) string {
 	if len(texts) == 0 {
 		return " IN (NULL)"

@@ -11,12 +11,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// rangesPerStatement is the maximum number of parts of a UNION. SQLite accepts at most 500.
+// SQLite accepts at most 500 parts of a UNION.
 const rangesPerStatement = 100
 
-// readMerged reads the first rows of many ranges of the due index. One statement reads at most rangesPerStatement
-// ranges. If there are more, the first statements read only positions, and the foremost ones are kept in the variable
-// front. The last statement reads the rows of the page at these positions and in the remaining ranges.
+// readMerged reads the first rows of many ranges of the due index, rangesPerStatement at a time. The first statements keep
+// the foremost positions in front. The last one reads the rows.
 func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err error) {
 	groups, err := l.groups(ctx)
 	if err != nil || len(groups) == 0 {
@@ -47,7 +46,7 @@ func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err err
 			page.Next = l.cursor(*l.after)
 		default:
 			l.after = &listPosition{at: scan.nextAt, id: row.ID}
-			if l.f.Admits(&row) { // The row may have stopped matching the filter after its position was read.
+			if l.f.Admits(&row) { // It may have stopped matching since its position was read.
 				page.Rows = append(page.Rows, row)
 			}
 		}
@@ -55,7 +54,6 @@ func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err err
 	return page, rows.Err()
 }
 
-// groups returns the groups of the states and types that the filter names.
 func (l *listing) groups(ctx context.Context) ([]group, error) {
 	types := l.f.BusinessTypes
 	if named := l.f.BusinessType; named != "" {
@@ -67,7 +65,6 @@ func (l *listing) groups(ctx context.Context) ([]group, error) {
 	return l.s.groups(ctx, nil, l.f.States, types)
 }
 
-// heads reads the next positions after the cursor in each group.
 func (l *listing) heads(ctx context.Context, groups []group, front []listPosition) ([]listPosition, error) {
 	rows, err := l.s.read(ctx, l.merged(groups, front))
 	if err != nil {
@@ -86,8 +83,7 @@ func (l *listing) heads(ctx context.Context, groups []group, front []listPositio
 	return heads, rows.Err()
 }
 
-// listMerged reads the rows at the first {limit} positions of many ranges. {heads} stands for the queries that find the
-// positions: one headsOfGroup for each group, and headsKnown for positions that were read before.
+// {heads} stands for one headsOfGroup for each group, and headsKnown for positions that were read before.
 const (
 	listMerged   = "SELECT {what} FROM ({heads} ORDER BY {order} LIMIT {limit}) AS heads {then join} {log} ON id=head_id ORDER BY {order} LIMIT {limit}"
 	headsOfGroup = "SELECT {number next_at} AS head_at, id AS head_id FROM (SELECT next_at, id FROM {log}{by due}" +
@@ -95,8 +91,6 @@ const (
 	headsKnown = " UNION SELECT {number next_at}, id FROM {log} WHERE id IN ({ids})"
 )
 
-// foremost returns the query for the next rows after the cursor. It reads the rows of groups, and the rows at the
-// positions in front.
 func (l *listing) foremost(groups []group, front []listPosition) string {
 	heads := l.merged(groups, front)
 	if len(front) > 0 {
@@ -116,7 +110,7 @@ func (l *listing) merged(groups []group, front []listPosition) string {
 		bounds += " AND " + l.beyond("next_at", fmt.Sprint(l.after.at))
 	}
 	if len(front) > l.limit {
-		// If the newest rows come first, l.direction() reverses the comparison.
+		// l.direction() reverses the comparison for the newest rows first.
 		bounds += fmt.Sprintf(" AND %d%s=next_at", front[l.limit].at, l.direction())
 	}
 	parts := make([]string, len(groups))

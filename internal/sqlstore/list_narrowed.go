@@ -10,18 +10,15 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// readStep is the number of rows that one statement reads. A page whose rows are close together takes only a few
-// statements.
+// readStep is the number of rows that one statement reads.
 const readStep = 1000
 
-// lookedAt is the position of a row that the index supplied.
 type lookedAt struct {
 	listPosition
 	matches bool
 }
 
-// readNarrowed reads rows in index order. It stops when it has found one row more than fits the page, or after MaxRead
-// rows. The next page goes on from there, even if this page is not full.
+// readNarrowed stops at one row more than fits the page, or after MaxRead rows. The next page goes on from there.
 func (l *listing) readNarrowed(ctx context.Context) (page processlog.Page, err error) {
 	var front []listPosition
 	most := cmp.Or(l.f.MaxRead, processlog.DefaultRead)
@@ -59,7 +56,6 @@ func (l *listing) readNarrowed(ctx context.Context) (page processlog.Page, err e
 	return page, err
 }
 
-// look reads the next n positions, and whether their rows match the filter.
 func (l *listing) look(ctx context.Context, n int) ([]lookedAt, error) {
 	rows, err := l.s.read(ctx, l.lookQuery(n))
 	if err != nil {
@@ -79,15 +75,14 @@ func (l *listing) look(ctx context.Context, n int) ([]lookedAt, error) {
 	return looked, rows.Err()
 }
 
-// These queries read the next positions of several states in order of next_at. {looks} stands for one lookedInState for
-// each state.
+// {looks} stands for one lookedInState for each state.
 const (
 	lookedInState  = "SELECT head_at, head_id, matches FROM ({look}) AS g{place}"
 	lookedInStates = "SELECT head_at, {empty}, head_id, matches FROM ({looks}) AS looked ORDER BY {order} LIMIT {limit}"
 )
 
-// lookQuery has the filter's condition among its columns. In the WHERE clause, this condition would make the server
-// read on until a row matches.
+// lookQuery has the filter's condition among its columns. In the WHERE clause it would make the server read on until a row
+// matches.
 func (l *listing) lookQuery(n int) string {
 	matches := "(" + strings.Join(l.narrows(), " AND ") + ")"
 	switch l.order {
@@ -112,7 +107,6 @@ func (l *listing) lookQuery(n int) string {
 	return l.s.sql(lookedInStates, "looks", strings.Join(looks, " UNION ALL "), "empty", l.s.d.empty, "order", l.directed("head_at, head_id"), "limit", strconv.Itoa(n))
 }
 
-// states returns the states that the filter names, or else all states.
 func (l *listing) states() []processlog.State {
 	if len(l.f.States) == 0 {
 		return processlog.States[:]
@@ -120,7 +114,7 @@ func (l *listing) states() []processlog.State {
 	return distinct(l.f.States)
 }
 
-// narrows lists the conditions of the filter that the index does not cover.
+// narrows lists the conditions that the index does not cover.
 func (l *listing) narrows() (all []string) {
 	is := func(column, value string) {
 		if value != "" {

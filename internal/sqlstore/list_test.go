@@ -17,7 +17,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// listedRow has the fields of a row that the tests below compare.
 type listedRow struct {
 	id       uint64
 	kind     string
@@ -34,7 +33,7 @@ type listedRow struct {
 
 const listedFrom = int64(1_700_000_000_000) // created_at of the first row, in ms since 1970
 
-// listedRows returns n rows of four types and all states. Some rows share their due time or their creation time.
+// Some rows share their due time or their creation time.
 func listedRows(n int) []listedRow {
 	rows := make([]listedRow, n)
 	for i := range rows {
@@ -49,8 +48,7 @@ func listedRows(n int) []listedRow {
 	return rows
 }
 
-// newListStore creates a log that holds rows. Its pool has one connection, because the tests read the statistics of a
-// connection.
+// The pool has one connection, because the tests read the statistics of a connection.
 func newListStore(t *testing.T, rows []listedRow) *Store {
 	ctx := t.Context()
 	db, err := sql.Open("mysql", testservers.Database(t))
@@ -134,10 +132,8 @@ var listFilters = []struct {
 	{"error within a range", processlog.Filter{CreatedFrom: unixMilli(listedFrom + 10), CreatedTo: unixMilli(listedFrom + 90), LastError: "100"}, "k_created_at"},
 }
 
-// two is a list of the types that a reader may see.
 var two = []string{"type 1", "type 3", "type 9"}
 
-// narrow restricts a filter to one state and type.
 func narrow(f processlog.Filter) processlog.Filter {
 	f.States, f.BusinessType = []processlog.State{processlog.Dead}, "type 1"
 	return f
@@ -156,7 +152,6 @@ func admits(f processlog.Filter, r listedRow) bool {
 		strings.Contains(r.err, f.LastError) && (f.EndedBy == "" || f.EndedBy == r.ended) && (f.UserID == "" || f.UserID == r.user)
 }
 
-// sign returns 1 if the filter names this id, and 0 if the id is empty.
 func sign(wanted string) int { return min(len(wanted), 1) }
 
 func isWanted(f processlog.Filter, wanted, id string) bool {
@@ -167,7 +162,6 @@ func isWithin(at, from, to time.Time) bool {
 	return (from.IsZero() || !at.Before(from)) && (to.IsZero() || at.Before(to))
 }
 
-// listed returns the ids that all pages of List together must return.
 func listed(rows []listedRow, f processlog.Filter, key string) []uint64 {
 	var found []listedRow
 	for _, r := range rows {
@@ -288,7 +282,6 @@ func TestListPageInTheMiddleOfAHerdCostsAsMuch(t *testing.T) {
 	}
 }
 
-// readCost counts the rows that the statements of one connection have read and sorted.
 type readCost struct{ read, sorted int }
 
 func (s *Store) cost(t *testing.T, work func()) readCost {
@@ -316,7 +309,6 @@ func (s *Store) counters(t *testing.T) (c readCost) {
 	return c
 }
 
-// plan returns the key and the Extra column of each step that reads the log.
 func (s *Store) plan(t *testing.T, query string) (steps []string) {
 	rows, err := s.db.QueryContext(t.Context(), "EXPLAIN FORMAT=TRADITIONAL "+query)
 	require.NoError(t, err)

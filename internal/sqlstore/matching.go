@@ -10,19 +10,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// These queries read one index each, and no row. An index of states or times does not supply the ids in order, so the
-// server sorts them.
+// These queries read one index each, and no row.
 const (
 	matchingRows  = "SELECT id FROM {log}{by index} WHERE {conditions} ORDER BY id LIMIT {limit}"
 	matchingCases = "SELECT entry_id FROM {case}{by k_group} WHERE {conditions} ORDER BY entry_id LIMIT {limit}"
 )
 
-// MatchingIDs implements Operations. With a fingerprint it reads the index on failures of cases. Otherwise it reads an index of
-// the log:
-//
-//   - The index of the id that the filter names.
-//   - Otherwise, if the filter has a created range and a state that most entries reach: the index on created_at.
-//   - Otherwise the due index.
+// MatchingIDs implements Operations. With a fingerprint it reads the index on failures of cases. Otherwise it reads an
+// index on an id or created_at, or the due index.
 func (s *Store) MatchingIDs(ctx context.Context, m processlog.Match) ([]processlog.ID, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err
@@ -61,10 +56,8 @@ func (l *listing) matchingCases(m processlog.Match) string {
 	return l.s.sql(matchingCases, "conditions", strings.Join(append(conditions, within("entry_id", m)...), " AND "), "limit", strconv.Itoa(m.Limit))
 }
 
-// isCommonEnd reports whether a log keeps many entries in this state.
 func isCommonEnd(state processlog.State) bool { return state.Terminal() && state != processlog.Dead }
 
-// types returns the conditions for the types of the filter.
 func (l *listing) types() (conditions []string) {
 	if l.f.BusinessType != "" {
 		conditions = append(conditions, "business_type="+l.s.d.text(l.f.BusinessType))
@@ -75,7 +68,6 @@ func (l *listing) types() (conditions []string) {
 	return conditions
 }
 
-// within returns the conditions for the bounds of the ids.
 func within(column string, m processlog.Match) []string {
 	bounds := []string{column + ">" + m.After.String()}
 	if !m.UpTo.IsZero() {

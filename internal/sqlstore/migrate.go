@@ -13,8 +13,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Migrate creates those tables of a log that do not exist. If the log's name belongs to a view, or if a user's own table has the
-// name of one of the log's tables, it creates nothing and returns an error.
+// Migrate creates those tables of a log that do not exist. If a view or a user's own table has one of their names, it
+// creates nothing and returns an error.
 func Migrate(ctx context.Context, db *sql.DB, table string) error {
 	d, err := detectDialect(ctx, db)
 	if err != nil {
@@ -46,11 +46,10 @@ func Migrate(ctx context.Context, db *sql.DB, table string) error {
 	return nil
 }
 
-// migrateTries is the maximum number of tries of one statement. Processes that migrate at the same time sometimes
-// deadlock. On Galera a statement may conflict with one of another node.
+// Processes that migrate at the same time sometimes deadlock, or conflict on Galera.
 const migrateTries = 10
 
-// tryAgain runs one step of Migrate. It repeats the step while the step conflicts with another process.
+// tryAgain repeats a step while it conflicts with another process.
 func tryAgain(ctx context.Context, d *dialect, step func() error) (err error) {
 	for range migrateTries {
 		err = step()

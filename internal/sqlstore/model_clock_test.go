@@ -10,12 +10,9 @@ import (
 	"github.com/compensator-go/compensator/internal/txwatch"
 )
 
-// clockConnector connects to a MariaDB or MySQL server, and makes its sessions use this process's clock. In a
-// testing/synctest bubble that is the bubble's clock. Each session sets its timestamp before each statement. So the
-// server stores and compares the same milliseconds as the memory store in the bubble, and a month passes at once.
-//
-// The bubble's clock stands still while a statement waits inside the server. So no statement may wait there, and a
-// session's wait for a row lock is as short as the server allows.
+// clockConnector makes a server's sessions use the clock of a testing/synctest bubble: each session sets its timestamp
+// before each statement. That clock stands still while a statement waits inside the server, so no statement may wait
+// there.
 type clockConnector struct {
 	driver.Connector
 	lockWait string // seconds
@@ -42,8 +39,8 @@ func (c *clockConn) tellTime(ctx context.Context) error {
 	if now.Equal(c.told) {
 		return nil
 	}
-	// The server reads a floating-point number. MariaDB truncates it, and MySQL rounds it. With an added quarter of a
-	// microsecond, both get the same microsecond.
+	// MariaDB truncates a floating-point number, and MySQL rounds it. An added quarter of a microsecond makes both the
+	// same.
 	set := fmt.Sprintf("SET @@timestamp=%d.%06d25", now.Unix(), now.Nanosecond()/1000)
 	if _, err := c.Conn.(driver.ExecerContext).ExecContext(ctx, set, nil); err != nil {
 		return err
@@ -66,10 +63,8 @@ func (c *clockConn) QueryContext(ctx context.Context, query string, args []drive
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, c.text(query), args)
 }
 
-// realClock removes the parts of a statement that override the session's timestamp.
 var realClock = strings.NewReplacer("timestamp=0, ", "", "timestamp=DEFAULT, ", "", "ABS(UNIX_TIMESTAMP(SYSDATE())-@@timestamp)<10000", "1=1")
 
-// text returns the statement to send: it uses the bubble's clock and waits for no lock.
 func (c *clockConn) text(query string) string {
 	query = realClock.Replace(query)
 	wait := "innodb_lock_wait_timeout=" + c.lockWait

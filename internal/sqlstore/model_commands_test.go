@@ -14,8 +14,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// storeKeys is the number of idempotency keys that the commands use. The number is small so that several commands use
-// the same key.
+// storeKeys is small, so that several commands use the same key.
 const storeKeys = 7
 
 func keyName(key int) compensator.IdempotencyKey {
@@ -45,7 +44,6 @@ func drawEntries(t *rapid.T, most int) []int {
 	return rapid.SliceOfN(drawEntry(), 1, most).Draw(t, "entries")
 }
 
-// drawEntry draws the argument of storeTwins.entry.
 func drawEntry() *rapid.Generator[int] { return rapid.IntRange(0, 12) }
 
 func drawToken(t *rapid.T) processlog.Token {
@@ -54,7 +52,7 @@ func drawToken(t *rapid.T) processlog.Token {
 
 func drawType(t *rapid.T) string { return pick(t, "type", "order", "order", "stock", "Order") }
 
-// drawSpan draws short and long durations, some of them with a fraction of a millisecond.
+// Some durations have a fraction of a millisecond.
 func drawSpan(t *rapid.T, label string) time.Duration {
 	return pick(t, label, 0, 0, 1, time.Millisecond-1, time.Millisecond, 2500*time.Microsecond, time.Second, time.Minute, time.Hour)
 }
@@ -79,8 +77,6 @@ func (d draftOf) draft() processlog.Draft {
 	return draft
 }
 
-// insertCommand inserts entries in the transaction of a slot. It may set a savepoint first, and roll back to it
-// afterwards.
 type insertCommand struct {
 	Slot                   int
 	Drafts                 []draftOf
@@ -139,12 +135,8 @@ func (c insertCommand) run(m *storeTwins) {
 	}
 }
 
-// contested reports whether another open transaction has inserted one of the keys, so that the insert would wait for
-// that transaction.
-//
-// Without such a transaction, the insert may still wait for a gap lock. This can happen near a key whose insert was
-// rolled back, or whose entry a purge has deleted. The server keeps the old index record, and the gap lock at this
-// record, until its own cleanup removes the record.
+// contested reports whether the insert would wait for another open transaction. It may still wait for a gap lock, near a
+// key that was rolled back or purged, until the server's cleanup.
 func (c insertCommand) contested(m *storeTwins, tx compensator.Tx) bool {
 	return slices.ContainsFunc(m.entries, func(e twinEntry) bool {
 		return !e.by.ended && e.by.sides[0] != tx && slices.ContainsFunc(c.Drafts, func(d draftOf) bool { return d.Key == e.key })
@@ -163,8 +155,6 @@ func (c insertCommand) answers(s twinSide, inserted []processlog.Inserted) []str
 	return answers
 }
 
-// remember assigns numbers to the new entries, in the order of their ids. If the server returned no ids, remember reads
-// them.
 func (c insertCommand) remember(m *storeTwins, tx *twinTx, inserted [2][]processlog.Inserted) {
 	var fresh []twinEntry
 	for i, d := range c.Drafts {
@@ -191,7 +181,6 @@ func (c insertCommand) remember(m *storeTwins, tx *twinTx, inserted [2][]process
 	tx.wrote = tx.wrote || len(fresh) > 0
 }
 
-// markCommand sets a savepoint, or rolls back to one.
 type markCommand struct {
 	Slot int
 	Name string
@@ -232,8 +221,6 @@ func (c markCommand) run(m *storeTwins) {
 	}
 }
 
-// undo forgets the entries that a transaction inserted after a savepoint. It does nothing if the savepoint does not
-// exist.
 func (m *storeTwins) undo(tx *twinTx, mark string) {
 	since, ok := tx.marks[mark]
 	for i := since; ok && i < len(m.entries); i++ {
@@ -254,7 +241,6 @@ func drawEnd(t *rapid.T) endCommand {
 
 func (c endCommand) run(m *storeTwins) { m.end(c.Slot, c.Commit) }
 
-// finishedCommand uses a transaction that has ended.
 type finishedCommand struct{ Entry int }
 
 func drawFinished(t *rapid.T) finishedCommand { return finishedCommand{drawEntry().Draw(t, "entry")} }
@@ -278,13 +264,12 @@ func (c finishedCommand) run(m *storeTwins) {
 	})
 }
 
-// claimCommand claims entries. Its accept function refuses entries that have been delivered Refuse times or more.
 type claimCommand struct {
 	Entries []int
 	Own     []processlog.Token
 	Token   processlog.Token
 	Lease   time.Duration
-	Refuse  int // accept refuses entries with at least this number of deliveries
+	Refuse  int
 }
 
 func drawClaim(t *rapid.T) claimCommand {
@@ -326,7 +311,6 @@ func (c releaseCommand) run(m *storeTwins) {
 	})
 }
 
-// renewCommand renews leases. For some of the leases it passes the version before the current one.
 type renewCommand struct {
 	Entries, Behind []int
 	Lease           time.Duration
@@ -357,7 +341,6 @@ func (c renewCommand) run(m *storeTwins) {
 	})
 }
 
-// outcomeOf describes an outcome for any row.
 type outcomeOf struct {
 	Entry               int
 	Behind, BehindEpoch int
@@ -394,9 +377,7 @@ func (o outcomeOf) made(m *storeTwins, n int) processlog.Outcome {
 	}
 }
 
-// settleCommand settles a batch of outcomes of any kind. It may settle the batch twice, as a process does after a lost
-// answer. The batch may contain rows that have changed since their claim, and rows that the transaction of a slot has
-// locked.
+// A process settles a batch twice after a lost answer.
 type settleCommand struct {
 	Token    processlog.Token
 	Outcomes []outcomeOf
@@ -435,7 +416,6 @@ func (c settleCommand) run(m *storeTwins) {
 	}
 }
 
-// settleTxCommand settles in the transaction of a slot.
 type settleTxCommand struct {
 	Slot    int
 	Token   processlog.Token
@@ -461,7 +441,6 @@ func (c settleTxCommand) run(m *storeTwins) {
 	}
 }
 
-// changeCommand makes a change in the transaction of a slot, or in its own transaction.
 type changeCommand struct {
 	Slot          int // -1: the command has its own transaction
 	Entry         int
@@ -487,7 +466,6 @@ func drawChange(t *rapid.T) changeCommand {
 	return c
 }
 
-// ref returns the Ref by which one side knows an entry.
 func (m *storeTwins) ref(s twinSide, n int, byKey bool) compensator.Ref {
 	switch {
 	case byKey && n == unknownEntry:
@@ -531,7 +509,6 @@ func (c changeCommand) run(m *storeTwins) {
 	}
 }
 
-// scanCommand reads the due entries of a type, and pages through a window.
 type scanCommand struct {
 	Window processlog.Window
 }
@@ -570,7 +547,6 @@ func (c scanCommand) run(m *storeTwins) {
 	})
 }
 
-// listCommand pages through a listing.
 type listCommand struct {
 	Filter admin.Filter
 	Within time.Duration // length of the created range, whose middle is now
@@ -623,7 +599,6 @@ func (c listCommand) run(m *storeTwins) {
 	})
 }
 
-// countCommand counts committed entries, or those that the transaction of a slot sees.
 type countCommand struct {
 	Slot   int
 	Filter admin.CountFilter
@@ -644,8 +619,6 @@ func (c countCommand) run(m *storeTwins) {
 	})
 }
 
-// lookUpCommand finds entries by their keys, among the committed rows or in the transaction of a slot. It also resolves
-// one entry.
 type lookUpCommand struct {
 	Slot, Entry int
 	ByKey       bool
@@ -675,7 +648,6 @@ func (c lookUpCommand) run(m *storeTwins) {
 	})
 }
 
-// txOf returns one side's transaction of a slot, or nil.
 func (m *storeTwins) txOf(s twinSide, slot int) compensator.Tx {
 	if slot < 0 || m.slots[slot] == nil {
 		return nil
@@ -701,7 +673,6 @@ func (c purgeCommand) run(m *storeTwins) {
 	})
 }
 
-// waitCommand lets time pass.
 type waitCommand struct{ For time.Duration }
 
 func drawWait(t *rapid.T) waitCommand {

@@ -26,13 +26,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Users' tests and the library's simulation rely on the in-memory double of a store. So these tests send the same
-// commands to the double and to a database, and both use the same clock. Both must return the same values, in the same
-// order, to the millisecond.
+// The in-memory double of a store and a database get the same commands and the same clock. Both must return the same
+// values, in the same order, to the millisecond.
 
 func init() {
-	// A seed reproduces a failure, so rapid need not write a file into the repository. Each run draws new sequences of
-	// commands, so a few of them per run are enough. -rapid.checks=N runs more.
+	// A seed reproduces a failure, so rapid need not write a file into the repository.
 	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.checks": "40"} {
 		if err := flag.Set(name, value); err != nil {
 			panic(err)
@@ -68,8 +66,7 @@ func checkStoreTwins(t *testing.T, wrap func(driver.Connector) driver.Connector)
 	rapid.Check(t, func(r *rapid.T) {
 		commands := program.Draw(r, "commands")
 		var failure string
-		// A connection belongs to the bubble that opened it. A failure is passed out of the bubble as text, because a
-		// panic of rapid must not leave the bubble.
+		// A connection belongs to the bubble that opened it, and a panic of rapid must not leave the bubble.
 		synctest.Test(t, func(t *testing.T) { failure = runStoreTwins(t, connector, commands) })
 		if failure != "" {
 			r.Fatal(failure)
@@ -104,11 +101,8 @@ func runStoreTwins(t *testing.T, connector driver.Connector, commands []storeCom
 	return strings.Join(m.failures, "\n")
 }
 
-// storeTwins holds the database and the double. A side is 0 for the database and 1 for the double. The tests number the
-// entries themselves, because each side assigns its own ids.
-//
-// The database runs each command before the double. Both use one clock. The clock stands still, except while a command
-// waits and then returns an error.
+// storeTwins numbers the entries itself, because each side assigns its own ids. The clock stands still, except while a
+// command waits and then returns an error.
 type storeTwins struct {
 	ctx      context.Context
 	database processlog.Store
@@ -119,7 +113,6 @@ type storeTwins struct {
 	failures []string
 }
 
-// twinEntry is one inserted row, with its id on each side.
 type twinEntry struct {
 	ids [2]compensator.EntryID
 	key string
@@ -133,15 +126,12 @@ type twinTx struct {
 	ended bool
 }
 
-// storeCommand is a command that runs on both stores and compares what they return.
 type storeCommand interface{ run(m *storeTwins) }
 
-// Errorf implements assert.TestingT.
 func (m *storeTwins) Errorf(format string, args ...any) {
 	m.failures = append(m.failures, fmt.Sprintf(format, args...))
 }
 
-// run runs a command, and then compares what both sides have stored.
 func (m *storeTwins) run(command storeCommand) {
 	command.run(m)
 	m.same("rows", func(s twinSide) any {
@@ -154,7 +144,6 @@ func (m *storeTwins) run(command storeCommand) {
 	})
 }
 
-// same runs the function ask on both sides, and requires equal answers.
 func (m *storeTwins) same(problem string, ask func(s twinSide) any) {
 	want := ask(m.side(0))
 	got := ask(m.side(1))
@@ -168,9 +157,8 @@ func (m *storeTwins) side(n int) twinSide {
 	return twinSide{m, n, m.memory}
 }
 
-// fences returns a command that inserts a row between every two keys of the commands. InnoDB locks the gap below an
-// existing key. With the fences, no insert of a command falls into such a gap. So the commands do the same on the
-// memory store, which has no gap locks.
+// fences inserts a row between every two keys, so that no insert of a command falls into a gap that InnoDB has locked. The
+// memory store has no gap locks.
 func fences() storeCommand {
 	insert := insertCommand{Commit: true}
 	for key := range storeKeys {
@@ -189,7 +177,6 @@ func (m *storeTwins) begin() *twinTx {
 	return tx
 }
 
-// open returns the transaction of a slot, and begins it if there is none.
 func (m *storeTwins) open(slot int) *twinTx {
 	if m.slots[slot] == nil {
 		m.slots[slot] = m.begin()
@@ -223,9 +210,7 @@ func (m *storeTwins) rollBackAll() {
 	}
 }
 
-// inTx runs ask on both sides in the transaction of a slot. If the statement waited for a lock that it did not get,
-// inTx rolls the transaction back, as producers do. The double does not know which locks the statement took on the
-// server before it gave up.
+// The double does not know which locks a failed statement took on the server, so inTx rolls the transaction back.
 func (m *storeTwins) inTx(slot int, problem string, ask func(s twinSide, tx compensator.Tx) (any, error)) {
 	tx := m.open(slot)
 	waited := false
@@ -239,10 +224,8 @@ func (m *storeTwins) inTx(slot int, problem string, ask func(s twinSide, tx comp
 	}
 }
 
-// unknownEntry is the number of an entry that was never inserted.
 const unknownEntry = 1 << 40
 
-// entry picks an entry, mostly one of the newest.
 func (m *storeTwins) entry(pick int) int {
 	if pick == 0 || len(m.entries) == storeKeys {
 		return unknownEntry
@@ -250,8 +233,7 @@ func (m *storeTwins) entry(pick int) int {
 	return len(m.entries) - 1 - (pick-1)%(len(m.entries)-storeKeys) // The first entries are the fences.
 }
 
-// committedOrGone leaves out entries whose transaction is still open. No process can know the ids of these entries yet,
-// so no process settles, releases or renews them. A server would make such a statement wait for the open transaction.
+// No process can know the ids of uncommitted entries, and a server would wait for their transaction.
 func (m *storeTwins) committedOrGone(picks []int) []int {
 	var numbers []int
 	for _, pick := range picks {
@@ -264,7 +246,6 @@ func (m *storeTwins) committedOrGone(picks []int) []int {
 	return numbers
 }
 
-// stored returns a row as the in-memory store holds it, so that commands can use values that match the row.
 func (m *storeTwins) stored(n int) (row processlog.Row, found bool) {
 	if n == unknownEntry {
 		return row, false
@@ -276,8 +257,6 @@ func (m *storeTwins) stored(n int) (row processlog.Row, found bool) {
 	return rows[0], true
 }
 
-// twinSide is one of the two stores that a test compares. It translates the ids of its entries to numbers that are the
-// same on both sides.
 type twinSide struct {
 	m     *storeTwins
 	n     int
@@ -299,8 +278,7 @@ func (s twinSide) ids(numbers []int) []compensator.EntryID {
 	return ids
 }
 
-// numberOf returns the number of the entry with an id. For an entry that was never inserted, the number is in the id
-// itself.
+// The number of an unknown entry is in the id itself.
 func (s twinSide) numberOf(id compensator.EntryID) int {
 	for n, e := range s.m.entries {
 		if e.ids[s.n] == id {
@@ -347,7 +325,6 @@ func (s twinSide) scheduled(list []processlog.Scheduled) []string {
 	return lines
 }
 
-// err reduces an error to the part that a caller can compare.
 func (s twinSide) err(err error) string {
 	var state *compensator.StateError
 	var server *mysql.MySQLError

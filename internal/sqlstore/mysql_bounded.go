@@ -12,26 +12,20 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// rowWait is how long the library's statements wait for a row lock.
+// rowWait limits how long the library's statements wait for a row lock.
 const rowWait = txwatch.RowWait
 
-// MySQL has no hint that limits a statement's wait for a row lock, and a user's session waits for 50 s by default. So
-// in a user's session the library locks its rows with SKIP LOCKED. Its statements then wait only for locks that a
-// trigger wants.
-//
-// After such a wait, transactions of the library limit the wait of their session. They set the limit when they begin,
-// and restore the user's value when they end. The limit takes two statements per transaction, so the library sets it
-// only after a wait.
+// MySQL has no hint that limits a statement's wait for a row lock, and a user's session waits for 50 s by default. So the
+// library locks its rows with SKIP LOCKED there, and then waits only for locks that a trigger wants. After such a wait,
+// its transactions limit the wait of their session, and restore it when they end.
 const (
 	shortWaitsMySQL = "SET @compensator_wait=@@innodb_lock_wait_timeout, SESSION " + txwatch.ShortRowWait
 	usersWaits      = "SET SESSION innodb_lock_wait_timeout=@compensator_wait"
 
-	// boundedFor is how long transactions limit their waits after a wait for a trigger's lock. This time is long because a
-	// session may go on waiting for a minute after the library has given its statement up.
+	// A session may go on waiting for a minute after the library has given its statement up.
 	boundedFor = 5 * time.Minute
 )
 
-// boundWaits makes transactions limit their session's waits from now on, for boundedFor.
 func (s *Store) boundWaits() {
 	if s.ownPool == nil && s.d.shortWaits != "" {
 		until := time.Now().Add(boundedFor)
@@ -39,14 +33,11 @@ func (s *Store) boundWaits() {
 	}
 }
 
-// boundsWaits reports whether the library's transactions must limit their session's waits now.
 func (s *Store) boundsWaits() bool {
 	until := s.waitsBounded.Load()
 	return until != nil && time.Now().Before(*until)
 }
 
-// beginBounded begins a transaction in the user's pool. Until the transaction ends, its session waits for row locks
-// only briefly.
 func (s *Store) beginBounded(ctx context.Context) (tx processlog.Transaction, err error) {
 	for range s.db.Stats().OpenConnections + 1 {
 		if tx, err = s.beginBoundedOnce(ctx); !errors.Is(err, driver.ErrBadConn) {
@@ -69,25 +60,21 @@ func (s *Store) beginBoundedOnce(ctx context.Context) (processlog.Transaction, e
 	}
 	txwatch.ThrowAway(ctx, conn, err)
 	if mysqlerr.Number(err) != 0 && !mysqlerr.IsServers(err) && !mysqlerr.IsInsideTransaction(err) {
-		return s.beginUsers(ctx) // The server does not know the variable.
+		return s.beginUsers(ctx)
 	}
 	return nil, err
 }
 
-// boundedTx restores its session's wait for row locks when it ends.
 type boundedTx struct {
 	*sql.Tx
 	conn *sql.Conn
 }
 
-// Commit implements Transaction.
 func (t *boundedTx) Commit() error { return t.end(t.Tx.Commit()) }
 
-// Rollback implements Transaction.
 func (t *boundedTx) Rollback() error { return t.end(t.Tx.Rollback()) }
 
-// end restores the session's wait for row locks, and gives the connection back. If it cannot restore the wait, end
-// closes the connection.
+// end closes the connection if it cannot restore the session's wait.
 func (t *boundedTx) end(err error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), rowWait)
 	defer cancel()

@@ -9,10 +9,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// caughtUp runs the function work in the library's own transaction on a Galera node. Before that, it waits until this
-// node shows everything that other nodes have committed. The wait works only outside a transaction, so caughtUp takes
-// one connection for the wait and for the transaction. If the connection broke when it was idle, caughtUp takes another
-// one. database/sql replaces such a connection only in BeginTx.
+// caughtUp waits until this node shows everything that other nodes have committed, and then runs work in a transaction.
+// The wait must come before the transaction, in the same session. database/sql replaces a broken idle connection only in
+// BeginTx, so caughtUp takes another one itself.
 func (s *Store) caughtUp(ctx context.Context, work func(tx processlog.Transaction) error) (err error) {
 	for range s.database().Stats().OpenConnections + 1 {
 		if err = s.caughtUpOn(ctx, work); !errors.Is(err, driver.ErrBadConn) {
@@ -35,6 +34,6 @@ func (s *Store) caughtUpOn(ctx context.Context, work func(tx processlog.Transact
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // The transaction has only read rows.
+	defer func() { _ = tx.Rollback() }()
 	return work(ownTx{ownStatements{tx, s}, tx})
 }

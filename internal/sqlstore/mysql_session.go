@@ -14,33 +14,25 @@ import (
 )
 
 const (
-	// ownTransactions and ownSettings make a session independent of the DSN and of the server's defaults.
-	//
-	// With the short wait for row locks, one locked row does not delay a whole batch. With the short wait for metadata
-	// locks (lock_wait_timeout), the server ends a waiting statement before the library's engine gives the statement up.
-	// Otherwise the session would stay in use on the server until the statement ends.
-	//
-	// The charset before the text of sql_mode is needed in a session whose charset has two bytes per character, because
-	// MySQL reads the text before SET NAMES takes effect.
+	// With the short waits, one locked row does not delay a whole batch, and the server ends a statement before the engine
+	// gives it up. The charset before the text of sql_mode is for sessions with two bytes per character, because MySQL
+	// reads the text before SET NAMES takes effect.
 	ownTransactions = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE"
 	ownSettings     = "SET NAMES utf8mb4, SESSION " + txwatch.ShortRowWait + ", lock_wait_timeout=5, autocommit=1, completion_type=0, timestamp=DEFAULT, " +
 		"sql_mode=_ascii'STRICT_ALL_TABLES', sql_select_limit=18446744073709551615, sql_safe_updates=0, sql_big_selects=1, unique_checks=1, foreign_key_checks=1"
 	ownLeastSettings = "SET SESSION " + txwatch.ShortRowWait + ", autocommit=1, sql_mode='STRICT_ALL_TABLES'"
 )
 
-// These settings make the server end a session whose process stands still in the middle of a transaction, for example
-// after SIGSTOP. The server then releases the locks of the transaction. MySQL has no limit for idle transactions alone,
-// so its setting limits every idle session. The library's own pool closes idle connections after idleInPool, before the
-// server does.
+// The server ends a session whose process stands still in a transaction, which releases its locks. MySQL's setting limits
+// every idle session, so the own pool closes idle connections after idleInPool, earlier than the server.
 const (
 	idleMariaDB = ", idle_transaction_timeout=60"
 	idleMySQL   = ", wait_timeout=60"
 	idleInPool  = 30 * time.Second
 )
 
-// setUpMySQL returns a setUp that sends ownSettings and the setting idle, which is idleMariaDB or idleMySQL. Some servers
-// that speak MySQL's protocol lack one of these variables, and refuse the whole statement. The setUp then sends
-// ownLeastSettings, without which the library's statements do not work.
+// setUpMySQL returns a setUp that sends ownSettings and idle. A server that lacks one of the variables refuses the
+// statement, and then gets ownLeastSettings.
 func setUpMySQL(idle string) setUp {
 	return func(ctx context.Context, conn driver.ExecerContext) error {
 		_, err := conn.ExecContext(ctx, ownTransactions, nil)
@@ -57,13 +49,11 @@ func setUpMySQL(idle string) setUp {
 	}
 }
 
-// calmHints sets, for one statement on MySQL, the variables that ownSettings sets for a session. MySQL has no hint for
-// innodb_lock_wait_timeout. A hint for timestamp must not stand here: in a prepared statement, such a hint changes the
-// session's clock permanently on MySQL 9.7. See steady.
+// calmHints sets for one statement what ownSettings sets for a session. No hint for timestamp may stand here: in a
+// prepared statement it changes the session's clock permanently on MySQL 9.7. See steady.
 const calmHints = "SET_VAR(lock_wait_timeout=5) SET_VAR(sql_select_limit=18446744073709551615) SET_VAR(sql_big_selects=1) " +
 	"SET_VAR(sql_safe_updates=0) SET_VAR(unique_checks=1) SET_VAR(foreign_key_checks=1)"
 
-// calmMySQL adds calmHints to the hints after the statement's first word.
 func calmMySQL(query string) string {
 	verb, rest, _ := strings.Cut(query, " ")
 	if hints, more, found := strings.Cut(strings.TrimPrefix(rest, "/*+ "), " */"); found && strings.HasPrefix(rest, "/*+ ") {
@@ -72,7 +62,6 @@ func calmMySQL(query string) string {
 	return verb + " /*+ " + calmHints + " */ " + rest
 }
 
-// calmMariaDB wraps the statement in SET STATEMENT, or extends the SET STATEMENT that is there.
 func calmMariaDB(query string) string {
 	if more, found := strings.CutPrefix(query, "SET STATEMENT "); found {
 		return txwatch.Calm + ", " + more
@@ -80,32 +69,24 @@ func calmMariaDB(query string) string {
 	return txwatch.Calm + " FOR " + query
 }
 
-// mysqlFit is true in a session whose INSERT stores exactly the bytes that it is sent, and whose answers can be read.
-// These settings make mysqlFit false:
-//
-//   - unique_checks=0, with which InnoDB may store a second row with the same idempotency key.
-//   - A fixed timestamp, which changes UTC_TIMESTAMP. An entry would then be due too early or never.
-//   - A charset with two or more bytes per character, which garbles every literal.
-//   - The charset swe7, which has other letters in place of brackets and braces. Contents are usually JSON.
-//   - A result charset with two or more bytes per character, which garbles every number that is read.
+// mysqlFit is true in a session whose INSERT stores exactly the bytes that it is sent, and whose answers can be read. With
+// unique_checks=0, InnoDB may store an idempotency key twice. A fixed timestamp changes UTC_TIMESTAMP.
 var mysqlFit = strings.Join(mysqlFits[:], " AND ")
 
 var mysqlFits = [...]string{"@@unique_checks=1", mysqlSteady, mysqlASCII, "COALESCE(@@character_set_results,'') NOT IN ('ucs2','utf16','utf16le','utf32')"}
 
-// mysqlASCII is true in a session that stores ASCII literals unchanged. The condition sends the characters that some
-// charsets change, and compares their bytes.
+// mysqlASCII is true in a session that stores ASCII literals unchanged.
 const mysqlASCII = "OCTET_LENGTH(SPACE(1))=1 AND HEX(CONVERT('[^{|}~' USING utf8mb4))='5B5E7B7C7D7E'"
 
-// mysqlSteady is true in a session that uses the server's clock, which SYSDATE reads. In the hour that a time zone
-// repeats, SYSDATE may be wrong by one hour. So a difference of less than 10,000 s is accepted.
+// mysqlSteady is true in a session that uses the server's clock. SYSDATE may be wrong by one hour when a time zone
+// changes.
 const mysqlSteady = "ABS(UNIX_TIMESTAMP(SYSDATE())-@@timestamp)<10000"
 
-// mysqlWhyUnfit says which condition of mysqlFit is false in the session of tx, or returns nil.
 func mysqlWhyUnfit(ctx context.Context, tx processlog.Tx) error {
-	// mysqlTexts returns bytes. The server sends bytes unchanged, whatever the session's result charset is.
+	// The server sends bytes unchanged, whatever the session's result charset is.
 	rows, err := tx.QueryContext(ctx, "SELECT "+mysqlTexts("@@unique_checks, "+strings.Join(mysqlFits[:], ", ")))
 	if err != nil {
-		return nil // The error that the caller has says more.
+		return nil
 	}
 	defer rows.Close()
 	var checks string
@@ -126,7 +107,6 @@ func mysqlWhyUnfit(ctx context.Context, tx processlog.Tx) error {
 	return nil
 }
 
-// readUsersLatest implements readLatest in the user's pool.
 func (s *Store) readUsersLatest(ctx context.Context, read func(readTx processlog.Tx) error) error {
 	var err error
 	for range s.db.Stats().OpenConnections + 1 {

@@ -10,10 +10,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// outlineRows reads rows without their contents. The contents of a thousand rows may not fit into memory.
+// outlineRows leaves out the contents, because those of a thousand rows may not fit into memory.
 const outlineRows = "SELECT {outline} FROM {log} WHERE id IN ({ids})"
 
-// outlineKeys reads rows without their contents, by idempotency key.
 const outlineKeys = "SELECT {outline} FROM {log} WHERE idempotent_id IN ({keys})"
 
 // OutlinesByKey implements Operations.
@@ -79,12 +78,10 @@ func (s *Store) operate(ctx context.Context, tx processlog.Tx, ops ...processlog
 	return nil
 }
 
-// typesRead is the number of newest operations that Types reads. These operations may name types that have no entry in
-// the log any more.
+// typesRead is how many of the newest operations Types reads, for types without entries in the log.
 const typesRead = 1000
 
-// readTypes reads the types of entries, of the newest operations and of pauses. {pauses} matches the names of pauses, and
-// {after pause} is where the type begins in such a name.
+// {pauses} matches the names of pauses, and {after pause} is where the type begins in such a name.
 const readTypes = "SELECT {text business_type} FROM (SELECT business_type FROM ({groups}) AS g" +
 	" UNION SELECT business_type FROM (SELECT business_type FROM {operation} ORDER BY id DESC LIMIT {limit}) AS newest WHERE business_type<>{empty}" +
 	" UNION SELECT SUBSTR(name,{after pause}) FROM {setting} WHERE name LIKE {pauses}) AS types ORDER BY 1"

@@ -29,21 +29,21 @@ func (s *Store) Join(ctx context.Context, tx processlog.Tx, positions []processl
 	return nil
 }
 
-// positionNote is a row for the _turns table, which stores positions. The comments of this package call such a row a note.
+// positionNote is a row for the _turns table, called a note in this package.
 type positionNote struct {
 	processlog.Position
 	blockedVersion uint64 // the version that Block will leave in the entry, or notBlocked
 }
 
-const notBlocked = 0 // No entry has this version after a Block, because Block adds 1 to the version.
+const notBlocked = 0 // No version is 0 after a Block, which adds 1.
 
 const (
 	notePositions = "INSERT INTO {turns} (business_type, turn_key, place, entry_id, epoch, parked) VALUES {positions}{again}"
 	notePosition  = "({type},{key},{place},{entry_id},{epoch},{parked})"
 )
 
-// note writes positions in the order of the primary key. All writers of the table use that order, so that no two
-// deadlock. If the note exists already, its place stays unchanged.
+// note writes positions in the order of the primary key, as all writers do, so that no two deadlock. An existing note
+// keeps its place.
 func (s *Store) note(ctx context.Context, tx processlog.Tx, positions []positionNote) error {
 	slices.SortFunc(positions, func(a, b positionNote) int { return comparePositions(a.Position, b.Position) })
 	rows := make([]string, len(positions))
@@ -64,18 +64,15 @@ func comparePositions(a, b processlog.Position) int {
 }
 
 // firstOfKey is the id of the first unfinished entry of {key}, or NULL. {counting} lists the states that count as
-// unfinished. The server reads the notes of the key from the front, and skips the notes of entries that have ended.
-// Because of the LIMIT, the server does not turn the subquery into a join.
+// unfinished. The LIMIT keeps the server from turning the subquery into a join.
 const firstOfKey = "(SELECT t.entry_id FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
 	" WHERE t.business_type={type} AND t.turn_key={key} AND l.state+0 IN ({counting}) ORDER BY t.turn_key, t.place, t.entry_id LIMIT 1)"
 
-// firstOf returns the subquery firstOfKey for a type and a key. The parameter key is an SQL expression.
+// firstOf takes key as an SQL expression.
 func (s *Store) firstOf(businessType, key string, deadBlocks bool) string {
 	return s.sql(firstOfKey, "type", s.d.text(businessType), "key", key, "counting", counting(deadBlocks))
 }
 
-// counting lists the states in which an entry counts as unfinished under its key. The parameter deadBlocks says whether dead
-// entries count.
 func counting(deadBlocks bool) string {
 	if deadBlocks {
 		return "0,-1,-2,-3"
@@ -83,7 +80,7 @@ func counting(deadBlocks bool) string {
 	return "0,-1,-3"
 }
 
-// keyed returns a query whose rows are the keys, each with its index n in the list.
+// keyed returns a query for the keys, each with its index n in the list.
 func (s *Store) keyed(keys []string) string {
 	var b strings.Builder
 	for i, key := range keys {
@@ -96,8 +93,8 @@ func (s *Store) keyed(keys []string) string {
 	return b.String()
 }
 
-// Block implements Store. It writes the notes first, and then the entries. Between the two writes, blockedVersion of a
-// note is above the version of its entry. So no Advance makes the entry due.
+// Block implements Store. It writes the notes before the entries. In between, blockedVersion is above the version of the
+// entry, so that no Advance makes the entry due.
 func (s *Store) Block(ctx context.Context, blocked []processlog.BlockedEntry, token processlog.Token) error {
 	if len(blocked) == 0 {
 		return nil
@@ -126,7 +123,7 @@ func (s *Store) blockChunk(ctx context.Context, blocked []processlog.BlockedEntr
 	for i, p := range blocked {
 		ids[i] = p.ID
 	}
-	wait := byRow("id", ids, func(i int) int64 { return processlog.DueAfter(blocked[i].Wait) }, signed) // Compute this value now, because updateRows sorts ids.
+	wait := byRow("id", ids, func(i int) int64 { return processlog.DueAfter(blocked[i].Wait) }, signed) // updateRows sorts ids, so compute this now.
 	failpoint.Reach(failpoint.OrderingNoted)
 	_, busy, err := s.updateRows(ctx, ids, func(ids []processlog.ID) string {
 		return s.sql(blockRows, "wait", wait, "ids", idList(ids), "token", s.d.binary(token[:]))
@@ -134,7 +131,6 @@ func (s *Store) blockChunk(ctx context.Context, blocked []processlog.BlockedEntr
 	return leftovers.addResult(busy, err)
 }
 
-// noteOutside writes positions as note does, but outside the caller's transaction.
 func (s *Store) noteOutside(ctx context.Context, notes []positionNote) error {
 	if !s.boundsWaits() {
 		return s.note(ctx, s.writePool(), notes)
@@ -142,7 +138,6 @@ func (s *Store) noteOutside(ctx context.Context, notes []positionNote) error {
 	return s.inOwn(ctx, func(tx processlog.Transaction) error { return s.note(ctx, tx, notes) })
 }
 
-// noteBlocked notes the positions of entries, and returns the entries whose positions it could note.
 func (s *Store) noteBlocked(ctx context.Context, blocked []processlog.BlockedEntry, leftovers *leftOver) ([]processlog.BlockedEntry, error) {
 	refusals, untried, err := writeApart(ctx, s, blocked, func(some []processlog.BlockedEntry) error {
 		notes := make([]positionNote, len(some))
@@ -151,7 +146,7 @@ func (s *Store) noteBlocked(ctx context.Context, blocked []processlog.BlockedEnt
 		}
 		startedAt := time.Now()
 		if err := s.noteOutside(ctx, notes); err != nil {
-			return s.asWait(ctx, err, startedAt) // Notes of other entries may have been written in spite of this error.
+			return s.asWait(ctx, err, startedAt) // Notes of other entries may have been written.
 		}
 		return nil
 	})
@@ -183,8 +178,7 @@ const (
 	forgetNote  = "(entry_id={entry_id} AND turn_key={key} AND epoch={epoch})"
 )
 
-// forgetPositions deletes notes exactly as they were read. A note that was written again since has another epoch, and
-// stays.
+// forgetPositions deletes notes as they were read. A note that was written again has another epoch, and stays.
 func (s *Store) forgetPositions(ctx context.Context, tx processlog.Tx, endedPositions []processlog.Position) error {
 	slices.SortFunc(endedPositions, comparePositions)
 	for chunk := range slices.Chunk(endedPositions, 100) {
@@ -199,10 +193,10 @@ func (s *Store) forgetPositions(ctx context.Context, tx processlog.Tx, endedPosi
 	return nil
 }
 
-// leaveKey deletes the positions of an erased entry that has ended, because its key can no longer be computed. A log
-// without a _turns table is no error.
+// leaveKey deletes the positions of an erased entry, whose key can no longer be computed. A log without a _turns table is
+// no error.
 func (s *Store) leaveKey(ctx context.Context, tx processlog.Tx, row processlog.Row) error {
-	// Read first. Most entries have no note, and for these the read avoids a lock on the table.
+	// Most entries have no note, and need no lock on the table.
 	err := s.mayFail(ctx, tx, func() error {
 		positions, err := s.positionsOf(ctx, tx, row)
 		if err != nil {
@@ -221,8 +215,7 @@ func (s *Store) leaveKey(ctx context.Context, tx processlog.Tx, row processlog.R
 
 const notesOfEntry = "SELECT turn_key, epoch FROM {turns} WHERE business_type={type} AND entry_id={entry_id}{every row}"
 
-// positionsOf reads all notes of one entry. There are several only if the type's Serial has returned different keys for
-// it.
+// positionsOf finds several notes only if Serial has returned different keys for the entry.
 func (s *Store) positionsOf(ctx context.Context, tx processlog.Tx, row processlog.Row) (positions []processlog.Position, err error) {
 	rows, err := tx.QueryContext(ctx, s.sql(notesOfEntry, "type", s.d.text(row.BusinessType), "entry_id", row.ID.String()))
 	if err != nil {
@@ -241,8 +234,6 @@ func (s *Store) positionsOf(ctx context.Context, tx processlog.Tx, row processlo
 	return positions, rows.Err()
 }
 
-// withoutOrdering replaces err if the _turns table is missing. The new error names the table and the feature that needs
-// it. New does not check that this table exists.
 func (s *Store) withoutOrdering(err error) error {
 	return s.withoutTable(err, "_turns", "TypeConfig.Serial needs")
 }

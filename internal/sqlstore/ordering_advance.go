@@ -13,11 +13,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// keysPerAdvance is the maximum number of keys in one statement of Advance.
 const keysPerAdvance = 50
 
-// Advance implements Store. Advance may run before another process has written the note of a blocked entry, and then
-// misses that entry. So a process that has blocked an entry calls Advance afterwards.
+// Advance implements Store. It may miss a blocked entry whose note is not written yet, so a process calls Advance after it
+// has blocked an entry.
 func (s *Store) Advance(ctx context.Context, businessType string, positions []processlog.Position, deadBlocks bool) (next []processlog.ID, err error) {
 	var leftovers leftOver
 	byKey := grouped.By(positions, func(t processlog.Position) string { return t.Key })
@@ -66,7 +65,7 @@ func (s *Store) advance(ctx context.Context, businessType string, keys []string,
 	return next, err
 }
 
-// firstEntry is the first unfinished entry of a key. Its ID is zero if the key has no unfinished entry.
+// The ID is zero if the key has no unfinished entry.
 type firstEntry struct {
 	processlog.Position
 	front     processlog.ID // entry id of the first note of the key
@@ -75,12 +74,8 @@ type firstEntry struct {
 	isWaiting bool // the entry is blocked and not due, and no entry of the key has a lease
 }
 
-// firstOfKeys reads the first entry of each key, the entry id of its first note, and whether the entry is ready and
-// whether it waits. See firstEntry.
-//
-// If a transaction commits late, its entry may come in front of an entry of the same key that already runs. Then the
-// new first entry stays blocked as long as the other entry runs. If it were made due now, it would only be blocked
-// again. Leases of the whole key are read only for a blocked first entry.
+// firstOfKeys reads a firstEntry of each key. If an entry of the key already runs, an entry that committed late in front
+// of it stays blocked, because it would only be blocked again.
 const firstOfKeys = "SELECT f.n, f.first, f.front, l.version, CASE WHEN l.state+0 IN (0,-1,-3) AND l.lease_until<={now} AND l.next_at<={now} THEN 1 ELSE 0 END," +
 	" CASE WHEN l.state+0 IN (0,-1,-3) AND p.parked>0 AND p.parked=l.version AND l.lease_until=0 AND l.next_at>{now} THEN CASE WHEN EXISTS(SELECT 1" +
 	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
@@ -113,11 +108,10 @@ func (s *Store) readFirsts(ctx context.Context, businessType string, keys []stri
 	return firsts, err
 }
 
-// frontNotes is the maximum number of notes that one call of readNotes returns.
 const frontNotes = 100
 
-// clearNotes deletes the notes of finished entries at the front of each key, up to the first note of an unfinished entry.
-// Such notes are left behind if no process has seen the cancellation of an entry, or if a process was killed.
+// clearNotes deletes the notes of finished entries at the front of each key. Such notes stay behind if a process was
+// killed, or has not seen a cancellation.
 func (s *Store) clearNotes(ctx context.Context, businessType string, keys []string, deadBlocks bool) error {
 	for _, key := range keys {
 		for hasMore := true; hasMore; {
@@ -142,17 +136,15 @@ func (s *Store) clearNotes(ctx context.Context, businessType string, keys []stri
 	return nil
 }
 
-// note is a row of the _turns table as it was read.
 type note struct {
 	processlog.Position
-	isUnfinished bool // whether the entry is unfinished
+	isUnfinished bool
 }
 
 const frontOfKey = "SELECT t.entry_id, t.epoch, CASE WHEN l.state+0 IN ({counting}) THEN 1 ELSE 0 END" +
 	" FROM {turns} t{by k_line} LEFT JOIN {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
 	" WHERE t.business_type={type} AND t.turn_key={key} ORDER BY t.turn_key, t.place, t.entry_id LIMIT {limit}"
 
-// readNotes reads the notes at the front of a key.
 func (s *Store) readNotes(ctx context.Context, businessType, key string, deadBlocks bool) (notes []note, err error) {
 	query := s.sql(frontOfKey, "counting", counting(deadBlocks), "type", s.d.text(businessType), "key", s.d.binary([]byte(key)), "limit", strconv.Itoa(frontNotes))
 	err = s.readLatest(ctx, func(readTx processlog.Tx) error {
@@ -178,7 +170,6 @@ func (s *Store) readNotes(ctx context.Context, businessType, key string, deadBlo
 const wakeRows = "UPDATE {log}{by id} SET version=version+1, next_at={now}, updated_at={stamp}" +
 	" WHERE id IN ({ids}) AND version={version} AND lease_until=0 AND state+0 IN (0,-1,-3)"
 
-// makeDue makes blocked entries due if they still have the version that was read.
 func (s *Store) makeDue(ctx context.Context, blocked []firstEntry, leftovers *leftOver) ([]processlog.ID, error) {
 	if len(blocked) == 0 {
 		return nil, nil
@@ -187,7 +178,7 @@ func (s *Store) makeDue(ctx context.Context, blocked []firstEntry, leftovers *le
 	for i, f := range blocked {
 		ids[i] = f.ID
 	}
-	version := byRow("id", ids, func(i int) uint64 { return blocked[i].version }, decimal) // Compute this value now, because updateRows sorts ids.
+	version := byRow("id", ids, func(i int) uint64 { return blocked[i].version }, decimal) // updateRows sorts ids, so compute this now.
 	_, busy, err := s.updateRows(ctx, ids, func(ids []processlog.ID) string {
 		return s.sql(wakeRows, "ids", idList(ids), "version", version)
 	})
@@ -198,5 +189,5 @@ func (s *Store) makeDue(ctx context.Context, blocked []firstEntry, leftovers *le
 			notWoken = append(notWoken, r.ID)
 		}
 	}
-	return withoutIDs(ids, notWoken), leftovers.addResult(nil, err) // An entry that is locked now is made due by the next process that calls Advance.
+	return withoutIDs(ids, notWoken), leftovers.addResult(nil, err) // The next process that calls Advance makes a locked entry due.
 }

@@ -12,13 +12,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// keysPerStatement is the maximum number of keys in one statement of Firsts. The statement has one SELECT for each key,
-// and two more. SQLite refuses more than 500 SELECTs in one statement.
+// SQLite refuses more than 500 SELECTs in one statement.
 const keysPerStatement = 250
 
-// blockedEntries finds the entries that another entry of the same ordering key blocks. It reads the keys in the table
-// {turns}, and only from rows of an entry's current epoch. A row of an earlier epoch does not count: another process may
-// delete it at any time, and this deletion would wake no blocked entry.
+// blockedEntries reads only rows of an entry's current epoch. Another process may delete a row of an earlier epoch at any
+// time, without waking a blocked entry.
 const blockedEntries = "SELECT o.entry_id FROM {turns} o{by id} {then join} {log} e{by id} ON e.id=o.entry_id AND e.epoch=o.epoch" +
 	" WHERE o.entry_id IN ({ids}) AND o.business_type={type} AND o.entry_id<>{first of o.turn_key}{every row}"
 
@@ -44,8 +42,7 @@ func (s *Store) Blocked(ctx context.Context, businessType string, ids []processl
 const blockedBy = "SELECT {first of o.turn_key} FROM {turns} o{by id} {then join} {log} e{by id} ON e.id=o.entry_id AND e.epoch=o.epoch" +
 	" WHERE o.entry_id={entry_id} AND o.business_type={type}{every row}"
 
-// BlockedBy implements Operations. An entry may have notes under several keys, if the type's Serial has returned
-// different keys for it.
+// BlockedBy implements Operations. An entry has several notes if Serial has returned different keys for it.
 func (s *Store) BlockedBy(ctx context.Context, businessType string, id processlog.ID, deadBlocks bool) (by processlog.ID, err error) {
 	query := s.sql(blockedBy, "first of o.turn_key", s.firstOf(businessType, "o.turn_key", deadBlocks), "entry_id", id.String(), "type", s.d.text(businessType))
 	err = s.readLatest(ctx, func(readTx processlog.Tx) error {
@@ -66,7 +63,6 @@ func (s *Store) BlockedBy(ctx context.Context, businessType string, id processlo
 	return by, err
 }
 
-// queryFirsts reads the first entry of each key. It leaves out keys without an unfinished entry.
 func queryFirsts(ctx context.Context, readTx processlog.Tx, query string) (firsts []processlog.ID, err error) {
 	rows, err := readTx.QueryContext(ctx, query)
 	if err != nil {
@@ -114,9 +110,8 @@ const (
 
 const nextKeys = "SELECT t.turn_key FROM {turns} t{by k_line} WHERE t.business_type={type} AND t.turn_key>{after} ORDER BY t.turn_key, t.place LIMIT {limit}"
 
-// keysAfter reads the next keys of a type, up to limit, and reports whether more may follow. No query that all servers
-// accept jumps from key to key. So each statement reads up to keyNotes notes, and the next one begins after the last
-// key that was read. Many keys with few entries take few statements. A key with many entries takes one statement.
+// keysAfter reads up to limit keys of a type, and reports whether more may follow. Each statement reads up to keyNotes
+// notes, because no query that all servers accept jumps from key to key.
 func (s *Store) keysAfter(ctx context.Context, readTx processlog.Tx, businessType, after string, limit int) (keys []string, more bool, err error) {
 	for range keyStatements {
 		notes, err := queryKeys(ctx, readTx, s.sql(nextKeys, "type", s.d.text(businessType), "after", s.d.binary([]byte(after)), "limit", strconv.Itoa(keyNotes)))
@@ -155,7 +150,6 @@ func queryKeys(ctx context.Context, readTx processlog.Tx, query string) (keys []
 const firstsAndNotes = "SELECT k.turn_key, {first of k.turn_key}, 0, 0 FROM ({keys}) k" +
 	" UNION ALL SELECT t.turn_key, t.entry_id, t.epoch, 1 FROM {turns} t{by id} WHERE t.business_type={type} AND t.entry_id IN ({ids}){every row}"
 
-// Firsts implements Store. It takes no lock.
 func (s *Store) Firsts(ctx context.Context, businessType string, positions []processlog.Position, deadBlocks bool) (map[string]processlog.KeyState, error) {
 	lookup := keyQueryOf(positions)
 	for keys := range slices.Chunk(lookup.keys, keysPerStatement) {
@@ -190,7 +184,6 @@ func (s *Store) Firsts(ctx context.Context, businessType string, positions []pro
 	return lookup.results(), nil
 }
 
-// keyQuery collects the states of the keys of some positions.
 type keyQuery struct {
 	keys      []string // ascending, without duplicates
 	byKey     map[string][]processlog.Position
@@ -215,7 +208,6 @@ func (a *keyQuery) idsOf(keys []string) (ids []processlog.ID) {
 	return ids
 }
 
-// countMatch raises Known of a key for each of its positions that matches the note.
 func (a *keyQuery) countMatch(key string, note processlog.Member) {
 	for _, position := range a.byKey[key] {
 		if position.ID == note.ID && position.Epoch == note.Epoch {
@@ -232,12 +224,10 @@ func (a *keyQuery) results() map[string]processlog.KeyState {
 	return keyStates
 }
 
-// keyStatesRead is the maximum number of entries that one statement of KeyStates reads. It has room for the members of
-// several keys.
 const keyStatesRead = 4 * processlog.MaxMembers
 
-// KeyStates implements Store. It takes no lock. Each claim commits its leases before it calls KeyStates, so of two
-// claims at the same time at least one sees the lease of the other.
+// KeyStates implements Store. It takes no lock. Each claim commits its leases before it calls KeyStates, so of two claims
+// at the same time at least one sees the lease of the other.
 func (s *Store) KeyStates(ctx context.Context, businessType string, positions []processlog.Position, token processlog.Token, deadBlocks bool) (map[string]processlog.KeyState, error) {
 	if len(positions) == 0 {
 		return nil, s.withoutOrdering(s.checkTable(ctx, "_turns"))
@@ -253,14 +243,12 @@ func (s *Store) KeyStates(ctx context.Context, businessType string, positions []
 	return lookup.results(), nil
 }
 
-// unfinishedEntry is an unfinished entry, as KeyStates reads it.
 type unfinishedEntry struct {
 	key string
 	processlog.Member
 	claim int
 }
 
-// These are the values of the column claim in membersOfKeys and membersOfKey.
 const (
 	unclaimed = iota // nobody but the caller has claimed the entry
 	claimed          // another process has claimed the entry, and its lease has ended
@@ -271,8 +259,7 @@ const membersOfKeys = "SELECT t.turn_key, t.entry_id, t.epoch, CASE WHEN l.lease
 	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
 	" WHERE t.business_type={type} AND t.turn_key IN ({keys}) AND l.state+0 IN ({counting}) ORDER BY t.turn_key, t.place, t.entry_id LIMIT {limit}"
 
-// readKeyStates reads as many of the keys as one statement can read completely, and at least one. It returns the number
-// of keys that it read.
+// readKeyStates returns how many keys it read: at least one, and as many as one statement can read completely.
 func (s *Store) readKeyStates(ctx context.Context, businessType string, keys []string, token processlog.Token, deadBlocks bool, lookup *keyQuery) (int, error) {
 	list := make([]string, len(keys))
 	for i, key := range keys {
@@ -284,7 +271,7 @@ func (s *Store) readKeyStates(ctx context.Context, businessType string, keys []s
 		return 0, err
 	}
 	readCount := len(keys)
-	if len(rows) == keyStatesRead { // The last key may have more entries than were read.
+	if len(rows) == keyStatesRead { // The last key may be incomplete.
 		last := rows[len(rows)-1].key
 		if readCount = slices.Index(keys, last); readCount == 0 {
 			rows, err = s.readLongKey(ctx, businessType, last, token, deadBlocks)
@@ -296,8 +283,7 @@ func (s *Store) readKeyStates(ctx context.Context, businessType string, keys []s
 	return readCount, err
 }
 
-// membersOfKey reads the first members of one key, and one summary row for the claims on all members. The summary row
-// has no id.
+// membersOfKey reads the first members of one key, and a summary row without an id for the claims on all members.
 const membersOfKey = "SELECT * FROM (SELECT t.turn_key, t.entry_id, t.epoch, 0 AS claim" +
 	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
 	" WHERE t.business_type={type} AND t.turn_key={key} AND l.state+0 IN ({counting}) ORDER BY t.turn_key, t.place, t.entry_id LIMIT {limit}) m" +
@@ -305,7 +291,6 @@ const membersOfKey = "SELECT * FROM (SELECT t.turn_key, t.entry_id, t.epoch, 0 A
 	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
 	" WHERE t.business_type={type} AND t.turn_key={key} AND l.state+0 IN ({counting}){every row}"
 
-// readLongKey reads one key that has more entries than one statement of KeyStates reads.
 func (s *Store) readLongKey(ctx context.Context, businessType, key string, token processlog.Token, deadBlocks bool) ([]unfinishedEntry, error) {
 	return s.readUnfinished(ctx, s.sql(membersOfKey, "token", s.d.binary(token[:]), "type", s.d.text(businessType), "key", s.d.binary([]byte(key)),
 		"counting", counting(deadBlocks), "limit", strconv.Itoa(processlog.MaxMembers)))
@@ -333,8 +318,7 @@ func (s *Store) readUnfinished(ctx context.Context, query string) (found []unfin
 	return found, err
 }
 
-// fillStates fills the key states from rows, which are in order. A row without an id says only how the key's entries are
-// claimed. If another process has claimed any entry of a key, Members stays empty.
+// fillStates reads rows in order. If another process has claimed any entry of a key, Members stays empty.
 func (a *keyQuery) fillStates(rows []unfinishedEntry) {
 	untold := make(map[string]bool)
 	for _, r := range rows {

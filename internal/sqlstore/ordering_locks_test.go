@@ -13,8 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestPositionsAreWrittenInOneOrder passes positions in any order to each method that writes them. Each method must
-// write them in the same order, because two writers of the same rows in different orders would deadlock.
+// Two writers of the same rows in different orders would deadlock.
 func TestPositionsAreWrittenInOneOrder(t *testing.T) {
 	came := []processlog.Position{
 		{BusinessType: "b", Key: "x", ID: processlog.RowID(1)}, {BusinessType: "a", Key: "y", ID: processlog.RowID(30)},
@@ -43,7 +42,6 @@ func TestPositionsAreWrittenInOneOrder(t *testing.T) {
 	}
 }
 
-// sentTo is a database that records the statements it is sent, and does nothing else.
 type sentTo struct {
 	driver.Conn
 	statements []string

@@ -11,8 +11,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The test uses a log of 1,000 keys with 20 entries each, first with outdated index statistics and then with new
-// statistics. With both, a statement must read only the positions of its own keys.
+// The statistics are outdated at first, and new afterwards.
 // Failure: F117
 func TestPositionsAreReadAlongTheirKey(t *testing.T) {
 	b := openLogbook(t)

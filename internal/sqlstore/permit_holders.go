@@ -11,14 +11,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// holder is an entry with the version under which it has its permit.
 type holder struct {
 	id      processlog.ID
 	version uint64
 }
 
-// parseHolders reads holders in the form "id:version id:version". A holder that cannot be read is an error. If the
-// holder were skipped, its permit could be granted a second time.
+// parseHolders reads the form "id:version id:version". A holder that was skipped could lose its permit to another entry,
+// so an invalid text is an error.
 func parseHolders(text []byte) (holders []holder, err error) {
 	for part := range bytes.FieldsSeq(text) {
 		id, version, found := bytes.Cut(part, []byte(":"))
@@ -46,7 +45,6 @@ func formatHolders(holders []holder) string {
 
 const holdersNow = "SELECT id, version, CASE WHEN lease_until>{now} THEN 1 ELSE 0 END FROM {log}{by id} WHERE id IN ({ids}){every row}"
 
-// permit says what has become of a holder's permit.
 type permit int
 
 const (
@@ -55,9 +53,8 @@ const (
 	permitLapsed        // the lease has ended, and nobody has written the entry since
 )
 
-// dropEnded drops holders whose permits have ended. It looks only at keys with fewer free permits than wanted entries.
-// If a holder's lease has ended, dropEnded first raises the version of the holder's entry, so that the holder cannot
-// renew the lease: see fence.
+// dropEnded drops holders whose permits have ended, for keys with fewer free permits than wanted entries. It first fences
+// holders whose leases have ended, so that they cannot renew.
 func (p *permits) dropEnded(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
 	if p.limit.Concurrent == 0 {
 		return nil
@@ -92,7 +89,6 @@ func (p *permits) dropEnded(ctx context.Context, tx processlog.Tx, rows []proces
 	return nil
 }
 
-// holderIDs returns the ids of holders in ascending order, each once.
 func holderIDs(holders []holder) []processlog.ID {
 	ids := make([]processlog.ID, len(holders))
 	for i, h := range holders {
@@ -102,7 +98,6 @@ func holderIDs(holders []holder) []processlog.ID {
 	return slices.Compact(ids)
 }
 
-// permitStates reads the state of each permit.
 func (s *Store) permitStates(ctx context.Context, tx processlog.Tx, asked []holder) (map[holder]permit, error) {
 	state := make(map[holder]permit, len(asked))
 	for chunk := range slices.Chunk(asked, processlog.MaxRows) {
@@ -135,8 +130,7 @@ func (s *Store) permitStates(ctx context.Context, tx processlog.Tx, asked []hold
 
 const fenceRows = "UPDATE {log}{by id} SET version=version+1, updated_at={stamp} WHERE id IN ({ids}) AND lease_until<={now}{and steady}"
 
-// fence raises the versions of entries whose leases have ended. It skips locked rows, and does not wait. The slice rows
-// holds the rows of the claim. If the slice contains such an entry, fence raises the entry's Version there too.
+// fence raises the versions of entries whose leases have ended, also in rows. It skips locked rows.
 func (p *permits) fence(ctx context.Context, tx processlog.Tx, ids []processlog.ID, rows []processlog.Row) error {
 	slices.SortFunc(ids, processlog.ID.Compare)
 	free, err := p.s.lockFree(ctx, tx, slices.Compact(ids))
@@ -145,14 +139,13 @@ func (p *permits) fence(ctx context.Context, tx processlog.Tx, ids []processlog.
 	}
 	changed, err := execCount(ctx, tx, p.s.sql(fenceRows, "ids", idList(free)))
 	if p.s.refusesRow(err) {
-		return nil // The holders keep their permits, as long as the database refuses to write their rows.
+		return nil
 	}
 	if err != nil || changed == 0 {
 		return err
 	}
 	for i := range rows {
-		// The UPDATE leaves out an entry whose lease was renewed meanwhile. No lease of these rows was renewed, because
-		// the claim has locked them. So the UPDATE has raised their versions by 1.
+		// The claim has locked these rows, so no lease was renewed, and the UPDATE has raised their versions by 1.
 		if slices.Contains(free, rows[i].ID) {
 			rows[i].Version++
 		}
@@ -162,7 +155,6 @@ func (p *permits) fence(ctx context.Context, tx processlog.Tx, ids []processlog.
 
 const permitsNow = "SELECT id, version, {text business_type} FROM {log}{by id} WHERE id IN ({ids}) AND lease_until>{now} ORDER BY id{every row}"
 
-// holding returns the holders whose permits have not ended.
 func (s *Store) holding(ctx context.Context, holders []holder) (now []processlog.PermitHolder, err error) {
 	for chunk := range slices.Chunk(holders, processlog.MaxRows) {
 		rows, err := s.read(ctx, s.sql(permitsNow, "ids", idList(holderIDs(chunk))))

@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// logbook is a server that logs every statement. The tests ask it for the plans of exactly these texts.
+// logbook is a server that logs every statement, so that the tests explain exactly these texts.
 type logbook struct {
 	t  *testing.T
 	s  *Store
@@ -52,7 +52,6 @@ func (b *logbook) exec(query string, args ...any) {
 	require.NoError(b.t, err, query)
 }
 
-// fill adds due entries of four types until the log has n of them.
 func (b *logbook) fill(n int) {
 	b.exec("INSERT INTO common_process_log (id, idempotent_id, business_type, content, next_at, created_at, updated_at) "+
 		"SELECT i, CONCAT('key ',i), CONCAT('type ',i%4), '{}', 1000+i, NOW(), NOW() FROM "+
@@ -60,7 +59,6 @@ func (b *logbook) fill(n int) {
 		"WHERE i<=? AND i>(SELECT COALESCE(MAX(id),0) FROM common_process_log l)", n)
 }
 
-// written runs the function work, and returns the statements on the log that work sent.
 func (b *logbook) written(work func(ctx context.Context, s *Store)) (statements []string) {
 	b.t.Helper()
 	b.exec("SET GLOBAL general_log=0")
@@ -83,8 +81,7 @@ func (b *logbook) written(work func(ctx context.Context, s *Store)) (statements 
 	return statements
 }
 
-// explained returns a statement in the form that EXPLAIN accepts. On MariaDB it cuts off the leading SET STATEMENT …
-// FOR, which sets variables for this statement.
+// EXPLAIN does not accept a leading SET STATEMENT … FOR.
 func explained(statement string) string {
 	if calm, found := strings.CutPrefix(statement, txwatch.Calm); found {
 		_, statement, _ = strings.Cut(calm, " FOR ")
@@ -92,7 +89,6 @@ func explained(statement string) string {
 	return statement
 }
 
-// planStep is one line of an EXPLAIN.
 type planStep struct{ table, kind, key, extra string }
 
 func (b *logbook) explain(statement string) (steps []planStep) {
@@ -116,8 +112,7 @@ func (b *logbook) explain(statement string) (steps []planStep) {
 	return steps
 }
 
-// protocol lists the calls that the engine repeats all the time. For each it names the indexes that its statements may
-// use.
+// protocol lists the calls that the engine repeats all the time, with the indexes that their statements may use.
 var protocol = []struct {
 	name string
 	keys []string
@@ -230,7 +225,6 @@ var protocol = []struct {
 	}},
 }
 
-// successes returns outcomes of handlers, with or without results.
 func successes(results bool, from, to uint64) (outcomes []processlog.Outcome) {
 	for _, id := range idRange(from, to) {
 		o := processlog.Outcome{ID: id, IdempotencyKey: processlog.IdempotencyKey("key " + id.String()), To: processlog.Succeeded, EndedBy: processlog.EndedByHandler}
@@ -242,8 +236,7 @@ func successes(results bool, from, to uint64) (outcomes []processlog.Outcome) {
 	return outcomes
 }
 
-// TestSuccessesWithoutResultsCostNothingMore settles successes, of which some have results. The successes without a
-// result must be written by two statements of their own. Neither of them may name the table of results.
+// Successes without a result need two statements of their own, without the table of results.
 func TestSuccessesWithoutResultsCostNothingMore(t *testing.T) {
 	b := openLogbook(t)
 	b.fill(600)
@@ -289,9 +282,7 @@ func wanted(ids []processlog.ID) (want []processlog.Wanted) {
 	return want
 }
 
-// TestStatementsKeepToTheirIndexHoweverTheTableLooks asks for the plans of all statements on four logs. One log is
-// empty, one is small, one is large with old statistics, and in one most entries have just changed. On each log,
-// every statement must use its index.
+// The log is empty, small, large with old statistics, or mostly just changed.
 // Failure: F26, F29, F34
 func TestStatementsKeepToTheirIndexHoweverTheTableLooks(t *testing.T) {
 	b := openLogbook(t)
@@ -328,9 +319,8 @@ func (b *logbook) plansHold(table string) {
 	}
 }
 
-// requireIndex requires that a statement finds its rows through one of the given indexes. Reading the whole log is
-// allowed if the log is about as short as the list of ids. But a statement that waits for locked rows must never read
-// the whole log, because other transactions may have locked the rows that the statement does not need.
+// requireIndex allows a read of the whole log if the log is about as short as the list of ids. A statement that waits for
+// locks must not read it, because others may have locked rows that the statement does not need.
 func (p planStep) requireIndex(t *testing.T, statement string, keys []string, rows int, problem string) {
 	t.Helper()
 	switch {
@@ -346,7 +336,6 @@ func (p planStep) requireIndex(t *testing.T, statement string, keys []string, ro
 	}
 }
 
-// waits reports whether a statement waits for rows that other transactions have locked.
 func waits(statement string) bool {
 	return strings.HasPrefix(statement, "UPDATE") || strings.HasPrefix(statement, "DELETE") ||
 		strings.HasSuffix(statement, " FOR UPDATE") || strings.HasSuffix(statement, " LOCK IN SHARE MODE")
@@ -384,8 +373,7 @@ func TestDueReadsNoMoreThanItAnswers(t *testing.T) {
 	assert.Zero(t, cost.sorted)
 }
 
-// A slice of the backlog begins in the middle of 5,000 entries of its type. The statement reads its slice from the due index
-// twice, and no other entries.
+// A slice begins in the middle of 5,000 entries.
 // Failure: F29
 func TestSliceOfTheBacklogReadsNoMoreThanItCounts(t *testing.T) {
 	b := openLogbook(t)
@@ -402,8 +390,6 @@ func TestSliceOfTheBacklogReadsNoMoreThanItCounts(t *testing.T) {
 	assert.Zero(t, cost.sorted)
 }
 
-// TestIDsOfAllThatMatchComeFromAnIndexAlone reads ids for an action on all entries that match, with 45,000 entries in
-// the log. The server must read only a part of one index, and no row.
 func TestIDsOfAllThatMatchComeFromAnIndexAlone(t *testing.T) {
 	b := openLogbook(t)
 	b.fill(45_000)

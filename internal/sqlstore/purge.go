@@ -14,12 +14,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// purgeStep is the maximum number of rows that one transaction deletes. It is small, so that the transaction holds its
-// locks only briefly.
+// purgeStep limits the rows of one transaction, which holds its locks only briefly.
 const purgeStep = 100
 
-// Purge implements Store. It finds rows through the due index without a lock, oldest first within each type. It deletes
-// those that are not locked and that still match.
+// Purge implements Store. It finds rows through the due index without a lock, and deletes those that are free and still
+// match.
 func (s *Store) Purge(ctx context.Context, businessType string, state processlog.State, age time.Duration, limit int) (int, error) {
 	if !slices.Contains(processlog.States[:], state) || !state.Terminal() {
 		return 0, &processlog.FieldError{Field: "state", Reason: state.String() + ": want a terminal state"}
@@ -48,13 +47,12 @@ func (s *Store) Purge(ctx context.Context, businessType string, state processlog
 			refused = append(refused, err)
 			if !errors.As(err, new(*processlog.RefusedError)) {
 				break
-			} // A *RefusedError does not stop the other types.
+			}
 		}
 	}
 	return purged, errors.Join(refused...)
 }
 
-// purge deletes entries of one type and state.
 type purge struct {
 	s          *Store
 	group      group
@@ -63,25 +61,24 @@ type purge struct {
 	lockWaits  int                   // number of transactions that waited for a lock and did not get it
 	refusals   []refusal[endedEntry] // entries that the database refuses to delete
 	gaveUp     bool                  // whether some entries were not tried alone, because that would have taken too many statements
-	lastPassed endedEntry            // last entry of the front part in which every entry is deleted or refused
-	hasHeld    bool                  // whether an entry behind lastPassed stays for a reason other than a refusal
+	lastPassed endedEntry            // last entry of the front part that is deleted or refused
+	hasHeld    bool                  // whether an entry behind lastPassed stays for another reason than a refusal
 }
 
-// purgeWaits is the maximum number of waits of one purge for locks that a trigger wants.
+// purgeWaits limits the waits of one purge for locks that a trigger wants.
 const purgeWaits = 4
 
-// endedEntry is an entry that Purge has found, with its position in the due index.
 type endedEntry struct {
 	id     processlog.ID
 	nextAt int64
 	key    string // the bytes of its idempotency key
 }
 
-// maxPassed is the maximum number of entries that one Purge skips because it cannot delete them.
+// maxPassed limits the entries that one Purge skips because it cannot delete them.
 const maxPassed = 1000
 
-// run deletes up to limit of the oldest entries. It starts after the entries that are known to be refused. It leaves
-// entries that it cannot delete, and goes on behind them.
+// run deletes up to limit of the oldest entries. It starts after those that are known to be refused, and leaves those that
+// it cannot delete.
 func (p *purge) run(ctx context.Context, limit int) error {
 	refusedUntil := p.s.refusals.of(p.group)
 	p.lastPassed = refusedUntil.position
@@ -117,7 +114,6 @@ func (p *purge) asRefused() error {
 	return asRefused(ids)
 }
 
-// deletePage deletes all entries of a page that it can, in transactions of up to purgeStep entries.
 func (p *purge) deletePage(ctx context.Context, page []endedEntry) error {
 	for chunk := range slices.Chunk(page, purgeStep) {
 		if err := p.deleteEntries(ctx, chunk); err != nil || p.gaveUp {
@@ -131,7 +127,6 @@ func (p *purge) deletePage(ctx context.Context, page []endedEntry) error {
 const oldestRows = "SELECT id, next_at, CAST(idempotent_id AS {byte type}) FROM {log}{by due}" +
 	" WHERE state={state} AND business_type={type} AND next_at<{now}-{age}{after} ORDER BY next_at, id LIMIT {limit}"
 
-// oldest reads up to limit entries that come behind a position. If the position is zero, oldest reads from the start.
 func (p *purge) oldest(ctx context.Context, after endedEntry, limit int) ([]endedEntry, error) {
 	condition := ""
 	if !after.id.IsZero() {
@@ -155,8 +150,7 @@ func (p *purge) oldest(ctx context.Context, after endedEntry, limit int) ([]ende
 	return oldest, rows.Err()
 }
 
-// deleteEntries deletes the entries that no transaction has locked. If the database refuses to delete some of them,
-// deleteEntries deletes the other ones and adds the refused ones to p.refusals.
+// deleteEntries adds the refused entries to p.refusals.
 func (p *purge) deleteEntries(ctx context.Context, entries []endedEntry) error {
 	waitsBefore := p.lockWaits
 	refusals, untried, err := writeApart(ctx, p.s, entries, p.deletePart(ctx))
@@ -165,8 +159,7 @@ func (p *purge) deleteEntries(ctx context.Context, entries []endedEntry) error {
 	return err
 }
 
-// deletePart returns the function with which deleteEntries deletes one part of the entries. The function skips locked
-// entries. It deletes all others, or none if the database refuses one of them.
+// deletePart returns a function that deletes all entries that are not locked, or none.
 func (p *purge) deletePart(ctx context.Context) func(entries []endedEntry) error {
 	return func(entries []endedEntry) error {
 		freeCount, n, err := p.deleteFree(ctx, entries)
@@ -176,11 +169,11 @@ func (p *purge) deletePart(ctx context.Context) func(entries []endedEntry) error
 			p.advance(entries, freeCount < len(entries))
 		case waitIn(err) != nil && ctx.Err() == nil && p.lockWaits < purgeWaits:
 			p.lockWaits++
-			p.hasHeld = true // From here on lastPassed must stay, because writeApart deletes pieces in random order.
+			p.hasHeld = true // writeApart deletes pieces in random order, so lastPassed must stay from here on.
 		case waitIn(err) != nil:
-			return waitIn(err).error // It would take too long to split the entries.
+			return waitIn(err).error // Splitting the entries would take too long.
 		case (f == faultBusy || f == faultEnded || f == faultAborted) && ctx.Err() == nil && p.lockWaits == 0:
-			p.lockWaits++ // Skip the first conflict. Return the second one, because each may have waited for a long time.
+			p.lockWaits++ // Skip the first conflict. Return the second one, because each may take long.
 			p.advance(entries, true)
 			return nil
 		case p.s.refusesRow(err) && len(entries) == 1:
@@ -190,17 +183,15 @@ func (p *purge) deletePart(ctx context.Context) func(entries []endedEntry) error
 	}
 }
 
-// advance moves p.lastPassed to the last of the given entries, which the database has refused or which are deleted.
-// isHeld says that one of them stays for another reason, for example a lock. From then on p.lastPassed stays where it
-// is, so that the next Purge tries the held entry again.
+// advance moves p.lastPassed to the last of entries, unless isHeld says that one of them stays. From then on it stays, so
+// that the next Purge tries the held entry again.
 func (p *purge) advance(entries []endedEntry, isHeld bool) {
 	if p.hasHeld = p.hasHeld || isHeld; !p.hasHeld {
 		p.lastPassed = entries[len(entries)-1]
 	}
 }
 
-// purgeRows deletes rows that purgeFree has locked. state+0 keeps the due index out of the plan. A DELETE through that
-// index would lock rows of other transactions.
+// state+0 keeps the due index out of the plan. A DELETE through it would lock rows of other transactions.
 const (
 	purgeRows = "{DELETE FROM log} WHERE id IN ({ids}) AND state+0={state} AND next_at<{now}-{age}"
 	purgeFree = "SELECT id FROM {log}{by uk_idempotent_id} WHERE idempotent_id IN ({keys}) AND state+0={state} AND next_at<{now}-{age}{lock}"
@@ -210,8 +201,7 @@ func (p *purge) sql(statement string, args ...string) string {
 	return p.s.sql(statement, append(args, "state", signed(int64(p.group.state)), "type", p.s.d.text(p.group.businessType), "age", p.age)...)
 }
 
-// deleteFree deletes, in one transaction, those entries that are not locked. It returns how many were not locked, and
-// how many of them it deleted.
+// deleteFree deletes, in one transaction, the entries that are not locked.
 func (p *purge) deleteFree(ctx context.Context, entries []endedEntry) (freeCount, deleted int, err error) {
 	err = p.s.inOwn(ctx, func(tx processlog.Transaction) error {
 		ids, err := p.lockFree(ctx, tx, entries)
@@ -233,10 +223,8 @@ func (p *purge) deleteFree(ctx context.Context, entries []endedEntry) (freeCount
 	return freeCount, deleted, err
 }
 
-// lockFree locks those entries that are not locked yet: first in the unique index, then in the primary key. A
-// transaction that records the same key again takes a shared lock in the unique index, and then asks for the row. If a
-// DELETE held the row and then waited for the unique index, the two would deadlock. The server would roll the producer
-// back.
+// lockFree locks first in the unique index and then in the primary key. A producer that records the same key locks in this
+// order, and the server would roll it back in a deadlock.
 func (p *purge) lockFree(ctx context.Context, tx processlog.Tx, entries []endedEntry) ([]processlog.ID, error) {
 	ids := make([]processlog.ID, len(entries))
 	keys := make(map[processlog.ID]string, len(entries))
@@ -245,7 +233,7 @@ func (p *purge) lockFree(ctx context.Context, tx processlog.Tx, entries []endedE
 	}
 	slices.SortFunc(ids, processlog.ID.Compare)
 	if p.s.d.skipLocked == "" {
-		return ids, nil // The transaction holds the lock on the whole database.
+		return ids, nil // The transaction has locked the whole database.
 	}
 	return readFree(ctx, p.s, ids, func(ids []processlog.ID, lock string) ([]processlog.ID, error) {
 		literals := make([]string, len(ids))
@@ -256,25 +244,21 @@ func (p *purge) lockFree(ctx context.Context, tx processlog.Tx, entries []endedE
 	})
 }
 
-// purgeRefusals remembers for each type and state up to which position the database refuses the oldest entries. A later
-// Purge starts after that position.
+// purgeRefusals remembers for each type and state up to which position the database refuses the oldest entries.
 type purgeRefusals struct {
 	mu        sync.Mutex // guards positions
 	positions map[group]refusedUpTo
 }
 
-// refusedUpTo is the position, for one type and state, up to which entries were refused.
 type refusedUpTo struct {
 	position endedEntry
 	retryAt  time.Time // time at which the refused entries are tried again
 }
 
-// refusedFor is how long Purge leaves a refused entry alone.
 const refusedFor = time.Hour
 
 func (r refusedUpTo) isKnown() bool { return !r.retryAt.IsZero() }
 
-// of returns the position of a type and state. It forgets a position that has expired.
 func (r *purgeRefusals) of(g group) refusedUpTo {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -284,8 +268,7 @@ func (r *purgeRefusals) of(g group) refusedUpTo {
 	return r.positions[g]
 }
 
-// store stores a new position. The parameter unfinished says that this Purge has not found all refused entries yet. In
-// this case the next Purge continues after the position, and refusedFor starts again.
+// store stores a new position. unfinished says that the next Purge continues after it, and refusedFor starts again.
 func (r *purgeRefusals) store(g group, position endedEntry, unfinished bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

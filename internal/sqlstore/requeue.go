@@ -8,21 +8,19 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// requeueStep is the maximum number of rows that one statement of RequeueAll reads or writes. The CASE with the values
-// is evaluated for every row, so each row would cost more if the statement had more rows.
+// Every row evaluates the CASE with the values of all, so more rows in a statement would cost more each.
 const requeueStep = 200
 
-// RequeueAll implements Store. It sends three statements per 200 entries, in one transaction.
+// RequeueAll implements Store.
 func (s *Store) RequeueAll(ctx context.Context, seenVersions []processlog.Version, ch processlog.Change) ([]processlog.Changed, error) {
 	return s.changeSeen(ctx, seenVersions, ch, s.apply, nil, nil)
 }
 
-// ChangeAll implements Operations. If it closes cases, it sends one statement more than RequeueAll.
+// ChangeAll implements Operations.
 func (s *Store) ChangeAll(ctx context.Context, seenVersions []processlog.Version, ch processlog.Change) ([]processlog.Changed, error) {
 	return s.changeSeen(ctx, seenVersions, ch, s.applyAndClose, nil, nil)
 }
 
-// applyAndClose writes the result of a Change into locked rows, and closes their cases.
 func (s *Store) applyAndClose(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
 	if err := s.apply(ctx, tx, ch, rows); err != nil {
 		return err
@@ -30,7 +28,6 @@ func (s *Store) applyAndClose(ctx context.Context, tx processlog.Tx, ch processl
 	return s.closeCasesOf(ctx, tx, rows)
 }
 
-// applyBatch does the same as applyAndClose in a transaction that also writes the record of a batch.
 func (s *Store) applyBatch(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
 	if err := s.applyRecorded(ctx, tx, ch, rows, true); err != nil {
 		return err
@@ -38,17 +35,16 @@ func (s *Store) applyBatch(ctx context.Context, tx processlog.Tx, ch processlog.
 	return s.closeCasesOf(ctx, tx, rows)
 }
 
-// applying is the type of functions that write the result of a Change into locked rows.
 type applying func(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error
 
-// changeSeen changes rows that still have the version that was seen. If begin is not nil, it is called at the beginning of the
-// transaction, before a row is locked. If finish is not nil, it is called at the end of the transaction with all answers.
+// changeSeen changes rows that still have the version that was seen. begin runs before a row is locked, and finish with
+// all answers. Either may be nil.
 func (s *Store) changeSeen(ctx context.Context, seenVersions []processlog.Version, ch processlog.Change, apply applying, begin func(tx processlog.Tx) error, finish func(tx processlog.Tx, answers []processlog.Changed) error) ([]processlog.Changed, error) {
 	places := make([]int, len(seenVersions))
 	for i := range places {
 		places[i] = i
 	}
-	// All code locks rows in id order, so that no two transactions deadlock (G14, producers are not harmed).
+	// Lock rows in id order, so that no two transactions deadlock (G14, producers are not harmed).
 	slices.SortFunc(places, func(a, b int) int { return seenVersions[a].ID.Compare(seenVersions[b].ID) })
 	var answers []processlog.Changed
 	err := s.untilFree(ctx, changeTimeout, s.inOwn, func(tx processlog.Transaction) error {
@@ -74,7 +70,6 @@ func (s *Store) changeSeen(ctx context.Context, seenVersions []processlog.Versio
 	return answers, nil
 }
 
-// changeChunk changes the entries at places, and fills in their answers.
 func (s *Store) changeChunk(ctx context.Context, tx processlog.Tx, seenVersions []processlog.Version, ch processlog.Change, apply applying, places []int, answers []processlog.Changed) error {
 	ids := make([]processlog.ID, len(places))
 	place := make(map[processlog.ID]int, len(places))
@@ -105,7 +100,7 @@ func (s *Store) changeChunk(ctx context.Context, tx processlog.Tx, seenVersions 
 
 const seenRows = "SELECT {outline} FROM {log}{by id} WHERE id IN ({ids}) ORDER BY id{lock}"
 
-// lockSeen reads and locks the rows that no other transaction has locked. It leaves the contents out.
+// lockSeen locks the rows that are free. It leaves the contents out.
 func (s *Store) lockSeen(ctx context.Context, tx processlog.Tx, ids []processlog.ID) ([]processlog.Row, error) {
 	return readFree(ctx, s, ids, func(ids []processlog.ID, lock string) ([]processlog.Row, error) {
 		return s.queryRows(ctx, tx, len(ids), s.sql(seenRows, "ids", idList(ids), "lock", lock))
@@ -114,7 +109,6 @@ func (s *Store) lockSeen(ctx context.Context, tx processlog.Tx, ids []processlog
 
 const unreadRows = "SELECT id FROM {log} WHERE id IN ({ids})"
 
-// whyUnread finds out which unread rows are locked, and which do not exist.
 func (s *Store) whyUnread(ctx context.Context, tx processlog.Tx, unread []processlog.ID, place map[processlog.ID]int, answers []processlog.Changed) error {
 	if len(unread) == 0 {
 		return nil

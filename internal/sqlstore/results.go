@@ -13,15 +13,12 @@ import (
 func hasResult(o *processlog.Outcome) bool { return o.Result != nil && o.To == processlog.Succeeded }
 
 const (
-	// resultsWrite inserts Results. Its end lists the columns that it overwrites if the entry has a result of an earlier
-	// epoch.
 	resultsWrite  = "INSERT INTO {result} (entry_id, result_epoch, result) SELECT id, epoch, {results} FROM {log}{by id} WHERE id IN ({ids}) AND token={token}{again}"
 	resultWrite   = "INSERT INTO {result} (entry_id, result_epoch, result) VALUES ({entry_id}, {epoch}, {results}){again}"
 	resultsDelete = "{DELETE FROM result} WHERE entry_id IN ({ids})"
 )
 
-// writeResults stores the Results of outcomes that the same transaction has just written. It finds their rows by token.
-// A second call writes the same values.
+// writeResults stores the Results of outcomes that the same transaction has just written under token.
 func (s *Store) writeResults(ctx context.Context, tx processlog.Tx, ids []processlog.ID, token processlog.Token, of func(id processlog.ID) *processlog.Outcome) error {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id processlog.ID) bool { return !hasResult(of(id)) })
 	if len(ids) == 0 {
@@ -37,7 +34,6 @@ func (s *Store) writeResults(ctx context.Context, tx processlog.Tx, ids []proces
 	return nil
 }
 
-// writeResultTx stores the Result of an outcome that the handler's transaction has just written.
 func (s *Store) writeResultTx(ctx context.Context, tx processlog.Tx, o *processlog.Outcome) error {
 	_, err := tx.ExecContext(ctx, s.sql(resultWrite, "entry_id", o.ID.String(), "epoch", decimal(uint64(o.Epoch)), "results", s.d.binary(o.Result),
 		"again", s.d.again("entry_id", "result_epoch", "result")))
@@ -51,14 +47,13 @@ func (s *Store) writeResultTx(ctx context.Context, tx processlog.Tx, o *processl
 	return nil
 }
 
-// deleteResults deletes the results of entries that the same transaction deletes or erases.
 func (s *Store) deleteResults(ctx context.Context, tx processlog.Tx, ids []processlog.ID) error {
 	_, err := s.writeHeld(ctx, tx, s.sql(resultsDelete, "ids", idList(ids)))
 	return err
 }
 
-// readEnds joins each row with its result. A result counts only if the entry has succeeded in the epoch of the result.
-// The content of an entry that has not ended is left out, because a caller that polls would read it again and again.
+// A result counts only in its epoch. Content is left out until the entry has ended, because a caller that polls would read
+// it again and again.
 const readEnds = "SELECT {columns and result} FROM {log} LEFT JOIN {result} ON entry_id=id AND result_epoch=epoch AND state+0=1 WHERE id IN ({ids})"
 
 // Ends implements Store.
@@ -80,11 +75,10 @@ func (s *Store) Ends(ctx context.Context, ids []processlog.ID) ([]processlog.Row
 	return found, nil
 }
 
-// scanEnds reads all of rows and closes it. It appends each entry, together with its result, to found.
 func scanEnds(rows *sql.Rows, found []processlog.Row) ([]processlog.Row, error) {
 	defer rows.Close()
 	scan := newRowScanner()
-	var epoch sql.NullInt64 // of the result. Some drivers return an empty result as nil, so only the epoch says whether there is one
+	var epoch sql.NullInt64 // Some drivers return an empty result as nil, so only the epoch says whether there is one.
 	scan.destinations = append(scan.destinations, &epoch, &scan.Result)
 	for rows.Next() {
 		row, err := scan.row(rows)

@@ -15,20 +15,17 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// recordedTexts are the columns of the short texts that Record writes. New checks that the table has them.
 const recordedTexts = "idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name"
 
-// columns lists what a rowScanner reads, in the order of newRowScanner. content is the expression for the content.
-//
-// A rowScanner must also read rows with bad values, which other software may have written. So SQL does not compute with
-// these values, because one bad value would fail the statement for all rows.
+// columns lists what a rowScanner reads, in the order of newRowScanner. SQL does not compute with the values, because one
+// bad value of other software would fail the statement for all rows.
 func (d *dialect) columns(content string) string {
 	return "id, " + d.texts(recordedTexts) + ", " + content + ", headers, " +
 		d.numbers("state, process_count, max_process_count, compensate_count, delivery_count, version, epoch, next_at") + ", " + d.texts("ended_by, last_error") + ", " +
 		d.stampMS("created_at") + ", " + d.stampMS("updated_at") + ", token, " + d.numbers("lease_until") + ", " + d.now
 }
 
-// queryRows reads rows, with room for n of them. The rows may come in any order.
+// queryRows has room for n rows.
 func (s *Store) queryRows(ctx context.Context, tx processlog.Tx, n int, query string, args ...any) ([]processlog.Row, error) {
 	rows, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -47,12 +44,10 @@ func (s *Store) queryRows(ctx context.Context, tx processlog.Tx, n int, query st
 	return found, rows.Err()
 }
 
-// read runs a query in the pool. withTimeLimit adds a time limit to the query.
 func (s *Store) read(ctx context.Context, query string) (*sql.Rows, error) {
 	return s.readIn(ctx, nil, query)
 }
 
-// readIn runs a query in tx, or in the pool if tx is nil. Like the method read, it adds a time limit.
 func (s *Store) readIn(ctx context.Context, tx processlog.Tx, query string) (*sql.Rows, error) {
 	if tx == nil {
 		tx = s.pool()
@@ -60,9 +55,8 @@ func (s *Store) readIn(ctx context.Context, tx processlog.Tx, query string) (*sq
 	return tx.QueryContext(ctx, s.withTimeLimit(ctx, query))
 }
 
-// withTimeLimit limits a SELECT so that the server itself ends it within a second after the deadline of ctx. A driver only
-// closes its connection at the deadline, and the server would go on reading. The limit of a statement replaces the
-// limit of its session. So withTimeLimit adds no limit if the session has a stricter one.
+// withTimeLimit makes the server end a SELECT within a second after the deadline of ctx, because a driver only closes its
+// connection. It replaces the session's limit, so it leaves a stricter one alone.
 func (s *Store) withTimeLimit(ctx context.Context, query string) string {
 	deadline, bounded := ctx.Deadline()
 	untilDeadline := time.Until(deadline)
@@ -76,8 +70,8 @@ func (s *Store) withTimeLimit(ctx context.Context, query string) string {
 	return s.d.ended(seconds, query)
 }
 
-// rowScanner reads one row after the other into the same variables. So database/sql allocates once per query. Numbers
-// are int64, because database/sql formats and parses every other size.
+// rowScanner reads all rows into the same variables, so that database/sql allocates once per query. Numbers are int64,
+// because database/sql formats and parses every other size.
 type rowScanner struct {
 	processlog.Row
 	id                                                            uint64
@@ -102,7 +96,7 @@ func (v *rowScanner) row(rows *sql.Rows) (processlog.Row, error) {
 	}
 	v.ID, v.Headers, v.Erased = processlog.RowID(v.id), nil, string(v.headers) == erasedMark
 	if len(v.headers) > 0 {
-		_ = json.Unmarshal(v.headers, &v.Headers) // The library writes valid headers. An entry must still run if a person has broken its headers.
+		_ = json.Unmarshal(v.headers, &v.Headers) // The library writes valid JSON. A person may have broken it.
 	}
 	v.EndedBy = processlog.EndedBy(strings.TrimRight(string(v.EndedBy), " ")) // PAD_CHAR_TO_FULL_LENGTH reads a CHAR with its spaces.
 	v.Token = processlog.Token{}
@@ -114,14 +108,13 @@ func (v *rowScanner) row(rows *sql.Rows) (processlog.Row, error) {
 	return v.Row, nil
 }
 
-// remaining returns at - now, both in ms, as a duration. A column can hold larger numbers than a duration, so the
-// result is limited to 200 years.
+// remaining returns at - now, both in ms. Columns hold larger numbers than a duration, so it is limited to 200 years.
 func remaining(at, now int64) time.Duration {
 	const most = 2 * int64(processlog.MaxDelay/time.Millisecond)
 	return time.Duration(min(max(at, now-most), now+most)-now) * time.Millisecond
 }
 
-// unixMilli returns a time that can be formatted. It is limited to the years 1 to 9999.
+// unixMilli is limited to the years 1 to 9999, so that the time can be formatted.
 func unixMilli(ms int64) time.Time {
 	return time.UnixMilli(min(max(ms, -62_135_596_800_000), 253_402_300_799_999)).UTC()
 }
@@ -147,7 +140,6 @@ func (s *Store) IDs(ctx context.Context, tx processlog.Tx, keys []processlog.Ide
 	return found, nil
 }
 
-// scanIDs reads pairs of id and idempotency key into a map, and closes rows.
 func scanIDs(rows *sql.Rows, into map[processlog.IdempotencyKey]processlog.ID) error {
 	defer rows.Close()
 	var id uint64
@@ -161,8 +153,7 @@ func scanIDs(rows *sql.Rows, into map[processlog.IdempotencyKey]processlog.ID) e
 	return rows.Err()
 }
 
-// byRow writes a CASE over a column with ids. The CASE gives each row its own value. If all values are equal, byRow
-// writes only the value.
+// byRow writes a CASE that gives each row its own value, or only the value if all are equal.
 func byRow[T comparable](column string, ids []processlog.ID, value func(i int) T, literal func(T) string) string {
 	first, alike := value(0), true
 	for i := 1; i < len(ids) && alike; i++ {
@@ -219,7 +210,6 @@ func (s *Store) Versions(ctx context.Context, ids []processlog.ID) ([]processlog
 	return found, nil
 }
 
-// scanVersions appends the versions that it reads, and closes rows.
 func scanVersions(rows *sql.Rows, found []processlog.Version) ([]processlog.Version, error) {
 	defer rows.Close()
 	for rows.Next() {
@@ -236,9 +226,8 @@ func scanVersions(rows *sql.Rows, found []processlog.Version) ([]processlog.Vers
 	return found, rows.Err()
 }
 
-// Resolve implements Store. If an open transaction has inserted the row, Resolve retries until that transaction ends, at
-// most for resolveTimeout. It takes a shared lock on the row, because a server under a global read lock grants no
-// exclusive lock.
+// Resolve implements Store. It waits for an open transaction that has inserted the row, at most for resolveTimeout. It
+// takes a shared lock, because a server under a global read lock grants no exclusive one.
 func (s *Store) Resolve(ctx context.Context, ref processlog.Ref) (processlog.Row, error) {
 	var row processlog.Row
 	read := func(tx processlog.Transaction) (err error) {
@@ -256,22 +245,20 @@ func (s *Store) Resolve(ctx context.Context, ref processlog.Ref) (processlog.Row
 	return row, err
 }
 
-// resolveTimeout is how long Resolve waits for an open transaction.
 const resolveTimeout = 10 * time.Second
 
 const (
 	findByID  = "SELECT {columns} FROM {log} WHERE id = ?{and in schema} LIMIT 1{lock}"
 	findByKey = "SELECT {columns} FROM {log} WHERE idempotent_id = {key}{and in schema} LIMIT 1{lock}"
-	// lockByKey locks the row by its id, and not through the unique index. Otherwise it would wait for a transaction that
-	// records the same key again and holds a lock in that index.
+	// In the unique index it would wait for a transaction that records the same key again.
 	lockByKey = "SELECT {columns} FROM {log} WHERE id = (SELECT id FROM {log}{by uk_idempotent_id} WHERE idempotent_id = {key}){and in schema} LIMIT 1{lock}"
 )
 
-// find reads and locks the one row that ref names. It finds no row in a caller's transaction on another database.
+// find locks the one row that ref names. It finds none in a caller's transaction on another database.
 func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, lock string) (processlog.Row, error) {
 	inSchema := s.fragments["and in schema"]
 	if _, own := tx.(ownTx); own && s.namesSchema {
-		inSchema = "" // The session of an own transaction may have been left in another database.
+		inSchema = "" // An own transaction's session may be in another database.
 	}
 	read := func(query, key string, arg any) ([]processlog.Row, error) {
 		return s.queryRows(ctx, tx, 1, s.placeholders(s.sql(query, "key", key, "and in schema", inSchema, "lock", lock)), arg)
@@ -287,7 +274,7 @@ func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, 
 		if lock != "" {
 			rows, err = read(lockByKey, in, args[0])
 		}
-		if err == nil && len(rows) == 0 { // If the snapshot is older than the row, only a read with a lock shows the row.
+		if err == nil && len(rows) == 0 { // Only a read with a lock shows a row newer than the snapshot.
 			rows, err = read(findByKey, in, args[0])
 		}
 	default:
@@ -296,7 +283,7 @@ func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, 
 	switch {
 	case err != nil:
 		return processlog.Row{}, err
-	case len(rows) == 0 || byKey && rows[0].IdempotencyKey != key: // A server treats a text and the same text with trailing spaces as equal.
+	case len(rows) == 0 || byKey && rows[0].IdempotencyKey != key: // A server ignores trailing spaces when it compares texts.
 		return processlog.Row{}, fmt.Errorf("%v: %w", ref, processlog.ErrNotFound)
 	}
 	return rows[0], nil

@@ -10,11 +10,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// openStates lists the states in which an entry can be claimed. Each state gets its own query, because the index
-// supplies the order only for one state. So the server need not sort.
+// Each of openStates gets its own query, because the index supplies the order only for one state.
 var openStates = [...]processlog.State{processlog.Pending, processlog.Retrying, processlog.Compensating}
 
-// dueRows reads the due entries of a type that have no lease. It has one SELECT for each state of openStates.
 const dueRows = "SELECT * FROM (SELECT id, {number next_at}, {number lease_until} AS free, {now} AS asked FROM {log}{by due}" +
 	" WHERE state=0 AND business_type={type} AND next_at<={now} AND lease_until<={now} ORDER BY next_at, id LIMIT {limit}) AS s0" +
 	" UNION ALL SELECT * FROM (SELECT id, {number next_at}, {number lease_until} AS free, {now} AS asked FROM {log}{by due}" +
@@ -38,8 +36,7 @@ func (s *Store) Due(ctx context.Context, businessType string, limit int) ([]proc
 	return ids, nil
 }
 
-// firstOfGroups jumps from group to group and reads one row of each. It orders by the whole index. If it ordered by
-// next_at alone, MySQL would sort the group.
+// firstOfGroups orders by the whole index. By next_at alone, MySQL would sort the group.
 const firstOfGroups = "SELECT g.state, {text g.business_type}, (SELECT {number next_at} FROM {log}{by due}" +
 	" WHERE state=g.state AND business_type=g.business_type ORDER BY state, business_type, next_at LIMIT 1), {now} FROM ({groups}) AS g"
 
@@ -60,7 +57,7 @@ func (s *Store) Heads(ctx context.Context) ([]processlog.Head, error) {
 				return err
 			}
 			if now == 0 {
-				heads = nil // The next session gives the whole answer.
+				heads = nil
 				return errWrongClock
 			}
 			h.DueIn = remaining(nextAt, now)
@@ -95,7 +92,6 @@ func (s *Store) Scan(ctx context.Context, w processlog.Window) ([]processlog.Sch
 	return found, nil
 }
 
-// scanFrom returns the lower end of the window. After the first page, the lower end is the end of the previous page.
 func (s *Store) scanFrom(w processlog.Window) string {
 	if !w.After.ID.IsZero() {
 		return fmt.Sprint(w.After.NextAt)
@@ -120,7 +116,7 @@ func (s *Store) scheduled(ctx context.Context, query string) (found []processlog
 				return err
 			}
 			if now == 0 {
-				found = nil // The next session gives the whole answer.
+				found = nil
 				return errWrongClock
 			}
 			found = append(found, processlog.Scheduled{

@@ -41,20 +41,16 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 			}
 			failpoint.Reach(failpoint.OutcomesPart)
 			if busy {
-				write, locked = s.updateFreeRows, true // Wait for a lock at most once in each call. Many waits would last longer than ctx, and the next try would wait again.
+				write, locked = s.updateFreeRows, true // Wait for a lock at most once in each call. Many waits would last longer than ctx.
 			}
 		}
 	}
 	return result, nil
 }
 
-// settleGroup is what the outcomes of one statement have in common: the guard of the UPDATE.
-//
-// A success is true whichever process holds the lease, so its guard is the epoch and the state (G8, a success is
-// stored). A failure counts only for its own attempt, so its guard is the version (G7, no false exhaustion).
-//
-// All other values may differ from row to row. If they had to be equal, a batch of mixed outcomes would take one
-// transaction per kind.
+// settleGroup is the guard of one UPDATE. A success is true whichever process holds the lease, so its guard is the epoch
+// and the state (G8, a success is stored). A failure counts only for its own attempt, so its guard is the version (G7, no
+// false exhaustion).
 type settleGroup struct {
 	absorb bool
 	epoch  uint32 // set only if absorb is true
@@ -69,9 +65,8 @@ func groupOf(o *processlog.Outcome) settleGroup {
 	return settleGroup{}
 }
 
-// rowsPerStatement returns the maximum number of rows in one statement. The CASE that gives each row its own values is
-// evaluated for every row, so its cost grows with the square of the rows. Successes with Outcome.Absorb all have the
-// same values, except for their Results.
+// rowsPerStatement limits the rows of one statement, because the cost of its CASE grows with the square of the rows.
+// Successes with Outcome.Absorb share all values but their Results.
 func (g settleGroup) rowsPerStatement() int {
 	if g.absorb && !g.result {
 		return processlog.MaxRows
@@ -79,26 +74,25 @@ func (g settleGroup) rowsPerStatement() int {
 	return 100
 }
 
-// maxSettleBytes is the maximum length of one statement of Settle in bytes. A client may send less at once than the
-// server accepts (maxAllowedPacket), and the library cannot see the client's limit.
+// maxSettleBytes is the maximum length of one statement in bytes. A client may send less than the server accepts
+// (maxAllowedPacket), and the library cannot see its limit.
 const maxSettleBytes = 128 << 10
 
-// settleChunks cuts places into pieces that each fit one statement.
 func (s *Store) settleChunks(g settleGroup, places []int, outcomes []processlog.Outcome) func(yield func([]int) bool) {
 	most, row := maxSettleBytes, 64 // The id is written twice, and the checksum once.
 	if s.maxContent > 0 {
 		most = min(most, 2*s.maxContent)
 	}
 	if !g.absorb {
-		row = 320 // Also count every value with its id.
+		row = 320
 	}
 	return func(yield func([]int) bool) {
 		for len(places) > 0 {
-			n, texts, results, alike := 0, 0, 0, true // A text that all rows share is written only once.
+			n, texts, results, alike := 0, 0, 0, true
 			for ; n < min(len(places), g.rowsPerStatement()); n++ {
 				text := outcomes[places[n]].LastError
 				alike = alike && text == outcomes[places[0]].LastError
-				texts += 2 * len(processlog.FitError(text)) // Texts are written in hexadecimal digits.
+				texts += 2 * len(processlog.FitError(text)) // in hexadecimal digits
 				results += 2 * len(outcomes[places[n]].Result)
 				if a := outcomes[places[n]].Attempt; a != nil {
 					results += 2 * len(processlog.FitError(a.Error))
@@ -142,7 +136,6 @@ const (
 	settleInTx = settleRows + "{and in tx}{and in schema}"
 )
 
-// settleSQL returns the text of one of the statements that store outcomes.
 func (s *Store) settleSQL(statement string, token processlog.Token, g settleGroup, v rowValues) string {
 	keys := make([]processlog.IdempotencyKey, len(v.ids))
 	for i, id := range v.ids {
@@ -169,7 +162,6 @@ func (s *Store) settleSQL(statement string, token processlog.Token, g settleGrou
 		"version", v.number(func(o *processlog.Outcome) int64 { return int64(o.Version) }))...)
 }
 
-// rowValues writes SQL expressions whose value differs from row to row.
 type rowValues struct {
 	ids      []processlog.ID
 	place    map[processlog.ID]int // index into outcomes
@@ -186,9 +178,8 @@ func perRow[T comparable](v rowValues, value func(o *processlog.Outcome) T, lite
 	return byRow("id", v.ids, func(i int) T { return value(v.of(v.ids[i])) }, literal)
 }
 
-// writeGroup writes the outcomes at places, and reports whether some of their rows were locked. If the statement
-// changed fewer rows than it was given, writeGroup reads these rows. A row that carries token was changed by this call,
-// or by an earlier try whose answer was lost.
+// writeGroup reports whether some rows were locked. If fewer rows changed than were given, it reads them. A row that
+// carries token was changed by this call, or by an earlier try whose answer was lost.
 func (s *Store) writeGroup(ctx context.Context, write rowUpdate, token processlog.Token, g settleGroup, outcomes []processlog.Outcome, places []int, result []processlog.Settled) (locked bool, err error) {
 	ids := make([]processlog.ID, len(places))
 	place := make(map[processlog.ID]int, len(places))
@@ -212,7 +203,6 @@ func (s *Store) writeGroup(ctx context.Context, write rowUpdate, token processlo
 	if err != nil && !errors.As(err, &refusedErr) {
 		return false, err
 	}
-	// If as many rows changed as were given, all outcomes are applied, and no row is read.
 	for _, i := range places {
 		result[i] = processlog.Settled{Applied: true}
 	}
@@ -232,8 +222,7 @@ func (s *Store) writeGroup(ctx context.Context, write rowUpdate, token processlo
 	return len(busy) > 0, nil
 }
 
-// textLiteral writes a text that came from a handler. FitError makes the text fit the column, so that the outcome can
-// be stored whatever the text contains.
+// textLiteral fits a handler's text to the column, so that the outcome can be stored whatever the text contains.
 func (s *Store) textLiteral(text string) string {
 	if text == "" {
 		return s.d.empty
@@ -243,7 +232,7 @@ func (s *Store) textLiteral(text string) string {
 
 func (s *Store) explain(ctx context.Context, token processlog.Token, ids []processlog.ID, place map[processlog.ID]int, outcomes []processlog.Outcome, result []processlog.Settled) error {
 	var rows []processlog.Row
-	err := s.readLatest(ctx, func(readTx processlog.Tx) (err error) { // An old snapshot would show an old token, which would look like the write of another process.
+	err := s.readLatest(ctx, func(readTx processlog.Tx) (err error) { // In an old snapshot an old token would look like the write of another process.
 		rows, err = s.queryRows(ctx, readTx, len(ids), s.sql(loadRows, "ids", idList(ids)))
 		return err
 	})
@@ -251,14 +240,13 @@ func (s *Store) explain(ctx context.Context, token processlog.Token, ids []proce
 		return fmt.Errorf("compensator: read back %d outcomes: %w", len(ids), err)
 	}
 	for _, id := range ids {
-		// If the loop below finds no row with this id and this key, the outcome stays Missing. Then the entry was purged, or
-		// the database was restored to an older state and gave the id to another entry.
+		// The entry was purged, or the database was restored and gave its id to another entry.
 		result[place[id]] = processlog.Settled{Missing: true}
 	}
 	for _, row := range rows {
 		if i := place[row.ID]; row.IdempotencyKey == outcomes[i].IdempotencyKey {
-			// Every write to a row that an outcome can match stores the token of the write. So the row has this token only
-			// if an earlier try succeeded, its answer was lost, and no other write came since (G8, a success is stored).
+			// Every write that an outcome can match stores its token. So an earlier try, whose answer was lost, wrote
+			// a row with this token (G8, a success is stored).
 			result[i] = processlog.Settled{Applied: row.Token == token, State: row.State}
 			if !result[i].Applied {
 				result[i].EndedBy = row.EndedBy
@@ -268,22 +256,21 @@ func (s *Store) explain(ctx context.Context, token processlog.Token, ids []proce
 	return nil
 }
 
-// SettleTx implements Store. It is the last statement of the handler's own transaction, or the last but one if there is
-// a Result. So effect, outcome and result commit together or not at all.
+// SettleTx implements Store. It ends the handler's own transaction, so that effect, outcome and result commit together or
+// not at all.
 func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog.Token, o processlog.Outcome) error {
-	// Check first whether the transaction is still open. Outside a transaction the UPDATE would commit by itself, and
-	// the outcome would be stored without its effect (G5, the effect happens exactly once). On MariaDB the UPDATE itself
-	// contains this check.
+	// Outside a transaction the UPDATE would commit by itself, without the effect (G5, the effect happens exactly once).
+	// On MariaDB the UPDATE contains this check.
 	if s.d.inTx == "" {
 		if err := s.Probe(ctx, tx); err != nil {
 			return fmt.Errorf("settle entry %s: the handler ended its transaction: %w", o.ID, err)
 		}
 	}
-	// The zero settleGroup guards a success by the version, too. If the guard fails, the effect must fail together with the outcome.
+	// The version also guards a success: if it has changed, the effect must fail too.
 	g, v := settleGroup{}, rowValues{[]processlog.ID{o.ID}, map[processlog.ID]int{o.ID: 0}, []processlog.Outcome{o}}
 	changedRows, err := execCount(ctx, tx, s.settleSQL(settleInTx, token, g, v))
 	switch {
-	case s.d.changed != nil && s.d.changed(err): // MariaDB reports a failed guard by this error.
+	case s.d.changed != nil && s.d.changed(err): // This is MariaDB's error of a failed guard.
 		return fmt.Errorf("settle entry %s: %w: %w", o.ID, processlog.ErrLeaseLost, err)
 	case s.d.fault(err) == faultAborted:
 		return fmt.Errorf("settle entry %s: %w: %w", o.ID, processlog.ErrTxAborted, err)
@@ -306,8 +293,7 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 	return processlog.ErrLeaseLost
 }
 
-// ifOpen returns a condition that makes an UPDATE change nothing outside a transaction. It is empty if the server has
-// no such condition.
+// ifOpen makes an UPDATE change nothing outside a transaction. It is empty if the server has no such condition.
 func (s *Store) ifOpen() string {
 	if s.d.inTx == "" {
 		return ""

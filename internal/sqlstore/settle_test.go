@@ -13,8 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestOutcomeIsNotJudgedByAnOldSnapshot leaves a session of a plain pool inside a transaction. Reads in that session
-// show rows as they were when the transaction began. The store must still see that the outcome was applied.
+// A session of the pool stays in a transaction, whose reads show old rows.
 func TestOutcomeIsNotJudgedByAnOldSnapshot(t *testing.T) {
 	db, err := sql.Open("mysql", testservers.Database(t))
 	require.NoError(t, err)
@@ -45,9 +44,7 @@ func TestOutcomeIsNotJudgedByAnOldSnapshot(t *testing.T) {
 	require.Equal(t, processlog.Settled{Applied: true, State: processlog.Succeeded}, settled[0])
 }
 
-// TestASuccessIsWrittenIntoTheRowInPlace reads how much redo log the server writes for successes of entries with 4 KB of
-// content. It must be less than 2 KB per entry. If a success changed the length of the row, the server would log the
-// whole row again.
+// A success that changed the length of a row would make the server log the whole row, with 4 KB of content.
 func TestASuccessIsWrittenIntoTheRowInPlace(t *testing.T) {
 	db, err := sql.Open("mysql", testservers.NewSQL(t).Database(t)) // The server is the test's own, because the counter is the server's.
 	require.NoError(t, err)
@@ -82,7 +79,6 @@ func TestASuccessIsWrittenIntoTheRowInPlace(t *testing.T) {
 	assert.Less(t, (redoWritten(t, db)-before)/n, int64(2048), "bytes of redo an entry")
 }
 
-// redoWritten returns the number of bytes of redo that the server has written.
 func redoWritten(t *testing.T, db *sql.DB) (lsn int64) {
 	var name string
 	require.NoError(t, db.QueryRowContext(t.Context(), "SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_lsn_current','Innodb_redo_log_current_lsn')").Scan(&name, &lsn))

@@ -10,15 +10,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A mark is the time of a type's last slot that was recorded or skipped. Both statements return one row with the
-// database's clock, and one row for each mark. readMarks returns the marks of some types, and allMarks the marks of all
-// types.
+// A mark is the time of a type's last slot that was recorded or skipped. Both statements also return one row with the
+// database's clock.
 const (
 	readMarks = allMarks + " WHERE business_type IN ({types})"
 	allMarks  = "SELECT {now}, {empty}, 0 UNION ALL SELECT 0, {text business_type}, slot FROM {slots}"
 )
 
-// Marks implements Store by one SELECT by primary key.
+// Marks implements Store.
 func (s *Store) Marks(ctx context.Context, businessTypes []string) (now time.Time, marks map[string]time.Time, err error) {
 	names := make([]string, len(businessTypes))
 	for i, businessType := range businessTypes {
@@ -102,14 +101,13 @@ func (s *Store) MoveMark(ctx context.Context, tx processlog.Tx, businessType str
 	return moved, nil
 }
 
-// lockMark selects a text column, because in some sessions the driver cannot parse numbers. The text itself is not
-// used.
+// lockMark selects a text, because in some sessions the driver cannot parse numbers.
 const (
 	lockMark = "SELECT business_type FROM {slots} WHERE business_type={type} AND slot={from} LIMIT 1{lock now}"
 	moveMark = "UPDATE {slots} SET slot={to} WHERE business_type={type} AND slot={from}"
 )
 
-// moveMark locks the row with NOWAIT before it writes. A plain UPDATE would wait for a lock on the row.
+// A plain UPDATE would wait for a lock on the row.
 func (s *Store) moveMark(ctx context.Context, tx processlog.Tx, businessType string, from, to time.Time) (bool, error) {
 	rows, err := tx.QueryContext(ctx, s.sql(lockMark, "type", s.d.text(businessType), "from", signed(from.UnixMilli())))
 	if err != nil {
@@ -117,7 +115,7 @@ func (s *Store) moveMark(ctx context.Context, tx processlog.Tx, businessType str
 	}
 	found := rows.Next()
 	if err := rows.Err(); err != nil {
-		_ = rows.Close() // The first error says more.
+		_ = rows.Close()
 		return false, err
 	}
 	if err := rows.Close(); err != nil || !found {
@@ -131,14 +129,11 @@ func (s *Store) moveMarkQuery(businessType string, from, to time.Time) string {
 	return s.sql(moveMark, "to", signed(to.UnixMilli()), "type", s.d.text(businessType), "from", signed(from.UnixMilli()))
 }
 
-// withoutSlots replaces err if the _slots table is missing. The new error names the table and the feature that needs
-// it. New does not check that this table exists.
 func (s *Store) withoutSlots(err error) error {
 	return s.withoutTable(err, "_slots", "Periodic, Keep and Operations need")
 }
 
-// withoutTable replaces err if err says that a table is missing, or if Check has found that the table is not the
-// library's. The new error names the table, and the text needs says which features require the table.
+// withoutTable replaces an error about a missing or foreign table. needs says which features require the table.
 func (s *Store) withoutTable(err error, suffix, needs string) error {
 	if foreign := s.foreign[suffix]; err != nil && foreign != nil {
 		return foreign

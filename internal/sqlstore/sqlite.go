@@ -15,12 +15,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// sqliteDialect returns the dialect of SQLite 3.35 and newer. 3.35 is the first version with RETURNING. The user
-// chooses the driver, and this package imports none. The library's transactions hold the write lock of the whole
-// database from their first statement. So no row is ever locked, and no lock suffix is needed.
+// sqliteDialect needs SQLite 3.35, the first version with RETURNING. The user chooses the driver.
+//
+// The library's transactions hold the write lock of the whole database from their first statement, so no row is ever
+// locked.
 func sqliteDialect() *dialect {
-	// SQLite's clock cuts to whole milliseconds. The day number is a REAL with an error of at most 20 µs, so rounding
-	// restores the exact millisecond. This also works in versions without unixepoch('subsec').
+	// The day number is a REAL with an error of at most 20 µs, so rounding restores the exact millisecond, also without
+	// unixepoch('subsec').
 	now := "CAST(ROUND((julianday('now')-2440587.5)*86400000.0) AS INTEGER)"
 	return &dialect{
 		name:         "sqlite",

@@ -10,7 +10,6 @@ import (
 	"github.com/compensator-go/compensator/internal/txwatch"
 )
 
-// The following constants are result codes of SQLite, primary and extended.
 const (
 	sqliteError         = 1
 	sqliteAbort         = 4
@@ -68,8 +67,7 @@ var sqliteConditions = map[int]sqliteCondition{
 	sqliteNotADatabase: {mysqlerr.Doubtful, "NOTADB: a person must repair it, at an unknown time"},
 }
 
-// sqliteMessages classifies errors by text, for drivers whose errors have no code that sqliteCode understands. The
-// texts are those of sqlite3_errstr.
+// sqliteMessages classifies errors by the texts of sqlite3_errstr, for drivers without codes.
 var sqliteMessages = []struct {
 	text string
 	code int
@@ -93,9 +91,8 @@ var sqliteMessages = []struct {
 	{"large file support is disabled", 22},
 }
 
-// sqliteBlame says whether SQLite or the statement caused an error. The statement may come from the library or from the
-// user. sqliteBlame looks only at errors that a driver returned. So it never treats a business error such as
-// "interrupted by the customer" as an error of SQLite.
+// sqliteBlame says whether SQLite or the statement caused an error. It looks only at errors that a driver returned, so a
+// business error such as "interrupted by the customer" is none of SQLite's.
 func sqliteBlame(err error) mysqlerr.Blame {
 	said := sqliteAnswer(err)
 	switch {
@@ -107,8 +104,8 @@ func sqliteBlame(err error) mysqlerr.Blame {
 	return sqliteConditions[sqliteCode(said)&sqlitePrimaryCodeOf].blame
 }
 
-// sqliteAnswer finds the error that SQLite's driver returned, in err or in the errors that err wraps. If there is none,
-// sqliteAnswer returns driver.ErrBadConn if err wraps that, or nil.
+// sqliteAnswer finds the error of SQLite's driver in err. If there is none, it returns driver.ErrBadConn if err wraps
+// that, or nil.
 func sqliteAnswer(err error) error {
 	if said := txwatch.SQLiteAnswer(err); said != nil {
 		return said
@@ -119,7 +116,7 @@ func sqliteAnswer(err error) error {
 	return nil
 }
 
-// sqliteCode returns the result code of a driver's error, or 0. The code is extended if the driver provides that.
+// sqliteCode returns the result code of a driver's error, extended if the driver provides that, or 0.
 func sqliteCode(err error) int {
 	var coded interface{ Code() int } // modernc.org/sqlite implements this
 	if errors.As(err, &coded) {

@@ -13,7 +13,6 @@ import (
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 )
 
-// codedError is an error like those of modernc.org/sqlite.
 type codedError int
 
 func (e codedError) Error() string { return fmt.Sprintf("error %d", int(e)) }
@@ -51,9 +50,7 @@ func TestSQLiteErrorsAreKnownByCodeAndByMessage(t *testing.T) {
 	}
 }
 
-// An error that no SQLite driver returned must not count as an error of SQLite, whatever its text is.
-// TestErrorOfTheBusinessIsNotTakenForSQLites in internal/integration/sqlitetest has a driver, and tests SQLite's own
-// errors.
+// TestErrorOfTheBusinessIsNotTakenForSQLites in internal/integration/sqlitetest covers errors that a driver returned.
 func TestErrorOfNoDriverIsNotOfSQLitesCondition(t *testing.T) {
 	for _, err := range []error{
 		nil, errors.New("payment was interrupted by the customer"), errors.New("the vendor is out of memory"), errors.New("database is locked"),
@@ -64,8 +61,7 @@ func TestErrorOfNoDriverIsNotOfSQLitesCondition(t *testing.T) {
 	assert.Equal(t, mysqlerr.Doubtful, sqliteBlame(errors.Join(errors.New("pay"), fmt.Errorf("insert: %w", driver.ErrBadConn))))
 }
 
-// Each primary result code of an error must be in the table with a reason. The error texts of drivers without codes
-// must lead to the same row.
+// The texts of drivers without codes must lead to the same row as the codes.
 // Failure: F74
 func TestEveryResultCodeOfSQLiteIsJudged(t *testing.T) {
 	for code := 1; code <= 26; code++ {

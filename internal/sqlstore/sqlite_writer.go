@@ -10,18 +10,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A SQLite file lets one transaction write at a time. The type writer decides which of the library's transactions in
-// this process is next. Without a writer, waiting transactions poll SQLite at intervals of up to 100 ms. A transaction
-// that has just come could then be next before a transaction that has waited for seconds.
+// A SQLite file lets one transaction write at a time, and waiting transactions poll it in no order. A writer gives the
+// library's transactions in this process their turns.
 //
-// A turn is the right to be the next writer. A turn is only advice:
-//
-//   - No transaction waits longer for a turn than it would wait for a lock. After this time the transaction asks SQLite
-//     without a turn.
-//   - So a handler that holds the writer and calls the library on another connection gets "busy", and nothing
-//     deadlocks.
-//   - Transactions of other processes, and those that a service begins itself, take no turns. They poll. So the writer
-//     leaves the file free now and then, for long enough that one of them polls.
+// A turn is only advice. After its lock timeout a transaction asks SQLite without a turn, so a handler that holds the
+// writer and calls the library on another connection gets "busy", and nothing deadlocks. Transactions of others take no
+// turns, so the writer sometimes leaves the file free for long enough that one of them polls.
 type writer struct {
 	mu            sync.Mutex // guards the fields below
 	isTaken       bool
@@ -34,9 +28,8 @@ type writer struct {
 	holders       int // number of stores that have this file open; guarded by writers.mu
 }
 
-// take waits for a turn, at most for timeout. If the turn has not come by then, take returns without a turn and without
-// an error. If err is nil, the caller must call release when its transaction has ended, even if it got no turn. Urgent
-// waiters come before other waiters, with one exception: after an urgent turn, a waiter that is not urgent is next.
+// take waits for a turn, at most for timeout, and then returns without a turn and without an error. If err is nil, the
+// caller must call release when its transaction has ended. Urgent waiters come first, but not twice in a row.
 func (w *writer) take(ctx context.Context, urgent bool, timeout time.Duration) (release func(), err error) {
 	if ownTurn := w.takeOrQueue(urgent); ownTurn != nil {
 		timer := time.NewTimer(timeout)
@@ -53,7 +46,7 @@ func (w *writer) take(ctx context.Context, urgent bool, timeout time.Duration) (
 			}
 		}
 	}
-	// From here on this call holds the turn, even if the turn came when the wait was about to end.
+	// This call now holds the turn.
 	if err := w.pauseIfBusy(ctx); err != nil {
 		w.passTurn()
 		return nil, err
@@ -61,15 +54,14 @@ func (w *writer) take(ctx context.Context, urgent bool, timeout time.Duration) (
 	return sync.OnceFunc(w.passTurn), nil
 }
 
-// SQLite polls after 1, 2, 5, 10, 15, 20, 25, 25, 25, 50, 50 and then every 100 ms. The first polls are at most 25 ms
-// apart. So a process that begins to wait finds the writer free if it is free for 25 ms.
+// SQLite polls after 1, 2, 5, 10, 15, 20, 25, 25, 25, 50, 50 and then every 100 ms. So a process that begins to wait finds
+// a writer that is free for 25 ms.
 const (
 	breathEvery = 100 * time.Millisecond
 	breath      = 25 * time.Millisecond
 )
 
-// pauseIfBusy leaves the writer free for the time breath if the writer has been in continuous use for breathEvery. The
-// holder of the turn calls it.
+// pauseIfBusy leaves the writer free for breath after continuous use for breathEvery. The holder of the turn calls it.
 func (w *writer) pauseIfBusy(ctx context.Context) error {
 	w.mu.Lock()
 	now := time.Now()
@@ -95,8 +87,7 @@ func (w *writer) pauseIfBusy(ctx context.Context) error {
 	return nil
 }
 
-// takeOrQueue takes the turn if the turn is free, and returns nil. If the turn is not free, takeOrQueue returns a channel that closes
-// when the turn comes.
+// takeOrQueue returns nil if it took the turn, and otherwise a channel that closes when the turn comes.
 func (w *writer) takeOrQueue(urgent bool) chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -113,7 +104,7 @@ func (w *writer) takeOrQueue(urgent bool) chan struct{} {
 	return ownTurn
 }
 
-// cancelWait ends a wait for a turn. It returns false if the turn has come already.
+// cancelWait returns false if the turn has come already.
 func (w *writer) cancelWait(ownTurn chan struct{}) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -126,7 +117,6 @@ func (w *writer) cancelWait(ownTurn chan struct{}) bool {
 	return false
 }
 
-// passTurn passes the turn to the next waiter. After an urgent turn, a waiter that is not urgent is next.
 func (w *writer) passTurn() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -150,8 +140,7 @@ var writers struct {
 	byFile map[string]*writer
 }
 
-// openWriter returns the writer of a file. All stores of the file share it. A database in memory has no file name and
-// gets its own writer.
+// openWriter returns the writer that all stores of a file share. A database in memory has no file name and gets its own.
 func openWriter(file string) *writer {
 	if file == "" {
 		return new(writer)
@@ -170,7 +159,6 @@ func openWriter(file string) *writer {
 	return w
 }
 
-// close forgets the writer when the last store of its file closes.
 func (w *writer) close() {
 	writers.mu.Lock()
 	defer writers.mu.Unlock()
@@ -184,8 +172,7 @@ type (
 	holdingKey struct{}
 )
 
-// urgently marks the context of a statement that stores finished work. Such a statement gets its turn at the writer
-// before others.
+// urgently marks the context of a statement that stores finished work, which comes before others.
 func (s *Store) urgently(ctx context.Context) context.Context {
 	if s.writer == nil {
 		return ctx
@@ -193,8 +180,8 @@ func (s *Store) urgently(ctx context.Context) context.Context {
 	return context.WithValue(ctx, urgentKey{}, true)
 }
 
-// Holding marks the context of work inside an open transaction of this store. That transaction holds the turn. A
-// transaction that is begun under the context does not wait for the turn, because it would wait for its own caller.
+// Holding marks the context of work inside an open transaction of this store, which holds the turn. A transaction under
+// this context would wait for its own caller, so it does not wait for the turn.
 func (s *Store) Holding(ctx context.Context) context.Context {
 	if s.writer == nil {
 		return ctx
@@ -202,7 +189,7 @@ func (s *Store) Holding(ctx context.Context) context.Context {
 	return context.WithValue(ctx, holdingKey{}, s.writer)
 }
 
-// awaitTurn waits until a transaction that writes gets a turn. Call release when the transaction has ended.
+// awaitTurn waits for the turn of a transaction that writes. Call release when the transaction has ended.
 func (s *Store) awaitTurn(ctx context.Context) (release func(), err error) {
 	if s.writer == nil || ctx.Value(holdingKey{}) == s.writer {
 		return func() {}, nil
@@ -210,7 +197,6 @@ func (s *Store) awaitTurn(ctx context.Context) (release func(), err error) {
 	return s.writer.take(ctx, ctx.Value(urgentKey{}) != nil, s.timeout)
 }
 
-// writePool returns the pool for the library's statements that write outside a transaction.
 func (s *Store) writePool() processlog.Tx {
 	if s.writer == nil {
 		return s.pool()
@@ -218,13 +204,11 @@ func (s *Store) writePool() processlog.Tx {
 	return waitsForWriter{s.pool(), s}
 }
 
-// waitsForWriter is a pool in which each statement takes one turn at the writer.
 type waitsForWriter struct {
 	processlog.Tx
 	s *Store
 }
 
-// ExecContext runs a statement that writes, in one turn.
 func (t waitsForWriter) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	release, err := t.s.awaitTurn(ctx)
 	if err != nil {

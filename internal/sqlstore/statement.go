@@ -29,10 +29,9 @@ import (
 //
 // Every other name is an argument of sql. Only the method that sends the statement has its value.
 
-// indexes lists the indexes of migrations/ that statements name.
 var indexes = [...]string{"uk_idempotent_id", "k_batch_id", "k_business_id", "k_business_ext_id", "k_created_at", "k_group", "k_line"}
 
-// fragmentsOf returns the fragments that do not depend on what Check finds out.
+// fragmentsOf returns the fragments that do not depend on Check.
 func fragmentsOf(d *dialect, table tableName) map[string]string {
 	fragments := map[string]string{
 		"by id":     d.idIndex,
@@ -61,9 +60,9 @@ func fragmentsOf(d *dialect, table tableName) map[string]string {
 	return fragments
 }
 
-// sql returns the text of a statement, or of a part of one. args holds names of fragments and their values in turn.
+// sql fills in a statement. args holds names of fragments and their values in turn.
 func (s *Store) sql(statement string, args ...string) string {
-	parts := make([]string, 0, 64) // No statement has more parts, so this slice does not grow.
+	parts := make([]string, 0, 64)
 	for {
 		open := strings.IndexByte(statement, '{')
 		if open < 0 {
@@ -79,8 +78,7 @@ func (s *Store) sql(statement string, args ...string) string {
 	}
 }
 
-// fragment returns the value of one fragment. It panics if the fragment has no value. TestEveryFragmentHasAValue finds
-// such a fragment.
+// fragment panics if the fragment has no value, which TestEveryFragmentHasAValue finds.
 func (s *Store) fragment(name string, args []string) string {
 	for i := 0; i < len(args); i += 2 {
 		if args[i] == name {
@@ -107,8 +105,8 @@ func (s *Store) fragment(name string, args []string) string {
 	panic("sqlstore: the fragment {" + name + "} has no value")
 }
 
-// placeholders replaces each ? of a finished statement by the database's form of a placeholder, for example $1. No ? in
-// the statement belongs to a text, because texts of users are written as hexadecimal literals.
+// placeholders replaces each question mark. None belongs to a text, because texts of users are written as hexadecimal
+// literals.
 func (s *Store) placeholders(statement string) string {
 	if !s.d.numbered {
 		return statement
@@ -123,8 +121,8 @@ func (s *Store) placeholders(statement string) string {
 	return b.String()
 }
 
-// mayFail runs statements whose failure must not end the transaction. In some databases a failed statement breaks its
-// transaction. There mayFail sets a savepoint first, and goes back to it after a failure.
+// mayFail runs statements whose failure must not end the transaction. Where a failed statement breaks its transaction, it
+// uses a savepoint.
 func (s *Store) mayFail(ctx context.Context, tx processlog.Tx, run func() error) error {
 	if !s.d.breaks {
 		return run()

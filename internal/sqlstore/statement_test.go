@@ -15,8 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEveryFragmentHasAValue reads the string literals of the package. Each name in braces must be a fragment of every
-// store, or a name that the same file passes to sql.
+// Each name in braces must be a fragment of every store, or a name that the same file passes to sql.
 func TestEveryFragmentHasAValue(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	require.NoError(t, err)
@@ -58,7 +57,7 @@ func TestStatementIsSentWithItsFragments(t *testing.T) {
 	require.Panics(t, func() { s.sql("{unknown}") })
 }
 
-// Two statements store outcomes. They must set the same columns, so that a new column is not forgotten in one of them.
+// A new column must not be forgotten in one of the two statements.
 func TestStatementsThatStoreOutcomesSetTheSameColumns(t *testing.T) {
 	parts := func(statement string) (assignments []string, condition string) {
 		_, rest, found := strings.Cut(statement, " SET ")

@@ -17,28 +17,23 @@ const (
 	// statsClock fails if the table does not exist.
 	statsClock = "SELECT {now} FROM (SELECT COUNT(*) AS n FROM {stat} WHERE instance={empty} AND `at`=0) AS t"
 
-	// statsWrite writes the counts of one minute. {last} is the row that remembers the last minute that the process has
-	// written. If the process has already written this minute, the statement changes nothing. This holds even if
-	// FoldStats has since moved the counts of the minute to the folded rows.
+	// A minute is written once, also after FoldStats has moved its counts. {last} is the row that remembers the last
+	// minute.
 	statsWrite = "INSERT INTO {stat} (instance, `at`, business_type, last_at, {counts}) SELECT v.* FROM ({rows}{last}) AS v" +
 		" WHERE NOT EXISTS (SELECT 1 FROM {stat} AS m WHERE m.instance={instance} AND m.`at`=0 AND m.last_at>={minute}){again}"
 	statsRow = "{instance}, {at}, {type}, {last_at}, {values}"
 
-	// statsRead reads the folded rows, which hold the sums of all processes. It also reads the rows of single processes
-	// that FoldStats has not added to them yet.
+	// The folded rows hold the sums of all processes. Rows of single processes are those that FoldStats has not added yet.
 	statsRead     = "{folded} UNION ALL {of processes}"
 	statsReadPart = "SELECT {bin} AS bin, {text business_type} AS name, {sums} FROM {stat}{by id} WHERE {instances} AND `at`>={from} AND `at`<{to}{and type} GROUP BY {bin}, business_type"
 
-	// statsToFold locks the rows that FoldStats adds up: rows of processes, or rows of minutes.
 	statsToFold = "SELECT {text instance}, `at`, {text business_type}, {counts} FROM {stat}{by id} WHERE {which} AND `at`<{now}-({age})" +
 		" ORDER BY instance, `at`, business_type LIMIT {limit}{lock}"
 	statsFold   = "INSERT INTO {stat} (instance, `at`, business_type, {counts}) VALUES {rows}{again}"
 	statsFolded = "{DELETE FROM stat} WHERE {keys}"
 
 	statsForget = "{DELETE FROM stat} WHERE instance={empty} AND `at`<{now}-({age})"
-	// Each process has one row without counts, which holds the last minute that the process has written.
-	// statsForgetProcesses deletes this row when the process has written nothing for a day. It deletes no row with
-	// counts.
+	// The row without counts holds the last minute of a process that has written nothing for a day.
 	statsForgetProcesses = "{DELETE FROM stat} WHERE instance>={processes} AND `at`=0 AND last_at<{now}-86400000"
 )
 
@@ -47,7 +42,7 @@ const (
 	statsProcesses = "0" // Names of processes begin with a digit or a letter, so they sort from here on.
 )
 
-// statsAtOnce is the maximum number of rows of statistics that one statement writes. SQLite joins at most 500 SELECTs.
+// SQLite joins at most 500 SELECTs.
 const statsAtOnce = 400
 
 // statColumns are the columns of StatCounts, in the order of StatCounts.Values.
@@ -109,8 +104,7 @@ func (s *Store) writeStats(ctx context.Context, instance string, at time.Time, s
 	return err
 }
 
-// named adds a name to each column of row, the columns of a SELECT in a derived table. Without names, two equal values
-// would be two columns of one name, which a derived table may not have.
+// named names each column, because a derived table may not have two columns of one name.
 func (s *Store) named(row string) string {
 	names := append([]string{"instance", "at", "business_type", "last_at"}, statColumns...)
 	values := strings.Split(row, ", ")
@@ -177,7 +171,6 @@ type statKey struct {
 	businessType string
 }
 
-// scanStats reads rows of a time, a type and counts, and closes them. A row may begin with an instance.
 func scanStats(rows *sql.Rows, each func(instance string, at int64, businessType string, c processlog.StatCounts)) error {
 	defer rows.Close()
 	columns, err := rows.Columns()
@@ -203,8 +196,7 @@ func scanStats(rows *sql.Rows, each func(instance string, at int64, businessType
 	return rows.Err()
 }
 
-// FoldStats implements Operations. One transaction locks the old rows, adds their counts to folded rows, and deletes the
-// old rows.
+// FoldStats implements Operations. One transaction adds the old rows to folded rows, and deletes them.
 func (s *Store) FoldStats(ctx context.Context, fold processlog.StatFold, age time.Duration, limit int) (n int, err error) {
 	which, period := s.sql("instance>={processes} AND `at`>0", "processes", s.d.text(statsProcesses)), int64(1)
 	if fold == processlog.FoldHours {
@@ -243,7 +235,7 @@ func (s *Store) FoldStats(ctx context.Context, fold processlog.StatFold, age tim
 	return n, nil
 }
 
-// foldInto returns the statement that adds counts to folded rows. It names the rows in order of their keys.
+// foldInto names the rows in order of their keys.
 func (s *Store) foldInto(sums map[statKey]*processlog.StatCounts) string {
 	keys := make([]statKey, 0, len(sums))
 	for key := range sums {

@@ -1,18 +1,11 @@
-// Package sqlstore is the process log on MySQL, MariaDB and SQLite. Each statement stands beside the method of the
-// contract that it serves. A dialect holds the differences between databases. New checks whether the server at hand does
-// what the statements need.
+// Package sqlstore is the process log on MySQL, MariaDB and SQLite. Each statement stands beside the method that sends it,
+// and a dialect holds the differences between databases.
 //
-// The process log decides what is true:
-//
-//   - Each change of an entry is one guarded UPDATE. If two writers come at once, the database picks one (G4, one
-//     history).
-//   - Rows are written by primary key, in ascending order. Producers never wait for such writes (G14, producers are not
-//     harmed).
-//   - The current time is always read from the database's clock. No entry runs early (promise G9).
+// Each change of an entry is one guarded UPDATE (G4, one history). Rows are written by primary key, in ascending order, so
+// that producers never wait for them (G14, producers are not harmed). The time is always the database's (promise G9).
 //
 // The root package opens a Store. The engine calls it through the contract in package processlog, from any goroutine. The
-// package starts no goroutine. The package may ask txwatch for the outcome of a transaction. It does not know handlers or
-// queues.
+// package starts no goroutine, and knows no handlers or queues.
 package sqlstore
 
 import (
@@ -31,19 +24,17 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Store implements processlog.Store on a SQL database. All differences between databases are in dialect.
+// Store implements processlog.Store on a SQL database.
 //
-// In the caller's transaction, values are sent as arguments of placeholders. In the library's own statements, values
-// are written into the text: numbers as digits, bytes as hexadecimal literals. Such a statement takes one round trip
-// instead of two for a prepared one, and needs no quoting rules.
+// In the caller's transaction, values are arguments of placeholders. In the library's own statements, values are written
+// into the text, numbers as digits and bytes as hexadecimal literals, which saves the round trip of a prepared statement.
 type Store struct {
 	d         *dialect
 	table     tableName
 	fragments map[string]string // texts of the fragments in statements; see fragmentsOf
 
 	db *sql.DB // the user's pool, whose sessions have the settings that the user chose
-	// users is the pool that begins the library's transactions in connections of db. It is db itself if db is watched,
-	// and otherwise a pool that borrows connections from db.
+	// users is db itself if db is watched. Otherwise it borrows connections from db.
 	users   *sql.DB
 	ownPool *sql.DB // the library's own pool, whose sessions have ownSettings; nil if statements must run in db
 
@@ -71,8 +62,7 @@ type Store struct {
 	timeout time.Duration // maximum wait for a turn at the SQLite writer; as long as a connection waits for a lock
 }
 
-// Open finds out the kind of database. If the dialect has its own pool and db was opened on a Connector, Open opens
-// that pool.
+// Open finds out the kind of database. It opens the own pool if the dialect has one and db was opened on a Connector.
 func Open(ctx context.Context, db *sql.DB, table string) (*Store, error) {
 	d, err := detectDialect(ctx, db)
 	if err != nil {

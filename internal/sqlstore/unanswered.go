@@ -10,13 +10,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// unanswered limits how many sessions the library's statements hold on a server that does not answer. When the library
-// gives a statement up, its connection closes, but its session stays on the server until the statement ends there.
-// ownSettings and calm already end waits for locks. unanswered limits every other kind of block: a frozen process, a
-// full disk, a replica that does not acknowledge.
+// unanswered limits how many sessions the library's statements hold on a server that does not answer. A statement that was
+// given up closes its connection, but its session stays until the statement ends on the server.
 //
-// Nothing changes until mostUnanswered statements were given up. From then on, the library tries one statement at a
-// time, with growing pauses. It returns to normal when the server answers a statement of the same kind.
+// After mostUnanswered such statements, the library tries one statement at a time, with growing pauses, until the server
+// answers a statement of the same kind.
 type unanswered struct {
 	mu              sync.Mutex // guards the fields below
 	unansweredCount [kinds]int // per kind: number of statements that were given up since the server last answered that kind
@@ -26,7 +24,7 @@ type unanswered struct {
 	stateChanged    chan struct{} // closed when a field changes that callers wait for
 }
 
-// statementKind names kinds of statements. A server may answer one kind while it blocks another.
+// A server may answer one kind while it blocks another.
 type statementKind int
 
 const (
@@ -39,15 +37,12 @@ const (
 const (
 	mostUnanswered = 4
 	longestPause   = 30 * time.Second
-	// silence separates two kinds of broken connections. A connection that breaks within this time after the start of
-	// its statement was ended by the server or the network. Its session on the server has ended too. A connection that
-	// breaks after a longer time may have been ended by the client's own timeout. Its session may still run the
-	// statement.
+	// A connection that breaks earlier than this was ended by the server or the network, together with its session. Later,
+	// the client may have given up, and the session may still run the statement.
 	silence = time.Second
 )
 
-// send waits until one statement or transaction of the library may be sent, and runs it. It stops waiting when ctx
-// ends.
+// send waits until a statement may be sent, and runs it. It stops waiting when ctx ends.
 func (u *unanswered) send(ctx context.Context, d *dialect, kind statementKind, run func() error) error {
 	isProbe, err := u.admitOrWait(ctx, kind)
 	if err != nil {
@@ -59,8 +54,7 @@ func (u *unanswered) send(ctx context.Context, d *dialect, kind statementKind, r
 	return err
 }
 
-// admitOrWait waits until a statement may be sent. isProbe is true if the caller's statement is the only one that is
-// tried now.
+// isProbe is true if the caller's statement is the only one that is tried now.
 func (u *unanswered) admitOrWait(ctx context.Context, kind statementKind) (isProbe bool, err error) {
 	for {
 		stateChanged, wait, isProbe := u.admit(kind)
@@ -79,8 +73,8 @@ func (u *unanswered) admitOrWait(ctx context.Context, kind statementKind) (isPro
 	}
 }
 
-// admit returns a nil channel if a statement may be sent now. Otherwise the caller waits for the channel or the
-// duration, whichever ends first, and calls admit again.
+// admit returns a nil channel if a statement may be sent now. Otherwise wait for the channel or the duration, and call
+// admit again.
 func (u *unanswered) admit(kind statementKind) (stateChanged chan struct{}, wait time.Duration, isProbe bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -105,7 +99,7 @@ func (u *unanswered) recordEnd(kind statementKind, isProbe, answered, givenUp bo
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if !isProbe && answered && u.unansweredCount[kind] == 0 {
-		return // Usual case: nothing changes.
+		return // usual case
 	}
 	switch {
 	case answered:
@@ -126,12 +120,10 @@ func (u *unanswered) recordEnd(kind statementKind, isProbe, answered, givenUp bo
 	}
 }
 
-// bounded sends statements of the library. Each counts as unanswered until the server answers it.
 type bounded struct{ ownStatements }
 
 var _ processlog.Tx = bounded{}
 
-// ExecContext implements Tx.
 func (b bounded) ExecContext(ctx context.Context, query string, args ...any) (result sql.Result, err error) {
 	err = b.s.send(ctx, writing, func() (err error) {
 		result, err = b.ownStatements.ExecContext(ctx, query, args...)
@@ -140,8 +132,7 @@ func (b bounded) ExecContext(ctx context.Context, query string, args ...any) (re
 	return result, err
 }
 
-// QueryContext implements Tx. Reads after the first row do not count as unanswered: a server that writes to a closed
-// connection ends the statement by itself.
+// After the first row, a server that writes to a closed connection ends the statement by itself.
 func (b bounded) QueryContext(ctx context.Context, query string, args ...any) (rows *sql.Rows, err error) {
 	err = b.s.send(ctx, reading, func() (err error) {
 		rows, err = b.ownStatements.QueryContext(ctx, query, args...) //nolint:sqlclosecheck // the caller closes them
@@ -150,9 +141,8 @@ func (b bounded) QueryContext(ctx context.Context, query string, args ...any) (r
 	return rows, err
 }
 
-// send runs a statement through unanswered.send, which counts statements without an answer. SQLite statements are not
-// counted, because SQLite has no sessions. A statement is not counted either if the user's pool has a maximum and all
-// its connections are in use. It may then wait for a connection and not for the server.
+// send leaves statements uncounted on SQLite, which has no sessions, and while the user's pool is exhausted, because they
+// may wait for a connection.
 func (s *Store) send(ctx context.Context, kind statementKind, run func() error) error {
 	if s.OneWriter() {
 		return run()

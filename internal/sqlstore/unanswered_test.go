@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// never returns a function that stands for a statement without an answer: it blocks until its context ends.
 func never(ctx context.Context, sent *atomic.Int32) func() error {
 	return func() error {
 		sent.Add(1)
@@ -81,8 +80,7 @@ func TestAnyAnswerLetsStatementsOfItsKindThrough(t *testing.T) {
 	}
 }
 
-// TestBrokenConnectionHoldsNothingUp breaks every connection at once. A statement whose connection breaks holds no
-// session on the server, so the next statement must be sent without a pause.
+// A statement whose connection breaks holds no session on the server.
 // Failure: F30
 func TestBrokenConnectionHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

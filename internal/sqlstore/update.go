@@ -10,26 +10,21 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// updateRows runs one guarded UPDATE over ids, in ascending order. It returns how many rows changed.
-//
-//   - It never waits long for a lock. It returns the ids of locked rows in busy, and does not change these rows.
-//   - A *RefusedError names the rows that the database refuses to write. All other rows are written.
-//   - After any other error it is unknown which rows changed.
+// updateRows runs one guarded UPDATE over ids, in ascending order. It never waits long for a lock. It leaves locked rows
+// unchanged and returns them in busy. A *RefusedError names the rows that the database refuses to write. After any other
+// error it is unknown which rows changed.
 func (s *Store) updateRows(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changedRows int64, busy []processlog.ID, err error) {
 	write := s.updateAtOnce
 	return s.updateApart(ctx, ids, update, func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (int64, []processlog.ID, error) {
-		// Only the first statement may wait for a lock. After a refusal the ids are halved, and each half would wait for
-		// the same locked row again.
+		// After a refusal the ids are halved. Each half would wait for the same locked row again.
 		once := write
 		write = s.updateFree
 		return once(ctx, ids, update)
 	})
 }
 
-// rowUpdate runs a guarded UPDATE over ids in one of several ways.
 type rowUpdate func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changedRows int64, busy []processlog.ID, err error)
 
-// updateApart runs an UPDATE through write. It separates rows that the database refuses from the others.
 func (s *Store) updateApart(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string, write rowUpdate) (changedRows int64, busy []processlog.ID, err error) {
 	slices.SortFunc(ids, processlog.ID.Compare)
 	refusals, remainingIDs, err := writeApart(ctx, s, ids, func(ids []processlog.ID) error {
@@ -38,7 +33,7 @@ func (s *Store) updateApart(ctx context.Context, ids []processlog.ID, update fun
 		busy = append(busy, lockedIDs...)
 		return err
 	})
-	busy = append(busy, remainingIDs...) // The untried rows are unchanged. The caller offers them again later, as it does with locked rows.
+	busy = append(busy, remainingIDs...) // The untried rows are unchanged. The caller offers them again later.
 	if err == nil && len(refusals) > 0 {
 		err = asRefused(refusals)
 	}
@@ -53,8 +48,8 @@ func asRefused(items []refusal[processlog.ID]) error {
 	return &processlog.RefusedError{Refusals: refusals}
 }
 
-// updateAtOnce runs an UPDATE without first asking which rows are free. It does so only in the library's own sessions,
-// whose waits for a lock are short. If the UPDATE did not get a lock, updateAtOnce calls updateFreeAfter.
+// updateAtOnce does not ask which rows are free, but only in the own sessions, whose waits are short. If it did not get a
+// lock, it calls updateFreeAfter.
 func (s *Store) updateAtOnce(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changedRows int64, busy []processlog.ID, err error) {
 	if s.ownPool == nil || s.d.halves {
 		return s.updateFree(ctx, ids, update)
@@ -67,10 +62,8 @@ func (s *Store) updateAtOnce(ctx context.Context, ids []processlog.ID, update fu
 	return changedRows, nil, s.dropReadOnly(err)
 }
 
-// waitedInVain reports whether a statement failed, or may have failed, because its row is locked. There are three
-// cases: the server ended the wait, an administrator ended the statement, or the client gave up first. If the client
-// gave up, the statement may still take effect. This is harmless, because a repeated statement of updateRows changes
-// nothing twice.
+// waitedInVain reports whether a statement failed, or may have failed, because its row is locked. If the client gave up,
+// the statement may still take effect, but its repetition changes nothing twice.
 func (s *Store) waitedInVain(err error, took time.Duration) bool {
 	switch s.d.fault(err) {
 	case faultBusy, faultEnded:
@@ -81,26 +74,21 @@ func (s *Store) waitedInVain(err error, took time.Duration) bool {
 	return false
 }
 
-// lockedSilence separates a broken connection from a wait for a lock. If a connection breaks after a longer silence,
-// its statement probably waited for a lock: a client with a short readTimeout gives up before the server does.
+// lockedSilence separates a broken connection from a wait for a lock: a client with a short readTimeout gives up before
+// the server does.
 const lockedSilence = 100 * time.Millisecond
 
-// updateFreeRows runs one guarded UPDATE over ids, with the results of updateRows. It never waits for a lock: it first
-// asks which rows are free, and updates only these.
+// updateFreeRows has the results of updateRows, but never waits for a lock.
 func (s *Store) updateFreeRows(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changedRows int64, busy []processlog.ID, err error) {
 	return s.updateApart(ctx, ids, update, s.updateFree)
 }
 
-// updateFree locks the rows that are free, and updates them in the same transaction.
 func (s *Store) updateFree(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changedRows int64, busy []processlog.ID, err error) {
 	return s.updateFreeAfter(ctx, ids, update, nil)
 }
 
-// updateFreeAfter locks the rows that are free, and updates them in the same transaction. waitErr is the error of an
-// earlier UPDATE of the same rows that did not get a lock, or nil.
-//
-// If waitErr is set and all rows are free, a trigger waited for the lock, not the UPDATE itself. A new UPDATE would
-// wait again. So updateFreeAfter writes nothing and returns waitErr.
+// updateFreeAfter updates the rows that are free. waitErr is the wait of an earlier UPDATE of these rows, or nil. If all
+// rows are free then, a trigger waits, so it writes nothing and returns waitErr.
 func (s *Store) updateFreeAfter(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string, waitErr *waitError) (changedRows int64, busy []processlog.ID, err error) {
 	err = s.inOwn(ctx, func(tx processlog.Transaction) error {
 		freeIDs, err := s.lockFree(ctx, tx, ids)
@@ -114,7 +102,7 @@ func (s *Store) updateFreeAfter(ctx context.Context, ids []processlog.ID, update
 		return err
 	})
 	if err != nil {
-		return 0, nil, err // The transaction was rolled back, so no row changed.
+		return 0, nil, err
 	}
 	return changedRows, busy, nil
 }
@@ -140,7 +128,7 @@ const (
 // as free.
 func (s *Store) lockFree(ctx context.Context, tx processlog.Tx, ids []processlog.ID) ([]processlog.ID, error) {
 	if s.d.skipLocked == "" {
-		return ids, nil // The transaction holds the lock on the whole database.
+		return ids, nil // The transaction has locked the whole database.
 	}
 	locked, err := readFree(ctx, s, ids, func(ids []processlog.ID, lock string) ([]processlog.ID, error) {
 		return queryIDs(ctx, tx, s.sql(lockRows, "ids", idList(ids), "lock", lock))
@@ -158,8 +146,8 @@ func (s *Store) lockFree(ctx context.Context, tx processlog.Tx, ids []processlog
 	return freeIDs, nil
 }
 
-// readFree reads and locks the rows that no other transaction has locked. The function read must append the text lock
-// to its query. If the server has no SKIP LOCKED, readFree tries with NOWAIT and halves the ids after each failure.
+// readFree locks the rows that are free. The function read must append lock to its query. Without SKIP LOCKED it tries
+// NOWAIT and halves the ids after each failure.
 func readFree[T any](ctx context.Context, s *Store, ids []processlog.ID, read func(ids []processlog.ID, lock string) ([]T, error)) ([]T, error) {
 	if !s.d.halves {
 		return read(ids, s.d.skipLocked)
@@ -171,7 +159,7 @@ func readFree[T any](ctx context.Context, s *Store, ids []processlog.ID, read fu
 	if len(ids) == 1 {
 		return nil, nil
 	}
-	select { // Wait a random time. Without this wait, rivals that halve the same rows at the same time would find each other's locks again and again.
+	select { // A random wait keeps rivals that halve the same rows from meeting again and again.
 	case <-time.After(jitter.N(4 * time.Millisecond)):
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -223,7 +211,6 @@ func queryIDs(ctx context.Context, tx processlog.Tx, query string) ([]processlog
 	return ids, rows.Err()
 }
 
-// idList writes ids as the elements of an IN list.
 func idList(ids []processlog.ID) string {
 	b := make([]byte, 0, len(ids)*12)
 	for i, id := range ids {

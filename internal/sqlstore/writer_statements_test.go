@@ -15,7 +15,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// pretendFile is a driver that answers every statement. It records writes that were sent outside a turn at the writer.
 type pretendFile struct {
 	writer  *writer
 	writes  int
@@ -46,7 +45,7 @@ func (c pretendConn) ExecContext(_ context.Context, query string, _ []driver.Nam
 	return driver.RowsAffected(1), nil
 }
 
-// QueryContext returns one row for frontOfKey: the note of a finished entry. It returns no row for any other query.
+// The row for frontOfKey is the note of a finished entry.
 func (c pretendConn) QueryContext(_ context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
 	if strings.HasPrefix(query, "SELECT t.entry_id, t.epoch") {
 		return &pretendRows{[]driver.Value{int64(1), int64(0), int64(0)}}, nil
@@ -68,8 +67,7 @@ func (r *pretendRows) Next(row []driver.Value) error {
 	return nil
 }
 
-// TestEveryWriteToASQLiteFileTakesATurn runs every method that writes. Each write must wait for a turn. Otherwise it
-// would poll SQLite, and transactions that begin later could write before it.
+// A write without a turn would poll SQLite, and later transactions could write first.
 func TestEveryWriteToASQLiteFileTakesATurn(t *testing.T) {
 	file := &pretendFile{writer: new(writer)}
 	db := sql.OpenDB(file)

@@ -10,13 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// waitOrder collects the names of waiters in the order in which the writer gave them turns.
 type waitOrder struct {
 	w     writer
 	order []string
 }
 
-// wait starts a goroutine that waits for a turn, and ends that turn after one second.
 func (l *waitOrder) wait(t *testing.T, name string, urgent bool) {
 	go func() {
 		release, err := l.w.take(t.Context(), urgent, time.Hour)
@@ -70,8 +68,7 @@ func TestNobodyWaitsForTheWriterLongerThanForALock(t *testing.T) {
 	})
 }
 
-// TestWritersPlaceIsNotLostWhereItComesAsSomebodyGivesUp ends a turn at the moment at which the next waiter gives up.
-// The waiter after that must get the turn.
+// The turn ends at the moment at which the next waiter gives up.
 func TestWritersPlaceIsNotLostWhereItComesAsSomebodyGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 200 {
@@ -90,8 +87,7 @@ func TestWritersPlaceIsNotLostWhereItComesAsSomebodyGivesUp(t *testing.T) {
 	})
 }
 
-// TestWriterIsFreeNowAndThen uses the writer without a break. A transaction without a turn polls SQLite, and its first
-// polls are at most 25 ms apart. So the writer must stay free for 25 ms from time to time.
+// A transaction without a turn polls SQLite, at first at most every 25 ms.
 func TestWriterIsFreeNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w writer
