@@ -17,8 +17,8 @@ import (
 // starts and for each return of unused starts. A returned start always belongs to the latest grant of its key. So the
 // row of a return has the time of that grant, and a negative number of starts.
 //
-// A test's own trigger may set @claim_token to the token of each lease. A claim first writes its leases and then takes
-// starts. So the column claim_token then names the claim that was granted the starts.
+// A test may add a trigger that sets @claim_token to the token of each new lease. A claim writes its leases before it takes
+// starts. So the column claim_token names the claim that took the starts.
 var Schema = []string{
 	"CREATE TABLE grants (seq BIGINT AUTO_INCREMENT PRIMARY KEY, limit_name VARCHAR(64) NOT NULL, limit_key VARBINARY(64) NOT NULL, at BIGINT NOT NULL," +
 		" starts BIGINT NOT NULL, start_interval BIGINT NOT NULL, burst INT NOT NULL, claim_token VARBINARY(16)) ENGINE=InnoDB",

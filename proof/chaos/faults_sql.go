@@ -70,8 +70,8 @@ func (k *strike) moveClock(clock string) error {
 	return err
 }
 
-// insistOnClocks reads the clocks after a move. On a busy machine it tries again. Without a reading between two moves, the
-// checker cannot convert the times of the database in between.
+// insistOnClocks reads the clocks after a move. It tries up to 20 times, until the servers answer fast enough. The checker needs a
+// reading between two moves to convert the database's times between them.
 func (k *strike) insistOnClocks() {
 	for tries := 0; tries < 20 && !k.readClocks(); tries++ {
 		wait(k.ctx, 50*time.Millisecond)

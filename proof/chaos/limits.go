@@ -29,8 +29,8 @@ func (st *stage) checkGrants(businessType string, limit compensator.Limit) grant
 	return found
 }
 
-// checkPermits checks what the triggers have recorded of typeBook: no more entries of a partner hold a permit at once
-// than bookLimit allows.
+// checkPermits checks what the triggers have recorded of typeBook: at most as many entries of a partner have a permit at
+// the same time as bookLimit allows.
 func (st *stage) checkPermits() {
 	found := st.checkGrants(typeBook, bookLimit)
 	var permits grants.Permits
@@ -57,9 +57,9 @@ func (st *stage) checkPermits() {
 // grantOf identifies the starts of a partner that a claim of typeRush was granted. The claim is known by its token.
 type grantOf struct{ token, partner string }
 
-// checkAdvances checks the starts that claims of typeRush have taken in advance. The windows of grants would not show a
-// start that was used twice, or that was used and returned. So checkAdvances also asserts that a partner has at most as
-// many runs of handlers as starts that were granted and not returned.
+// checkAdvances checks the starts that claims of typeRush have taken in advance. It also asserts that a partner has at most
+// as many runs of handlers as starts that were granted and not returned. checkGrants would not notice a start that two
+// entries used, or that an entry used and the claim returned.
 func (st *stage) checkAdvances() {
 	found := st.checkGrants(typeRush, rushLimit)
 	runs, err := st.readRuns()

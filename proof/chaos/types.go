@@ -103,8 +103,8 @@ var (
 	rushLimit = compensator.Limit{Rate: compensator.PerSecond(40), Burst: 20, Key: func(e *compensator.Entry) string { return partnerOf(string(e.IdempotencyKey), rushPartners) }}
 )
 
-// These are the numbers of partners. Few partners have so many entries that each process starts several of a partner in
-// half a second.
+// These are the numbers of partners. rushPartners is small, so that each process starts several entries of a partner in half
+// a second.
 const (
 	bookPartners = 8
 	rushPartners = 3
