@@ -61,7 +61,6 @@ func dying(t *testing.T, w *harness.World, cfg compensator.Config) (*compensator
 	return c, orders, ran, &up
 }
 
-// openCases lists the entries that have an open case, with their current versions.
 func openCases(t *testing.T, d *admin.Admin) (all []admin.Seen) {
 	t.Helper()
 	page, err := d.Entries(t.Context(), mei, admin.Filter{BusinessType: "refund", States: []compensator.State{compensator.Dead}, Limit: 1000})
@@ -105,8 +104,6 @@ func TestWhatIsRequeuedRunsAgainOnceAndItsCaseIsClosed(t *testing.T) {
 	})
 }
 
-// TestTwoPeopleAtOnceDoItOnce lets several people change the same version of an entry at once. Exactly one of them must
-// succeed.
 // Failure: F120
 func TestTwoPeopleAtOnceDoItOnce(t *testing.T) {
 	t.Parallel()
@@ -149,8 +146,7 @@ func TestTwoPeopleAtOnceDoItOnce(t *testing.T) {
 	require.Equal(t, 20, w.Count("common_process_log_case WHERE closed_at>0"))
 }
 
-// TestActionAndItsRecordAreThereTogetherOrNotAtAll breaks the connection during the COMMIT of an action. Afterwards the
-// action and its audit record must both be stored, or both be missing.
+// TestActionAndItsRecordAreThereTogetherOrNotAtAll breaks the connection during the COMMIT of an action.
 // Failure: F121
 func TestActionAndItsRecordAreThereTogetherOrNotAtAll(t *testing.T) {
 	t.Parallel()

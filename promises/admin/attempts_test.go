@@ -17,14 +17,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// attempted returns the configuration with Operations.Attempts set.
 func attempted(cfg compensator.Config) compensator.Config {
 	cfg = operated(cfg)
 	cfg.Operations.Attempts = true
 	return cfg
 }
 
-// view reads an entry as mei sees it.
 func view(t *testing.T, d *admin.Admin, id compensator.EntryID) admin.EntryView {
 	t.Helper()
 	v, err := d.Entry(t.Context(), mei, id)
@@ -32,7 +30,6 @@ func view(t *testing.T, d *admin.Admin, id compensator.EntryID) admin.EntryView 
 	return v
 }
 
-// attemptsAre requires the verdicts and numbers of an entry's failed attempts, for example "failed 1".
 func attemptsAre(t *testing.T, d *admin.Admin, id compensator.EntryID, want ...string) []admin.FailedAttempt {
 	t.Helper()
 	attempts := view(t, d, id).Attempts
@@ -112,8 +109,6 @@ func TestEachFailedAttemptIsKeptForPeople(t *testing.T) {
 	})
 }
 
-// TestTimelineTellsTheLifeOfAnEntryInOrder requeues a dead entry, which then succeeds. The timeline must list each step
-// in order.
 func TestTimelineTellsTheLifeOfAnEntryInOrder(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -164,8 +159,6 @@ func TestTimelineTellsTheLifeOfAnEntryInOrder(t *testing.T) {
 	assert.Equal(t, 1, gap.N, "a failure without a record is not passed over in silence")
 }
 
-// TestWithoutAttemptsTheirTableIsNotTouched drops the table of attempts. Then entries fail and die, and a person sees,
-// erases and purges them. Everything must work.
 func TestWithoutAttemptsTheirTableIsNotTouched(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -194,9 +187,7 @@ func TestWithoutAttemptsTheirTableIsNotTouched(t *testing.T) {
 	assert.Equal(t, 1, n)
 }
 
-// TestTextsOfOtherProcessesAreErasedAndPurged lets a process store cases, operations and failed attempts. A second process has no
-// Config.Operations. When it erases and purges the entries, no text about a person may stay. In a log without these tables, the
-// purge must still work.
+// The process that erases and purges has no Config.Operations.
 // Failure: F126
 func TestTextsOfOtherProcessesAreErasedAndPurged(t *testing.T) {
 	t.Parallel()
@@ -238,8 +229,6 @@ func TestTextsOfOtherProcessesAreErasedAndPurged(t *testing.T) {
 	purge()
 }
 
-// TestErrorsOfAttemptsAreErasedAndPurged erases one of two entries, and then purges both. The errors of their attempts
-// must be gone.
 func TestErrorsOfAttemptsAreErasedAndPurged(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -13,8 +13,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// insertWaiting inserts n entries of a type by SQL. They come due at the present time plus from. A negative from makes them
-// overdue.
+// A negative from makes the entries overdue.
 func insertWaiting(w *harness.World, businessType string, n int, from time.Duration) {
 	w.Exec(fmt.Sprintf("INSERT INTO common_process_log (idempotent_id, business_type, content, next_at, created_at, updated_at) "+
 		"WITH RECURSIVE digits AS (SELECT 0 AS d UNION ALL SELECT d+1 FROM digits WHERE d<99) "+
@@ -22,8 +21,6 @@ func insertWaiting(w *harness.World, businessType string, n int, from time.Durat
 		businessType, n, from.Milliseconds(), harness.NowMillis))
 }
 
-// Another program has inserted more than 10,000 entries of a type. A process that has the handler counts all of them. A process
-// without the handler must show the same number.
 // Failure: F29
 func TestBacklogIsCountedWithoutALimit(t *testing.T) {
 	t.Parallel()
@@ -60,7 +57,6 @@ func TestBacklogIsCountedWithoutALimit(t *testing.T) {
 	assert.ErrorAs(t, err, new(*compensator.FieldError), "Statistics is not set")
 }
 
-// overviewOf returns what the overview shows of a type.
 func overviewOf(t *testing.T, c *compensator.Compensator, businessType string) admin.TypeOverview {
 	t.Helper()
 	overview, err := open(t, c).Overview(t.Context(), mei)

@@ -29,7 +29,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// operated returns the configuration with Config.Operations set.
 func operated(cfg compensator.Config) compensator.Config {
 	cfg.Operations = &compensator.Operations{Types: map[string]compensator.CaseConfig{"refund": {Due: time.Hour,
 		Amount: func(e *compensator.Entry) (compensator.Amount, error) {
@@ -40,7 +39,6 @@ func operated(cfg compensator.Config) compensator.Config {
 	return cfg
 }
 
-// everything allows every action.
 var everything = admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })
 
 var (
@@ -89,8 +87,6 @@ func TestEveryEntryThatDiesHasItsCaseAtOnce(t *testing.T) {
 	})
 }
 
-// TestCaseSaysThatAnOutcomeIsUnknown lets an attempt of each entry time out or never end. The cases of these entries
-// must say that the outcome is unknown.
 // Failure: F119
 func TestCaseSaysThatAnOutcomeIsUnknown(t *testing.T) {
 	t.Parallel()
@@ -100,7 +96,7 @@ func TestCaseSaysThatAnOutcomeIsUnknown(t *testing.T) {
 		func(e *compensator.Entry, call int) error { return errors.New("no") })
 	slow, err := compensator.Handle(t.Context(), c, "transfer", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 		if e.ProcessCount == 0 {
-			<-ctx.Done() // wait until the time limit of the first attempt has passed
+			<-ctx.Done()
 			return ctx.Err()
 		}
 		return compensator.Permanent(errors.New("no such account"))
@@ -118,8 +114,7 @@ func TestCaseSaysThatAnOutcomeIsUnknown(t *testing.T) {
 	require.Equal(t, 1, w.Count("common_process_log_case WHERE entry_id=? AND amount IS NULL AND due_at-opened_at BETWEEN 86400000 AND 86401000", unknown.Row()))
 }
 
-// TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned lets attempts time out and then return some error. The
-// case must say that the outcome is unknown, because a person who reads "dead" might repeat a refund that has happened.
+// If the case said "dead", a person might repeat a refund that has happened.
 // Failure: F119
 func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 	t.Parallel()
@@ -183,8 +178,7 @@ func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 	}
 }
 
-// timesOutFirst registers a type with three attempts. The first attempt of each entry times out, perhaps after its effect. The
-// second and third attempts return the error that the parameter says yields.
+// says returns the error of the second and of the third attempt.
 func timesOutFirst(t *testing.T, c *compensator.Compensator, name string, says func(e *compensator.Entry) error) *compensator.Type[harness.Order] {
 	t.Helper()
 	var calls harness.Calls
@@ -199,8 +193,6 @@ func timesOutFirst(t *testing.T, c *compensator.Compensator, name string, says f
 	return orders
 }
 
-// requireUnchecked asserts that package admin shows the outcome of an entry as unknown, and refuses to requeue the
-// entry without Change.Checked.
 func requireUnchecked(t *testing.T, d *admin.Admin, id compensator.EntryID) {
 	t.Helper()
 	lines, err := d.Lines(t.Context(), mei, []compensator.EntryID{id})
@@ -217,8 +209,6 @@ func requireUnchecked(t *testing.T, d *admin.Admin, id compensator.EntryID) {
 	require.Equal(t, []compensator.EntryID{id}, unchecked.Unknown)
 }
 
-// TestOutcomeIsUnknownIfTheResultOfACallIsLost lets the first attempt pay. Then the attempt fails before its success is
-// stored. In the second attempt the partner refuses to pay again, and the handler returns this as a permanent failure.
 // A requeue would pay again under another CallKey, so the outcome must be unknown.
 // Failure: F119
 func TestOutcomeIsUnknownIfTheResultOfACallIsLost(t *testing.T) {
@@ -289,8 +279,6 @@ func TestOutcomeIsUnknownIfTheResultOfACallIsLost(t *testing.T) {
 	}
 }
 
-// TestOutcomeIsUnknownIfAPartnerDidNotAnswer lets a partner pay without an answer. The client gives up before the
-// timeout of the type, or the connection breaks. The outcome must be unknown.
 // Failure: F119
 func TestOutcomeIsUnknownIfAPartnerDidNotAnswer(t *testing.T) {
 	t.Parallel()
@@ -329,9 +317,6 @@ func TestOutcomeIsUnknownIfAPartnerDidNotAnswer(t *testing.T) {
 	}
 }
 
-// TestOutcomeStaysUnknownThroughPlainFailures lets the first attempt time out after its effect. The two later attempts
-// fail without a timeout. The outcome must stay unknown, because a person who reads "dead" might repeat a refund that
-// has happened.
 // Failure: F119
 func TestOutcomeStaysUnknownThroughPlainFailures(t *testing.T) {
 	t.Parallel()
@@ -346,8 +331,7 @@ func TestOutcomeStaysUnknownThroughPlainFailures(t *testing.T) {
 	})
 }
 
-// TestOutcomeStaysUnknownOfEntriesThatDiedBeforeThereWereCases lets an attempt time out while Config.Operations is not
-// set. The log must remember the timeout, so that a case that is opened later shows it.
+// The log must remember the timeout, so that a case that is opened later shows it.
 // Failure: F119
 func TestOutcomeStaysUnknownOfEntriesThatDiedBeforeThereWereCases(t *testing.T) {
 	t.Parallel()
@@ -361,8 +345,6 @@ func TestOutcomeStaysUnknownOfEntriesThatDiedBeforeThereWereCases(t *testing.T) 
 	requireUnchecked(t, open(t, with), id) // no case exists yet
 }
 
-// TestOutcomeStaysUnknownAfterALostLease kills the process of the first attempt. The two later attempts fail without a
-// timeout. The outcome must stay unknown.
 // Failure: F119
 func TestOutcomeStaysUnknownAfterALostLease(t *testing.T) {
 	t.Parallel()
@@ -378,10 +360,7 @@ func TestOutcomeStaysUnknownAfterALostLease(t *testing.T) {
 	requireUnchecked(t, open(t, c), id)
 }
 
-// TestOutcomeOfAnAttemptThatAStopEndsIsUnknown stops a process and ends the contexts of its running handlers. Each
-// handler may have had its effect by then, even if it returns an error. Later the entries die of failures without a
-// timeout. Their outcome must be unknown. If a handler returned before its context ended, the outcome of its entry
-// stays known.
+// A handler whose context a stop ends may have had its effect, even if it returns an error.
 // Failure: F119
 func TestOutcomeOfAnAttemptThatAStopEndsIsUnknown(t *testing.T) {
 	t.Parallel()
@@ -474,8 +453,6 @@ func TestOutcomeOfAnAttemptThatAStopEndsIsUnknown(t *testing.T) {
 	})
 }
 
-// TestTextOfAHandlersErrorDecidesNothing lets a handler return errors whose texts look like the library's. The library
-// must ignore these texts when it decides.
 // Failure: F119
 func TestTextOfAHandlersErrorDecidesNothing(t *testing.T) {
 	t.Parallel()
@@ -493,8 +470,6 @@ func TestTextOfAHandlersErrorDecidesNothing(t *testing.T) {
 	require.False(t, lines[0].OutcomeUnknown, "no attempt timed out")
 }
 
-// TestNoAmountIsMadeUp sets an Amount function that fails or panics. The case must then have no amount, and everything
-// else must work.
 // Failure: F118
 func TestNoAmountIsMadeUp(t *testing.T) {
 	t.Parallel()
@@ -525,8 +500,7 @@ func TestNoAmountIsMadeUp(t *testing.T) {
 	require.Equal(t, 4, w.Count("common_process_log_case WHERE amount IS NULL AND currency='' AND closed_at=0"))
 }
 
-// TestCaseOpensWhenTheAnswerWasLost loses the answer to the statement that makes an entry dead. The process then stores
-// the outcome again. The entry must die once and have one case.
+// TestCaseOpensWhenTheAnswerWasLost loses the answer to the statement that makes an entry dead.
 // Failure: F118
 func TestCaseOpensWhenTheAnswerWasLost(t *testing.T) {
 	t.Parallel()

@@ -26,14 +26,12 @@ type explained struct {
 	d     *admin.Admin
 	types map[string]*compensator.Type[harness.Order]
 	gate  *harness.Gate // blocks the handlers of the types held and deaf
-	next  int           // id of the next entry that is inserted by SQL
+	next  int
 }
 
-// waits lists the codes of Next for an entry that waits for its next attempt: next_queue if the queue holds the entry,
-// and otherwise next_enqueue. After a rebuild, the queue holds the entry only if the attempt is near.
+// After a rebuild, the queue holds the entry only if the attempt is near.
 const waits = "next_queue|next_enqueue"
 
-// explainCase is one reason why an entry does not run.
 type explainCase struct {
 	name  string
 	of    func(x *explained) compensator.EntryID
@@ -96,12 +94,10 @@ func (x *explained) held(name string, cfg compensator.HandlerConfig[harness.Orde
 	x.types[name] = typ
 }
 
-// put records an entry.
 func (x *explained) put(name string, opts compensator.Options) compensator.EntryID {
 	return x.Record(x.types[name], 1, opts)
 }
 
-// inserted inserts a due entry by SQL, and then sets some of its columns.
 func (x *explained) inserted(name, set string) compensator.EntryID {
 	x.next++
 	id := x.InsertDue(name, x.next, 1)[0]
@@ -111,14 +107,12 @@ func (x *explained) inserted(name, set string) compensator.EntryID {
 	return id
 }
 
-// ended records an entry and waits until it has the given state.
 func (x *explained) ended(name string, state compensator.State) compensator.EntryID {
 	id := x.put(name, compensator.Options{})
 	x.WaitState(id, state)
 	return id
 }
 
-// change applies a person's change.
 func (x *explained) change(id compensator.EntryID, action admin.Right) compensator.EntryID {
 	answers, err := x.d.Change(x.t.Context(), mei, admin.Change{Action: action, Entries: []admin.Seen{{ID: id, Version: x.Entry(x.c, id).Version}}, Why: why, Checked: true})
 	require.NoError(x.t, err)
@@ -126,8 +120,7 @@ func (x *explained) change(id compensator.EntryID, action admin.Right) compensat
 	return id
 }
 
-// require waits until the explanation has the expected sentences. It must wait, because an entry may still be about to
-// be claimed or blocked.
+// require waits, because an entry may still be about to be claimed or blocked.
 func (x *explained) require(of explainCase, d *admin.Admin, id compensator.EntryID) {
 	x.t.Helper()
 	var got, next, says string
@@ -295,7 +288,6 @@ var explainCases = []explainCase{
 	}, "due", "next_queue", "nothing that holds it back"},
 }
 
-// An entry can wait for many reasons. A person must not have to know the library to find out which one it is.
 func TestExplanationNamesTheReasonWhyAnEntryDoesNotRun(t *testing.T) {
 	t.Parallel()
 	for _, of := range explainCases {
@@ -308,8 +300,6 @@ func TestExplanationNamesTheReasonWhyAnEntryDoesNotRun(t *testing.T) {
 	}
 }
 
-// A limit lets no entry start, although the process has free slots. The explanation must name the limit, and must not say that the
-// slots are used up.
 func TestExplanationBlamesNoSlotsForALimit(t *testing.T) {
 	t.Parallel()
 	for _, of := range explainCases {
@@ -332,16 +322,13 @@ func TestExplanationBlamesNoSlotsForALimit(t *testing.T) {
 	}
 }
 
-// explainingOnly opens the log in a process without handlers, as the command line does. The function change may modify
-// its configuration.
+// explainingOnly opens the log in a process without handlers, as the command line does.
 func (x *explained) explainingOnly(change func(cfg *compensator.Config)) *admin.Admin {
 	cfg := operated(x.QuickConfig())
 	change(&cfg)
 	return open(x.t, x.New(cfg))
 }
 
-// The queue may lack an entry, or may not answer. A process without handlers may know less about an entry than a
-// service. The explanation must say what the process could find out.
 func TestExplanationTellsWhatTheQueueHolds(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -380,8 +367,7 @@ func TestExplanationTellsWhatTheQueueHolds(t *testing.T) {
 	ask("Run is not at work", "not_running", "next_poll", "Run is not at work")
 }
 
-// PassDead in the type's configuration decides whether a dead entry blocks the next entry of its key. A process without
-// this configuration must say that it does not know.
+// PassDead in the type's configuration decides whether a dead entry blocks the next entry of its key.
 func TestExplanationSaysWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -419,7 +405,6 @@ func TestExplanationTellsThatTheDatabaseWentBack(t *testing.T) {
 	}
 }
 
-// An explanation shows only what the reader's rights allow on the other pages. It changes nothing.
 func TestExplanationKeepsToTheRightsOfItsReader(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -456,8 +441,7 @@ func TestExplanationKeepsToTheRightsOfItsReader(t *testing.T) {
 	require.ErrorIs(t, err, compensator.ErrNotFound)
 }
 
-// A process without the type's settings reads the limit from the database. It cannot compute the entry's key, so its explanation
-// must do without the key.
+// A process without the type's settings cannot compute the entry's key.
 func TestExplanationOfALimitNeedsNoHandler(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -507,8 +491,6 @@ func TestExplanationOfALimitNeedsNoHandler(t *testing.T) {
 	})
 }
 
-// A process that cannot store outcomes stops claiming. When it explains why one of its own entries does not run, it
-// must name this reason.
 func TestExplanationSaysThatOutcomesCannotBeStored(t *testing.T) {
 	t.Parallel()
 	const limit = processlog.MaxRows // refused outcomes of one type
@@ -562,8 +544,6 @@ func TestExplanationSaysThatOutcomesCannotBeStored(t *testing.T) {
 	})
 }
 
-// A process may report in its row of the instances table why it does not claim certain entries. Another process must show this
-// reason for these entries. It must show no reason for other entries, or from a process that is gone.
 func TestExplanationNamesTheProcessThatDoesNotClaim(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

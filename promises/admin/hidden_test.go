@@ -22,7 +22,6 @@ import (
 // canary is a text in all fields of entries whose type the reader must not see.
 const canary = "canary"
 
-// TestWhoSeesSomeTypesFindsNoTraceOfOthers checks rows, pages, cursors, groups, sums and errors of each list.
 // Failure: F122
 func TestWhoSeesSomeTypesFindsNoTraceOfOthers(t *testing.T) {
 	t.Parallel()
@@ -74,7 +73,6 @@ func TestWhoSeesSomeTypesFindsNoTraceOfOthers(t *testing.T) {
 	})
 }
 
-// traceless reads all lists with one row per page, and requires that no row belongs to a hidden type.
 func traceless(t *testing.T, d *admin.Admin, visible map[string]bool) {
 	ctx, bob := t.Context(), admin.Actor{ID: "bob"}
 	entries := func(f admin.Filter) func(cursor string) (any, int, string, error) {
@@ -137,8 +135,7 @@ func traceless(t *testing.T, d *admin.Admin, visible map[string]bool) {
 
 var words = regexp.MustCompile(`[A-Za-z0-9_-]{8,}`)
 
-// requireUntold requires that an answer does not contain the canary, in plain text or encoded. A cursor of entries may
-// hold only ids of visible entries.
+// A cursor may hold only ids of visible entries.
 func requireUntold(t *testing.T, answer any, visible map[string]bool, what string) {
 	t.Helper()
 	text, err := json.Marshal(answer)
@@ -154,9 +151,7 @@ func requireUntold(t *testing.T, answer any, visible map[string]bool, what strin
 	}
 }
 
-// TestNameThatTheDatabaseTakesForAnotherShowsNothing asks for the type "refund " with a trailing space. MySQL compares
-// it as equal to "refund". The actor may see every type except "refund", so the answer must not show entries of
-// "refund".
+// MySQL compares "refund " with a trailing space as equal to "refund".
 func TestNameThatTheDatabaseTakesForAnotherShowsNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

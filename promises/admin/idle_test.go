@@ -97,9 +97,6 @@ func (s *sentStore) ForgetCases(ctx context.Context, age time.Duration, limit in
 	return s.MemoryStore.ForgetCases(ctx, age, limit)
 }
 
-// TestProcessAtRestSendsAStatementInFourSeconds runs a process with all of Operations for hours without work. It must send at most
-// 0.25 statements a second, and yet count the waiting entries often enough for people to see the number. Then an entry runs every
-// ten seconds, and the process must count every minute.
 func TestProcessAtRestSendsAStatementInFourSeconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

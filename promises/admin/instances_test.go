@@ -17,14 +17,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// listed returns the configuration with Operations.Instances set.
 func listed(cfg compensator.Config, name string) compensator.Config {
 	cfg = operated(cfg)
 	cfg.Operations.Instances, cfg.Operations.InstanceName = true, name
 	return cfg
 }
 
-// named returns the listed processes by name.
 func named(t *testing.T, c *compensator.Compensator) map[string]admin.Instance {
 	t.Helper()
 	all, err := admin.Of(c).Instances(t.Context())
@@ -36,7 +34,7 @@ func named(t *testing.T, c *compensator.Compensator) map[string]admin.Instance {
 	return byName
 }
 
-// TestEachProcessSaysWhatItIs runs two processes. One of them stops while a handler does not return.
+// One of two processes stops while a handler does not return.
 func TestEachProcessSaysWhatItIs(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -92,8 +90,7 @@ func TestEachProcessSaysWhatItIs(t *testing.T) {
 	})
 }
 
-// TestKilledProcessIsGone makes rows old, as if their processes had been killed. After three minutes a process must be
-// listed as gone, and after a day its row must be deleted.
+// TestKilledProcessIsGone makes rows old, as if their processes had been killed.
 func TestKilledProcessIsGone(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -114,8 +111,6 @@ func TestKilledProcessIsGone(t *testing.T) {
 	assert.Empty(t, c.Health(t.Context()).Problems)
 }
 
-// TestInstancesAreShownByRights asks for the list twice: as a person who may see one type and the empty type, and as a
-// person without a right for the empty type.
 func TestInstancesAreShownByRights(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -144,8 +139,6 @@ func TestInstancesAreShownByRights(t *testing.T) {
 	require.ErrorIs(t, err, admin.ErrNotAllowed)
 }
 
-// TestDeployIsTheFirstStartOfAVersion has several processes of two versions, and one of an unknown version. Each known version must
-// be one deploy, at the time of its first start.
 func TestDeployIsTheFirstStartOfAVersion(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -172,7 +165,6 @@ func TestDeployIsTheFirstStartOfAVersion(t *testing.T) {
 	assert.Greater(t, found.Deploys[1].At.Sub(found.Deploys[0].At), 27*time.Hour)
 }
 
-// TestWithoutInstancesTheirTableIsNotTouched drops the table of instances, and then lets an entry run.
 func TestWithoutInstancesTheirTableIsNotTouched(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -16,8 +16,6 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// TestPausedTypeIsClaimedByNobodyUntilItIsResumed pauses a type. It checks entries that this process records, finds due
-// in the queue, or polls from the database. Entries of another type must continue to run.
 // Failure: F124
 func TestPausedTypeIsClaimedByNobodyUntilItIsResumed(t *testing.T) {
 	t.Parallel()
@@ -54,8 +52,6 @@ func TestPausedTypeIsClaimedByNobodyUntilItIsResumed(t *testing.T) {
 	})
 }
 
-// TestPauseEndsByItself pauses a type for a second. No entry may start before this second is over by the database's clock. Then
-// each entry must start, although nobody resumes the type. Afterwards the type can be paused again.
 // Failure: F124
 func TestPauseEndsByItself(t *testing.T) {
 	t.Parallel()
@@ -103,8 +99,6 @@ func TestPauseEndsByItself(t *testing.T) {
 	})
 }
 
-// TestPauseGetsANewEnd pauses a type for an hour, then moves the end of the pause later and earlier, and then removes it. Meanwhile
-// no entry may start. Each change of the end is one action, and needs the version of the pause that the person saw.
 // Failure: F124
 func TestPauseGetsANewEnd(t *testing.T) {
 	t.Parallel()
@@ -162,7 +156,6 @@ func TestPauseGetsANewEnd(t *testing.T) {
 	})
 }
 
-// TestRunningProcessStopsClaimingWhatIsPaused pauses a type while its handlers run. The running attempts must continue.
 // Failure: F124
 func TestRunningProcessStopsClaimingWhatIsPaused(t *testing.T) {
 	t.Parallel()
@@ -182,8 +175,7 @@ func TestRunningProcessStopsClaimingWhatIsPaused(t *testing.T) {
 	require.Len(t, page.Records, 1)
 }
 
-// untilUnclaimed records entries until one is not claimed, because the process has seen the pause. It returns this
-// entry.
+// untilUnclaimed records entries until one is not claimed, because the process has seen the pause.
 func untilUnclaimed(w *harness.World, orders *compensator.Type[harness.Order]) (held compensator.EntryID) {
 	w.Eventually(func() bool {
 		held = w.Record(orders, 2, compensator.Options{})
@@ -192,8 +184,6 @@ func untilUnclaimed(w *harness.World, orders *compensator.Type[harness.Order]) (
 	return held
 }
 
-// TestStuckEntryOfAPausedTypeIsNotDeadLettered pauses a type whose handler never returns. Lost leases must not count
-// until the type is resumed.
 // Failure: F124
 func TestStuckEntryOfAPausedTypeIsNotDeadLettered(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,6 @@ import (
 // slotLength is more than a year, so that no slot comes while a test runs.
 const slotLength = 10_000 * time.Hour
 
-// onlyPeriodic returns the periodic type that an actor sees.
 func onlyPeriodic(t *testing.T, d *admin.Admin) admin.PeriodicType {
 	t.Helper()
 	found, err := d.Periodic(t.Context(), mei)
@@ -26,8 +25,6 @@ func onlyPeriodic(t *testing.T, d *admin.Admin) admin.PeriodicType {
 	return found.Types[0]
 }
 
-// Four slots pass while no process runs. People must see the missed slots before Run, and the recorded slot afterwards. They must
-// see the same in the process that has the schedule and in another process.
 func TestPeriodicTypesShowTheirSlots(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {

@@ -17,14 +17,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// counted returns the configuration with Operations.Statistics set.
 func counted(cfg compensator.Config) compensator.Config {
 	cfg = operated(cfg)
 	cfg.Operations.Statistics = true
 	return cfg
 }
 
-// sums returns the counts of the last hours by type.
 func sums(t *testing.T, c *compensator.Compensator) map[string]admin.StatCounts {
 	t.Helper()
 	stats, err := admin.Of(c).Statistics(t.Context(), admin.StatFilter{From: time.Now().Add(-100 * time.Hour), To: time.Now().Add(100 * time.Hour), Period: time.Minute})
@@ -38,7 +36,6 @@ func sums(t *testing.T, c *compensator.Compensator) map[string]admin.StatCounts 
 	return all
 }
 
-// total returns the number of durations in a histogram.
 func total(h admin.Histogram) (n uint64) {
 	for _, counted := range h {
 		n += counted
@@ -90,8 +87,6 @@ func TestStatisticsSayWhatTheProcessesDid(t *testing.T) {
 	})
 }
 
-// TestRecordedEntriesCountAtTheirCommit records two entries in transactions that commit, and one in a transaction that rolls back.
-// Only two entries must be counted.
 func TestRecordedEntriesCountAtTheirCommit(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -110,7 +105,6 @@ func TestRecordedEntriesCountAtTheirCommit(t *testing.T) {
 	assert.Equal(t, uint64(2), sums(t, w.New(counted(w.QuickConfig())))["refund"].Recorded)
 }
 
-// TestErasureOfAnEndedEntryCountsNothing erases an entry that has succeeded. Its success must count once.
 func TestErasureOfAnEndedEntryCountsNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -126,7 +120,6 @@ func TestErasureOfAnEndedEntryCountsNothing(t *testing.T) {
 	assert.EqualValues(t, 1, sums(t, w.New(counted(w.QuickConfig())))["refund"].Succeeded)
 }
 
-// TestWithoutStatisticsTheirTableIsNotTouched drops the table of statistics, and then lets entries succeed and die.
 func TestWithoutStatisticsTheirTableIsNotTouched(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -149,8 +142,6 @@ func TestWithoutStatisticsTheirTableIsNotTouched(t *testing.T) {
 	assert.Contains(t, missing.Error(), "Operations.Statistics")
 }
 
-// TestTrendShowsTheTypesThatAnActorMaySee reads folded counts and counts that processes have just written. It reads them as an
-// actor who may see both types, and as an actor who may see only mail.
 func TestTrendShowsTheTypesThatAnActorMaySee(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -192,7 +183,6 @@ func TestTrendShowsTheTypesThatAnActorMaySee(t *testing.T) {
 	require.ErrorAs(t, err, new(*compensator.FieldError))
 }
 
-// TestOldStatisticsBecomeRowsOfMinutesAndHours lets a process fold rows that other processes have left.
 func TestOldStatisticsBecomeRowsOfMinutesAndHours(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -41,7 +41,7 @@ func TestDelaysOfAnyLengthEndOnTimeAndNeverEarly(t *testing.T) {
 		for _, delay := range delays {
 			harness.RecordIn(t, c, store, compensator.NewEntry{BusinessType: "later", Content: []byte(`{}`), Options: compensator.Options{Delay: delay}})
 		}
-		time.Sleep(26 * time.Hour) // 26 hours on the bubble's clock
+		time.Sleep(26 * time.Hour)
 		synctest.Wait()
 		assert.EqualValues(t, len(delays), runs.Load())
 		for _, row := range store.Rows() {
@@ -89,9 +89,7 @@ func (s slowStore) Heads(ctx context.Context) ([]processlog.Head, error) {
 	return heads, err
 }
 
-// An entry comes due while the reconciler reads the log. The reconciler reads overdue entries and future entries, and
-// neither read returns this entry. The entry was recorded before Run, so the timing wheel does not hold it. It must run
-// on time.
+// Neither of the reconciler's two reads returns this entry, and the timing wheel does not hold it.
 func TestEntryThatComesDueWhileTheLogIsLookedThroughIsNotMissed(t *testing.T) {
 	t.Parallel()
 	for delay := time.Duration(0); delay < 6*time.Second; delay += 250 * time.Millisecond {
@@ -113,20 +111,18 @@ func TestEntryThatComesDueWhileTheLogIsLookedThroughIsNotMissed(t *testing.T) {
 	}
 }
 
-// Other processes share the queue, so a process enqueues only some of the open entries at its start. An entry that was never
-// enqueued must be enqueued shortly before its due time.
+// Other processes share the queue, so a process enqueues only some of the open entries at its start.
 func TestDelayedEntryThatIsNeverEnqueuedRunsOnTime(t *testing.T) {
 	t.Parallel()
 	inSharedBubble(t, compensator.Config{}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, late *harness.Lateness) {
-		time.Sleep(time.Minute)                              // By now the process has enqueued the entries that it enqueues at its start.
-		harness.RecordDelayedIn(t, c, store, 1, time.Minute) // The entry is committed without calling Receipt.Committed.
+		time.Sleep(time.Minute) // By now the process has enqueued the entries that it enqueues at its start.
+		harness.RecordDelayedIn(t, c, store, 1, time.Minute)
 		time.Sleep(2 * time.Minute)
 		late.RequireOnTime(t, 1)
 	})
 }
 
-// The queue was full when an entry was recorded, so the entry was not enqueued. The process must enqueue it when its
-// due time is near, even if the queue is still full.
+// The queue was full when an entry was recorded, so the entry was not enqueued.
 // Failure: F49
 func TestEntriesBeyondTheQueuesLimitRunOnTime(t *testing.T) {
 	t.Parallel()
@@ -140,8 +136,7 @@ func TestEntriesBeyondTheQueuesLimitRunOnTime(t *testing.T) {
 	})
 }
 
-// endlessStore takes a second for each scan of the type "busy". Each scan returns a full page of entries that come due
-// at the end of the window that was asked for.
+// endlessStore takes a second for each page, and returns full pages of entries that come due at the end of the window.
 type endlessStore struct{ processlog.Store }
 
 func (s endlessStore) Scan(ctx context.Context, w processlog.Window) ([]processlog.Scheduled, error) {
@@ -159,8 +154,6 @@ func (s endlessStore) Scan(ctx context.Context, w processlog.Window) ([]processl
 	return page, nil
 }
 
-// A reconciler round enqueues the entries that are due soon, page by page. While it reads a page, more entries become due soon,
-// enough for another full page. The round must still end, because other types wait for it.
 func TestReconcilerDoesNotRunAfterWhatComesNearMeanwhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -186,7 +179,6 @@ func TestReconcilerDoesNotRunAfterWhatComesNearMeanwhile(t *testing.T) {
 	})
 }
 
-// refusingStore fails every claim.
 type refusingStore struct {
 	processlog.Store
 	claims *atomic.Int64
@@ -197,8 +189,6 @@ func (s refusingStore) Claim(context.Context, []processlog.Wanted, processlog.To
 	return processlog.Claimed{}, errors.New("the database is away")
 }
 
-// The database refuses claims of entries that the queue reports as due. The process must try these claims less and less
-// often.
 func TestClaimsThatAreRefusedBecomeRare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -219,7 +209,6 @@ func TestClaimsThatAreRefusedBecomeRare(t *testing.T) {
 	})
 }
 
-// distantStore is a store whose claims take long.
 type distantStore struct{ processlog.Store }
 
 func (s distantStore) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
@@ -227,7 +216,6 @@ func (s distantStore) Claim(ctx context.Context, want []processlog.Wanted, token
 	return s.Store.Claim(ctx, want, token, lease, accept)
 }
 
-// A first claim is still on its way when an entry comes due. A second claim must start at once.
 func TestEntryDueDuringAClaimNeedNotWaitForItsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -262,7 +250,6 @@ func (s awayStore) Settle(ctx context.Context, token processlog.Token, outcomes 
 	return s.Store.Settle(ctx, token, outcomes)
 }
 
-// The database becomes available again while Run stops. Run must store the outcomes, even if little time is left.
 func TestStopStoresOutcomesInADatabaseThatIsBack(t *testing.T) {
 	t.Parallel()
 	for range 20 { // The waits between retries are random.
@@ -283,8 +270,7 @@ func TestStopStoresOutcomesInADatabaseThatIsBack(t *testing.T) {
 	}
 }
 
-// inSharedBubble calls test in a bubble, with an instance that has the registered type "quiet". The library treats the instance's
-// queue as shared with other processes.
+// The library treats the instance's queue as shared with other processes.
 func inSharedBubble(t *testing.T, cfg compensator.Config, test func(*testing.T, *compensator.Compensator, *compensatortest.MemoryStore, *harness.Lateness)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
@@ -328,8 +314,7 @@ func TestRetriesAreSpacedAsTheScheduleSays(t *testing.T) {
 	})
 }
 
-// TestStoredDueMomentIsNeverEarly stops the session's clock at the end of a millisecond. This millisecond must be
-// recent, because Record refuses a session whose clock differs much from the server's.
+// The millisecond must be recent, because Record refuses a session whose clock differs much from the server's.
 func TestStoredDueMomentIsNeverEarly(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {

@@ -17,7 +17,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// notifiedQueue reports each notification to the test.
 type notifiedQueue struct {
 	processlog.Queue
 	notified chan []string

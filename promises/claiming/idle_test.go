@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// countedQueue counts calls to the server. A Peek for up to 1,000 types is one call.
+// A Peek for up to 1,000 types is one call.
 type countedQueue struct {
 	processlog.Queue
 	calls *atomic.Int64
@@ -70,7 +70,6 @@ func (q countedQueue) Notify(ctx context.Context, types []string) error {
 	return q.Queue.Notify(ctx, types)
 }
 
-// countedStore counts all statements that an idle process may send.
 type countedStore struct {
 	processlog.Store
 	calls *atomic.Int64
@@ -131,7 +130,6 @@ func (s countedStore) Purge(ctx context.Context, businessType string, state comp
 	return s.Store.Purge(ctx, businessType, state, age, limit)
 }
 
-// The process idles for ten minutes on the bubble's clock, which is sixty rounds of the reconciler.
 func TestRestCostsLessThanAStatementAndTwoCallsASecond(t *testing.T) {
 	t.Parallel()
 	for _, types := range []int{1, 1000} {

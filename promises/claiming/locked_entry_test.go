@@ -12,8 +12,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// A payment locks an entry's row just when the entry comes due, and then rolls back. Only the process whose claim skipped the
-// locked row knows that the entry is due. That process must try the locked row again later, and run the entry.
+// Only the process whose claim skipped the locked row knows that the entry is due.
 func TestEntryLockedAtItsDueTimeRunsOnceReleased(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -58,8 +57,6 @@ func TestEntryLockedAtItsDueTimeRunsOnceReleased(t *testing.T) {
 	w.WaitAllEnded()
 }
 
-// Another session locks the first rows of a backlog that is not in the queue. The remaining entries must run, even if
-// the type has only one slot.
 // Failure: F27
 func TestLockedHeadOfABacklogDoesNotHoldUpTheRest(t *testing.T) {
 	t.Parallel()

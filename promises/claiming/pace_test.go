@@ -17,8 +17,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// transactionCounter counts the transactions that claim and settle entries. It delays each call by as long as a real
-// transaction takes.
+// transactionCounter delays each call by as long as a real transaction takes.
 type transactionCounter struct {
 	processlog.Store
 	claims, settles atomic.Int64

@@ -14,7 +14,6 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// scriptCalls returns how many scripts a Redis server has run.
 func scriptCalls(t *testing.T, client *redis.Client) int {
 	t.Helper()
 	stats, err := client.InfoMap(t.Context(), "commandstats").Result()
@@ -28,7 +27,6 @@ func scriptCalls(t *testing.T, client *redis.Client) int {
 	return calls
 }
 
-// atoiPrefix returns the number that follows prefix at the start of s.
 func atoiPrefix(s, prefix string) (n int) {
 	for _, c := range s[len(prefix):] {
 		if c < '0' || c > '9' {

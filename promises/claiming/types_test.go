@@ -16,7 +16,6 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// leased counts the entries of a type that are under a lease.
 func leased(w *harness.World, businessType string) int {
 	w.T.Helper()
 	return w.Count("common_process_log WHERE business_type=? AND lease_until>0", businessType)
@@ -128,7 +127,7 @@ func TestNoMoreEntriesAreClaimedThanCanRun(t *testing.T) {
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		_, g := harness.HandleGated(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 4}, nil)
-		w.Backlog("close_order", 800) // Many entries come due at midnight.
+		w.Backlog("close_order", 800)
 		w.Run(c)
 		for range 4 {
 			g.Await(t)

@@ -147,8 +147,7 @@ func TestEntryCommittedLongAfterTheLeaseItWasInsertedWithHasOneEffect(t *testing
 			require.NoError(t, err)
 			receipts = append(receipts, receipt)
 		}
-		// Make the last entry look as if its transaction took a day. The library must find it although its due time is
-		// a day ago.
+		// Make the last entry look as if its transaction took a day.
 		_, err = tx.Exec("UPDATE common_process_log SET next_at=next_at-86400000, lease_until=GREATEST(0, CAST(lease_until AS SIGNED)-86400000), created_at=created_at-INTERVAL 1 DAY WHERE id=?",
 			receipts[2].ID().Row())
 		require.NoError(t, err)
@@ -238,12 +237,9 @@ func TestSmallPoolsWorkEverythingOff(t *testing.T) {
 	}
 }
 
-// The library logs a warning once all types are known. The warning names each registered type once, and gives the pool
-// size that needs no warning.
 func TestPoolThatTransactionalTypesMayTakeAltogetherIsTold(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
-		// run starts a process with a pool of this size and returns what the process logs about the pool.
 		run := func(t *testing.T, size, concurrency int, types ...string) string {
 			cfg := w.QuickConfig()
 			cfg.DB = db
@@ -292,8 +288,6 @@ func TestPoolThatTransactionalTypesMayTakeAltogetherIsTold(t *testing.T) {
 	})
 }
 
-// The warning must count the connections that handlers can hold at once. A limit may allow fewer handlers than Concurrency. The
-// warning must also see a pool that was made smaller after the registration, and the types that a later Run adds.
 func TestPoolWarningCountsWhatHandlersCanHold(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {

@@ -19,7 +19,6 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// committers are the ways to commit an entry for which the caller can later ask whether the commit happened.
 var committers = map[string]struct {
 	watched bool
 	commit  func(c *compensator.Compensator, db *sql.DB, work func(tx compensator.Tx) error) error
@@ -34,7 +33,6 @@ func commitClosure(c *compensator.Compensator, _ *sql.DB, work func(tx compensat
 	return c.InTx(context.Background(), func(_ context.Context, tx *compensator.ScopedTx) error { return work(tx) })
 }
 
-// requireUnknown requires the error that stands for an unknown commit.
 func requireUnknown(t *testing.T, err error, way string) {
 	t.Helper()
 	if way == "plain" {
@@ -44,7 +42,7 @@ func requireUnknown(t *testing.T, err error, way string) {
 	require.ErrorIs(t, err, compensator.ErrCommitUnknown)
 }
 
-// clientTimeout is how long a client waits for an answer. It is longer than a busy machine pauses a process.
+// clientTimeout is longer than a busy machine pauses a process.
 const clientTimeout = 5 * time.Second
 
 // Failure: F19
@@ -109,9 +107,7 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 	}
 }
 
-// TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen calls Once with the key of an existing entry that has not succeeded.
-// Then the COMMIT or its answer is lost. WithRetry must find out whether the commit happened. The entry's existence does not show
-// this, because the entry existed before. The work must be done exactly once.
+// The existing entry does not show whether the commit happened.
 // Failure: F19
 func TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen(t *testing.T) {
 	t.Parallel()
@@ -151,9 +147,7 @@ func TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen(t *testing.T) {
 	}
 }
 
-// TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID loses a COMMIT of Once. Then another transaction
-// records an entry with the same idempotency key. That entry is pending. Once inserts entries that have already
-// succeeded, so the pending entry does not prove the commit. The work must be done again.
+// Once inserts entries that have already succeeded, so the pending entry does not prove the commit.
 // Failure: F19
 func TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID(t *testing.T) {
 	t.Parallel()
@@ -217,8 +211,6 @@ func TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID(t *testing
 	}
 }
 
-// TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen loses the COMMIT of WithRetry, or its reply. WithRetry
-// must do the work exactly once, or return ErrCommitUnknown.
 // Failure: F19
 func TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen(t *testing.T) {
 	t.Parallel()
@@ -340,7 +332,6 @@ func TestEntryRunsThoughItsCommitNeverReturns(t *testing.T) {
 	}
 }
 
-// resolveCertain calls Resolve until the server can answer.
 func resolveCertain(w *harness.World, c *compensator.Compensator, key string) (e *compensator.Entry, err error) {
 	w.T.Helper()
 	w.Eventually(func() bool {

@@ -15,8 +15,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// TestLateCommitLooksLikeNoLostLease inserts an entry with a lease, and commits it when most of that lease is over.
-// Later the entry is claimed again. No handler ran under the first lease, so the entry must not count a lost lease.
+// No handler ran under the first lease, so the entry must not count a lost lease.
 func TestLateCommitLooksLikeNoLostLease(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

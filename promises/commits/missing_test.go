@@ -12,9 +12,7 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// TestEntryThatIsNotThereAfterItsCommitIsReported records in a transaction that the server then rolls back. The caller
-// ignores the error and commits. On a plain handle, Commit returns nil nevertheless. The library must report the
-// missing entry.
+// On a plain handle, Commit returns nil nevertheless.
 // Failure: F2
 func TestEntryThatIsNotThereAfterItsCommitIsReported(t *testing.T) {
 	t.Parallel()
@@ -105,9 +103,7 @@ func TestEntriesThatAreThereAreNeverReportedMissing(t *testing.T) {
 	})
 }
 
-// The server rolls a transaction back, but Commit on a plain handle returns nil. The process does not read the entry back at once,
-// because the entry is due later or runs in another process. The next round of the reconciler must report that the entry is
-// missing.
+// The process does not read the entry back at once, because the entry is due later or runs in another process.
 func TestEntryThatIsDueLaterAndNotThereIsReported(t *testing.T) {
 	t.Parallel()
 	for name, runs := range map[string]bool{"its type runs here": true, "this process only records": false} {

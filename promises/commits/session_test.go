@@ -20,7 +20,6 @@ var leftOpen = map[string][]string{
 	"autocommit":      {"SET SESSION autocommit=0", "SELECT COUNT(*) FROM common_process_log"},
 }
 
-// spoilPool leaves n idle connections of the pool inside a transaction.
 func spoilPool(w *harness.World, db *sql.DB, n int, statements []string) {
 	w.T.Helper()
 	var conns []*sql.Conn
@@ -71,8 +70,7 @@ func TestSessionsLeftInsideATransactionHoldNothingUp(t *testing.T) {
 	}
 }
 
-// TestSessionLeftInAnotherDatabaseCostsOneAttempt leaves a pooled session in another database. The pool would return
-// this session again and again. The library must discard it, so that only one attempt fails.
+// Without a discard, the pool would return the session again and again.
 func TestSessionLeftInAnotherDatabaseCostsOneAttempt(t *testing.T) {
 	t.Parallel()
 	for _, statement := range []string{"USE mysql", "SET SESSION TRANSACTION READ ONLY"} {
@@ -93,8 +91,7 @@ func TestSessionLeftInAnotherDatabaseCostsOneAttempt(t *testing.T) {
 	}
 }
 
-// TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction leaves more broken sessions in the pool than package sql
-// retries, which is three. InTx must still commit what its closure writes.
+// The pool holds more broken sessions than package sql retries, which is three.
 // Failure: F39
 func TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction(t *testing.T) {
 	t.Parallel()
@@ -117,8 +114,6 @@ func TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction(t *testing.T) 
 	}
 }
 
-// TestHealthSeesPastASnapshotThatSomebodyLeftOpen leaves a session with an old snapshot in the pool. A new entry is not
-// visible in that snapshot. Health must still count it.
 // Failure: F39
 func TestHealthSeesPastASnapshotThatSomebodyLeftOpen(t *testing.T) {
 	t.Parallel()

@@ -13,8 +13,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// unseenDeadlocks are ways to cause a deadlock whose error the ScopedTx does not return itself. Only the caller gets
-// the error, for example from a Stmt or a Row, and ignores it. Each way touches rows 1 and 2 of accounts.
+// unseenDeadlocks are ways to cause a deadlock whose error the ScopedTx does not return itself.
 var unseenDeadlocks = map[string]func(t *testing.T, tx *compensator.ScopedTx) error{
 	"prepared exec": func(t *testing.T, tx *compensator.ScopedTx) error {
 		stmt, err := tx.PrepareContext(t.Context(), "UPDATE accounts SET n=? WHERE id=2")
@@ -47,8 +46,7 @@ var unseenDeadlocks = map[string]func(t *testing.T, tx *compensator.ScopedTx) er
 	},
 }
 
-// TestNothingIsSentOnceTheServerHasRolledBack causes a deadlock and then uses the handle. After the deadlock, the
-// server would commit each further statement alone, so the handle must send none.
+// After the deadlock, the server would commit each further statement alone, so the handle must send none.
 // Failure: F2
 func TestNothingIsSentOnceTheServerHasRolledBack(t *testing.T) {
 	t.Parallel()
@@ -82,7 +80,6 @@ func TestNothingIsSentOnceTheServerHasRolledBack(t *testing.T) {
 	}
 }
 
-// laterStatements returns all ways to send a statement through a ScopedTx.
 func laterStatements(ctx context.Context, tx *compensator.ScopedTx, early *sql.Stmt) map[string]func() error {
 	const insert = "INSERT INTO effects (what) VALUES ('by itself')"
 	return map[string]func() error{
@@ -124,8 +121,7 @@ func TestTransactionalHandlerThatSwallowsAnUnseenDeadlockHasItsEffectOnce(t *tes
 	}
 }
 
-// Error 1205 does not say whether the server rolled back only the statement or the whole transaction. The library must
-// find out.
+// Error 1205 does not say whether the server rolled back only the statement or the whole transaction.
 func TestLockWaitCountsAsARollbackExactlyIfItWasOne(t *testing.T) {
 	t.Parallel()
 	for name, rollsBack := range map[string]bool{"OFF": false, "ON": true} {
@@ -166,7 +162,7 @@ func TestLockWaitCountsAsARollbackExactlyIfItWasOne(t *testing.T) {
 }
 
 // In a session with autocommit=0 the server begins the next transaction implicitly, so the library can set a savepoint
-// even after a rollback. It must still notice the rollback.
+// even after a rollback.
 // Failure: F2
 func TestRollbackIsSeenInSessionsThatBeginByThemselves(t *testing.T) {
 	t.Parallel()

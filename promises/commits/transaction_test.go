@@ -23,11 +23,9 @@ import (
 // recorder records one entry that would run at once and one that would wait in the queue.
 type recorder func(tx compensator.Tx)
 
-// lostConnection is the case in which the caller cannot know whether the commit happened. Only in this case may the process ask the
-// queue for the entry although the entry does not exist.
+// Only after a lost connection may the process ask the queue for an entry that does not exist.
 const lostConnection = "connection killed"
 
-// notCommitted are the ways in which a transaction does not commit.
 var notCommitted = map[string]func(t *testing.T, w *harness.World, c *compensator.Compensator, db *sql.DB, record recorder){
 	"rollback": func(t *testing.T, w *harness.World, _ *compensator.Compensator, db *sql.DB, record recorder) {
 		tx := w.Begin(db)
@@ -258,8 +256,6 @@ func TestClosureThatSwallowsADeadlockIsNotCommitted(t *testing.T) {
 	})
 }
 
-// TestTransactionThatLostAgainstOthersIsRunAgain makes a transaction the victim of a deadlock. WithRetry must run the transaction
-// again as long as Retryable reports true for its error. The work must be done once.
 func TestTransactionThatLostAgainstOthersIsRunAgain(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -314,9 +310,7 @@ func TestTransactionIsRunAgainOnlyWhereThatMayHelp(t *testing.T) {
 	assert.Equal(t, "proof", field.Field)
 }
 
-// TestRunThatWroteNothingNeedsNoProof calls WithRetry with a function that records no entry. WithRetry normally looks for the entry
-// to find out whether a commit happened. If the function returns nil, WithRetry must accept it without an entry. If it returns
-// ErrCommitUnknown, WithRetry must call it again, because it has written nothing.
+// WithRetry normally looks for the entry to find out whether a commit happened.
 func TestRunThatWroteNothingNeedsNoProof(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -335,8 +329,6 @@ func TestRunThatWroteNothingNeedsNoProof(t *testing.T) {
 	assert.Zero(t, w.Count("common_process_log"))
 }
 
-// TestConsumersProofIsTheIDOfItsOnce processes a message with Once and loses the COMMIT. The message must be processed
-// once.
 func TestConsumersProofIsTheIDOfItsOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -344,7 +336,7 @@ func TestConsumersProofIsTheIDOfItsOnce(t *testing.T) {
 	inbox, err := compensator.Declare[string](t.Context(), c, "inbox", nil)
 	require.NoError(t, err)
 	for id, happened := range map[string]bool{"orders:m1": true, "orders:m2": false} {
-		for range 2 { // The message is delivered twice.
+		for range 2 {
 			runs := 0
 			require.NoError(t, c.WithRetry(t.Context(), compensator.IdempotencyKey(id), func(ctx context.Context) error {
 				if runs++; runs == 1 && !happened {
@@ -370,7 +362,7 @@ func TestConsumersProofIsTheIDOfItsOnce(t *testing.T) {
 	assert.Equal(t, 2, w.Count("effects"))
 }
 
-// unwritten are ways to make Record fail without writing an entry. The transaction stays open.
+// unwritten are ways to make Record fail without writing an entry.
 var unwritten = map[string]func(t *testing.T, w *harness.World, record func() error){
 	"another transaction holds the key for too long": func(t *testing.T, w *harness.World, record func() error) {
 		rival := w.Begin(w.DB)
@@ -434,7 +426,6 @@ func TestBusinessIsNotCommittedWithoutItsEntry(t *testing.T) {
 	}
 }
 
-// implicit are statements that implicitly commit the open transaction.
 var implicit = []string{"CREATE TABLE more (id INT)", "TRUNCATE TABLE effects", "LOCK TABLES effects WRITE", "START TRANSACTION"}
 
 // Failure: F5
@@ -531,8 +522,6 @@ func TestSecondCommitCancelsNothing(t *testing.T) {
 	})
 }
 
-// TestTransactionOfAStoreWithoutSQLSaysWhatItLacks uses a custom Store that cannot begin a *sql.Tx. The error must name
-// the method that the Store lacks.
 func TestTransactionOfAStoreWithoutSQLSaysWhatItLacks(t *testing.T) {
 	t.Parallel()
 	c, err := compensator.New(t.Context(), compensator.Config{Store: memory.NewStore(), Logger: slog.New(slog.DiscardHandler)})

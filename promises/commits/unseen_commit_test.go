@@ -18,16 +18,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// polledOnly returns a configuration on a plain pool, with only one round of the reconciler. After this round, the
-// library finds a new entry only by polling for its commit.
+// After this round, the library finds a new entry only by polling for its commit.
 func polledOnly(w *harness.World) (cfg compensator.Config, ready func()) {
 	cfg = w.QuickConfig()
 	cfg.DB = w.Open(harness.PlainPool(w.DSN))
 	return w.HooksOnlyConfig(cfg)
 }
 
-// commitUnseen records and commits in a plain transaction, without calling Receipt.Committed. Code from tutorials of
-// ORMs does the same.
+// commitUnseen does not call Receipt.Committed, like the tutorials of ORMs.
 func commitUnseen(w *harness.World, c *compensator.Compensator, db *sql.DB, before string, entries ...compensator.NewEntry) *compensator.Receipt {
 	w.T.Helper()
 	var receipt *compensator.Receipt
@@ -70,8 +68,6 @@ func TestEntryStartsAlthoughNobodyReportsItsCommit(t *testing.T) {
 	}
 }
 
-// TestEntryStartsElsewhereAlthoughNobodyReportsItsCommit records in a producer without handlers, and does not call
-// Receipt.Committed. The producer must notify the queue, so that another process starts the entry.
 // Failure: F12
 func TestEntryStartsElsewhereAlthoughNobodyReportsItsCommit(t *testing.T) {
 	t.Parallel()
@@ -88,9 +84,6 @@ func TestEntryStartsElsewhereAlthoughNobodyReportsItsCommit(t *testing.T) {
 	assert.Equal(t, 1, ran.Total())
 }
 
-// TestChangeTakesEffectAlthoughNobodyReportsItsCommit commits a change of an entry without calling Receipt.Committed.
-// If the change makes the entry due earlier, the entry must start. If the change ends the entry, the next entry of its
-// ordering key must start.
 // Failure: F12
 func TestChangeTakesEffectAlthoughNobodyReportsItsCommit(t *testing.T) {
 	t.Parallel()
@@ -120,9 +113,6 @@ func TestChangeTakesEffectAlthoughNobodyReportsItsCommit(t *testing.T) {
 	w.WaitState(second.ID(), compensator.Succeeded)
 }
 
-// TestPollDoesNotTakeAnotherTransactionsEntryForItsOwn rolls a transaction back. Another transaction then records the
-// same idempotency key. The library polls for the commit of the first transaction. It must not take the second
-// transaction's entry as proof of this commit.
 func TestPollDoesNotTakeAnotherTransactionsEntryForItsOwn(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -146,13 +136,11 @@ func TestPollDoesNotTakeAnotherTransactionsEntryForItsOwn(t *testing.T) {
 	}
 }
 
-// asked is one query for the commit of a transaction, with the time of the query.
 type asked struct {
 	after time.Duration
 	keys  int
 }
 
-// askedStore notes each query for a commit.
 type askedStore struct {
 	processlog.Store
 	mu    sync.Mutex
@@ -167,7 +155,6 @@ func (s *askedStore) IDs(ctx context.Context, tx processlog.Tx, keys []processlo
 	return s.Store.IDs(ctx, tx, keys)
 }
 
-// inPolledBubble runs test in a bubble, on a store that notes each query for a commit.
 func inPolledBubble(t *testing.T, test func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, log harness.Log) (want []asked)) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := compensatortest.NewMemoryStore()
@@ -201,8 +188,8 @@ func record(t *testing.T, c *compensator.Compensator, store *compensatortest.Mem
 func TestCommitIsPolledForDuringAMinuteAndForAllThatWaitAtOnce(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
-	// slow lists the polls after the first second. Until 8 s after the transaction there is a poll every second. Later,
-	// the pause between polls is an eighth of the transaction's age.
+	// Until 8 s after the transaction there is a poll every second. Later, the pause between polls is an eighth of the
+	// transaction's age.
 	slow := func(keys int) (list []asked) {
 		for age := 2 * time.Second; age <= time.Minute; age += max(time.Second, age/8) {
 			list = append(list, asked{age, keys})

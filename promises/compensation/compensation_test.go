@@ -16,7 +16,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// undoing configures a type that is exhausted after its first failure and has undo as its compensation.
 func undoing(undo compensator.HandlerFunc) compensator.HandlerConfig[harness.Order] {
 	return compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, MaxCompensateAttempts: 3, Retry: compensator.Fixed(0), Compensate: func(ctx context.Context, e *compensator.Entry, _ harness.Order) error { return undo(ctx, e) }}
 }

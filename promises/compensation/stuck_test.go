@@ -11,8 +11,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// An entry that has lost three leases is compensated. In this test the process lost the leases, but its handler still runs the
-// entry. The process must not start the compensation before the handler has returned.
+// The process lost the leases, but its handler still runs the entry.
 func TestNothingIsUndoneBesideAHandlerThatIsStuckOnIt(t *testing.T) {
 	t.Parallel()
 	for name, returns := range map[string]bool{"it never returns": false, "it returns meanwhile": true} {

@@ -14,8 +14,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A service compares its books in Observer.HistoryLost, finds nothing wrong, and calls AcceptLoss there. AcceptLoss
-// must not wait for the callback from which it was called.
 // Failure: F21
 func TestLossCanBeAcceptedInsideItsCallback(t *testing.T) {
 	t.Parallel()
@@ -41,7 +39,6 @@ func TestLossCanBeAcceptedInsideItsCallback(t *testing.T) {
 	}
 }
 
-// The rollback detector finds that a recorded entry is missing, and calls Observer.EntryMissing. This function may call AcceptLoss.
 func TestLossCanBeAcceptedWhereAnEntryIsReportedMissing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -62,8 +59,7 @@ func TestLossCanBeAcceptedWhereAnEntryIsReportedMissing(t *testing.T) {
 	require.NoError(t, harness.Receive(t, accepted))
 }
 
-// acceptLoss calls AcceptLoss with a deadline. The deadline passes only if AcceptLoss waits for something that never
-// happens.
+// The deadline passes only if AcceptLoss waits for something that never happens.
 func acceptLoss(c *compensator.Compensator) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()

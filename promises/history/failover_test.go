@@ -46,20 +46,17 @@ func newFailover(t *testing.T) *failover {
 	return f
 }
 
-// failOver kills the primary and promotes the replica.
 func (f *failover) failOver() {
 	f.T.Helper()
 	f.dies()
 	f.succeeds()
 }
 
-// dies kills the primary.
 func (f *failover) dies() {
 	f.proxy.Refuse()
 	f.primary.Kill()
 }
 
-// succeeds promotes the replica.
 func (f *failover) succeeds() {
 	f.T.Helper()
 	f.replica.Promote(f.T)
@@ -67,7 +64,6 @@ func (f *failover) succeeds() {
 	f.proxy.Heal()
 }
 
-// service is one process and the events that it reported.
 type service struct {
 	*compensator.Compensator
 	world   *harness.World
@@ -75,10 +71,10 @@ type service struct {
 	rounds  atomic.Int64
 	starts  atomic.Int64
 	noticed chan struct{}
-	loss    atomic.Pointer[processlog.LossError] // the latest loss that was reported
-	mu      sync.Mutex                           // guards ran
-	ran     map[string]int                       // number of handler calls by idempotency key
-	holding *harness.Gate                        // handlers of the slow type wait here
+	loss    atomic.Pointer[processlog.LossError]
+	mu      sync.Mutex     // guards ran
+	ran     map[string]int // number of handler calls by idempotency key
+	holding *harness.Gate  // handlers of the slow type wait here
 }
 
 func (f *failover) service(watched, runs bool) *service {
@@ -127,7 +123,6 @@ func (f *failover) serviceOn(db *sql.DB, runs bool) *service {
 	return s
 }
 
-// record records an entry of a type in a separate transaction.
 func (s *service) record(businessType, key string, content string, opts compensator.Options) (compensator.EntryID, error) {
 	tx, err := s.db.Begin()
 	if err != nil {
@@ -153,14 +148,12 @@ func (s *service) mustRecord(businessType, key string, content string, opts comp
 	return id
 }
 
-// runsOf returns how often the handler was called for an entry.
 func (s *service) runsOf(key string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ran[key]
 }
 
-// someRounds waits for a few rounds of the reconciler.
 func (s *service) someRounds() {
 	s.world.T.Helper()
 	until := s.rounds.Load() + 4
@@ -271,7 +264,6 @@ func TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn(t *testing.
 	assert.Equal(t, []any{processlog.ActionAcceptLoss, "ann", "the old primary is gone"}, []any{history[0].Action, history[0].Actor, history[0].Reason})
 }
 
-// awaitAny waits until a handler of the slow type runs in one of the processes.
 func awaitAny(t *testing.T, a, b *service) {
 	t.Helper()
 	select {
@@ -282,8 +274,7 @@ func awaitAny(t *testing.T, a, b *service) {
 	}
 }
 
-// remembers counts the process's reads of each entry that pass through a proxy. The process reads each recorded entry once. It
-// reads an entry again only if its rollback detector remembers the entry. The returned function reports whether it does.
+// The process reads each recorded entry once, and again only if its rollback detector remembers the entry.
 func remembers(proxy *faultproxy.MySQL) (remembers func(id compensator.EntryID) bool) {
 	var mu sync.Mutex
 	reads := make(map[string]int) // by entry id
@@ -306,8 +297,6 @@ func remembers(proxy *faultproxy.MySQL) (remembers func(id compensator.EntryID) 
 	}
 }
 
-// By default a process reports the loss and continues. New entries that get the ids of lost entries must run once, like
-// all others.
 // Failure: F21
 func TestWorkGoesOnInADatabaseThatHasGoneBackWhichIsReported(t *testing.T) {
 	t.Parallel()
@@ -364,8 +353,6 @@ func TestWorkGoesOnInADatabaseThatHasGoneBackWhichIsReported(t *testing.T) {
 	}
 }
 
-// A process without Run notices the loss while it records, and continues to record. It also notices when an operator
-// accepts the loss.
 // Failure: F21
 func TestProcessThatOnlyRecordsReportsADatabaseThatHasGoneBack(t *testing.T) {
 	t.Parallel()
@@ -405,8 +392,7 @@ func TestProcessThatOnlyRecordsReportsADatabaseThatHasGoneBack(t *testing.T) {
 	assert.Equal(t, 1+more, f.Count("common_process_log"), "recording goes on")
 }
 
-// The database loses the success of an entry. Before this process notices, another process runs the entry again. So the row's
-// version is higher than the version that this process remembers, but the row has another token. The process must report the loss.
+// The row's version is higher than the remembered version, but the row has another token.
 func TestSuccessThatOthersHaveWrittenOverIsALoss(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -424,8 +410,6 @@ func TestSuccessThatOthersHaveWrittenOverIsALoss(t *testing.T) {
 	require.Equal(t, id, loss.Lost[0].ID)
 }
 
-// Rows that a process remembers can be missing or changed for legitimate reasons. The process must not report these as
-// a loss.
 // Failure: F21
 func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	t.Parallel()
@@ -517,7 +501,7 @@ func TestReadsThatLagBehindAreNotTakenForALoss(t *testing.T) {
 	require.Equal(t, 3, ran.Total())
 }
 
-// A pool at READ UNCOMMITTED may read rows that never commit. The process must not report a loss because of such rows.
+// A pool at READ UNCOMMITTED may read rows that never commit.
 // Failure: F21
 func TestWhatWasReadUncommittedIsNotTakenForALoss(t *testing.T) {
 	t.Parallel()

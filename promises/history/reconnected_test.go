@@ -17,12 +17,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// lone is a process that is the only one to handle its type. Its reconciler runs only one round, so the process can
-// notice a loss only when it claims.
+// The reconciler of a lone runs only one round, so the process can notice a loss only when it claims.
 type lone struct {
 	*compensator.Compensator
 	db      *sql.DB
-	name    string // business type
+	name    string
 	waiting compensator.EntryID
 	begun   chan struct{} // closed when the reconciler's first round is over
 	settled chan struct{}
@@ -48,7 +47,6 @@ func (f *failover) lone(name string, db *sql.DB) *lone {
 	return l
 }
 
-// record records an entry of the process's type in its own transaction.
 func (l *lone) record(t *testing.T, delay time.Duration) (compensator.EntryID, error) {
 	t.Helper()
 	tx, err := l.db.Begin()
@@ -63,21 +61,18 @@ func (l *lone) record(t *testing.T, delay time.Duration) (compensator.EntryID, e
 	return receipt.ID(), nil
 }
 
-// After a failover, the first claim uses a new connection or follows a failed claim. The process must check the
-// database for a loss before it starts the claimed entries. It must not need a reconciler round for this.
+// After a failover, the first claim uses a new connection or follows a failed claim.
 // Failure: F21
 func TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn(t *testing.T) {
 	t.Parallel()
 	f := newFailover(t)
 	f.WithRedis()
 	person := f.service(false, false)
-	// The process idle does not work on entries. After the failover its connections are dead, and it opens new ones
-	// without an error. It needs a watched pool. On a plain pool the library does not see new connections, and would
-	// notice the loss only in a reconciler round.
+	// idle needs a watched pool. On a plain pool the library does not see new connections, and would notice the loss
+	// only in a reconciler round.
 	idle := f.lone("idle", f.Open(harness.WatchedPool(f.DSN)))
 	all := []*lone{idle}
-	// The processes busy_… repeatedly try to claim a locked entry, which is not an error. When the primary dies, the
-	// claim fails and the lock is gone.
+	// When the primary dies, the claim fails and the lock is gone.
 	held := f.Begin(f.DB)
 	for name, pool := range harness.Pools {
 		l := f.lone("busy_"+name, f.Open(pool(f.DSN)))

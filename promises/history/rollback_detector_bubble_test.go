@@ -28,7 +28,7 @@ type forgetful struct {
 }
 
 // inForgetfulBubble calls the function test twice: with a process that only reports a loss, and with one that also
-// stops. The function wrap may put a store around the bubble's store.
+// stops.
 func inForgetfulBubble(t *testing.T, cfg compensator.Config, wrap func(*compensatortest.MemoryStore) processlog.Store, test func(t *testing.T, f *forgetful)) {
 	for name, stops := range map[string]bool{"reports": false, "stops": true} {
 		cfg.StopOnLoss = stops
@@ -57,8 +57,7 @@ func forgetfulBubble(t *testing.T, cfg compensator.Config, wrap func(*compensato
 
 func asItIs(store *compensatortest.MemoryStore) processlog.Store { return store }
 
-// recordAndWait records an entry with a delay and then waits for a second. An entry without a delay runs in this
-// second.
+// An entry without a delay runs in this second.
 func (f *forgetful) recordAndWait(delay time.Duration) {
 	f.t.Helper()
 	harness.RecordIn(f.t, f.Compensator, f.store, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`), Options: compensator.Options{Delay: delay}})
@@ -68,7 +67,7 @@ func (f *forgetful) recordAndWait(delay time.Duration) {
 
 func (f *forgetful) requireReported(why string) {
 	f.t.Helper()
-	time.Sleep(time.Minute) // several rounds
+	time.Sleep(time.Minute)
 	synctest.Wait()
 	var loss *processlog.LossError
 	require.ErrorAs(f.t, f.Health(f.t.Context()).History, &loss, why)
@@ -88,8 +87,7 @@ func accept(t *testing.T, c *compensator.Compensator) {
 	require.NoError(t, err)
 }
 
-// An operator accepts a first loss, and the library stores this in a note. Then there is a second loss, and the database's clock is
-// set back by an hour. By this clock the note is newer than the second loss. The process must still report the second loss.
+// By the database's clock, which is set back, the note is newer than the second loss.
 func TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{}, asItIs, func(t *testing.T, f *forgetful) {
@@ -111,8 +109,7 @@ func TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss(t *testing.T) {
 	})
 }
 
-// A note says that an earlier loss was accepted. Then the promoted replica loses an entry, and its clock is an hour behind. By this
-// clock, the time of the note is in the future. The process must still report the loss.
+// By the replica's clock, the time of the note is in the future.
 func TestLossIsNoticedWhereTheClockIsBehindANote(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{}, asItIs, func(t *testing.T, f *forgetful) {
@@ -135,8 +132,7 @@ func (s distantNotes) History(ctx context.Context, id processlog.ID) ([]processl
 	return notes, err
 }
 
-// Another process accepts a loss with a note. After that, the database loses a row that this process saw. Reading the note takes
-// four seconds, so this process learns of the note late. It must still report the later loss.
+// Reading the note takes four seconds, in which the database loses a row.
 func TestNoteThatIsLongOnItsWayAcceptsNoLaterLoss(t *testing.T) {
 	t.Parallel()
 	distant := func(store *compensatortest.MemoryStore) processlog.Store { return distantNotes{store} }
@@ -155,8 +151,7 @@ func TestNoteThatIsLongOnItsWayAcceptsNoLaterLoss(t *testing.T) {
 	})
 }
 
-// The process reads a new version of a row, and then an older version of the same row. It must remember the newest
-// version that it saw.
+// The process reads a new version of a row, and then an older version of the same row.
 func TestLossIsNoticedAlthoughSomethingOlderWasReadSince(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{ReconcileInterval: 20 * time.Minute, PollInterval: time.Second}, asItIs, func(t *testing.T, f *forgetful) {
@@ -177,8 +172,7 @@ func TestLossIsNoticedAlthoughSomethingOlderWasReadSince(t *testing.T) {
 	})
 }
 
-// The database loses two entries. Then other processes raise the version of the second entry above the lost version, so the second
-// entry no longer shows the loss. The process saw the first entry too, and must notice the loss by it.
+// Other processes raise the version of the second entry above the lost version, so only the first entry shows the loss.
 func TestLossIsNoticedAlthoughItsLastEntryWasCarriedPast(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{ReconcileInterval: 20 * time.Minute, PollInterval: time.Second}, asItIs, func(t *testing.T, f *forgetful) {
@@ -211,8 +205,7 @@ func (s lateStore) Purge(ctx context.Context, businessType string, state compens
 	return s.Store.Purge(ctx, businessType, state, age, limit)
 }
 
-// A purge first writes a note with its time. It then takes two minutes. It may delete only entries whose minimum age had passed at
-// the time of the note. An entry that becomes old enough during the purge must stay until the next purge.
+// A purge may delete only entries whose minimum age had passed at the time of its note.
 // Failure: F21
 func TestPurgeDeletesNothingThatEndsAfterItsNote(t *testing.T) {
 	t.Parallel()
@@ -240,8 +233,7 @@ func TestPurgeDeletesNothingThatEndsAfterItsNote(t *testing.T) {
 	})
 }
 
-// silentStore is a store that opens a connection for each statement. While silent is set, it does not answer reads of
-// versions, with which a process checks whether the database has lost entries.
+// While silent is set, silentStore does not answer the rollback detector's reads of versions.
 type silentStore struct {
 	processlog.Store
 	silent atomic.Bool
@@ -260,8 +252,6 @@ func (s *silentStore) Versions(ctx context.Context, ids []processlog.ID) ([]proc
 	return s.Store.Versions(ctx, ids)
 }
 
-// Another goroutine checks whether the database has lost entries, and gets no answer. Meanwhile Record must not make
-// such a check itself, and must not wait for the running one.
 // Failure: F21
 func TestRecordWaitsForNoCheckOfTheDatabase(t *testing.T) {
 	t.Parallel()
@@ -295,7 +285,6 @@ func TestRecordWaitsForNoCheckOfTheDatabase(t *testing.T) {
 	})
 }
 
-// With IgnoreLoss the process must read no entry back. AcceptLoss must still write its note for other processes.
 func TestNothingIsReadBackWhereLossesAreIgnored(t *testing.T) {
 	t.Parallel()
 	forgetfulBubble(t, compensator.Config{IgnoreLoss: true}, asItIs, func(t *testing.T, f *forgetful) {

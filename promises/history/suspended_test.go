@@ -12,8 +12,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A machine is suspended for an hour. Meanwhile other processes purge entries that this process had just seen. When the machine
-// resumes, the database's clock seems to jump by an hour. The process must not report the purged entries as lost.
+// After an hour of suspension, the database's clock seems to jump by an hour.
 // Failure: F21
 func TestPurgeWhileTheMachineWasSuspendedIsNoLoss(t *testing.T) {
 	t.Parallel()

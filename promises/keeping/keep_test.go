@@ -23,7 +23,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// purgeStore records purges. It can be made slow or made to fail.
 type purgeStore struct {
 	*compensatortest.MemoryStore
 	takes time.Duration
@@ -37,7 +36,7 @@ type purgeStore struct {
 	failed string // type whose purge fails (empty: all types)
 	locked bool   // whether another transaction locks the oldest row of each type and state
 	refers int    // number of the next calls that report a row which the database refuses to delete
-	late   bool   // if set, Marks fails in the first 40 seconds of each minute, so no process can find out who purges
+	late   bool   // if set, Marks fails in the first 40 seconds of each minute
 }
 
 func (s *purgeStore) Marks(ctx context.Context, businessTypes []string) (time.Time, map[string]time.Time, error) {
@@ -98,7 +97,7 @@ func config(store processlog.Store, keep time.Duration) compensator.Config {
 	}
 }
 
-// start runs a process. types maps the name of each type to its Keep. The content of an entry says how the entry ends.
+// types maps the name of each type to its Keep. The content of an entry says how the entry ends.
 func start(t *testing.T, cfg compensator.Config, types map[string]time.Duration) (*compensator.Compensator, func()) {
 	t.Helper()
 	c, err := compensator.New(t.Context(), cfg)
@@ -132,7 +131,6 @@ func record(t *testing.T, c *compensator.Compensator, store interface {
 	receipt.Committed()
 }
 
-// remainingKeys returns the idempotency keys of the entries that still exist.
 func remainingKeys(store *purgeStore) (ids []string) {
 	synctest.Wait()
 	for _, row := range store.Rows() {
@@ -178,8 +176,6 @@ func TestEndedEntriesArePurgedOnceTheyHaveBeenKept(t *testing.T) {
 	})
 }
 
-// A process declares a type without a handler, and records entries of it that are already done. The type's own Keep
-// must decide how long they are kept, not Config.Keep.
 // Failure: F106
 func TestDeclaredTypeIsKeptAsItSays(t *testing.T) {
 	t.Parallel()
@@ -204,7 +200,6 @@ func TestDeclaredTypeIsKeptAsItSays(t *testing.T) {
 	})
 }
 
-// recordDone declares a type and records one message of it as done.
 func recordDone(t *testing.T, c *compensator.Compensator, name string, keep time.Duration) {
 	t.Helper()
 	declared, err := compensator.Declare[string](t.Context(), c, name, &compensator.TypeConfig{Keep: keep})
@@ -215,8 +210,6 @@ func recordDone(t *testing.T, c *compensator.Compensator, name string, keep time
 	}))
 }
 
-// A service may declare a type again with each message. A round must still purge the type once, with the shortest Keep
-// of all declarations.
 // Failure: F106
 func TestTypeIsPurgedOnceARoundHoweverOftenItIsDeclared(t *testing.T) {
 	t.Parallel()
@@ -256,8 +249,6 @@ func (noKeyStates) KeyStates(context.Context, string, []processlog.Position, pro
 	return nil, errors.New("gone away")
 }
 
-// Three registrations are refused: a type that the store cannot order, a duplicate type, and a type that comes during
-// Run. A refused registration must purge nothing, and must not shorten the Keep of other types.
 // Failure: F106
 func TestTypeThatIsRefusedIsNotPurged(t *testing.T) {
 	t.Parallel()
@@ -306,8 +297,6 @@ func TestNothingIsPurgedUnlessToldSo(t *testing.T) {
 	})
 }
 
-// Three processes share the purge rounds. No two steps of a purge may run at the same time. Steps are small, with
-// pauses between them. A round ends before the next one begins.
 // Failure: F106
 func TestPurgingIsOneProcessesAtATimeInSmallSteps(t *testing.T) {
 	t.Parallel()
@@ -390,7 +379,6 @@ type deafStore struct{ *compensatortest.MemoryStore }
 
 func (s deafStore) CloseCases(context.Context, int) (int, error) { return 0, errors.New("gone away") }
 
-// oldCases is a store that counts the calls that delete long-closed cases.
 type oldCases struct {
 	*compensatortest.MemoryStore
 	looks atomic.Int32
@@ -401,8 +389,7 @@ func (s *oldCases) ForgetCases(ctx context.Context, age time.Duration, limit int
 	return s.MemoryStore.ForgetCases(ctx, age, limit)
 }
 
-// No entry is dead, so the rounds that maintain cases have no case to open or close. They must still delete old cases, once in each
-// thorough round. The first round is thorough, and then one round an hour.
+// The first round is thorough, and then one round an hour.
 func TestOldCasesAreForgottenThoughNothingElseIsToBeDone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -417,8 +404,6 @@ func TestOldCasesAreForgottenThoughNothingElseIsToBeDone(t *testing.T) {
 	})
 }
 
-// Two kinds of rounds run side by side: one purges entries by Keep, and the other maintains cases. The rounds of one
-// kind fail. A successful round of the other kind must not clear this problem from Health.
 func TestMaintenanceOfCasesThatFailsIsReportedByItsName(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -434,7 +419,6 @@ func TestMaintenanceOfCasesThatFailsIsReportedByItsName(t *testing.T) {
 	})
 }
 
-// fill records n entries of each type. They succeed at once.
 func fill(t *testing.T, c *compensator.Compensator, store *purgeStore, n int, types ...string) {
 	t.Helper()
 	tx, err := store.BeginTx(t.Context())
@@ -448,8 +432,7 @@ func fill(t *testing.T, c *compensator.Compensator, store *purgeStore, n int, ty
 	require.NoError(t, tx.Commit())
 }
 
-// The oldest row stays locked, so each step purges one entry less than its limit. Purge must continue with the rows
-// behind the locked one.
+// The oldest row stays locked, so each step purges one entry less than its limit.
 func TestPurgeGoesOnBehindALockedRow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -466,8 +449,6 @@ func TestPurgeGoesOnBehindALockedRow(t *testing.T) {
 	})
 }
 
-// The oldest row of a type stays locked, so one step purges 99 entries. The round must continue with the rows behind
-// the locked one.
 // Failure: F106
 func TestRoundGoesOnBehindALockedRow(t *testing.T) {
 	t.Parallel()
@@ -482,8 +463,6 @@ func TestRoundGoesOnBehindALockedRow(t *testing.T) {
 	})
 }
 
-// The database refuses to delete one entry. The round of Keep must report the entry and purge the others. A call of
-// Purge must do the same.
 // Failure: F106
 func TestRoundTakesTheRestOfARefusedEntry(t *testing.T) {
 	t.Parallel()
@@ -533,8 +512,6 @@ func TestTypeWhosePurgeFailsHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// Every minute a purge round uses all its time. Every third round also maintains cases. Such a round must maintain the
-// cases first, so that the purge does not delay them.
 func TestPurgeThatTakesAllItsTimeHoldsUpNoCases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -600,8 +577,6 @@ func TestLogWithoutTheTableOfSlotsKeepsForEverOrSaysSo(t *testing.T) {
 	require.ErrorContains(t, err, "table `common_process_log_slots`: does not exist")
 }
 
-// This test runs on a real server. Old entries must be purged in exactly the states that Keep covers. Young entries
-// must stay.
 // Failure: F106
 func TestKeepOnAServerTakesWhatIsOldAndLeavesTheRest(t *testing.T) {
 	t.Parallel()
@@ -654,8 +629,6 @@ func (s *silentMarks) Marks(ctx context.Context, businessTypes []string) (time.T
 	}
 }
 
-// TestTypeIsDeclaredAlthoughTheDatabaseIsSilentToAnother declares a first type while the database does not answer, and
-// then a second. The second declaration must not wait for the first.
 func TestTypeIsDeclaredAlthoughTheDatabaseIsSilentToAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -674,7 +647,7 @@ func TestTypeIsDeclaredAlthoughTheDatabaseIsSilentToAnother(t *testing.T) {
 			_, err := compensator.Declare[string](t.Context(), c, "two", &compensator.TypeConfig{Keep: time.Hour})
 			ended <- err
 		}()
-		// Each of the two declarations fails at its own deadline, counted from its own start. A third one works.
+		// Each of the two declarations fails at its own deadline, counted from its own start.
 		require.ErrorIs(t, <-first, context.DeadlineExceeded)
 		require.ErrorIs(t, <-ended, context.DeadlineExceeded)
 		require.Equal(t, 10*time.Second, time.Since(began), "the second has waited in its own time, not behind the first one's")

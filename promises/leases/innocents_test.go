@@ -17,10 +17,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// innocentRuns is how often TestInnocentsBesideKillersAreToldApart repeats. Many runs show how the numbers vary.
 var innocentRuns = flag.Int("innocents", 1, "runs of TestInnocentsBesideKillersAreToldApart")
 
-// countDeliveries adds triggers that store the highest delivery count of each entry.
 func countDeliveries(w *harness.World) {
 	w.Exec("CREATE TABLE deliveries (id BIGINT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")
 	for event, count := range map[string]string{"INSERT": "NEW.delivery_count>0", "UPDATE": "NEW.delivery_count>OLD.delivery_count"} {
@@ -29,7 +27,7 @@ func countDeliveries(w *harness.World) {
 	}
 }
 
-// innocents counts the succeeded entries by their highest delivery count: n[i] is the number of entries with count i.
+// n[i] is the number of succeeded entries whose highest delivery count is i.
 func innocents(w *harness.World) (n [5]int) {
 	w.T.Helper()
 	rows, err := w.DB.Query("SELECT d.n, COUNT(*) FROM deliveries d JOIN common_process_log l ON l.id=d.id WHERE l.state=1 GROUP BY d.n")
@@ -44,22 +42,11 @@ func innocents(w *harness.World) (n [5]int) {
 	return n
 }
 
-// few is how many entries that have lost one lease may run at the same time. The type's Concurrency would allow 50.
-//
-// A killer is an entry that kills its process each time it runs. It causes three crashes. At each crash, at most 8 entries may lose
-// a second lease, with two exceptions where none can:
-//   - the first crash of all, because no entry has lost a lease before
-//   - the last crash of each killer, because the killer then runs alone
-//
-// That leaves one crash with one killer, and five crashes with three killers.
-//
-// The number of entries that lost a second lease was measured on two cores beside four other workers. With this limit (27 runs
-// each) it was 0 to 7 with one killer, and 8 to 29 with three. Without the limit (18 runs each) it was 10 to 49 with one killer,
-// and 37 to 143 with three.
+// few is how many entries that have lost one lease may run at the same time. Each crash costs at most few entries a
+// second lease. At the first crash, no entry has lost a lease before. At the last crash of each killer, the killer runs
+// alone.
 const few = 8
 
-// Some entries kill their process while many other entries run in it. The other entries must not come near the maximum
-// number of lost leases.
 // Failure: F61
 func TestInnocentsBesideKillersAreToldApart(t *testing.T) {
 	t.Parallel()
@@ -81,8 +68,6 @@ func TestInnocentsBesideKillersAreToldApart(t *testing.T) {
 	}
 }
 
-// A killed process leaves all leases that it held. With a batch type these are many. When the leases have ended, whole
-// batches of these entries must run. There must not be one call for each entry.
 // Failure: F61
 func TestEntriesThatAKilledProcessHeldAreWorkedOffInFewCalls(t *testing.T) {
 	t.Parallel()
@@ -109,8 +94,6 @@ func TestEntriesThatAKilledProcessHeldAreWorkedOffInFewCalls(t *testing.T) {
 	})
 }
 
-// One entry kills its process each time it runs. At its second crash, other entries are in the same batch. Afterwards each of these
-// entries must run alone, so that none is dead-lettered together with the killer.
 // Failure: F61
 func TestEntryThatKillsItsBatchIsDeadLetteredAlone(t *testing.T) {
 	t.Parallel()
@@ -127,8 +110,7 @@ func TestEntryThatKillsItsBatchIsDeadLetteredAlone(t *testing.T) {
 	require.LessOrEqual(t, n[3], 180, "no more than ran beside it at the second crash")
 }
 
-// Somebody kills a healthy process. All entries that it had claimed lose a lease, and afterwards only a few of them run
-// at a time. All of them must end. The test logs how long that takes, for docs/internals/reliability.md.
+// The test logs how long the entries take, for docs/internals/reliability.md.
 // Failure: F61
 func TestEntriesOfAPlainKillAreWorkedOffAmongFew(t *testing.T) {
 	t.Parallel()

@@ -18,9 +18,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack inserts an entry with a lease, and then the
-// process cannot read the entry back. No handler ran under the lease, so the process must release it. If the lease
-// expired instead, it would count as a crash.
+// If the lease expired instead, it would count as a crash.
 // Failure: F59
 func TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack(t *testing.T) {
 	t.Parallel()
@@ -68,8 +66,7 @@ func TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack(t *tes
 	}
 }
 
-// idless is a store that cannot return the ids of inserted rows, like MySQL after an INSERT of several rows. Its method
-// IDs fails for a while.
+// idless is a store that cannot return the ids of inserted rows, like MySQL after an INSERT of several rows.
 type idless struct {
 	processlog.Store
 	fails atomic.Int64 // remaining number of failures of IDs
@@ -92,8 +89,6 @@ func (s *idless) IDs(ctx context.Context, tx processlog.Tx, keys []processlog.Id
 	return s.Store.IDs(ctx, tx, keys)
 }
 
-// TestLeaseThatAnEntryIsInsertedWithIsGivenBackOnceItsIDIsTold inserts an entry with a lease in a store that does not
-// return the entry's id. The process must release the lease when it has read the id.
 // Failure: F59
 func TestLeaseThatAnEntryIsInsertedWithIsGivenBackOnceItsIDIsTold(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,6 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// lateAnswer delays the answer to the first claim until long after the lease has ended.
 func lateAnswer(proxy *faultproxy.MySQL) {
 	commit := func(r faultproxy.Request) bool { return r.Text == "COMMIT" }
 	proxy.Arm(faultproxy.Rule{Match: harness.MatchNext(faultproxy.Contains("delivery_count=delivery_count+1"), commit), Fault: faultproxy.DelayReply, Delay: 3 * time.Second, Nth: 1})
@@ -69,8 +68,7 @@ func TestNoHandlerStartsUnderALeaseThatHasEnded(t *testing.T) {
 	require.EqualValues(t, 1, leased.Load())
 }
 
-// TestClaimsOfUnknownEndCostNoDelivery lets claims reach the database and drops the answers. The process cannot release
-// the leases either. But the process is alive, so these leases must not count as crashes.
+// The process is alive, so these leases must not count as crashes.
 // Failure: F59
 func TestClaimsOfUnknownEndCostNoDelivery(t *testing.T) {
 	t.Parallel()

@@ -18,8 +18,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// A handler that ignores its context is running an entry when a person requeues the entry. The running attempt loses
-// its lease. The new attempt runs in the same process and must keep its own lease.
+// A handler that ignores its context is running an entry when a person requeues the entry.
 // Failure: F57
 func TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook(t *testing.T) {
 	t.Parallel()
@@ -34,7 +33,7 @@ func TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook(t *testing.T) {
 			case e.ProcessCount == 0 && e.Epoch == 0:
 				return errors.New("again") // Return an error, because only a failed entry can be requeued.
 			case e.Epoch == 0:
-				<-both // Ignore the context until both attempts run.
+				<-both
 				return nil
 			}
 			fresh.Add(1)
@@ -62,9 +61,7 @@ func TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook(t *testing.T) {
 	})
 }
 
-// The handler of a first entry is running. The process renews the entry's lease in the database but not in the queue, so the queue
-// again has a due entry. Then another process enqueues a second entry. The queue notifies processes only if it had no due entry
-// before, so it notifies none. The second entry must still run on time.
+// The queue notifies processes only if it had no due entry before, so the second entry notifies none.
 // Failure: F56
 func TestEntryBehindAnEndedLeaseOfTheQueueRunsOnTime(t *testing.T) {
 	t.Parallel()
@@ -97,8 +94,6 @@ func TestEntryBehindAnEndedLeaseOfTheQueueRunsOnTime(t *testing.T) {
 	})
 }
 
-// A person reschedules an entry while an attempt runs. The entry must not run again before the lease of that attempt
-// has ended.
 func TestEntryRescheduledUnderItsAttemptRunsWhenThatLeaseHasEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

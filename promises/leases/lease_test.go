@@ -43,8 +43,7 @@ func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 	})
 }
 
-// overtaking holds two instances that run the same entry. The handler of the first instance waits at a gate and ignores
-// its context. When its lease has ended, the second instance runs the entry.
+// The handler of the first instance waits at a gate and ignores its context.
 type overtaking struct {
 	*harness.World
 	first, second *compensator.Compensator
@@ -55,9 +54,8 @@ type overtaking struct {
 	ran           *harness.Calls            // calls in the second instance
 }
 
-// overtake lets the second instance run the entry while the first instance still runs it. The handler returns the error
-// stale in the first instance and the error fresh in the second. overtake returns when the outcome of the second
-// instance is stored.
+// The handler returns the error stale in the first instance and the error fresh in the second. overtake returns when
+// the outcome of the second instance is stored.
 func overtake(t *testing.T, w *harness.World, cfg compensator.Config, typ compensator.HandlerConfig[harness.Order], stale, fresh error) *overtaking {
 	t.Helper()
 	cfg.Lease = 30 * time.Second // The lease is long enough that it is not renewed during the test.
@@ -220,8 +218,6 @@ func TestStuckHandlerDoesNotHoldItsEntryForEver(t *testing.T) {
 	})
 }
 
-// The database is slow, so an outcome waits to be stored. The entry must keep its lease. Otherwise another process
-// would run it too, and the first outcome would be lost.
 func TestEntryWhoseOutcomeWaitsToBeStoredIsNotRunElsewhere(t *testing.T) {
 	t.Parallel()
 	for name, verdict := range map[string]error{"success": nil, "failure": compensator.Permanent(errors.New("no"))} {
@@ -268,7 +264,7 @@ func TestStuckSuspectLetsTheNextOneIn(t *testing.T) {
 	orders, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
 		ran.Add(e.ID)
 		if o.Number == 0 {
-			return g.PassIgnoringContext(e) // The handler returns only when the test ends.
+			return g.PassIgnoringContext(e)
 		}
 		return nil
 	}, &compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond})
@@ -340,9 +336,7 @@ func TestEntryTheQueueKeepsAfterItsEndDoesNotRunAgain(t *testing.T) {
 	require.Equal(t, 1, ran.Of(id))
 }
 
-// A transaction locks the row of a running entry, so its lease cannot be renewed. When the lease ends, the handler must
-// be cancelled with ErrLeaseLost, even if the row is still locked. When the lock is released, another process can claim
-// the entry.
+// When the lease ends, the handler must be cancelled with ErrLeaseLost, even if the row is still locked.
 // Failure: F27
 func TestHandlerIsToldWhenTheLeaseOfALockedRowEnds(t *testing.T) {
 	t.Parallel()
@@ -370,8 +364,7 @@ func TestHandlerIsToldWhenTheLeaseOfALockedRowEnds(t *testing.T) {
 	})
 }
 
-// On a small plain pool, a renewal may find no free connection. On such a pool, the lease must be longer than the
-// handler's timeout. On all other pools it must be as long as configured.
+// On a small plain pool, a renewal may find no free connection.
 // Failure: F52
 func TestLeaseOutlastsTheTimeoutOnASmallPlainPoolAlone(t *testing.T) {
 	t.Parallel()

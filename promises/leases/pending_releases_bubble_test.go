@@ -59,9 +59,7 @@ func (s *muteStore) Release(ctx context.Context, ids []processlog.ID, token proc
 	return s.Store.Release(ctx, ids, token)
 }
 
-// A claim wrote a token into the entry's row, but its answer was lost, so the process must release the claim. Until the release is
-// done, it must not claim the entry again. A second claim would write a new token. The release with the old token would then fail,
-// and the library would count a lost lease.
+// A second claim would write a new token. The release with the old token would then fail and count a lost lease.
 // Failure: F59
 func TestEntryWithAPendingReleaseIsNotAskedForMeanwhile(t *testing.T) {
 	t.Parallel()
@@ -95,8 +93,7 @@ func TestEntryWithAPendingReleaseIsNotAskedForMeanwhile(t *testing.T) {
 	})
 }
 
-// unanswered is a Compensator whose store performs some claims but answers with an error. So the process holds leases without
-// knowing it, and must release them.
+// unanswered is a Compensator whose store performs some claims but answers with an error.
 type unanswered struct {
 	processlog.Store
 
@@ -151,8 +148,7 @@ func newUnanswered(t *testing.T) *unanswered {
 	return s
 }
 
-// record inserts n entries that are due in a second. If locked is set, an open transaction of a caller locks
-// the row of the last entry, and release ends this transaction.
+// If locked is set, an open transaction of a caller locks the row of the last entry, and release ends this transaction.
 func (s *unanswered) record(t *testing.T, n int, locked bool) (release func()) {
 	entries := make([]compensator.NewEntry, n)
 	for i := range entries {

@@ -16,8 +16,7 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// A suspect entry is one that has lost leases. A first suspect has run, and its outcome is not stored yet. Its process
-// could still crash, so a second suspect must wait.
+// A suspect entry is one that has lost leases. Until its outcome is stored, its process could still crash.
 // Failure: F61
 func TestSuspectHoldsItsQuarantineUntilItsOutcomeIsStored(t *testing.T) {
 	t.Parallel()
@@ -38,8 +37,7 @@ func TestSuspectHoldsItsQuarantineUntilItsOutcomeIsStored(t *testing.T) {
 	require.GreaterOrEqual(t, w.CountEnded(compensator.Succeeded, 0), 9)
 }
 
-// stuckOn runs an instance with one entry whose handler does not return in time. It returns when the handler counts as
-// stuck.
+// stuckOn returns when the handler of its one entry counts as stuck.
 func stuckOn(t *testing.T, w *harness.World, cfg compensator.Config) (c *compensator.Compensator, id compensator.EntryID, ran *harness.Calls, g *harness.Gate) {
 	t.Helper()
 	cfg.StopTimeout = 300 * time.Millisecond
@@ -81,8 +79,7 @@ func TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt(t *testing.T) {
 	})
 }
 
-// A claim needs a free slot, and a stuck handler holds the only one. The entry of this handler must be dead-lettered
-// nevertheless.
+// A claim needs a free slot, and a stuck handler holds the only one.
 // Failure: F62
 func TestEntryIsDeadLetteredAlsoWhereItsStuckHandlerHasTheOnlySlot(t *testing.T) {
 	t.Parallel()
@@ -157,8 +154,6 @@ func TestEntryAProcessIsStuckOnRunsElsewhere(t *testing.T) {
 	})
 }
 
-// The process wants to dead-letter an entry and waits for the database. Meanwhile the stuck handler of the entry
-// returns success. The success must win.
 func TestDeadLetteringThatWaitsGivesWayToTheStuckHandlersSuccess(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -188,8 +183,7 @@ func TestDeadLetteringThatWaitsGivesWayToTheStuckHandlersSuccess(t *testing.T) {
 	w.WaitState(id, compensator.Succeeded)
 }
 
-// A batch exceeds its timeout, and the leases of its entries end. Another process runs the entries. This process must
-// drop the outcomes of the batch and must not run the entries again.
+// A batch exceeds its timeout, and the leases of its entries end.
 // Failure: F71
 func TestBatchThatBreaksAfterItsLeasesIsNotRunAgainHere(t *testing.T) {
 	t.Parallel()
@@ -224,8 +218,6 @@ func TestBatchThatBreaksAfterItsLeasesIsNotRunAgainHere(t *testing.T) {
 	})
 }
 
-// A batch was stuck. Its entries then run again one by one. Each entry must get a full timeout. No entry may be
-// reported as stuck when it starts.
 // Failure: F71
 func TestEntryOfABrokenBatchThatWasStuckStartsAfresh(t *testing.T) {
 	t.Parallel()
@@ -258,8 +250,7 @@ func TestEntryOfABrokenBatchThatWasStuckStartsAfresh(t *testing.T) {
 	w.WaitAllEnded()
 }
 
-// A process is stuck on an entry. Meanwhile another process runs the entry, which then waits for its retry without a lease. When
-// the retry is due, the stuck process must not claim the entry for the time of a lease, so that other processes can.
+// Another process has run the entry, which then waits for its retry without a lease.
 // Failure: F62
 func TestStuckProcessLeavesARetryToOthers(t *testing.T) {
 	t.Parallel()

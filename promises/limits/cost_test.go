@@ -20,7 +20,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// purging is a store that counts calls of PurgeLimitKeys and the keys that they delete.
 type purging struct {
 	*memory.Store
 	rounds, deleted atomic.Int64
@@ -33,8 +32,6 @@ func (s *purging) PurgeLimitKeys(ctx context.Context, idle time.Duration) (int, 
 	return n, err
 }
 
-// Two processes run entries with three keys, and then nothing for two days. Once an hour, one of them looks for idle keys. It must
-// delete keys that have been idle for a day. For a limit without keys, no process may look for them.
 func TestIdleKeysOfALimitAreDeletedOnceADay(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]func(e *compensator.Entry) string{"keys": func(e *compensator.Entry) string { return e.UserID }, "no keys": nil} {
@@ -80,8 +77,6 @@ func TestIdleKeysOfALimitAreDeletedOnceADay(t *testing.T) {
 	}
 }
 
-// The keys in a table on a server were idle for more than a day, and the last purge of keys was hours ago. The next
-// process that runs must delete them.
 func TestIdleKeysOfALimitAreDeletedOnAServer(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -97,8 +92,6 @@ func TestIdleKeysOfALimitAreDeletedOnAServer(t *testing.T) {
 	})
 }
 
-// Many entries wait for a limit. Waiting must cost no lease and no attempt. The number of statements must not depend on
-// how many entries wait: one claim handles many entries, and reads them with one statement.
 func TestWaitingForALimitCostsNoStatementOfItsOwn(t *testing.T) {
 	t.Parallel()
 	const entries = 400

@@ -32,7 +32,7 @@ var (
 	faultsSeed = flag.Uint64("faults-seed", 1, "seed of its faults")
 )
 
-// limitedTypes are the types that the worker processes handle. Two of them share a limit.
+// Two of the types share a limit.
 var limitedTypes = map[string]compensator.Limit{
 	"charge": {Rate: compensator.PerSecond(20), Burst: 5, Key: func(e *compensator.Entry) string { return e.UserID }},
 	"ship":   {Concurrent: 3},
@@ -50,7 +50,6 @@ type workerProgram struct {
 	Plain              bool   // whether the pool is opened without a Connector
 }
 
-// runWorker handles the limited types until the process is killed.
 func runWorker(program string) {
 	must := func(err error) {
 		if err != nil {
@@ -101,7 +100,6 @@ func startWorker(w *harness.World, p workerProgram) *harness.Child {
 	return w.StartProcess(workerEnv + "=" + string(text))
 }
 
-// watchLeases creates triggers that record each change of an entry's lease in the table leases.
 func watchLeases(w *harness.World) {
 	w.T.Helper()
 	w.Exec("CREATE TABLE leases (seq BIGINT AUTO_INCREMENT PRIMARY KEY, id BIGINT NOT NULL, business_type VARCHAR(64) NOT NULL, version BIGINT NOT NULL," +
@@ -110,7 +108,6 @@ func watchLeases(w *harness.World) {
 		" VALUES (NEW.id, NEW.business_type, NEW.version, OLD.version, OLD.lease_until, NEW.lease_until, " + harness.NowMillis + ")")
 }
 
-// mostPermits returns the largest number of entries of these types that held a permit at the same time.
 func mostPermits(w *harness.World, types ...string) int {
 	w.T.Helper()
 	rows, err := w.DB.Query("SELECT id, business_type, was_version, version, was_until, lease_until, at FROM leases ORDER BY seq")
@@ -129,9 +126,8 @@ func mostPermits(w *harness.World, types ...string) int {
 	return permits.Most()
 }
 
-// Three processes run entries while faults follow each other: a process is killed or stopped, the database stands still
-// or crashes, and Redis stands still or loses everything. Meanwhile a person changes limits. Triggers record each grant
-// and each lease, so the check does not trust the library. make limits DURATION=10m makes the test longer.
+// Triggers record each grant and each lease, so the check does not trust the library. make limits DURATION=10m makes
+// the test longer.
 // Failure: F1
 func TestLimitsHoldWhileProcessesAndServersFail(t *testing.T) {
 	t.Parallel()
@@ -201,9 +197,7 @@ func TestLimitsHoldWhileProcessesAndServersFail(t *testing.T) {
 	t.Logf("%d entries, %d and %d starts granted, at most %d and %d permits at once, %d rounds of faults", recorded, charges, calls, ships, both, rounds)
 }
 
-// requireEachSuccessGranted asserts that each key of a type was granted at least as many starts as entries of the key have
-// succeeded. The windows of grants would not show a start that was used twice, or that was used and returned. The key is
-// the user's id.
+// The windows of grants would not show a start that was used twice, or that was used and returned.
 func requireEachSuccessGranted(w *harness.World, name string, values admin.LimitValues) {
 	w.T.Helper()
 	found, err := grants.Check(w.T.Context(), w.DB, name, values)
@@ -214,7 +208,6 @@ func requireEachSuccessGranted(w *harness.World, name string, values admin.Limit
 	}
 }
 
-// changer returns a function that changes a limit as a person does, and reports whether the change was made.
 func changer(w *harness.World) func(name string, values admin.LimitValues) bool {
 	w.T.Helper()
 	cfg := w.QuickConfig()
@@ -231,8 +224,7 @@ func changer(w *harness.World) func(name string, values admin.LimitValues) bool 
 	}
 }
 
-// record records entries of all types in small batches, as long as few entries are open. The function stop ends the recording, and
-// returns the number of recorded entries.
+// record records entries of all types in small batches, as long as few entries are open.
 func record(w *harness.World) (stop func() int) {
 	w.T.Helper()
 	ctx, cancel := context.WithCancel(w.T.Context())
@@ -254,7 +246,6 @@ func record(w *harness.World) (stop func() int) {
 	}
 }
 
-// fill inserts ten entries by SQL, as a service in another language does, if fewer than 60 of the type are open.
 func fill(ctx context.Context, db *sql.DB, name string, round int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -276,9 +267,7 @@ func fill(ctx context.Context, db *sql.DB, name string, round int) error {
 	return tx.Commit()
 }
 
-// A permit is valid for a limited time after its grant. In this test the statements before the grant take longer than that. This
-// happens if the database is far away, or if claims of other processes lock the limit. The entries must start, because only the
-// time after the grant counts.
+// A permit's time counts from its grant, not from the statements before the grant.
 // Failure: F59
 func TestEntryStartsWhoseClaimWasSlowBeforeItsPermitWasGranted(t *testing.T) {
 	t.Parallel()
@@ -300,8 +289,7 @@ func TestEntryStartsWhoseClaimWasSlowBeforeItsPermitWasGranted(t *testing.T) {
 	require.Zero(t, w.Count("common_process_log WHERE state<>1 OR process_count>0"))
 }
 
-// The limit allows one start a day for each key. A first entry must follow a batch that still runs, and the content of a second
-// entry cannot be decoded. Both attempts end before the handler is called. So they must not use up the start of their key.
+// Both attempts of the test end before the handler is called.
 // Failure: F108
 func TestAttemptThatCallsNoHandlerUsesUpNoStart(t *testing.T) {
 	t.Parallel()

@@ -14,15 +14,12 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// ownTransactions selects the open transactions of this test. Other tests use the same server.
+// Other tests use the same server.
 const ownTransactions = "information_schema.innodb_trx AS t JOIN information_schema.processlist AS p ON p.id=t.trx_mysql_thread_id WHERE p.db=DATABASE()"
 
-// busySessions are the sessions of this test that run a statement, except the session that reads the list.
 const busySessions = "information_schema.processlist WHERE db=DATABASE() AND id<>CONNECTION_ID() AND command<>'Sleep'"
 
-// A process is stopped in the middle of a claim, while it holds the row lock of a limit. Other processes must continue
-// with other types at once, without repeated waits for the lock. When the session of the stopped process ends, the
-// limited type must continue.
+// A process is stopped in the middle of a claim, while it holds the row lock of a limit.
 func TestProcessStoppedInAClaimHoldsUpItsLimitOnly(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -51,8 +48,7 @@ func TestProcessStoppedInAClaimHoldsUpItsLimitOnly(t *testing.T) {
 		w.Eventually(func() bool { return w.Count(ownTransactions+" AND t.trx_state='LOCK WAIT'") > 0 }, "the worker claims")
 		worker.Signal(syscall.SIGSTOP)
 		require.NoError(t, closed.Rollback())
-		// Wait until the server has ended the worker's last statement, which may be a ROLLBACK. Only then is it certain
-		// whether the worker still holds the lock.
+		// The last statement may be a ROLLBACK, so wait for its end.
 		w.Eventually(func() bool { return w.Count(busySessions) == 0 }, "the statements of the stopped worker have ended")
 		if w.Count("common_process_log_limit WHERE limit_name='ship' FOR UPDATE SKIP LOCKED") == 0 {
 			return true

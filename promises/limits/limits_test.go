@@ -18,8 +18,7 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// watchGrants creates triggers that record each grant and each return of starts. With them the tests need not trust the
-// library's own reports.
+// Triggers record each grant, so that the tests need not trust the library's reports.
 func watchGrants(w *harness.World) {
 	w.T.Helper()
 	for _, statement := range grants.Schema {
@@ -27,15 +26,13 @@ func watchGrants(w *harness.World) {
 	}
 }
 
-// requireBound asserts that every grant has the given interval and burst. It also asserts that, in every window, the
-// limit granted at most as many starts as the interval and the burst allow. It returns the total number of granted
-// starts.
+// requireBound asserts that, in every window, the limit granted at most as many starts as the interval and the burst
+// allow.
 func requireBound(w *harness.World, name string, interval time.Duration, burst int) (total int) {
 	w.T.Helper()
 	return requireBounds(w, name, admin.LimitValues{Interval: interval, Burst: burst})
 }
 
-// requireBounds does the same as requireBound, for a limit that people change.
 func requireBounds(w *harness.World, name string, values ...admin.LimitValues) (total int) {
 	w.T.Helper()
 	found, err := grants.Check(w.T.Context(), w.DB, name, values...)
@@ -43,7 +40,6 @@ func requireBounds(w *harness.World, name string, values ...admin.LimitValues) (
 	return found.Total()
 }
 
-// running counts, for each key, the handler calls that run at the same time.
 type running struct {
 	mu      sync.Mutex
 	now     map[string]int
@@ -52,7 +48,7 @@ type running struct {
 	awaited int
 }
 
-// awaitAtOnce sets up the method wait. From now on, each call of wait blocks until n calls with one key have run at the same time.
+// From now on, each call of wait blocks until n calls with one key have run at the same time.
 func (r *running) awaitAtOnce(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,8 +181,6 @@ func TestTypesThatNameTheSameLimitShareIt(t *testing.T) {
 	})
 }
 
-// A process dies while it holds all permits. Another process must get them when the dead process's leases have ended,
-// and not earlier.
 // Failure: F1
 func TestPermitsOfAKilledProcessComeBackWithItsLeases(t *testing.T) {
 	t.Parallel()
@@ -240,8 +234,7 @@ func TestLimitIsValidated(t *testing.T) {
 	require.ErrorContains(t, err, "_limit")
 }
 
-// Limit.Key panics for one entry. This entry must not run, because without its key no limit would apply. It must not
-// delay other entries.
+// Without its key, no limit would apply to the entry.
 func TestEntryWhoseKeyPanicsWaitsAlone(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -266,9 +259,7 @@ func TestEntryWhoseKeyPanicsWaitsAlone(t *testing.T) {
 	lines.Contains(w, "the function Key of a limit panicked")
 }
 
-// The answer to a claim arrives more than a second late. Meanwhile the limit may have granted starts to other entries. If the
-// claimed entry started now, the starts would come closer together than the rate allows. The process must release the entry and
-// return its start to the limit.
+// If the claimed entry started now, the starts would come closer together than the rate allows.
 func TestEntryWhosePermitIsOldDoesNotStartAndTheStartIsReturned(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -291,8 +282,7 @@ func TestEntryWhosePermitIsOldDoesNotStartAndTheStartIsReturned(t *testing.T) {
 	require.Equal(t, 1, w.Count("common_process_log WHERE delivery_count=0 AND process_count=0"))
 }
 
-// The process sees the commits and has free slots, so without a limit it would start each entry at once. With a limit
-// it must start only entries with a permit.
+// The process sees the commits and has free slots, so without a limit it would start each entry at once.
 func TestRecordedEntriesNeedPermits(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -313,8 +303,6 @@ func TestRecordedEntriesNeedPermits(t *testing.T) {
 	})
 }
 
-// Entries wait for a limit. Health must not report them as lost or late. It must show a person which limit they wait
-// for.
 func TestHealthTellsWhichEntriesWaitForALimit(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -358,7 +346,6 @@ func TestHealthTellsWhichEntriesWaitForALimit(t *testing.T) {
 	})
 }
 
-// A person lowers and raises a limit while two processes run. Both must follow the change without a restart.
 func TestLimitThatAPersonChangesHoldsInAllProcesses(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {

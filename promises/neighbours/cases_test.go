@@ -12,8 +12,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestCaseIsClosedWhileSomebodyHoldsAnother locks one case and closes another. With few cases in the table, a server
-// may read all open cases. The close must not wait for the locked case.
+// With few cases in the table, a server may read all open cases.
 func TestCaseIsClosedWhileSomebodyHoldsAnother(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {

@@ -18,16 +18,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// deadlocks returns how many deadlocks the server has resolved since its start.
 func deadlocks(w *harness.World) (n int) {
 	w.T.Helper()
 	require.NoError(w.T, w.DB.QueryRow("SELECT count FROM information_schema.innodb_metrics WHERE name='lock_deadlocks'").Scan(&n))
 	return n
 }
 
-// TestDeadlockedSettleIsTriedAgainWithoutTheHandler makes a transaction deadlock with the statement that settles a
-// batch. The transaction has written more rows, so the server rolls the settle back. The test does not know which
-// outcomes share a statement, so it repeats until the server has rolled back a settle.
+// The transaction has written more rows, so the server rolls the settle back. The test does not know which outcomes
+// share a statement, so it repeats until the server has rolled back a settle.
 // Failure: F27
 func TestDeadlockedSettleIsTriedAgainWithoutTheHandler(t *testing.T) {
 	t.Parallel()
@@ -68,8 +66,6 @@ func TestDeadlockedSettleIsTriedAgainWithoutTheHandler(t *testing.T) {
 	assert.Contains(t, server.ErrorLog(), "common_process_log", "the server writes down what was crossed")
 }
 
-// crossSettling locks the last of n rows and calls finish, which lets the library store the rows' outcomes. Then it
-// locks the other rows.
 func crossSettling(w *harness.World, after, n int, finish func()) {
 	w.T.Helper()
 	rival := w.Begin(w.DB)
@@ -86,8 +82,6 @@ func crossSettling(w *harness.World, after, n int, finish func()) {
 	require.NoError(w.T, rival.Rollback())
 }
 
-// TestNoDeadlockNamesAStatementOfOurs runs every kind of write to the log at the same time. The server logs every
-// deadlock.
 // Failure: F26
 func TestNoDeadlockNamesAStatementOfOurs(t *testing.T) {
 	t.Parallel()
@@ -123,7 +117,6 @@ func TestNoDeadlockNamesAStatementOfOurs(t *testing.T) {
 	require.NoError(t, store.Close())
 }
 
-// mixedProcess handles a plain and a transactional type. Both fail now and then.
 func mixedProcess(w *harness.World, db *sql.DB) *compensator.Compensator {
 	w.T.Helper()
 	cfg := w.QuickConfig()
@@ -146,7 +139,6 @@ func mixedProcess(w *harness.World, db *sql.DB) *compensator.Compensator {
 	return c
 }
 
-// produce records mixed batches until the context ends. Sometimes it cancels an entry.
 func produce(w *harness.World, until context.Context, c *compensator.Compensator, producer int) {
 	ctx := w.T.Context()
 	for i := 0; until.Err() == nil; i++ {

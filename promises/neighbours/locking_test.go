@@ -17,8 +17,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// inFlight holds the library's statements on entries, by name. Each function runs its statement on existing ids and on
-// one id far beyond them.
+// Each function runs its statement on existing ids and on one id far beyond them.
 var inFlight = map[string]func(ctx context.Context, s processlog.Store, ids []compensator.EntryID) error{
 	"claim": func(ctx context.Context, s processlog.Store, ids []compensator.EntryID) error {
 		var want []processlog.Wanted
@@ -58,8 +57,7 @@ var inFlight = map[string]func(ctx context.Context, s processlog.Store, ids []co
 	},
 }
 
-// TestProducerNeverWaitsForAStatementOfOurs stops each of the library's transactions right before its COMMIT. Producers
-// must not wait for it.
+// TestProducerNeverWaitsForAStatementOfOurs stops each of the library's transactions right before its COMMIT.
 // Failure: F23, F26
 func TestProducerNeverWaitsForAStatementOfOurs(t *testing.T) {
 	for name, work := range inFlight {
@@ -84,7 +82,7 @@ func TestProducerNeverWaitsForAStatementOfOurs(t *testing.T) {
 	}
 }
 
-// producersGoOn records due entries at every isolation level. A session that has to wait for a lock fails.
+// A session that has to wait for a lock fails.
 func producersGoOn(w *harness.World) {
 	w.T.Helper()
 	db := w.Open(harness.WatchedPool(harness.WithParams(w.T, w.DSN, map[string]string{"innodb_lock_wait_timeout": "1"})))
@@ -102,9 +100,8 @@ func producersGoOn(w *harness.World) {
 	}
 }
 
-// A first producer has inserted a key and not committed. A second producer inserts the same key and waits, so InnoDB locks the gap
-// before that key. The test puts a row directly before the key, so that no other key falls into the gap. A third producer must not
-// wait, not even for an auto-increment lock.
+// InnoDB locks the gap before the duplicate key. The test puts a row directly before the key, so that no other key
+// falls into the gap.
 func TestThirdProducerIsNotStalledByARecordInFlight(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -259,9 +256,8 @@ func TestTransactionalHandlerHoldsNoLockOnItsEntry(t *testing.T) {
 	})
 }
 
-// TestMigrationIsHeldUpByATransactionalHandlerNoLongerThanItsTimeout runs ALTER TABLE while a transactional handler is
-// stuck. The ALTER waits for every transaction that has used the table, and all later statements on the table wait for
-// the ALTER. The ALTER must not wait longer than the handler's timeout.
+// The ALTER waits for every transaction that has used the table, and all later statements on the table wait for the
+// ALTER.
 // Failure: F28
 func TestMigrationIsHeldUpByATransactionalHandlerNoLongerThanItsTimeout(t *testing.T) {
 	t.Parallel()
@@ -271,7 +267,7 @@ func TestMigrationIsHeldUpByATransactionalHandlerNoLongerThanItsTimeout(t *testi
 	_, err := compensator.HandleTx(t.Context(), c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order) error {
 		w.WriteEffect(tx, "never")
 		inside <- struct{}{}
-		<-ctx.Done() // The handler is stuck until its timeout.
+		<-ctx.Done()
 		return ctx.Err()
 	}, &compensator.HandlerConfig[harness.Order]{Timeout: 500 * time.Millisecond, MaxAttempts: 1})
 	require.NoError(t, err)

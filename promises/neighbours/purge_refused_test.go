@@ -17,7 +17,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// refusals are ways in which a database refuses to delete the entries "old 007" and "old 107".
 var refusals = map[string][]string{
 	"a foreign key refers to them": {
 		"CREATE TABLE refers (entry BIGINT UNSIGNED NOT NULL, FOREIGN KEY (entry) REFERENCES common_process_log (id)) ENGINE=InnoDB",
@@ -29,8 +28,6 @@ var refusals = map[string][]string{
 	},
 }
 
-// TestPurgeTakesTheRestOfEntriesThatTheDatabaseRefusesToDelete calls Purge while the database refuses to delete two of
-// the entries. Purge must name these two once, and must not try to delete them in every later call.
 // Failure: F106
 func TestPurgeTakesTheRestOfEntriesThatTheDatabaseRefusesToDelete(t *testing.T) {
 	t.Parallel()
@@ -83,8 +80,6 @@ func refusedIDs(w *harness.World) (ids []string) {
 	return ids
 }
 
-// TestPurgeOfEntriesThatAreAllRefusedFailsAFewTimes purges entries that the database refuses to delete. The number of
-// statements in one call must be limited, also for many entries.
 // Failure: F106
 func TestPurgeOfEntriesThatAreAllRefusedFailsAFewTimes(t *testing.T) {
 	t.Parallel()
@@ -107,8 +102,7 @@ func TestPurgeOfEntriesThatAreAllRefusedFailsAFewTimes(t *testing.T) {
 	require.Equal(t, 900, w.Count("common_process_log"))
 }
 
-// TestPurgeWithoutTheRightToDeleteFailsOnce purges without the privilege to delete. No single entry causes this error,
-// so Purge must not search for one.
+// No single entry causes this error, so Purge must not search for one.
 // Failure: F106
 func TestPurgeWithoutTheRightToDeleteFailsOnce(t *testing.T) {
 	t.Parallel()

@@ -40,7 +40,6 @@ func upTo(n int) []int {
 	return numbers
 }
 
-// oldEntry returns an entry with the key of an ended entry, like the entry of a message that is delivered again.
 func oldEntry(n int) compensator.NewEntry {
 	return compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}"), Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprintf("old %03d", n))}}
 }
@@ -78,9 +77,7 @@ var holders = map[string]func(t *testing.T, c *compensator.Compensator, tx *sql.
 	},
 }
 
-// TestPurgePassesByAnEntryThatAnOpenTransactionHolds records an old key again in an open transaction. The transaction then holds a
-// lock on the entry in the unique index. A locking read by primary key does not meet this lock. Purge must skip the entry and
-// delete the other entries.
+// The lock of the open transaction is in the unique index. A locking read by primary key does not meet this lock.
 // Failure: F26
 func TestPurgePassesByAnEntryThatAnOpenTransactionHolds(t *testing.T) {
 	t.Parallel()
@@ -111,9 +108,7 @@ func TestPurgePassesByAnEntryThatAnOpenTransactionHolds(t *testing.T) {
 	}
 }
 
-// TestPurgeGoesOnBehindHundredsOfEntriesThatAreRecordedAgain records 300 old keys again in one open transaction, which
-// locks their entries. These are more entries than one purge step takes. Purge must continue with the entries behind
-// them.
+// 300 entries are more than one purge step takes.
 func TestPurgeGoesOnBehindHundredsOfEntriesThatAreRecordedAgain(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -136,9 +131,7 @@ func TestPurgeGoesOnBehindHundredsOfEntriesThatAreRecordedAgain(t *testing.T) {
 	})
 }
 
-// TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge lets each producer repeatedly record the same keys, some of
-// them together in one transaction. At the same time the entries end and are purged. A producer that waits a second for
-// a lock fails the test. The server logs every deadlock.
+// A producer that waits a second for a lock fails the test.
 // Failure: F26
 func TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge(t *testing.T) {
 	t.Parallel()
@@ -147,8 +140,7 @@ func TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge(t *testing.T) {
 			t.Parallel()
 			server := testservers.NewSQL(t)
 			w := harness.WorldAt(t, server.Database(t))
-			// A process reports an entry as lost if it disappears without a note of a purge. admin's Purge would write this
-			// note, but it refuses such young entries. So the test writes the note, and calls the store's Purge.
+			// As in TestNoDeadlockNamesAStatementOfOurs, the store's Purge needs a note.
 			w.Exec("INSERT INTO common_process_log_audit (entry_id, action, actor, reason, before_state, after_state, created_at) VALUES (0,?,'','','{}','{}',UTC_TIMESTAMP(3)+INTERVAL 1 HOUR)",
 				processlog.ActionPurge)
 			store, err := compensator.OpenStore(t.Context(), w.Open(pool(w.DSN)), compensator.DefaultTable)
@@ -190,11 +182,8 @@ func TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge(t *testing.T) {
 	}
 }
 
-// recordOld records a few of a producer's keys in one transaction. It returns how many of them existed already.
-//
-// Half of the producers record one key at a time at the default isolation level. At that level MySQL keeps a lock on the end of the
-// table after an INSERT of an existing key. With several keys in one transaction, producers would therefore deadlock even without a
-// purge.
+// recordOld returns how many of the keys existed already. Half of the producers record one key at a time at the default
+// isolation level. With several keys, producers would deadlock at that level even without a purge.
 func recordOld(ctx context.Context, c *compensator.Compensator, db *sql.DB, producer int) (again int, err error) {
 	const each = 100
 	level, n := sql.LevelDefault, 1
@@ -237,9 +226,7 @@ func endPending(w *harness.World) {
 	}
 }
 
-// TestEntryIsChangedByItsKeyWhileThatIsRecordedAgain records a key again in a transaction that stays open. Meanwhile it
-// changes the entry by its key. The duplicate locks the key in the unique index but not the entry's row, so the change
-// must not wait.
+// The duplicate locks the key in the unique index but not the entry's row, so the change must not wait.
 // Failure: F26
 func TestEntryIsChangedByItsKeyWhileThatIsRecordedAgain(t *testing.T) {
 	t.Parallel()

@@ -12,11 +12,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// inASmallLog runs test on a log of eight entries. An open transaction locks two further entries: it recorded one of
-// them and cancelled the other.
-//
-// Without an index hint, a server scans so small a table completely. A locking statement would then wait for the two
-// locked rows. Sessions wait for a lock for at most one second.
+// inASmallLog runs test on a log of eight entries, beside two entries that an open transaction locks. Without an index
+// hint, a server scans so small a table completely, and a locking statement waits for the two locked rows.
 func inASmallLog(t *testing.T, test func(t *testing.T, w *harness.World, db *sql.DB)) {
 	for name, pool := range harness.Pools {
 		t.Run(name, func(t *testing.T) {

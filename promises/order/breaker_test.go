@@ -17,8 +17,6 @@ import (
 
 var errNoRoute = errors.New("no route")
 
-// behindBreaker is a process with a serial type. The type's handler calls a dependency, and the type has a breaker. The
-// process collects the events of that breaker.
 type behindBreaker struct {
 	c      *compensator.Compensator
 	orders *compensator.Type[harness.Order]
@@ -40,8 +38,7 @@ func newBehindBreaker(t *testing.T, w *harness.World, cfg compensator.Config, se
 	return p
 }
 
-// requireLines requires that every entry has succeeded and that the entries of each key ran in id order. The ordering
-// table must be empty.
+// requireLines requires that every entry has succeeded and that the entries of each key ran in id order.
 func requireLines(t *testing.T, w *harness.World, seen *watch, want map[string][]compensator.EntryID) {
 	t.Helper()
 	w.WaitAllEnded()
@@ -52,8 +49,6 @@ func requireLines(t *testing.T, w *harness.World, seen *watch, want map[string][
 	w.Eventually(func() bool { return w.Count("common_process_log_turns") == 0 }, "no positions are left")
 }
 
-// fill records entries for some accounts, and alternates between the types of the two processes. It returns the
-// entries' ids by account.
 func fill(w *harness.World, cfg compensator.Config, types ...*compensator.Type[harness.Order]) map[string][]compensator.EntryID {
 	want := make(map[string][]compensator.EntryID)
 	for i := range 20 {
@@ -63,9 +58,7 @@ func fill(w *harness.World, cfg compensator.Config, types ...*compensator.Type[h
 	return want
 }
 
-// Two processes run a serial type. The first entry of each key calls a dependency that is down, so the breakers open.
-// Each breaker probes with one entry at a time, the one that is longest overdue, and later closes. No entry may
-// overtake an earlier entry of its key.
+// Each breaker probes with the entry that is longest overdue.
 // Failure: F113
 func TestOpenBreakersLeaveKeysInTheirOrder(t *testing.T) {
 	t.Parallel()
@@ -85,8 +78,6 @@ func TestOpenBreakersLeaveKeysInTheirOrder(t *testing.T) {
 	})
 }
 
-// One of two processes cannot reach its dependency, so its breaker is open. The other process must be able to run all entries in
-// order, also blocked entries that the first process claimed and put back.
 // Failure: F113
 func TestKeysThatAnOpenBreakerLeavesAloneAreWorkedOffInOrderElsewhere(t *testing.T) {
 	t.Parallel()

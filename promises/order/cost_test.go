@@ -15,7 +15,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// counted is a store that counts its calls about ordering keys.
 type counted struct {
 	*memory.Store
 	join, lines, firsts, block, advance atomic.Int64
@@ -50,8 +49,7 @@ func (s *counted) asked() [5]int64 {
 	return [5]int64{s.join.Swap(0), s.lines.Swap(0), s.firsts.Swap(0), s.block.Swap(0), s.advance.Swap(0)}
 }
 
-// docs/reference/cost.md names the calls that ordering keys cost. This test checks their numbers. A type without an
-// ordering key must cause none of these calls.
+// docs/reference/cost.md names the calls that ordering keys cost.
 // Failure: F117
 func TestWhatOrderingCosts(t *testing.T) {
 	t.Parallel()

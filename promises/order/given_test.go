@@ -17,7 +17,6 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// steps are ways to choose the idempotency keys of the entries of one ordering key.
 var steps = map[string]func(i int) compensator.IdempotencyKey{
 	"counted": func(i int) compensator.IdempotencyKey {
 		return compensator.IdempotencyKey(fmt.Sprintf("order-7-step-%d", i+1))
@@ -31,7 +30,6 @@ var steps = map[string]func(i int) compensator.IdempotencyKey{
 	},
 }
 
-// numbers notes, for each key, the order in which its entries ran, by Order.Number.
 type numbers struct {
 	mu  sync.Mutex
 	ran map[string][]int
@@ -46,7 +44,6 @@ func (n *numbers) note(key string, number int) {
 	n.ran[key] = append(n.ran[key], number)
 }
 
-// numbered registers a serial type whose handler notes each of its entries in ran.
 func numbered(t *testing.T, c *compensator.Compensator, ran *numbers, cfg compensator.HandlerConfig[harness.Order]) *compensator.Type[harness.Order] {
 	t.Helper()
 	cfg.Serial = account
@@ -58,7 +55,6 @@ func numbered(t *testing.T, c *compensator.Compensator, ran *numbers, cfg compen
 	return orders
 }
 
-// batch returns n entries with the given ordering keys in turn.
 func batch(orders *compensator.Type[harness.Order], n int, id func(i int) compensator.IdempotencyKey, keys ...string) (entries []compensator.NewEntry) {
 	for i := range n {
 		entries = append(entries, orders.Entry(harness.Order{Number: i}, compensator.Options{UserID: keys[i%len(keys)], IdempotencyKey: id(i)}))
@@ -66,7 +62,6 @@ func batch(orders *compensator.Type[harness.Order], n int, id func(i int) compen
 	return entries
 }
 
-// upTo returns the numbers first, first+step, first+2*step and so on that are less than n.
 func upTo(first, n, step int) (list []int) {
 	for i := first; i < n; i += step {
 		list = append(list, i)
@@ -99,8 +94,7 @@ func TestEntriesOfOneCallRunInTheOrderInWhichTheyWereGiven(t *testing.T) {
 	}
 }
 
-// One call records more entries than one statement takes. Some of them are in the log already, and some are in the call
-// twice. The entries of each key must run in the order of the call.
+// One call records more entries than one statement takes.
 // Failure: F112
 func TestLargeCallKeepsItsOrderBesideDuplicates(t *testing.T) {
 	t.Parallel()
@@ -131,8 +125,6 @@ func TestLargeCallKeepsItsOrderBesideDuplicates(t *testing.T) {
 	})
 }
 
-// One transaction calls Record several times. Its entries must run in the order of the calls, for every way to begin a
-// transaction.
 // Failure: F112
 func TestCallsOfOneTransactionKeepTheirOrder(t *testing.T) {
 	t.Parallel()
@@ -180,8 +172,6 @@ func TestEntriesOfOneCallRunInTheOrderInWhichTheyWereGivenInMemory(t *testing.T)
 	require.Equal(t, upTo(0, 40, 1), ran.ran["ann"])
 }
 
-// Two transactions repeatedly record the same entries in different orders. One transaction must wait for the other,
-// without a deadlock. The first transaction decides the order.
 // Failure: F112
 func TestCrossedCallsDoNotDeadlock(t *testing.T) {
 	t.Parallel()
@@ -222,7 +212,6 @@ func TestCrossedCallsDoNotDeadlock(t *testing.T) {
 	})
 }
 
-// orderings returns the numbers below n in three orders: ascending, descending, and even numbers before odd ones.
 func orderings(n int) [][]int {
 	forth := upTo(0, n, 1)
 	back := slices.Clone(forth)

@@ -36,7 +36,6 @@ func (s *slow) Settle(ctx context.Context, token processlog.Token, outcomes []pr
 	return s.Store.Settle(ctx, token, outcomes)
 }
 
-// rowAfter returns the row of the entry with the next id.
 func (s *slow) rowAfter(id processlog.ID) processlog.Row {
 	rows := s.Rows()
 	for i := range rows[:len(rows)-1] {
@@ -47,8 +46,7 @@ func (s *slow) rowAfter(id processlog.ID) processlog.Row {
 	return processlog.Row{}
 }
 
-// runSlow runs five entries of one key. The function fail returns the result of each handler call. At each call, the previous entry
-// must have ended.
+// At each call of the handler, the previous entry must have ended.
 func runSlow(t *testing.T, store *slow, fail func(row processlog.Row) error) {
 	t.Helper()
 	store.Store, store.leased = memory.NewStore(), make(map[processlog.ID]bool)
@@ -113,8 +111,7 @@ func TestEntryThatIsRetriedLetsNoneBeClaimed(t *testing.T) {
 	})
 }
 
-// While the store works on the outcome of an entry, the process claims the next entry of the key. Then the store fails. The process
-// must put the next entry back, and must run it after the outcome is stored.
+// While the store works on the outcome of an entry, the process claims the next entry of the key.
 func TestNextOfAKeyWaitsForAnOutcomeThatIsNotStored(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(outcomes []processlog.Outcome) ([]processlog.Settled, error){

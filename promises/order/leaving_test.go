@@ -11,16 +11,14 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// rareRounds returns a configuration with reconciler rounds an hour apart. If the library forgets to make an unblocked
-// entry due, the entry waits for an hour.
+// If the library forgets to make an unblocked entry due, the entry waits for an hour.
 func rareRounds(w *harness.World) compensator.Config {
 	cfg := w.QuickConfig()
 	cfg.ReconcileInterval, cfg.PollInterval = time.Hour, time.Hour
 	return cfg
 }
 
-// An entry has reached its maximum of attempts. The claim that notices this ends the entry without calling a handler.
-// The next entry of its key must then run.
+// The claim that notices the maximum of attempts ends the entry without calling a handler.
 // Failure: F115
 func TestEntryThatIsDeadLetteredLetsItsKeyGoOn(t *testing.T) {
 	t.Parallel()
@@ -39,9 +37,7 @@ func TestEntryThatIsDeadLetteredLetsItsKeyGoOn(t *testing.T) {
 	require.Equal(t, []compensator.EntryID{second}, seen.order("ann"))
 }
 
-// Two entries have one key. The first entry has the lower id, but its transaction commits after the second entry has started. So
-// the first entry must wait while the second one runs. The second entry then asks for a retry in an hour. The first entry must run
-// within this hour.
+// The first entry has the lower id, but its transaction commits after the second entry has started.
 // Failure: F117
 func TestLateEntryRunsOnceTheOneBesideItWaits(t *testing.T) {
 	t.Parallel()
@@ -71,8 +67,6 @@ func TestLateEntryRunsOnceTheOneBesideItWaits(t *testing.T) {
 	require.Equal(t, compensator.Retrying, w.State(slow))
 }
 
-// Plain SQL inserted an entry without a position in the ordering table. The first claim writes the position and puts the entry
-// back. No earlier entry of its key exists, so it must then run at once.
 // Failure: F117
 func TestEntryWithoutANoteRunsAtOnce(t *testing.T) {
 	t.Parallel()
@@ -87,8 +81,6 @@ func TestEntryWithoutANoteRunsAtOnce(t *testing.T) {
 	}
 }
 
-// When an entry has ended, the library deletes the row with its position. This deletion waits or fails here. The next
-// entry of the key must not wait for it.
 // Failure: F115
 func TestNextOfAKeyWaitsForNoNoteToGo(t *testing.T) {
 	t.Parallel()

@@ -17,10 +17,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// account returns the ordering key of all tests: the user id.
 func account(e *compensator.Entry) string { return e.UserID }
 
-// watch notes which entries run at the same time, and in which order they began.
 type watch struct {
 	t *testing.T
 
@@ -33,7 +31,6 @@ func newWatch(t *testing.T) *watch {
 	return &watch{t: t, running: make(map[string]compensator.EntryID), began: make(map[string][]compensator.EntryID)}
 }
 
-// enter notes the start of an attempt. The returned function notes its end.
 func (w *watch) enter(e *compensator.Entry) (leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,11 +54,8 @@ func (w *watch) order(key string) []compensator.EntryID {
 	return append([]compensator.EntryID(nil), w.began[key]...)
 }
 
-// withKey returns options with the given ordering key.
 func withKey(key string) compensator.Options { return compensator.Options{UserID: key} }
 
-// serial registers a serial type. Its handler notes each call in w. Then it calls the function inner, unless inner is
-// nil.
 func serial(t *testing.T, c *compensator.Compensator, w *watch, cfg compensator.HandlerConfig[harness.Order], inner func(ctx context.Context, e *compensator.Entry) error) *compensator.Type[harness.Order] {
 	t.Helper()
 	cfg.Serial = account
@@ -76,8 +70,7 @@ func serial(t *testing.T, c *compensator.Compensator, w *watch, cfg compensator.
 	return orders
 }
 
-// Three processes record entries for several accounts, each from several goroutines. Each transaction locks the
-// account's row first, so that the ids follow the order of the commits.
+// Each transaction locks the account's row first, so that the ids follow the order of the commits.
 // Failure: F112
 func TestEntriesOfOneKeyRunOneAtATimeInTheOrderOfTheirIds(t *testing.T) {
 	t.Parallel()
@@ -170,14 +163,12 @@ func TestOtherKeysAndEntriesWithNoneRunBeside(t *testing.T) {
 	w.WaitState(second, compensator.Succeeded)
 }
 
-// passBy records an entry of another key and waits until it has run. Then the process has read every earlier entry,
-// too. If an earlier entry is blocked, the process has not claimed it.
+// When passBy returns, the process has read every earlier entry, too.
 func passBy(w *harness.World, db *sql.DB, orders *compensator.Type[harness.Order]) {
 	w.T.Helper()
 	w.WaitState(w.RecordThrough(db, orders, 100, withKey("somebody else")), compensator.Succeeded)
 }
 
-// awaitBlocked waits until an entry was claimed and put back because an earlier entry of its key blocks it.
 func awaitBlocked(w *harness.World, id compensator.EntryID) {
 	w.T.Helper()
 	w.Eventually(func() bool {
@@ -306,7 +297,7 @@ func TestDeadFirstIsPassedWhereTheTypeSaysSo(t *testing.T) {
 	second := w.Record(orders, 2, compensator.Options{UserID: "ann", BusinessID: "slow"})
 	require.Equal(t, second, gate.Await(t))
 	require.Equal(t, compensator.Dead, w.State(first))
-	// The requeued entry is the first of its key again. It must not run while another entry of the key is running.
+	// The requeued entry must not run while another entry of the key is running.
 	require.NoError(t, admin.Of(c).Requeue(t.Context(), first, admin.RequeueOptions{AuditInfo: admin.AuditInfo{Actor: "ann", Reason: "because"}}))
 	awaitBlocked(w, first)
 	gate.Open()
@@ -315,8 +306,7 @@ func TestDeadFirstIsPassedWhereTheTypeSaysSo(t *testing.T) {
 	require.Equal(t, []compensator.EntryID{first, second, first}, seen.order("ann"))
 }
 
-// A person cancels a running entry. Its handler may continue for a while after its context is cancelled. The next entry
-// of the key must not wait for that handler.
+// The handler of a cancelled entry may continue for a while.
 // Failure: F114
 func TestCancelledEntriesLeaveTheirKey(t *testing.T) {
 	t.Parallel()
@@ -337,8 +327,7 @@ func TestCancelledEntriesLeaveTheirKey(t *testing.T) {
 	})
 }
 
-// The database assigns an id before the transaction commits. If an entry commits late, a later entry of its key may be
-// running already. The late entry must wait for the running one.
+// The database assigns an id before the transaction commits.
 // Failure: F112
 func TestEntryCommittedLateRunsBesideNone(t *testing.T) {
 	t.Parallel()
@@ -395,8 +384,7 @@ func TestLostLeaseOfTheFirstLetsNobodyPass(t *testing.T) {
 	w.WaitState(second, compensator.Succeeded)
 }
 
-// Some entries are written by plain SQL, or by a process that does not know that the type is serial. Such an entry gets
-// its position when it is first claimed.
+// An entry without a position gets its position when it is first claimed.
 // Failure: F114
 func TestEntriesRecordedWithoutPositionsRunOneAtATime(t *testing.T) {
 	t.Parallel()
@@ -460,8 +448,6 @@ func TestTransactionalHandlersRunInOrder(t *testing.T) {
 	require.Equal(t, 20, w.Count("effects"))
 }
 
-// A process that only records declares the type as serial. The entries that it records must get their positions at
-// once.
 // Failure: F114
 func TestDeclaredTypeRecordsPositions(t *testing.T) {
 	t.Parallel()
@@ -517,7 +503,7 @@ func TestPanicOfSerialRefusesTheRecord(t *testing.T) {
 	require.ErrorAs(t, err, &field)
 	require.Equal(t, "Serial", field.Field)
 	require.ErrorIs(t, tx.Commit(), compensator.ErrNotRecorded)
-	// Plain SQL writes an entry with an invalid key. This entry must not run, and must not block other entries.
+	// Plain SQL writes an entry with an invalid key.
 	bad := w.InsertDue("book", 1000, 1)[0]
 	w.Run(c)
 	w.WaitState(w.Record(orders, 1, withKey("ann")), compensator.Succeeded)
@@ -536,8 +522,6 @@ func TestPassDeadNeedsSerial(t *testing.T) {
 	require.Equal(t, "PassDead", field.Field)
 }
 
-// Reconciler rounds are an hour apart. If the library forgets to make an unblocked entry due, the entry waits for an
-// hour.
 // Failure: F115
 func TestNextOfAKeyIsNotified(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// These tests run recipes from docs/how-to on a real server. The recipes order entries without a serial type.
+// These tests run recipes from docs/how-to on a real server.
 
 func accounts(w *harness.World) {
 	w.Exec("CREATE TABLE accounts (user VARCHAR(64) PRIMARY KEY, balance INT NOT NULL, recorded INT NOT NULL, done INT NOT NULL) ENGINE=InnoDB")

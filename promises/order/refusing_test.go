@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// refusing is a store that can fail its calls about ordering keys. It counts claims.
+// refusing is a store that can fail its calls about ordering keys.
 type refusing struct {
 	*compensatortest.MemoryStore
 	claims atomic.Int64
@@ -32,7 +32,7 @@ var errRefused = errors.New("table is full")
 
 func (s *refusing) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	if s.claims.Add(1) > 5000 {
-		return processlog.Claimed{}, errRefused // Sleep before the refusal. In a loop without a sleep the bubble's clock would never move, and the test would not end.
+		return processlog.Claimed{}, errRefused // Without the sleep, the bubble's clock would never move.
 	}
 	return s.MemoryStore.Claim(ctx, want, token, lease, accept)
 }
@@ -61,8 +61,7 @@ func (s *refusing) Block(ctx context.Context, blocked []processlog.BlockedEntry,
 	return block()
 }
 
-// runSerial runs a serial type on the store, with reconciler rounds an hour apart. If the library forgets to make an
-// unblocked entry due, the entry waits for an hour.
+// runSerial runs a serial type on the store, with reconciler rounds an hour apart.
 func runSerial(t *testing.T, store *refusing, queue processlog.Queue, cfg compensator.HandlerConfig[harness.Order], more func(ctx context.Context, e *compensator.Entry) error) (c *compensator.Compensator, stop func()) {
 	t.Helper()
 	store.MemoryStore = compensatortest.NewMemoryStore()
@@ -76,7 +75,6 @@ func book(key string, delay time.Duration) compensator.NewEntry {
 	return compensator.NewEntry{BusinessType: "book", Content: []byte(`{}`), Options: compensator.Options{UserID: key, Delay: delay}}
 }
 
-// requireSucceeded requires that all n entries have succeeded without a failed attempt or a lost lease.
 func (s *refusing) requireSucceeded(t *testing.T, n int) {
 	t.Helper()
 	synctest.Wait()
@@ -88,8 +86,6 @@ func (s *refusing) requireSucceeded(t *testing.T, n int) {
 	}
 }
 
-// The store fails to read positions, or fails to block entries. The claimed entries then stay due, so each further
-// claim would return them again. The process must pause between claims.
 // Failure: F116
 func TestClaimsRestWhileTheStoreRefusesPositions(t *testing.T) {
 	t.Parallel()
@@ -145,8 +141,7 @@ func TestClaimsRestWhileTheStoreRefusesPositions(t *testing.T) {
 	}
 }
 
-// The queue leases an entry to the process for an hour. The store then fails once, so the process cannot find out whether the entry
-// is blocked. The entry must run soon after the store works again, and not when the queue's lease ends.
+// The queue leases an entry to the process for an hour.
 // Failure: F116
 func TestEntryThatIsPutBackForWantOfAPositionComesSoon(t *testing.T) {
 	t.Parallel()
@@ -178,8 +173,7 @@ func TestEntryThatIsPutBackForWantOfAPositionComesSoon(t *testing.T) {
 	}
 }
 
-// The process is about to mark the second entry of a key as blocked. Meanwhile the first entry ends, so nothing will wake the
-// second one. The answer to the marking is lost, too. The process must still make the second entry due.
+// The first entry ends before the second is marked as blocked, so nothing else would wake the second one.
 // Failure: F115
 func TestEntryThatWaitsWithoutItsProcessKnowingIsWoken(t *testing.T) {
 	t.Parallel()
@@ -202,7 +196,6 @@ func TestEntryThatWaitsWithoutItsProcessKnowingIsWoken(t *testing.T) {
 	})
 }
 
-// taking returns a handler that takes the time d.
 func taking(d time.Duration) func(context.Context, *compensator.Entry) error {
 	return func(context.Context, *compensator.Entry) error {
 		time.Sleep(d)

@@ -35,8 +35,6 @@ func (q *silent) Claim(ctx context.Context, businessType string, limit int, leas
 	return q.Queue.Claim(ctx, businessType, limit, lease)
 }
 
-// Claims wait for a slow queue, one after the other. Meanwhile entries of a key end. The next entries of this key must find free
-// slots.
 func TestNextOfAKeyRunsWhileClaimsSearch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,8 +18,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// deadBy makes a dead entry with the given EndedBy. The parameter undone is the number of failed attempts of its
-// compensation.
+// The parameter undone is the number of failed attempts of its compensation.
 func deadBy(w *harness.World, orders *compensator.Type[harness.Order], by compensator.EndedBy, undone int) compensator.EntryID {
 	w.T.Helper()
 	id := w.Record(orders, 1, compensator.Options{Delay: time.Hour})
@@ -27,7 +26,6 @@ func deadBy(w *harness.World, orders *compensator.Type[harness.Order], by compen
 	return id
 }
 
-// endings are the ways in which a service ends an entry.
 var endings = map[string]struct {
 	to  compensator.State
 	by  compensator.EndedBy
@@ -100,7 +98,6 @@ func TestDeadEntryIsEndedByAServiceUnlessItsCompensationHasBegun(t *testing.T) {
 	})
 }
 
-// got returns a function that requires a nil error and returns the other value.
 func got[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
@@ -109,8 +106,7 @@ func got[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// The process dies during the first attempt of the compensation. The entry counts no failed compensation. Only its lost
-// lease shows that the compensation began.
+// Only the lost lease of the entry shows that its compensation began.
 // Failure: F73
 func TestCompensationThatCrashedHasBegun(t *testing.T) {
 	w := harness.NewWorld(t)
@@ -203,8 +199,7 @@ func TestOneOfManyCancellationsChangesTheEntry(t *testing.T) {
 	}
 }
 
-// A caller does the work of an entry in a transaction and completes the entry there. If the entry has already ended,
-// the call must return an error. Otherwise a caller that checks only errors would do the work twice.
+// Without an error, a caller that checks only errors would do the work twice.
 // Failure: F73
 func TestWorkThatHasSucceededIsNotDoneAgain(t *testing.T) {
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -277,8 +272,6 @@ func TestSettlingManuallyInATransactionIsKeptExactlyIfItCommits(t *testing.T) {
 	})
 }
 
-// A person settles an entry manually in a transaction, and the library cannot write the audit record. The caller
-// ignores the error and commits. The action must not be committed without its audit record.
 // Failure: F121
 func TestSettlingManuallyThatCannotBeKeptChangesNothing(t *testing.T) {
 	w := harness.NewWorld(t)
@@ -292,8 +285,7 @@ func TestSettlingManuallyThatCannotBeKeptChangesNothing(t *testing.T) {
 	require.Equal(t, stored, w.Row(id))
 }
 
-// An entry was dead-lettered after repeated crashes, but one handler is still running. A service then ends the entry.
-// The outcome that this handler returns later must be dropped.
+// An entry was dead-lettered after repeated crashes, but one handler is still running.
 // Failure: F73
 func TestDeadEntryThatAServiceEndedTakesNoLateOutcome(t *testing.T) {
 	for name, verdict := range overtaken {
@@ -320,9 +312,8 @@ func TestDeadEntryThatAServiceEndedTakesNoLateOutcome(t *testing.T) {
 	}
 }
 
-// A payment cancels the entry that would close its order. The test does this in every situation of that entry: due,
-// running, failing, about to be dead-lettered, compensating, dead. The handler writes to the business table in its own
-// transaction, so the table shows whether the payment or the handler won.
+// The handler writes to the business table in its own transaction, so the table shows whether the payment or the
+// handler won.
 // Failure: F73
 func TestPaymentRacesTheEndOfItsClosing(t *testing.T) {
 	w := harness.NewWorld(t)

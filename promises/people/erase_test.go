@@ -16,7 +16,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// everything returns the whole content of the log as text.
 func everything(w *harness.World) string {
 	w.T.Helper()
 	var text sql.NullString
@@ -94,7 +93,6 @@ func TestErasedEntryHoldsNothingPersonalAndStaysKnown(t *testing.T) {
 	require.False(t, strings.Contains(everything(w), "Chen"))
 }
 
-// keys returns all ordering keys in the ordering table, as text.
 func keys(w *harness.World) string {
 	w.T.Helper()
 	var text sql.NullString
@@ -102,9 +100,7 @@ func keys(w *harness.World) string {
 	return text.String
 }
 
-// An ordering key may contain personal data of the content. A dead entry blocks its key by its position in the ordering table, also
-// after Erase. When the entry ends, the library must delete this position with the key. It must find the position although the
-// content is gone.
+// A dead entry blocks its key by its position in the ordering table, also after Erase.
 // Failure: F114
 func TestErasureReachesTheOrderingKeyOnceItsEntryHasEnded(t *testing.T) {
 	t.Parallel()
@@ -154,7 +150,7 @@ func TestErasureReachesTheOrderingKeyOnceItsEntryHasEnded(t *testing.T) {
 	w.Eventually(func() bool { return keys(w) == "" }, "and the key has no positions")
 }
 
-// New does not require the ordering table, so a database without serial types may lack it. Erase must still work.
+// New does not require the ordering table, so a database without serial types may lack it.
 // Failure: F114
 func TestErasureNeedsNoTableOfPositions(t *testing.T) {
 	t.Parallel()
@@ -203,8 +199,7 @@ func TestEntryOnItsWayIsNotErased(t *testing.T) {
 	require.ErrorIs(t, err, compensator.ErrNotFound)
 }
 
-// Erase must also blank the entry's audit records. If the database user has no right to change them, Erase must change
-// nothing at all.
+// If the database user has no right to change audit records, Erase must change nothing at all.
 // Failure: F126
 func TestErasureThatCannotReachTheRecordsChangesNothing(t *testing.T) {
 	t.Parallel()
@@ -224,7 +219,6 @@ func TestErasureThatCannotReachTheRecordsChangesNothing(t *testing.T) {
 }
 
 // No call of the library can erase the audit records of a purged entry, because Erase needs the entry's row to lock.
-// This test runs the SQL statement that docs/how-to/erase.md gives for these records.
 func TestRecordsOfAPurgedEntryAreBlankedByTheStatementOfTheDocs(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

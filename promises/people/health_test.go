@@ -99,7 +99,6 @@ func TestHealthNamesTheServerThatDoesNotAnswer(t *testing.T) {
 	}, "both answer again")
 }
 
-// panicking returns an observer whose functions all panic.
 func panicking() observe.Observer {
 	attempt := func(observe.AttemptEvent) { panic("metrics are broken") }
 	settled := func(observe.SettledEvent) { panic("metrics are broken") }
@@ -142,7 +141,6 @@ func TestPanickingObserverHarmsNoEntry(t *testing.T) {
 	require.Equal(t, 10, w.CountEnded(compensator.Compensated, 3))
 }
 
-// tenants is a propagator that carries the tenant of each entry.
 type tenants struct{}
 
 type tenantKey struct{}

@@ -32,7 +32,6 @@ func TestEntriesReadBackDecodeAsTheirTypeDoes(t *testing.T) {
 	}
 }
 
-// reversed is a codec that writes JSON backwards.
 type reversed struct{}
 
 func (reversed) Marshal(v any) ([]byte, error) {

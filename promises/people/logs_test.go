@@ -13,7 +13,6 @@ import (
 	"github.com/compensator-go/compensator/serve"
 )
 
-// A service has two databases and one Redis. serve.Run runs both logs, and one probe answers for both.
 // Failure: F85
 func TestServiceWithTwoDatabasesRunsStopsAndReportsBothLogs(t *testing.T) {
 	t.Parallel()

@@ -18,8 +18,7 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// underWay is an entry whose handler waits at a gate and ignores its context. When the gate opens, the handler returns
-// an error or nil.
+// underWay is an entry whose handler waits at a gate and ignores its context.
 type underWay struct {
 	*harness.World
 	c       *compensator.Compensator
@@ -30,8 +29,8 @@ type underWay struct {
 	settled chan observe.SettledEvent
 }
 
-// startDeaf records an entry and waits until its handler is at the gate. The first attempt ignores its context and
-// returns the error verdict when the gate opens. Later attempts succeed at once.
+// The first attempt ignores its context and returns the error verdict when the gate opens. Later attempts succeed at
+// once.
 func startDeaf(t *testing.T, w *harness.World, verdict error) *underWay {
 	t.Helper()
 	cfg := w.QuickConfig()
@@ -58,8 +57,7 @@ func startDeaf(t *testing.T, w *harness.World, verdict error) *underWay {
 	return u
 }
 
-// awaitCompleted waits for the event of an attempt, during which somebody completed the entry. If the attempt succeeded too, the
-// event is Settled. Otherwise its outcome is dropped.
+// If the attempt succeeded too, awaitCompleted waits for Settled. Otherwise it waits for a dropped outcome.
 func (u *underWay) awaitCompleted(verdict error) observe.SettledEvent {
 	u.T.Helper()
 	if verdict != nil {
@@ -70,7 +68,7 @@ func (u *underWay) awaitCompleted(verdict error) observe.SettledEvent {
 	return event
 }
 
-// overtaken holds the outcomes of attempts, by name. In the tests, somebody changes the entry while the attempt runs.
+// overtaken holds outcomes of attempts whose entry somebody changes meanwhile.
 var overtaken = map[string]error{
 	"success":   nil,
 	"failure":   errors.New("no"),
@@ -198,9 +196,7 @@ func TestCancellationRolledBackDisturbsNobody(t *testing.T) {
 	}
 }
 
-// A transaction cancels an entry and then rolls back to a savepoint, for example in an ORM's nested transaction. A
-// Connector sees only the outer commit, so the process believes that the entry is cancelled. It cancels the context of
-// the handler although the entry is not cancelled. This must not count as a failure of the entry.
+// A Connector sees only the outer commit, so the process believes that the entry is cancelled.
 // Failure: F27
 func TestCancellationThatASavepointUndoesCostsNothing(t *testing.T) {
 	t.Parallel()
@@ -321,8 +317,7 @@ func TestEntryCancelledBetweenItsCommitAndItsFirstAttemptDoesNotRun(t *testing.T
 	require.NoError(t, err)
 	require.True(t, found.WasRunning, "it was inserted with a lease")
 	stored := w.Row(id)
-	// The cancelled entry holds the only slot until it has been read back. So when the next entry has run, the
-	// cancelled entry has been read back.
+	// The cancelled entry holds the only slot until it has been read back.
 	w.WaitState(w.RecordThrough(db, orders, 3, compensator.Options{}), compensator.Succeeded)
 	require.Zero(t, ran.Of(id))
 	require.Equal(t, stored, w.Row(id))

@@ -16,8 +16,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A person or a service makes an entry due earlier. The entry must run at its new due time, although the queue still
-// holds the old due time.
+// The queue still holds the old due time.
 func TestEntryMovedForwardDoesNotWaitForTheReconciler(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -37,8 +36,7 @@ func TestEntryMovedForwardDoesNotWaitForTheReconciler(t *testing.T) {
 	})
 }
 
-// deed is an action of a service or a person. If inTx is set, there is also a variant that runs in the caller's
-// transaction.
+// If inTx is set, there is also a variant that runs in the caller's transaction.
 type deed struct {
 	action processlog.Action
 	from   []compensator.State
@@ -53,7 +51,6 @@ func always(s compensator.State) func(compensator.State) compensator.State {
 	return func(compensator.State) compensator.State { return s }
 }
 
-// deeds are the actions of services and people, with the states that each action accepts.
 var deeds = map[string]deed{
 	"complete": {processlog.ActionComplete, []compensator.State{compensator.Pending, compensator.Retrying}, always(compensator.Succeeded), 0, true,
 		func(ctx context.Context, c *compensator.Compensator, ref compensator.Ref) error {
@@ -101,7 +98,7 @@ var deeds = map[string]deed{
 		}},
 }
 
-// inState inserts an entry in the given state. Its row is at version 7.
+// inState inserts the row at version 7.
 func inState(w *harness.World, orders *compensator.Type[harness.Order], state compensator.State) compensator.EntryID {
 	w.T.Helper()
 	id := w.Record(orders, 1, compensator.Options{Delay: time.Hour})
@@ -126,8 +123,6 @@ func inState(w *harness.World, orders *compensator.Type[harness.Order], state co
 	return id
 }
 
-// requireDone requires that the action has changed the entry as its fields say. The parameter before is the entry
-// before the action.
 func (d deed) requireDone(t *testing.T, before, after *compensator.Entry) {
 	t.Helper()
 	require.Equal(t, d.to(before.State), after.State)

@@ -15,7 +15,6 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// The library fails to do its own work. It must log each cause, at most once a minute.
 // Failure: F85
 func TestWhatFailsIsLoggedAndShownInHealth(t *testing.T) {
 	t.Parallel()
@@ -50,8 +49,7 @@ func TestWhatFailsIsLoggedAndShownInHealth(t *testing.T) {
 	})
 }
 
-// An entry is completed while its handler waits for a dependency. The handler's context ends, so the call to the
-// dependency fails. The breaker must not count this failure.
+// The handler's context ends, so the call to the dependency fails.
 func TestAttemptThatIsToldToStopBlamesNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

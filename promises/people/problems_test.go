@@ -19,7 +19,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// breakable is a process whose requests to the servers can be made to fail.
 type breakable struct {
 	*harness.World
 	c       *compensator.Compensator
@@ -72,17 +71,15 @@ func newBreakable(t *testing.T, watched bool) (*breakable, harness.Log) {
 	return b, lines
 }
 
-// takeQueueDown takes the queue down, so that only the database shows which entries are due.
 func (b *breakable) takeQueueDown() { b.queue.down.Store(true) }
 
-// breakRequests makes matching requests fail from now on.
 func (b *breakable) breakRequests(matches ...faultproxy.Match) {
 	for _, match := range matches {
 		b.proxy.Arm(faultproxy.Rule{Match: match, Fault: faultproxy.DropRequest})
 	}
 }
 
-// record records an entry with InTx, so that the commit is seen on every kind of pool.
+// record uses InTx, so that the commit is seen on every kind of pool.
 func (b *breakable) record(businessType string, delay time.Duration) {
 	b.T.Helper()
 	require.NoError(b.T, b.c.InTx(b.T.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
@@ -107,7 +104,6 @@ func readsRows(r faultproxy.Request) bool {
 	return r.Runs() && strings.Contains(r.Text, "content") && strings.Contains(r.Text, "WHERE id IN (")
 }
 
-// problems are the kinds of the library's own work that can fail, by name.
 var problems = map[string]struct {
 	what    string
 	breaks  func(b *breakable)
@@ -246,8 +242,7 @@ func TestOutcomeWhoseRowIsLockedIsNotTakenForStored(t *testing.T) {
 	b.Eventually(func() bool { return open().IsZero() }, "it is stored")
 }
 
-// A lease was not renewed before it ended, which Health reports as a problem. The ended lease needs no renewal, and no other lease
-// exists whose renewal would clear the problem. Health must stop reporting it.
+// The ended lease needs no renewal, and no other lease exists whose renewal would clear the problem.
 func TestRenewalsAreNoProblemOnceNothingIsLeftToRenew(t *testing.T) {
 	t.Parallel()
 	b, lines := newBreakable(t, true)

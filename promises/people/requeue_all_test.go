@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// insertDead inserts n dead entries with different versions. Every third one has a different error.
+// Every third entry has a different error.
 func insertDead(w *harness.World, businessType string, n int) {
 	w.T.Helper()
 	ids := w.InsertDue(businessType, 1, n)
@@ -60,7 +60,6 @@ func TestDeadEntriesOfOneErrorRunAgainAndAreKeptOneByOne(t *testing.T) {
 	})
 }
 
-// deadEntries inserts n dead entries and lists them.
 func deadEntries(w *harness.World, c *compensator.Compensator, n int) []compensator.Entry {
 	w.T.Helper()
 	insertDead(w, "close_order", n)
@@ -72,8 +71,6 @@ func deadEntries(w *harness.World, c *compensator.Compensator, n int) []compensa
 	return page.Entries
 }
 
-// Entries change after a caller has listed them. RequeueAll must requeue only entries that still have the listed
-// version.
 // Failure: F120
 func TestEntryThatChangedSinceItWasSeenIsNotRequeued(t *testing.T) {
 	t.Parallel()
@@ -129,7 +126,6 @@ func TestRequeueAllRefusesWhatItCannotBeAsked(t *testing.T) {
 	require.Equal(t, compensator.Dead, w.State(one[0].ID), "a dry run of one")
 }
 
-// The audit table is missing, so RequeueAll cannot write audit records. It must change no entry.
 // Failure: F120
 func TestRequeueAllThatCannotBeKeptChangesNothing(t *testing.T) {
 	t.Parallel()

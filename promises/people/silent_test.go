@@ -23,7 +23,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// ready sends a readiness probe as an orchestrator does. It returns the status and the body.
 func ready(t *testing.T, h http.Handler) (status int, body string) {
 	t.Helper()
 	answer := httptest.NewRecorder()
@@ -31,12 +30,10 @@ func ready(t *testing.T, h http.Handler) (status int, body string) {
 	return answer.Code, answer.Body.String()
 }
 
-// waitTimeout is the timeout of a probe. It is shorter than the 2 s that a command waits for Redis. So a probe that asks Redis
-// first and the database afterwards would fail.
+// waitTimeout is shorter than the 2 s that a command waits for Redis, so that a probe that asks Redis first would fail.
 const waitTimeout = 1900 * time.Millisecond
 
-// Redis is stopped with SIGSTOP, so it accepts connections and answers nothing. The process must still count as ready
-// and healthy.
+// Redis is stopped with SIGSTOP, so it accepts connections and answers nothing.
 // Failure: F85
 func TestProcessIsReadyWhileRedisIsSilent(t *testing.T) {
 	t.Parallel()
@@ -70,8 +67,7 @@ func TestProcessIsReadyWhileRedisIsSilent(t *testing.T) {
 	}
 }
 
-// A process that only records has no reconciler, which would notice that the queue works again. After the outage it
-// records nothing, so no enqueue shows that the queue works either. Health must check the queue itself.
+// A process that records nothing more has no reconciler and no enqueue that would notice that the queue works again.
 // Failure: F85
 func TestHealthOfAProcessThatOnlyRecordsSeesTheQueueComeBack(t *testing.T) {
 	t.Parallel()
@@ -108,8 +104,7 @@ func (silentQueue) Peek(ctx context.Context, _ []string) ([]time.Duration, []str
 	return nil, nil, ctx.Err()
 }
 
-// New first checks the queue, and then reads from the database which entries must be purged. One deadline covers both.
-// The check of a silent queue must leave enough time for the database.
+// One deadline covers New's check of the queue and its reads of the database.
 // Failure: F85
 func TestNewLeavesTheDatabaseItsTimeWhileTheQueueIsSilent(t *testing.T) {
 	t.Parallel()
@@ -127,8 +122,7 @@ func TestNewLeavesTheDatabaseItsTimeWhileTheQueueIsSilent(t *testing.T) {
 	require.ErrorIs(t, h.Queue, context.DeadlineExceeded)
 }
 
-// A probe asks every 2 s and waits 1.5 s for an answer. Each answer must say that the process is ready. The bubble's clock moves
-// only when every goroutine is blocked, so the result does not depend on the machine's speed.
+// The bubble's clock moves only when every goroutine is blocked, so the result does not depend on the machine's speed.
 // Failure: F85
 func TestProcessIsReadyInEachTryWhileTheQueueIsSilent(t *testing.T) {
 	t.Parallel()
@@ -155,8 +149,6 @@ func TestProcessIsReadyInEachTryWhileTheQueueIsSilent(t *testing.T) {
 	})
 }
 
-// Redis is down when New checks it. When Redis answers again, the log must say for how long it was down, counted from
-// New.
 func TestQueueThatNewFoundDownIsToldToAnswerAgainAfterTheTimeSinceNew(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()

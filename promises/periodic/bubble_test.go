@@ -20,7 +20,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// marksStore is a store that counts the calls that periodic types cause, and can make them fail.
 type marksStore struct {
 	*compensatortest.MemoryStore
 	asked   atomic.Int64
@@ -37,12 +36,11 @@ func (s *marksStore) Marks(ctx context.Context, businessTypes []string) (time.Ti
 
 var _ processlog.Store = (*marksStore)(nil)
 
-// slow returns a Config whose loops poll only every ten seconds, so that hours in the bubble cost little CPU time.
+// slow polls only every ten seconds, so that hours in the bubble cost little CPU time.
 func slow(store processlog.Store) compensator.Config {
 	return compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler), PollInterval: 10 * time.Second}
 }
 
-// process runs the type "report" until it is stopped.
 type process struct {
 	*compensator.Compensator
 	stop func()
@@ -152,7 +150,6 @@ func TestFirstRegistrationFillsNothingBackAndASecondScheduleGoesOn(t *testing.T)
 	})
 }
 
-// The process uses the bubble's clock, and the database's clock differs from it. The slots must follow the database's clock.
 // Failure: F103
 func TestSlotsAreThoseOfTheDatabasesClock(t *testing.T) {
 	t.Parallel()
@@ -174,8 +171,6 @@ func TestSlotsAreThoseOfTheDatabasesClock(t *testing.T) {
 	})
 }
 
-// The process that records the entry of a slot may roll its transaction back. Another process must then record this entry, without
-// waiting for the next slot.
 // Failure: F102
 func TestSlotThatAnotherProcessDidNotMakeIsMadeSoon(t *testing.T) {
 	t.Parallel()
@@ -253,7 +248,6 @@ func TestWhatKeepsSlotsFromBeingRecordedStandsInHealth(t *testing.T) {
 	})
 }
 
-// encoding is a JSON codec that can fail.
 type encoding struct {
 	compensator.Codec
 	fails atomic.Bool

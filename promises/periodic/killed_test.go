@@ -18,7 +18,6 @@ const (
 	kills     = 25
 )
 
-// Three processes record entries for the slots of one type. The test kills them one after the other, at random points.
 // Failure: F102
 func TestEachSlotHasOneEntryWhileProcessesAreKilled(t *testing.T) {
 	t.Parallel()
@@ -55,8 +54,7 @@ func TestEachSlotHasOneEntryWhileProcessesAreKilled(t *testing.T) {
 	assert.Zero(t, w.Count("common_process_log WHERE business_type='tick' AND state=1 AND JSON_UNQUOTE(CONVERT(content USING utf8mb4)) NOT IN (SELECT what FROM effects)"))
 }
 
-// slotsOf returns the slots that have an entry, in order. It requires that no entry was recorded before the time of its
-// slot.
+// slotsOf requires that no entry was recorded before the time of its slot.
 func slotsOf(w *harness.World) (slots []time.Time) {
 	w.T.Helper()
 	rows, err := w.DB.QueryContext(w.T.Context(), "SELECT idempotent_id, CONVERT(content USING utf8mb4), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', created_at) DIV 1000 FROM common_process_log WHERE business_type='tick'")

@@ -74,8 +74,7 @@ func TestLogWithoutTheTableOfSlotsRunsUnlessATypeIsPeriodic(t *testing.T) {
 	require.NoError(t, harness.HandleTick(other, time.Second))
 }
 
-// The idempotency key of a slot may already belong to an entry. People record entries for future slots, with the time in their own
-// time zone, or an unrelated entry has this key. Later slots must still get their entries.
+// People record entries for future slots, with the time in their own time zone, or an unrelated entry has this key.
 // Failure: F104
 func TestSlotWhoseIDIsTakenHoldsUpNoLaterOne(t *testing.T) {
 	t.Parallel()
@@ -106,8 +105,7 @@ func TestSlotWhoseIDIsTakenHoldsUpNoLaterOne(t *testing.T) {
 	})
 }
 
-// A process stops in the middle of its transaction, and so keeps the row of the type's last slot locked. The next slot of the type
-// must wait until the database ends the transaction. Slots of other types must not wait.
+// A process stops in the middle of its transaction, and so keeps the row of the type's last slot locked.
 // Failure: F102
 func TestMarkThatIsHeldIsTakenUpWhenItIsFree(t *testing.T) {
 	t.Parallel()
@@ -132,8 +130,6 @@ func TestMarkThatIsHeldIsTakenUpWhenItIsFree(t *testing.T) {
 	}
 }
 
-// Somebody deletes the row that holds a type's last slot. The library must continue with the type's next slots. It must
-// not record earlier slots again, and must log the deletion.
 // Failure: F104
 func TestDeletedMarkBeginsAnewAndIsTold(t *testing.T) {
 	t.Parallel()
@@ -184,8 +180,6 @@ func TestPeriodicRefusesWhatCannotWork(t *testing.T) {
 	}, "it comes before Run") // Run may not have begun yet, but the type is registered already.
 }
 
-// TestScheduleThatNeverFiresIsLogged registers a schedule that returns no time. The type then gets no entries, and the
-// log must say why.
 func TestScheduleThatNeverFiresIsLogged(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -20,8 +20,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// Twenty types claim at the same time, and the process also listens for notifications, which needs a further connection. Most of
-// the tested clients may open fewer than 21 connections. All entries must run.
+// Twenty types claim at the same time, and most of the tested clients may open fewer than 21 connections.
 // Failure: F47
 func TestQueueIsReliedOnWithinTheFewConnectionsOfItsClient(t *testing.T) {
 	t.Parallel()
@@ -70,7 +69,6 @@ func pipelines(opt *redis.Options) int {
 
 const manyTypes = 20
 
-// runManyTypes runs twenty types whose entries succeed.
 func runManyTypes(t *testing.T, w *harness.World, c *compensator.Compensator) {
 	t.Helper()
 	for i := range manyTypes {
@@ -81,8 +79,7 @@ func runManyTypes(t *testing.T, w *harness.World, c *compensator.Compensator) {
 	recordOfManyTypes(w, c)
 }
 
-// recordOfManyTypes records entries of all types that come due within the same tenth of a second. It waits until all
-// have ended.
+// recordOfManyTypes records entries of all types that come due within the same tenth of a second.
 func recordOfManyTypes(w *harness.World, c *compensator.Compensator) {
 	w.T.Helper()
 	require.NoError(w.T, c.InTx(w.T.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
@@ -97,7 +94,6 @@ func recordOfManyTypes(w *harness.World, c *compensator.Compensator) {
 	w.WaitAllEnded()
 }
 
-// listensAgain kills the listening connection and waits until another one listens.
 func listensAgain(w *harness.World) {
 	w.T.Helper()
 	ctx := w.T.Context()
@@ -114,8 +110,7 @@ func listensAgain(w *harness.World) {
 	w.Eventually(func() bool { return listening() && !slices.Equal(ids, connections(w, "flags=P ")) }, "another connection listens")
 }
 
-// connections returns the ids of the library's connections to the shared Redis. It recognizes them by the client's
-// name, and returns only those whose line in CLIENT LIST contains the text in part.
+// connections recognizes the library's connections by the client's name. part selects lines of CLIENT LIST.
 func connections(w *harness.World, part string) (ids []string) {
 	w.T.Helper()
 	list, err := w.Redis.ClientList(w.T.Context()).Result()

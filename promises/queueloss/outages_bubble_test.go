@@ -20,7 +20,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// switchedQueue is a queue whose server can be switched off.
 type switchedQueue struct {
 	processlog.Queue
 	down atomic.Bool
@@ -68,7 +67,6 @@ func (q *switchedQueue) Lead(ctx context.Context, period time.Duration) (bool, e
 	return q.Queue.Lead(ctx, period)
 }
 
-// logText keeps all log lines.
 type logText struct {
 	mu   sync.Mutex // guards text
 	text bytes.Buffer
@@ -86,8 +84,6 @@ func (l *logText) count(part string) int {
 	return strings.Count(l.text.String(), part)
 }
 
-// A queue restarts, and a few seconds later it goes down for an hour. During this hour, the last line of the log must
-// not say that the queue answers again.
 // Failure: F45
 func TestOutageSoonAfterAnotherIsLoggedIfItLasts(t *testing.T) {
 	t.Parallel()
@@ -124,8 +120,6 @@ func TestOutageSoonAfterAnotherIsLoggedIfItLasts(t *testing.T) {
 	})
 }
 
-// A process only records. When the queue is back, Observer.QueueUp is called and reads Health. This Health must already say that
-// the queue answers.
 func TestHealthInsideQueueUpSaysThatTheQueueAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -17,7 +17,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// deadQueue is a queue that never answers.
 type deadQueue struct{ processlog.Queue }
 
 var errNoQueue = errors.New("the queue is gone")
@@ -50,8 +49,6 @@ func (s *rivalledStore) Due(ctx context.Context, businessType string, limit int)
 	return due, err
 }
 
-// Without a queue, processes that share a backlog find the same entries. Other processes may claim all entries that a
-// process found. It must look again soon, because more entries are due.
 // Failure: F45
 func TestProcessThatOthersWereFasterThanLooksAgainSoon(t *testing.T) {
 	t.Parallel()

@@ -147,8 +147,7 @@ func TestEntriesBeyondTheHorizonStayOutOfRedisAndRunWhenDue(t *testing.T) {
 	w.Run(c)
 	far, beyond := w.RecordDelayed(c, time.Hour), w.RecordDelayed(c, 2*time.Second)
 	for range 5 {
-		// The process must not enqueue the entry far, which is due beyond the horizon. If it did, it would do so before
-		// it enqueues this one.
+		// If the process enqueued far, which is due beyond the horizon, it would do so before this entry.
 		w.WaitInQueue(w.RecordDelayed(c, 900*time.Millisecond))
 	}
 	assert.False(t, w.InQueue(far))
@@ -160,9 +159,7 @@ func TestEntriesBeyondTheHorizonStayOutOfRedisAndRunWhenDue(t *testing.T) {
 	w.WaitState(far, compensator.Succeeded)
 }
 
-// TestFailoverThatForgetsLosesNoEntry cuts a Redis replica off from its primary and promotes it later. The replica
-// still holds entries that have ended since the cut, and lacks the entries that were enqueued since. Every entry must
-// run.
+// The replica still holds entries that have ended since the cut, and lacks the entries that were enqueued since.
 // Failure: F42
 func TestFailoverThatForgetsLosesNoEntry(t *testing.T) {
 	t.Parallel()
@@ -235,8 +232,8 @@ func TestManyReconcilersAtOnceRunEachEntryOnce(t *testing.T) {
 	assert.Equal(t, 500, w.Count("common_process_log WHERE state=1 AND version=2"), "one claim and one outcome each")
 }
 
-// TestProcessWhosePrefixWasTakenOverPollsItsDatabase lets another log take over the key prefix in Redis, after Redis has lost the
-// owner of the prefix. The process must then poll its database, and must not use the queue of the other log.
+// TestProcessWhosePrefixWasTakenOverPollsItsDatabase lets another log take over the key prefix in Redis, after Redis
+// has lost the owner of the prefix.
 // Failure: F25
 func TestProcessWhosePrefixWasTakenOverPollsItsDatabase(t *testing.T) {
 	t.Parallel()
@@ -272,7 +269,7 @@ func TestNewWarnsOfARedisThatMayEvictTheQueue(t *testing.T) {
 	assert.Contains(t, log.String(), "allkeys-lru")
 }
 
-// oldRedis starts a server that answers like Redis 4. The server knows INFO, and none of the newer commands.
+// oldRedis starts a server that answers like Redis 4.
 func oldRedis(t *testing.T) (addr string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -362,8 +359,7 @@ func TestWhatAProcessCouldNotEnqueueComesToTheQueueAlthoughAnotherLeads(t *testi
 	w.WaitInQueue(missed)
 }
 
-// An entry was claimed without the queue. The queue may still hold the entry with the lease of a process that has died.
-// The retry of the entry must be on time.
+// The queue may still hold the entry with the lease of a process that has died.
 func TestRetryOfAnEntryTheQueueHasLeasedAwayIsDueWhenItShouldBe(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()

@@ -19,8 +19,6 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// upset is a Redis server with a fault that the test repeats, and two processes that handle one type and use this
-// server.
 type upset struct {
 	*harness.World
 	t       *testing.T
@@ -35,8 +33,7 @@ type upset struct {
 	ran       harness.Calls
 }
 
-// upsets are the faults. blow causes the fault once. The test repeats blow while entries are recorded, come due and
-// run. mend undoes the last blow.
+// blow causes a fault once, and mend undoes the last blow.
 var upsets = map[string]struct{ blow, mend func(u *upset) }{
 	"forgets everything":  {blow: func(u *upset) { u.tell(u.admin.FlushAll(u.ctx())) }},
 	"loses the queue":     {blow: func(u *upset) { u.tell(u.admin.Del(u.ctx(), u.dueKey)) }},
@@ -167,7 +164,6 @@ func newUpset(t *testing.T) *upset {
 	return u
 }
 
-// numberedNeverEarly registers a handler that reads the database's clock and requires that it was not called early.
 func numberedNeverEarly(t *testing.T, u *upset, c *compensator.Compensator) {
 	_, err := compensator.Handle(t.Context(), c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 		u.ran.Add(e.ID)
@@ -181,7 +177,6 @@ func numberedNeverEarly(t *testing.T, u *upset, c *compensator.Compensator) {
 	u.Run(c)
 }
 
-// recordPairs makes both processes record pairs of entries, most of them delayed. It waits until all have ended.
 func (u *upset) recordPairs(pairs int) {
 	u.t.Helper()
 	dbs := [2]*sql.DB{u.DB, u.Open(harness.PlainPool(u.DSN))}
@@ -209,9 +204,7 @@ func (u *upset) recordPairs(pairs int) {
 	assert.Equal(u.t, 2*pairs, u.ran.Total(), "runs")
 }
 
-// queueIsUsedAgain requires that a new entry gets into Redis after the fault is over. The recording process enqueues the entry,
-// unless it still takes Redis for down. In this case another process enqueues the entry shortly before its due time. So this takes
-// no longer than the delay of the entry.
+// If the recording process still takes Redis for down, another process enqueues the entry shortly before its due time.
 func (u *upset) queueIsUsedAgain() {
 	u.t.Helper()
 	var receipt *compensator.Receipt

@@ -22,7 +22,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// evict makes Redis lose the queue of one type.
 func evict(w *harness.World, businessType string) {
 	w.T.Helper()
 	require.NoError(w.T, w.Redis.Del(w.T.Context(), w.DueKey(businessType)).Err())
@@ -143,7 +142,7 @@ func (blindStore) Scan(context.Context, processlog.Window) ([]processlog.Schedul
 	return nil, errors.New("gone away")
 }
 
-// blindLater is a store that works like the store inside it until blind is set, and then like blindStore.
+// blindLater is like blindStore once blind is set.
 type blindLater struct {
 	processlog.Store
 	blind atomic.Bool
@@ -156,8 +155,7 @@ func (s *blindLater) Scan(ctx context.Context, w processlog.Window) ([]processlo
 	return s.Store.Scan(ctx, w)
 }
 
-// farsighted is a queue whose Peek, once calm is set, answers that nothing is due and nothing is lost. The process then
-// learns of a loss only from other processes or from its next claim.
+// Once calm is set, farsighted's Peek answers that nothing is due and nothing is lost.
 type farsighted struct {
 	processlog.Queue
 	calm  atomic.Bool
@@ -179,8 +177,6 @@ func (q *farsighted) Peek(ctx context.Context, businessTypes []string) ([]time.D
 	return waits, lost, err
 }
 
-// A process begins to rebuild the queue of a type, and the rebuild fails. Before the process enqueues anything, it must
-// notify the other processes. From then on, idle processes must poll the database.
 // Failure: F44
 func TestIdleProcessIsToldOfALossByTheOneThatRebuilds(t *testing.T) {
 	t.Parallel()
@@ -222,8 +218,7 @@ func TestIdleProcessIsToldOfALossByTheOneThatRebuilds(t *testing.T) {
 	gate.Open()
 }
 
-// oneOnly runs an instance in a bubble. The instance checks only once, at its start, whether the queue has lost
-// entries.
+// oneOnly's instance checks only once, at its start, whether the queue has lost entries.
 func oneOnly(t *testing.T, store processlog.Store, queue *compensatortest.MemoryQueue, ran *atomic.Int64) *compensator.Compensator {
 	c, err := compensator.New(t.Context(), compensator.Config{
 		Store: store, Queue: queue.Client(), ReconcileInterval: 24 * time.Hour, Grace: 24 * time.Hour, Horizon: 200 * time.Hour, Logger: slog.New(slog.DiscardHandler)})
@@ -258,7 +253,6 @@ func TestTypeIsWholeOnlyOnceAllOfItIsEnqueued(t *testing.T) {
 	})
 }
 
-// A process began to rebuild the queue of a type and died. The type's entries must still run.
 func TestEntriesOfALostTypeRunAlthoughNobodyRebuildsIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

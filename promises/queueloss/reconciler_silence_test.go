@@ -17,7 +17,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// silentQueue is a queue that never answers one of its calls.
 type silentQueue struct {
 	processlog.Queue
 	silent atomic.Bool
@@ -33,7 +32,6 @@ func (q *silentQueue) Enqueue(ctx context.Context, items []processlog.QueueEntry
 	return q.Queue.Enqueue(ctx, items, rules)
 }
 
-// The queue never answers one enqueue call of the reconciler. The reconciler must continue with its next rounds.
 func TestReconcilerOutlivesAQueueThatGoesSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -60,7 +58,7 @@ func TestReconcilerOutlivesAQueueThatGoesSilent(t *testing.T) {
 		unqueued(time.Minute)
 		<-queue.asked
 		unqueued(0)
-		time.Sleep(5 * time.Minute) // five minutes on the bubble's clock
+		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		assert.EqualValues(t, 2, runs.Load())
 		stop()

@@ -14,8 +14,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// twoTypes is a process with two types and a separate Redis, which holds all entries of both types. The reconciler and
-// the poll do not run again, so the process must use the queue.
+// twoTypes is a process with a separate Redis. Its reconciler and its poll do not run again, so the process must use
+// the queue.
 type twoTypes struct {
 	*harness.World
 	c     *compensator.Compensator
@@ -49,18 +49,15 @@ func newTwoTypes(t *testing.T) *twoTypes {
 	return w
 }
 
-// recordUser records an entry of the type "sync_user".
 func (w *twoTypes) recordUser(delay time.Duration) compensator.EntryID {
 	return w.Record(w.users, 1, compensator.Options{Delay: delay})
 }
 
-// waitUser waits until Redis holds an entry of the type "sync_user".
 func (w *twoTypes) waitUser(id compensator.EntryID) {
 	w.T.Helper()
 	w.Eventually(func() bool { return w.Redis.ZScore(w.T.Context(), w.DueKey("sync_user"), id.String()).Err() == nil }, "entry %s waits in Redis", id)
 }
 
-// lacking returns the types whose entries are not all in the queue, according to Health.
 func (w *twoTypes) lacking() (types []string) {
 	h := w.c.Health(w.T.Context())
 	assert.NoError(w.T, h.Queue)
@@ -77,8 +74,6 @@ func (w *twoTypes) waitLacking(types ...string) {
 	w.Eventually(func() bool { return slices.Equal(types, w.lacking()) }, "the queue lacks entries of %q", types)
 }
 
-// Redis runs out of memory, so it holds only some entries. The process must read these from Redis, and all other entries from the
-// database. No entry may be early or lost.
 // Failure: F43
 func TestQueueWithoutRoomIsReliedOnForWhatItHas(t *testing.T) {
 	t.Parallel()
@@ -101,8 +96,6 @@ func TestQueueWithoutRoomIsReliedOnForWhatItHas(t *testing.T) {
 	w.waitLacking()
 }
 
-// The queue key of one type holds another program's data. Only that type may be affected. The library must not change
-// the data.
 // Failure: F46
 func TestForeignKeyOfOneTypeConcernsThatTypeAlone(t *testing.T) {
 	t.Parallel()
@@ -123,8 +116,7 @@ func TestForeignKeyOfOneTypeConcernsThatTypeAlone(t *testing.T) {
 	w.waitLacking()
 }
 
-// The queue key of one type was renamed to the queue key of another type. The sorted set has a member that says that it
-// holds all entries of the old type. The library must treat the queues of both types as incomplete.
+// The sorted set has a member that says that it holds all entries of the old type.
 // Failure: F46
 func TestSortedSetUnderAnotherTypesKeyIsBelievedOfNeither(t *testing.T) {
 	t.Parallel()

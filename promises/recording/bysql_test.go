@@ -37,7 +37,6 @@ func bySQL(t *testing.T) (record, ask, cancel, procedure, call string) {
 	return found[0][1], found[1][1], found[2][1], found[3][1], found[4][1]
 }
 
-// change replaces parts of a block. Each part must exist.
 func change(t *testing.T, block string, pairs ...string) string {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -95,7 +94,6 @@ var clients = map[string]func(w *harness.World, script string) (string, error){
 	},
 }
 
-// statements splits a script into statements as the command-line client does.
 func statements(script string) (list []string) {
 	delimiter := ";"
 	statement := ""
@@ -112,7 +110,6 @@ func statements(script string) (list []string) {
 	return list
 }
 
-// byEveryClient runs test once with each client.
 func byEveryClient(t *testing.T, test func(t *testing.T, w *harness.World, run func(script string) (string, error))) {
 	for name, client := range clients {
 		t.Run(name, func(t *testing.T) {
@@ -123,8 +120,6 @@ func byEveryClient(t *testing.T, test func(t *testing.T, w *harness.World, run f
 	}
 }
 
-// closing registers a type whose handler stores the order's id by key. The handler also checks the headers, and that the entry is
-// not early.
 func closing(t *testing.T, w *harness.World, c *compensator.Compensator) *sync.Map {
 	closed := new(sync.Map)
 	_, err := compensator.Handle(t.Context(), c, "close_order", func(_ context.Context, e *compensator.Entry, o struct{ ID string }) error {
@@ -176,7 +171,6 @@ func TestEntryRecordedByPlainSQLRuns(t *testing.T) {
 	})
 }
 
-// errorOf adds a client's output to the client's error.
 func errorOf(said string, err error) error {
 	if err == nil {
 		return nil
@@ -284,8 +278,7 @@ var oddRows = []struct {
 	{"business_type", "'{x}:y\\n'", false},
 }
 
-// TestRowOfAnyShapeStopsNoOther runs one handler at a time. The odd rows are due before the valid rows. The valid rows
-// must still run.
+// The odd rows are due before the valid rows.
 // Failure: F111
 func TestRowOfAnyShapeStopsNoOther(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {

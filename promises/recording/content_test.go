@@ -56,8 +56,7 @@ func TestContentOfAnyBytesReachesTheHandler(t *testing.T) {
 	}
 }
 
-// TestEntriesThatNewTakesFitTogether records several entries in one call. Each of them is small enough for one packet
-// of the server, but together they are not. Record must store them all.
+// Each entry fits into one packet of the server, but all of them together do not.
 // Failure: F34
 func TestEntriesThatNewTakesFitTogether(t *testing.T) {
 	t.Parallel()

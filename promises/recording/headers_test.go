@@ -13,7 +13,6 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// traced is a Propagator that carries one value.
 type traced struct{}
 
 func (traced) Inject(context.Context) map[string]string { return map[string]string{"trace": "t1"} }

@@ -152,8 +152,6 @@ func TestDuplicateHiddenByAnOlderSnapshotIsFound(t *testing.T) {
 	})
 }
 
-// TestDuplicateOfAnEntryThatChangesAbortsNothing records a duplicate at REPEATABLE READ while other processes change
-// the existing entry. The server must not roll the transaction back.
 // Failure: F16
 func TestDuplicateOfAnEntryThatChangesAbortsNothing(t *testing.T) {
 	t.Parallel()
@@ -182,14 +180,12 @@ func TestDuplicateOfAnEntryThatChangesAbortsNothing(t *testing.T) {
 	})
 }
 
-// attempted is the result of a Record call in a goroutine.
 type attempted struct {
 	receipt *compensator.Receipt
 	err     error
 }
 
-// recordAside calls Record with tx in a goroutine and sends its result on the returned channel. Another transaction
-// holds the key, so the call waits.
+// Another transaction holds the key, so the call waits.
 func recordAside(ctx context.Context, c *compensator.Compensator, tx compensator.Tx, entries ...compensator.NewEntry) <-chan attempted {
 	done := make(chan attempted, 1)
 	go func() {
@@ -321,8 +317,7 @@ func TestBatchesWithCrossedKeysDoNotDeadlock(t *testing.T) {
 		holder, one, two := w.Begin(db), w.Begin(db), w.Begin(db)
 		_, err := c.Record(t.Context(), holder, up[1])
 		require.NoError(t, err)
-		// Record must insert the entries in the order of their keys. In the order of the call, one transaction would lock a and the
-		// other z. When the key between a and z becomes free, the two transactions would deadlock.
+		// In the order of the call, one transaction would lock a and the other z, and the two would deadlock.
 		first := recordAside(t.Context(), c, one, up...)
 		w.WaitLocked(1)
 		second := recordAside(t.Context(), c, two, down...)

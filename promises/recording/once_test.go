@@ -17,7 +17,6 @@ import (
 
 var errSpoilt = errors.New("spoilt")
 
-// inbox declares a type whose entries stand for processed messages.
 func inbox(t *testing.T, c *compensator.Compensator, cfg compensator.TypeConfig) *compensator.Type[harness.Order] {
 	t.Helper()
 	messages, err := compensator.Declare[harness.Order](t.Context(), c, "inbox", &cfg)
@@ -25,8 +24,6 @@ func inbox(t *testing.T, c *compensator.Compensator, cfg compensator.TypeConfig)
 	return messages
 }
 
-// consume processes a message in a transaction. If the message is new, consume writes the effect. If fails is an error, consume
-// then returns it and rolls back.
 func consume(ctx context.Context, db *sql.DB, messages *compensator.Type[harness.Order], id string, fails error) (first bool, err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -45,8 +42,6 @@ func consume(ctx context.Context, db *sql.DB, messages *compensator.Type[harness
 	return first, tx.Commit()
 }
 
-// Each of 20 messages is delivered six times at once. The first deliveries write the effect and then fail. Each message
-// must have one effect in the end.
 // Failure: F94
 func TestMessageIsDoneOnceHoweverOftenItComesAtOnce(t *testing.T) {
 	t.Parallel()
@@ -83,8 +78,7 @@ func TestMessageIsDoneOnceHoweverOftenItComesAtOnce(t *testing.T) {
 	})
 }
 
-// Once records entries that have already succeeded. A process that handles the type must not claim or enqueue such an
-// entry. The entry must not block other entries of its ordering key.
+// Once records entries that have already succeeded.
 // Failure: F94
 func TestWorkThatIsDoneWhereItIsRecordedNeverRuns(t *testing.T) {
 	t.Parallel()
@@ -108,7 +102,6 @@ func TestWorkThatIsDoneWhereItIsRecordedNeverRuns(t *testing.T) {
 	})
 }
 
-// The idempotency key already belongs to an entry, whose state decides the result of Once.
 // Failure: F94
 func TestOnceCompletesWhatIsOpenAndRefusesWhatEndedOtherwise(t *testing.T) {
 	t.Parallel()
@@ -179,8 +172,7 @@ func TestOnceWithNoIDRefusesItsTransaction(t *testing.T) {
 	require.Zero(t, w.Count("effects"))
 }
 
-// This test counts the statements that Once costs on a Connector. On MySQL, a plain pool lacks @@in_transaction, so it
-// needs one more statement to check whether a transaction is open.
+// On MySQL, a plain pool lacks @@in_transaction, so it needs one more statement to check whether a transaction is open.
 func TestOnceCostsOneStatementAndARepetitionTwoMore(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// repository is a caller's type that wraps a handle. It has the methods of a transaction, but is not a transaction.
+// repository has the methods of a transaction, but is not a transaction.
 type repository struct{ compensator.Tx }
 
 // Failure: F4
@@ -172,7 +172,6 @@ var refusedEntries = map[string]func(t *testing.T, c *compensator.Compensator, o
 	},
 }
 
-// TestBusinessIsNotCommittedWithoutARefusedEntry ignores a *FieldError of Record and commits. The commit must fail.
 // Failure: F3, F34
 func TestBusinessIsNotCommittedWithoutARefusedEntry(t *testing.T) {
 	t.Parallel()
@@ -234,7 +233,7 @@ func TestBusinessIsNotCommittedWithoutARefusedEntry(t *testing.T) {
 }
 
 // TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate gives Record a context that ends before the transaction's
-// context. Record fails, and the commit must fail, too.
+// context.
 // Failure: F3
 func TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate(t *testing.T) {
 	t.Parallel()
@@ -259,7 +258,7 @@ func TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate(t *testing.T) {
 	require.Zero(t, w.Count("effects"))
 }
 
-// The library does not watch this handle, so it cannot refuse the commit. Only Record's error shows the failure.
+// The library does not watch this handle, so it cannot refuse the commit.
 // Failure: F3
 func TestRefusedEntryLeavesAnUnwatchedTransactionUsable(t *testing.T) {
 	t.Parallel()
@@ -317,7 +316,6 @@ func TestContentIsWhatItWasWhenRecorded(t *testing.T) {
 	})
 }
 
-// raw is a codec that passes content unchanged.
 type raw struct{}
 
 func (raw) Marshal(v any) ([]byte, error) { return v.([]byte), nil }
@@ -327,7 +325,6 @@ func (raw) Unmarshal(data []byte, v any) error {
 	return nil
 }
 
-// idOf reads the id from the table, without the library.
 func idOf(w *harness.World, key string) (id uint64) {
 	w.T.Helper()
 	require.NoError(w.T, w.DB.QueryRow("SELECT id FROM common_process_log WHERE idempotent_id=?", key).Scan(&id))
@@ -468,8 +465,6 @@ func (unencodable) Inject(context.Context) map[string]string { panic("bug") }
 
 func (unencodable) Extract(c context.Context, _ map[string]string) context.Context { return c }
 
-// TestBusinessIsNotCommittedAfterAPanicInRecord makes Record panic. The caller recovers and commits. The commit must
-// fail.
 // Failure: F3
 func TestBusinessIsNotCommittedAfterAPanicInRecord(t *testing.T) {
 	t.Parallel()

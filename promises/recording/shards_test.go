@@ -18,8 +18,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// TestTransactionOfAnotherDatabaseIsRefused uses two databases. Each has a log with the same name, and one entry with
-// the same id. A transaction in one database must not change the other's entry.
+// The logs in the two databases have the same name, and one entry with the same id.
 // Failure: F38
 func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
 	t.Parallel()
@@ -71,11 +70,8 @@ func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
 	}
 }
 
-// TestSessionThatUsesAnotherDatabaseIsRefused begins a transaction and then switches the session to another database
-// that has a log with the same name. Record must refuse with a strict and with a lenient sql_mode.
-//
-// A check could make the INSERT fail by writing NULL into a NOT NULL column. In lenient mode, however, an INSERT of
-// several rows stores an empty text instead of the NULL and succeeds. So the test records one entry and two entries.
+// A check could make the INSERT fail by writing NULL into a NOT NULL column. In lenient mode, an INSERT of several rows
+// stores an empty text instead and succeeds, so the test records one entry and two entries.
 // Failure: F38
 func TestSessionThatUsesAnotherDatabaseIsRefused(t *testing.T) {
 	t.Parallel()
@@ -118,8 +114,6 @@ func usesAnotherDatabase(t *testing.T, open func(dsn string) func() (*sql.DB, er
 	}
 }
 
-// TestDatabaseOfTheSameNameOnAnotherServerIsAnother records in a database with the same name on another server. Record
-// must refuse, so it must compare more than the names.
 // Failure: F38
 func TestDatabaseOfTheSameNameOnAnotherServerIsAnother(t *testing.T) {
 	t.Parallel()
@@ -139,7 +133,6 @@ func TestDatabaseOfTheSameNameOnAnotherServerIsAnother(t *testing.T) {
 }
 
 // TestDatabasesOfAlmostTheSameNameAreApart uses two databases whose names are equal in the collation of DATABASE().
-// Record must distinguish them.
 // Failure: F38
 func TestDatabasesOfAlmostTheSameNameAreApart(t *testing.T) {
 	t.Parallel()
@@ -169,8 +162,6 @@ func TestDatabasesOfAlmostTheSameNameAreApart(t *testing.T) {
 	}
 }
 
-// TestTransactionOfAnotherPoolOfTheSameDatabaseIsTaken records through another pool of the same database, with and
-// without a Connector. Record must accept both.
 // Failure: F38
 func TestTransactionOfAnotherPoolOfTheSameDatabaseIsTaken(t *testing.T) {
 	t.Parallel()
@@ -195,8 +186,6 @@ func TestTransactionOfAnotherPoolOfTheSameDatabaseIsTaken(t *testing.T) {
 	}
 }
 
-// TestLogsOfOneDatabaseShareATransaction records in two logs of one database, in one transaction from either pool. A
-// log in another database must refuse that transaction.
 // Failure: F38
 func TestLogsOfOneDatabaseShareATransaction(t *testing.T) {
 	t.Parallel()
@@ -233,8 +222,6 @@ func TestLogsOfOneDatabaseShareATransaction(t *testing.T) {
 	})
 }
 
-// TestOtherConnectorIsAskedForItsLogOnce records through a second Connector, which is not the Compensator's. Only the
-// first entry may cost an additional statement.
 func TestOtherConnectorIsAskedForItsLogOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

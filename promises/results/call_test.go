@@ -19,7 +19,6 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// wiring registers a type whose handler calls a partner and then writes an effect with the partner's answer.
 func wiring(t *testing.T, c *compensator.Compensator, cfg compensator.HandlerConfig[harness.Order], call func(ctx context.Context, e *compensator.Entry) error, more func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error) *compensator.ResultType[harness.Order, Receipt] {
 	t.Helper()
 	wire, err := compensator.HandleCall(t.Context(), c, "wire", func(ctx context.Context, e *compensator.Entry, o harness.Order) (Receipt, error) {
@@ -39,8 +38,6 @@ func wiring(t *testing.T, c *compensator.Compensator, cfg compensator.HandlerCon
 	return wire
 }
 
-// TestCallThenAndSuccessCommitTogether runs handlers of HandleCall in every mode. Effect, result and success must
-// become visible together. No transaction may be open during the call.
 func TestCallThenAndSuccessCommitTogether(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -75,9 +72,6 @@ func TestCallThenAndSuccessCommitTogether(t *testing.T) {
 	})
 }
 
-// TestThenThatFailsRollsBackAndCallsAgain lets the second function of HandleCall fail twice, each time after it wrote
-// its effect. The first function must run three times with the same CallKey. One effect must be left, and two failures
-// must be counted.
 func TestThenThatFailsRollsBackAndCallsAgain(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -108,8 +102,6 @@ func TestThenThatFailsRollsBackAndCallsAgain(t *testing.T) {
 	})
 }
 
-// TestVerdictsOfCallAndThenDecide returns verdicts from both functions of HandleCall. If either function returns
-// Permanent, the entry must be compensated.
 func TestVerdictsOfCallAndThenDecide(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -148,8 +140,6 @@ func TestVerdictsOfCallAndThenDecide(t *testing.T) {
 	require.Equal(t, 1, w.Count("common_process_log_result"))
 }
 
-// TestCallThatLostItsEntryHasNoEffect changes the entry's version during the first call, as another process does that
-// has taken the entry over. Only the second attempt may have an effect.
 func TestCallThatLostItsEntryHasNoEffect(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -170,8 +160,6 @@ func TestCallThatLostItsEntryHasNoEffect(t *testing.T) {
 	})
 }
 
-// TestCallThatTakesTooLongIsAFailure lets the first function of HandleCall use up the timeout. The second function must
-// not run, and the attempt must be counted as failed.
 func TestCallThatTakesTooLongIsAFailure(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -189,8 +177,6 @@ func TestCallThatTakesTooLongIsAFailure(t *testing.T) {
 	require.Zero(t, w.Count("effects"))
 }
 
-// TestHandlerThatCompletesItsOwnEntryIsSettled lets a plain handler complete its entry and write a business row, in one
-// transaction of its own. The success must be reported as settled, and not as a dropped outcome.
 func TestHandlerThatCompletesItsOwnEntryIsSettled(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -229,7 +215,6 @@ func TestHandlerThatCompletesItsOwnEntryIsSettled(t *testing.T) {
 	})
 }
 
-// TestCallAndResultWithoutAServer shows how to test handlers of HandleCall and HandleResult without a server.
 func TestCallAndResultWithoutAServer(t *testing.T) {
 	c, err := compensator.New(t.Context(), compensator.Config{Store: memory.NewStore()})
 	require.NoError(t, err)
@@ -255,8 +240,7 @@ func TestCallAndResultWithoutAServer(t *testing.T) {
 	require.Equal(t, 1, thens)
 }
 
-// TestCallNeedsNoConnectionOfItsOwn runs more calls at the same time than the pool has connections. So a call must hold no
-// connection.
+// TestCallNeedsNoConnectionOfItsOwn runs more calls at the same time than the pool has connections.
 func TestCallNeedsNoConnectionOfItsOwn(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -276,9 +260,7 @@ func TestCallNeedsNoConnectionOfItsOwn(t *testing.T) {
 	require.ErrorIs(t, w.DB.QueryRow("SELECT 1 FROM effects GROUP BY what HAVING COUNT(*)>1").Scan(new(int)), sql.ErrNoRows)
 }
 
-// TestHiddenFailureOfATransactionalHandlerCommitsNothing puts a middleware around transactional handlers that fail
-// after the first of two writes. The middleware hides the error, hides the panic, or calls the handler again. No write
-// of the failed call may be committed.
+// The middleware hides the error, hides the panic, or calls the handler again.
 func TestHiddenFailureOfATransactionalHandlerCommitsNothing(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {

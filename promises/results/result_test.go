@@ -17,14 +17,11 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// Receipt is the result of most handlers in the tests.
 type Receipt struct {
 	Number int    `json:"number"`
 	Of     string `json:"of"`
 }
 
-// paying registers the type "pay". Its handler returns a Receipt for the order, together with the error that the
-// function verdict returns. A nil verdict stands for no error.
 func paying(t *testing.T, c *compensator.Compensator, cfg compensator.HandlerConfig[harness.Order], verdict func(e *compensator.Entry, o harness.Order) error) *compensator.ResultType[harness.Order, Receipt] {
 	t.Helper()
 	pay, err := compensator.HandleResult(t.Context(), c, "pay", func(_ context.Context, e *compensator.Entry, o harness.Order) (Receipt, error) {
@@ -38,8 +35,6 @@ func paying(t *testing.T, c *compensator.Compensator, cfg compensator.HandlerCon
 	return pay
 }
 
-// TestResultIsStoredWithItsSuccess reads results by id and by key, in the process that ran the handler and in another
-// one.
 func TestResultIsStoredWithItsSuccess(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -61,7 +56,6 @@ func TestResultIsStoredWithItsSuccess(t *testing.T) {
 	})
 }
 
-// TestResultSaysWhyThereIsNone asks for results of entries that have none.
 func TestResultSaysWhyThereIsNone(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -106,7 +100,6 @@ func TestResultSaysWhyThereIsNone(t *testing.T) {
 	require.ErrorContains(t, err, "decode the result of pay entry")
 }
 
-// TestSuccessWithoutResultWritesNoResult runs a plain handler. The table of results must stay empty.
 func TestSuccessWithoutResultWritesNoResult(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -138,8 +131,6 @@ func (b brokenCodec) Marshal(v any) ([]byte, error) {
 	return nil, nil
 }
 
-// TestResultThatCannotBeStoredIsAFailure uses a codec that fails, panics, or returns too many bytes. The attempt must
-// then count as failed. A result of zero bytes must be stored.
 func TestResultThatCannotBeStoredIsAFailure(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -183,8 +174,7 @@ func turned(content []byte, key string) ([]byte, error) {
 	return out, nil
 }
 
-// TestResultIsSealedByTheCodecOfItsType checks that the table holds the sealed result. The handler changes the key in
-// its copy of the entry. The result must be sealed with the original key.
+// The handler changes the key in its copy of the entry.
 func TestResultIsSealedByTheCodecOfItsType(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -208,8 +198,6 @@ func TestResultIsSealedByTheCodecOfItsType(t *testing.T) {
 	require.ErrorContains(t, err, "of another entry")
 }
 
-// TestResultGoesWithItsEntry erases one entry and purges another. Their results must be gone. An entry that was
-// requeued must have no result until it succeeds again.
 func TestResultGoesWithItsEntry(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -249,8 +237,6 @@ func TestResultGoesWithItsEntry(t *testing.T) {
 	require.Zero(t, w.Count("common_process_log_result"))
 }
 
-// TestMiddlewareSeesAResultsHandler puts middleware around a handler with a result. If the middleware does not call the
-// handler, the entry must have no result. If it passes another entry to the handler, the attempt must fail.
 func TestMiddlewareSeesAResultsHandler(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -286,8 +272,6 @@ func TestMiddlewareSeesAResultsHandler(t *testing.T) {
 	require.Equal(t, 1, w.Count("common_process_log_result"), "a failure stores no result")
 }
 
-// TestOnlyRevealShowsAResult reads an entry through package admin. Entry and Entries must not return the result. Only
-// Reveal may, for a person with the right to see contents.
 func TestOnlyRevealShowsAResult(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -321,7 +305,6 @@ func TestOnlyRevealShowsAResult(t *testing.T) {
 	assert.Nil(t, page.Entries[0].Result)
 }
 
-// TestResultNeedsItsTable drops the table of results. New must then fail, and must work again after Migrate.
 func TestResultNeedsItsTable(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

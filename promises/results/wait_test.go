@@ -18,8 +18,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestWaitReturnsTheEndOfAnEntry waits in the process that runs the entry, and in one that only declares the type. The
-// entry ends while both wait. A second Wait must return at once.
 func TestWaitReturnsTheEndOfAnEntry(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -62,7 +60,6 @@ func TestWaitReturnsTheEndOfAnEntry(t *testing.T) {
 	})
 }
 
-// TestWaitSaysWhyAnEntryHasNotSucceeded waits for entries that end in another way, or do not exist.
 func TestWaitSaysWhyAnEntryHasNotSucceeded(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -114,7 +111,6 @@ func TestWaitSaysWhyAnEntryHasNotSucceeded(t *testing.T) {
 	require.ErrorAs(t, err, &wrong, "the type is known before the end")
 }
 
-// TestWaitEndsWithItsContextAndWithClose waits for an entry that does not end.
 func TestWaitEndsWithItsContextAndWithClose(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -136,8 +132,7 @@ func TestWaitEndsWithItsContextAndWithClose(t *testing.T) {
 	require.ErrorIs(t, err, compensator.ErrClosed)
 }
 
-// countingStore counts the statements with which Ends reads entries for waiting callers. One statement reads up to 500
-// ids.
+// countingStore counts the statements with which Ends reads entries for waiting callers.
 type countingStore struct {
 	*memory.Store
 	calls, statements, most atomic.Int64
@@ -162,7 +157,6 @@ func (s *countingStore) Ends(ctx context.Context, ids []processlog.ID) ([]proces
 	return rows, err
 }
 
-// bubble makes a Compensator on a counting store.
 func bubble(t *testing.T) (*compensator.Compensator, *countingStore) {
 	t.Helper()
 	store := &countingStore{Store: memory.NewStore()}
@@ -184,9 +178,6 @@ func put(t *testing.T, c *compensator.Compensator, entries ...compensator.NewEnt
 	return ids
 }
 
-// TestThousandWaitsCostTwoStatementsARound lets 1,000 callers wait for 1,000 entries. The process must read all these
-// entries together: every 50 ms for four seconds, and less often later. Then the entries end in another process, for
-// which the test changes the store.
 func TestThousandWaitsCostTwoStatementsARound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -235,7 +226,6 @@ func TestThousandWaitsCostTwoStatementsARound(t *testing.T) {
 	})
 }
 
-// TestEndInThisProcessIsSeenAtOnce ends entries in this process, by a handler and by Cancel. Wait must return at once.
 // Each Wait may cost one read when it begins, and one when the entry has ended.
 func TestEndInThisProcessIsSeenAtOnce(t *testing.T) {
 	t.Parallel()
@@ -271,8 +261,7 @@ func TestEndInThisProcessIsSeenAtOnce(t *testing.T) {
 	})
 }
 
-// TestOlderReadAnswersNoLaterWait starts a read before an entry is committed, and delays its answer. After the commit,
-// a Wait begins. It must not use this answer, which lacks the entry.
+// The read began before the commit, so its delayed answer lacks the entry.
 func TestOlderReadAnswersNoLaterWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -301,7 +290,6 @@ func TestOlderReadAnswersNoLaterWait(t *testing.T) {
 	})
 }
 
-// TestWaitReportsAFailedRead lets the database fail. The caller must get the error, and may wait again.
 func TestWaitReportsAFailedRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -325,9 +313,6 @@ func TestWaitReportsAFailedRead(t *testing.T) {
 	})
 }
 
-// TestEndInAnotherProcessIsPublished lets one process run an entry and another one wait for it. Both share a queue. The
-// waiting process must learn of the end at once. It must not wait for its next read, which comes up to 250 ms later. A
-// type whose handler has no result must publish nothing.
 func TestEndInAnotherProcessIsPublished(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -21,14 +21,10 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// afterItsSubject returns the id of the batch that an entry follows: the entry's business id.
 func afterItsSubject(e *compensator.Entry) string { return e.BusinessID }
 
-// unfinished counts the entries of a batch that have not ended.
 const unfinished = "SELECT COUNT(*) FROM common_process_log WHERE batch_id=? AND state IN (0,-1,-3)"
 
-// reported registers the type of the follow-up entry. Its handler writes an effect in its transaction, and requires
-// that the batch has ended.
 func reported(t *testing.T, w *harness.World, c *compensator.Compensator) *compensator.Type[harness.Order] {
 	t.Helper()
 	report, err := compensator.HandleTx(t.Context(), c, "report", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
@@ -45,8 +41,6 @@ func reported(t *testing.T, w *harness.World, c *compensator.Compensator) *compe
 	return report
 }
 
-// An upload is a batch with entries of two types. Some entries fail, and one becomes dead. A follow-up entry is
-// recorded with the batch. Two processes run all entries. The follow-up must run after the batch has ended.
 // Failure: F60, F108
 func TestFollowUpRunsOnceAllOfItsBatchHaveEnded(t *testing.T) {
 	t.Parallel()
@@ -120,8 +114,7 @@ func TestFollowUpOfNothingRunsAndOfItsOwnBatchWaitsForAPerson(t *testing.T) {
 	require.Equal(t, 1, w.Count("common_process_log WHERE state=-2 AND last_error LIKE '%own batch%'"))
 }
 
-// MySQL and MariaDB compare "b " and "b" as equal, and the other stores do not. A follow-up of "b" could wait for both
-// batches on one store, and for one batch on another. Record must refuse batch ids that end with a space.
+// MySQL and MariaDB compare "b " and "b" as equal, and the other stores do not.
 // Failure: F15
 func TestBatchIDThatEndsWithASpaceIsRefused(t *testing.T) {
 	t.Parallel()
@@ -163,9 +156,7 @@ func TestBatchIDThatEndsWithASpaceIsRefused(t *testing.T) {
 	}
 }
 
-// Plain SQL may write a batch id that ends with a space, which Record would refuse. The entry follows a batch whose id
-// differs from its own batch id only by that space, so it would wait for itself. It must become dead, so that a person
-// decides.
+// The entry follows a batch whose id differs from its own batch id only by that space, so it would wait for itself.
 // Failure: F15
 func TestFollowUpOfABatchThatDiffersFromItsOwnByASpaceWaitsForAPerson(t *testing.T) {
 	t.Parallel()
@@ -179,8 +170,7 @@ func TestFollowUpOfABatchThatDiffersFromItsOwnByASpaceWaitsForAPerson(t *testing
 	require.Contains(t, w.Entry(c, id).LastError, "own batch")
 }
 
-// The pool has one connection. The process must check the batch before the follow-up's transaction takes that
-// connection.
+// The pool has one connection.
 // Failure: F108
 func TestFollowUpLooksBeforeItsTransactionBegins(t *testing.T) {
 	t.Parallel()
@@ -191,7 +181,7 @@ func TestFollowUpLooksBeforeItsTransactionBegins(t *testing.T) {
 	report, err := compensator.HandleTx(t.Context(), c, "report", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.BusinessID)
 		return err
-	}, &compensator.HandlerConfig[harness.Order]{AfterBatch: afterItsSubject, MaxWait: time.Millisecond}) // MaxWait limits only waits that the handler asks for, not the wait for the batch.
+	}, &compensator.HandlerConfig[harness.Order]{AfterBatch: afterItsSubject, MaxWait: time.Millisecond})
 	require.NoError(t, err)
 	w.Run(c)
 	w.WaitState(w.Record(report, 0, compensator.Options{}), compensator.Succeeded) // This entry follows no batch.
@@ -232,7 +222,7 @@ func TestFollowUpIsLateByAPartOfWhatItsBatchTook(t *testing.T) {
 				defer mu.Unlock()
 				late = append(late, time.Since(began)-took)
 				return nil
-			}, &compensator.HandlerConfig[harness.Order]{AfterBatch: afterItsSubject, MaxWait: time.Millisecond}) // MaxWait limits only waits that the handler asks for, not the wait for the batch.
+			}, &compensator.HandlerConfig[harness.Order]{AfterBatch: afterItsSubject, MaxWait: time.Millisecond})
 			require.NoError(t, err)
 			stop := compensatortest.Run(t, c)
 			harness.RecordIn(t, c, store,
@@ -273,8 +263,6 @@ func TestWaitBatchSaysWhatItCannotWaitFor(t *testing.T) {
 	require.ErrorIs(t, err, lost)
 }
 
-// Batch.Wait has seen that one entry of a batch has ended, and waits for the other entries. A person then requeues the
-// ended entry. Batch.Wait must wait for it again.
 // Failure: F108
 func TestWaitBatchWaitsForWhatIsRequeuedMeanwhile(t *testing.T) {
 	t.Parallel()

@@ -86,15 +86,14 @@ func TestCancellingOneEntryOfABatchCostsTheOthersNothing(t *testing.T) {
 	})
 }
 
-// While a batch handler runs, a person cancels one of its two entries. Then the handler panics, so each entry of the batch would
-// run again alone. The cancelled entry must not run again.
+// The handler panics, so each entry of the batch would run again alone.
 func TestCancelledEntryOfAFailedBatchIsNotRunAgain(t *testing.T) {
 	t.Parallel()
 	var entered chan []compensator.EntryID
 	var proceed chan struct{}
 	var alone harness.Calls
 	harness.InBubble(t, func(c *compensator.Compensator) {
-		entered, proceed = make(chan []compensator.EntryID, 10), make(chan struct{}) // Make the channels here, so that they belong to the bubble.
+		entered, proceed = make(chan []compensator.EntryID, 10), make(chan struct{})
 		_, err := compensator.HandleBatch(t.Context(), c, "batch", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
 			if len(items) == 1 {
 				alone.Add(items[0].Entry.ID)
@@ -158,8 +157,6 @@ func TestEntryCancelledAfterItsBatchTimedOutIsNotRunAgain(t *testing.T) {
 	}
 }
 
-// A batch is stuck until its leases have ended, and returns no verdict. Each of its entries then runs alone. Such a
-// call must not count as stuck before its own timeout is over.
 func TestEntryRunAloneAfterItsBatchWasStuckIsNotTakenForStuck(t *testing.T) {
 	t.Parallel()
 	const timeout, lease = 20 * time.Second, 2 * time.Second
@@ -200,8 +197,6 @@ func (s *slowlyRenewing) Renew(ctx context.Context, held []processlog.Held, leas
 	return s.MemoryStore.Renew(ctx, held, lease)
 }
 
-// inSlowBubble runs two entries of the type "batch" until they have ended, on a slowlyRenewing store. The function
-// register registers the type.
 func inSlowBubble(t *testing.T, register func(c *compensator.Compensator, store *slowlyRenewing), test func(t *testing.T, store *slowlyRenewing)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowlyRenewing{MemoryStore: compensatortest.NewMemoryStore()}
@@ -219,8 +214,7 @@ func inSlowBubble(t *testing.T, register func(c *compensator.Compensator, store 
 	})
 }
 
-// A batch is stuck while its leases end, and for nearly another lease after that. When it returns, the process renews the leases,
-// which takes a quarter of a lease. Meanwhile the process must not count a lost lease, although the leases have ended.
+// When the batch returns, the process renews the leases, which takes a quarter of a lease.
 func TestNoLeaseIsCountedWhileTheLeasesOfABrokenBatchAreAskedForAnew(t *testing.T) {
 	t.Parallel()
 	const lease = 30 * time.Second
@@ -247,7 +241,7 @@ func TestNoLeaseIsCountedWhileTheLeasesOfABrokenBatchAreAskedForAnew(t *testing.
 	})
 }
 
-// hollow is an error type. A handler returns a nil *hollow by mistake, which is not a nil error.
+// A handler returns a nil *hollow by mistake, which is not a nil error.
 type hollow struct{ text string }
 
 func (h *hollow) Error() string { return h.text }

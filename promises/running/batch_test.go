@@ -18,7 +18,6 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// batches notes the numbers of the entries in each batch that runs.
 type batches struct {
 	mu   sync.Mutex
 	seen [][]int
@@ -34,7 +33,6 @@ func (b *batches) add(items []compensator.Item[harness.Order]) (numbers []int) {
 	return numbers
 }
 
-// sizesWith returns the sizes of the batches with this entry number, in the order in which they ran.
 func (b *batches) sizesWith(number int) (sizes []int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -55,8 +53,6 @@ func (b *batches) largest() (n int) {
 	return n
 }
 
-// batched registers a batch type and records n entries with the numbers from 0, which are due together. It runs until
-// all have ended.
 func batched(t *testing.T, w *harness.World, n int, cfg compensator.BatchConfig[harness.Order], answer func(ctx context.Context, numbers []int) []error) (*compensator.Compensator, *batches) {
 	t.Helper()
 	c := w.New(w.QuickConfig())
@@ -339,8 +335,7 @@ func TestCompensationsOfABatchTypeRunOneByOne(t *testing.T) {
 	require.Equal(t, 10, undone.Total())
 }
 
-// Some entries of a batch cannot be decoded, so the batch handler gets only the other entries. But it returns as many errors as the
-// whole batch has entries. Because this number is wrong, the result must not count as a verdict.
+// Some entries of a batch cannot be decoded, so the batch handler gets only the other entries.
 // Failure: F71
 func TestAnswerForEntriesThatCouldNotBeDecodedIsNoVerdict(t *testing.T) {
 	t.Parallel()

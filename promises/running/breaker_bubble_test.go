@@ -21,7 +21,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// countedQueue counts the claims of one type.
 type countedQueue struct {
 	processlog.Queue
 	claims *atomic.Int64
@@ -32,8 +31,7 @@ func (q countedQueue) Claim(ctx context.Context, businessType string, limit int,
 	return q.Queue.Claim(ctx, businessType, limit, lease)
 }
 
-// countedStore counts claims, and counts a search for due entries as a claim. It also counts leases that are released without a run
-// of the handler.
+// countedStore counts a search for due entries as a claim.
 type countedStore struct {
 	*harness.HookedStore
 	claims, released *atomic.Int64
@@ -49,7 +47,7 @@ func (s countedStore) Release(ctx context.Context, ids []processlog.ID, token pr
 	return s.HookedStore.Release(ctx, ids, token)
 }
 
-// service is a dependency and one process whose handlers call it. Both run in a testing/synctest bubble.
+// service is a dependency and one process whose handlers call it.
 type service struct {
 	t     *testing.T
 	c     *compensator.Compensator
@@ -64,7 +62,6 @@ type service struct {
 	opens, ended []observe.OpenBreaker
 }
 
-// opened returns the events of Observer.BreakerOpened. closed returns those of BreakerClosed.
 func (s *service) opened() []observe.OpenBreaker { return s.told(&s.opens) }
 func (s *service) closed() []observe.OpenBreaker { return s.told(&s.ended) }
 
@@ -82,12 +79,12 @@ func (s *service) note(list *[]observe.OpenBreaker) func(observe.OpenBreaker) {
 	}
 }
 
-// newService returns a service on the in-memory queue. If onClaim is not nil, it runs before each claim in the store.
+// onClaim, unless nil, runs before each claim in the store.
 func newService(t *testing.T, onClaim func()) *service {
 	s := &service{t: t, store: compensatortest.NewMemoryStore(), queue: compensatortest.NewMemoryQueue()}
 	store := &harness.HookedStore{Store: s.store, OnClaim: func() error {
 		if s.claims.Add(1) > 3000 {
-			return errTooMany // Sleep before the failure. In a loop without a sleep the bubble's clock would never move, and the test would not end.
+			return errTooMany // Without the sleep, the bubble's clock would never move.
 		}
 		if onClaim != nil {
 			onClaim()
@@ -119,7 +116,6 @@ func (s *service) call(context.Context, *compensator.Entry) error {
 	return nil
 }
 
-// handle registers the type "quiet", whose handlers call the dependency.
 func (s *service) handle(cfg compensator.HandlerConfig[harness.Order]) {
 	_, err := compensator.Handle(s.t.Context(), s.c, "quiet", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error { return s.call(ctx, e) }, &cfg)
 	require.NoError(s.t, err)
@@ -134,8 +130,7 @@ func (s *service) record(n int) {
 	harness.RecordIn(s.t, s.c, s.store, entries...)
 }
 
-// outage records n entries while the dependency is down. It waits until their failures have opened the breaker and no
-// handler runs.
+// outage returns when the failures have opened the breaker and no handler runs.
 func (s *service) outage(n int) {
 	s.t.Helper()
 	s.record(n)
@@ -144,7 +139,6 @@ func (s *service) outage(n int) {
 	require.Len(s.t, s.opened(), 1)
 }
 
-// requireWhole requires that all n entries have succeeded without a failed attempt or a lost lease.
 func (s *service) requireWhole(n int) {
 	s.t.Helper()
 	rows := s.store.Rows()
@@ -156,7 +150,6 @@ func (s *service) requireWhole(n int) {
 	}
 }
 
-// comesBack ends the outage, waits until all n entries have succeeded, and stops the process.
 func (s *service) comesBack(n int, stop func()) {
 	s.t.Helper()
 	s.up.Store(true)
@@ -171,7 +164,6 @@ func (s *service) close(stop func()) {
 	require.NoError(s.t, s.c.Close())
 }
 
-// The breaker is open. Waiting entries and new entries must cause no claims, even if there are many.
 // Failure: F77
 func TestOpenBreakerCostsNoClaim(t *testing.T) {
 	t.Parallel()
@@ -237,8 +229,6 @@ func TestOpenBreakerProbesWithTheEntryThatHasWaitedLongest(t *testing.T) {
 	})
 }
 
-// A probe ignores its context and never returns. When its timeout is over, the breaker must treat it as failed and
-// continue to probe.
 // Failure: F77
 func TestProbeThatHangsDoesNotEndTheProbing(t *testing.T) {
 	t.Parallel()
@@ -267,9 +257,8 @@ func TestProbeThatHangsDoesNotEndTheProbing(t *testing.T) {
 	})
 }
 
-// A batch of two entries is stuck. While the process reports the first entry as stuck, the batch returns without verdicts. So both
-// entries run again, each alone. The report for the second entry comes during these runs. The breaker must not count the runs as
-// stuck.
+// The batch returns without verdicts while the process reports its first entry as stuck. The report for the second
+// entry comes while both entries run again alone.
 // Failure: F77
 func TestBatchThatReturnsWhileItIsToldToHangSpeaksForNoCallAfterIt(t *testing.T) {
 	t.Parallel()
@@ -307,8 +296,6 @@ func TestBatchThatReturnsWhileItIsToldToHangSpeaksForNoCallAfterIt(t *testing.T)
 	})
 }
 
-// The breaker opens while a claim is on its way. The claimed entries must not run, and their leases must not count as
-// lost.
 // Failure: F77
 func TestEntriesThatWereClaimedWhileTheBreakerOpenedAreGivenBack(t *testing.T) {
 	t.Parallel()
@@ -421,8 +408,7 @@ func TestStopWhileTheBreakerIsOpenWaitsForNothing(t *testing.T) {
 	})
 }
 
-// A dependency stays down, and its breaker is open. MaxWait must still end each entry in time. Twenty entries must end
-// about as soon as one entry would. If each pause of the breaker allowed only one attempt, this would take much longer.
+// Twenty entries must end about as soon as one entry would.
 // Failure: F77
 func TestOpenBreakerHoldsUpNoEntryThatHasHadItsTime(t *testing.T) {
 	t.Parallel()
@@ -445,8 +431,7 @@ func TestOpenBreakerHoldsUpNoEntryThatHasHadItsTime(t *testing.T) {
 	})
 }
 
-// Entries that wait for their batch do not call the dependency, so they must not open or close the breaker. They must
-// not delay the probe either.
+// Entries that wait for their batch do not call the dependency, so they must not open or close the breaker.
 // Failure: F77
 func TestEntriesThatWaitForTheirBatchGiveWayToTheProbe(t *testing.T) {
 	t.Parallel()
@@ -478,8 +463,7 @@ func TestEntriesThatWaitForTheirBatchGiveWayToTheProbe(t *testing.T) {
 	})
 }
 
-// A newer version of the service has recorded entries that this process cannot decode. This process cannot call the
-// dependency for them, so they must not open or close the breaker. They must not delay the probe either.
+// A newer version of the service has recorded entries that this process cannot decode.
 // Failure: F77
 func TestEntriesThatNobodyHereCanReadGiveWayToTheProbe(t *testing.T) {
 	t.Parallel()

@@ -15,8 +15,6 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// One of two processes cannot reach the dependency. Its breaker opens, and it must leave the entries to the other
-// process.
 // Failure: F77
 func TestEntriesThatAnOpenBreakerLeavesAloneAreRunByAnotherProcess(t *testing.T) {
 	t.Parallel()
@@ -96,8 +94,6 @@ func TestBreakerClosesByItselfWhenTheServiceIsBack(t *testing.T) {
 	})
 }
 
-// The database rolls back a handler's transaction or fails its COMMIT. The breaker must not count this, because it is
-// not a failure of the dependency that the handler calls.
 // Failure: F78
 func TestDatabasesConditionOpensNoBreaker(t *testing.T) {
 	t.Parallel()

@@ -18,8 +18,7 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// A user's function ends its goroutine with runtime.Goexit, as FailNow of a test does. All entries must succeed, and
-// Run and Close must return.
+// A user's function ends its goroutine with runtime.Goexit, as FailNow of a test does.
 // Failure: F63
 func TestFunctionThatEndsItsGoroutineStopsNothing(t *testing.T) {
 	t.Parallel()

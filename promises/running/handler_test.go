@@ -319,8 +319,6 @@ func TestContentThatCannotBeDecodedSpendsNoAttempt(t *testing.T) {
 	w.WaitState(id, compensator.Succeeded)
 }
 
-// TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait records entries whose content cannot be decoded. Health must
-// report them, although other entries of the type succeed. Once an entry is older than MaxWait, it must be dead.
 // Failure: F60
 func TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait(t *testing.T) {
 	t.Parallel()
@@ -351,8 +349,7 @@ func TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait(t *testing.T) {
 	require.ElementsMatch(t, []string{"close_order", "pay_order"}, told, "although an entry of the type has succeeded since")
 }
 
-// TestHandlerThatCompletesItsOwnEntryHasSettledIt completes the entry inside its own handler. The success of the handler agrees
-// with the completed row. So the observer must report the entry as settled, and not the outcome as dropped.
+// The success of the handler agrees with the completed row.
 // Failure: F68
 func TestHandlerThatCompletesItsOwnEntryHasSettledIt(t *testing.T) {
 	t.Parallel()

@@ -45,8 +45,7 @@ func TestTransactionalHandlerThatEndsItsTransactionFailsLoudly(t *testing.T) {
 	}
 }
 
-// The handler sends BEGIN, which commits the library's transaction and begins a second one. The server only reports that a
-// transaction is open. The Connector must notice that it is not the library's transaction.
+// The server reports only that a transaction is open, not that a second one has begun.
 // Failure: F69
 func TestNestedBeginOfATransactionalHandlerIsSeenByTheConnector(t *testing.T) {
 	t.Parallel()
@@ -85,8 +84,7 @@ func TestTransactionalHandlerThatSwallowsAServersRollbackLeavesNothing(t *testin
 	})
 }
 
-// After a handler returns nil, the library sends one statement before the commit. If the database refuses or loses this
-// statement, the attempt must not count as a failure.
+// After a handler returns nil, the library sends one statement before the commit.
 func TestOutcomeTheDatabaseDidNotTakeIsNoFailureOfATransactionalHandler(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []string{"request lost", "reply lost"} {
@@ -165,9 +163,8 @@ func TestTransactionalHandlerThatReturnsTooLateLeavesNoEffect(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.QuickConfig())
-	// HandleTransactional writes the effect before it calls this function. On a slow machine the write alone may exceed the
-	// timeout. Then the attempt fails with another error than "too late". So allow many attempts, of which one calls this function
-	// in time.
+	// HandleTransactional writes the effect before this call. On a slow machine that alone may exceed the timeout, so
+	// allow many attempts.
 	orders := harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, Retry: compensator.Fixed(0), MaxAttempts: 1000}, func(ctx context.Context, _ *compensator.ScopedTx, _ *compensator.Entry) error {
 		<-ctx.Done()
 		return nil
@@ -294,9 +291,7 @@ func TestLostCommitOfAHandlerIsRepeatedWithinItsLease(t *testing.T) {
 	require.Equal(t, 1, w.Count("effects"))
 }
 
-// The result of a transactional handler decides how its entry ends. So the library must refuse a call with which the handler itself
-// ends the entry. Such a call would change the row, and each success would then be dropped. The entry would run again and again
-// until it is dead-lettered.
+// If the handler ended its entry itself, the row would change, and each success would be dropped.
 // Failure: F68
 func TestTransactionalHandlerDoesNotEndItsOwnEntry(t *testing.T) {
 	t.Parallel()
@@ -331,9 +326,8 @@ func TestTransactionalHandlerDoesNotEndItsOwnEntry(t *testing.T) {
 	})
 }
 
-// A handler completes its own entry in another transaction. The library must refuse this. Otherwise the handler's transaction would
-// be rolled back, and the entry would show a success without its effect. The library must also refuse it in Once, in another
-// Compensator on the same log, and in the call of HandleCall.
+// If the call succeeded, the handler's transaction would be rolled back, and the entry would show a success without its
+// effect.
 // Failure: F68
 func TestTransactionalHandlerDoesNotCompleteItsOwnEntryInAnotherTransaction(t *testing.T) {
 	t.Parallel()
@@ -408,8 +402,7 @@ func TestTransactionalHandlerDoesNotCompleteItsOwnEntryInAnotherTransaction(t *t
 	})
 }
 
-// A handler has lost its lease and continues. Then it completes its own entry in another transaction. This must be
-// refused, because the handler's own transaction is rolled back. Another attempt must do the work.
+// The handler's own transaction is rolled back, so another attempt must do the work.
 // Failure: F68
 func TestTransactionalHandlerDoesNotCompleteItsOwnEntryAfterItsLease(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// hostile is an error whose methods panic or misbehave.
 type hostile struct {
 	text       string
 	unwrap     func() error
@@ -61,7 +60,7 @@ type bomb struct{}
 
 func (bomb) String() string { panic(bomb{}) }
 
-// hostileErrors returns the errors by name. The field text is a part of LastError by which the test recognizes the error.
+// text is a part of LastError by which the test recognizes the error.
 func hostileErrors() map[string]struct {
 	make func() error
 	text string
@@ -90,8 +89,6 @@ func hostileErrors() map[string]struct {
 	}
 }
 
-// TestErrorWhoseMethodsPanicIsAFailureLikeAnyOther returns errors whose methods panic from each kind of handler. They
-// must count as ordinary failures.
 // Failure: F63
 func TestErrorWhoseMethodsPanicIsAFailureLikeAnyOther(t *testing.T) {
 	t.Parallel()
@@ -137,8 +134,7 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// hostileTypes registers a type for each kind of handler. Each handler returns the error that the function fail
-// returns. Each entry is exhausted after its first attempt.
+// Each entry is exhausted after its first attempt.
 func hostileTypes(t *testing.T, c *compensator.Compensator, fail func() error) map[string]*compensator.Type[harness.Order] {
 	t.Helper()
 	once := compensator.HandlerConfig[harness.Order]{MaxAttempts: 1, MaxCompensateAttempts: 1}
@@ -172,8 +168,6 @@ func hostileTypes(t *testing.T, c *compensator.Compensator, fail func() error) m
 	return kinds
 }
 
-// TestLookingAtAnErrorWhoseMethodsPanicDoesNotPanic passes errors whose methods panic to exported functions of the
-// library.
 // Failure: F63
 func TestLookingAtAnErrorWhoseMethodsPanicDoesNotPanic(t *testing.T) {
 	t.Parallel()
@@ -186,7 +180,6 @@ func TestLookingAtAnErrorWhoseMethodsPanicDoesNotPanic(t *testing.T) {
 	assert.NotPanics(t, func() { _ = (&processlog.PanicError{Value: bomb{}}).Error() })
 }
 
-// loud is a slog.Handler that panics in each method.
 type loud struct{ slog.Handler }
 
 func (loud) Enabled(context.Context, slog.Level) bool  { return true }
@@ -194,8 +187,6 @@ func (loud) Handle(context.Context, slog.Record) error { panic(bomb{}) }
 func (l loud) WithAttrs([]slog.Attr) slog.Handler      { return l }
 func (l loud) WithGroup(string) slog.Handler           { return l }
 
-// TestLoggerScheduleAndObserverThatPanicEndNothing makes user code panic in goroutines of the library. The process must
-// continue.
 // Failure: F63
 func TestLoggerScheduleAndObserverThatPanicEndNothing(t *testing.T) {
 	t.Parallel()

@@ -22,7 +22,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// calls counts the running calls of a batch handler. Each call waits until the expected number of calls is running.
+// Each call waits until the expected number of calls is running.
 type calls struct {
 	mu      sync.Mutex // guards the fields below it
 	now     int
@@ -54,8 +54,8 @@ func (c *calls) leave() {
 	c.now--
 }
 
-// handler returns when the expected number of calls is running and some more time has passed. In this time the test
-// would notice an additional call.
+// handler returns some time after the expected number of calls is running, so that the test would notice an additional
+// call.
 func (c *calls) handler(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 	c.enter(len(items))
 	defer c.leave()
@@ -102,8 +102,6 @@ func TestEntriesOfOneTransactionShareABatch(t *testing.T) {
 	require.Equal(t, []int{1, 100}, seen.sizes)
 }
 
-// bubbled is a batch type in a bubble. Its entries are recorded one by one. The bubble's clock moves only when every
-// goroutine is blocked.
 type bubbled struct {
 	*compensator.Compensator
 	store *compensatortest.MemoryStore
@@ -136,7 +134,7 @@ func (b *bubbled) handle(_ context.Context, items []compensator.Item[harness.Ord
 	return nil
 }
 
-// record waits for the time after. Then it records one entry with the given delay.
+// record waits for the time after before it records.
 func (b *bubbled) record(t *testing.T, after, delay time.Duration) {
 	t.Helper()
 	<-time.After(after)
@@ -187,8 +185,7 @@ func TestFullBatchDoesNotWait(t *testing.T) {
 	})
 }
 
-// A batch is stuck, and its leases have ended, so the database shows its entries as due. These entries must not count
-// when the library checks whether there are enough due entries for a full batch.
+// The database shows the entries of the stuck batch as due, because their leases have ended.
 // Failure: F107
 func TestBatchThatHangsIsNotTakenForOneThatIsFull(t *testing.T) {
 	cfg := compensator.BatchConfig[harness.Order]{BatchWait: 30 * time.Second, BatchSize: 3, Concurrency: 2, Timeout: 10 * time.Second, Lease: time.Minute}
@@ -205,8 +202,6 @@ func TestBatchThatHangsIsNotTakenForOneThatIsFull(t *testing.T) {
 	})
 }
 
-// Entries that are recorded before Run, or while Run begins, wait for more entries to fill their batch. They must wait exactly as
-// long as entries that are recorded while the process runs.
 // Failure: F107
 func TestStartOfAProcessEndsNoWait(t *testing.T) {
 	const wait = 20 * time.Second
@@ -247,8 +242,6 @@ func TestStartOfAProcessEndsNoWait(t *testing.T) {
 	}
 }
 
-// A compensation is overdue when a process starts. At that time entries of its type wait for a full batch. This must
-// not delay the compensation, which runs alone.
 func TestStartOfAProcessPutsNoCompensationOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
@@ -288,8 +281,7 @@ func TestBatchWaitOfNothingWaitsForNobody(t *testing.T) {
 	})
 }
 
-// Other processes record enough entries for a full batch. The queue does not tell this process their number. The
-// process must still find out that the batch is full.
+// The queue does not tell this process how many entries other processes have recorded.
 // Failure: F107
 func TestFullBatchDoesNotWaitWhoeverHasRecordedIt(t *testing.T) {
 	t.Parallel()
@@ -312,7 +304,6 @@ func TestFullBatchDoesNotWaitWhoeverHasRecordedIt(t *testing.T) {
 	})
 }
 
-// rounds counts the reconciler rounds of a process with this configuration.
 func rounds(cfg *compensator.Config) *atomic.Int64 {
 	var n atomic.Int64
 	cfg.Observer.Reconciled = func(observe.ReconciledEvent) { n.Add(1) }
@@ -357,10 +348,9 @@ func TestNothingIsClaimedWhileItWaitsForOthers(t *testing.T) {
 	})
 }
 
-// looksFor is the batch size. Reads of waiting entries have this limit, by which the test recognizes them.
+// looksFor is the batch size. The test recognizes reads of waiting entries by this limit.
 const looksFor = 50
 
-// countedLooks is a store that counts the reads of waiting entries.
 type countedLooks struct {
 	*compensatortest.MemoryStore
 	looks atomic.Int64
@@ -373,8 +363,6 @@ func (s *countedLooks) Scan(ctx context.Context, w processlog.Window) ([]process
 	return s.MemoryStore.Scan(ctx, w)
 }
 
-// While entries wait, the process reads from the database whether a batch is full. While no entry waits, it must send
-// no statement.
 // Failure: F107
 func TestLooksForAFullBatchAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

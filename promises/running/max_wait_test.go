@@ -13,8 +13,6 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// Handlers of each kind ask to wait, again and again. With a short MaxWait, these waits must count as failures once
-// MaxWait is over, and the entry must end. With a long MaxWait or without one, they must not count.
 // Failure: F60
 func TestWaitsCountOnceMaxWaitIsOver(t *testing.T) {
 	t.Parallel()

@@ -50,7 +50,6 @@ type traceKey struct{}
 
 type requestKey struct{}
 
-// tracing is a Propagator that carries only the trace.
 type tracing struct{}
 
 func (tracing) Inject(ctx context.Context) map[string]string {

@@ -67,9 +67,8 @@ func TestEntryThatAlwaysMeetsTheServersConditionReachesAPerson(t *testing.T) {
 	require.Contains(t, w.Entry(c, id).LastError, "4 in a row, the server's condition: Error ")
 }
 
-// If a server error repeats, the library writes the number of consecutive errors into LastError, for example "7 in a
-// row, the server's condition". Here a handler returns an error with such a text. The library must not take the number
-// from this text, so its count must begin at one.
+// The library writes the number of consecutive server errors into LastError, and must not take it from a handler's
+// text.
 // Failure: F74
 func TestTextOfAHandlersErrorSeedsNoCount(t *testing.T) {
 	t.Parallel()
@@ -114,8 +113,7 @@ func (tx refusedTx) Commit() error {
 	return tx.err
 }
 
-// The server refuses each COMMIT of a handler. After some of these errors the transaction has certainly been rolled back, after
-// others only perhaps. So the library must read the row to find out. In the end the entry must be dead, so that a person sees it.
+// After some errors of a COMMIT the transaction has certainly been rolled back, after others only perhaps.
 // Failure: F74
 func TestCommitThatIsAlwaysRefusedReachesAPerson(t *testing.T) {
 	t.Parallel()

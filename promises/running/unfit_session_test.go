@@ -10,9 +10,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// TestUnfitSessionOfThePoolSpendsNoAttempt gives one session of the pool a setting with which the library refuses to
-// record. Each transactional handler records a follow-up entry. After the first refusal the library closes the session,
-// so at most one attempt fails. Its entry must run again and succeed, and the failed attempt must not be counted.
+// After the first refusal the library closes the session, so at most one attempt fails.
 // Failure: F33
 func TestUnfitSessionOfThePoolSpendsNoAttempt(t *testing.T) {
 	t.Parallel()

@@ -23,8 +23,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// Another application on the server uses up max_prepared_stmt_count while handlers run. Until that application closes its
-// statements, no handler can prepare one. These errors must not count as attempts.
+// Another application on the server uses up max_prepared_stmt_count while handlers run.
 // Failure: F74
 func TestPreparedStatementsUsedUpByANeighbourSpendNoAttempt(t *testing.T) {
 	t.Parallel()
@@ -78,8 +77,7 @@ func TestPreparedStatementsUsedUpByANeighbourSpendNoAttempt(t *testing.T) {
 	}
 }
 
-// The disk is full for a day. An entry with a single attempt must wait, and Health must report the problem. The entry
-// must run when there is space again.
+// The disk is full for a day.
 // Failure: F74
 func TestConditionOfTheWholeServerNeverCounts(t *testing.T) {
 	t.Parallel()
@@ -131,8 +129,7 @@ func TestConditionOfTheWholeServerNeverCounts(t *testing.T) {
 	}
 }
 
-// The session limits the time of a statement, so the server ends statements of the library. MariaDB ends any statement that waits
-// for a row lock. MySQL ends only SELECT statements. These errors must not count as attempts.
+// MariaDB ends any statement that waits for a row lock. MySQL ends only SELECT statements.
 // Failure: F74
 func TestStatementEndedForItsTimeSpendsNoAttempt(t *testing.T) {
 	t.Parallel()
@@ -181,8 +178,7 @@ func TestStatementEndedForItsTimeSpendsNoAttempt(t *testing.T) {
 	}
 }
 
-// Somebody removes the server's directory for temporary files during one attempt. Statements that sort on disk then fail with error
-// 1, on MariaDB and on MySQL. This must not count as an attempt.
+// Without its temporary files, a server fails statements that sort on disk with error 1.
 // Failure: F74
 func TestServerWithoutItsTemporaryFilesSpendsNoAttempt(t *testing.T) {
 	t.Parallel()

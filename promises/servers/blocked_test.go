@@ -15,9 +15,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// TestBlockedServerHoldsFewSessionsOfOurs locks the whole server, as a backup does. When the library gives a statement
-// up, the statement must end on the server before the library sends the next one. Otherwise such statements would wait
-// on the server and use up all connections.
+// Statements that the library has given up would otherwise wait on the server and use up all connections.
 // Failure: F30
 func TestBlockedServerHoldsFewSessionsOfOurs(t *testing.T) {
 	t.Parallel()
@@ -62,8 +60,7 @@ func TestBlockedServerHoldsFewSessionsOfOurs(t *testing.T) {
 	}
 }
 
-// TestRecordNamesRowsThatAreStillOpen calls Record while rows of the same connection are open. The driver then returns
-// "bad connection", which also means a broken connection. Record's error must name the open rows.
+// The driver's error for open rows is "bad connection", which also means a broken connection.
 // Failure: F41
 func TestRecordNamesRowsThatAreStillOpen(t *testing.T) {
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -104,9 +101,7 @@ func TestRecordNamesRowsThatAreStillOpen(t *testing.T) {
 	})
 }
 
-// TestStatementOfOursEndsOnABlockedServerByItself blocks the server. Each statement of the library has a time limit on
-// the server, which is shorter than the client's timeout. The statement must end on the server, and no session may
-// remain.
+// Each statement of the library has a time limit on the server, which is shorter than the client's timeout.
 // Failure: F30
 func TestStatementOfOursEndsOnABlockedServerByItself(t *testing.T) {
 	t.Parallel()

@@ -12,9 +12,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// TestBorrowedConnectionsThatTurnOutDeadDoNotComeBack uses a driver that cannot check whether a connection is valid. Only the error
-// of the next statement shows that a connection is dead. Package sql then discards the connection. For a connection that the
-// library has borrowed from the pool, the library must do this itself.
+// Package sql discards a connection whose statement shows that it is dead. For borrowed connections, the library must
+// do this itself.
 func TestBorrowedConnectionsThatTurnOutDeadDoNotComeBack(t *testing.T) {
 	t.Parallel()
 	const dead = 6

@@ -99,7 +99,6 @@ func (c liarConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return liar{conn, c.lie}, err
 }
 
-// openLying opens dsn through a driver that deviates from MySQL as the lie l says. It uses a Connector or a plain pool.
 func openLying(dsn string, l lie, watched bool) func() (*sql.DB, error) {
 	return func() (*sql.DB, error) {
 		config, err := mysql.ParseDSN(dsn)
@@ -119,8 +118,7 @@ func openLying(dsn string, l lie, watched bool) func() (*sql.DB, error) {
 	}
 }
 
-// replies returns a lie that replaces statements. The arguments are pairs: a statement, and the statement that is sent
-// in its place. DO 0 succeeds and does nothing.
+// The arguments are pairs: a statement, and the statement that is sent in its place. DO 0 succeeds and does nothing.
 func replies(oldnew ...string) lie { return lie{text: strings.NewReplacer(oldnew...)} }
 
 var keepsItsIsolation = lie{
@@ -171,8 +169,7 @@ func TestNewRefusesAServerWhose(t *testing.T) {
 	}
 }
 
-// To find servers that ignore NOWAIT, New measures how long a statement with NOWAIT takes. This server obeys NOWAIT,
-// but answers late. New must accept it.
+// To find servers that ignore NOWAIT, New measures how long a statement with NOWAIT takes.
 // Failure: F32
 func TestNewTakesASlowServerForNoneThatWaits(t *testing.T) {
 	t.Parallel()
@@ -206,8 +203,7 @@ func TestNewNamesEveryInstrumentThatFailsAtOnce(t *testing.T) {
 	require.ErrorContains(t, err, "isolation level")
 }
 
-// TestInstancesThatStartAtOnceDoNotJudgeEachOthersLocks starts instances at the same time, on both kinds of pool. Each
-// instance must probe the server with its own rows, so that it does not meet another instance's locks.
+// Each instance must probe the server with its own rows.
 // Failure: F32
 func TestInstancesThatStartAtOnceDoNotJudgeEachOthersLocks(t *testing.T) {
 	t.Parallel()
@@ -284,9 +280,7 @@ func TestEntriesRunOnAServerWhose(t *testing.T) {
 	}
 }
 
-// TestWatchedTransactionIsNeverProbed records on a connection that knows whether it is in a transaction. The library
-// must not send statements to find that out. On Vitess, a RELEASE without its SAVEPOINT would make the next statement
-// fail.
+// On Vitess, a RELEASE without its SAVEPOINT would make the next statement fail.
 // Failure: F40
 func TestWatchedTransactionIsNeverProbed(t *testing.T) {
 	t.Parallel()
@@ -315,8 +309,7 @@ func TestWatchedTransactionIsNeverProbed(t *testing.T) {
 	assert.Zero(t, probes.Load())
 }
 
-// TestStoreKeepsEveryPromiseOnAServerOfManyLies runs the suite on a plain pool. The server has so many deviations that
-// New uses every alternative form of a statement. TestEntriesRunOnAServerWhose tests each deviation on a Connector.
+// The server has so many deviations that New uses every alternative form of a statement.
 // Failure: F32
 func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {
 	t.Parallel()
@@ -339,9 +332,7 @@ func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {
 	})
 }
 
-// The statements with which New probes the server fail because of a lock or a deadlock. Such a failure says nothing
-// about the server, so the library must continue to check each transaction. Without this check, an entry could be
-// stored in another database's log.
+// If the library took the failure for a finding, an entry could be stored in another database's log.
 // Failure: F32
 func TestNewTakesATransientErrorForNoFinding(t *testing.T) {
 	t.Parallel()
@@ -362,8 +353,7 @@ func TestNewTakesATransientErrorForNoFinding(t *testing.T) {
 	}
 }
 
-// TestResolveOnGaleraOutlivesAConnectionThatBrokeInThePool calls Resolve after the answer to a COMMIT was lost. Other
-// connections in the pool may have broken at that time, too. The server looks like a Galera node to the library.
+// Other connections in the pool may have broken together with the COMMIT.
 // Failure: F36
 func TestResolveOnGaleraOutlivesAConnectionThatBrokeInThePool(t *testing.T) {
 	t.Parallel()

@@ -68,8 +68,6 @@ func TestPoolThatNeverWaitsForLocksIsRefusedOnMariaDB(t *testing.T) {
 	w.New(cfg) // With a Connector the library opens connections of its own. Those wait for locks, so New accepts the pool.
 }
 
-// TestSessionsThatCarryUTF8AreTaken connects with every charset that holds UTF-8. New must accept all of them. If a
-// charset lacks characters of four bytes, New must log a warning.
 func TestSessionsThatCarryUTF8AreTaken(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -98,7 +96,7 @@ func TestSessionsThatCarryUTF8AreTaken(t *testing.T) {
 	}
 }
 
-// Only MariaDB has this sql_mode. MySQL refuses to set it, with an error that names the mode.
+// Only MariaDB has this sql_mode. MySQL refuses to set it.
 func TestServerThatTakesEmptyTextsForNullIsRefusedAtStart(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

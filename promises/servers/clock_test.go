@@ -22,8 +22,7 @@ var (
 	datePattern   = regexp.MustCompile(`20\d\d-\d\d-\d\d`)
 )
 
-// tellsTime reports whether a text contains a time close to the current time. The time may be a date, or seconds,
-// milliseconds or microseconds since 1970.
+// The time may be a date, or seconds, milliseconds or microseconds since 1970.
 func tellsTime(text string) bool {
 	if datePattern.MatchString(text) {
 		return true
@@ -73,7 +72,6 @@ func TestNoInstantOfThisProcessReachesTheDatabase(t *testing.T) {
 	}
 }
 
-// useEverything makes entries use every part of the library.
 func useEverything(w *harness.World, cfg compensator.Config) {
 	w.T.Helper()
 	c := w.New(cfg)

@@ -45,8 +45,7 @@ func TestPreparedStatementsOfTheServerAreNotUsedUp(t *testing.T) {
 	})
 }
 
-// asService creates a user without special privileges, so that read_only applies to it. It returns the user's DSN for
-// the world's database.
+// asService creates a user without special privileges, so that read_only applies to it.
 func asService(w *harness.World) string {
 	w.Exec("CREATE USER service IDENTIFIED BY 'secret'")
 	w.Exec("GRANT SELECT, INSERT, UPDATE, DELETE ON *.* TO service")
@@ -56,7 +55,7 @@ func asService(w *harness.World) string {
 	return config.FormatDSN()
 }
 
-// complaint is a log handler. When the library logs that outcomes cannot be stored, it sends on the channel.
+// complaint sends when the library logs that outcomes cannot be stored.
 type complaint chan struct{}
 
 func (c complaint) Write(line []byte) (int, error) {
@@ -110,9 +109,7 @@ func TestOutcomesWaitOutADatabaseThatTakesNoWrites(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsTheServerClosesCostNothing uses a server that closes sessions which are idle for a second. It closes sessions
-// of the library between two statements, and a handler's session inside its transaction. No entry may count an attempt because of a
-// closed session.
+// The server closes sessions of the library between two statements, and a handler's session inside its transaction.
 // Failure: F35
 func TestIdleConnectionsTheServerClosesCostNothing(t *testing.T) {
 	t.Parallel()

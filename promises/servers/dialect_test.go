@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// sessions returns connection settings that users choose, by name. No setting may change how an entry runs.
+// sessions returns connection settings that users choose, by name.
 func sessions(t *testing.T) map[string]map[string]string {
 	list := map[string]map[string]string{
 		"as it comes":             {},
@@ -58,7 +58,7 @@ func TestEveryPathWorksHoweverTheUsersSessionsAreSetUp(t *testing.T) {
 	}
 }
 
-// everyStatement is one process. It makes the library send each of its statements at least once.
+// everyStatement makes the library send each of its statements at least once.
 type everyStatement struct {
 	*harness.World
 	t      *testing.T
@@ -121,7 +121,6 @@ func (l *everyStatement) registerOthers() {
 	require.NoError(l.t, err)
 }
 
-// record inserts entries in a plain transaction and calls Committed after the commit.
 func (l *everyStatement) record(entries ...compensator.NewEntry) *compensator.Receipt {
 	l.t.Helper()
 	var receipt *compensator.Receipt
@@ -140,8 +139,7 @@ func (l *everyStatement) entry(businessType, kind string, opts compensator.Optio
 	return compensator.NewEntry{BusinessType: businessType, Content: []byte(`{"note":"it's \\ \"退款\" 😀"}`), Options: opts}
 }
 
-// serverNow returns the server's clock in milliseconds since 1970. It reads the clock in a session that does not have
-// the tested settings.
+// The session of serverNow does not have the tested settings.
 func (l *everyStatement) serverNow() (ms int64) {
 	require.NoError(l.t, l.DB.QueryRow("SELECT CAST(UNIX_TIMESTAMP(NOW(3))*1000 AS SIGNED)").Scan(&ms))
 	return ms

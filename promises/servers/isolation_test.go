@@ -17,7 +17,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// isolationOf returns the isolation level of the open transaction of connection id.
 func isolationOf(w *harness.World, id int64) (level string) {
 	w.T.Helper()
 	assert.Eventually(w.T, func() bool {
@@ -62,8 +61,6 @@ func TestOwnTransactionsAreReadCommittedWhateverTheServersDefault(t *testing.T) 
 	})
 }
 
-// transactionsGivenAreReadCommitted checks the isolation level of the transactions that InTx and transactional handlers
-// get.
 func transactionsGivenAreReadCommitted(w *harness.World, db *sql.DB) {
 	w.T.Helper()
 	cfg := w.QuickConfig()

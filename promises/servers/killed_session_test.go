@@ -78,9 +78,6 @@ func (c killedConn) CheckNamedValue(value *driver.NamedValue) error {
 	return c.Conn.(driver.NamedValueChecker).CheckNamedValue(value)
 }
 
-// TestNewNamesALostConnectionAndNoOtherCause runs New again and again, and kills the library's sessions before another
-// statement each time. It kills either the session of the statement or all other sessions. New must report a lost
-// connection and must not conclude anything about the server.
 // Failure: F32
 func TestNewNamesALostConnectionAndNoOtherCause(t *testing.T) {
 	t.Parallel()
@@ -98,7 +95,7 @@ func TestNewNamesALostConnectionAndNoOtherCause(t *testing.T) {
 	}
 }
 
-// newWithKill calls New and kills sessions before New's n-th statement. It returns false if New sent fewer statements.
+// newWithKill returns false if New sent fewer than n statements.
 func newWithKill(t *testing.T, w *harness.World, n int64, others bool) (killed bool) {
 	config, err := mysql.ParseDSN(w.DSN)
 	require.NoError(t, err)

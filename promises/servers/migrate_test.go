@@ -81,7 +81,6 @@ func TestLogOfAnotherDatabaseRuns(t *testing.T) {
 	assert.Zero(t, w.Count("common_process_log"), "nothing went into the table of the default name")
 }
 
-// tryOut records entries in a migrated log, and does with them everything that a service can do.
 func tryOut(w *harness.World, cfg compensator.Config) {
 	w.T.Helper()
 	ctx := w.T.Context()

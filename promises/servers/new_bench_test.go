@@ -13,8 +13,6 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// BenchmarkNew measures New and Close, with new connections. It uses a normal server and servers with one deviation
-// each.
 func BenchmarkNew(b *testing.B) {
 	servers := map[string]lie{"healthy": {}, "NOWAIT waits": replies(" NOWAIT", "")}
 	for name, test := range harmless {

@@ -22,8 +22,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestStoreKeepsEveryPromiseInSessionsLeftInAnotherDatabase leaves every session of the pool in a database that has a log of the
-// same name. All methods of the store must work on their own log, and must change nothing in that database.
+// The other database has a log of the same name.
 // Failure: F38
 func TestStoreKeepsEveryPromiseInSessionsLeftInAnotherDatabase(t *testing.T) {
 	t.Parallel()
@@ -39,8 +38,8 @@ func TestStoreKeepsEveryPromiseInSessionsLeftInAnotherDatabase(t *testing.T) {
 	})
 }
 
-// fitBegin begins transactions in sessions that use the log's own database. In a session that was left in another database, Record
-// and SettleTx would refuse to work.
+// fitBegin begins transactions in sessions of the log's own database. Elsewhere, Record and SettleTx would refuse to
+// work.
 type fitBegin struct {
 	processlog.Store
 	processlog.Operations
@@ -49,9 +48,7 @@ type fitBegin struct {
 
 func (s fitBegin) Begin(ctx context.Context) (processlog.Transaction, error) { return s.begin(ctx) }
 
-// TestProcessOnSessionsLeftInAnotherDatabaseRunsItsOwnLog leaves every session of a plain pool in a database that has a
-// log of the same name, with due entries of the same type. The process must run, settle, count and purge its own
-// entries only.
+// The other database has a log of the same name, with due entries of the same type.
 // Failure: F38
 func TestProcessOnSessionsLeftInAnotherDatabaseRunsItsOwnLog(t *testing.T) {
 	t.Parallel()
@@ -112,8 +109,7 @@ func TestProcessOnSessionsLeftInAnotherDatabaseRunsItsOwnLog(t *testing.T) {
 	other.requireUnchanged()
 }
 
-// TestNewRefusesASessionLeftInAnotherDatabase calls New when the pool's only session is in another database. New must refuse the
-// pool, and name that database. It knows the log's own database from the Connector.
+// New knows the log's own database from the Connector.
 // Failure: F38
 func TestNewRefusesASessionLeftInAnotherDatabase(t *testing.T) {
 	t.Parallel()
@@ -130,8 +126,7 @@ func TestNewRefusesASessionLeftInAnotherDatabase(t *testing.T) {
 	other.requireUnchanged()
 }
 
-// TestHandlerWhoseSessionIsInAnotherDatabaseCommitsNothing sends USE in a handler's own transaction. The log in the other database
-// is a copy, so it has a row with the same id, key and version. The handler's writes to the other database must not be committed.
+// The log in the other database is a copy, so it has a row with the same id, key and version.
 // Failure: F38
 func TestHandlerWhoseSessionIsInAnotherDatabaseCommitsNothing(t *testing.T) {
 	t.Parallel()
@@ -166,14 +161,13 @@ func TestHandlerWhoseSessionIsInAnotherDatabaseCommitsNothing(t *testing.T) {
 	}
 }
 
-// otherLog is a log in another database of the server, with entries of many states.
 type otherLog struct {
 	*harness.World
 	name string
 	dump string
 }
 
-// newOtherLog fills a log with entries. Their ids and keys are those of the first entries that the suite records.
+// The ids and keys are those of the first entries that the suite records.
 func newOtherLog(t *testing.T) *otherLog {
 	o := &otherLog{World: harness.NewWorld(t)}
 	o.name = databaseOf(o.World)
@@ -192,7 +186,6 @@ func databaseOf(w *harness.World) string {
 	return config.DBName
 }
 
-// contents returns all rows of all tables of the log.
 func (o *otherLog) contents() string {
 	var b strings.Builder
 	for _, table := range o.tables() {
@@ -235,7 +228,6 @@ func (o *otherLog) rows(query string) (list []string) {
 	return list
 }
 
-// copyOf replaces all rows by those of another log.
 func (o *otherLog) copyOf(w *harness.World) {
 	for _, statement := range []string{"DELETE FROM common_process_log", "INSERT INTO common_process_log SELECT * FROM `" + databaseOf(w) + "`.common_process_log"} {
 		_, err := o.DB.Exec(statement)

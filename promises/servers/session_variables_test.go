@@ -24,10 +24,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// sessionVariable is a session variable that can change what the library's statements do or mean.
-//
-// In its own sessions, the library sets the variable. In sessions of the user's pool, its statements override the
-// variable or do not depend on it. In the user's own transaction it changes nothing.
+// sessionVariable can change what the library's statements do or mean. The library sets it in its own sessions only. In
+// the user's sessions, its statements override the variable or do not depend on it.
 type sessionVariable struct {
 	name    string
 	set     string // statement that sets the variable, in every session of the pool after New
@@ -126,8 +124,7 @@ var otherVariables = map[string]string{
 	`^(max_allowed_packet|enable_secondary|max_session_mem|max_heap|transaction_prealloc|foreign_key)`:                                                   "room, read by New",
 }
 
-// TestEverySessionVariableIsKnown reads all variables of the server. Each must be in sessionVariables or in otherVariables. A new
-// server version may have a variable that nobody has examined yet.
+// A new server version may have a variable that nobody has examined yet.
 // Failure: F33
 func TestEverySessionVariableIsKnown(t *testing.T) {
 	t.Parallel()
@@ -144,7 +141,6 @@ func TestEverySessionVariableIsKnown(t *testing.T) {
 	}
 }
 
-// settableVariables returns the variables that a session may set.
 func settableVariables(w *harness.World) (names []string) {
 	rows, err := w.DB.Query("SHOW SESSION VARIABLES")
 	require.NoError(w.T, err)
@@ -168,7 +164,7 @@ func settableVariables(w *harness.World) (names []string) {
 	return settable
 }
 
-// spoiling is a connector. Once it is armed, it sets a variable in each connection that it opens.
+// spoiling sets a variable in each connection that it opens, once it is armed.
 type spoiling struct {
 	driver.Connector
 	set   string
@@ -183,7 +179,7 @@ func (s spoiling) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, err
 }
 
-// openSpoiling opens a pool. After a call of spoil, all sessions of the pool have the variable set.
+// After a call of spoil, all sessions of the pool have the variable set.
 func openSpoiling(w *harness.World, watched bool, set string, params map[string]string) (db *sql.DB, spoil func()) {
 	config, err := mysql.ParseDSN(harness.WithParams(w.T, w.DSN, params))
 	require.NoError(w.T, err)
@@ -202,8 +198,6 @@ func openSpoiling(w *harness.World, watched bool, set string, params map[string]
 	}
 }
 
-// TestEntriesAreRightWhateverASessionIsSetTo sets each variable in every session of the pool after New. Keys, contents
-// and errors contain non-ASCII letters. Entries must run, and must read back unchanged.
 // Failure: F33
 func TestEntriesAreRightWhateverASessionIsSetTo(t *testing.T) {
 	t.Parallel()
@@ -227,9 +221,7 @@ func TestEntriesAreRightWhateverASessionIsSetTo(t *testing.T) {
 	}
 }
 
-// TestMarkIsMovedWhateverResultsAreConvertedTo moves a mark, which is the time of the last round, in a session that
-// returns numbers in a charset with two bytes per letter. Rounds of Keep and rounds of cases move their marks in
-// sessions of the user's pool.
+// The session returns numbers in a charset with two bytes per letter.
 // Failure: F33
 func TestMarkIsMovedWhateverResultsAreConvertedTo(t *testing.T) {
 	t.Parallel()
@@ -255,7 +247,6 @@ func TestMarkIsMovedWhateverResultsAreConvertedTo(t *testing.T) {
 	}
 }
 
-// TestNewNamesASessionVariableThatBreaksStatements sets each variable in the DSN. New's error must name it.
 // Failure: F33
 func TestNewNamesASessionVariableThatBreaksStatements(t *testing.T) {
 	t.Parallel()
@@ -284,8 +275,7 @@ func TestNewNamesASessionVariableThatBreaksStatements(t *testing.T) {
 	}
 }
 
-// TestClaimInASessionWithAClockOfItsOwnIsNotEarly sets the clock of the pool's sessions years ahead. A claim in such a
-// session must not be early. On a Connector, the library claims in its own sessions.
+// On a Connector, the library claims in its own sessions.
 // Failure: F33
 func TestClaimInASessionWithAClockOfItsOwnIsNotEarly(t *testing.T) {
 	t.Parallel()
@@ -305,8 +295,7 @@ func TestClaimInASessionWithAClockOfItsOwnIsNotEarly(t *testing.T) {
 	}
 }
 
-// TestSessionWithItsOwnClockIsNotReadAgain sets the clock of a pool's only session to 1970. By this clock no entry is due. The pool
-// would hand out this session for every later read, so the entry would never run. The library must close the session.
+// The pool would hand out this session for every later read, so the entry would never run.
 // Failure: F33
 func TestSessionWithItsOwnClockIsNotReadAgain(t *testing.T) {
 	t.Parallel()
@@ -328,7 +317,6 @@ func TestSessionWithItsOwnClockIsNotReadAgain(t *testing.T) {
 	}
 }
 
-// spoiled is a Compensator on a pool. The test can set a variable in the pool's sessions.
 type spoiled struct {
 	*harness.World
 	t             *testing.T
@@ -359,7 +347,6 @@ func newSpoiled(t *testing.T, w *harness.World, db *sql.DB) *spoiled {
 	return s
 }
 
-// text is used as a key, as a name and in a content.
 const text = "größe-中文-😀-\\'[{|}~]"
 
 func (s *spoiled) runWith(v sessionVariable, spoil func()) {
@@ -390,8 +377,7 @@ func (s *spoiled) runWith(v sessionVariable, spoil func()) {
 	assert.Zero(s.t, s.Count("common_process_log"))
 }
 
-// requireRefused requires that Record refuses a call with one entry and a call with several. The error must name the
-// variable, and nothing may be written.
+// requireRefused requires that Record refuses a call with one entry and a call with several.
 func (s *spoiled) requireRefused(v sessionVariable) {
 	for _, n := range []int{1, 3} {
 		tx := s.Begin(s.db)
@@ -413,8 +399,6 @@ func (s *spoiled) entries(key string, n int) []compensator.NewEntry {
 	return entries
 }
 
-// requireRecorded records one entry in a call, and then three entries in a call. Then it records the same entries
-// again. Record must report them as duplicates, in the order of the call.
 func (s *spoiled) requireRecorded(v sessionVariable) {
 	for _, again := range []bool{false, true} {
 		for _, n := range []int{1, 3} {
@@ -445,8 +429,6 @@ func (s *spoiled) requireRecorded(v sessionVariable) {
 	s.RecordThrough(s.db, s.paid, 7, compensator.Options{IdempotencyKey: text + "-paid", UserName: text})
 }
 
-// requireEnded requires that each entry has succeeded, after as many runs as planned. Its row must hold what the test
-// recorded.
 func (s *spoiled) requireEnded(clean compensator.EntryID) {
 	rows, err := s.DB.Query("SELECT id, idempotent_id, last_error, state, content FROM common_process_log WHERE business_type='bestellung-ü'")
 	require.NoError(s.t, err)
@@ -471,7 +453,6 @@ func (s *spoiled) requireEnded(clean compensator.EntryID) {
 	assert.Equal(s.t, s.Count("common_process_log WHERE business_type='pay_order'"), s.Count("effects"))
 }
 
-// requireReadable requires that the reading methods return what the test recorded.
 func (s *spoiled) requireReadable() {
 	page, err := admin.Of(s.c).List(s.t.Context(), admin.Filter{BusinessType: "bestellung-ü"})
 	require.NoError(s.t, err)
@@ -493,7 +474,6 @@ func (s *spoiled) requireReadable() {
 	assert.Len(s.t, counts, 3, "%v", counts)
 }
 
-// requireErasable erases an entry and requires that the audit log holds the reason unchanged.
 func (s *spoiled) requireErasable() {
 	by := admin.AuditInfo{Actor: "Jürgen-中", Reason: text}
 	_, err := admin.Of(s.c).Erase(s.t.Context(), compensator.IdempotencyKey(text+"-3-1"), by)

@@ -48,7 +48,7 @@ func newSwitchover(t *testing.T) *switchover {
 	return &switchover{former, next, proxy, config.FormatDSN()}
 }
 
-// replicate copies the former primary's data to the next primary. Meanwhile nothing may change on the former primary.
+// Nothing may change on the former primary during replicate.
 func (s *switchover) replicate(t *testing.T) {
 	rows, err := s.former.DB.Query("SELECT * FROM common_process_log")
 	require.NoError(t, err)
@@ -70,8 +70,7 @@ func (s *switchover) replicate(t *testing.T) {
 	require.NoError(t, rows.Err())
 }
 
-// switchOver makes the former primary read-only, without closing its connections, and directs new connections to the
-// next primary.
+// switchOver leaves the connections to the former primary open.
 func (s *switchover) switchOver(t *testing.T) {
 	s.former.Exec("SET GLOBAL read_only=1")
 	config, err := mysql.ParseDSN(s.next.DSN)
@@ -139,8 +138,7 @@ func TestNewWarnsOfAPoolThatStaysOnAFormerPrimary(t *testing.T) {
 	}
 }
 
-// A plain pool without RejectReadOnly keeps its connections to a server that has become read-only. Only the operator
-// can fix that. The error of Record, the log and Health must name the cause.
+// A plain pool without RejectReadOnly keeps its connections to a server that has become read-only.
 // Failure: F35
 func TestPoolThatStaysOnAFormerPrimarySaysWhatWouldHelp(t *testing.T) {
 	t.Parallel()
@@ -169,10 +167,7 @@ func TestPoolThatStaysOnAFormerPrimarySaysWhatWouldHelp(t *testing.T) {
 	w.WaitAllEnded()
 }
 
-// TestOwnConnectionsFollowTheUsersToAnotherServer makes a load balancer send new connections to another server. The
-// former server stays up. The user's connections move when their lifetime ends, and the library's own connections must
-// follow them. In one case the service holds one of its connections for a lock, and this connection stays on the former
-// server.
+// In one case the service holds one of its connections for a lock, and this connection stays on the former server.
 // Failure: F35
 func TestOwnConnectionsFollowTheUsersToAnotherServer(t *testing.T) {
 	t.Parallel()

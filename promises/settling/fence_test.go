@@ -35,7 +35,7 @@ func TestTransactionalHandlerThatLostItsFenceLeavesNoTrace(t *testing.T) {
 				return err
 			}
 			if ran.Add(e.ID) == 1 {
-				return c.Reschedule(context.WithoutCancel(ctx), e.ID, 0) // Reschedule the entry during its attempt.
+				return c.Reschedule(context.WithoutCancel(ctx), e.ID, 0)
 			}
 			return nil
 		}, nil)

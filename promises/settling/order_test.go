@@ -41,10 +41,8 @@ func TestRunReturnsOnlyOnceOutcomesAreStored(t *testing.T) {
 	}
 }
 
-// outcomeRetry is the delay before a failed entry is due again.
 const outcomeRetry = time.Hour
 
-// steps notes the order in which the queue and the database get outcomes.
 type steps struct {
 	mu    sync.Mutex // guards taken
 	taken []string
@@ -62,8 +60,8 @@ func (s *steps) list() []string {
 	return slices.Clone(s.taken)
 }
 
-// toldQueue is a queue that notes when it receives an outcome. It recognizes an outcome by its removal or its long delay. A failed
-// claim also puts an entry back, but only for a short delay.
+// It recognizes an outcome by its removal or its long delay. A failed claim also puts an entry back, but only for a
+// short delay.
 type toldQueue struct {
 	processlog.Queue
 	steps *steps

@@ -18,7 +18,6 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// logLines counts the log lines at level Info and above.
 type logLines struct{ n atomic.Int64 }
 
 func (l *logLines) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
@@ -29,7 +28,6 @@ func (l *logLines) WithAttrs([]slog.Attr) slog.Handler { return l }
 
 func (l *logLines) WithGroup(string) slog.Handler { return l }
 
-// counted returns a dial function that counts its calls.
 func counted(calls *atomic.Int64) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		calls.Add(1)

@@ -14,8 +14,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// refuseIn creates a trigger that rejects an event for the entries in ids. The event is on a side table of the log.
-// allow drops the trigger.
+// The event is on a side table of the log. allow drops the trigger.
 func refuseIn(w *harness.World, suffix, event string, ids []compensator.EntryID) (allow func()) {
 	rows, row := make([]string, len(ids)), "NEW"
 	for i, id := range ids {
@@ -29,7 +28,6 @@ func refuseIn(w *harness.World, suffix, event string, ids []compensator.EntryID)
 	return func() { w.Exec("DROP TRIGGER refuse_beside") }
 }
 
-// requireNamed requires that err names exactly the refused entries.
 func requireNamed(t *testing.T, refused []compensator.EntryID, err error) {
 	t.Helper()
 	var named *processlog.RefusedError
@@ -38,8 +36,6 @@ func requireNamed(t *testing.T, refused []compensator.EntryID, err error) {
 	require.ErrorContains(t, err, "the auditors say no")
 }
 
-// The database refuses to write some rows of the log's side tables: cases, faults, failed attempts and results. The
-// outcomes and cases of the other entries must be stored.
 // Failure: F75
 func TestRefusedRowBesideTheLogHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
@@ -92,8 +88,6 @@ func TestRefusedRowBesideTheLogHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// The database refuses to open, close or delete some cases. Maintenance must open, close or delete the other cases, and must name
-// the refused entries.
 // Failure: F75
 func TestRefusedCaseHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
@@ -138,8 +132,6 @@ func TestRefusedCaseHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// The database refuses to delete the results of three entries. A purge must delete all other entries. Its error must
-// name the three.
 // Failure: F75
 func TestPurgeHoldsUpNoOtherForARefusedRowBesideTheLog(t *testing.T) {
 	t.Parallel()

@@ -120,9 +120,7 @@ func TestRowThatTheDatabaseRefusesHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// TestTriggerOnAMissingTableHoldsUpNoOtherOutcome creates a trigger that writes into a missing table, so the database
-// reports that table as missing. The table's name may contain the name of the log. The library must not conclude that
-// the log is missing.
+// The table's name may contain the name of the log.
 func TestTriggerOnAMissingTableHoldsUpNoOtherOutcome(t *testing.T) {
 	t.Parallel()
 	for _, history := range []string{"common_process_log_history", "old_common_process_log", "history"} {
@@ -154,9 +152,8 @@ func TestTriggerOnAMissingTableHoldsUpNoOtherOutcome(t *testing.T) {
 	}
 }
 
-// One row is locked, and each wait for its lock takes 2 s. A trigger refuses three other outcomes, and the library splits the
-// statement into halves to find them. With a wait in each half, it would exceed the deadline of the statement. So it must wait only
-// once.
+// The library splits the refused statement into halves. With a wait of 2 s in each half, it would exceed the
+// statement's deadline.
 // Failure: F75
 func TestLockedRowBesideRefusedOnesIsWaitedForOnce(t *testing.T) {
 	t.Parallel()
@@ -184,8 +181,6 @@ func TestLockedRowBesideRefusedOnesIsWaitedForOnce(t *testing.T) {
 	allow()
 }
 
-// A trigger rejects the outcomes of 3 of 40 entries. The other outcomes must be stored. Health must name the three
-// entries, and no handler may run twice.
 // Failure: F75
 func TestRefusedOutcomesAreToldByTheirIdsAndStoredOnceTheyAreTaken(t *testing.T) {
 	t.Parallel()
@@ -227,7 +222,6 @@ func TestRefusedOutcomesAreToldByTheirIdsAndStoredOnceTheyAreTaken(t *testing.T)
 	})
 }
 
-// names reports whether a problem in Health names all these entries.
 func names(c *compensator.Compensator, what string, ids []compensator.EntryID) bool {
 	for _, problem := range c.Health(context.Background()).Problems {
 		if strings.HasPrefix(problem.What, what) {
@@ -237,7 +231,6 @@ func names(c *compensator.Compensator, what string, ids []compensator.EntryID) b
 	return false
 }
 
-// A trigger rejects the claims of the first 3 due entries. The other entries must run.
 // Failure: F75
 func TestEntriesThatTheDatabaseRefusesToLeaseHoldUpNoOther(t *testing.T) {
 	t.Parallel()
@@ -266,7 +259,6 @@ func TestEntriesThatTheDatabaseRefusesToLeaseHoldUpNoOther(t *testing.T) {
 	})
 }
 
-// Run ends while outcomes are refused. Its error must name the entries that will run again.
 // Failure: F75
 func TestRunNamesTheEntriesWhoseOutcomesAreRefused(t *testing.T) {
 	t.Parallel()
@@ -285,9 +277,7 @@ func TestRunNamesTheEntriesWhoseOutcomesAreRefused(t *testing.T) {
 	allow()
 }
 
-// TestRunStoresOutcomesThatTheDatabaseTakesAgain refuses outcomes with a trigger, then drops the trigger and stops Run.
-// Normally the process waits up to a minute before it offers a refused outcome again. Before Run returns, it must store
-// these outcomes without that wait.
+// Normally the process waits up to a minute before it offers a refused outcome again.
 func TestRunStoresOutcomesThatTheDatabaseTakesAgain(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -321,8 +311,7 @@ func TestRunStoresOutcomesThatTheDatabaseTakesAgain(t *testing.T) {
 	}
 }
 
-// The library puts blocked entries back with one statement, and makes them due with another one. A trigger rejects these statements
-// for some entries, or for their positions. The other entries must not be delayed.
+// The library puts blocked entries back with one statement, and makes them due with another one.
 // Failure: F75
 func TestRefusedPositionsHoldUpNoOther(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// storeBeside opens another store on the pool db and records entries.
 func storeBeside(t *testing.T, w *harness.World, db *sql.DB, entries int) (processlog.Store, *compensator.Receipt) {
 	store, err := compensator.OpenStore(t.Context(), db, compensator.DefaultTable)
 	require.NoError(t, err)
@@ -32,8 +31,7 @@ func storeBeside(t *testing.T, w *harness.World, db *sql.DB, entries int) (proce
 	return store, receipt
 }
 
-// A transaction locks many entries. A settle of their outcomes must not wait for each entry in turn. Otherwise it would
-// exceed its deadline each time and never succeed.
+// A settle that waited for each entry in turn would exceed its deadline each time.
 // Failure: F27
 func TestSettleWaitsForLockedRowsOnce(t *testing.T) {
 	t.Parallel()
@@ -56,8 +54,8 @@ func TestSettleWaitsForLockedRowsOnce(t *testing.T) {
 	require.NoError(t, holder.Rollback())
 }
 
-// A statement waits for a row lock. The client gives up before the server reports the wait, so the library loses its
-// connection and does not learn of the lock. The outcomes of entries that are not locked must still be stored.
+// The client gives up before the server reports the wait, so the library loses its connection and does not learn of the
+// lock.
 // Failure: F27
 func TestOutcomesPassALockedRowByUnderAShortReadTimeout(t *testing.T) {
 	t.Parallel()
@@ -84,9 +82,7 @@ func TestOutcomesPassALockedRowByUnderAShortReadTimeout(t *testing.T) {
 	}
 }
 
-// A statement waits for a row lock. The server ends it with an error that does not mention a lock. MariaDB does so at
-// max_statement_time. An administrator's watchdog may also kill waiting statements. The outcomes of the other entries
-// must be stored.
+// MariaDB does so at max_statement_time. An administrator's watchdog may also kill waiting statements.
 // Failure: F74
 func TestOutcomesPassALockedRowByThoughTheServerEndsTheWait(t *testing.T) {
 	t.Parallel()
@@ -119,7 +115,6 @@ func TestOutcomesPassALockedRowByThoughTheServerEndsTheWait(t *testing.T) {
 	}
 }
 
-// killWaiting kills each statement in the world's database that waits for a row lock. It does so until stop is called.
 func killWaiting(w *harness.World) (stop func()) {
 	ctx, cancel := context.WithCancel(w.T.Context())
 	var done sync.WaitGroup
@@ -133,8 +128,7 @@ func killWaiting(w *harness.World) (stop func()) {
 	return func() { cancel(); done.Wait() }
 }
 
-// A hundred entries fail, each with a different error of the maximum length. Their errors do not fit into one packet of
-// the client, whose limit is a quarter of a megabyte. All outcomes must be stored.
+// The errors do not fit into one packet of the client, whose limit is a quarter of a megabyte.
 // Failure: F34
 func TestOutcomesWithLongErrorsFitThePacketsOfTheirClient(t *testing.T) {
 	t.Parallel()
@@ -171,8 +165,7 @@ func TestEntryWantedTwiceIsClaimedOnce(t *testing.T) {
 	require.Empty(t, found.Gone)
 }
 
-// A handler ignores an error of Record and returns nil. Its commit must be refused, and the attempt must count as
-// failed. Otherwise the entry would be tried forever.
+// If the attempt did not count as failed, the entry would be tried forever.
 func TestSwallowedErrorOfRecordIsAFailureOfTheHandler(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -16,9 +16,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// countedBy creates a trigger that counts changes of the entries in ids for which the SQL condition when is true. The
-// count is a row of another table. countedBy locks that row in a transaction, so the trigger waits. release ends the
-// transaction and drops the trigger.
+// The count is a row of another table. countedBy locks that row in a transaction, so the trigger waits. release ends
+// the transaction and drops the trigger.
 func countedBy(w *harness.World, ids []compensator.EntryID, event, when string) (release func()) {
 	rows := make([]string, len(ids))
 	for i, id := range ids {
@@ -38,7 +37,7 @@ func countedBy(w *harness.World, ids []compensator.EntryID, event, when string) 
 	}
 }
 
-// likeTheEngine calls try repeatedly until it returns true. Each call has the engine's deadline for a statement.
+// Each call of try has the engine's deadline for a statement.
 func likeTheEngine(w *harness.World, try func(ctx context.Context) bool, what string) {
 	w.Eventually(func() bool {
 		ctx, cancel := context.WithTimeout(w.T.Context(), 10*time.Second)
@@ -47,8 +46,8 @@ func likeTheEngine(w *harness.World, try func(ctx context.Context) bool, what st
 	}, what)
 }
 
-// patientPools runs test on each kind of pool. Sessions of the plain pool wait for locks for longer than a statement of
-// the library may take, as they do with the server's default of 50 s.
+// Sessions of the plain pool wait for locks for longer than a statement of the library may take, as they do with the
+// server's default of 50 s.
 func patientPools(t *testing.T, test func(t *testing.T, w *harness.World, db *sql.DB)) {
 	for name, pool := range harness.Pools {
 		t.Run(name, func(t *testing.T) {
@@ -59,9 +58,7 @@ func patientPools(t *testing.T, test func(t *testing.T, w *harness.World, db *sq
 	}
 }
 
-// TestTriggerThatWaitsForALockHoldsUpNoOther creates a trigger that runs when one of 3 out of 40 entries changes. The
-// trigger waits for a locked row of another table. While it waits, all other entries must be claimed, renewed, released
-// and settled.
+// The trigger waits for a locked row of another table.
 func TestTriggerThatWaitsForALockHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	patientPools(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -157,8 +154,6 @@ func TestTriggerThatWaitsForALockHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// TestTriggerThatWaitsForALockKeepsNoOtherFromBeingPurged creates a trigger on DELETE that waits for a lock. While it
-// waits, all other entries must be purged.
 func TestTriggerThatWaitsForALockKeepsNoOtherFromBeingPurged(t *testing.T) {
 	t.Parallel()
 	patientPools(t, func(t *testing.T, w *harness.World, db *sql.DB) {

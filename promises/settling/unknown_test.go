@@ -54,8 +54,8 @@ func TestOutcomeWhoseReplyWasLostIsCountedOnce(t *testing.T) {
 						rule.Match = harness.MatchNext(settle, faultproxy.Commit())
 					}
 					trap := proxy.Arm(rule)
-					// Delay the second settle. Meanwhile the process searches for due entries several times before it
-					// offers its outcome again.
+					// During the delay, the process searches for due entries several times before it offers its outcome
+					// again.
 					again := proxy.Arm(faultproxy.Rule{Match: settle, Nth: 2, Fault: faultproxy.DelayRequest, Delay: time.Second})
 					require.NoError(t, harness.CommitTx(c, w.DB, func(tx compensator.Tx) error {
 						_, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})

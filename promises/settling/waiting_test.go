@@ -16,8 +16,7 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// A process cannot store an outcome for longer than its lease, so the entry's lease ends. The process then finds the entry with an
-// ended lease. It must not take this for a crash, because it is itself the process that holds the outcome.
+// The process must not take the ended lease for a crash, because it holds the outcome itself.
 // Failure: F58
 func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 	t.Parallel()
@@ -54,7 +53,6 @@ func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 	}
 }
 
-// The whole server stops for longer than the lease. No entry may count this as a lost lease.
 // Failure: F58
 func TestDatabaseThatStopsForLongerThanTheLeaseCostsNoOutcome(t *testing.T) {
 	t.Parallel()
@@ -87,8 +85,7 @@ func TestDatabaseThatStopsForLongerThanTheLeaseCostsNoOutcome(t *testing.T) {
 	require.Equal(t, 30, w.CountEnded(compensator.Succeeded, 0))
 }
 
-// A process is alive and holds a success that it could not store. Another process cannot know this. So the other process must leave
-// the entry alone for one more lease before it dead-letters the entry.
+// Another process cannot know that the living process holds a success.
 // Failure: F58
 func TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess(t *testing.T) {
 	t.Parallel()
@@ -124,9 +121,7 @@ func TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess(t *testing.T) {
 	}
 }
 
-// A compensation has succeeded in its process, but this outcome cannot be stored yet. Meanwhile the entry loses its
-// third lease, which would normally dead-letter it. Another process must claim the entry once more instead. Then the
-// success of the compensation is stored.
+// Normally the third lost lease would dead-letter the entry.
 // Failure: F58
 func TestCrashBudgetLeavesALeaseToTheCompensationOfALivingProcess(t *testing.T) {
 	t.Parallel()
@@ -155,8 +150,7 @@ func TestCrashBudgetLeavesALeaseToTheCompensationOfALivingProcess(t *testing.T) 
 	require.Equal(t, 1, w.CountEnded(compensator.Compensated, 0))
 }
 
-// A process finds an entry with three ended leases. Before it dead-letters the entry, it waits for one more lease, in which another
-// process could store an outcome. Here the database refuses all writes for some time. This time must not count as part of the wait.
+// Before a process dead-letters an entry, it waits for one more lease, in which another process could store an outcome.
 func TestTimeInWhichNothingCanBeWrittenCountsAgainstNobody(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -198,8 +192,6 @@ func TestTimeInWhichNothingCanBeWrittenCountsAgainstNobody(t *testing.T) {
 	require.Equal(t, 1, w.CountEnded(compensator.Succeeded, 0))
 }
 
-// A success comes too late, because the entry has changed its state. If there is no Observer, the log must report the
-// success.
 // Failure: F64
 func TestSuccessThatComesTooLateIsLoggedAsAWarning(t *testing.T) {
 	t.Parallel()

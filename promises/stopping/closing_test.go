@@ -35,8 +35,6 @@ type givenQueue struct {
 
 func (q givenQueue) Close() error { return q.closable.Close() }
 
-// TestNewThatFailsClosesWhatItWasGiven makes New fail at different points. New must close the Store and the Queue of
-// its Config each time.
 func TestNewThatFailsClosesWhatItWasGiven(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")

@@ -1,3 +1,2 @@
-// Package stopping tests the end of a process. A process that is asked to stop loses nothing (G15). A process that is
-// killed or frozen at any point loses no more than its leases (G1, G5).
+// Package stopping tests the end of a process, by a signal, a kill or a freeze (G1, G5, G15).
 package stopping

@@ -15,8 +15,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// A handler is stuck. Run has returned with a StuckError that names it. No Run watches the handler any more, and its timeout has
-// not passed yet. Health must still name the entry.
+// No Run watches the handler any more, and its timeout has not passed yet.
 func TestHealthNamesWhatHangsFromAnEarlierRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

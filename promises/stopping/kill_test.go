@@ -15,7 +15,6 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// requireEffectsOnce requires that each order was paid once, and that each closed order was compensated once.
 func requireEffectsOnce(w *harness.World) {
 	w.T.Helper()
 	for effect, where := range map[string]string{"paid ": "business_type='pay_order' AND state=1", "undone ": "business_type='close_order' AND state=2"} {
@@ -136,8 +135,7 @@ func TestFrozenProcessThatComesBackChangesNothing(t *testing.T) {
 	}
 }
 
-// atWork records entries while instances run them. In each round it calls breakServer once. If mayFail is set,
-// recording may fail.
+// If mayFail is set, recording may fail.
 func atWork(w *harness.World, breakServer func(round int), mayFail bool) {
 	w.T.Helper()
 	for range 2 {
@@ -166,8 +164,7 @@ func atWork(w *harness.World, breakServer func(round int), mayFail bool) {
 	requireEffectsOnce(w)
 }
 
-// tryPut records an entry. It returns an error instead of failing the test, because a broken server may refuse the
-// entry.
+// tryPut returns an error, because a broken server may refuse the entry.
 func tryPut(w *harness.World, orders *compensator.Type[harness.Order], number int) error {
 	tx, err := w.DB.Begin()
 	if err != nil {

@@ -173,8 +173,7 @@ func TestEntriesInsertedWithALeaseAndCommittedDuringTheStopAreFree(t *testing.T)
 	w.WaitState(receipt.ID(), compensator.Succeeded)
 }
 
-// An entry was inserted with a lease and committed. The statement with which the process reads it back hangs until Run
-// returns. Run's error must name the entry.
+// The statement with which the process reads it back hangs until Run returns.
 func TestClaimThatIsNotAnsweredUntilRunReturnsIsNamed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

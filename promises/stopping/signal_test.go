@@ -95,8 +95,6 @@ func TestNoTransactionalHandlerStartsOnceRunsContextHasEnded(t *testing.T) {
 	require.Equal(t, 3, w.Count("common_process_log WHERE state=0 AND lease_until=0 AND delivery_count=0"), "nothing is spent")
 }
 
-// A batch times out and returns without a verdict only after Run's context has ended. Its entries must not be run again
-// one by one.
 func TestBatchThatBreaksAfterTheEndOfRunsContextIsNotRunAgain(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -154,8 +152,6 @@ func TestNoHandlerStartsWhenAStoppedDatabaseComesBackAfterTheSignal(t *testing.T
 	require.Zero(t, w.Count("common_process_log WHERE lease_until>0"))
 }
 
-// Entries are admitted, but an observer or a busy processor delays their start until Run's context has ended. Their
-// handlers must not start.
 // Failure: F80
 func TestNoHandlerStartsOnceRunsContextHasEndedWhileItsStartWasHeldUp(t *testing.T) {
 	t.Parallel()
