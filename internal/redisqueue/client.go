@@ -11,21 +11,17 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// redisTimeout limits the connect, the write and the read of a Redis command. The queue is only a hint, so it is better
-// to poll the database than to wait longer.
+// redisTimeout limits the connect, the write and the read of a command. The queue is only a hint, so do not wait longer.
 const redisTimeout = 2 * time.Second
 
-// leastConns is the number of connections to a server that the queue needs: one for commands and one for the
-// subscription.
+// leastConns is the number of connections to a server that the queue needs: one for commands and one for the subscription.
 const leastConns = 2
 
-// ownRedisClient opens a separate client to the servers of the user's client. The new client obeys contexts. It does
-// not have the hooks of the user's client. It opens at most the user's MaxActiveConns connections to a server. A limit
-// below leastConns is an error.
+// ownRedisClient opens a separate client to the servers of the user's client, without its hooks. It obeys contexts, and
+// opens at most the user's MaxActiveConns connections to a server. A limit below leastConns is an error.
 //
-// The client never sends a single command twice, because a claim script whose reply got lost would lease a second
-// batch. It may send a pipeline twice: on a cluster go-redis repeats a pipeline whose connection has failed. So scripts
-// in a pipeline must be safe to repeat.
+// It never sends a single command twice, because a claim whose reply got lost would lease a second batch. Scripts in a
+// pipeline must be safe to repeat, because on a cluster go-redis repeats a pipeline whose connection has failed.
 func ownRedisClient(userClient redis.UniversalClient) (redis.UniversalClient, error) {
 	switch c := userClient.(type) {
 	case *redis.Client: // also a failover client, whose dialer asks the sentinels
@@ -84,16 +80,15 @@ func ownClusterClient(opt redis.ClusterOptions) *redis.ClusterClient {
 	opt.PoolTimeout = redisTimeout
 	opt.PoolSize, opt.MaxActiveConns = poolWithin(opt.PoolSize, opt.MaxActiveConns), 0
 	opt.MinIdleConns = 0
-	// Read from primaries only, because a replica may lag behind recent writes.
+	// A replica may lag behind recent writes.
 	opt.ReadOnly, opt.RouteByLatency, opt.RouteRandomly = false, false, false
 	cluster := redis.NewClusterClient(&opt)
 	cluster.OnNewNode(func(node *redis.Client) { node.AddHook(sendOnce{}) })
 	return cluster
 }
 
-// poolWithin returns a pool size with which the pool and the subscription open at most limit connections. When the pool
-// is full, commands wait for a connection, for redisTimeout. The option MaxActiveConns of go-redis would fail a command
-// at once when the limit is reached. It would also refuse a subscription even if no command is active.
+// poolWithin returns a pool size that leaves room for the subscription. MaxActiveConns of go-redis would fail a command at
+// the limit, instead of waiting, and refuse the subscription.
 func poolWithin(size, limit int) int {
 	if limit > 0 && (size <= 0 || size > limit-1) {
 		return limit - 1
@@ -101,7 +96,6 @@ func poolWithin(size, limit int) int {
 	return size
 }
 
-// lifetime returns the user's ConnMaxLifetime. Zero means no limit.
 func lifetime(client redis.UniversalClient) time.Duration {
 	switch c := client.(type) {
 	case *redis.Client:
@@ -112,7 +106,7 @@ func lifetime(client redis.UniversalClient) time.Duration {
 	return 0
 }
 
-// withTimeout caps a timeout at redisTimeout. In the options of an open client, zero or less means "no timeout".
+// In the options of an open client, zero or less means "no timeout".
 func withTimeout(userTimeout time.Duration) time.Duration {
 	if userTimeout > 0 && userTimeout < redisTimeout {
 		return userTimeout
@@ -120,9 +114,8 @@ func withTimeout(userTimeout time.Duration) time.Duration {
 	return redisTimeout
 }
 
-// sendOnce is a hook of a cluster client. After a connection failure, the client would send a single command again. The
-// client recognises the failure by the type and the text of the error, so sendOnce hides both. Redirections still work.
-// Pipelines are sent again all the same, because the client decides about them before it calls hooks.
+// sendOnce hides the type and the text of a connection failure, by which a cluster client decides to send a single command
+// again. Redirections still work. Pipelines are still sent again, because the client decides before it calls hooks.
 type sendOnce struct{}
 
 func (sendOnce) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -135,8 +128,7 @@ func (sendOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// hiddenError has no Unwrap, so that a cluster client does not recognise a connection failure. shownError returns the
-// cause.
+// hiddenError has no Unwrap, so that a cluster client does not recognise a connection failure.
 type hiddenError struct{ cause error }
 
 func (e *hiddenError) Error() string { return "connection to a cluster node: " + e.cause.Error() }

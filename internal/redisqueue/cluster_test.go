@@ -58,7 +58,7 @@ func TestRedisQueueKeepsItsPromisesOnACluster(t *testing.T) {
 		require.NoError(t, sameQueue(t, client, prefix).Check(t.Context(), "database one"))
 		assert.ErrorContains(t, sameQueue(t, client, prefix).Check(t.Context(), "database two"), prefix)
 
-		q := sameQueue(t, client, cluster.Prefix(t)) // One node still has the keys of another database, so this queue uses the same prefix.
+		q := sameQueue(t, client, cluster.Prefix(t)) // One node still has the keys of another database.
 		require.NoError(t, client.Set(t.Context(), q.OwnerKey(5), "database two", 0).Err())
 		assert.ErrorContains(t, q.Check(t.Context(), "database one"), "database two")
 	})
@@ -80,7 +80,7 @@ func TestRedisQueueKeepsItsPromisesOnACluster(t *testing.T) {
 			require.NoError(t, redisClient(t, node).Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err())
 		}
 		var all sync.WaitGroup
-		for i := range 20 { // Use keys of all nodes, and pipelines with many keys of each node.
+		for i := range 20 {
 			all.Go(func() {
 				for range 10 {
 					_, err := q.Claim(t.Context(), fmt.Sprint("type ", i), 1, time.Hour)
@@ -93,7 +93,7 @@ func TestRedisQueueKeepsItsPromisesOnACluster(t *testing.T) {
 	})
 	t.Run("MovedSlot", func(t *testing.T) {
 		q := sameQueue(t, client, cluster.Prefix(t))
-		mustClaim(t, q, "order", 1) // After this call the client has the current slot map of the cluster.
+		mustClaim(t, q, "order", 1) // The client now has the current slot map.
 		cluster.Move(t, q.DueKey("order"))
 		mustEnqueue(t, q, due("order", 1))
 		assert.Len(t, mustClaim(t, q, "order", 1).IDs, 1)

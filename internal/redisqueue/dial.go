@@ -12,7 +12,7 @@ import (
 
 type redisDialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// dialWithin limits a dialer. The user's dialer may have been built with a longer timeout.
+// dialWithin limits a dialer, because the user's may have a longer timeout.
 func dialWithin(timeout time.Duration, dial redisDialer) redisDialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -21,24 +21,22 @@ func dialWithin(timeout time.Duration, dial redisDialer) redisDialer {
 	}
 }
 
-// unfit lists the replies to a write which mean that another server is the primary now. After a failover the address
-// may lead to the new primary, through DNS, a virtual IP address or a proxy. But an open connection stays on the old
-// server.
+// unfit lists the replies which mean that another server is the primary now. The address may lead there, but an open
+// connection stays on the old server.
 var unfit = [][]byte{
 	[]byte("-READONLY "),   // from a replica
 	[]byte("-MASTERDOWN "), // from a replica that has lost its primary
 	[]byte("-NOREPLICAS "), // from a primary that has lost its replicas, perhaps to another primary
 }
 
-// era is the number of the current generation of connections. A connection that was dialled in an earlier era is stale.
+// era is the number of the current generation of connections. Connections of an earlier era are stale.
 type era struct{ current atomic.Int64 }
 
-// watch wraps a dialer. When a reply contains an element of the list unfit, a new era begins, so all connections become
-// stale. Without watch, go-redis would close only the connection that received the reply, and only for READONLY. Before
-// version 7, Redis wraps the error of a command inside a script as "ERR Error running script …".
+// watch begins a new era when a reply contains an element of unfit. go-redis would close only the connection that received
+// the reply, and only for READONLY.
 func (e *era) watch(dial redisDialer) redisDialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		connectedAt := e.current.Load() // Read the era before the dial, because a dial in progress may lead to the old server, too.
+		connectedAt := e.current.Load() // A dial in progress may lead to the old server.
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
@@ -47,7 +45,6 @@ func (e *era) watch(dial redisDialer) redisDialer {
 	}
 }
 
-// eraConn is a connection that knows the era in which it was dialled.
 type eraConn struct {
 	net.Conn
 	era         *era
@@ -69,8 +66,7 @@ func (c *eraConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write sends nothing over a stale connection. Because of the error, go-redis closes the connection. SyscallConn finds
-// most stale connections earlier.
+// Write returns an error on a stale connection, which go-redis then closes.
 func (c *eraConn) Write(b []byte) (int, error) {
 	if c.isStale() {
 		return 0, errStale
@@ -78,8 +74,8 @@ func (c *eraConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// SyscallConn returns an error for a stale connection. go-redis calls it before it takes an idle connection out of its
-// pool. After the error go-redis closes this connection and takes another one, so no command fails.
+// SyscallConn returns an error for a stale connection. go-redis calls it before it takes an idle connection, and then
+// takes another one.
 func (c *eraConn) SyscallConn() (syscall.RawConn, error) {
 	if c.isStale() {
 		return nil, errStale
@@ -90,7 +86,7 @@ func (c *eraConn) SyscallConn() (syscall.RawConn, error) {
 	return opaque{}, nil
 }
 
-// opaque stands for a connection that cannot be checked without reading from it, for example a TLS connection.
+// opaque stands for a connection that cannot be checked without reading, for example TLS.
 type opaque struct{}
 
 func (opaque) Control(func(fd uintptr)) error    { return nil }

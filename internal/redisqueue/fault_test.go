@@ -15,8 +15,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// mute is a fault. While it is on, a connection that sends a certain command gets no further replies. The command
-// itself reaches the server. New connections work until they send the command, too.
+// mute drops all replies of a connection that sends a certain command. The command reaches the server.
 type mute struct {
 	command string
 	on      atomic.Bool
@@ -58,7 +57,7 @@ func TestClaimWhoseReplyWasLostLeasesOneBatchOnly(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	q := sameQueue(t, client, server.Prefix(t))
 	mustEnqueue(t, q, dueRows("order", 100))
-	mustClaim(t, q, "order", 0) // After this call the server knows the script.
+	mustClaim(t, q, "order", 0) // The server now knows the script.
 	m.on.Store(true)
 	_, err := q.Claim(t.Context(), "order", 10, time.Hour)
 	require.Error(t, err)
@@ -76,7 +75,7 @@ func TestClusterClaimWhoseReplyWasLostLeasesOneBatchOnly(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	q := sameQueue(t, client, cluster.Prefix(t))
 	mustEnqueue(t, q, dueRows("order", 100))
-	mustClaim(t, q, "order", 0) // After this call the server knows the script.
+	mustClaim(t, q, "order", 0) // The server now knows the script.
 	m.on.Store(true)
 	_, err := q.Claim(t.Context(), "order", 10, time.Hour)
 	var network net.Error
@@ -96,7 +95,7 @@ func TestListenLeavesASilentConnection(t *testing.T) {
 	m.on.Store(true)
 	stop, woken := listen(t, sameQueue(t, client, prefix))
 	defer stop()
-	require.Eventually(t, func() bool { // Wait until the server has the subscription. The client does not see its reply, because mute drops the reply.
+	require.Eventually(t, func() bool { // The server has the subscription, although mute drops its reply.
 		counts, err := client.PubSubNumSub(t.Context(), prefix+":v1:wake").Result()
 		return err == nil && counts[prefix+":v1:wake"] == 1
 	}, eventually, time.Millisecond)
@@ -114,7 +113,7 @@ func TestRedisQueueObeysADeadlineWhileRedisIsSilent(t *testing.T) {
 	server.Pause()
 	defer server.Resume()
 
-	patient := make(chan error, 1) // This call ends because of the queue's own timeout.
+	patient := make(chan error, 1)
 	go func() {
 		_, err := q.Claim(context.Background(), "order", 1, time.Hour)
 		patient <- err

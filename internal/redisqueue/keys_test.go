@@ -75,8 +75,7 @@ func TestRedisPrefixThatMovesKeysIsRefused(t *testing.T) {
 //go:embed lua
 var luaFiles embed.FS
 
-// A cluster routes a script by the keys that were passed to it. Some servers also refuse a script that does not write
-// KEYS[1] directly in each command.
+// A cluster routes a script by its keys. Some servers refuse a script that does not write KEYS[1] in each command.
 // Failure: F48
 func TestScriptsTouchOnlyKeysTheyWereGiven(t *testing.T) {
 	files, err := luaFiles.ReadDir("lua")
@@ -90,8 +89,7 @@ func TestScriptsTouchOnlyKeysTheyWereGiven(t *testing.T) {
 	}
 }
 
-// Two types must never have the same key. A prefix or a type with braces must not change the hash tag that Redis finds
-// in a key.
+// Braces in a prefix or a type must not change the hash tag.
 func FuzzRedisKeys(f *testing.F) {
 	f.Add("compensator", "a", "b", uint32(1))
 	f.Add("p", "a:0:due", "a", uint32(16))
@@ -118,8 +116,7 @@ func FuzzRedisKeys(f *testing.F) {
 	})
 }
 
-// The parsing of Redis's INFO must not panic. A version that cannot be read must be accepted, because a server may hide
-// its version.
+// A server may hide its version.
 func FuzzRedisVersion(f *testing.F) {
 	for _, version := range []string{"", "7.0.15", "4.0.14", "5", "5.", "99999999999999999999.1.1", "-1.0.0", "+8.9.9"} {
 		f.Add(version)
@@ -135,8 +132,7 @@ func FuzzRedisVersion(f *testing.F) {
 	})
 }
 
-// Redis may deny the client's user a command inside a script. The queue must report each form of this reply as a
-// refusal. The texts come from Redis 6.0.16 and 7.0.15.
+// The texts come from Redis 6.0.16 and 7.0.15.
 func TestRefusalOfACommandInsideAScriptIsTold(t *testing.T) {
 	for _, answer := range []string{
 		"ERR Error running script (call to f_bd6f3018b28bbdb36260f19d3c44afed740db987): @user_script:1: @user_script: 1: The user executing the script can't run this command or subcommand",

@@ -19,12 +19,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The in-memory queue and a Redis get the same commands, one after the other. The test cannot set the clock of Redis,
-// so due times on the two sides differ by the time between two commands. Therefore each duration is very short or very
-// long. A short duration is over on both sides before the next command. No two sums of long durations are equal.
+// The test cannot set the clock of Redis, so each duration is very short, and over before the next command, or very long.
+// No two sums of long durations are equal.
 func TestMemoryQueueAnswersAsARedisDoes(t *testing.T) {
 	t.Parallel()
-	server := testservers.NewRedis(t) // Use a separate server, because the test fills its memory.
+	server := testservers.NewRedis(t) // because the test fills its memory
 	client := redisClient(t, server)
 	program := rapid.SliceOfN(queueCommands(), 10, 25)
 	rapid.Check(t, func(r *rapid.T) {
@@ -38,7 +37,7 @@ func TestMemoryQueueAnswersAsARedisDoes(t *testing.T) {
 	})
 }
 
-// queueTwins holds two sides: side 0 is a Redis, and side 1 is the double. Each side has two processes.
+// queueTwins has a Redis on side 0 and the double on side 1, each with two processes.
 type queueTwins struct {
 	ctx      context.Context
 	client   *redis.Client
@@ -54,7 +53,6 @@ type queueTwins struct {
 	failures []string
 }
 
-// redisKey is the value of one key in a Redis.
 type redisKey struct {
 	name, dump string
 	expires    time.Duration // time since 1970 (≤ 0: never)
@@ -64,20 +62,19 @@ func newQueueTwins(t *testing.T, client *redis.Client, prefix string) *queueTwin
 	m := &queueTwins{ctx: t.Context(), client: client, prefix: prefix, memory: memory.NewQueue()}
 	m.redis = openQueue(t, client, prefix)
 	m.sides = [2][2]processlog.Queue{{m.redis, openQueue(t, client, prefix)}, {m.memory.Client(), m.memory.Client()}}
-	require.NoError(t, m.redis.Check(t.Context(), "one")) // This opens the connection before anything is measured.
+	require.NoError(t, m.redis.Check(t.Context(), "one")) // so that no connect is measured
 	require.NoError(t, m.sides[1][0].Check(t.Context(), "one"))
 	return m
 }
 
 func (m *queueTwins) close() {
 	m.limit(false)
-	m.clear() // Each program begins with an empty queue.
+	m.clear()
 	for _, q := range []processlog.Queue{m.sides[0][0], m.sides[0][1], m.sides[1][0], m.sides[1][1]} {
 		assert.NoError(m, q.Close())
 	}
 }
 
-// Errorf implements assert.TestingT.
 func (m *queueTwins) Errorf(format string, args ...any) {
 	m.failures = append(m.failures, fmt.Sprintf(format, args...))
 }
@@ -85,7 +82,7 @@ func (m *queueTwins) Errorf(format string, args ...any) {
 // instant is a duration so short that it is over before the next command.
 const instant = 2 * time.Millisecond
 
-// queueCommand calls one process of a side. It returns results that must be equal, and waits that must be close.
+// Of the results of run, values must be equal, and waits must be close.
 type queueCommand interface {
 	ask(m *queueTwins, side int) (equal any, near []time.Duration)
 }
@@ -101,8 +98,6 @@ func (m *queueTwins) run(command queueCommand) {
 	<-time.After(2 * instant)
 }
 
-// near requires that the durations of both sides are almost equal. They may differ by the time that passed between the
-// two calls.
 func (m *queueTwins) near(what string, want, got []time.Duration) {
 	if !assert.Len(m, got, len(want), what) {
 		return
@@ -118,7 +113,7 @@ func (m *queueTwins) near(what string, want, got []time.Duration) {
 
 var queueTypes = []string{"order", "stock"}
 
-// compareMembers compares the ids exactly, in their order, and the due times approximately.
+// compareMembers compares the order of the ids exactly, and the due times approximately.
 func (m *queueTwins) compareMembers() {
 	var want, got [2][]string
 	var wantAt, gotAt []time.Duration
@@ -129,7 +124,7 @@ func (m *queueTwins) compareMembers() {
 		}
 		for _, z := range members {
 			if z.Score > 4e15 {
-				continue // This member is no entry. The comparison of the queues' replies covers it.
+				continue // no entry
 			}
 			want[i] = append(want[i], z.Member.(string))
 			wantAt = append(wantAt, time.Duration(z.Score)*time.Millisecond)
@@ -161,17 +156,16 @@ func drawProcess(t *rapid.T) int { return rapid.IntRange(0, 1).Draw(t, "process"
 
 func drawQueueType(t *rapid.T) string { return rapid.SampledFrom(queueTypes).Draw(t, "type") }
 
-// drawWaitOf draws a wait that is over at once, or a wait of hours. Leases take minutes, so no wait is near a lease.
+// Leases take minutes, so no wait is near a lease.
 func drawWaitOf(t *rapid.T) time.Duration {
 	return pickOne(t, "in", -time.Second, 0, 0, instant-time.Microsecond, instant, time.Hour, 2*time.Hour, 5*time.Hour, 9*time.Hour)
 }
 
-// drawQueueID draws ids whose texts sort differently from their numbers.
+// The texts of these ids sort differently from their numbers.
 func drawQueueID() *rapid.Generator[uint64] {
 	return rapid.SampledFrom([]uint64{1, 2, 3, 9, 10, 11, 100, 1 << 53, 1<<53 + 1, 1<<64 - 1})
 }
 
-// enqueueCommand enqueues entries, some of them twice.
 type enqueueCommand struct {
 	Process int
 	Items   []processlog.QueueEntry
@@ -215,7 +209,6 @@ func (c queueClaimCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
 	return []any{append([]processlog.ID{}, leased.IDs...), leased.Lost}, []time.Duration{leased.Next, time.Duration(leased.Token) * time.Millisecond}
 }
 
-// queueSettleCommand settles entries with tokens of recent claims.
 type queueSettleCommand struct {
 	Process int
 	Type    string
@@ -249,7 +242,6 @@ func (c queueSettleCommand) ask(m *queueTwins, side int) (any, []time.Duration) 
 	return nil, nil
 }
 
-// askCommand calls all methods that no other command calls.
 type askCommand struct {
 	Process     int
 	Fingerprint string
@@ -269,7 +261,6 @@ func (c askCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
 	return []any{leads, q.Check(m.ctx, c.Fingerprint) == nil, lostTypes}, waits
 }
 
-// rebuildCommand begins or ends a rebuild of types.
 type rebuildCommand struct {
 	Process int
 	Types   []string
@@ -295,11 +286,7 @@ func (c rebuildCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
 	return append([]string{}, types...), nil
 }
 
-// upsetCommand changes Redis without the queue. Its parameter What selects one of these changes:
-//   - It deletes everything, one type, or only the mark that a type is complete.
-//   - It renames a type's key, or stores another value under that key.
-//   - It fills the memory.
-//   - It copies all keys, or restores the copy.
+// upsetCommand changes Redis without the queue.
 type upsetCommand struct{ What string }
 
 func drawUpset(t *rapid.T) upsetCommand {
@@ -356,7 +343,6 @@ func (c upsetCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
 	return nil, nil
 }
 
-// limit sets Redis's memory limit so that it is full, or removes the limit.
 func (m *queueTwins) limit(full bool) {
 	limit := "0"
 	if m.full = full; full {
@@ -365,7 +351,6 @@ func (m *queueTwins) limit(full bool) {
 	assert.NoError(m, m.client.ConfigSet(m.ctx, "maxmemory", limit).Err())
 }
 
-// withRoom removes the memory limit for commands that a full Redis refuses.
 func (m *queueTwins) withRoom(do func()) {
 	full := m.full
 	m.limit(false)
@@ -390,7 +375,7 @@ func (m *queueTwins) save() []redisKey {
 	for _, key := range m.keys() {
 		dump, err := m.client.Dump(m.ctx, key).Result()
 		if err == redis.Nil {
-			continue // The key expired just now.
+			continue
 		}
 		assert.NoError(m, err)
 		expires, err := m.client.PExpireTime(m.ctx, key).Result()

@@ -17,8 +17,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// redis6 makes a server reply like Redis 6, which wraps the errors of commands in a script. The texts come from Redis
-// 6.0.16.
+// redis6 makes a server reply like Redis 6.0.16, which wraps the errors of commands in a script.
 type redis6 struct {
 	net.Conn
 	rest []byte
@@ -49,11 +48,10 @@ func (c *redis6) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// wrappedConn is a connection that cannot be checked without reading from it, for example a TLS connection.
+// wrappedConn cannot be checked without reading, like a TLS connection.
 type wrappedConn struct{ net.Conn }
 
-// After a failover the server's address leads to another server. The old server is a replica now, and connections to it
-// stay open. At its first refused write, the queue must connect to the new server.
+// After a failover the old server is a replica, and connections to it stay open.
 // Failure: F47
 func TestConnectionsToAServerThatTakesNoWritesAreGivenUpAtItsFirstAnswer(t *testing.T) {
 	t.Parallel()
@@ -88,7 +86,7 @@ func TestConnectionsToAServerThatTakesNoWritesAreGivenUpAtItsFirstAnswer(t *test
 			proxy.Retarget(next.Addr())
 			_, _, err = q.Enqueue(t.Context(), due("order", 1), processlog.EnqueueRules{MaxLease: time.Hour})
 			require.ErrorContains(t, err, "READONLY")
-			for range 10 { // Call once on each connection that was idle meanwhile.
+			for range 10 { // once on each idle connection
 				mustEnqueue(t, q, due("order", 1))
 			}
 			there := redisClient(t, next)
@@ -100,7 +98,6 @@ func TestConnectionsToAServerThatTakesNoWritesAreGivenUpAtItsFirstAnswer(t *test
 	}
 }
 
-// manyConnections makes enough concurrent calls to open several connections.
 func manyConnections(t *testing.T, proxy *faultproxy.TCP, call func()) {
 	t.Helper()
 	proxy.Latency(50 * time.Millisecond)
@@ -114,9 +111,8 @@ func manyConnections(t *testing.T, proxy *faultproxy.TCP, call func()) {
 	}
 }
 
-// TestListenerFollowsItsClientToAnotherServer uses a load balancer that sends new connections to another server, while
-// the old server still answers. The client's connections move because of ConnMaxLifetime. The listening connection must
-// move, too.
+// A load balancer sends new connections to another server, while the old one still answers. ConnMaxLifetime moves the
+// client's connections.
 func TestListenerFollowsItsClientToAnotherServer(t *testing.T) {
 	t.Parallel()
 	former, next := testservers.NewRedis(t), testservers.NewRedis(t)

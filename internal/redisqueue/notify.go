@@ -12,8 +12,7 @@ import (
 	"github.com/compensator-go/compensator/internal/report"
 )
 
-// Notify publishes each type on the channel of the prefix. In a cluster every node forwards the messages. The caller's
-// own Listen receives them, too.
+// Notify publishes each type on the channel of the prefix. The caller's own Listen receives it, too.
 func (q *Queue) Notify(ctx context.Context, businessTypes []string) error {
 	if len(businessTypes) == 0 {
 		return nil
@@ -32,12 +31,10 @@ const (
 	listenLeast   = 5 * time.Second        // minimum duration of a subscription
 )
 
-// errOutlived ends a subscription whose connection has reached the user's ConnMaxLifetime.
 var errOutlived = errors.New("listen: the connection has reached ConnMaxLifetime")
 
-// Listen subscribes again when the connection is lost or has reached the client's ConnMaxLifetime. By then the address
-// may lead to another server, although the old server still answers. When ctx has ended, Listen returns after at most
-// one more connection attempt.
+// Listen subscribes again when the connection is lost or has reached ConnMaxLifetime, because the address may lead to
+// another server by then. When ctx has ended, it returns after at most one more connection attempt.
 func (q *Queue) Listen(ctx context.Context, wake func(businessType string)) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -59,16 +56,14 @@ func (q *Queue) Listen(ctx context.Context, wake func(businessType string)) {
 	}
 }
 
-// listenOnce receives messages until ctx ends, the connection fails or stays silent, or the connection has reached its
-// lifetime. A lost notification delays an entry by a few seconds at most.
 func (q *Queue) listenOnce(ctx context.Context, wake func(businessType string)) error {
 	subscription := q.client.Subscribe(ctx, q.keys.wake())
 	closed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(closed)
-		_ = subscription.Close() // This unblocks ReceiveTimeout below.
+		_ = subscription.Close() // This unblocks ReceiveTimeout.
 	})
-	// Close the subscription on every path, exactly once, so that nothing remains when Listen returns.
+	// Close the subscription exactly once on every path, so that nothing remains when Listen returns.
 	defer func() {
 		if stop() {
 			_ = subscription.Close()
@@ -89,8 +84,7 @@ func (q *Queue) listenOnce(ctx context.Context, wake func(businessType string)) 
 			report.Send(ctx, report.Listen, nil)
 		case ctx.Err() != nil:
 			return ctx.Err()
-		// Silence may mean that there is nothing to send, or that the connection is dead. Ping once. If the server is
-		// still silent after the ping, the subscription ends.
+		// The connection may be dead. If the server is still silent after a ping, the subscription ends.
 		case errors.As(err, &network) && network.Timeout() && !pinged:
 			pinged = true
 			if err := subscription.Ping(ctx); err != nil {

@@ -35,7 +35,7 @@ func TestNotificationReachesOtherProcessesAlsoAfterALostConnection(t *testing.T)
 	goleak.VerifyNone(t, ignore)
 }
 
-// listen starts Listen. stop ends Listen and waits for it. woken holds the types with which Listen has called wake.
+// woken holds the types with which Listen has called wake.
 func listen(t *testing.T, q processlog.Queue) (stop func(), woken *sync.Map) {
 	ctx, cancel := context.WithCancel(t.Context())
 	woken = new(sync.Map)
@@ -50,7 +50,7 @@ func listen(t *testing.T, q processlog.Queue) (stop func(), woken *sync.Map) {
 func awaitNotification(t *testing.T, sender processlog.Queue, businessType string, woken *sync.Map) {
 	t.Helper()
 	assert.Eventually(t, func() bool {
-		_ = sender.Notify(t.Context(), []string{"other", businessType}) // Repeat the call, because a notification is lost if no subscription exists.
+		_ = sender.Notify(t.Context(), []string{"other", businessType}) // A notification is lost without a subscription.
 		_, got := woken.Load(businessType)
 		return got
 	}, eventually, 5*time.Millisecond)

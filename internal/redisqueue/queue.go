@@ -1,16 +1,15 @@
-// Package redisqueue is the delay queue on Redis that several processes share. It keeps one sorted set for each
-// business type, and each of its scripts does one operation on a set. The queue holds only hints. The database is
-// authoritative. So if Redis loses, repeats or invents data, or if a call is left half done, entries only start later
-// (G10, the queue is a hint).
+// Package redisqueue is the delay queue on Redis that several processes share. It keeps one sorted set for each business
+// type.
 //
-// Scripts read the clock of Redis and take only durations (G9, nothing starts early). Each script uses one key and does
-// a limited amount of work, because Redis serves no other client during a script. A script that was sent alone and may
-// have run is never sent again. If a claim were sent again after its reply was lost, it would lease a second batch.
-// Scripts in a pipeline are safe to repeat, because a cluster client may repeat them.
+// The queue holds only hints: if Redis loses, repeats or invents data, entries only start later (G10, the queue is a
+// hint). Scripts read the clock of Redis and take only durations (G9, nothing starts early). Each script uses one key and
+// does a limited amount of work, because Redis serves no other client meanwhile.
+//
+// A script that was sent alone and may have run is never sent again, because a second claim would lease a second batch.
+// Scripts in a pipeline are safe to repeat.
 //
 // The engine calls the queue through the contract in package processlog, from any goroutine. The package starts no
-// goroutine: Listen runs in the goroutine of its caller. The package uses Redis, and knows nothing about SQL or
-// handlers.
+// goroutine, and knows nothing about SQL or handlers.
 package redisqueue
 
 import (
@@ -31,16 +30,15 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Queue keeps one zset for each business type. The zset maps the id of an entry to its due time, or to the end of its
-// lease if it is claimed, in unix ms of Redis's clock. Its contents survive a crash of this process.
+// Queue keeps one zset for each business type. It maps the id of an entry to its due time, or to the end of its lease, in
+// unix ms of Redis's clock. It survives a crash of this process.
 //
-// Redis may lose all keys, or lose or rename a single zset. After a loss, the zset lacks the member "whole …", and
-// every reply about its type reports the loss. A Redis at its memory limit still claims and settles. If Redis cannot
-// add an entry, the queue marks the entry's type as lost, and Enqueue reports this. A type is also lost if its key
-// holds a value that is not a zset. The queue does not change that value.
+// If Redis loses a zset, the member "whole …" is missing, and every reply about the type reports the loss. A Redis at its
+// memory limit still claims and settles. If it cannot add an entry, the type counts as lost, and Enqueue reports this. A
+// value that is not a zset is also a loss, and stays unchanged.
 //
-// One call may send several scripts. If one script fails, the others still take effect, and the error says what failed.
-// Every method may be called again after an error.
+// One call may send several scripts. If one fails, the others still take effect. Every method may be called again after an
+// error.
 type Queue struct {
 	client   redis.UniversalClient // separate from the user's client
 	keys     redisKeys
@@ -71,7 +69,7 @@ func Open(client redis.UniversalClient, prefix string) (*Queue, error) {
 	return &Queue{client: ownClient, keys: k, instance: rand.Text()}, nil
 }
 
-// maxScriptMembers is the maximum number of entries in one script. Redis serves no other client while a script runs.
+// maxScriptMembers limits the entries of one script, because Redis serves no other client meanwhile.
 const maxScriptMembers = 1000
 
 var (
@@ -111,8 +109,7 @@ func (q *Queue) Check(ctx context.Context, fingerprint string) error {
 	if err := q.checkVersion(ctx); err != nil {
 		return fmt.Errorf("check redis: %w", err)
 	}
-	// Stamp the first tag alone. If two databases start at the same time, the one that does not get the first tag stops
-	// here. So one database gets all tags.
+	// Stamp the first tag alone, so that of two databases that start together, one gets all tags.
 	for _, tags := range [][]uint32{q.allTags()[:1], q.allTags()[1:]} {
 		owners, err := q.stampOwner(ctx, tags, fingerprint)
 		if err != nil {
@@ -128,8 +125,7 @@ func (q *Queue) Check(ctx context.Context, fingerprint string) error {
 	return nil
 }
 
-// checkVersion refuses a Redis version that the scripts cannot run on. It asks the server in each call until one call
-// gets an answer. It accepts a server that hides its version.
+// checkVersion refuses a Redis that is too old, once a call has an answer. It accepts a server that hides its version.
 func (q *Queue) checkVersion(ctx context.Context) error {
 	if q.knownVersion.Load() {
 		return nil
@@ -161,7 +157,7 @@ func (q *Queue) Enqueue(ctx context.Context, items []processlog.QueueEntry, rule
 	replies, err := q.run(ctx, calls)
 	leftOut := &processlog.LeftOutError{}
 	for i, reply := range replies {
-		// A failed call has a nil reply, so the reply does not say whether the type is lost.
+		// The nil reply of a failed call does not say whether the type is lost.
 		answer, _ := reply.(int64)
 		newHeads = addIf(answer&1 != 0, newHeads, types[i])
 		lostTypes = addIf(answer&2 != 0, lostTypes, types[i])
@@ -179,7 +175,6 @@ func (q *Queue) Enqueue(ctx context.Context, items []processlog.QueueEntry, rule
 	return newHeads, lostTypes, wrapQueueError("enqueue", err)
 }
 
-// queueEntries returns the calls that enqueue items, and the type of each call.
 func (q *Queue) queueEntries(items []processlog.QueueEntry, rules processlog.EnqueueRules) (calls []scriptCall, types []string) {
 	for businessType, entries := range grouped.Each(items, func(a processlog.QueueEntry) string { return a.BusinessType }) {
 		for chunk := range slices.Chunk(entries, maxScriptMembers) {
@@ -199,15 +194,14 @@ func (q *Queue) queueEntries(items []processlog.QueueEntry, rules processlog.Enq
 	return calls, types
 }
 
-// memberNumbers are arguments for one member of a zset. A script gets pointers to them, because each number in an []any
-// would be a separate allocation. The client sends decimal text. Scripts must use the id as this text: numbers in Lua
-// are floats, which cannot distinguish large ids.
+// memberNumbers are arguments for one member of a zset, passed by pointer because a number in an []any allocates. Scripts
+// must use the id as text, because numbers in Lua are floats.
 type memberNumbers struct {
 	id uint64
 	in int64 // ms
 }
 
-// addIf appends a type if the condition holds, but not twice in a row.
+// addIf does not append a type twice in a row.
 func addIf(condition bool, types []string, businessType string) []string {
 	if !condition || len(types) > 0 && types[len(types)-1] == businessType {
 		return types
@@ -230,7 +224,7 @@ func (q *Queue) Claim(ctx context.Context, businessType string, limit int, lease
 	return leased, nil
 }
 
-// readLeased decodes the reply of the claim script: token, wait, members, lost.
+// readLeased decodes token, wait, members, lost.
 func readLeased(reply any) (leased processlog.Leased, ok bool) {
 	parts, _ := reply.([]any)
 	if len(parts) != 4 {
@@ -327,8 +321,7 @@ func typesAnswered(businessTypes []string, answers []any) (types []string) {
 	return types
 }
 
-// askEach runs a script on the key of each type and returns the replies in the order of the types. The scripts share a
-// round trip. Each has one key, because some servers refuse a script that loops over its keys.
+// askEach runs a script on the key of each type, in one round trip. Some servers refuse a script that loops over its keys.
 func (q *Queue) askEach(ctx context.Context, script *redis.Script, businessTypes []string, args func(key string) []any) ([]any, error) {
 	calls := make([]scriptCall, len(businessTypes))
 	for i, businessType := range businessTypes {
@@ -342,8 +335,7 @@ func (q *Queue) askEach(ctx context.Context, script *redis.Script, businessTypes
 	return answers, nil
 }
 
-// Lead renews the leadership of the leading process. If the leader has not called Lead for a period, another process
-// takes over.
+// Lead renews the leadership. If the leader has not called Lead for a period, another process takes over.
 func (q *Queue) Lead(ctx context.Context, period time.Duration) (bool, error) {
 	replies, err := q.run(ctx, []scriptCall{{
 		leadScript, q.keys.lead(), []any{q.instance, max(1, processlog.Remaining(period))},
@@ -354,8 +346,8 @@ func (q *Queue) Lead(ctx context.Context, period time.Duration) (bool, error) {
 	return replies[0] == int64(1), nil
 }
 
-// Evicts returns the maxmemory policy if that policy may evict the keys of the queue. Otherwise it returns "". It also
-// returns "" if the server does not tell its policy. Eviction costs only latency, so Check accepts it.
+// Evicts returns the maxmemory policy if it may evict the keys of the queue, and otherwise, or if the server does not
+// tell, "". Eviction costs only latency.
 func (q *Queue) Evicts(ctx context.Context) string {
 	const setting = "maxmemory-policy"
 	config, err := q.client.ConfigGet(ctx, setting).Result()
@@ -376,8 +368,7 @@ func (q *Queue) allTags() []uint32 {
 	return tags
 }
 
-// stampOwner writes the fingerprint under the owner key of each tag that has none, and returns the fingerprints that are
-// there now.
+// stampOwner writes the fingerprint where there is none, and returns the fingerprints that are there now.
 func (q *Queue) stampOwner(ctx context.Context, tags []uint32, fingerprint string) ([]string, error) {
 	var calls []scriptCall
 	for _, tag := range tags {
@@ -404,7 +395,7 @@ func wrapQueueError(operation string, err error) error {
 	return fmt.Errorf("%s: %w", operation, err)
 }
 
-// untilDue converts the microseconds of a reply. -1 means Never.
+// untilDue converts microseconds. -1 means Never.
 func untilDue(reply any) (wait time.Duration, ok bool) {
 	us, ok := reply.(int64)
 	if us < 0 || us > int64(processlog.Never/time.Microsecond) {

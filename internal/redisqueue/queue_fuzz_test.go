@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// oddServer answers each script with the next of its replies. After the last reply it does not answer.
+// oddServer does not answer after the last of its replies.
 type oddServer struct{ replies []any }
 
 func (s *oddServer) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -49,8 +49,7 @@ func (s *oddServer) answer(cmd redis.Cmder) error {
 	return nil
 }
 
-// replyTree builds nested replies of all types that go-redis reads. Each byte of the argument program adds a reply or
-// nests the last ones.
+// Each byte of program adds a reply or nests the last ones.
 func replyTree(program []byte, number int64, text string) []any {
 	var stack []any
 	for _, step := range program[:min(len(program), 64)] {
@@ -97,8 +96,7 @@ type scriptError string
 func (e scriptError) Error() string { return string(e) }
 func (scriptError) RedisError()     {}
 
-// If a script's reply has an unexpected form, the queue must return an error and must not panic. The queue must not
-// return a token, an id or a wait that was not in the reply.
+// The queue must not return a token, an id or a wait that was not in the reply.
 func FuzzQueueReplies(f *testing.F) {
 	for _, number := range []int64{0, -1, 1, 1700000000000, math.MaxInt64, math.MinInt64} {
 		for _, program := range [][]byte{
@@ -152,7 +150,6 @@ func FuzzQueueReplies(f *testing.F) {
 	})
 }
 
-// requireClaimed requires that Claim returns ids and a token only for a well-formed reply.
 func requireClaimed(t *testing.T, leased processlog.Leased, err error, number int64, text string) {
 	t.Helper()
 	if err != nil {
@@ -166,8 +163,7 @@ func requireClaimed(t *testing.T, leased processlog.Leased, err error, number in
 	}
 }
 
-// A duration that is sent to Redis or to a table must never be shortened. A duration that is read back must equal the
-// duration that was sent.
+// A duration must never be shortened on its way to Redis or to a table.
 func FuzzDurations(f *testing.F) {
 	for _, d := range []int64{0, 1, -1, 999_999, 1_000_000, 1_000_001, math.MaxInt64, math.MinInt64, math.MaxInt64 - 999_999} {
 		f.Add(d)

@@ -36,7 +36,7 @@ func deleteKeys(ctx context.Context, client *redis.Client, prefix string) error 
 	if err != nil || len(keys) == 0 {
 		return err
 	}
-	pipe := client.Pipeline() // Delete the keys one by one, because the keys of one command may have to be in one slot.
+	pipe := client.Pipeline() // The keys of one command may have to be in one slot.
 	for _, key := range keys {
 		pipe.Del(ctx, key)
 	}
@@ -50,14 +50,12 @@ func redisClient(t *testing.T, server *testservers.RedisServer) *redis.Client {
 	return client
 }
 
-// openQueue opens a queue, which the caller closes.
 func openQueue(t *testing.T, client redis.UniversalClient, prefix string) *redisqueue.Queue {
 	q, err := redisqueue.Open(client, prefix)
 	require.NoError(t, err)
 	return q
 }
 
-// ownQueue returns a queue on a server that only this test uses. The queue is closed when the test ends.
 func ownQueue(t *testing.T, flags ...string) (*redisqueue.Queue, *testservers.RedisServer, *redis.Client) {
 	server := testservers.NewRedis(t, flags...)
 	client := redisClient(t, server)
@@ -107,7 +105,6 @@ func outcomes(leased processlog.Leased, remove bool) []processlog.QueueOutcome {
 	return items
 }
 
-// makeWhole rebuilds types, so that they are not lost.
 func makeWhole(t *testing.T, q processlog.Queue, businessTypes ...string) {
 	t.Helper()
 	_, err := q.Rebuild(t.Context(), businessTypes, processlog.Token{9}, time.Hour)
@@ -151,8 +148,7 @@ func TestRedisQueueNoticesFlushAndSweptKeys(t *testing.T) {
 	assert.Equal(t, []string{"order"}, lostOf(t, q, "order", "stock"))
 }
 
-// TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt loses a type while it is being rebuilt. Entries that were
-// enqueued before the loss are gone, so the type must still count as lost.
+// Entries that were enqueued before the loss are gone, so the type must still count as lost.
 // Failure: F44
 func TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt(t *testing.T) {
 	t.Parallel()
@@ -217,7 +213,7 @@ func TestFullRedisStillClaimsAndSettles(t *testing.T) {
 	waits, _, err := q.Peek(t.Context(), []string{"order"})
 	require.NoError(t, err)
 	assert.Greater(t, waits[0], 50*time.Minute)
-	pulledIn := []processlog.QueueOutcome{{ID: left.IDs[0], Token: left.Token, In: 30 * time.Minute}} // This settle has the token of an old claim.
+	pulledIn := []processlog.QueueOutcome{{ID: left.IDs[0], Token: left.Token, In: 30 * time.Minute}} // the token of an old claim
 	require.NoError(t, q.Settle(t.Context(), "order", pulledIn))
 	waits, _, err = q.Peek(t.Context(), []string{"order"})
 	require.NoError(t, err)
@@ -301,7 +297,7 @@ func TestRedisQueueGoesOnWhenTheServerForgetsItsScripts(t *testing.T) {
 	flush := func() { require.NoError(t, client.ScriptFlush(t.Context()).Err()) }
 	var items []processlog.QueueEntry
 	var types []string
-	for i := range 250 { // These are more types than fit into one pipeline, and into one Peek.
+	for i := range 250 { // more types than fit into one pipeline, and into one Peek
 		types = append(types, fmt.Sprintf("type %d", i))
 		items = append(items, due(types[i], 1)...)
 	}
@@ -324,7 +320,7 @@ func TestRedisQueueGoesOnWhenTheServerForgetsItsScripts(t *testing.T) {
 func TestRedisQueueSendsAtMostAThousandEntriesAScript(t *testing.T) {
 	t.Parallel()
 	q, _, client := ownQueue(t)
-	mustEnqueue(t, q, due("warm", 1)) // After this call the server knows the script.
+	mustEnqueue(t, q, due("warm", 1)) // The server now knows the script.
 	require.NoError(t, client.ConfigResetStat(t.Context()).Err())
 	mustEnqueue(t, q, dueRows("order", 2500))
 	stats := client.Info(t.Context(), "commandstats").Val()
@@ -341,7 +337,7 @@ func TestRedisQueueComparesTokensToTheLastDigit(t *testing.T) {
 	server := testservers.SharedRedis(t)
 	client := redisClient(t, server)
 	q := sameQueue(t, client, server.Prefix(t))
-	const token = 1700000030123457 // This number has 16 digits, like a time in microseconds.
+	const token = 1700000030123457 // 16 digits, like a time in microseconds
 	require.NoError(t, client.ZAdd(t.Context(), q.DueKey("order"), redis.Z{Score: token, Member: "7"}).Err())
 	for _, step := range []struct{ token, left int64 }{{token - 1, 1}, {token + 1, 1}, {token, 0}} {
 		require.NoError(t, q.Settle(t.Context(), "order",

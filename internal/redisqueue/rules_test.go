@@ -18,8 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// keyAt maps commands of the scripts to the index of the argument that is the key (0: none). Some of these commands can
-// take several keys. The scripts pass them only one.
+// keyAt maps commands of the scripts to the index of the argument that is the key (0: none).
 var keyAt = map[string]int{
 	"TIME":   0,
 	"DEL":    1,
@@ -39,9 +38,8 @@ var (
 	luaKey     = regexp.MustCompile(`^KEYS\[[1-9]\]$`)
 )
 
-// scriptFaults returns what the proxy of Alibaba Cloud for Redis would refuse in a script. According to its
-// documentation, each key must appear in a command as KEYS with a number, and KEYS must not appear elsewhere. Scripts
-// cannot use unpack, and commands cannot be nested.
+// scriptFaults returns what the proxy of Alibaba Cloud for Redis would refuse, according to its documentation:
+// KEYS[number] only as the key of a command, no unpack, no nested commands.
 func scriptFaults(source string) (faults []string) {
 	source = luaComment.ReplaceAllString(source, "")
 	rest := source
@@ -83,7 +81,7 @@ func scriptFaults(source string) (faults []string) {
 	return faults
 }
 
-// luaArguments returns the arguments of a call. text begins after the opening parenthesis.
+// The text begins after the opening parenthesis.
 func luaArguments(text string) (args []string) {
 	depth, from, quoted := 0, 0, false
 	for i, c := range text {
@@ -109,7 +107,7 @@ func luaArguments(text string) (args []string) {
 func TestEveryScriptNamesItsKeysAsServersWantThatReadScripts(t *testing.T) {
 	scripts := make(map[string]string) // scripts by their positions in the sources
 	repository := filepath.Join("..", "..")
-	passed := []string{".git", "build", filepath.Join("proof", "mutants"), filepath.Join("internal", "redisqueue", "rules_test.go")} // proof/mutants holds parts of scripts, so leave it out.
+	passed := []string{".git", "build", filepath.Join("proof", "mutants"), filepath.Join("internal", "redisqueue", "rules_test.go")} // proof/mutants holds parts of scripts.
 	require.NoError(t, filepath.WalkDir(repository, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -136,7 +134,6 @@ func TestEveryScriptNamesItsKeysAsServersWantThatReadScripts(t *testing.T) {
 	}
 }
 
-// scriptsIn finds the Redis scripts among the string literals of a Go file, and adds them to found.
 func scriptsIn(goFile string, found map[string]string) error {
 	source, err := os.ReadFile(goFile)
 	if err != nil || !strings.Contains(string(source), "redis.call(") {

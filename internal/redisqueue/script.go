@@ -11,19 +11,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// scriptCall is one script to run on one key. Scripts use KEYS[1] directly in each command. Proxies of managed Redis
-// services parse a script before they forward it, and refuse a script whose keys they cannot determine.
+// scriptCall is one script to run on one key. Scripts use KEYS[1] directly in each command, because proxies of managed
+// Redis services parse a script to find its keys.
 type scriptCall struct {
 	script *redis.Script
 	key    string
 	args   []any
 }
 
-// maxPipeline limits the scripts in one pipeline. Their replies share one read timeout.
+// maxPipeline limits the scripts of one pipeline, whose replies share one read timeout.
 const maxPipeline = 100
 
-// run sends the calls and returns their replies in order. A failed call has a nil reply, and its error is among the
-// joined errors. All other calls have run.
+// run returns the replies in order. A failed call has a nil reply, and its error is among the joined errors. All other
+// calls have run.
 func (q *Queue) run(ctx context.Context, calls []scriptCall) ([]any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -42,8 +42,7 @@ func (q *Queue) run(ctx context.Context, calls []scriptCall) ([]any, error) {
 	return replies, q.wrapError(ctx, errors.Join(errs...))
 }
 
-// pipeline sends scripts by their hash. After a restart, a failover or SCRIPT FLUSH a server may not know a hash. Then
-// it answers NOSCRIPT without running the script, and pipeline sends the source.
+// pipeline sends scripts by their hash. A server that has forgotten it answers NOSCRIPT, and gets the source.
 func (q *Queue) pipeline(ctx context.Context, calls []scriptCall) ([]any, error) {
 	cmds := q.sendAll(ctx, calls, (*redis.Script).EvalSha)
 	var unknown []int
@@ -53,7 +52,7 @@ func (q *Queue) pipeline(ctx context.Context, calls []scriptCall) ([]any, error)
 			unknown, unloaded = append(unknown, i), append(unloaded, calls[i])
 		}
 	}
-	// The script has not run, so this second sending repeats nothing.
+	// The script has not run, so nothing is repeated.
 	for i, cmd := range q.sendAll(ctx, unloaded, (*redis.Script).Eval) {
 		cmds[unknown[i]] = cmd
 	}
@@ -85,8 +84,7 @@ func (q *Queue) sendAll(ctx context.Context, calls []scriptCall, eval evalScript
 	return cmds
 }
 
-// wrapError prepares an error for the caller. In a cluster it also reloads the slot map. Without this reload, the client
-// would dial a dead node for seconds.
+// wrapError reloads the slot map of a cluster. Without this, the client would dial a dead node for seconds.
 func (q *Queue) wrapError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -109,8 +107,7 @@ func markRefusal(err error) error {
 	return err
 }
 
-// inScript matches the prefix that Redis before version 7 adds to the error of a command inside a script.
+// inScript matches what Redis before version 7 adds to the error of a command in a script.
 var inScript = regexp.MustCompile(`^ERR Error running script \(call to f_[0-9a-f]+\): @user_script:\d+: (@user_script: \d+: )?-?`)
 
-// answerOf returns the error text of the failed command, also of a command inside a script.
 func answerOf(err error) string { return inScript.ReplaceAllString(err.Error(), "") }

@@ -12,9 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// deadlock makes the server roll tx back. tx must have run no statement yet. deadlock locks row 1 in tx, and the other
-// rows in a second transaction that then waits for row 1. The function meet must touch rows 1 and 2 in tx. The server
-// rolls tx back, because the second transaction has changed more rows.
+// The second transaction changes more rows, so the server rolls tx back. meet must touch rows 1 and 2 in tx, which must
+// have run no statement yet.
 func deadlock(t *testing.T, tx connectorHandle, plain *sql.DB, meet func()) {
 	t.Helper()
 	mustExec(t, tx, "UPDATE t SET n = n+1 WHERE id = 1")
@@ -158,8 +157,7 @@ func TestLockWaitTimeoutThatEndsTransactionIsFoundOut(t *testing.T) {
 	assert.ErrorIs(t, probe(t, tx).Err(), processlog.ErrNoTransaction)
 }
 
-// The server ends a transaction after a lock wait timeout. After such an error of any form of statement, the watcher
-// must treat the transaction as doubtful. Otherwise the next statement could commit by itself.
+// The server ended the transaction too, so the next statement could commit by itself.
 // Failure: F2
 func TestNothingFollowsALockWaitThatEndedItsTransactionUnread(t *testing.T) {
 	config, err := mysql.ParseDSN(testservers.NewSQL(t, "--innodb-rollback-on-timeout=ON", "--innodb-lock-wait-timeout=1").Database(t))

@@ -10,13 +10,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// watchedConn is a watched connection. It implements every optional interface of package driver. If the inner
-// connection lacks an interface, watchedConn behaves as database/sql does for a connection without this interface.
+// watchedConn implements every optional interface of package driver. If the inner connection lacks one, it behaves as
+// database/sql does without it.
 type watchedConn struct {
 	inner     driver.Conn
 	connector *Connector    // nil for a borrowed connection
 	place     *list.Element // element in connector.living
-	borrowed  *borrowed     // set for a borrowed connection; if it is nil, Close closes the connection itself
+	borrowed  *borrowed     // set for a borrowed connection
 	touched   bool          // whether a statement was sent since the connection left the pool
 	txWatch
 }
@@ -39,19 +39,17 @@ func (c *watchedConn) Begin() (driver.Tx, error) {
 
 func (c *watchedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	if err := c.doomed(); err != nil {
-		return nil, err // Do not send the BEGIN, because it would commit the open transaction.
+		return nil, err // BEGIN would commit the open transaction.
 	}
 	tx, err := connBegin(ctx, c.inner, opts)
-	// The session is inside a transaction. If nothing was sent since the connection left the pool, an earlier user has
-	// left the transaction open. Discard this connection, because the pool would hand it out again and again, and no
-	// caller could begin a transaction. If something was sent, this caller has begun the transaction itself.
+	// An earlier user has left the transaction open if nothing was sent since the connection left the pool. The pool would
+	// hand this connection out again and again.
 	if mysqlerr.IsInsideTransaction(err) && !c.touched {
 		c.discard = true
 		warnLeftOpen(ctx, err)
 		return nil, driver.ErrBadConn // Nothing was sent, so database/sql may try another connection.
 	}
-	// Treat the transaction as one of the service. If Store.Begin has begun the transaction, Store.Begin says so later
-	// with a Question.
+	// Treat the transaction as the service's, until Store.Begin says with a Question that it is the library's.
 	c.touched, c.recordingTx = true, nil
 	c.afterBegin(err)
 	if err != nil {
@@ -71,7 +69,7 @@ func (c *watchedConn) ExecContext(ctx context.Context, query string, args []driv
 	}
 	result, err := connExec(ctx, c.inner, query, args)
 	if err == driver.ErrSkip {
-		return nil, err // Nothing was sent, so database/sql prepares the statement instead and runs it through watchedStmt.
+		return nil, err // Nothing was sent, so database/sql prepares the statement.
 	}
 	if err = c.afterStatement(kind, query, err); err != nil {
 		return nil, err
@@ -102,8 +100,7 @@ func (c *watchedConn) Prepare(query string) (driver.Stmt, error) {
 	return c.PrepareContext(context.Background(), query)
 }
 
-// PrepareContext sends nothing for a probe. The caller may keep the returned statement and run it later with another
-// context that carries no probe. The statement is prepared on the server only when it is run in this way.
+// PrepareContext sends nothing for a probe. The statement is prepared on the server when it is run without a probe.
 func (c *watchedConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	stmt := &watchedStmt{conn: c, query: query, kind: kindOf(query)}
 	if unfilled(ctx) != nil {
@@ -128,13 +125,12 @@ func (c *watchedConn) Ping(ctx context.Context) error {
 	return nil
 }
 
-// CheckNamedValue checks arguments of ExecContext and QueryContext. Prepared statements have their own method.
 func (c *watchedConn) CheckNamedValue(value *driver.NamedValue) error {
 	if checker, ok := c.inner.(driver.NamedValueChecker); ok {
 		return checker.CheckNamedValue(value)
 	}
 	if !executes(c.inner) {
-		return nil // database/sql prepares a statement instead, and that statement checks the arguments.
+		return nil // database/sql prepares a statement instead.
 	}
 	return driver.ErrSkip
 }
@@ -168,8 +164,7 @@ func (c *watchedConn) IsValid() bool {
 	return true
 }
 
-// Close closes the connection, or gives a borrowed connection back to its pool. If a borrowed connection is still
-// inside a transaction, Close makes the pool close it.
+// Close closes the connection, or gives a borrowed one back. The pool closes a borrowed one that is inside a transaction.
 func (c *watchedConn) Close() error {
 	if c.borrowed != nil {
 		c.borrowed.giveBack(!c.discard && c.state == txClosed)
@@ -177,19 +172,19 @@ func (c *watchedConn) Close() error {
 		return nil
 	}
 	if c.place != nil {
-		c.connector.forget(c.place) // A second Close has no effect here, because the element is in no list any more.
+		c.connector.forget(c.place)
 	}
 	err := c.inner.Close()
 	c.end(c.afterDrop())
 	return err
 }
 
-// beforeStatement returns an error for a statement whose transaction is over. It also refuses a COMMIT that was sent
-// as text, under the same conditions as watchedDriverTx.Commit, and sends a ROLLBACK instead. It refuses an XA commit
-// or prepare too, but sends no ROLLBACK for it, because the XA coordinator must roll back on all servers.
+// beforeStatement returns an error for a statement whose transaction is over. It treats a COMMIT in text like
+// watchedDriverTx.Commit. It sends no ROLLBACK in place of an XA commit, because the XA coordinator must roll back on all
+// servers.
 func (c *watchedConn) beforeStatement(ctx context.Context, kind sqlKind) error {
 	c.touched = true
-	// Always let a ROLLBACK pass. It does no harm in any state, and the caller needs it if the server does not answer.
+	// A ROLLBACK does no harm in any state, and the caller needs it if the server does not answer.
 	if c.mustKnow() && kind != sqlRollback {
 		if err := c.askServer(ctx); err != nil {
 			return fmt.Errorf("compensator: ask whether the transaction is still open: %w", err)
@@ -205,15 +200,14 @@ func (c *watchedConn) beforeStatement(ctx context.Context, kind sqlKind) error {
 		}
 	case sqlXAPrepare, sqlXACommit:
 		return c.refusal()
-	// Each of these statements commits the open transaction, or may commit it. Such a commit would keep the business
-	// change without its entry (G2, what was rolled back never runs).
+	// A commit would keep the business change without its entry (G2, what was rolled back never runs).
 	case sqlBegin, sqlDDL, sqlDoubt, sqlAutocommit, sqlXAStart:
 		return c.doomed()
 	}
 	return nil
 }
 
-// enlist fills in the Question of a probe. It asks the server only if it does not know whether a transaction is open.
+// enlist fills in the Question of a probe.
 func (c *watchedConn) enlist(ctx context.Context, e *Question) {
 	var doubt error
 	if c.state == txDoubtful {
@@ -224,14 +218,13 @@ func (c *watchedConn) enlist(ctx context.Context, e *Question) {
 		c.recordingTx = e.watched
 	}
 	c.discard = c.discard || e.Discard && c.recordingTx != nil
-	// If it is unknown whether the transaction is open, treat it as closed. Outside a transaction an entry would be committed
-	// by itself (G2, what was rolled back never runs).
+	// If the transaction is closed, an entry would be committed by itself (G2, what was rolled back never runs).
 	if doubt != nil {
 		e.watched.suspend(fmt.Errorf("%w: %w", processlog.ErrNoTransaction, doubt))
 	}
 }
 
-// send runs a statement of this package. Such statements do not change the watched state of the connection.
+// send runs a statement that does not change the watched state.
 func (c *watchedConn) send(ctx context.Context, query string) error {
 	_, err := connExec(ctx, c.inner, query, nil)
 	if err != driver.ErrSkip {

@@ -1,14 +1,12 @@
-// Package txwatch wraps a database driver so that it sees the end of every transaction on its connections. A transaction
-// ends committed, rolled back, or with an unknown outcome.
+// Package txwatch wraps a database driver so that it sees how each transaction ends: committed, rolled back, or unknown.
+// Only the connection can see that. If a caller ignores a deadlock, the handle of database/sql still looks open, but each
+// further statement commits by itself (G2, what was rolled back never runs).
 //
-// Only the connection can see how a transaction ends. For example, a deadlock rolls a transaction back. If the caller
-// ignores the error, the handle of database/sql still looks open, but each further statement commits by itself (G2, what
-// was rolled back never runs). If the connection does not know whether a transaction is open, its state is doubtful. A
-// doubtful transaction never counts as open. The package asks the server only if the connection cannot know the state.
+// A doubtful transaction never counts as open. The package asks the server only if the connection cannot know the state.
 //
-// The root package and sqlstore use this package. It knows drivers and statements, but no entries. A connection and its
-// state serve one goroutine at a time. A Tx is safe for concurrent use. Each borrowed connection has one goroutine
-// (borrow.go), which ends when the connection is given back. Closing a borrowed connection waits for that goroutine.
+// The package knows drivers and statements, but no entries. A connection and its state serve one goroutine at a time. A Tx
+// is safe for concurrent use. Each borrowed connection has one goroutine (borrow.go), and closing the connection waits for
+// it.
 package txwatch
 
 import (
@@ -35,24 +33,20 @@ type Connector struct {
 	lastLog time.Time  // time at which the youngest of the closed connections was opened
 }
 
-// living is an open connection of a Connector.
 type living struct {
 	opened       time.Time
 	handedOutAge atomic.Int64 // age of the connection in ns when the pool last handed it out; -1 if the connection is in the pool
 }
 
-// heldAfter is how long a connection must be in use before it counts as held. A service may hold a connection for as
-// long as it runs, for example for a lock. The pool's lifetime limits do not close a connection in use, so the age of
-// such a connection does not show the limits.
+// heldAfter is how long a connection must be in use before it counts as held. The pool's lifetime limits do not close a
+// connection in use, so its age does not show them.
 const heldAfter = 10 * time.Second
 
-// held reports whether the connection has been in use longer than heldAfter.
 func (l *living) held() bool {
 	age := l.handedOutAge.Load()
 	return age >= 0 && time.Since(l.opened)-time.Duration(age) > heldAfter
 }
 
-// handedOut records that the pool has handed the connection out. putBack records that the pool has it again.
 func (l *living) handedOut() { l.handedOutAge.Store(int64(time.Since(l.opened))) }
 func (l *living) putBack()   { l.handedOutAge.Store(-1) }
 
@@ -78,14 +72,12 @@ func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return c.watch(conn), nil
 }
 
-// watch wraps a connection that was just opened.
 func (c *Connector) watch(conn driver.Conn) *watchedConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return &watchedConn{inner: conn, connector: c, place: c.living.PushBack(&living{opened: time.Now()})}
 }
 
-// forget removes a closed connection from the list c.living.
 func (c *Connector) forget(place *list.Element) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,9 +87,8 @@ func (c *Connector) forget(place *list.Element) {
 	c.living.Remove(place)
 }
 
-// Oldest returns the time at which the oldest open connection was opened. It leaves out connections that are held. If
-// no connection remains, open is false, and Oldest returns the time at which the youngest of the closed connections was
-// opened.
+// Oldest returns the time at which the oldest open connection that is not held was opened. If there is none, open is
+// false, and Oldest returns the time of the youngest closed connection.
 func (c *Connector) Oldest() (opened time.Time, open bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +110,7 @@ func (c *Connector) Close() error {
 	return nil
 }
 
-// Driver is the driver that sql.DB.Driver returns. Its field leads to the Connector.
+// Driver is what sql.DB.Driver returns.
 type Driver struct{ Connector *Connector }
 
 func (d Driver) Open(name string) (driver.Conn, error) {
@@ -130,11 +121,11 @@ func (d Driver) Open(name string) (driver.Conn, error) {
 	return d.Connector.watch(conn), nil
 }
 
-// Inner returns the wrapped connector. The library uses it for its own pool, whose connections need no watching.
+// Inner returns the wrapped connector, for the library's own pool.
 func (c *Connector) Inner() driver.Connector { return c.inner }
 
-// Question asks which transaction is open on the connection behind a handle. It is the context of a probe statement. A
-// watched connection fills the Question in and does not send the statement.
+// Question is the context of a probe, which asks which transaction is open on a connection. A watched connection fills it
+// in and does not send the statement.
 type Question struct {
 	context.Context
 	Ours      bool // whether the library began the transaction. If so, the watched connection refuses all statements after the transaction has ended
@@ -145,14 +136,13 @@ type Question struct {
 
 type enlistmentKey struct{}
 
-// Ask returns a context with a Question for one probe statement. If the handle is not watched, the server really runs
-// the statement.
+// Ask returns a context with a Question for one probe. If the handle is not watched, the server runs the statement.
 func Ask(ctx context.Context) (context.Context, *Question) {
 	e := &Question{Context: ctx}
 	return e, e
 }
 
-// Value lets a watched connection find the Question in the context of a statement.
+// Value lets a watched connection find the Question in a context.
 func (e *Question) Value(key any) any {
 	if key == (enlistmentKey{}) {
 		return e
@@ -160,12 +150,12 @@ func (e *Question) Value(key any) any {
 	return e.Context.Value(key)
 }
 
-// Tx returns the transaction that the probe found. On a watched handle it is never nil: without an open transaction its
-// Err is ErrNoTransaction. On any other handle it is nil.
+// Tx returns the transaction that the probe found: nil on a handle that is not watched. Without an open transaction its
+// Err is ErrNoTransaction.
 func (e *Question) Tx() *Tx { return e.watched }
 
-// unfilled returns the Question that ctx carries, if it has no answer yet. Otherwise it returns nil. A Question with an
-// answer must not stop a later statement, because a caller may use the same context for real statements.
+// unfilled returns the Question of ctx that has no answer yet, or nil. A caller may use the same context for real
+// statements afterwards.
 func unfilled(ctx context.Context) *Question {
 	e, ok := ctx.Value(enlistmentKey{}).(*Question)
 	if !ok || e.watched != nil {
@@ -174,8 +164,7 @@ func unfilled(ctx context.Context) *Question {
 	return e
 }
 
-// warnLeftOpen reports that a pooled session was left inside a transaction, and that its connection is closed. If ctx
-// belongs to a statement of a Compensator, that Compensator gets the report. Otherwise it is logged.
+// warnLeftOpen reports to the Compensator whose statement has ctx, and otherwise logs.
 func warnLeftOpen(ctx context.Context, err error) {
 	err = fmt.Errorf("%w: %w", errLeftOpen, err)
 	if report.Send(ctx, report.Session, err) {
@@ -189,7 +178,6 @@ func warnLeftOpen(ctx context.Context, err error) {
 
 var leftOpenWarned atomic.Int64 // time of the last log line in unix ns, for statements that belong to no Compensator
 
-// errLeftOpen names the cause, which the server's error does not say.
 var errLeftOpen = errors.New("compensator: a pooled connection was left inside a transaction (BEGIN without an end, autocommit=0 or completion_type=1 set on a session); it was thrown away")
 
 // Answered reports whether ctx carries a Question that a connection has filled in.
@@ -198,8 +186,7 @@ func Answered(ctx context.Context) bool {
 	return ok && e.watched != nil
 }
 
-// connectorWarning receives warnings that no caller can get, about an implicit commit or about a panic in a hook. If it
-// is nil, the warnings are logged.
+// connectorWarning receives warnings that no caller can get. If it is nil, they are logged.
 var connectorWarning atomic.Pointer[func(error)]
 
 func warnConnector(err error) {

@@ -18,7 +18,7 @@ import (
 
 const connectorTimeout = time.Minute
 
-// connectorDB returns a watched handle and a plain one on a database with the table t(id, n), which has rows 1 to 20.
+// connectorDB returns handles on a database with the table t(id, n), which has rows 1 to 20.
 func connectorDB(t *testing.T, params ...string) (watched, plain *sql.DB) {
 	config, err := mysql.ParseDSN(testservers.SharedSQL(t).Database(t, params...))
 	require.NoError(t, err)
@@ -50,7 +50,6 @@ type connectorHandle interface {
 
 const probeText = "THIS NEVER REACHES A SERVER"
 
-// probe asks a handle for its transaction, as the library does.
 func probe(t *testing.T, handle connectorHandle) *Tx {
 	t.Helper()
 	ctx, e := Ask(t.Context())
@@ -60,12 +59,10 @@ func probe(t *testing.T, handle connectorHandle) *Tx {
 	return e.Tx()
 }
 
-// outcomes collects the outcomes that hooks receive.
 type outcomes []Outcome
 
 func (o *outcomes) add(outcome Outcome) { *o = append(*o, outcome) }
 
-// enlisted returns the open transaction of a handle, and a list that receives its outcome.
 func enlisted(t *testing.T, handle connectorHandle) (*Tx, *outcomes) {
 	t.Helper()
 	w, got := probe(t, handle), new(outcomes)
@@ -207,9 +204,7 @@ func TestPreparedProbeSendsNothing(t *testing.T) {
 	}
 }
 
-// An ORM may cache the prepared statement of a probe by its text. Later it may run the statement in another transaction
-// or on another connection. With a Question, the statement must report the transaction in which it runs. Without a
-// Question, the statement must reach the server.
+// An ORM may cache a probe's prepared statement by its text, and run it on another connection or without a Question.
 func TestKeptProbeServesOtherTransactionsAndOtherUses(t *testing.T) {
 	db, plain := connectorDB(t)
 	ctx, unused := Ask(t.Context())
@@ -268,7 +263,7 @@ func TestPanickingHookHarmsNobody(t *testing.T) {
 	assert.ErrorContains(t, (*warnings)[0], "boom")
 }
 
-// collectWarnings collects the warnings of the watcher. It changes global state, so parallel tests must not use it.
+// collectWarnings changes global state, so parallel tests must not use it.
 func collectWarnings(t *testing.T) *[]error {
 	warnings := new([]error)
 	report := func(err error) { *warnings = append(*warnings, err) }

@@ -9,33 +9,25 @@ import (
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 )
 
-// The library sends these statements to find out whether a transaction is open on a connection.
+// These statements show whether a transaction is open. DoubtBegun fails inside a transaction, but never on TiDB and
+// Vitess. DoubtRelease after DoubtSavepoint fails outside a transaction.
 //
-// DoubtBegun fails inside a transaction on MySQL and MariaDB. On TiDB and Vitess it never fails.
-//
-// DoubtSavepoint and then DoubtRelease are sent one after the other. Inside a transaction DoubtRelease succeeds.
-// Outside a transaction DoubtRelease fails, because a savepoint then ends with its own statement.
-//
-// On SQLite a savepoint would begin a transaction. The # in the texts prevents this, because it is a syntax error in
-// SQLite. So askServer calls askSQLite after such an error, and askSQLite sends SQLiteProbe.
+// The # is a syntax error in SQLite, where a savepoint would begin a transaction. After that error SQLiteProbe is sent.
 const (
 	DoubtBegun     = "SET TRANSACTION READ WRITE # compensator: is a transaction open?"
 	DoubtSavepoint = "SAVEPOINT compensator_doubt # compensator: is a transaction open?"
 	DoubtRelease   = "RELEASE SAVEPOINT compensator_doubt # compensator: is a transaction open?"
 )
 
-// SQLiteProbe fails inside a transaction. Outside a transaction it changes nothing, because the setting synchronous has
-// no effect on the temporary database.
+// SQLiteProbe fails inside a transaction. Outside it changes nothing, because synchronous has no effect on the temporary
+// database.
 const SQLiteProbe = "PRAGMA temp.synchronous=FULL"
 
-// sqliteBadToken is the error text of SQLite for a comment in MySQL's style.
+// sqliteBadToken is SQLite's error for a comment in MySQL's style.
 const sqliteBadToken = "unrecognized token"
 
-// askServer asks the server whether a transaction is open. If the server gives no answer, the state stays doubtful.
-//
-// With autocommit=0 a savepoint survives even if no transaction was open, so it does not show that a transaction is
-// still open. If a transaction was open before the state became doubtful, askServer therefore also sends DoubtBegun and
-// calls askAutocommit.
+// askServer asks the server whether a transaction is open. Without an answer the state stays doubtful. With autocommit=0 a
+// savepoint survives outside a transaction, so askServer then also sends DoubtBegun and calls askAutocommit.
 func (c *watchedConn) askServer(ctx context.Context) error {
 	wasOpen := c.recordingTx != nil || c.urgent
 	if wasOpen && mysqlerr.IsInsideTransaction(c.send(ctx, DoubtBegun)) {
@@ -53,7 +45,7 @@ func (c *watchedConn) askServer(ctx context.Context) error {
 		c.proven(true)
 	case mysqlerr.Number(err) == mysqlerr.NoSuchSavepoint:
 		c.proven(false)
-	// This server is SQLite. It has not parsed the statement, so it has set no savepoint and begun no transaction.
+	// SQLite has not parsed the statement, so nothing has begun.
 	case strings.Contains(err.Error(), sqliteBadToken):
 		return c.askSQLite(ctx)
 	default:
@@ -63,9 +55,8 @@ func (c *watchedConn) askServer(ctx context.Context) error {
 	return nil
 }
 
-// askAutocommit reads autocommit, to find out whether a transaction is open. askServer calls it after the server has
-// accepted DoubtBegun and the savepoint, which happens in two kinds of sessions. A session with autocommit=0 is outside a
-// transaction. A session of TiDB or Vitess with autocommit=1 is inside one.
+// askAutocommit tells two sessions apart that accept DoubtBegun and the savepoint. With autocommit=0 no transaction is
+// open. With autocommit=1 the server is TiDB or Vitess, and one is open.
 func (c *watchedConn) askAutocommit(ctx context.Context) error {
 	rows, err := connQuery(ctx, c.inner, "SELECT @@autocommit", nil)
 	if err != nil {
@@ -80,7 +71,6 @@ func (c *watchedConn) askAutocommit(ctx context.Context) error {
 	return nil
 }
 
-// askSQLite does the work of askServer for SQLite.
 func (c *watchedConn) askSQLite(ctx context.Context) error {
 	open, err := SQLiteInside(c.send(ctx, SQLiteProbe))
 	if err == nil {
@@ -89,7 +79,7 @@ func (c *watchedConn) askSQLite(ctx context.Context) error {
 	return err
 }
 
-// SQLiteInside interprets the result of SQLiteProbe. inside is true if a transaction is open.
+// SQLiteInside interprets the result of SQLiteProbe.
 func SQLiteInside(answer error) (inside bool, err error) {
 	if answer != nil && strings.Contains(answer.Error(), "inside a transaction") {
 		return true, nil
@@ -97,12 +87,8 @@ func SQLiteInside(answer error) (inside bool, err error) {
 	return false, answer
 }
 
-// outcomeOfCommit returns the outcome of a transaction for which database/sql sent a COMMIT. err is the result of the
-// COMMIT.
-//
-// On SQLite a failed COMMIT may leave the transaction open, for example if readers hold the file too long or a deferred
-// constraint fails. The caller could not end the transaction, and its lock would stay on a pooled connection. So
-// outcomeOfCommit rolls the transaction back.
+// outcomeOfCommit interprets the result of a COMMIT that database/sql sent. On SQLite a failed COMMIT may leave the
+// transaction open, which the caller could not end, so outcomeOfCommit rolls it back.
 func (c *watchedConn) outcomeOfCommit(err error) Outcome {
 	outcome := Classify(err)
 	if outcome != Unknown || mysqlerr.Number(err) != 0 || mysqlerr.IsBroken(err) {
@@ -113,7 +99,7 @@ func (c *watchedConn) outcomeOfCommit(err error) Outcome {
 	case open && c.send(ctx, "ROLLBACK") == nil:
 		return RolledBack
 	case open || doubt != nil:
-		c.discard = true // The transaction may still be open. Only the end of the connection certainly ends it.
+		c.discard = true // Only the end of the connection certainly ends the transaction.
 	}
 	return Unknown
 }

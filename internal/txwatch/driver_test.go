@@ -21,7 +21,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// transcript does all kinds of work on one connection, and records everything that a caller and the server can see.
+// transcript records everything that a caller and the server can see of all kinds of work.
 func transcript(t *testing.T, db *sql.DB) (seen []string) {
 	note := func(format string, args ...any) { seen = append(seen, fmt.Sprintf(format, args...)) }
 	conn := connection(t, db)
@@ -225,7 +225,6 @@ func TestConnectorOfADriverIsWhatTheDriverMakesOrOpensByName(t *testing.T) {
 	assert.Equal(t, older, found.Inner())
 }
 
-// namedDriver opens connections by name, and has no connectors.
 type namedDriver map[string]*oldConn
 
 func (d namedDriver) Open(name string) (driver.Conn, error) { return d[name], nil }
@@ -243,7 +242,6 @@ type closingConnector struct {
 
 func (c *closingConnector) Close() error { c.closed = true; return nil }
 
-// The old driver implements what package driver requires, and nothing else.
 type (
 	oldConnector struct{ conn *oldConn }
 	oldConn      struct {
@@ -298,7 +296,6 @@ func (r *oldRows) Next(dest []driver.Value) error {
 	return nil
 }
 
-// checkingStmt accepts one type itself, and leaves all other types to the converter of database/sql.
 type checkingStmt struct{ oldStmt }
 
 func (checkingStmt) CheckNamedValue(value *driver.NamedValue) error {
@@ -309,8 +306,7 @@ func (checkingStmt) CheckNamedValue(value *driver.NamedValue) error {
 	return driver.ErrSkip
 }
 
-// doubling is a column converter. It doubles complex numbers, which no other converter accepts, so that the test sees
-// whether doubling was called.
+// doubling doubles complex numbers, which no other converter accepts.
 type doubling struct{}
 
 func (doubling) ConvertValue(v any) (driver.Value, error) {

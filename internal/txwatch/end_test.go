@@ -112,9 +112,7 @@ func TestClosedConnectionRollsBack(t *testing.T) {
 	assert.False(t, exists(t, plain, 100))
 }
 
-// A connection goes back to the pool while a transaction that was begun as text is still open. The next user of the
-// connection decides what happens to the transaction, so the outcome must be Unknown. The state of the old
-// transaction must not affect the next one.
+// The next user of the connection decides what happens to a transaction that was begun as text.
 func TestTransactionLeftInThePoolIsUnknownAndDoesNotLeak(t *testing.T) {
 	db, _ := connectorDB(t)
 	db.SetMaxOpenConns(1)

@@ -6,8 +6,7 @@ import (
 	"errors"
 )
 
-// ErrHidden says that the database was opened on a wrapper around a Connector, and that the wrapper does not pass
-// contexts to the Connector.
+// ErrHidden says that the database was opened on a wrapper around a Connector, which does not pass contexts to it.
 var ErrHidden = errors.New("Config.DB was opened on a wrapper around a Connector that passes no context on, so no commit is seen, and entries wait for the " +
 	"reconciler or for Committed; put the wrapper inside: sql.OpenDB(compensator.Connector(theOtherWrapper(connector)))")
 
@@ -38,14 +37,12 @@ func Find(ctx context.Context, db *sql.DB) (*Connector, error) {
 	return nil, rows.Err()
 }
 
-// Find sends areYouThere. A connection of a Connector sends iAmThere to the server instead. The answer is then 1 and not
-// 0, so Find recognises a Connector even if a wrapper passes no context to it.
+// Find sends areYouThere. A Connector sends iAmThere instead, so Find recognises it without a context.
 const (
 	areYouThere = "SELECT 0 /* compensator: is a Connector beneath? */"
 	iAmThere    = "SELECT 1"
 )
 
-// answering returns the query to send: iAmThere in place of areYouThere, and any other query unchanged.
 func answering(query string) string {
 	if query == areYouThere {
 		return iAmThere

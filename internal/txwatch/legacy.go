@@ -7,9 +7,8 @@ import (
 	"errors"
 )
 
-// Old drivers may lack the interfaces with contexts. The functions below call the methods that a driver has, with the
-// same fallbacks as database/sql. So the wrapper changes nothing. The old interfaces are declared here, because package
-// driver marks its own declarations as deprecated.
+// The functions below fall back as database/sql does for drivers without contexts. The old interfaces are declared here,
+// because package driver marks its own as deprecated.
 type (
 	execer interface {
 		Exec(string, []driver.Value) (driver.Result, error)
@@ -29,7 +28,6 @@ type (
 	}
 )
 
-// executes reports whether conn runs statements without preparing them.
 func executes(conn driver.Conn) bool {
 	switch conn.(type) {
 	case driver.ExecerContext, execer, driver.QueryerContext, queryer:
@@ -120,8 +118,7 @@ func stmtQuery(ctx context.Context, stmt driver.Stmt, args []driver.NamedValue) 
 	return stmtQueryer(stmt).Query(values)
 }
 
-// unnamed returns the values of args. It also checks ctx, because a driver without contexts cannot be stopped after
-// this.
+// unnamed also checks ctx, because a driver without contexts cannot be stopped later.
 func unnamed(ctx context.Context, args []driver.NamedValue) ([]driver.Value, error) {
 	values := make([]driver.Value, len(args))
 	for i, arg := range args {
@@ -141,8 +138,7 @@ func named(values []driver.Value) []driver.NamedValue {
 	return args
 }
 
-// ConnectorOf returns the connector that sql.Open would use for a driver and a name. It also works for drivers that are
-// older than driver.DriverContext.
+// ConnectorOf returns the connector that sql.Open would use, also for drivers without driver.DriverContext.
 func ConnectorOf(d driver.Driver, name string) (driver.Connector, error) {
 	if newer, ok := d.(driver.DriverContext); ok {
 		return newer.OpenConnector(name)

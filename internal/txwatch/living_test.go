@@ -46,8 +46,7 @@ func TestConnectorKnowsItsOldestConnection(t *testing.T) {
 	})
 }
 
-// TestConnectionThatIsHeldTellsNothingOfTheOthersAge holds one connection for longer than every lifetime, as a service
-// does for its own lock. The library must not conclude that other connections are as old.
+// A service may hold one connection for longer than every lifetime, for a lock of its own.
 func TestConnectionThatIsHeldTellsNothingOfTheOthersAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := Wrap(bareConnector{}).(*Connector)

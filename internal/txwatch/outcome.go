@@ -29,9 +29,8 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// commitRefusals lists the errors of COMMIT after which the transaction is certainly rolled back. A number that does
-// not always mean a rollback must not be listed. For example, 1180 is missing, because it also reports a storage engine
-// that failed in the middle of its commit.
+// commitRefusals lists the errors of COMMIT that always mean a rollback. The error 1180 is missing, because it also
+// reports a storage engine that failed in the middle of its commit.
 var commitRefusals = map[uint16]string{
 	1020: "record changed since the snapshot (MariaDB)",
 	1062: "duplicate key, checked at commit (TiDB)",
@@ -53,9 +52,8 @@ var commitRefusals = map[uint16]string{
 	9007: "write conflict (TiDB)",
 }
 
-// Classify returns the outcome of a transaction from the error of its COMMIT. If a rollback is not certain, the outcome
-// is Unknown. If a commit were taken for a rollback, the caller would do the business change twice. For an unknown
-// outcome the caller asks the database.
+// Classify returns the outcome of a transaction from the error of its COMMIT: Unknown if a rollback is not certain. If a
+// commit were taken for a rollback, the caller would do the business change twice.
 func Classify(err error) Outcome {
 	number := mysqlerr.Number(err)
 	switch {
@@ -72,8 +70,7 @@ func Classify(err error) Outcome {
 	return Unknown
 }
 
-// lostAgainstOthers lists the errors of a transaction that conflicted with another transaction. If the same transaction
-// is begun again, it may succeed.
+// lostAgainstOthers lists conflicts with another transaction. A second try of the transaction may succeed.
 var lostAgainstOthers = map[uint16]string{
 	1020: "record changed since the snapshot (MariaDB)",
 	1205: "lock wait timeout",
@@ -89,8 +86,7 @@ var lostAgainstOthers = map[uint16]string{
 	9007: "write conflict (TiDB)",
 }
 
-// Retryable reports whether a transaction that ended with err may be run again as a whole. The root package documents
-// this function.
+// Retryable reports whether a transaction that ended with err may be run again as a whole.
 func Retryable(err error) bool {
 	switch {
 	case err == nil, errors.Is(err, processlog.ErrCommitUnknown):
@@ -101,14 +97,13 @@ func Retryable(err error) bool {
 	if number := mysqlerr.Number(err); number != 0 {
 		return lostAgainstOthers[number] != ""
 	}
-	// Compare texts, because SQLite's drivers have only the error text in common.
+	// SQLite's drivers have only the error text in common.
 	serverErr := SQLiteAnswer(err)
 	return serverErr != nil && (strings.Contains(serverErr.Error(), "database is locked") || strings.Contains(serverErr.Error(), "table is locked"))
 }
 
-// SQLiteAnswer returns the error in the tree of err whose type belongs to a SQLite driver, or nil. So an error of the
-// application is never taken for an error of SQLite because of its text. This package imports no driver. It recognises
-// a driver by the word "sqlite" in the import path of the error's type.
+// SQLiteAnswer returns the error in the tree of err whose type belongs to a SQLite driver, or nil. The import path of such
+// a type contains "sqlite". This package imports no driver.
 func SQLiteAnswer(err error) error {
 	if err == nil {
 		return nil
@@ -133,8 +128,8 @@ func SQLiteAnswer(err error) error {
 	return nil
 }
 
-// statementAborts lists the errors of a statement with which the server rolls the whole transaction back. After such an
-// error the client's handle still looks open.
+// statementAborts lists errors with which the server rolls the whole transaction back, although its handle still looks
+// open.
 var statementAborts = map[uint16]string{
 	1020: "record changed since the snapshot (MariaDB)",
 	1180: "error during commit",
@@ -146,14 +141,14 @@ var statementAborts = map[uint16]string{
 	3101: "failed certification (Group Replication)",
 }
 
-// Aborts reports whether a statement that failed with err rolled its whole transaction back. doubtful is true in two
-// cases: the answer depends on the server's configuration, or the error is not from a MySQL server. For a broken
-// connection both results are false, because no server can be asked.
+// Aborts reports whether a failed statement rolled its whole transaction back. doubtful is true if the answer depends on
+// the server's configuration, or if the error is not from a MySQL server. For a broken connection both are false, because
+// no server can be asked.
 func Aborts(err error) (aborts, doubtful bool) {
 	number := mysqlerr.Number(err)
 	if number == 0 {
 		return false, !mysqlerr.IsBroken(err) // The error may be from SQLite, which rolls back after several errors.
 	}
 	_, aborts = statementAborts[number]
-	return aborts, number == mysqlerr.LockWaitTimeout // 1205 rolls back only the statement, unless innodb_rollback_on_timeout is set.
+	return aborts, number == mysqlerr.LockWaitTimeout // Only with innodb_rollback_on_timeout does 1205 roll back the transaction.
 }

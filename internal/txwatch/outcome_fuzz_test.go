@@ -16,7 +16,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// deafError is an error for which errors.Is and errors.As always report false.
 type deafError struct{ err error }
 
 func (e deafError) Error() string   { return e.err.Error() }
@@ -31,7 +30,6 @@ var dialErrors = [...]error{
 	context.Canceled, context.DeadlineExceeded, sql.ErrTxDone, sql.ErrConnDone, driver.ErrSkip, errors.New(""),
 }
 
-// wrapped wraps an error in some of the ways in which drivers, object mappers and callers do.
 func wrapped(err error, ways []byte) error {
 	for _, way := range ways[:min(len(ways), 16)] {
 		switch way % 5 {
@@ -50,11 +48,7 @@ func wrapped(err error, ways []byte) error {
 	return err
 }
 
-// FuzzDatabaseErrors wraps errors in many ways.
-//   - A failed COMMIT counts as a rollback only if its error is in the list. Any other error leaves the outcome
-//     unknown. No error counts as a success.
-//   - The error of a statement aborts its transaction if its number is in the list.
-//   - Odd states and messages must not cause a panic.
+// Only an error in the list counts as a rollback.
 func FuzzDatabaseErrors(f *testing.F) {
 	for _, table := range []map[uint16]string{commitRefusals, statementAborts} {
 		for number := range table {
@@ -86,13 +80,11 @@ func FuzzDatabaseErrors(f *testing.F) {
 	})
 }
 
-// FuzzWatchedTransaction ends statements and a COMMIT in many ways. An entry of the transaction must learn its outcome
-// at most once. A rollback may be reported only if the transaction certainly has no effect. A successful Commit must
-// never be reported as an abort.
+// A rollback may be reported only if the transaction certainly has no effect, and never after a successful Commit.
 func FuzzWatchedTransaction(f *testing.F) {
 	f.Add([]byte{1, 0, 2, 0}, "BEGIN")
 	f.Add([]byte{1, 40, 2, 0, 7, 0}, "COMMIT")
-	f.Add([]byte{131, 0, 3, 161}, "COMMIT") // This is a deadlock before the first probe.
+	f.Add([]byte{131, 0, 3, 161}, "COMMIT") // a deadlock before the first probe
 	f.Add([]byte{1, 0, 3, 9, 2, 0, 6, 1}, "SET autocommit=0")
 	f.Add([]byte{9, 0, 10, 0, 11, 0, 12, 0}, "XA START 'x'")
 	for _, text := range hardStatements {
@@ -109,7 +101,7 @@ func FuzzWatchedTransaction(f *testing.F) {
 				require.Equal(t, txAborted, watch.state, "a plain statement revives nothing")
 			}
 			if steps[i] >= 128 {
-				continue // There was no probe yet.
+				continue
 			}
 			w := watch.current()
 			if told == nil || *told > 0 {

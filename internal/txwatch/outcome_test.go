@@ -32,7 +32,7 @@ func TestWhatMayBeRunAgainIsToldFromWhatIsWrongAndWhatIsUnknown(t *testing.T) {
 		nil, processlog.ErrCommitUnknown, fmt.Errorf("%w: %w", processlog.ErrCommitUnknown, answer(1213)), processlog.ErrNoTransaction, processlog.ErrNotRecorded,
 		processlog.ErrHistoryLost, &processlog.FieldError{Field: "content"}, &processlog.StateError{}, answer(1062), answer(1064), answer(1406), answer(1290), answer(8004),
 		driver.ErrBadConn, mysql.ErrInvalidConn, context.Canceled, context.DeadlineExceeded, io.EOF, errors.New("sold out"),
-		errors.New("the partner says: table is locked"), errors.New("database is locked (5) (SQLITE_BUSY)"), // Neither of these errors has a driver's type. TestBeginHoldsTheWriteLockFromTheOutset tests SQLite's own errors.
+		errors.New("the partner says: table is locked"), errors.New("database is locked (5) (SQLITE_BUSY)"), // TestBeginHoldsTheWriteLockFromTheOutset tests SQLite's own errors.
 	} {
 		assert.False(t, Retryable(err), "%v", err)
 	}
@@ -80,8 +80,7 @@ func TestClassifyCommit(t *testing.T) {
 	}
 }
 
-// brokenDB returns a proxy, a watched handle whose connections run through the proxy, and a plain handle that bypasses
-// the proxy.
+// brokenDB returns a proxy, a watched handle through the proxy, and a plain handle past it.
 func brokenDB(t *testing.T, params ...string) (*faultproxy.MySQL, *sql.DB, *sql.DB) {
 	config, err := mysql.ParseDSN(testservers.SharedSQL(t).Database(t, params...))
 	require.NoError(t, err)
@@ -174,8 +173,7 @@ func TestRefusedCommitWhoseRollbackIsLostGivesUpTheConnection(t *testing.T) {
 	assert.False(t, exists(t, plain, 100))
 }
 
-// The server may end a transaction for a reason that is not in its statements, for example a deadlock. Such an error
-// must not count as the handler's failure.
+// Such an error must not count as the handler's failure.
 func TestWhatEndsATransactionIsTheServersCondition(t *testing.T) {
 	for _, table := range []map[uint16]string{lostAgainstOthers, statementAborts} {
 		for number, why := range table {

@@ -6,7 +6,7 @@ import (
 	"reflect"
 )
 
-// watchedRows watches rows while the caller reads them. A locking read can fail with a deadlock after its first row.
+// watchedRows watches rows, because a locking read can fail with a deadlock after its first row.
 type watchedRows struct {
 	inner  driver.Rows
 	conn   *watchedConn
@@ -23,8 +23,7 @@ var (
 	_ driver.RowsColumnTypePrecisionScale   = (*watchedRows)(nil)
 )
 
-// watchRows returns watched rows. Outside a transaction it returns rows unchanged, because no error can end a
-// transaction.
+// watchRows leaves rows outside a transaction unchanged, because no error can end one.
 func (c *watchedConn) watchRows(rows driver.Rows) driver.Rows {
 	if c.state == txClosed {
 		return rows
@@ -43,7 +42,6 @@ func (r *watchedRows) afterError(err error) error {
 func (r *watchedRows) Columns() []string              { return r.inner.Columns() }
 func (r *watchedRows) Next(dest []driver.Value) error { return r.afterError(r.inner.Next(dest)) }
 
-// Close closes the rows. After that the connection can run the next statement.
 func (r *watchedRows) Close() error {
 	if !r.closed {
 		r.closed = true
@@ -99,7 +97,6 @@ func (r *watchedRows) ColumnTypePrecisionScale(i int) (precision, scale int64, o
 	return 0, 0, false
 }
 
-// noRows is the empty result of a probe that was sent as a query.
 type noRows struct{}
 
 func (noRows) Columns() []string         { return []string{} }

@@ -2,7 +2,6 @@ package txwatch
 
 import "strings"
 
-// nextWord returns the first word of s and the text after it. The word is empty if s does not begin with a word.
 func nextWord(s string) (word, rest string) {
 	s, ok := skipBlank(s)
 	if !ok {
@@ -21,8 +20,7 @@ func isWordByte(b byte) bool {
 
 const blanks = " \t\r\n\f\v"
 
-// skipBlank removes spaces and comments from the beginning of s. ok is false if s has a comment whose content the
-// server executes.
+// skipBlank removes spaces and comments. ok is false if the server executes the content of a comment.
 func skipBlank(s string) (rest string, ok bool) {
 	for {
 		s = strings.TrimLeft(s, blanks)
@@ -37,14 +35,13 @@ func skipBlank(s string) (rest string, ok bool) {
 			return s, true
 		}
 		if !ok {
-			return "", true // s has only comments.
+			return "", true
 		}
 	}
 }
 
-// hasSeveral reports whether s may hold more than one statement. It looks for text after the first semicolon.
-// That semicolon may be inside a literal, and text that then looks like a comment may be content. So a comment after
-// the semicolon is ignored only if no further semicolon follows.
+// hasSeveral reports whether s may hold several statements. The first semicolon may be inside a literal. So a comment
+// after it is ignored only if no further semicolon follows.
 func hasSeveral(s string) bool {
 	_, after, _ := strings.Cut(s, ";")
 	after = strings.TrimLeft(after, blanks+";")

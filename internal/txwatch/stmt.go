@@ -5,8 +5,7 @@ import (
 	"database/sql/driver"
 )
 
-// watchedStmt is a statement prepared on a watched connection. If it was prepared for a probe, it has no inner
-// statement until it is first run without a probe.
+// watchedStmt has no inner statement if it was prepared for a probe and was not run without one yet.
 type watchedStmt struct {
 	conn  *watchedConn
 	inner driver.Stmt
@@ -35,7 +34,7 @@ func (s *watchedStmt) prepare(ctx context.Context) error {
 	return nil
 }
 
-// ready prepares the inner statement if there is none. It returns an error if the statement must not run.
+// ready prepares the inner statement. It returns an error if the statement must not run.
 func (s *watchedStmt) ready(ctx context.Context) error {
 	if err := s.conn.beforeStatement(ctx, s.kind); err != nil {
 		return err
@@ -84,7 +83,7 @@ func (s *watchedStmt) Query(args []driver.Value) (driver.Rows, error) {
 	return s.QueryContext(context.Background(), named(args))
 }
 
-// NumInput returns -1 until the statement is prepared. The driver then checks the number of arguments itself.
+// NumInput returns -1 until the statement is prepared, so that the driver checks the number of arguments.
 func (s *watchedStmt) NumInput() int {
 	if s.inner == nil {
 		return -1
@@ -109,7 +108,7 @@ func (s *watchedStmt) Close() error {
 	return s.inner.Close()
 }
 
-// convertingStmt is a separate type, because a statement that implements ColumnConverter must return a converter.
+// A statement that implements ColumnConverter must return a converter, so this is a separate type.
 type convertingStmt struct{ *watchedStmt }
 
 func (s convertingStmt) ColumnConverter(i int) driver.ValueConverter {

@@ -99,8 +99,7 @@ func TestTaintEndsWithTheSavepointItHappenedIn(t *testing.T) {
 	}
 }
 
-// Some statements commit without the word COMMIT, or may do so. They must not commit a transaction that lacks its
-// entry.
+// Some of these statements commit without the word COMMIT.
 // Failure: F3
 func TestTaintedTransactionIsCommittedByNoStatement(t *testing.T) {
 	for name, statements := range map[string][]string{
@@ -131,7 +130,7 @@ func TestTaintedTransactionIsCommittedByNoStatement(t *testing.T) {
 			w, _ := enlisted(t, conn)
 			w.Taint(errors.New("not written"))
 			for _, stmt := range statements {
-				_, _ = conn.ExecContext(t.Context(), stmt) // Either this statement is refused, or the next one is.
+				_, _ = conn.ExecContext(t.Context(), stmt) // Either this statement or the next one is refused.
 			}
 			assert.False(t, exists(t, plain, 100))
 			_, _ = conn.ExecContext(t.Context(), "ROLLBACK")

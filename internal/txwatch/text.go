@@ -5,7 +5,6 @@ import (
 	"time"
 )
 
-// sqlKind says what a statement does to the open transaction, as far as its first words show this.
 type sqlKind uint8
 
 const (
@@ -27,10 +26,8 @@ const (
 	sqlXARollback
 )
 
-// leads lists the first words of statements, frequent words first. A word that is not listed is sqlDoubt: CALL and
-// EXECUTE may do anything, UNLOCK TABLES and LOAD sometimes commit, and new server versions have new words. For sqlDoubt
-// the server is asked once. If a statement that commits were treated as sqlPlain, the next entry could be committed
-// without its business change (G2, what was rolled back never runs).
+// leads lists the first words of statements, frequent words first. Any other word is sqlDoubt, for which the server is
+// asked once. A commit that were taken for sqlPlain would let an entry commit alone (G2, what was rolled back never runs).
 var leads = [...]struct {
 	word   string
 	kind   sqlKind
@@ -57,33 +54,31 @@ var leads = [...]struct {
 	{word: "INSTALL", kind: sqlDDL}, {word: "UNINSTALL", kind: sqlDDL},
 }
 
-// RowWait is how long the library's statements wait for a row lock. ShortRowWait is the variable that sets this time in
-// a session.
+// RowWait is how long the library's statements wait for a row lock. ShortRowWait sets it in a session.
 const (
 	RowWait      = 2 * time.Second
 	ShortRowWait = "innodb_lock_wait_timeout=2"
 )
 
-// Calm is the beginning of each statement that the library sends to MariaDB. It sets session variables for that
-// statement, in place of the user's values. Further variables may follow, and then " FOR " and the statement.
+// Calm begins each statement that the library sends to MariaDB, and overrides the user's session variables. Further
+// variables may follow, and then " FOR " and the statement.
 const Calm = "SET STATEMENT timestamp=0, lock_wait_timeout=5, " + ShortRowWait + ", sql_select_limit=18446744073709551615, sql_big_selects=1, " +
 	"sql_safe_updates=0, unique_checks=1, foreign_key_checks=1"
 
-// kindOf parses the beginning of a statement, without allocating. A text with several statements is sqlDoubt. A text
-// with literals that look like several statements is sqlDoubt too.
+// kindOf parses the beginning of a statement, without allocating. A text that may hold several statements is sqlDoubt.
 func kindOf(query string) sqlKind {
 	if calm, found := strings.CutPrefix(query, Calm); found {
 		_, query, _ = strings.Cut(calm, " FOR ")
 	}
 	query, ok := skipBlank(query)
-	// This function cannot follow several statements, and the server may have stopped after any one of the statements.
+	// The server may have stopped after any of several statements.
 	if !ok || hasSeveral(query) {
 		return sqlDoubt
 	}
 	word, rest := nextWord(query)
 	if word == "" {
 		if query == "" || query[0] == '(' {
-			return sqlPlain // The statement has the form (SELECT …) UNION …
+			return sqlPlain // (SELECT …) UNION …
 		}
 		return sqlDoubt
 	}
@@ -105,14 +100,14 @@ func kindOfBegin(rest string) sqlKind {
 	case readable && word == "", isOneOf(word, "WORK", "TRANSACTION", "IMMEDIATE", "DEFERRED", "EXCLUSIVE"):
 		return sqlBegin
 	}
-	return sqlDoubt // It is BEGIN NOT ATOMIC, perhaps inside a comment that the server executes.
+	return sqlDoubt // BEGIN NOT ATOMIC
 }
 
 func kindOfStart(rest string) sqlKind {
 	if word, _ := nextWord(rest); isOneOf(word, "TRANSACTION") {
 		return sqlBegin
 	}
-	return sqlDoubt // It may be START SLAVE.
+	return sqlDoubt // perhaps START SLAVE
 }
 
 func kindOfSavepoint(rest string) sqlKind {
@@ -122,8 +117,8 @@ func kindOfSavepoint(rest string) sqlKind {
 	return sqlSavepoint
 }
 
-// hidesWords reports whether rest has a comment whose content the server executes, for example COMMIT /*! AND CHAIN */.
-// If such a comment were ignored, a chained transaction would be missed, or a savepoint would get a wrong name.
+// hidesWords reports whether rest has a comment whose content the server executes, with which a chained transaction or the
+// name of a savepoint could be missed.
 func hidesWords(rest string) bool {
 	return strings.Contains(rest, "/*!") || strings.Contains(rest, "/*M!")
 }
@@ -151,8 +146,7 @@ func kindOfRollback(rest string) sqlKind {
 	return sqlRollback
 }
 
-// chains reports whether rest has AND CHAIN, but not AND NO CHAIN. After AND CHAIN a transaction is open without a
-// BEGIN.
+// chains reports whether rest has AND CHAIN, after which a transaction is open without a BEGIN.
 func chains(rest string) bool {
 	last := ""
 	for word, rest := nextWord(rest); word != ""; word, rest = nextWord(rest) {
@@ -164,17 +158,16 @@ func chains(rest string) bool {
 	return false
 }
 
-// kindOfTable returns the kind of a CREATE or DROP. Some forms do not commit.
 func kindOfTable(rest string) sqlKind {
 	word, rest := nextWord(rest)
-	if isOneOf(word, "OR") { // It may be CREATE OR REPLACE TEMPORARY TABLE.
+	if isOneOf(word, "OR") { // CREATE OR REPLACE TEMPORARY TABLE
 		_, rest = nextWord(rest)
 		word, rest = nextWord(rest)
 	}
 	switch kind, _ := nextWord(rest); {
 	case isOneOf(word, "PREPARE"), isOneOf(word, "TEMPORARY", "TEMP") && isOneOf(kind, "TABLE", "TABLES"):
 		return sqlPlain
-	case isOneOf(word, "TEMPORARY", "TEMP"): // On MariaDB CREATE TEMPORARY SEQUENCE commits, in contrast to CREATE TEMPORARY TABLE.
+	case isOneOf(word, "TEMPORARY", "TEMP"): // On MariaDB CREATE TEMPORARY SEQUENCE commits.
 		return sqlDoubt
 	}
 	return sqlDDL
@@ -188,7 +181,7 @@ func kindOfLock(rest string) sqlKind {
 }
 
 func kindOfSet(rest string) sqlKind {
-	if containsFold(rest, "autocommit") { // Search the whole text, because SET may set several variables: SET a=1, @@session.autocommit=0.
+	if containsFold(rest, "autocommit") { // SET may set several variables, so search the whole text.
 		return sqlAutocommit
 	}
 	word, _ := nextWord(rest)
@@ -215,10 +208,9 @@ func kindOfXA(rest string) sqlKind {
 	case isOneOf(word, "ROLLBACK"):
 		return sqlXARollback
 	}
-	return sqlPlain // It is XA RECOVER.
+	return sqlPlain // XA RECOVER
 }
 
-// savepointName reads the name from a SAVEPOINT or ROLLBACK TO statement.
 func savepointName(query string) string {
 	query, _ = skipBlank(query)
 	_, rest := nextWord(query)
@@ -243,12 +235,11 @@ func savepointAfterTo(rest string) (name string, ok bool) {
 	return identifier(rest), true
 }
 
-// identifier returns the name at the beginning of rest, quoted or not. It ignores the text after the name, because
-// tracing tools add a comment after each statement. A quote inside a name ends the name. So two different names may
-// count as equal, but one name never counts as two.
+// identifier returns the name at the beginning of rest, quoted or not. A quote inside a name ends the name, so different
+// names may count as equal, but one name never counts as two.
 func identifier(rest string) string {
 	rest, _ = skipBlank(rest)
-	if rest != "" && rest[0] == '[' { // SQLite also accepts brackets as quotes.
+	if rest != "" && rest[0] == '[' {
 		name, _, _ := strings.Cut(rest[1:], "]")
 		return name
 	}

@@ -164,7 +164,6 @@ func TestStatementsThatCommitNothing(t *testing.T) {
 	}
 }
 
-// The watcher never guesses the effect of a procedure, or of a text with several statements. It must ask the server.
 func TestDoubtIsSettledByTheServer(t *testing.T) {
 	for name, test := range map[string]struct {
 		stmt string

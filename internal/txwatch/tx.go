@@ -13,8 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Tx is the state of one transaction on a watched connection. Only its first end counts: later reports about the same
-// transaction change nothing. A Tx is safe for concurrent use.
+// Tx is the state of one transaction on a watched connection. Only its first end counts. A Tx is safe for concurrent use.
 type Tx struct {
 	mu         sync.Mutex // guards the fields below
 	state      error      // nil as long as statements run inside the transaction
@@ -25,22 +24,20 @@ type Tx struct {
 	savepoints []string // names of the savepoints set since Taint, as written in the statements
 }
 
-// noTransaction returns the Tx of a connection on which no transaction is open.
 func noTransaction() *Tx {
 	return &Tx{state: processlog.ErrNoTransaction, hasEnded: true, outcome: RolledBack}
 }
 
-// Err returns nil while the transaction is open. After that it returns an error that wraps
-// ErrNoTransaction: ErrTxAborted if the server rolled the transaction back.
+// Err returns nil while the transaction is open, and then an error that wraps ErrNoTransaction: ErrTxAborted if the server
+// rolled it back.
 func (w *Tx) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.state
 }
 
-// OnEnd calls hook once, with the outcome of the transaction. If the transaction has ended already, it calls hook at
-// once. Otherwise the goroutine that ends the transaction calls hook while it holds the connection, so hook must not
-// block. A panic in hook is logged and stopped.
+// OnEnd calls hook once with the outcome, at once if the transaction has ended. Otherwise the goroutine that ends the
+// transaction calls it while it holds the connection, so hook must not block. A panic in hook is logged and stopped.
 func (w *Tx) OnEnd(hook func(Outcome)) {
 	w.mu.Lock()
 	ended, outcome := w.hasEnded, w.outcome
@@ -53,8 +50,8 @@ func (w *Tx) OnEnd(hook func(Outcome)) {
 	}
 }
 
-// Taint records that an entry could not be written. Commit will then roll back and return err. If the caller rolls back
-// to a savepoint from before the call, Commit works again. The work that belongs to the entry is then undone, too.
+// Taint records that an entry could not be written. Commit then rolls back and returns err, unless the caller has rolled
+// back to a savepoint from before the call.
 func (w *Tx) Taint(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -63,8 +60,7 @@ func (w *Tx) Taint(err error) {
 	}
 }
 
-// Refusal returns the reason why Commit must not happen, or nil. The reasons are: an entry was not written, or the
-// transaction has ended.
+// Refusal returns the reason why Commit must not happen, or nil.
 func (w *Tx) Refusal() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,8 +78,7 @@ func (w *Tx) Refusal() error {
 // FullyWatched returns true, because a watched connection sees every error.
 func (w *Tx) FullyWatched() bool { return true }
 
-// Over returns the error with which the transaction ended. It returns nil as long as the transaction is open, and also
-// if it is unknown whether the transaction has ended.
+// Over returns the error with which the transaction ended. It returns nil while the transaction is open or doubtful.
 func (w *Tx) Over() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,8 +95,7 @@ func (w *Tx) WasCommitted() bool {
 	return w.hasEnded && w.outcome == Committed
 }
 
-// suspend makes Err return err from now on. A nil err ends the suspension. After the transaction has ended, suspend
-// does nothing.
+// suspend makes Err return err from now on, until a nil err or the end of the transaction.
 func (w *Tx) suspend(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -137,9 +131,8 @@ func runHook(hook func(Outcome), outcome Outcome) {
 	hook(outcome)
 }
 
-// savepoint records that a savepoint was set, and afterRollbackTo records a rollback to a savepoint. Both are needed
-// only after Taint. A server compares names by a collation: é equals e, and ß equals s. So a name with non-ASCII
-// letters may equal any other name.
+// Savepoints matter only after Taint. A server compares their names by a collation (é equals e), so a name with non-ASCII
+// letters may equal any other.
 func (w *Tx) savepoint(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -163,7 +156,6 @@ func isASCII(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 }
 
-// watchedDriverTx is the driver.Tx of a watched connection.
 type watchedDriverTx struct {
 	conn  *watchedConn
 	inner driver.Tx
@@ -173,7 +165,7 @@ var _ driver.Tx = (*watchedDriverTx)(nil)
 
 func (t *watchedDriverTx) Commit() error {
 	if t.conn.mustKnow() {
-		_ = t.conn.askServer(context.Background()) // Ignore the error. If the server does not answer, the COMMIT fails too and returns an error.
+		_ = t.conn.askServer(context.Background()) // If the server does not answer, the COMMIT fails too.
 	}
 	t.conn.recordingTx = nil
 	if refusal := t.conn.refusal(); refusal != nil {
@@ -189,7 +181,7 @@ func (t *watchedDriverTx) Rollback() error {
 	err := t.inner.Rollback()
 	t.conn.recordingTx = nil
 	if err != nil && t.conn.state == txOpen {
-		t.conn.discard = true // The transaction may still be open. Only the end of the connection certainly ends it.
+		t.conn.discard = true // Only the end of the connection certainly ends the transaction.
 	}
 	t.conn.end(t.conn.afterDrop())
 	return err

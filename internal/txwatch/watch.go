@@ -9,11 +9,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// errImplicitCommit is logged when a statement commits entries before the Commit of their transaction. The entries run
-// nevertheless.
+// errImplicitCommit is logged when a statement commits entries before their Commit. They run nevertheless.
 var errImplicitCommit = errors.New("compensator: DDL or a nested BEGIN committed a transaction that holds entries")
 
-// txState is what a watched connection knows about its transaction.
 type txState uint8
 
 const (
@@ -21,7 +19,7 @@ const (
 	txOpen             // a transaction is open, and statements run inside it
 	txAborted          // the server has rolled the transaction back, but its handle still looks open
 	txDoubtful         // a statement may have begun or ended the transaction; the server must be asked
-	txDetached         // an XA transaction after XA END: no statement joins it, but it has not ended
+	txDetached         // txWatch follows the transaction of one connection through its statements and errors. One goroutine uses it at a time. It must never treat a closed transaction as open, because an entry would then be committed by itself. Any other mistake only delays an entry.
 )
 
 // txWatch follows the transaction of one connection through all statements and errors that can begin or end it. Only
@@ -32,22 +30,19 @@ const (
 type txWatch struct {
 	state    txState
 	implicit bool // whether autocommit was changed, so that a transaction may begin without a BEGIN
-	// discard is true if the connection must not be used again. The reason is a failed rollback, a session that was left
-	// inside a transaction, a session in which the library writes nothing, or an error for which unfit returns true.
+	// discard is true if the connection must not be used again.
 	discard bool
-	// urgent is true if an error made the state doubtful, or came when it was doubtful. In this case ask the server
-	// before anything else is sent.
+	// urgent is true if an error came in a doubtful state, or made it doubtful. Ask the server before anything else is
+	// sent.
 	urgent  bool
 	unended bool // whether a COMMIT failed and no statement has ended its transaction since
-	// suspect is true if only an error made the state doubtful. If the server then says that no transaction is open, it
-	// has rolled the transaction back.
+	// suspect is true if only an error made the state doubtful. Then a closed transaction was certainly rolled back.
 	suspect     bool
 	reading     int // number of open rows
 	currentTx   *Tx // state of the open transaction for entries; nil until an entry asks for it
 	recordingTx *Tx // transaction that the library began on this connection; it stays set after the end of the transaction
 }
 
-// current returns the transaction in which an entry enlists.
 func (t *txWatch) current() *Tx {
 	if t.state == txClosed {
 		return noTransaction()
@@ -55,7 +50,7 @@ func (t *txWatch) current() *Tx {
 	if t.currentTx != nil {
 		return t.currentTx
 	}
-	// This is the first entry of the transaction. Create its Tx in the present state.
+	// This is the first entry of the transaction.
 	t.currentTx = new(Tx)
 	switch t.state {
 	case txAborted:
@@ -66,31 +61,27 @@ func (t *txWatch) current() *Tx {
 	return t.currentTx
 }
 
-// mustKnow reports whether the server must be asked for the state before a statement is sent. Without the answer, a
-// statement for an ended transaction could be committed by itself. In a transaction of the service, the answer is
-// needed only if the transaction has entries and an error made the state doubtful. If the service's own statements made
-// the state doubtful, the service is responsible.
+// mustKnow reports whether to ask the server before a statement, which could otherwise be committed by itself. If the
+// service's own statements made the state of its transaction doubtful, the service is responsible.
 func (t *txWatch) mustKnow() bool {
 	return t.state == txDoubtful && (t.recordingTx != nil || t.urgent && t.currentTx != nil)
 }
 
-// beforeLoss returns an error if a statement must not be sent because its transaction has ended. Otherwise it returns nil.
+// beforeLoss refuses a statement whose transaction has ended.
 func (t *txWatch) beforeLoss(kind sqlKind) error {
 	switch {
 	case t.recordingTx != nil:
 		return t.recordingTx.Over()
-	// In an aborted transaction of the service, refuse statements that would be committed by themselves. Let statements
-	// pass that begin or end a transaction or set a savepoint.
+	// These statements would be committed by themselves in an aborted transaction of the service.
 	case t.state == txAborted && t.currentTx != nil && (kind == sqlPlain || kind == sqlDoubt || kind == sqlDDL):
 		return t.currentTx.Err()
 	}
 	return nil
 }
 
-// doomed returns an error if a statement that may commit must not be sent, because an entry was not written. Otherwise
-// it returns nil.
+// doomed refuses a statement that may commit, because an entry was not written.
 func (t *txWatch) doomed() error {
-	// If the transaction has ended already, no statement can commit it without its entry. So let the statement pass.
+	// A transaction that has ended cannot be committed any more.
 	if t.currentTx == nil || t.currentTx.Over() != nil {
 		return nil
 	}
@@ -104,8 +95,7 @@ func (t *txWatch) refusal() error {
 	return t.currentTx.Refusal()
 }
 
-// afterBegin updates the state after a statement that begins a transaction. Such a statement also commits a transaction that
-// was open before.
+// afterBegin also ends a transaction that was open before, because a BEGIN commits it.
 func (t *txWatch) afterBegin(err error) {
 	t.committedImplicitly(err)
 	t.discard = t.discard || unfit(err)
@@ -114,13 +104,13 @@ func (t *txWatch) afterBegin(err error) {
 	}
 }
 
-// committedImplicitly updates the state after a statement that commits the open transaction as a side effect. If the
-// statement failed, it is unknown whether it has committed. An aborted transaction has ended already and stays aborted.
+// committedImplicitly follows a statement that commits as a side effect. If it failed, the outcome is unknown. An aborted
+// transaction stays aborted.
 func (t *txWatch) committedImplicitly(err error) {
 	switch {
 	case t.state == txClosed:
 	case err == nil && t.state == txOpen:
-		// Log the error, because no caller gets it from Commit. The entries are committed, and run.
+		// No caller gets this error from Commit.
 		if t.currentTx != nil {
 			warnConnector(errImplicitCommit)
 		}
@@ -133,10 +123,9 @@ func (t *txWatch) committedImplicitly(err error) {
 	}
 }
 
-// committed updates the state after a COMMIT with the given outcome. It returns the error for the caller.
 func (t *txWatch) committed(err error, outcome Outcome) error {
 	t.discard = t.discard || unfit(err)
-	enlisted := t.currentTx != nil // Read currentTx before the method end sets it to nil.
+	enlisted := t.currentTx != nil // The method end sets currentTx to nil.
 	t.end(outcome)
 	if enlisted && outcome == Unknown {
 		return fmt.Errorf("%w: %w", processlog.ErrCommitUnknown, err)
@@ -144,21 +133,19 @@ func (t *txWatch) committed(err error, outcome Outcome) error {
 	return err
 }
 
-// afterRefusal updates the state after a ROLLBACK that was sent in place of a COMMIT. It returns the error for the caller.
+// afterRefusal follows a ROLLBACK that was sent in place of a COMMIT.
 func (t *txWatch) afterRefusal(refusal, rollback error) error {
 	aborted := t.state == txAborted
 	t.end(RolledBack)
 	if rollback == nil || aborted {
 		return refusal
 	}
-	t.discard = true // The transaction may still be open. Only the end of the connection certainly ends it.
+	t.discard = true // Only the end of the connection certainly ends the transaction.
 	return fmt.Errorf("%w (rollback: %w)", refusal, rollback)
 }
 
-// afterDrop returns the outcome of the transaction after a rollback, or after its connection was closed.
 func (t *txWatch) afterDrop() Outcome {
-	// The outcome is unknown: a procedure may have committed the transaction, or XA PREPARE may have kept it. If only an
-	// error made the state doubtful, the transaction was certainly rolled back.
+	// A procedure may have committed the transaction, or XA PREPARE may have kept it.
 	if t.state == txDoubtful && !t.suspect || t.state == txDetached {
 		return Unknown
 	}
@@ -167,7 +154,7 @@ func (t *txWatch) afterDrop() Outcome {
 
 func (t *txWatch) end(outcome Outcome) {
 	t.state, t.suspect, t.urgent, t.unended = txClosed, false, false, false
-	// With autocommit=0 the next statement begins a transaction without a BEGIN. So the state is doubtful.
+	// The next statement begins a transaction without a BEGIN.
 	if t.implicit {
 		t.state = txDoubtful
 	}
@@ -177,8 +164,8 @@ func (t *txWatch) end(outcome Outcome) {
 	}
 }
 
-// reset updates the state when the pool hands out the connection. A transaction that was begun by a BEGIN in a text,
-// and that nobody ended, is still open on the server. The next user of the connection decides what happens to it.
+// reset follows the return from the pool. A transaction that was begun in a text is still open, and the next user of the
+// connection decides its outcome.
 func (t *txWatch) reset() {
 	t.recordingTx = nil
 	switch t.state {
@@ -191,12 +178,11 @@ func (t *txWatch) reset() {
 	}
 }
 
-// unfit reports whether err means that the connection is no longer usable. database/sql closes a connection after
-// ErrBadConn. But the pool behind a borrowed connection does not see the errors, so this package must tell it.
+// unfit reports whether the connection is no longer usable. The pool behind a borrowed connection does not see the errors.
 func unfit(err error) bool { return mysqlerr.IsReadOnly(err) || errors.Is(err, driver.ErrBadConn) }
 
-// perhapsElsewhere reports whether err may come from a session that has selected another database. A pool hands out the
-// same session again and again, so all attempts of an entry could fail in it.
+// perhapsElsewhere reports whether the session may have selected another database. A pool hands out the same session again
+// and again.
 func perhapsElsewhere(err error) bool { return mysqlerr.Number(err) == mysqlerr.NoSuchTable }
 
 func (t *txWatch) afterError(err error) {
@@ -208,8 +194,7 @@ func (t *txWatch) afterError(err error) {
 	case aborts:
 		t.aborted()
 	case doubtful:
-		// Set suspect only if the transaction was known to be open before the error. If the state was already doubtful, the
-		// transaction may have ended for another reason.
+		// In a state that was doubtful before, the transaction may have ended for another reason.
 		suspect := t.state == txOpen || t.suspect
 		t.doubt()
 		t.suspect, t.urgent = suspect, true
@@ -224,7 +209,7 @@ func (t *txWatch) aborted() {
 }
 
 func (t *txWatch) doubt() {
-	// Keep these two states, because they say more than a doubtful state. Only the end of the transaction changes them.
+	// These states say more than a doubtful one. Only the end of the transaction changes them.
 	if t.state == txAborted || t.state == txDetached {
 		return
 	}
@@ -234,18 +219,17 @@ func (t *txWatch) doubt() {
 	}
 }
 
-// proven replaces a doubtful state by the server's answer.
 func (t *txWatch) proven(open bool) {
 	switch {
 	case !open && t.suspect:
 		t.aborted()
 		return
-	case !open && t.urgent && t.currentTx != nil: // The next statement is still meant for this transaction, so mark the transaction as aborted. Because of the mark, the method lost refuses the statement.
+	case !open && t.urgent && t.currentTx != nil: // The next statement is still meant for this transaction. In state txAborted it is refused.
 		t.state, t.urgent = txAborted, false
 		t.currentTx.end(Unknown)
 		return
 	case !open:
-		// The server says that no transaction is open. Its answer is certain with any value of autocommit.
+		// This answer is certain with any value of autocommit.
 		t.end(Unknown)
 		t.state = txClosed
 		return
@@ -256,11 +240,9 @@ func (t *txWatch) proven(open bool) {
 	}
 }
 
-// ErrRowsOpen replaces driver.ErrBadConn if rows of an earlier query are open. In this case the MySQL driver returns
-// ErrBadConn for a statement, and sends nothing.
+// ErrRowsOpen replaces driver.ErrBadConn if rows of an earlier query are open. The MySQL driver has then sent nothing.
 var ErrRowsOpen = errors.New("compensator: rows of an earlier query are open on this transaction, and its connection takes no other statement: read them to the end, or Close them, before this call")
 
-// busy returns ErrRowsOpen if the driver sent nothing because rows are open. Otherwise it returns nil.
 func (t *txWatch) busy(err error) error {
 	if t.reading > 0 && errors.Is(err, driver.ErrBadConn) {
 		return ErrRowsOpen
@@ -268,7 +250,6 @@ func (t *txWatch) busy(err error) error {
 	return nil
 }
 
-// afterStatement updates the state after a statement that was sent as text. It returns the error for the caller.
 func (t *txWatch) afterStatement(kind sqlKind, query string, err error) error {
 	if busy := t.busy(err); busy != nil {
 		return busy
@@ -293,12 +274,12 @@ func (t *txWatch) afterStatement(kind sqlKind, query string, err error) error {
 	case sqlXAStart, sqlXAEnd, sqlXAPrepare, sqlXACommit, sqlXARollback:
 		return t.afterXA(kind, err)
 	default:
-		// Keep implicit true, because this function does not parse whether autocommit was switched on or off.
+		// Whether autocommit was switched on or off is not parsed, so keep implicit.
 		t.implicit = t.implicit || kind == sqlAutocommit
 		if err != nil {
 			t.afterError(err)
 		}
-		t.doubt() // The statement itself may have ended the transaction, so suspect becomes false. The state stays urgent.
+		t.doubt() // The statement itself may have ended the transaction, so suspect becomes false.
 	}
 	return err
 }
@@ -308,9 +289,8 @@ func (t *txWatch) afterCommit(chain bool, err error) error {
 	answer := t.committed(err, outcome)
 	switch {
 	case outcome == Unknown:
-		// The parser or SQLite may have refused the COMMIT, so the transaction may still be open. The caller may send
-		// COMMIT or ROLLBACK again. If the caller sends neither, the connection must not return to its pool with the
-		// transaction.
+		// The parser or SQLite may have refused the COMMIT. Unless the caller ends the transaction, the connection must
+		// not return to its pool.
 		t.doubt()
 		t.unended = true
 	case err == nil && chain:
@@ -321,7 +301,7 @@ func (t *txWatch) afterCommit(chain bool, err error) error {
 
 func (t *txWatch) afterRollback(chain bool, err error) {
 	if err != nil {
-		t.doubt() // The ROLLBACK returned an error, but may have taken effect.
+		t.doubt() // A failed ROLLBACK may have taken effect.
 		return
 	}
 	t.end(t.afterDrop())
@@ -342,9 +322,8 @@ func (t *txWatch) afterSavepoint(kind sqlKind, query string, err error) {
 	}
 }
 
-// afterXA updates the state after an XA statement. It does not compare xids, because a connection has only one XA
-// transaction. A prepared XA transaction may be committed on another connection. This connection does not see such a
-// commit, so the outcome stays unknown.
+// afterXA does not compare xids, because a connection has only one XA transaction. Another connection may commit a
+// prepared one, so its outcome stays unknown.
 func (t *txWatch) afterXA(kind sqlKind, err error) error {
 	switch {
 	case kind == sqlXAStart:

@@ -19,7 +19,7 @@ var (
 	errOther        = &mysql.MySQLError{Number: 1062}
 )
 
-// watchedFor returns the txWatch of a connection with an open transaction, in which an entry is enlisted.
+// watchedFor returns a connection with an open transaction, in which an entry is enlisted.
 func watchedFor() (*txWatch, *Tx, *outcomes) {
 	t, got := new(txWatch), new(outcomes)
 	t.afterBegin(nil)
@@ -138,8 +138,7 @@ func TestEndedTransactionIsNeverOpenAgain(t *testing.T) {
 	assert.NotErrorIs(t, w.Err(), processlog.ErrTxAborted)
 }
 
-// SQLite rolls back by itself after many kinds of errors, and a broken connection cannot be asked. After an error of
-// either kind, the watcher must doubt that the transaction is open.
+// SQLite rolls back by itself after many kinds of errors, and a broken connection cannot be asked.
 func TestErrorOfAnotherKindOfServerIsADoubt(t *testing.T) {
 	for err, doubt := range map[error]bool{
 		errors.New("database or disk is full"): true,
