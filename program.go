@@ -224,7 +224,7 @@ func (c *Compensator) followedBatch(row *processlog.Row) (batchID string) {
 func (p program) Queued(ctx context.Context, row *processlog.Row) (queued processlog.Queued, known bool, err error) {
 	inspector, is := p.queue.(processlog.QueueInspector)
 	if !is {
-		return queued, false, p.engine.Source().Ping(ctx)()
+		return queued, false, p.features.PingQueue(ctx)()
 	}
 	ctx, cancel := context.WithTimeout(ctx, engine.QueueShare(ctx, maxInspect))
 	defer cancel()

@@ -168,7 +168,7 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 	if watch != nil {
 		watch.OnEnd(receipt.transactionEnded)
 	} else {
-		rec.PollForCommit()
+		rec.AwaitCommit()
 	}
 	rec.NotifyRecorded(ctx)
 	return receipt, receipt.refuseDuplicates(entries)

@@ -26,7 +26,7 @@ func (c *Compensator) Run(ctx context.Context) error {
 		return ErrClosed
 	}
 	c.features.BeforeRun(ctx) // Call this before any entry starts. This process may already have recorded entries.
-	if err := c.engine.Start(ctx); err != nil {
+	if err := c.engine.Start(ctx, true); err != nil {
 		return err
 	}
 	defer c.engine.RunEnded()
@@ -48,7 +48,6 @@ func (c *Compensator) Run(ctx context.Context) error {
 	renewer.Go(func() { c.engine.Renew(renewing) })
 
 	<-ctx.Done()
-	c.engine.StopAccepting()
 	failpoint.Reach(failpoint.StopBegun)
 	loops.Wait()
 	failpoint.Reach(failpoint.LoopsEnded)

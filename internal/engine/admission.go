@@ -10,13 +10,13 @@ import (
 )
 
 // Admission is a set of functions by which a feature decides which entries of one type this process claims and starts.
-// All functions are set. They allow everything unless the feature has replaced them with Type.AttachAdmission.
+// All functions but Claim are set. They allow everything unless the feature has replaced them with Type.AttachAdmission.
 //
 // The functions are safe for concurrent use and do not block.
 type Admission struct {
 	// CallsAllowed returns how many handler calls may begin now. Unlimited means that the feature sets no limit. While the
 	// result is less than Checked, only one claim of the type runs at a time. While it is less than Unlimited, a claim leases at
-	// most that many entries. An entry that this process records then waits behind the entries that are already due.
+	// most that many entries, and entries that this process records wait behind the entries that are already due.
 	//
 	// If every feature returns Unlimited, an entry that this process records may start without a claim, and Accept is not
 	// called for it. So a feature that must check each start never returns Unlimited.
@@ -26,13 +26,19 @@ type Admission struct {
 	// time means that this cannot happen.
 	MoreCallsAt func() time.Time
 
-	// Paused reports whether the type is paused. This process then claims no entry of the type. It also does not make the
-	// claims that run no handler, and only count that an entry has lost a lease.
+	// Paused reports whether the type is paused. While it is, this process makes no claim of the type. This includes claims that
+	// only count a lost lease and run no handler.
 	Paused func() bool
 
+	// Claim, if not nil, claims entries in place of Store.Claim, and follows the same contract. If it does not lease an entry
+	// that is due and free, it lists the entry in Claimed.Limited. At most one feature sets Claim.
+	Claim func(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error)
+
 	// Accept is called for each entry that a claim could lease, while the entry's row is locked. It returns false for an
-	// entry that must not run here now. lost is how many consecutive leases of the entry have ended without an outcome. Another
-	// feature may skip an entry that Accept has accepted. So Accept may keep something only for a suspect, until SuspectDone.
+	// entry that must not run here now. lost is how many consecutive leases of the entry have ended without an outcome.
+	//
+	// Another feature may skip an entry that Accept has accepted. The engine reports this only for suspects, by SuspectDone. So
+	// Accept must not count the other entries that it accepts.
 	Accept func(row *processlog.Row, lost int) bool
 
 	// A suspect is an entry that may have crashed a process, because it has lost leases: see SuspectAfter. SuspectDone is
@@ -54,8 +60,8 @@ type Admission struct {
 	// If complete is true, verdicts has one element for each attempt. cause is why the context of the handler ended, or nil.
 	SharedCallEnded func(batch []*Attempt, verdicts []error, complete bool, cause error)
 
-	// AttemptEnded is called when an attempt that Admit has admitted ends, before its slot is free. If another feature skips the
-	// attempt, r.Unstarted is set.
+	// AttemptEnded is called for each attempt that Admit has admitted, when the attempt ends and before its slot is free.
+	// r.Unstarted is set if no handler was called, for example because another feature has skipped the attempt.
 	AttemptEnded func(a *Attempt, r Result)
 
 	// Stuck reports that a handler has not returned after its timeout. number says which handler call of the attempt is
@@ -80,8 +86,8 @@ const (
 // Unlimited is the result of CallsAllowed of a feature that does not limit a type.
 const Unlimited = math.MaxInt
 
-// Checked is the result of CallsAllowed of a feature that allows any number of calls, and that checks each entry in its claim. Two claims of
-// the type may run at a time.
+// Checked is the result of CallsAllowed of a feature that limits no number of calls, but checks each entry in its claim. Two
+// claims of the type may run at a time.
 const Checked = Unlimited - 1
 
 // allowAll is an Admission that allows everything.
@@ -133,8 +139,8 @@ func (t *Type) Paused() bool {
 	return slices.ContainsFunc(t.admissions, func(a *Admission) bool { return a.Paused() })
 }
 
-// accepts reports whether all admissions accept an entry. If one of them skips it, the earlier ones learn that they have
-// accepted the entry for nothing.
+// accepts reports whether all admissions accept an entry. If an admission skips a suspect, accepts calls SuspectDone of the
+// admissions that have accepted it before.
 func (t *Type) accepts(row *processlog.Row, lost int) bool {
 	for i, a := range t.admissions {
 		if !a.Accept(row, lost) {
@@ -145,8 +151,7 @@ func (t *Type) accepts(row *processlog.Row, lost int) bool {
 	return true
 }
 
-// suspectDone tells admissions that a suspect, an entry that may have crashed a process, can no longer crash this one.
-// It does nothing for an entry that is no suspect.
+// suspectDone calls SuspectDone of admissions, if the entry is a suspect. A suspect is an entry that may have crashed a process.
 func suspectDone(admissions []*Admission, row *processlog.Row, lost int, why SuspectEnd) {
 	if lost < SuspectAfter {
 		return
@@ -156,8 +161,8 @@ func suspectDone(admissions []*Admission, row *processlog.Row, lost int, why Sus
 	}
 }
 
-// Admitted splits attempts into those that all admissions allow to start, and those that an admission skips. For a skipped
-// attempt, the admissions that have admitted it learn that it does not start.
+// Admitted splits attempts into those that all admissions allow to start, and those that an admission skips. For each skipped
+// attempt it calls AttemptEnded of the admissions that have admitted it.
 func (t *Type) Admitted(attempts []*Attempt) (admitted, skipped []*Attempt) {
 	for i, a := range t.admissions {
 		var left []*Attempt
@@ -173,7 +178,7 @@ func (t *Type) Admitted(attempts []*Attempt) (admitted, skipped []*Attempt) {
 // Admissions returns the admissions of the type. A Grouping calls their SharedCallBegins, AdmitAlone and SharedCallEnded.
 func (t *Type) Admissions() []*Admission { return t.admissions }
 
-// attemptEnded tells admissions that an attempt has ended.
+// attemptEnded calls AttemptEnded of admissions.
 func attemptEnded(admissions []*Admission, attempt *Attempt, r Result) {
 	for _, a := range admissions {
 		a.AttemptEnded(attempt, r)
@@ -187,14 +192,12 @@ type Order struct {
 	Blocked func(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error)
 
 	// Find searches the database for entries that are due and not blocked. The engine calls it instead of Store.Due. Each
-	// call continues where the last one stopped. more says whether the next call may find further entries. It is false if
-	// Find has read all entries. It is also false if Find has given up, because it has read many entries and all of them are
-	// blocked.
+	// call continues where the last one stopped. more says whether the next call may find further entries. It is false in two
+	// cases: Find has read all entries, or it has read many entries that were all blocked, and has given up.
 	Find func(ctx context.Context) (due []processlog.ID, more bool, err error)
 
-	// ContinueFind lets the search go on after Find has returned false for more. If Find had given up, the next call
-	// continues from there and again reads many entries. If Find had read all entries, the next call begins at the first
-	// entry.
+	// ContinueFind lets the search go on after Find has returned false for more. If Find had given up, its next call continues
+	// where it gave up. If Find had read all entries, its next call begins at the first entry.
 	ContinueFind func()
 
 	// BlockReason returns an error that says why an entry is blocked, or nil. It may ask the database.
@@ -221,10 +224,9 @@ func (t *Type) Order() *Order { return t.order }
 
 // SlotsToSearch returns how many slots a claim for the given number of calls holds until it knows which entries may run.
 //
-// Entries of a serial type may block each other. A claim of such a type holds only one slot, because most entries that it
-// finds may be blocked. Running entries end while the claim searches, and the next entry of each key needs a slot at once.
-// The claim leaves the other slots to these next entries. It keeps one slot, so that these next entries cannot take every
-// slot. Without this slot, the entry that has been due for longest might never run.
+// Entries of a serial type may block each other. While a claim of such a type searches, running entries end, and the next
+// entry of each of their keys needs a slot at once. So the claim holds only one slot. It holds this one because the next entries would otherwise take every slot, and the entry that has been due for longest might
+// never run.
 func (t *Type) SlotsToSearch(calls int) int {
 	if t.IsOrdered() {
 		return min(calls, 1)
@@ -239,13 +241,6 @@ func (t *Type) separate(attempts []*Attempt) (startable, blocked []*Attempt, giv
 	}
 	return t.order.Separate(attempts)
 }
-
-// Claimer claims entries of one type in place of Store.Claim, and follows the same contract. If a Claimer does not lease an
-// entry that is due and free, it lists the entry in Claimed.Limited.
-type Claimer func(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error)
-
-// AttachClaimer attaches a claimer to the type. Call it at registration.
-func (t *Type) AttachClaimer(c Claimer) { t.claimer = c }
 
 // Slots counts the handler calls of one type in this process, so that no more than Concurrency of them run at once. A
 // type to which no feature has attached Slots may run any number of calls.
@@ -321,85 +316,69 @@ func (unlimited) Release(int)             {}
 func (unlimited) Reserve(int) Reservation { return nil }
 func (unlimited) Recorded()               {}
 
-// Grouping makes one call of a type's handler take several entries. A feature attaches it with Type.AttachGrouping at registration.
-// Without a Grouping each entry has its own call.
+// Grouping is a set of functions by which a feature makes one call of a type's handler take several entries. The zero value
+// gives each entry its own call. If Linger is not 0, all fields are set.
 //
-// All methods must return at once. The claim schedule holds its mutex while it calls Linger, EntryDue and Look.
-type Grouping interface {
-	// Seats returns how many entries one call takes at most.
-	Seats() int
-
-	// SharingClass returns the class of entries with which an entry may share a call, or NotShared if the entry must have its
-	// own call. Only entries of the same class share a call. lost is how many consecutive leases the entry has lost.
-	//
-	// SharingClass must return NotShared for a compensation, and for an entry that has lost MaxSharedLosses leases or more. A
-	// crash counts as a lost lease of every entry in the call. If a harmless entry always shared its call with an entry that
-	// crashes the process, the harmless entry would use up its crash budget. It would then be dead-lettered.
-	SharingClass(state processlog.State, lost int) SharingClass
+// All functions must return at once. The claim schedule holds its mutex while it calls EntryDue and Look.
+type Grouping struct {
+	// Seats is how many entries one call takes at most.
+	Seats int
 
 	// Start begins one call for several attempts in a new goroutine. The goroutine passes each attempt to Engine.Finish or
 	// Engine.RunAlone, after it has set their SlotUsers.
-	Start(batch []*Attempt)
+	Start func(batch []*Attempt)
 
-	// Linger returns how long a due entry may stay unclaimed while it waits for other entries to share its call. The result
-	// never changes. If it is 0, EntryDue and Look are not called.
-	Linger() time.Duration
+	// Linger is how long a due entry may stay unclaimed while it waits for other entries to share its call.
+	Linger time.Duration
 
 	// EntryDue is called for each entry that is reported as due now. It returns the time until the scanner must call Look. It
 	// returns 0 if the reported entries may fill a call.
-	EntryDue(now time.Time) time.Duration
+	EntryDue func(now time.Time) time.Duration
 
 	// Look is called before each claim of the type. It returns nil if the claim may begin. Otherwise due entries may wait for
 	// others to share their call, so the engine calls ask in a goroutine, and claims nothing. The function ask may ask the
 	// database. Its result is the time until Look is called again. full says that the last claim got as many entries as it
 	// asked for, so that ask must ask the database at once. The engine calls neither Look nor claims the type until ask has
 	// returned.
-	Look(now time.Time, full bool) (ask func() time.Duration)
+	Look func(now time.Time, full bool) (ask func() time.Duration)
 }
-
-// SharingClass is a class of entries that may share a handler call.
-type SharingClass int
-
-const (
-	NotShared          SharingClass = iota // shares its call with no entry
-	SharedWithOthers                       // shares with entries that have lost no lease
-	SharedWithSuspects                     // shares with entries that have lost leases
-	sharingClasses                         // number of classes
-)
-
-// MaxSharedLosses is how many leases an entry may lose before it must run alone. If one entry of a shared call crashes the
-// process, every entry of the call loses a lease. After MaxSharedLosses lost leases an entry may run only once more: see
-// crashBudget. In this last run it is alone, so no other entry can cost it the last lease.
-const MaxSharedLosses = crashBudget - 1
 
 // AttachGrouping attaches a grouping to the type. Call it at registration.
 func (t *Type) AttachGrouping(g Grouping) { t.grouping = g }
 
 // Grouped reports whether one call of the handler may take several entries.
-func (t *Type) Grouped() bool { return t.grouping != nil }
+func (t *Type) Grouped() bool { return t.grouping.Start != nil }
 
 // Seats returns how many entries one call of the handler takes at most.
-func (t *Type) Seats() int {
-	if t.grouping == nil {
-		return 1
-	}
-	return t.grouping.Seats()
-}
-
-// sharingClass returns the SharingClass of an entry that has lost the given number of leases.
-func (t *Type) sharingClass(state processlog.State, lost int) SharingClass {
-	if t.grouping == nil {
-		return NotShared
-	}
-	return t.grouping.SharingClass(state, lost)
-}
+func (t *Type) Seats() int { return max(1, t.grouping.Seats) }
 
 // Linger returns how long a due entry may stay unclaimed while it waits for others to share its call.
-func (t *Type) Linger() time.Duration {
-	if t.grouping == nil {
-		return 0
+func (t *Type) Linger() time.Duration { return t.grouping.Linger }
+
+// sharingClass is a class of entries that may share a handler call.
+type sharingClass int
+
+const (
+	notShared          sharingClass = iota // shares its call with no entry
+	sharedWithOthers                       // shares with entries that have lost no lease
+	sharedWithSuspects                     // shares with entries that have lost leases
+	sharingClasses                         // number of classes
+)
+
+// maxSharedLosses is how many leases an entry may lose before it must run alone. If one entry of a shared call crashes the
+// process, every entry of the call loses a lease. After maxSharedLosses lost leases an entry may run only once more: see
+// crashBudget. In this last run it is alone, so no other entry can cost it the last lease.
+const maxSharedLosses = crashBudget - 1
+
+// sharingClass returns the class of an entry. lost is how many consecutive leases the entry has lost.
+func (t *Type) sharingClass(state processlog.State, lost int) sharingClass {
+	switch {
+	case !t.Grouped(), state == processlog.Compensating, lost >= maxSharedLosses:
+		return notShared
+	case lost >= SuspectAfter:
+		return sharedWithSuspects
 	}
-	return t.grouping.Linger()
+	return sharedWithOthers
 }
 
 // CallsFor returns how many handler calls n entries need if all calls are full.
@@ -415,7 +394,7 @@ func (t *Type) MaxEntries(calls int) int {
 	return min(calls*t.Seats(), processlog.MaxRows)
 }
 
-// callsOfRows returns how many handler calls the claimed rows need.
+// callsOfRows returns how many handler calls claimed rows need.
 func (t *Type) callsOfRows(rows []processlog.Row) int {
 	s := seating{t: t}
 	for i := range rows {
@@ -424,8 +403,8 @@ func (t *Type) callsOfRows(rows []processlog.Row) int {
 	return s.calls
 }
 
-// seating counts the handler calls that entries need if they share calls as far as their classes allow. A seat is room for
-// one entry in a shared call.
+// seating counts the handler calls that entries need. Entries of a class share a call until the call is full. A seat is room
+// for one entry in a shared call.
 type seating struct {
 	t         *Type
 	calls     int                 // number of calls so far
@@ -433,13 +412,13 @@ type seating struct {
 }
 
 // take gives an entry a seat, in a shared call or in a new call.
-func (s *seating) take(class SharingClass) {
+func (s *seating) take(class sharingClass) {
 	if s.seatsLeft[class] > 0 {
 		s.seatsLeft[class]--
 		return
 	}
 	s.calls++
-	if class != NotShared {
+	if class != notShared {
 		s.seatsLeft[class] = s.t.Seats() - 1
 	}
 }

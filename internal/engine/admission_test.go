@@ -174,13 +174,13 @@ func TestStuckBatchIsReportedByItsFirstEntry(t *testing.T) {
 		var stuck []processlog.ID
 		typ := &Type{Name: "refund", Lease: time.Hour}
 		typ.AttachAdmission(func(admission *Admission) {
-			admission.Stuck = func(a *Attempt, call uint32) {
-				require.EqualValues(t, 3, call)
+			admission.Stuck = func(a *Attempt, number uint32) {
+				require.EqualValues(t, 3, number)
 				stuck = append(stuck, a.Row.ID)
 			}
 		})
 		for i := range 8 {
-			a := &Attempt{Type: typ, Row: processlog.Row{ID: processlog.RowID(uint64(i + 1))}, callCount: 3, startedAt: time.Now(), leaseEnd: time.Now().Add(time.Hour)}
+			a := &Attempt{Type: typ, Row: processlog.Row{ID: processlog.RowID(uint64(i + 1))}, call: call{number: 3, startedAt: time.Now()}, leaseEnd: time.Now().Add(time.Hour)}
 			a.ctx, a.cancel = context.WithCancelCause(t.Context())
 			e.holdings.held[a.holdingKey()] = a
 		}
@@ -201,7 +201,7 @@ func TestBlockedCallsFreeTheirSlotsOnce(t *testing.T) {
 		given := 0
 		require.NoError(t, e.Register(Type{Name: "mail", Concurrency: 4, Lease: time.Hour, Timeout: time.Hour,
 			Run: func(*Attempt) Result { return Result{} }}, withSlots, func(t *Type) {
-			t.AttachGrouping(&threes{e: e})
+			t.AttachGrouping((&threes{e: e}).grouping())
 			t.AttachOrder(Order{Separate: func(attempts []*Attempt) (first, blocked []*Attempt, giveUp func() error) {
 				for _, a := range attempts {
 					if a.Row.UserID == "" {
@@ -213,7 +213,7 @@ func TestBlockedCallsFreeTheirSlotsOnce(t *testing.T) {
 				return first, blocked, func() error { given += len(blocked); return nil }
 			}})
 		}))
-		require.NoError(t, e.Start(t.Context()))
+		require.NoError(t, e.Start(t.Context(), true))
 		row := func(id uint64, user string, deliveries int, left time.Duration) processlog.Row {
 			return processlog.Row{ID: processlog.RowID(id), BusinessType: "mail", UserID: user, DeliveryCount: deliveries, LeaseLeft: left}
 		}
@@ -259,7 +259,7 @@ func TestEverySlotIsFreeOnceNothingRuns(t *testing.T) {
 		}
 		require.NoError(t, e.Register(Type{Name: "mail", MaxAttempts: 1, MaxCompensateAttempts: 1, Concurrency: 100, Lease: time.Hour, Timeout: time.Hour,
 			Run: HandlerOf(handler), Undo: HandlerOf(handler)}, withSlots, func(t *Type) {
-			t.AttachGrouping(&threes{e: e})
+			t.AttachGrouping((&threes{e: e}).grouping())
 			t.AttachAdmission(func(a *Admission) {
 				a.Admit = func(attempts []*Attempt) (admitted, skipped []*Attempt) { return split(attempts, "refused") }
 			})
@@ -268,7 +268,7 @@ func TestEverySlotIsFreeOnceNothingRuns(t *testing.T) {
 				return first, blocked, func() error { return nil }
 			}})
 		}))
-		require.NoError(t, e.Start(t.Context()))
+		require.NoError(t, e.Start(t.Context(), true))
 		mail, ids := e.TypeNamed("mail"), uint64(0)
 		row := func(user string, deliveries int, left time.Duration, state processlog.State) func() processlog.Row {
 			return func() processlog.Row {

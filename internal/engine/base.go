@@ -89,7 +89,7 @@ func QueueShare(ctx context.Context, limit time.Duration) time.Duration {
 	return min(time.Until(deadline)/2, limit)
 }
 
-// Reporting returns a copy of ctx. If the store or a connection gets this copy, it reports its problems to this engine.
+// Reporting returns a copy of ctx. A store or a connection that gets the copy reports its problems to this engine.
 func (b *Base) Reporting(ctx context.Context) context.Context { return report.To(ctx, b.Problems) }
 
 // NotifyObserver calls a function of the observer in a separate goroutine, and waits for it. So a function that panics or
@@ -126,20 +126,20 @@ type Config struct {
 	PollInterval      time.Duration
 	StopTimeout       time.Duration
 
-	// Extract returns the context base with the values that it reads from the headers of an entry. The entry's handler gets
-	// this context.
+	// Extract reads values from the headers of an entry, for example a trace id. It returns a copy of base with these values. The
+	// entry's handler gets this copy.
 	Extract func(base context.Context, headers map[string]string) context.Context
 
-	// ErrorNumber returns the number that the server gave an error, or 0. By this number the log recognises the same cause
-	// even if the texts of two errors differ.
+	// ErrorNumber returns the number that the database server gave an error, or 0. Errors with the same number count as one
+	// cause in the log, even if their texts differ.
 	ErrorNumber func(err error) uint16
 }
 
 // Watcher is a set of functions by which a feature follows the answers of the database, for example to detect a rollback.
 // All functions are set. They do nothing unless [Engine.AttachWatcher] has replaced them.
 type Watcher struct {
-	// HoldReason returns nil while claims may begin and entries may start in this process. Otherwise it returns the reason
-	// why they may not. HoldReason does not block. The feature calls Engine.Wake when HoldReason returns nil again.
+	// HoldReason returns why this process must not claim and start entries now, or nil if it may. HoldReason does not block. The
+	// feature calls Engine.Wake when HoldReason returns nil again.
 	HoldReason func() error
 
 	// Claimed is called with the rows of each claim before any of them starts. asked is when the claim statement was sent.
@@ -153,17 +153,17 @@ type Watcher struct {
 	// with which the outcome was written. asked is when the statement that stored the outcome was sent.
 	Stored func(row *processlog.Row, o *processlog.Outcome, token processlog.Token, asked time.Time)
 
-	// Recorded is called for entries whose commit is reported, unless this process reads them back from the database. In that
-	// case Read is called instead. Recorded must not wait, because it runs in the goroutine that committed. It must not keep
-	// fresh.
+	// Recorded is called for entries whose commit is reported, and that this process does not read back from the database. For
+	// entries that it reads back, Read is called instead. Recorded must not wait, because it runs in the goroutine that
+	// committed. It must not keep fresh.
 	Recorded func(fresh []InsertedEntry)
 
-	// Failed is called when a claim or a search for due entries has failed. After a failover another server may answer the
-	// next one.
+	// Failed is called when a claim or a search for due entries has failed. The reason may be a failover, so another server may
+	// answer the next statement.
 	Failed func()
 
-	// Round is called by the reconciler, which searches the database for forgotten entries every few seconds. Each search is
-	// one round, and Round is called before the round claims anything. ctx is the context of Run.
+	// Round is called at the beginning of each round of the reconciler, before the round claims anything. ctx is the context of
+	// Run.
 	Round func(ctx context.Context)
 }
 
@@ -172,7 +172,7 @@ type RecordedEntry struct {
 	ID             processlog.ID // zero if the database did not return it
 	IdempotencyKey processlog.IdempotencyKey
 	BusinessType   string
-	Watched        bool // the connection has seen the commit
+	Watched        bool // whether this process saw the end of the transaction without a report from the caller
 }
 
 // PurgeNoteAge is how long a Watcher may remember an entry after it has seen the entry in the database. A purge that
@@ -201,5 +201,163 @@ func (b *Base) HoldReason() error { return b.watcher.HoldReason() }
 // WatchRead calls Watcher.Read.
 func (b *Base) WatchRead(rows []processlog.Row, asked time.Time) { b.watcher.Read(rows, asked) }
 
-// WatchRecorded calls Watcher.Recorded.
-func (b *Base) WatchRecorded(fresh []InsertedEntry) { b.watcher.Recorded(fresh) }
+// Hooks are the functions by which features take part in the life of an entry, from Record to its stored outcome. A feature
+// appends its functions before anything is recorded or run. All functions must be safe for concurrent use. They must return at
+// once, except Closing and the functions that BeforeInsert returns.
+//
+// The engine calls the functions in the order of the fields.
+type Hooks struct {
+	// BeforeInsert is called before entries are inserted. It may change the drafts. If it returns an error, nothing is recorded.
+	// If write is not nil, the engine calls write after the insert, in the same transaction. inserted has the result for each
+	// draft, in the same order.
+	BeforeInsert []func(drafts []processlog.Draft) (write RecorderWrite, err error)
+
+	// Reserve is called before the insert, if this process sees the end of the transaction. It chooses the drafts that are
+	// inserted with a lease, and sets their Draft.Lease. It returns one Reservation for each draft, which is nil for the
+	// drafts that it did not choose. It may return nil if it chooses none.
+	Reserve []func(drafts []processlog.Draft) []Reservation
+
+	// AwaitCommit is called after the insert, if this process does not see the end of the transaction. A feature may find out
+	// whether the transaction has committed, and then calls Recording.CommitFound. Without such a feature the reconciler finds
+	// the entries.
+	AwaitCommit []func(r *Recording)
+
+	// Committed is called with the entries of each Record call whose commit this process has seen. It must not keep its
+	// arguments.
+	Committed []func(drafts []processlog.Draft, inserted []processlog.Inserted)
+
+	// Start is called with entries whose transaction has committed. It takes the entries that it starts in this process, and
+	// returns the others. The source gets the others. Start may reuse the memory of fresh.
+	Start []func(fresh []InsertedEntry) (others []InsertedEntry)
+
+	// FindID is called for an entry that the source accepts and whose id is not known. A feature that reads the id hands the
+	// entry to Engine.StartRecorded, and returns true. FindID must not claim an entry before InsertedEntry.Due.
+	FindID []func(f InsertedEntry) bool
+
+	// AwaitChange is called after a change of an entry, for example by Cancel, if this process does not see the end of its
+	// transaction. A feature may find out whether the transaction has committed, and then calls Engine.ChangeCommitted. Without such
+	// a feature this process notices the change when it next reads the entry's row, for example in a claim.
+	AwaitChange []func(before processlog.Row, ch processlog.Change)
+
+	// Ordered reports whether an entry of a type may be blocked by another entry of the type. It also works for a type that
+	// does not run here.
+	Ordered []func(businessType string) bool
+
+	// GivenBack is called when the engine gives up the lease of an attempt that does not start. The attempt may be blocked,
+	// an admission may skip it, Run may stop, or the lease may have ended.
+	GivenBack []func(a *Attempt)
+
+	// Ended is called when the handler of an attempt has returned, before its outcome is stored. end.Cause says why the
+	// context ended. counted says whether the attempt counts as a failure of the entry.
+	Ended []func(a *Attempt, end Result, counted bool)
+
+	// Failed is called when an attempt has failed, before its outcome is passed on to be stored. end.Err is the error, and
+	// end.Cause says why the context of the handler ended. An attempt also fails if its entry is dead-lettered because
+	// consecutive leases ended with no outcome. Then end.Err is nil. Failed returns the failed attempt to store with the
+	// outcome, or nil.
+	Failed []func(a *Attempt, end Result, o processlog.Outcome) *processlog.FailedAttempt
+
+	// Prepare is called once for each outcome, before it waits to be sent to the database. It returns the outcome, perhaps with
+	// further data. The statement that stores the outcome stores the data too.
+	Prepare []func(a *Attempt, o processlog.Outcome) processlog.Outcome
+
+	// IsAwaited reports whether another entry waits for the outcome of an attempt. One statement stores several outcomes, so
+	// an outcome usually waits for others. An outcome that an entry waits for is stored sooner.
+	IsAwaited []func(a *Attempt) bool
+
+	// Storing is called before outcomes for which IsAwaited returned true are sent to the database. It may return a
+	// function. The engine calls this function once, when the database has answered or the first try has failed.
+	Storing []func(batch []Settling) (onAnswer func())
+
+	// Stored is called when an outcome is stored. The parameter failed says whether the outcome counts as a failure of the
+	// entry.
+	Stored []func(a *Attempt, to processlog.State, failed bool)
+
+	// Dropped is called when an attempt ends and no outcome of it is stored. There are two causes. Another process, a service or
+	// a person has changed the entry since the claim. Or Run has stopped before the handler of the attempt was called.
+	Dropped []func(a *Attempt)
+
+	// Moved is called when a change by a service or a person has ended an entry, for example Cancel.
+	Moved []func(row *processlog.Row, to processlog.State)
+
+	// Closing is called by Engine.Close after the end of Base.Work. It waits for the goroutines of the feature that may still
+	// hand entries to the engine.
+	Closing []func()
+}
+
+// RecorderWrite writes in the transaction that records entries, after their insert.
+type RecorderWrite func(ctx context.Context, tx processlog.Tx, inserted []processlog.Inserted) error
+
+// Source is a set of functions by which a queue reports due entries, so that the reconciler need not search the database for
+// them. The reports are only hints. A claim asks the database whether the entry exists, is due and is free (G10, Redis is a
+// hint). The functions are safe for concurrent use. Without a queue, [Engine.storeOnly] makes the source.
+type Source struct {
+	// Scope returns whether the source now reports the entries of all processes, of this process only, or no entries.
+	Scope func() Scope
+
+	// Accepts reports whether the source accepts an entry that is due after the given delay.
+	Accepts func(businessType string, delay time.Duration) bool
+
+	// Enqueue adds entries, each with the time until it is due. Enqueue, Move and Settle return at once. If such a call
+	// fails later, the reconciler finds its entries in the database.
+	Enqueue func(entries []processlog.QueueEntry)
+
+	// Move changes the due time of an entry. If the source does not have the entry, Move adds it.
+	Move func(entry processlog.QueueEntry)
+
+	// Settle ends the queue's lease of an entry, which Queue.Claim has given. It removes the entry, or makes the entry due again.
+	Settle func(businessType string, o processlog.QueueOutcome)
+
+	// ClaimDue claims and starts due entries of t, for the given number of calls. The caller has taken Type.SlotsToSearch
+	// slots for these calls, and ClaimDue releases the slots that it does not need. It calls Engine.ClaimOffered for the
+	// entries that the source has, and Engine.ClaimFromStore if the source does not answer or lacks entries. backlog says that
+	// the database holds due entries which the source does not report.
+	ClaimDue func(t *Type, calls int, backlog bool) ClaimResult
+
+	// Round is called when a round of the reconciler begins. It may return a function. The engine calls finish at the end of the
+	// round, after it has claimed overdue entries. heads has the earliest entry of each type and state.
+	Round func(ctx context.Context) (finish func(ctx context.Context, heads Heads, event *observe.ReconciledEvent))
+}
+
+// Scope says whether a source reports the entries of all processes, of one process, or no entries.
+type Scope int
+
+const (
+	ScopeNone Scope = iota // no entries: there is no source, or it does not answer
+	ScopeOwn               // entries that this process has enqueued
+	ScopeAll               // entries that any process has enqueued
+)
+
+// Heads holds the earliest entry of each type and state, as a round of the reconciler has read them.
+type Heads struct {
+	List   []processlog.Head
+	SentAt time.Time // just before the statement was sent
+}
+
+// AttachSource attaches a source to the engine. Call it before a type is registered.
+func (e *Engine) AttachSource(s Source) { e.source = s }
+
+// Source returns the source of the engine.
+func (e *Engine) Source() Source { return e.source }
+
+// sourceReports returns whether the source reports due entries. If it does not, claims read them from the database.
+func (e *Engine) sourceReports() bool { return e.source.Scope() != ScopeNone }
+
+// storeOnly returns the Source of an engine without a queue. It keeps no entries. Enqueue and Move only schedule a claim for the
+// time when the entry is due.
+func (e *Engine) storeOnly() Source {
+	expect := func(entry processlog.QueueEntry) { e.Expect(entry.BusinessType, entry.In) }
+	return Source{
+		Scope:   func() Scope { return ScopeNone },
+		Accepts: func(businessType string, _ time.Duration) bool { return e.AcceptingType(businessType) != nil },
+		Enqueue: func(entries []processlog.QueueEntry) {
+			for _, entry := range entries {
+				expect(entry)
+			}
+		},
+		Move:     expect,
+		Settle:   func(string, processlog.QueueOutcome) {},
+		ClaimDue: func(t *Type, calls int, _ bool) ClaimResult { return e.ClaimFromStore(t, calls) },
+		Round:    func(context.Context) func(context.Context, Heads, *observe.ReconciledEvent) { return nil },
+	}
+}

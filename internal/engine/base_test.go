@@ -60,7 +60,7 @@ func TestWatcherGetsTheTimeOfTheWriteThatStoredTheOutcome(t *testing.T) {
 					}
 				})
 				typ := &Type{Name: "close_order", Timeout: time.Minute, Lease: time.Minute, Concurrency: 1, MaxAttempts: 1, slots: &counted{size: 1}}
-				require.NoError(t, e.Start(t.Context()))
+				require.NoError(t, e.Start(t.Context(), true))
 				row := processlog.Row{ID: processlog.RowID(1), BusinessType: "close_order", LeaseLeft: time.Minute, DeliveryCount: 1}
 				run(e, typ, row, written)
 				require.Len(t, stored, 1)

@@ -20,9 +20,8 @@ const MaxRefusedOutcomes = processlog.MaxRows
 // behindPause is how long claims pause while too many outcomes wait to be stored.
 const behindPause = 10 * time.Millisecond
 
-// Scan claims entries when they come due, until ctx ends. Before it returns, it waits for the claims that are still
-// running. Between claims, Scan sleeps until the next due time in the claim schedule, not for a fixed interval. Claims and
-// answers of the source set this due time, and wake-ups can make it earlier.
+// Scan claims entries when they come due, until ctx ends. Between claims, Scan sleeps until the next due time in the claim
+// schedule. Before it returns, it waits for the claims that are still running.
 func (e *Engine) Scan(ctx context.Context) {
 	var claims sync.WaitGroup
 	// Run waits for the handlers when Scan has returned. So each claim must have started or released its entries by then
@@ -64,24 +63,25 @@ func (e *Engine) OutcomesRefused(t *Type) bool {
 }
 
 // claimDue claims and starts entries of a type for the given number of calls. The caller has taken a slot for each call.
-// While the claim searches for entries, it keeps only the slots of Type.SlotsToSearch, so claimDue releases the others. The
+// claimDue first releases the slots that the claim does not need while it searches for entries: see Type.SlotsToSearch. The
 // claim takes slots again when it knows which entries may run: see Engine.AdjustSlots.
-func (e *Engine) claimDue(t *Type, calls int) ClaimResult {
+func (e *Engine) claimDue(t *Type, calls int, backlog bool) ClaimResult {
 	t.slots.Release(calls - t.SlotsToSearch(calls))
-	return e.source.ClaimDue(t, calls)
+	return e.source.ClaimDue(t, calls, backlog)
 }
 
-// ClaimOffered claims and starts entries that a source has offered. calls is the number of handler calls whose slots the
-// caller has taken. ClaimOffered passes the result of the claim to onClaimed before any entry starts. The source's lease
-// is not a claim (G10, Redis is a hint). Only the database knows whether an entry exists, is due and is free.
+// ClaimOffered claims and starts entries that a queue has offered. The caller has taken slots for the given number of calls.
+// ClaimOffered passes the result of the claim to onClaimed before any entry starts. The queue's lease of an entry is no claim:
+// only the database knows whether the entry exists, is due and is free (G10, Redis is a hint).
 //
-// full says that the source offered as many entries as it was asked for. If full is false, the source has no more due
-// entries. ClaimOffered then schedules a claim for the time at which the next entry of the source is due.
+// full says that the queue offered as many entries as it was asked for. If full is false, the queue has no more due
+// entries. ClaimOffered then schedules a claim for the time at which the next entry of the queue is due.
 func (e *Engine) ClaimOffered(t *Type, offer processlog.Leased, calls int, full bool, onClaimed func(found ClaimedRows, err error)) ClaimResult {
 	sentAt := time.Now()
 	e.claimSchedule.with(t.Name, func(s *typeSchedule) { s.pace.Begin(sentAt) })
 	if !full {
-		// Schedule the next claim before this transaction. Entries that come due during it then get a claim of their own.
+		// Schedule the next claim before this transaction. Entries that come due during the transaction then get a claim of their
+		// own.
 		e.Expect(t.Name, offer.Next)
 	}
 	found, err := e.claim(t, wantedByID(offer.IDs), calls)
@@ -96,15 +96,14 @@ func (e *Engine) ClaimOffered(t *Type, offer processlog.Leased, calls int, full 
 // ExpectBacklog schedules a claim of a type at once. This claim also reads the database, because the database holds due
 // entries that the source does not report.
 func (e *Engine) ExpectBacklog(businessType string) {
-	e.source.NoteBacklog(businessType) // Call this before the scanner wakes, so that its next claim also asks the database.
+	e.claimSchedule.with(businessType, func(s *typeSchedule) { s.backlog, s.found.backlogs = true, s.found.backlogs+1 })
 	e.Expect(businessType, 0)
 }
 
 // HasMore reports whether the last claims left due entries of the type, in the source or in the database.
-func (e *Engine) HasMore(t *Type) bool {
-	more := false
-	e.claimSchedule.with(t.Name, func(s *typeSchedule) { more = s.moreDue })
-	return more || e.source.HasBacklog(t.Name)
+func (e *Engine) HasMore(t *Type) (more bool) {
+	e.claimSchedule.with(t.Name, func(s *typeSchedule) { more = s.moreDue || s.backlog })
+	return more
 }
 
 // AdjustSlots changes the number of slots of a claim from held to needed. It returns the new number. If too few slots are
@@ -135,19 +134,19 @@ func (e *Engine) ClaimFromStore(t *Type, calls int) ClaimResult {
 	if err != nil {
 		return ClaimResult{NextDueIn: processlog.Never, Err: err}
 	}
-	// These entries were just read as due, and none could be claimed. So other processes have claimed them, and it would not
-	// help to ask again at once.
+	// These entries were just read as due, and none could be claimed. So other processes have claimed them. Another claim at
+	// once would probably lose again.
 	lostRace := share.JustRead && len(found.Mine) == 0
 	more := share.MoreDue || len(found.WithoutCall) > 0
 	return ClaimResult{FromDatabase: true, Full: more && !lostRace, LostRace: more && lostRace, StoreDrained: !more, NextDueIn: processlog.Never}
 }
 
-// takeShare takes due entries for one claim from the read-ahead list: the share of this claim. It also returns how many
-// slots the claim holds for these entries.
+// takeShare takes the due entries of one claim from the read-ahead list. These entries are the share of the claim. takeShare also
+// returns how many slots the claim holds for them.
 func (e *Engine) takeShare(t *Type, readAhead *readahead.List, calls int) (readahead.Share, int, error) {
 	share, err := readAhead.Take(t.MaxEntries(calls), func(limit int) ([]processlog.ID, bool, error) { return e.findDue(t, limit) })
-	// Take one slot for each handler call that these entries need, but not more slots than are free. The list may give the
-	// claim more entries than it has slots for. The claim leases such a spare entry only if it cannot lease an earlier one.
+	// Take one slot for each handler call that the share needs. Fewer slots may be free. The claim leases an entry without a slot
+	// only if it cannot lease an earlier entry of the share.
 	needed := e.AdjustSlots(t, t.SlotsToSearch(calls), min(calls, t.CallsFor(len(share.IDs))))
 	if t.IsOrdered() {
 		readAhead.PutBack(&share, t.MaxEntries(needed))
@@ -174,15 +173,15 @@ func (e *Engine) findDue(t *Type, limit int) (due []processlog.ID, more bool, er
 	return due, more, nil
 }
 
-// SkippedRetry is how long the queue waits before it offers an entry again that must not run in this process now. Such an
-// entry may be blocked, its lease may still have to be given back, or it may be a suspect (it may have crashed a process).
+// SkippedRetry is the time after which the queue offers a skipped entry again. A skipped entry must not run in this process now.
+// For example, it is blocked, or it is a suspect, which may have crashed a process.
 const SkippedRetry = time.Second
 
 // ClaimedRows is the result of a claim. Each handler call of the rows in Mine holds a slot.
 type ClaimedRows struct {
 	processlog.Claimed
 	Type        *Type
-	SentAt      time.Time       // when the claim statement was sent; the leases run from then or from a later time
+	SentAt      time.Time       // when the claim statement was sent; no lease begins earlier
 	WithoutCall []processlog.ID // claimable entries for which no call was left
 }
 
@@ -195,8 +194,8 @@ func (e *Engine) claim(t *Type, wanted []processlog.Wanted, calls int) (ClaimedR
 	return found, err
 }
 
-// leaseWanted leases wanted entries as claim does, but leaves the slots to the caller. If stuckOnly is set, it leases only
-// entries whose handler is stuck in this process.
+// leaseWanted leases wanted entries, for at most the given number of handler calls. It takes and releases no slots. If stuckOnly
+// is set, it leases only entries whose handler is stuck in this process.
 func (e *Engine) leaseWanted(t *Type, wanted []processlog.Wanted, calls int, stuckOnly bool) (ClaimedRows, error) {
 	if err := e.HoldReason(); err != nil {
 		return ClaimedRows{}, err
@@ -211,8 +210,10 @@ func (e *Engine) leaseWanted(t *Type, wanted []processlog.Wanted, calls int, stu
 	ctx, cancel := e.Statement()
 	defer cancel()
 	claim := e.Store.Claim
-	if t.claimer != nil {
-		claim = t.claimer
+	for _, a := range t.admissions {
+		if a.Claim != nil {
+			claim = a.Claim
+		}
 	}
 	sentAt := time.Now() // Read the clock before the claim. The leases already run while the answer is on its way (G16, repetitions are counted).
 	found, err := claim(ctx, wanted, token, t.Lease, p.accept)
@@ -235,8 +236,8 @@ func (e *Engine) leaseWanted(t *Type, wanted []processlog.Wanted, calls int, stu
 	found = p.setAsideCounted(found)
 	found.Waiting = append(found.Waiting, pending...)
 	found.Refused = append(found.Refused, refused...)
-	// The entries in withoutSeat could have been claimed if a handler call had had room for them. So they do not count as
-	// skipped.
+	// The store lists every entry that accept refuses as skipped. The entries in withoutSeat only lacked room in a handler call,
+	// so they do not count as skipped.
 	found.Skipped = slices.DeleteFunc(found.Skipped, func(row processlog.Row) bool { return slices.Contains(p.withoutSeat, row.ID) })
 	return ClaimedRows{found, t, sentAt, p.withoutSeat}, nil
 }
@@ -371,8 +372,8 @@ func (p *picker) setAsideCounted(found processlog.Claimed) processlog.Claimed {
 }
 
 // ClaimWithSlots claims entries for a number of handler calls. The caller holds a slot for each call, and ClaimWithSlots
-// frees the slots that are not needed. It enqueues entries that are not due yet, or that must not run here now. The caller
-// handles the entries in WithoutCall.
+// frees the slots that are not needed. It enqueues the entries that it could not lease. The caller handles those in
+// ClaimedRows.WithoutCall.
 func (e *Engine) ClaimWithSlots(t *Type, wanted []processlog.Wanted, calls int) (ClaimedRows, error) {
 	found, err := e.claim(t, wanted, calls)
 	e.slotFreed(t.Name)
@@ -383,8 +384,8 @@ func (e *Engine) ClaimWithSlots(t *Type, wanted []processlog.Wanted, calls int) 
 	return found, nil
 }
 
-// Unleased returns the entries that a claim of the type t has left unleased, each with the time until it can be claimed.
-// A skipped entry has the type of its row. This type may differ from t, because the queue may name a wrong type.
+// Unleased returns the entries that a claim of the type t could not lease, each with the time until it can be claimed. It leaves
+// out the entries in WithoutCall. The queue may have named a wrong type for an entry, so a skipped entry has the type of its row.
 func (e *Engine) Unleased(t *Type, found ClaimedRows) (entries []processlog.QueueEntry) {
 	for _, w := range found.Waiting {
 		entries = append(entries, processlog.QueueEntry{BusinessType: t.Name, ID: w.ID, In: w.In})
@@ -401,8 +402,8 @@ func (e *Engine) Unleased(t *Type, found ClaimedRows) (entries []processlog.Queu
 	return entries
 }
 
-// RunClaimed runs the claimed entries. It returns how many of them turned out to be blocked by other entries. The scanner
-// finds the blocked entries again later.
+// RunClaimed runs claimed entries. It returns how many of them may not run, because other entries of their ordering keys block
+// them.
 func (e *Engine) RunClaimed(found ClaimedRows) (blocked int) {
 	if len(found.Mine) > 0 {
 		blocked, _ = e.startClaimed(found, 0)
@@ -412,6 +413,5 @@ func (e *Engine) RunClaimed(found ClaimedRows) (blocked int) {
 
 // FailAttempt ends an attempt with an error without calling a handler.
 func (e *Engine) FailAttempt(a *Attempt, err error) {
-	outcome := e.withFailedAttempt(a, Result{Err: err}, a.Type.OutcomeOf(&a.Row, err, nil))
-	e.outcomes.ordinary.Add(pendingOutcome{attempt: a, outcome: outcome})
+	e.store(pendingOutcome{attempt: a, outcome: a.Type.OutcomeOf(&a.Row, err, nil)}, Result{Err: err})
 }

@@ -14,13 +14,13 @@ import (
 func TestStopWhoseGracePeriodIsOverWaitsForNothingMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := waitingOn(t, 0, Config{StopTimeout: 6 * time.Second})
-		require.NoError(t, e.Start(t.Context()))
+		require.NoError(t, e.Start(t.Context(), true))
 		var known groupcommit.Batcher[int]
 		known.Max, known.Workers, known.Flush = 1, 1, func([]int) { time.Sleep(time.Hour) }
-		e.AwaitInDrain(&known)
+		e.Await(WaitAtDrainEnd, &known)
 		var told groupcommit.Batcher[int]
 		told.Max, told.Workers, told.Flush = 1, 1, func([]int) { time.Sleep(time.Hour) }
-		e.AwaitInDrain(&told)
+		e.Await(WaitAtDrainEnd, &told)
 		known.Add(1)
 		told.Add(1)
 		asked := time.Now()
@@ -52,11 +52,11 @@ func (quietAtTheDeadline) Quiet() bool           { return true }
 func TestStopWhoseWaitSucceedsAtTheDeadlineWaitsForNothingMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := waitingOn(t, 0, Config{StopTimeout: 6 * time.Second})
-		require.NoError(t, e.Start(t.Context()))
-		e.AwaitClaims(quietAtTheDeadline{})
+		require.NoError(t, e.Start(t.Context(), true))
+		e.Await(WaitForClaims, quietAtTheDeadline{})
 		var unanswered groupcommit.Batcher[int]
 		unanswered.Max, unanswered.Workers, unanswered.Flush = 1, 1, func([]int) { time.Sleep(time.Hour) }
-		e.AwaitInDrain(&unanswered)
+		e.Await(WaitAtDrainEnd, &unanswered)
 		unanswered.Add(1)
 		began := time.Now()
 		require.NoError(t, e.Drain())

@@ -4,9 +4,9 @@
 // This is the story of an entry, with the files in the order in which it passes them.
 //
 //   - Recorded (record.go): a service inserts the entry in its own transaction. Recording learns how that transaction ends.
-//     After the commit it hands the entry to the source. A Starter may claim the entry here instead.
-//   - Due (schedule.go): the claim schedule knows when a claim of each type is worthwhile, and starts it. A source
-//     (record.go), for example a queue, reports due entries to it. Without a source the reconciler does.
+//     After the commit, package readback may claim the entry at once. Otherwise the source gets it.
+//   - Due (schedule.go): the claim schedule knows when a claim of each type is worthwhile, and starts it. The source, for
+//     example a queue, reports due entries to the schedule. Without a queue, the rounds of the reconciler report them.
 //   - Claimed (claim.go): the source or the database names the entries to claim. A claim leases their rows in the database.
 //     While the rows are locked, the picker says which of them may run here. Package readahead keeps rows that were found
 //     due and not tried yet. Package releases gives back the leases of claims that ran nothing.
@@ -14,21 +14,30 @@
 //     called until the outcome is stored. The renewer renews the leases of held attempts (lease.go).
 //   - Judged (outcome.go): package verdict reads what the error of the handler asks for. The outcome follows from this and the
 //     row: succeeded, due again, compensated, or dead.
-//   - Settled (settle.go): outcomes are stored together, each guarded by the version that the claim has left. Package refusals
-//     remembers the rows that the database refuses to change. They are offered less and less often.
+//   - Settled (settle.go): one statement stores several outcomes. It changes a row only if the row still has the version that
+//     the claim has left. Package refusals remembers the rows that the database refuses to change. They are tried less and
+//     less often.
 //   - Reconciled (reconcile.go): rounds find entries that are overdue, because a process died or a source forgot them.
 //
-// The engine does not import the features. Package internal/features attaches them through these types:
-//
-//   - An Admission decides which entries may be claimed and started. An Order blocks entries until others have ended. A
-//     Grouping makes one call take several entries. A Claimer claims instead of the store. Slots count the calls
-//     (admission.go).
-//   - A Settlement acts when outcomes are stored (settle.go). A Watcher follows the answers of the database (base.go).
-//   - A Recorder writes when entries are recorded. A Starter starts them where they were recorded. A CommitPoller finds out
-//     which transactions have committed (record.go).
-//   - A Source reports due entries (record.go).
-//
 // A business type is in type.go. The clients and settings that every part uses are in base.go.
+//
+// The engine does not import the features. Each package below internal/features attaches through one or more of these types.
+// The first three are in admission.go, and belong to one business type. The others are in base.go, and belong to the engine.
+//
+//	Type.AttachAdmission  which entries are claimed, and how many    breaker, limits, pause, quarantine
+//	Type.AttachOrder      entries that wait for others to end        ordering
+//	Type.AttachGrouping   one call for several entries               batches
+//	Type.AttachSlots      number of calls at once (admission.go)     slots
+//	Type.Run, Type.Undo   how the handler is called (type.go)        batches, transactional
+//	Engine.AttachSource   who reports due entries                    queue
+//	Engine.AttachWatcher  what the database has answered             rollback
+//	Engine.Hooks          the life of an entry                       attempts, batches, cases, commitpoll, health, limits,
+//	                                                                 ordering, readback, statistics, waiting
+//	Engine.Await          batchers that a stop waits for             instances, limits, ordering, queue, readback, rollback,
+//	                                                                 statistics, waiting
+//
+// The packages invalidrows, periodic and single attach nothing. They call the engine from loops or requests of their own.
+// Package timingwheel is a queue for package queue.
 //
 // These special cases meet in claims. The right column names what sets and ends each of them.
 //
@@ -39,13 +48,13 @@
 //	without call  the entry may run, but no slot was left for it                          picker.accept, in one claim
 //	blocked       another entry has to end first                                          Order
 //	more due      a claim took all it asked for, so the next one begins at once           typeSchedule.claimEnded
+//	backlog       the database has due entries that the source does not report            ExpectBacklog, typeSchedule.claimEnded
 //	lost race     other processes claimed all that this claim read, so the next one waits typeSchedule.scheduleNext
 //	lingering     the entry is due and waits for others to share its call                 Grouping.Look
 //	refused claim the database refused a claim of the type, so the type pauses            typeSchedule.scheduleNext
 //	refused row   the database refuses to change the entry, which is tried less often     package refusals
 //
-// A queue adds two cases (package queue). The backlog is due entries that only the database has. A claim is empty if other
-// processes have taken all due entries of the queue.
+// Package queue adds one case: a claim is empty if other processes have taken all due entries of the queue.
 //
 // Files have at most 400 lines where a stage allows it. The stages in admission.go, claim.go, run.go, lease.go and settle.go are
 // longer, because each has one purpose whose parts are read together.
@@ -64,6 +73,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
@@ -81,23 +91,23 @@ type Engine struct {
 	*types
 	*claimSchedule
 	*holdings
-	source      Source
-	outcomes    *outcomes
-	settlements []*Settlement // of features
-	starter     Starter
-	poller      CommitPoller
-	recorders   []Recorder                                                        // of features
-	committed   []func(drafts []processlog.Draft, inserted []processlog.Inserted) // of features
+	source   Source
+	outcomes *outcomes
+	Hooks    Hooks
 
-	claimBatchers    []Batcher // of features, with claims; Drain waits for them before handlers and after outcomes, and Close waits for them, too
-	drainEndBatchers []Batcher // of features; Drain waits for them at its end, and Close waits for them, too
-	closeBatchers    []Batcher // of features; only Close waits for them
+	batchers [waitPhases][]Batcher
 
-	mu                 sync.Mutex // guards the fields below
-	running            bool
-	runContext         context.Context         // context of Run; no handler starts after its end
-	handlersContext    context.Context         // parent of the handlers' contexts; it ends later than runContext
-	endHandlersContext context.CancelCauseFunc // ends handlers
+	mu  sync.Mutex          // held by Register and Start, so that no type is added after Run has begun
+	run atomic.Pointer[run] // the latest Run; nil before the first
+}
+
+// run is the state of one call of Run.
+type run struct {
+	context     context.Context         // context of Run; no handler starts after its end
+	handlers    context.Context         // parent of the handlers' contexts; it ends later than context
+	endHandlers context.CancelCauseFunc // ends handlers
+	accepts     bool                    // whether this Run takes new entries until its context ends
+	hasEnded    atomic.Bool
 }
 
 // New makes an engine. The engine keeps the values of ctx, but goes on when ctx ends. Close the engine when you are done.
@@ -106,7 +116,7 @@ func New(ctx context.Context, cfg Config) *Engine {
 	b := e.Base
 	e.types = newTypes(cfg.Lease)
 	e.claimSchedule = newClaimSchedule(e.types)
-	e.source = noSource{e}
+	e.source = e.storeOnly()
 	e.holdings = newHoldings()
 	b.Refusals = refusals.New(b.Problems, b.Log, func() bool { return b.Work.Err() != nil })
 	b.Releases = releases.New(releases.Config{
@@ -120,16 +130,15 @@ func New(ctx context.Context, cfg Config) *Engine {
 		Wait:       b.Wait, Pause: Backoff, Refusals: b.Refusals, MaxDuration: StatementTimeout,
 	})
 	e.outcomes = e.newOutcomes()
-	e.starter = noStarter{e}
-	e.poller = noPoller{}
+	e.Await(WaitInClose, &e.outcomes.ordinary, &e.outcomes.prompt, &e.outcomes.locked, &e.outcomes.refused, &e.Releases.Batcher)
 	return e
 }
 
-// Register adds a type. Call it before Run. The functions in attach add features to the type. Errors name what is wrong.
+// Register adds a type. Call it before Run. The functions in attach add features to the type.
 func (e *Engine) Register(t Type, attach ...func(t *Type)) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.running {
+	if e.Running() {
 		return fmt.Errorf("register %q: %w: register types before Run", t.Name, processlog.ErrRunning)
 	}
 	t.slots = unlimited{}
@@ -139,8 +148,8 @@ func (e *Engine) Register(t Type, attach ...func(t *Type)) error {
 	return e.types.addType(&t)
 }
 
-// ChangeCommitted is called when a service or a person has changed an entry, for example with Cancel, and the transaction
-// has committed. It cancels an attempt of the entry that runs here, and passes a new due time to the source.
+// ChangeCommitted is called when the transaction of a change has committed, for example of Cancel. It cancels an attempt of the
+// entry that runs here, and passes a new due time of the entry to the source.
 func (e *Engine) ChangeCommitted(before processlog.Row, ch processlog.Change) {
 	failpoint.Reach(failpoint.ChangeCommitted)
 	after, err := ch.After(before)
@@ -154,58 +163,74 @@ func (e *Engine) ChangeCommitted(before processlog.Row, ch processlog.Change) {
 	case !after.State.Terminal():
 		e.source.Move(processlog.QueueEntry{BusinessType: before.BusinessType, ID: before.ID, In: ch.Delay})
 	case after.State != before.State: // An erasure leaves the state of an ended entry as it is.
-		for _, f := range e.settlements {
-			f.Moved(&before, after.State)
+		for _, moved := range e.Hooks.Moved {
+			moved(&before, after.State)
 		}
 	}
 }
 
-// AwaitChangeCommit polls the database until the transaction of a change has committed, and then calls ChangeCommitted. It
-// is for a transaction whose end this process does not see.
+// AwaitChangeCommit lets the features find out whether the transaction of a change has committed. It is for a transaction
+// whose end this process does not see.
 func (e *Engine) AwaitChangeCommit(before processlog.Row, ch processlog.Change) {
-	e.poller.Changed(before, ch)
+	for _, awaitChange := range e.Hooks.AwaitChange {
+		awaitChange(before, ch)
+	}
 }
 
-// AwaitInDrain registers batchers of a feature. Drain waits until these batchers are empty, after all its other waits.
-// Close waits for them, too.
-func (e *Engine) AwaitInDrain(batchers ...Batcher) {
-	e.drainEndBatchers = append(e.drainEndBatchers, batchers...)
+// WaitPhase says when the engine waits until batchers of a feature are empty. Close waits for the batchers of all phases.
+type WaitPhase int
+
+const (
+	// WaitForClaims is for batchers of claims. Drain waits for them before it waits for handlers, because a claim may start a
+	// handler. It waits again after it has stored the outcomes, because a stored outcome can add a claim.
+	WaitForClaims  WaitPhase = iota
+	WaitAtDrainEnd           // Drain waits for these batchers after all its other waits
+	WaitInClose              // only Close waits for these batchers
+	waitPhases               // number of phases
+)
+
+// Await makes the engine wait for batchers of a feature.
+func (e *Engine) Await(phase WaitPhase, batchers ...Batcher) {
+	e.batchers[phase] = append(e.batchers[phase], batchers...)
 }
 
-// AwaitClaims registers batchers that a feature uses for claims. Drain waits twice until these batchers are empty. It
-// waits first before it waits for handlers, because a claim may start a handler. It waits again after it has stored the
-// outcomes, because a stored outcome can add a claim. Close waits for these batchers, too.
-func (e *Engine) AwaitClaims(batchers ...Batcher) {
-	e.claimBatchers = append(e.claimBatchers, batchers...)
-}
-
-// AwaitInClose registers batchers of a feature. Close waits until they are empty.
-func (e *Engine) AwaitInClose(batchers ...Batcher) {
-	e.closeBatchers = append(e.closeBatchers, batchers...)
-}
-
-// Start prepares for a Run whose context is ctx. After it has returned, the engine takes new entries. It returns ErrRunning
-// if a Run is under way.
-func (e *Engine) Start(ctx context.Context) error {
+// Start prepares for a Run whose context is ctx. accepts says whether the engine takes new entries until ctx ends. Start returns
+// ErrRunning if a Run is under way.
+func (e *Engine) Start(ctx context.Context, accepts bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.running {
+	if e.Running() {
 		return processlog.ErrRunning
 	}
-	e.running = true
 	e.types.notifyRunBegins()
 	e.claimSchedule.prepare()
-	e.runContext = ctx
-	e.handlersContext, e.endHandlersContext = context.WithCancelCause(e.Work)
-	e.acceptsEntries.Store(true)
+	r := &run{context: ctx, accepts: accepts}
+	r.handlers, r.endHandlers = context.WithCancelCause(e.Work)
+	e.run.Store(r)
 	return nil
 }
 
-// Running reports whether a Run is under way: from Start to End.
+// RunEnded allows the next Start.
+func (e *Engine) RunEnded() { e.run.Load().hasEnded.Store(true) }
+
+// Running reports whether a Run is under way: from Start to RunEnded.
 func (e *Engine) Running() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.running
+	r := e.run.Load()
+	return r != nil && !r.hasEnded.Load()
+}
+
+// Accepts reports whether a Run is under way that takes new entries. It returns false once the context of Run has ended.
+func (e *Engine) Accepts() bool { return e.Running() && e.run.Load().accepts && !e.Stopping() }
+
+// Stopping reports whether the context of the latest Run has ended.
+func (e *Engine) Stopping() bool { return e.run.Load().context.Err() != nil }
+
+// AcceptingType returns a registered type if Run takes new entries now. Otherwise it returns nil.
+func (e *Engine) AcceptingType(name string) *Type {
+	if !e.Accepts() {
+		return nil
+	}
+	return e.TypeNamed(name)
 }
 
 // OpenProblems lists the problems that exist now, the oldest first.
@@ -214,36 +239,12 @@ func (e *Engine) OpenProblems() []observe.Problem {
 	return e.Problems.Open()
 }
 
-// StopAccepting makes the engine take no more new entries.
-func (e *Engine) StopAccepting() { e.acceptsEntries.Store(false) }
-
-// RunEnded allows the next Start.
-func (e *Engine) RunEnded() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.StopAccepting()
-	e.running = false
-}
-
-// contexts returns the context of Run, and the context that all handlers' contexts derive from.
-func (e *Engine) contexts() (run, handlers context.Context) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.runContext, e.handlersContext
-}
-
-// Stopping reports whether Run's context has ended.
-func (e *Engine) Stopping() bool {
-	run, _ := e.contexts()
-	return run.Err() != nil
-}
-
-// Drain waits for running handlers and stores their outcomes. Call it when Scan and Reconcile have ended, while Renew still
-// runs. If handlers do not return in time, errors.As finds a *StuckError in the error of Drain. If outcomes could not be
-// stored, the error says so.
+// Drain waits for running handlers and stores their outcomes. Call it when Scan and Reconcile have ended, and while Renew still
+// runs. If handlers do not return in time, the error of Drain has a *StuckError in its tree. Drain also returns an error if
+// outcomes could not be stored.
 func (e *Engine) Drain() error {
 	startedAt := time.Now()
-	awaitBatchers(startedAt.Add(e.StopTimeout/3), e.claimBatchers...)
+	awaitBatchers(startedAt.Add(e.StopTimeout/3), e.batchers[WaitForClaims]...)
 	drainErr := e.awaitHandlers(e.StopTimeout - time.Since(startedAt))
 	failpoint.Reach(failpoint.HandlersEnded)
 	graceEnd := time.Now().Add(max(e.StopTimeout/3, stopGrace))
@@ -254,36 +255,22 @@ func (e *Engine) Drain() error {
 		drainErr = errors.Join(drainErr, fmt.Errorf("compensator: outcomes of finished handlers are not stored; their entries will run again when their leases end: %w", refusedErr))
 	}
 	failpoint.Reach(failpoint.OutcomesDrained)
-	if !awaitBatchers(graceEnd, e.claimBatchers...) {
+	if !awaitBatchers(graceEnd, e.batchers[WaitForClaims]...) {
 		return errors.Join(drainErr, errors.New("compensator: claims under way were not answered; what they bring is given back, or comes due when its lease ends"))
 	}
-	awaitBatchers(graceEnd, e.drainEndBatchers...)
+	awaitBatchers(graceEnd, e.batchers[WaitAtDrainEnd]...)
 	return drainErr
 }
 
 // awaitHandlers waits for running handlers, at most for timeout. After two thirds of timeout it ends their contexts. Its
 // error names the handlers that have not returned.
 func (e *Engine) awaitHandlers(timeout time.Duration) error {
-	grace := time.NewTimer(timeout * 2 / 3)
-	defer grace.Stop()
-	select {
-	case <-e.holdings.whenIdle():
-	case <-grace.C:
-	}
-	e.endHandlersContext(processlog.ErrStopping) // No handler starts after this call.
-	deadline := time.NewTimer(timeout / 3)
-	defer deadline.Stop()
-	select {
-	case <-e.holdings.whenIdle():
+	e.holdings.awaitIdle(timeout * 2 / 3)
+	e.run.Load().endHandlers(processlog.ErrStopping) // No handler starts after this call.
+	if e.holdings.awaitIdle(timeout / 3) {
 		return nil
-	case <-deadline.C:
-		return e.stuckError()
 	}
-}
-
-// stuckError returns an error that lists the handlers that have not returned. It returns nil if the last handler has just
-// returned.
-func (e *Engine) stuckError() error {
+	// The last handler may have returned just now.
 	if running := e.holdings.running(func(a HeldAttempt) bool { return !a.Returned }); len(running) > 0 {
 		return &processlog.StuckError{Stuck: running}
 	}
@@ -295,12 +282,12 @@ const stopGrace = time.Second
 
 // Close waits up to closeTimeout for the batchers, and then cancels the work that is left.
 func (e *Engine) Close() {
-	batchers := []Batcher{&e.outcomes.ordinary, &e.outcomes.prompt, &e.outcomes.locked, &e.outcomes.refused,
-		&e.Releases.Batcher}
-	batchers = slices.Concat(batchers, e.claimBatchers, e.drainEndBatchers, e.closeBatchers)
+	batchers := slices.Concat(e.batchers[:]...)
 	awaitBatchers(time.Now().Add(closeTimeout), batchers...)
 	e.endWork(processlog.ErrClosed)
-	e.poller.Close() // The poller adds entries to batchers, so end it before the batchers.
+	for _, closing := range e.Hooks.Closing {
+		closing() // It may wait for goroutines that add to the batchers, so call it before the wait for the batchers.
+	}
 	for _, b := range batchers {
 		<-b.Done() // only statements are left to wait for, and the ended context has cancelled them
 	}
@@ -314,9 +301,8 @@ type Batcher interface {
 	Quiet() bool
 }
 
-// awaitBatchers waits until all batchers are empty, and returns true. Batchers may add work to each other. If a batcher
-// still has work at the deadline, awaitBatchers returns false. If the deadline has passed before this wait begins,
-// awaitBatchers returns at once whether all batchers are empty.
+// awaitBatchers waits until all batchers are empty, at most until the deadline. It reports whether all are empty. Batchers may
+// add work to each other.
 func awaitBatchers(deadline time.Time, batchers ...Batcher) bool {
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()

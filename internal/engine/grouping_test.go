@@ -14,28 +14,18 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// threes is a Grouping whose calls take three entries. Entries that have lost at most one lease share calls.
+// threes makes calls that take three entries.
 type threes struct {
 	e    *Engine
 	wait time.Duration
 	left time.Duration // result of a look, which is 0 if the claim may begin
 }
 
-func (*threes) Seats() int                       { return 3 }
-func (g *threes) Linger() time.Duration          { return g.wait }
-func (*threes) EntryDue(time.Time) time.Duration { return 0 }
-
-func (*threes) SharingClass(state processlog.State, lost int) SharingClass {
-	switch {
-	case state == processlog.Compensating || lost > SuspectAfter:
-		return NotShared
-	case lost == SuspectAfter:
-		return SharedWithSuspects
-	}
-	return SharedWithOthers
+func (g *threes) grouping() Grouping {
+	return Grouping{Seats: 3, Start: g.start, Linger: g.wait, EntryDue: func(time.Time) time.Duration { return 0 }, Look: g.look}
 }
 
-func (g *threes) Start(batch []*Attempt) {
+func (g *threes) start(batch []*Attempt) {
 	go func() {
 		users := new(atomic.Int32)
 		users.Store(1)
@@ -46,7 +36,7 @@ func (g *threes) Start(batch []*Attempt) {
 	}()
 }
 
-func (g *threes) Look(time.Time, bool) (ask func() time.Duration) {
+func (g *threes) look(time.Time, bool) (ask func() time.Duration) {
 	if g.left == 0 {
 		return nil
 	}
@@ -55,7 +45,7 @@ func (g *threes) Look(time.Time, bool) (ask func() time.Duration) {
 
 // inThrees returns a type whose calls take three entries.
 func inThrees(t Type) *Type {
-	t.AttachGrouping(&threes{})
+	t.AttachGrouping(new(threes).grouping())
 	return &t
 }
 
@@ -63,13 +53,13 @@ func inThrees(t Type) *Type {
 func lingering(wait time.Duration) (*claimSchedule, *typeSchedule) {
 	types := newTypes(time.Minute)
 	mail := &Type{Name: "mail", Concurrency: 1, Lease: time.Minute, slots: &counted{size: 1}}
-	mail.AttachGrouping(&threes{wait: wait})
+	mail.AttachGrouping((&threes{wait: wait}).grouping())
 	_ = types.addType(mail)
 	a := newClaimSchedule(types)
 	a.prepare()
 	typeSchedule := a.byType["mail"]
 	typeSchedule.claimBegins(time.Now())
-	typeSchedule.claimEnded(ClaimResult{NextDueIn: processlog.Never}, typeSchedule.fullClaims)
+	typeSchedule.claimEnded(ClaimResult{NextDueIn: processlog.Never}, typeSchedule.found)
 	return a, typeSchedule
 }
 
@@ -98,7 +88,8 @@ func TestClaimWaitsForALookAtWhatWaitsForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := lingering(20 * time.Second)
 		typ := a.types.TypeNamed("mail")
-		typ.grouping.(*threes).left = 3 * time.Second
+		threes := &threes{wait: 20 * time.Second, left: 3 * time.Second}
+		typ.AttachGrouping(threes.grouping())
 		var goroutines sync.WaitGroup
 		a.Expect("mail", 0)
 		wait := a.start(&goroutines, &Engine{Base: &Base{Refusals: refusals.New(nil, nil, nil)}})
@@ -108,7 +99,7 @@ func TestClaimWaitsForALookAtWhatWaitsForOthers(t *testing.T) {
 		require.Equal(t, 3*time.Second, time.Until(s.claimAt))
 		require.Zero(t, s.runningClaims)
 		require.NotNil(t, s.look(time.Now()))
-		typ.grouping.(*threes).left = 0
+		threes.left = 0
 		require.Nil(t, s.look(time.Now()))
 	})
 }
@@ -130,7 +121,7 @@ func TestNoLookBeginsDuringAClaim(t *testing.T) {
 func TestRefusedClaimIsTriedAgainWithoutALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := lingering(20 * time.Second)
-		a.types.TypeNamed("mail").grouping.(*threes).left = time.Second
+		a.types.TypeNamed("mail").AttachGrouping((&threes{wait: 20 * time.Second, left: time.Second}).grouping())
 		a.claimEnded(s.typ, ClaimResult{Err: errors.New("deadlock")}, s.claimBegins(time.Now()))
 		require.Nil(t, s.look(time.Now()))
 	})
@@ -185,4 +176,17 @@ func TestNoMoreIsClaimedThanCallsMayBegin(t *testing.T) {
 func notifiedOf(a *claimSchedule) int {
 	_, notified := a.Notifications()
 	return notified[0]
+}
+
+// A crash costs each entry of the call a lease. An entry must run alone before it can lose its last lease. Otherwise an
+// entry is dead-lettered because another entry of its call crashes the process.
+func TestEntryRunsAloneBeforeItsLastLease(t *testing.T) {
+	mail := inThrees(Type{Name: "mail"})
+	shared := 0 // calls that an entry shares although each of them crashes
+	for mail.sharingClass(processlog.Pending, shared) != notShared {
+		shared++
+	}
+	require.Less(t, shared, crashBudget)
+	require.Equal(t, notShared, mail.sharingClass(processlog.Retrying, crashBudget-1))
+	require.Equal(t, notShared, mail.sharingClass(processlog.Compensating, 0))
 }

@@ -20,8 +20,8 @@ import (
 // outcome is stored or dropped. Within one epoch a process holds an entry at most once. A manual Requeue begins another
 // epoch. While an entry is held and its handler is not stuck, this process does not claim the entry.
 //
-// While the handler is stuck, a claim may decide to dead-letter the entry. If the handler returns before this decision is
-// stored in the database, the decision is withdrawn, and the handler's outcome is stored.
+// While the handler is stuck, a claim may dead-letter the entry. If the handler returns before the database has stored the
+// dead-lettering, the dead-lettering is withdrawn, and the handler's outcome is stored.
 type holdings struct {
 	mu           sync.Mutex // guards the fields below
 	held         map[holdingKey]*Attempt
@@ -46,9 +46,9 @@ func (h *holdings) admit(run context.Context, attempts []*Attempt) (admitted, la
 	admitted = attempts[:0]
 	now := time.Now()
 	for _, a := range attempts {
-		// Check everything under one lock. So only one of two claims of an entry is admitted. The lock also orders this
-		// check and the end of Run's context: a handler that is admitted before that end is counted in h.handlers. So a
-		// drain waits for the handler (G15, stopping loses nothing; G16, repetitions are counted).
+		// Check everything under one lock, so that only one of two claims of an entry is admitted (G16, repetitions are counted).
+		// A handler that is admitted before Run's context ends is counted in h.handlers under the same lock. So Drain waits for
+		// the handler (G15, stopping loses nothing).
 		if run.Err() != nil || h.held[a.holdingKey()] != nil || now.After(a.leaseEnd) {
 			a.endCall()
 			late = append(late, a)
@@ -67,20 +67,14 @@ func (h *holdings) admit(run context.Context, attempts []*Attempt) (admitted, la
 	return admitted, late
 }
 
-// beginCall gives an attempt the context of its next handler call, and counts the call. Both happen under one lock, so that
-// the renewer reports the right call as stuck.
+// beginCall gives an attempt its next handler call.
 func (h *holdings) beginCall(a *Attempt, ctx context.Context, cancel context.CancelCauseFunc, timeout *callTimeout) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// Also reset stuck. It was about the first call, which the entry shared. If that call returned no verdict, the entry now
-	// begins a second call alone.
-	a.ctx, a.cancel, a.timeout, a.startedAt, a.stuck = ctx, cancel, timeout, time.Now(), false
-	a.renewing = false
-	a.callCount++
+	a.call = call{ctx: ctx, cancel: cancel, timeout: timeout, startedAt: time.Now(), number: a.number + 1}
 }
 
-// lossOf returns why this process no longer owns the entry of an attempt. It returns nil if this process still owns the
-// entry.
+// lossOf returns why this process no longer owns the entry of an attempt, or nil if it still does.
 func (h *holdings) lossOf(a *Attempt) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -166,14 +160,13 @@ func (h *holdings) Stuck() []processlog.StuckAttempt {
 // crash of this process costs the entry a lease. So if the entry is a suspect (it may have crashed a process), it must
 // count among the few suspects that may run here.
 func (e *Engine) forget(a *Attempt) {
-	if e.holdings.remove(a) {
-		e.Refusals.Accepted(refusals.Renewal, a.Type.Name, a.Row.ID) // No renewal is needed any more.
-	}
+	e.holdings.remove(a)
+	e.Refusals.Accepted(refusals.Renewal, a.Type.Name, a.Row.ID) // No renewal is needed any more.
 	a.suspectDone(OutcomeDecided)
 }
 
-// remove ends the holding of an attempt. It reports whether the database has refused to renew the lease of the attempt.
-func (h *holdings) remove(a *Attempt) (refused bool) {
+// remove ends the holding of an attempt.
+func (h *holdings) remove(a *Attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	// An attempt that only dead-letters an entry is not held. Another attempt of the entry, whose handler is stuck, may be
@@ -181,7 +174,6 @@ func (h *holdings) remove(a *Attempt) (refused bool) {
 	if h.held[a.holdingKey()] == a {
 		delete(h.held, a.holdingKey())
 	}
-	return a.refusedRenewals > 0
 }
 
 // handlerReturned counts a handler as returned.
@@ -192,6 +184,18 @@ func (h *holdings) handlerReturned() {
 	if h.handlers == 0 && h.handlersDone != nil {
 		close(h.handlersDone)
 		h.handlersDone = nil
+	}
+}
+
+// awaitIdle waits until no handler runs, at most for timeout. It reports whether no handler runs.
+func (h *holdings) awaitIdle(timeout time.Duration) bool {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-h.whenIdle():
+		return true
+	case <-timer.C:
+		return false
 	}
 }
 
@@ -211,8 +215,8 @@ func (h *holdings) whenIdle() <-chan struct{} {
 }
 
 // cancel ends the contexts of the attempts that a change of the entry, such as Cancel, has made obsolete. before is the
-// row as the change found it. The database's answer to the change may arrive late. By then the entry may have been
-// requeued and run here again. The check of the version spares that newer attempt (G7, no false exhaustion).
+// row as the change found it. The entry may have been requeued since, and a newer attempt may run here. The check of the
+// version spares the newer attempt (G7, no false exhaustion).
 func (h *holdings) cancel(before *processlog.Row, cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -240,8 +244,8 @@ func (e *Engine) Renew(ctx context.Context) {
 			}
 			roundBegan = time.Now()
 		}
-		// The rounds begin at multiples of the interval after startedAt, however long nothing was held. After a round that took
-		// longer, the next one begins at once.
+		// The rounds begin at multiples of the interval after startedAt, also after a time in which nothing was held. If a round
+		// took longer than the interval, the next round begins at once.
 		if !sleep.For(ctx, time.Until(roundBegan)+interval-roundBegan.Sub(startedAt)%interval) {
 			return
 		}
@@ -272,9 +276,8 @@ type stuckCall struct {
 // also reports stuck handlers. idle says that nothing is held.
 func (e *Engine) needRenewal() (due grouped.Groups[time.Duration, *Attempt], idle bool) {
 	renewals, stuck, idle := e.holdings.examine()
-	// Report in the order of the ids. A shared call is reported once for each of its entries, but the circuit breaker uses
-	// only the first report. In this order the first report is about the call's first entry. The breaker uses the first
-	// entry, too, when a shared call returns.
+	// A shared call is reported once for each of its entries, but the circuit breaker uses only the first report. When a shared
+	// call returns, the breaker uses its first entry. So report in the order of the ids, to begin with the same entry.
 	slices.SortFunc(stuck, func(a, b stuckCall) int { return compareAttempts(a.Attempt, b.Attempt) })
 	for _, s := range stuck {
 		for _, admission := range s.Type.admissions {
@@ -284,6 +287,7 @@ func (e *Engine) needRenewal() (due grouped.Groups[time.Duration, *Attempt], idl
 		e.Log.Error("compensator: handler runs on after its timeout", "entry", s.event.ID, "type", s.event.BusinessType, "attempt", s.event.Attempt)
 		NotifyObserver(e.Base, e.Observer.Stuck, s.event)
 	}
+	renewals = slices.DeleteFunc(renewals, func(a *Attempt) bool { return e.Refusals.IsPaused(refusals.Renewal, a.Type.Name, a.Row.ID) })
 	return grouped.By(renewals, func(a *Attempt) time.Duration { return a.Type.Lease }), idle
 }
 
@@ -300,11 +304,10 @@ func (h *holdings) examine() (renewals []*Attempt, stuck []stuckCall, idle bool)
 		case !a.returned.Load() && now.Sub(a.startedAt) > a.Type.Timeout+stuckAfter:
 			if !a.stuck {
 				a.stuck = true
-				stuck = append(stuck, stuckCall{a, a.callCount, a.Event(nil)})
+				stuck = append(stuck, stuckCall{a, a.number, a.Event(nil)})
 			}
 		case !a.returned.Load() && now.After(a.leaseEnd):
 			a.makeObsoleteLocked(processlog.ErrLeaseLost) // No renewal has succeeded in time, so another process may have the entry.
-		case now.Before(a.renewAfter): // The database has refused a renewal a short time ago, so wait.
 		case a.leaseEnd.Sub(now) < lease*2/3: // Renew also while the outcome waits for the database, so that no other process runs the entry.
 			renewals = append(renewals, a)
 		}
@@ -320,8 +323,8 @@ func compareAttempts(a, b *Attempt) int {
 // newestAttempts sorts attempts by id and keeps only the last claimed attempt of each entry. It marks the leases of the
 // earlier attempts as lost.
 //
-// An entry has several attempts if it was requeued manually while an earlier attempt ran on. Store.Renew reports lost leases
-// by the id of the entry. If the earlier attempt were renewed too, the report about its lease would also end the new attempt.
+// An entry has several attempts if it was requeued manually while an attempt ran. Store.Renew reports a lost lease only by the
+// id of the entry. If the earlier attempt were renewed too, the report about its lost lease would also end the new attempt.
 func newestAttempts(due []*Attempt) []*Attempt {
 	slices.SortFunc(due, compareAttempts)
 	kept := due[:0]
@@ -335,9 +338,8 @@ func newestAttempts(due []*Attempt) []*Attempt {
 	return kept
 }
 
-// renewAll renews leases of one length. It ends attempts whose entries this process no longer owns. It still works after
-// the context of Run has ended, until Close, because outcomes may wait long to be stored (G8, a reported success is
-// stored; G15, stopping loses nothing).
+// renewAll renews leases of one length. It ends the attempts whose leases are lost. It also works after the end of Run's context,
+// because outcomes may wait long to be stored (G8, a reported success is stored; G15, stopping loses nothing).
 func (e *Engine) renewAll(lease time.Duration, attempts []*Attempt) {
 	held := make([]processlog.Held, len(attempts))
 	for i, a := range attempts {
@@ -373,18 +375,15 @@ func (h *holdings) renewed(attempts []*Attempt, answer processlog.Unrenewed, lea
 		switch {
 		case slices.Contains(answer.Lost, a.Row.ID):
 			a.loseLeaseLocked()
-		case refusals.Has(answer.Refused, a.Row.ID):
-			a.refusedRenewals++
-			a.renewAfter = time.Now().Add(refusals.Pause(a.refusedRenewals)) // The lease keeps its old end.
-		case !slices.Contains(answer.Busy, a.Row.ID): // A locked row's lease keeps its old end, and the next round tries again.
+		case !slices.Contains(answer.Busy, a.Row.ID) && !refusals.Has(answer.Refused, a.Row.ID): // Otherwise the lease keeps its old end.
 			a.leaseEnd = leaseEnd
 		}
 	}
 }
 
 // RenewLapsed is called when a shared call has returned without verdicts, before its entries run alone. It renews the
-// leases that ended during the shared call. If another process has claimed an entry meanwhile, its lease cannot be renewed,
-// and SecondCallError reports that.
+// leases that ended during the shared call. If another process has claimed an entry meanwhile, the lease is lost, and
+// SecondCallError returns an error.
 func (e *Engine) RenewLapsed(t *Type, batch []*Attempt) {
 	if lapsed := e.holdings.markLapsed(batch); len(lapsed) > 0 && !e.Stopping() {
 		e.renewAll(t.Lease, lapsed)

@@ -13,9 +13,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// crashBudget is how many consecutive leases an entry may lose before no handler is called for it any more. The next claim
-// only counts the lost lease, and holds the entry for one more lease. In this time a process that ran the entry, but could
-// not reach the database, can still store its success. If this lease also ends without an outcome, the following claim
+// crashBudget is the number of consecutive lost leases after which no handler is called for an entry any more. The next claim
+// only counts the last loss, and leases the entry once more. During this lease, a process that ran the entry and could not
+// reach the database can still store its success. If this lease also ends without an outcome, the following claim
 // dead-letters the entry.
 const crashBudget = 3
 
@@ -36,9 +36,9 @@ func Counted(row *processlog.Row, o *processlog.Outcome) bool {
 	return o.ProcessCount != row.ProcessCount || o.CompensateCount != row.CompensateCount
 }
 
-// outcomeOf computes the outcome of an attempt. Its code of the user may panic: see OutcomeOf. outcomeOf uses only err,
-// cause, the settings of the type, and the row as the claim returned it, with the Result of the handler. The outcome cannot
-// rest on an outdated row: its write is guarded by the row's version, or by epoch and state if it is a success.
+// outcomeOf computes the outcome of an attempt. It calls code of the user, which may panic: see OutcomeOf. outcomeOf uses only
+// err, cause, the settings of the type, and the row as the claim returned it, with the Result of the handler. If the row has
+// changed since, the database drops the outcome: see Outcome.Version.
 func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outcome {
 	o := unchanged(row)
 	if err == nil {
@@ -47,8 +47,8 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 	v := verdict.Of(err)
 	o.LastError = cmp.Or(err.Error(), verdict.NoReason)
 	called := v.HandlerCalled() // An attempt that has not called the handler has had no effect.
-	// An error of the server came from a statement that was answered, so the end of the context did not interrupt the
-	// handler's work. The context may have ended while the handler returned.
+	// An error of the database server is an answer. So the end of the context did not cut off the handler's statement, even if the
+	// context ended before the handler returned.
 	mayBeCutOff := called && v.Kind != verdict.KindServerFault && v.Kind != verdict.KindServerDown
 	o.TimedOut = mayBeCutOff && errors.Is(cause, processlog.ErrTimeout)
 	faults := row.Faults.In(row)
@@ -60,15 +60,15 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 		return WithFaults(o, row, faults) // After is zero, so another process can claim the entry at once.
 	case v.Kind == verdict.KindSnooze && !t.exceedsMaxWait(row, v):
 		o.After = t.backoff(v, max(1, row.Attempt()-1))
-		if o.LastError = row.LastError; o.TimedOut {
-			o.LastError = t.timeoutText(err.Error())
+		if !o.TimedOut {
+			o.LastError = row.LastError
 		}
-		return WithFaults(o, row, faults)
+	default:
+		faults.ServerFaults, faults.ServerDowns = countServerErrors(faults, v.Kind)
+		o = t.countError(o, row, v, faults)
 	}
-	faults.ServerFaults, faults.ServerDowns = countServerErrors(faults, v.Kind)
-	o = t.countError(o, row, v, faults)
 	if o.TimedOut {
-		o.LastError = t.timeoutText(o.LastError)
+		o.LastError = fmt.Sprintf("%v after %v: %s", processlog.ErrTimeout, t.Timeout, o.LastError)
 	}
 	return WithFaults(o, row, faults)
 }
@@ -113,14 +113,11 @@ func (t *Type) countError(o processlog.Outcome, row *processlog.Row, v *verdict.
 		o.After = t.unavailableDelay(row, v)
 		return o
 	}
-	if row.State == processlog.Compensating {
-		return t.countCompensationFailure(o, v)
-	}
-	return t.countHandlerFailure(o, row, v)
+	return t.countFailure(o, row, v)
 }
 
 // serverErrorPrefix returns the start of a LastError. It tells people how many errors of the given kind came in a row. The
-// program itself reads this count from processlog.Faults.
+// library itself reads this number from processlog.Faults.
 func serverErrorPrefix(kind verdict.Kind, count int) string {
 	condition := "the server's condition"
 	if kind == verdict.KindServerDown {
@@ -136,8 +133,8 @@ func serverDownPause(count int) time.Duration {
 	return d + jitter.N(d)
 }
 
-// unavailablePause is the minimum delay after Unavailable. Unavailable counts no failure, so the retry schedule would
-// return its first, short delay every time.
+// unavailablePause is the minimum delay after Unavailable. The retry schedule alone would return its first, short delay every
+// time, because Unavailable counts no failure.
 const unavailablePause = 2 * time.Second
 
 // MaxUnavailableDelay is the maximum to which the delays after Unavailable grow.
@@ -161,8 +158,8 @@ func (t *Type) unavailableDelay(row *processlog.Row, v *verdict.Verdict) time.Du
 	return max(wait, grown)
 }
 
-// WithFaults returns the outcome with the given faults, if they differ from the faults of the row. If they are the same,
-// the outcome has no faults, and its write does not change the column.
+// WithFaults sets the faults of an outcome, if they differ from the faults of the row. Otherwise the outcome stays without
+// faults, and its write does not change the column.
 func WithFaults(o processlog.Outcome, row *processlog.Row, faults processlog.Faults) processlog.Outcome {
 	if faults != row.Faults.In(row) {
 		o.Faults = &faults
@@ -171,15 +168,8 @@ func WithFaults(o processlog.Outcome, row *processlog.Row, faults processlog.Fau
 	return o
 }
 
-// timeoutText returns the LastError of an attempt that exceeded its timeout.
-func (t *Type) timeoutText(lastError string) string {
-	return fmt.Sprintf("%v after %v: %s", processlog.ErrTimeout, t.Timeout, lastError)
-}
-
-// exceedsMaxWait reports whether a handler asks to wait too late. Such a wait counts as no failure, so MaxWait limits the age of
-// the entry up to which a handler may ask.
-// It returns false if the library itself has to wait, for example for the database or for a batch. MaxWait limits only
-// the waits that a handler asks for.
+// exceedsMaxWait reports whether a handler asks to wait although the entry is older than MaxWait. It returns false if the
+// library asks to wait, for example for the database or for a batch, because MaxWait does not limit such waits.
 func (t *Type) exceedsMaxWait(row *processlog.Row, v *verdict.Verdict) bool {
 	waits := (v.Kind == verdict.KindSnooze || v.Kind == verdict.KindUnavailable) && !v.ByLibrary && !v.NoMaxWait
 	return waits && t.PastMaxWait(row)
@@ -197,8 +187,8 @@ func (t *Type) maxFailures(row *processlog.Row) int {
 }
 
 // OutcomeOf returns the outcome of an attempt. err is the handler's error. cause is why the handler's context ended, or
-// nil. OutcomeOf calls code of the user: the methods of the error and the type's Retry. If this code panics or calls
-// runtime.Goexit, the attempt has failed.
+// nil. OutcomeOf calls code of the user: the methods of err and the type's Retry. If this code panics or calls
+// runtime.Goexit, the attempt counts as failed.
 func (t *Type) OutcomeOf(row *processlog.Row, err, cause error) (o processlog.Outcome) {
 	if err == nil { // A success calls no code of the user.
 		return t.outcomeOf(row, nil, cause)
@@ -219,17 +209,15 @@ func (t *Type) OutcomeOf(row *processlog.Row, err, cause error) (o processlog.Ou
 	return o
 }
 
-// interrupted reports whether a handler failed only because the library ended its context. Such an end is not a failure of
-// the entry, so it costs no attempt. But the handler may have had its effect, so its outcome is unknown. The library ends the
-// context for one of these reasons:
+// interrupted reports whether a handler failed only because the library ended its context. Such a failure costs the entry no
+// attempt. The library ends the context for one of these reasons:
 //
 //   - Run stops.
 //   - The lease was lost, for example because the database did not answer in time.
-//   - A change such as Cancel or Requeue has made the attempt obsolete. If the change has committed, the outcome is dropped
-//     anyway. If a rollback to a savepoint has undone the change, the entry still runs under this lease, and the error must
-//     not count.
+//   - A change such as Cancel or Requeue has made the attempt obsolete. If a rollback to a savepoint has undone the change, the
+//     entry still runs under this lease.
 //
-// After a loss of data (ErrHistoryLost) no handler is called.
+// interrupted also returns true for an error about a loss of data (ErrHistoryLost), because the entry is not its cause.
 func interrupted(err, cause error) bool {
 	return isStopCause(cause) && (isStopCause(err) || errors.Is(err, context.Canceled)) || errors.Is(err, processlog.ErrHistoryLost)
 }
@@ -243,7 +231,7 @@ func isStopCause(err error) bool {
 	return errors.Is(err, processlog.ErrStopping) || errors.Is(err, processlog.ErrLeaseLost) || errors.Is(err, processlog.ErrCancelled)
 }
 
-// successOutcome completes the outcome of a handler or compensation that returned nil.
+// successOutcome completes the outcome of a handler or a compensation that has succeeded.
 func successOutcome(o processlog.Outcome, row *processlog.Row) processlog.Outcome {
 	o.To, o.EndedBy, o.Result = processlog.Succeeded, processlog.EndedByHandler, row.Result
 	if row.State == processlog.Compensating {
@@ -252,44 +240,29 @@ func successOutcome(o processlog.Outcome, row *processlog.Row) processlog.Outcom
 	return o
 }
 
-// countHandlerFailure counts a failure of the handler. The handler gets no further attempt after a permanent error, or when
-// the number of failures has reached the maximum.
-func (t *Type) countHandlerFailure(o processlog.Outcome, row *processlog.Row, v *verdict.Verdict) processlog.Outcome {
-	o.ProcessCount = min(o.ProcessCount+1, processlog.MaxCount)
-	switch {
-	case v.Kind == verdict.KindPermanent:
-		return t.endAttempts(o, processlog.EndedByPermanent)
-	case o.ProcessCount >= t.maxAttempts(row):
-		return t.endAttempts(o, processlog.EndedByExhausted)
+// countFailure counts a failure of the handler, or of the compensation. After a permanent error, or when the number of failures
+// has reached the maximum, there is no further attempt. If the type has a compensation, the compensation is then due at once.
+// If it has none, or if the compensation has failed, the entry is dead, and a person has to decide.
+func (t *Type) countFailure(o processlog.Outcome, row *processlog.Row, v *verdict.Verdict) processlog.Outcome {
+	compensating, isPermanent := row.State == processlog.Compensating, v.Kind == verdict.KindPermanent
+	count := &o.ProcessCount
+	if compensating {
+		count = &o.CompensateCount
 	}
-	o.To = processlog.Retrying
-	o.After = t.backoff(v, o.ProcessCount)
-	return o
-}
-
-// countCompensationFailure counts a failure of the compensation. The entry is dead after a permanent error, or when the
-// number of failures has reached the maximum.
-func (t *Type) countCompensationFailure(o processlog.Outcome, v *verdict.Verdict) processlog.Outcome {
-	o.CompensateCount = min(o.CompensateCount+1, processlog.MaxCount)
+	*count = min(*count+1, processlog.MaxCount)
 	switch {
-	case v.Kind == verdict.KindPermanent:
-		o.To, o.EndedBy = processlog.Dead, processlog.EndedByPermanent
-	case o.CompensateCount >= t.MaxCompensateAttempts:
-		o.To, o.EndedBy = processlog.Dead, processlog.EndedByExhausted
-	default:
-		o.After = t.backoff(v, o.CompensateCount)
-	}
-	return o
-}
-
-// endAttempts ends the attempts of the handler. If the type has a compensation, the compensation is due at once. If it has
-// none, the entry is dead, and a person has to decide.
-func (t *Type) endAttempts(o processlog.Outcome, why processlog.EndedBy) processlog.Outcome {
-	if t.compensates() {
+	case !isPermanent && *count < t.maxFailures(row):
+		o.After = t.backoff(v, *count)
+		if !compensating {
+			o.To = processlog.Retrying
+		}
+	case t.compensates() && !compensating:
 		o.To = processlog.Compensating
-		return o
+	case isPermanent:
+		o.To, o.EndedBy = processlog.Dead, processlog.EndedByPermanent
+	default:
+		o.To, o.EndedBy = processlog.Dead, processlog.EndedByExhausted
 	}
-	o.To, o.EndedBy = processlog.Dead, why
 	return o
 }
 

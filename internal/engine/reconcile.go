@@ -14,11 +14,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// scanTimeout limits each read of the reconciler, so that a dead connection cannot block its rounds forever. It is long,
-// because for the same result some servers must read many more rows than others.
+// scanTimeout limits each read of the reconciler, so that a dead connection cannot block its rounds forever. It is longer than
+// StatementTimeout, because some servers must read very many rows.
 const scanTimeout = time.Minute
 
-// ReadHeads reads the earliest entry of each type and state. Health shows its error.
+// ReadHeads reads the earliest entry of each type and state. An error appears in Health, too.
 func (e *Engine) ReadHeads(ctx context.Context) (Heads, error) {
 	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
@@ -28,7 +28,7 @@ func (e *Engine) ReadHeads(ctx context.Context) (Heads, error) {
 	return Heads{list, sentAt}, err
 }
 
-// ReadWindow reads entries in the order of their due times. Health shows its error.
+// ReadWindow reads entries in the order of their due times. An error appears in Health, too.
 func (e *Engine) ReadWindow(ctx context.Context, w processlog.Window) ([]processlog.Scheduled, error) {
 	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
@@ -44,12 +44,12 @@ func (e *Engine) reportRead(ctx context.Context, err error) {
 	}
 }
 
-// Reconcile makes rounds until ctx ends. A round enqueues entries that the queue has lost, and entries whose due time was
-// too far ahead for the queue until now. It also claims a few overdue entries directly from the database. So claims without
-// the queue are always in use, and not only when the queue has failed.
+// Reconcile makes rounds until ctx ends. A round enqueues entries that the queue has lost, and entries that were due too late
+// for the queue until now. It also claims a few overdue entries directly from the database. So claims without the queue are in
+// use all the time, and not only when the queue has failed.
 //
-// Each round searches from the beginning. If it went on where the last round stopped, it would miss entries of transactions
-// that commit late, with a lower id or an earlier due time.
+// Each round searches from the beginning. A transaction may commit after a round has passed the due times of its entries. A
+// round that went on where the last one stopped would miss these entries.
 func (e *Engine) Reconcile(ctx context.Context) {
 	for {
 		e.round(ctx)
@@ -59,8 +59,8 @@ func (e *Engine) Reconcile(ctx context.Context) {
 	}
 }
 
-// roundInterval returns the pause between two rounds. It is up to a fifth longer than configured, so that many instances do
-// not read at the same time.
+// roundInterval returns the pause between two rounds. It is up to a fifth longer than configured, at random, so that many
+// processes do not read at the same time.
 func (e *Engine) roundInterval() time.Duration {
 	d := e.ReconcileInterval
 	if e.source.Scope() != ScopeAll {
@@ -83,12 +83,14 @@ func (e *Engine) round(ctx context.Context) {
 	var event observe.ReconciledEvent
 	e.pollHeads(ctx, heads.List, &event)
 	e.countStuck()
-	finish(ctx, heads, &event)
+	if finish != nil {
+		finish(ctx, heads, &event)
+	}
 	e.reportRound(event)
 }
 
-// pollHeads claims overdue entries of all types. The round calls it before it enqueues anything, because overdue entries
-// have waited long enough.
+// pollHeads claims overdue entries of all types. The round calls it before it enqueues anything, so that overdue entries do not
+// wait longer.
 func (e *Engine) pollHeads(ctx context.Context, heads []processlog.Head, event *observe.ReconciledEvent) {
 	for _, head := range heads {
 		t := e.TypeNamed(head.BusinessType)
@@ -113,8 +115,7 @@ func (e *Engine) pollHeads(ctx context.Context, heads []processlog.Head, event *
 }
 
 // OverdueAfter returns how long an entry may be due before a round treats it as lost by the source. It returns 0 if the
-// source knows only the entries of this process. Such a source never reports the entries of other processes, so there is no
-// reason to wait for it.
+// source knows only the entries of this process, because such a source will never report the entries of other processes.
 func (e *Engine) OverdueAfter() time.Duration {
 	if e.source.Scope() == ScopeOwn {
 		return 0
@@ -127,7 +128,7 @@ func (e *Engine) pollOverdue(ctx context.Context, t *Type, state processlog.Stat
 	if e.OutcomesBacklogged() || e.OutcomesRefused(t) {
 		return 0
 	}
-	// Count the free slots now, but take them after the read, so that no slot stays unused during the read.
+	// Only count the free slots before the read. If the slots were taken now, they would stay unused during the read.
 	limit := t.MaxEntries(t.slots.Available())
 	if limit == 0 {
 		return 0
@@ -160,7 +161,7 @@ func (e *Engine) overdue(ctx context.Context, t *Type, state processlog.State, l
 	held := e.HeldWithEndedLease(t)
 	page, err := e.ReadWindow(ctx, processlog.Window{BusinessType: t.Name, State: state, From: -processlog.MaxDelay, To: -e.OverdueAfter(), Free: true, Limit: limit + len(held)})
 	page = slices.DeleteFunc(page, func(e processlog.Scheduled) bool { return held[e.ID] })
-	// These entries still wait for others to fill their call (Type.Linger), so they are not lost.
+	// Fewer entries than one call takes still wait for others to share their call (Type.Linger). So they are not lost.
 	if t.Linger() > 0 && len(page) > 0 && len(page) < t.Seats() && -page[0].In < e.OverdueAfter()+t.Linger() {
 		return nil, err
 	}
@@ -171,9 +172,8 @@ func (e *Engine) overdue(ctx context.Context, t *Type, state processlog.State, l
 	return ids, err
 }
 
-// countStuck claims entries whose handlers are stuck in this process. Before that, it leaves each entry to other processes
-// for one lease time. None of the claimed entries runs: a claim counts a lost lease, or dead-letters the entry if it has
-// lost too many.
+// countStuck claims entries whose handlers are stuck in this process, after it has left each entry to other processes for one
+// lease time. The claims run no handler: a claim counts a lost lease, or dead-letters the entry if it has lost too many.
 func (e *Engine) countStuck() {
 	stuck := e.Held(func(a HeldAttempt) bool { return a.Stuck })
 	for t, stuckOnes := range grouped.Each(stuck, func(a HeldAttempt) *Type { return a.Type }) {
@@ -184,9 +184,7 @@ func (e *Engine) countStuck() {
 		for _, a := range stuckOnes {
 			ids = append(ids, a.ID)
 		}
-		// Claim without slots. These entries do not run, so they need no slot. Other claims need slots and cannot do this,
-		// because stuck handlers may hold all of them. Even if slots are free, the method overdue leaves these entries to
-		// countStuck.
+		// Claim without slots, because stuck handlers may hold all of them. The claimed entries do not run.
 		found, err := e.leaseWanted(t, wantedByID(ids), len(ids), true)
 		if err != nil {
 			continue // the next round tries again

@@ -12,21 +12,22 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Recording holds the entries of one Record call. When their transaction has committed, it hands the entries to the
-// Starter, which starts or enqueues them. The caller or the connection reports the end of the transaction with Committed,
-// CommitUnknown or RolledBack. If this process cannot see the end, a poller looks for the entries in the database, and
-// reports the commit when it finds them. Only the first report has an effect. Set Drafts, and then call Attach before any
-// other method.
+// Recording holds the entries of one Record call. The caller or the connection reports the end of their transaction with
+// Committed, CommitUnknown or RolledBack. If this process cannot see the end, package commitpoll may find the commit, and
+// calls CommitFound. Only the first of these calls has an effect. After a commit, Engine.StartRecorded starts or enqueues the
+// entries.
+//
+// Set Drafts, and then call Attach before any other method.
 type Recording struct {
 	Drafts   []processlog.Draft // unique by idempotency key
 	Inserted []processlog.Inserted
 
 	engine         *Engine
-	recorderWrites []func(ctx context.Context, tx processlog.Tx, inserted []processlog.Inserted) error // what RunRecorders has collected for RunRecorderWrites
-	reservations   []Reservation                                                                       // nil, or one for each draft; nil for a draft that is not inserted with a lease
-	insertedAt     time.Time                                                                           // time of the insert
-	watched        bool                                                                                // whether this process sees the end of the transaction without a report from the caller
-	commitReported atomic.Bool                                                                         // whether the caller has reported the commit
+	recorderWrites []RecorderWrite // what RunRecorders has collected for RunRecorderWrites
+	reservations   []Reservation   // nil, or one for each draft; nil for a draft that is not inserted with a lease
+	insertedAt     time.Time       // time of the insert
+	watched        bool            // whether this process sees the end of the transaction without a report from the caller
+	commitReported atomic.Bool     // whether the caller has reported the commit
 	once           sync.Once
 	oneEntry       [1]InsertedEntry // memory for the result of insertedEntries in the usual call, which has one draft
 }
@@ -35,17 +36,21 @@ type Recording struct {
 func (r *Recording) Attach(e *Engine) { r.engine = e }
 
 // Reserve reserves slots for drafts that are inserted with a lease. Call it only if this process sees the end of the
-// transaction. Otherwise the slots could not be released after a rollback.
+// transaction, because a rollback must release the slots.
 func (r *Recording) Reserve() {
 	r.watched = true
-	r.reservations = r.engine.starter.Reserve(r.Drafts)
+	for _, reserve := range r.engine.Hooks.Reserve {
+		if reserved := reserve(r.Drafts); reserved != nil {
+			r.reservations = reserved
+		}
+	}
 }
 
-// RunRecorders calls the Recorder functions of the features, before anything is written. If a draft is wrong, the error
+// RunRecorders calls Hooks.BeforeInsert of the features, before anything is written. If a draft is wrong, the error
 // names the draft and the reason.
 func (r *Recording) RunRecorders() error {
-	for _, prepare := range r.engine.recorders {
-		write, err := prepare(r.Drafts)
+	for _, beforeInsert := range r.engine.Hooks.BeforeInsert {
+		write, err := beforeInsert(r.Drafts)
 		if err != nil {
 			return err
 		}
@@ -56,7 +61,7 @@ func (r *Recording) RunRecorders() error {
 	return nil
 }
 
-// RunRecorderWrites calls the functions write that the recorders have returned. It runs after the insert, in the same
+// RunRecorderWrites calls the functions that Hooks.BeforeInsert has returned. It runs after the insert, in the same
 // transaction.
 func (r *Recording) RunRecorderWrites(ctx context.Context, tx processlog.Tx) error {
 	for _, write := range r.recorderWrites {
@@ -90,11 +95,16 @@ func (r *Recording) NotifyRecorded(ctx context.Context) {
 	}
 }
 
-// PollForCommit starts polling for the commit. Call it if this process does not see the end of the transaction.
-func (r *Recording) PollForCommit() { r.engine.poller.Recorded(r) }
+// AwaitCommit lets the features find out whether the transaction has committed. Call it if this process does not see the
+// end of the transaction.
+func (r *Recording) AwaitCommit() {
+	for _, awaitCommit := range r.engine.Hooks.AwaitCommit {
+		awaitCommit(r)
+	}
+}
 
 // Committed is called by the caller or the connection when the transaction has committed. Committed hands the entries to
-// the Starter.
+// Engine.StartRecorded.
 func (r *Recording) Committed() {
 	r.commitReported.Store(true)
 	r.CommitFound()
@@ -103,26 +113,25 @@ func (r *Recording) Committed() {
 // CommitReported reports whether the caller has reported the commit.
 func (r *Recording) CommitReported() bool { return r.commitReported.Load() }
 
-// CommitFound hands the entries to the Starter, after the commit was reported or a poll has found the entries in the
-// database. Only the first call has an effect.
+// CommitFound hands the entries to Engine.StartRecorded. It is called when the commit is reported, or when a poll has found the
+// entries in the database.
 func (r *Recording) CommitFound() {
 	r.once.Do(func() {
 		failpoint.Reach(failpoint.CommitReported)
-		for _, notify := range r.engine.committed {
-			notify(r.Drafts, r.Inserted)
+		for _, committed := range r.engine.Hooks.Committed {
+			committed(r.Drafts, r.Inserted)
 		}
-		r.engine.starter.Committed(r.insertedEntries(0))
+		r.engine.StartRecorded(r.insertedEntries(0))
 	})
 }
 
-// CommitUnknown is called when it is unknown whether the transaction has committed. CommitUnknown releases the reserved
-// slots, and enqueues the entries with due times that are at least one second from now. The claim of an entry finds out
-// whether the entry exists.
+// CommitUnknown is called when it is unknown whether the transaction has committed. It releases the reserved slots, and
+// enqueues the entries to be due in one second or later. The claim of an entry then finds out whether the entry exists.
 func (r *Recording) CommitUnknown() {
 	r.once.Do(func() {
 		r.cancelReservations()
 		r.reservations = nil
-		r.engine.starter.Enqueue(r.insertedEntries(time.Second))
+		r.engine.enqueueInserted(r.insertedEntries(time.Second))
 	})
 }
 
@@ -136,8 +145,8 @@ func (r *Recording) cancelReservations() {
 	}
 }
 
-// insertedEntries returns the entries that were inserted and must run. It releases the reservations of duplicates. If
-// minDelay is positive, no entry in the result is due before the duration minDelay has passed.
+// insertedEntries returns the inserted entries that must run, each due in minDelay or later. It releases the reservations of
+// duplicates.
 func (r *Recording) insertedEntries(minDelay time.Duration) []InsertedEntry {
 	earliest := time.Now().Add(minDelay)
 	list := slices.Grow(r.oneEntry[:0], len(r.Drafts))
@@ -158,72 +167,42 @@ func (r *Recording) insertedEntries(minDelay time.Duration) []InsertedEntry {
 		if due.Before(earliest) && minDelay > 0 {
 			due = earliest
 		}
-		list = append(list, InsertedEntry{ID: in.ID, Key: d.IdempotencyKey, BusinessType: d.BusinessType, Token: d.Token, Watched: r.watched, Reservation: reservation, Due: due})
+		list = append(list, InsertedEntry{RecordedEntry{in.ID, d.IdempotencyKey, d.BusinessType, r.watched}, d.Token, reservation, due})
 	}
 	return list
 }
 
-// InsertedEntry is an entry whose transaction has just ended.
+// InsertedEntry is an entry whose transaction has just ended. If its ID is zero, package readback reads the id from the database
+// by the IdempotencyKey.
 type InsertedEntry struct {
-	ID           processlog.ID // zero if the id is not known; it is then read from the database by the field Key
-	Key          processlog.IdempotencyKey
-	BusinessType string
-	Token        processlog.Token // token of the lease that the entry was inserted with
-	Reservation  Reservation      // slot that is reserved for the entry; nil unless the entry was inserted with a lease
-	Watched      bool             // whether this process saw the end of the transaction without a report from the caller
-	Due          time.Time        // when the entry is due by this process's monotonic clock; the database has its own due time
+	RecordedEntry
+	Token       processlog.Token // token of the lease that the entry was inserted with
+	Reservation Reservation      // slot that is reserved for the entry; nil unless the entry was inserted with a lease
+	Due         time.Time        // when the entry is due by this process's monotonic clock; the database has its own due time
 }
 
-// Recorded returns the description of the entry for a Watcher.
-func (f *InsertedEntry) Recorded() RecordedEntry {
-	return RecordedEntry{f.ID, f.Key, f.BusinessType, f.Watched}
+// StartRecorded hands entries whose transaction has committed to the features that start them in this process. The source
+// gets the other entries.
+func (e *Engine) StartRecorded(fresh []InsertedEntry) {
+	for _, start := range e.Hooks.Start {
+		fresh = start(fresh)
+	}
+	e.watcher.Recorded(fresh)
+	e.enqueueInserted(fresh)
 }
 
-// Starter is a feature that starts entries in the process that has recorded them, so that they need not wait until a source
-// reports them. Without a Starter the source gets these entries. The methods return at once.
-type Starter interface {
-	// Reserve is called before the insert, if this process sees the end of the transaction. It chooses the drafts that are
-	// inserted with a lease, and sets their Draft.Lease. It returns one Reservation for each draft, which is nil for the
-	// drafts that it did not choose. It may return nil if it chooses none.
-	Reserve(drafts []processlog.Draft) []Reservation
-
-	// Committed takes entries whose transaction has committed. It may reuse the memory of fresh.
-	Committed(fresh []InsertedEntry)
-
-	// Enqueue takes entries whose transaction may have committed. It must not claim an entry before InsertedEntry.Due. It may
-	// reuse the memory of fresh.
-	Enqueue(fresh []InsertedEntry)
-}
-
-// AttachStarter makes s start entries that this process has recorded. Call it before anything is recorded.
-func (e *Engine) AttachStarter(s Starter) { e.starter = s }
-
-// noStarter is the Starter of an engine to which no feature has attached one. It hands all entries to the source.
-type noStarter struct{ e *Engine }
-
-func (noStarter) Reserve([]processlog.Draft) []Reservation { return nil }
-
-func (s noStarter) Committed(fresh []InsertedEntry) {
-	s.e.WatchRecorded(fresh)
-	s.Enqueue(fresh)
-}
-
-func (s noStarter) Enqueue(fresh []InsertedEntry) {
-	s.e.EnqueueInserted(fresh, func(f InsertedEntry) { s.e.Expect(f.BusinessType, time.Until(f.Due)) })
-}
-
-// EnqueueInserted hands each entry to the source if Source.Accepts returns true for it. The reconciler later enqueues an
-// entry that the source does not accept. If the id of an entry is not known, EnqueueInserted calls withoutID for it.
-func (e *Engine) EnqueueInserted(fresh []InsertedEntry, withoutID func(f InsertedEntry)) {
+// enqueueInserted hands each entry to the source, unless the source does not accept it. The reconciler later enqueues the entries
+// that the source has not accepted.
+func (e *Engine) enqueueInserted(fresh []InsertedEntry) {
 	items := make([]processlog.QueueEntry, 0, len(fresh))
 	for _, f := range fresh {
 		wait := time.Until(f.Due)
 		switch {
 		case !e.source.Accepts(f.BusinessType, wait):
-		case f.ID.IsZero():
-			withoutID(f)
-		default:
+		case !f.ID.IsZero():
 			items = append(items, processlog.QueueEntry{BusinessType: f.BusinessType, ID: f.ID, In: wait})
+		case !slices.ContainsFunc(e.Hooks.FindID, func(findID func(InsertedEntry) bool) bool { return findID(f) }):
+			e.Expect(f.BusinessType, wait)
 		}
 	}
 	e.source.Enqueue(items)
@@ -235,137 +214,4 @@ func (e *Engine) CancelReservation(businessType string, r Reservation) {
 		r.Use(0) // If the reservation has lapsed or was used before, Use changes nothing.
 		e.slotFreed(businessType)
 	}
-}
-
-// Recorder is a function by which a feature takes part in recording entries. The engine calls it before the insert. It may
-// change the drafts. If it returns an error, nothing is recorded. If write is not nil, the engine calls write after the
-// insert, in the same transaction. inserted has the result for each draft, in the same order.
-type Recorder func(drafts []processlog.Draft) (write func(ctx context.Context, tx processlog.Tx, inserted []processlog.Inserted) error, err error)
-
-// AttachRecorder attaches a recorder. Call it before anything is recorded.
-func (e *Engine) AttachRecorder(r Recorder) { e.recorders = append(e.recorders, r) }
-
-// AttachCommitted makes the engine call notify with the entries of each Record call whose commit this process has seen. Call
-// it before anything is recorded. notify must not keep its arguments.
-func (e *Engine) AttachCommitted(notify func(drafts []processlog.Draft, inserted []processlog.Inserted)) {
-	e.committed = append(e.committed, notify)
-}
-
-// CommitPoller is for transactions whose end this process does not see. It polls the database to find out whether they have
-// committed. Its methods are safe for concurrent use. They return at once, except Close.
-type CommitPoller interface {
-	// Recorded starts polling for the transaction of a recording. The poller calls Recording.CommitFound when it finds the commit.
-	Recorded(r *Recording)
-
-	// Changed starts polling for a transaction that has changed an entry. The poller calls Engine.ChangeCommitted when it finds
-	// the commit.
-	Changed(before processlog.Row, ch processlog.Change)
-
-	// Close waits until the running polls have returned. After Close, the poller calls none of the functions named above.
-	Close()
-}
-
-// AttachCommitPoller makes p poll for transactions whose end this process does not see. Call it before anything is recorded.
-//
-// Without a poller, such commits are noticed later. The reconciler finds recorded entries. A change of an entry, for
-// example by Cancel, is noticed when this process next reads the entry's row, for example in a claim.
-func (e *Engine) AttachCommitPoller(p CommitPoller) { e.poller = p }
-
-// noPoller is the CommitPoller of an engine to which no feature has attached one. It does nothing.
-type noPoller struct{}
-
-func (noPoller) Recorded(*Recording)                       {}
-func (noPoller) Changed(processlog.Row, processlog.Change) {}
-func (noPoller) Close()                                    {}
-
-// Source reports due entries before the reconciler finds them in the database. Its reports are only hints. A claim asks
-// the database whether the entry exists, is due and is free (G10, Redis is a hint). The methods are safe for concurrent
-// use.
-type Source interface {
-	// Scope returns whether the source now reports the entries of all processes, of this process only, or no entries.
-	Scope() Scope
-
-	// Accepts reports whether the source accepts an entry that is due after the given delay.
-	Accepts(businessType string, delay time.Duration) bool
-
-	// Enqueue adds entries, each with the time until it is due. Enqueue, Move and Settle return at once. If such a call
-	// fails later, the reconciler finds its entries in the database.
-	Enqueue(entries []processlog.QueueEntry)
-
-	// Move changes the due time of an entry. If the source does not have the entry, Move adds it.
-	Move(entry processlog.QueueEntry)
-
-	// Settle ends the source's lease of an entry that was passed to Engine.ClaimOffered. It removes the entry or makes it due again.
-	Settle(businessType string, o processlog.QueueOutcome)
-
-	// ClaimDue claims and starts due entries of t, for the given number of calls. The caller has taken Type.SlotsToSearch
-	// slots for these calls, and ClaimDue releases the slots that it does not need. It calls Engine.ClaimOffered for the
-	// entries that the source has, and Engine.ClaimFromStore if the source does not answer or lacks entries.
-	ClaimDue(t *Type, calls int) ClaimResult
-
-	// Ping asks the queue whether it answers, and returns at once. The function answer waits for the result: nil, or an error
-	// that says why the queue cannot be used. The queue may use its QueueShare of the time that ctx has left.
-	Ping(ctx context.Context) (answer func() error)
-
-	// NoteBacklog notes that the database holds due entries of a type that the source does not report. From then on ClaimDue
-	// also calls Engine.ClaimFromStore, until the database has no more due entries. HasBacklog reports whether ClaimDue now
-	// does so.
-	NoteBacklog(businessType string)
-	HasBacklog(businessType string) bool
-
-	// Round is called when a round of the reconciler begins. The returned function is called at the end of the round, after
-	// overdue entries were claimed. Its parameter heads has the earliest entry of each type and state, as the round has read
-	// them.
-	Round(ctx context.Context) func(ctx context.Context, heads Heads, event *observe.ReconciledEvent)
-}
-
-// Scope says whether a source reports the entries of all processes, of one process, or no entries.
-type Scope int
-
-const (
-	ScopeNone Scope = iota // no entries: there is no source, or it does not answer
-	ScopeOwn               // entries that this process has enqueued
-	ScopeAll               // entries that any process has enqueued
-)
-
-// Heads holds the earliest entry of each type and state, as a round of the reconciler has read them.
-type Heads struct {
-	List   []processlog.Head
-	SentAt time.Time // just before the statement was sent
-}
-
-// AttachSource attaches a source to the engine. Call it before a type is registered.
-func (e *Engine) AttachSource(s Source) { e.source = s }
-
-// Source returns the source of the engine.
-func (e *Engine) Source() Source { return e.source }
-
-// sourceReports returns whether the source reports due entries. If it does not, claims read them from the database.
-func (e *Engine) sourceReports() bool { return e.source.Scope() != ScopeNone }
-
-// noSource is the Source of an engine that has no queue. It keeps no entries. When it hears of an entry, it only schedules
-// a claim.
-type noSource struct{ e *Engine }
-
-func (noSource) Scope() Scope { return ScopeNone }
-func (s noSource) Accepts(businessType string, _ time.Duration) bool {
-	return s.e.AcceptingType(businessType) != nil
-}
-func (noSource) Settle(string, processlog.QueueOutcome)    {}
-func (s noSource) ClaimDue(t *Type, calls int) ClaimResult { return s.e.ClaimFromStore(t, calls) }
-func (noSource) Ping(context.Context) func() error         { return func() error { return nil } }
-func (noSource) NoteBacklog(string)                        {}
-func (noSource) HasBacklog(string) bool                    { return false }
-
-func (s noSource) Enqueue(entries []processlog.QueueEntry) {
-	for _, entry := range entries {
-		s.Move(entry)
-	}
-}
-
-// Move schedules a claim of the entry's type for the time when the entry is due, if the type runs here.
-func (s noSource) Move(entry processlog.QueueEntry) { s.e.Expect(entry.BusinessType, entry.In) }
-
-func (noSource) Round(context.Context) func(context.Context, Heads, *observe.ReconciledEvent) {
-	return func(context.Context, Heads, *observe.ReconciledEvent) {}
 }

@@ -17,20 +17,17 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Attempt is the work on one entry under one lease: a handler call, or the entry's part of a shared call. After a shared
-// call without a verdict, the attempt has a second call, in which the entry runs alone.
+// Attempt is the work on one entry under one lease: a handler call, or the entry's part of a shared call. If a shared call
+// returns no verdict for the entry, the attempt has a second call, in which the entry runs alone.
 //
 // This table says who sets the flags. All but returned are guarded by holdings.mu.
 //
-//	stuck            examine sets it when the handler has exceeded its timeout by stuckAfter. beginCall resets it.
-//	renewing         markLapsed sets it when a shared call returns after the lease has ended. beginCall resets it.
+//	stuck            examine sets it when the handler has exceeded its timeout by stuckAfter. The next call resets it.
+//	renewing         markLapsed sets it when a shared call returns after the lease has ended. The next call resets it.
 //	returned         Finish sets it when the last handler call has returned. It is atomic and stays set.
 //	lostAfterReturn  loseLeaseLocked sets it when the lease is lost after the handler has returned. It stays set.
 //	obsolete         makeObsoleteLocked sets it when the lease is lost before the handler has returned, or when a change
 //	                 of the entry has ended the attempt. It stays set.
-//	refusedRenewals  renewed counts the renewals that the database has refused.
-//	renewAfter       renewed sets it after each refused renewal. It has no effect once this time has passed.
-//	callCount        beginCall counts the handler calls.
 //
 // These combinations need an explanation. All others follow from the table:
 //
@@ -40,8 +37,7 @@ import (
 //     isStuckLocked is false.
 //   - renewing is set only between two handler calls. If no second call may begin, returned is set next, and renewing
 //     stays set.
-//   - obsolete may be set together with returned, in either order. For example, a change may end an attempt whose outcome
-//     waits to be stored.
+//   - obsolete may be set together with returned. For example, a person may cancel an entry whose outcome waits to be stored.
 type Attempt struct {
 	Row        processlog.Row
 	queueToken int64 // token of the queue lease that the claim used; 0 without a queue lease
@@ -55,24 +51,25 @@ type Attempt struct {
 	// its outcome is unknown. Set it in the goroutine of the attempt.
 	Acted bool
 
-	// The next four fields belong to one handler call. After a shared call without a verdict, they get new values for the
-	// second call. They are written under holdings.mu. The goroutine that runs the attempt may read them without the lock.
+	// call is the handler call of the attempt. The goroutine that runs the attempt may read ctx, cancel, timeout and startedAt
+	// without holdings.mu.
+	call
+
+	leaseEnd        time.Time   // end of the lease, by the monotonic clock of this process. No write depends on it. Guarded by holdings.mu once the attempt runs
+	returned        atomic.Bool // the handler has returned; from then on its outcome takes precedence over a dead-lettering
+	lostAfterReturn bool        // the lease was lost after the handler had returned, so there is nothing to renew
+	obsolete        error       // why this process no longer owns the entry; nil while it does
+}
+
+// call is one handler call of an attempt. beginCall replaces all fields, so that the second call keeps no flag of the first.
+type call struct {
 	ctx       context.Context // kept to read its cause; nil if no handler is called, because the entry is dead-lettered
 	cancel    context.CancelCauseFunc
 	timeout   *callTimeout
 	startedAt time.Time
-
-	leaseEnd        time.Time   // end of the lease, by the monotonic clock of this process. No write depends on it. Guarded by holdings.mu once the attempt runs
-	stuck           bool        // the handler call was reported as stuck
-	renewing        bool        // the shared call has returned after the lease had ended, and RenewLapsed renews the lease
-	returned        atomic.Bool // the handler has returned; from then on its outcome takes precedence over a dead-lettering
-	lostAfterReturn bool        // the lease was lost after the handler had returned, so there is nothing to renew
-	obsolete        error       // why this process no longer owns the entry; nil while it does
-
-	refusedRenewals int       // number of times the database has refused to renew the lease
-	renewAfter      time.Time // earliest time of the next renewal after a refusal
-
-	callCount uint32 // number of handler calls that have begun for the attempt
+	number    uint32 // 1 for the first call of the attempt
+	stuck     bool   // the call was reported as stuck
+	renewing  bool   // the shared call has returned after the lease had ended, and RenewLapsed renews the lease
 }
 
 // Context returns the context of the attempt's handler call.
@@ -125,8 +122,7 @@ func (a *Attempt) loseLeaseLocked() {
 	}
 }
 
-// suspectDone notifies the admissions if the entry is a suspect: an entry that may have crashed a process. It says that the
-// entry can no longer crash this process.
+// suspectDone calls Admission.SuspectDone, if the entry is a suspect. A suspect is an entry that may have crashed a process.
 func (a *Attempt) suspectDone(why SuspectEnd) {
 	suspectDone(a.Type.admissions, &a.Row, LostLeases(&a.Row), why)
 }
@@ -143,12 +139,15 @@ func (a *Attempt) Event(err error) observe.AttemptEvent {
 // startClaimed starts the rows that one claim has leased. queueToken is the token of the queue's lease, or 0. The claim holds a
 // slot for each handler call of the rows.
 //
-// startClaimed gives back the claim of an entry that an admission skips, or that may not start any more, because Run stops
-// or its lease has ended. blocked is how many entries may not start because they turned out to be blocked by other entries.
+// These entries do not start, and startClaimed gives up their leases:
 //
-// startClaimed also gives up the leases of the blocked entries, and postpones them: see Order.Separate. If it returns an
-// error, the blocked entries are not postponed but still due. The caller must then not claim again at once, because it
-// would find the same entries again.
+//   - entries that an admission skips
+//   - entries whose lease has ended, and all entries if Run stops
+//   - entries that other entries of their ordering keys block. The result blocked is their number. They are also postponed: see
+//     Order.Separate
+//
+// If startClaimed returns an error, the blocked entries are not postponed but still due. The caller must then not claim again
+// at once, because it would find the same entries.
 func (e *Engine) startClaimed(found ClaimedRows, queueToken int64) (blocked int, err error) {
 	t := found.Type
 	startable, waiting, giveUp := t.separate(e.attemptsOf(found, queueToken))
@@ -157,13 +156,13 @@ func (e *Engine) startClaimed(found ClaimedRows, queueToken int64) (blocked int,
 	for _, a := range late {
 		attemptEnded(t.admissions, a, Result{Unstarted: true})
 	}
-	// Free the slots before the leases, because the database may be slow.
+	// Free the slots before the leases, because the database may be slow to release leases.
 	if unneeded := t.callsOfRows(found.Mine) - calls; unneeded > 0 {
 		e.FreeSlots(t, unneeded)
 	}
 	e.releaseUnstarted(skipped)
 	for _, a := range skipped {
-		// Offer the entry to other processes now. Otherwise they wait until the queue's lease ends.
+		// Offer the entry to other processes now. Otherwise the queue would offer it only after its lease.
 		e.source.Move(processlog.QueueEntry{BusinessType: t.Name, ID: a.Row.ID})
 	}
 	e.releaseUnstarted(late)
@@ -193,8 +192,7 @@ func (e *Engine) deadLetter(a *Attempt) {
 	// process. If this handler returns first, the batcher withdraws the dead-lettering, and stores the handler's outcome
 	// instead (G8, a reported success is stored).
 	running, _ := e.HeldAttempt(&a.Row)
-	outcome := e.withFailedAttempt(a, Result{}, a.Type.crashOutcome(&a.Row, running.StartedAt))
-	e.outcomes.ordinary.Add(pendingOutcome{attempt: a, outcome: outcome, deadLetters: true})
+	e.store(pendingOutcome{attempt: a, outcome: a.Type.crashOutcome(&a.Row, running.StartedAt), deadLetters: true}, Result{})
 }
 
 // releaseUnstarted releases the leases of attempts of one type that may not start. No handler was called, so the entries'
@@ -210,11 +208,10 @@ func (e *Engine) releaseUnstarted(attempts []*Attempt) {
 	})
 }
 
-// giveBack gives up the leases of attempts that do not start, and notifies the features. The function giveUp gives up the
-// leases.
+// giveBack gives up the leases of attempts that do not start, by the function giveUp. Then it notifies the features.
 //
-// giveBack notifies the admissions last, because an admission may then start a suspect: an entry that may crash this
-// process. If that happened while the leases were still held, each of these attempts would lose a lease.
+// The order matters. Once an admission is notified, a suspect may start, which is an entry that may crash this process. If the
+// attempts still had their leases then, a crash would cost each of them a lost lease.
 func (e *Engine) giveBack(attempts []*Attempt, giveUp func() error) error {
 	if len(attempts) == 0 {
 		return nil
@@ -222,15 +219,15 @@ func (e *Engine) giveBack(attempts []*Attempt, giveUp func() error) error {
 	err := giveUp()
 	for _, a := range attempts {
 		a.suspectDone(NotRun)
-		for _, f := range e.settlements {
-			f.GivenBack(a)
+		for _, givenBack := range e.Hooks.GivenBack {
+			givenBack(a)
 		}
 	}
 	return err
 }
 
-// startCalls runs attempts of one type and returns at once. The attempts hold slots for all calls that they need. calls is how
-// many handler calls begin. late lists the attempts that may not start any more.
+// startCalls runs attempts of one type and returns at once. The caller has taken slots for all calls that they need. calls is how
+// many handler calls begin. late lists the attempts that do not start: see holdings.admit.
 func (e *Engine) startCalls(t *Type, attempts []*Attempt) (calls int, late []*Attempt) {
 	if len(attempts) == 0 {
 		return 0, nil
@@ -239,12 +236,11 @@ func (e *Engine) startCalls(t *Type, attempts []*Attempt) (calls int, late []*At
 	for _, a := range attempts {
 		e.prepare(a, timeout)
 	}
-	run, _ := e.contexts()
-	attempts, late = e.holdings.admit(run, attempts)
+	attempts, late = e.holdings.admit(e.run.Load().context, attempts)
 	var batches [sharingClasses][]*Attempt
 	for _, a := range attempts {
 		class := t.sharingClass(a.Row.State, LostLeases(&a.Row))
-		if class == NotShared {
+		if class == notShared {
 			calls++
 			go e.runAttempt(a)
 		} else {
@@ -264,9 +260,8 @@ func (e *Engine) startCalls(t *Type, attempts []*Attempt) (calls int, late []*At
 	return calls, late
 }
 
-// prepare gives an attempt the context for its next handler call. The entry's headers hold values from the context that was
-// passed to Record, for example a trace id. The new context has these values again. It ends at the type's timeout, when the
-// lease is lost, by Cancel, or when Run stops waiting.
+// prepare begins the next handler call of an attempt. The context of the call has the values of the entry's headers, for example
+// a trace id. It ends at the type's timeout, when the lease is lost, by Cancel, or when Run stops waiting.
 func (e *Engine) prepare(a *Attempt, timeout *callTimeout) {
 	ctx := timeout.ctx
 	// A handler that takes several entries gets no values from the headers of an entry, even if this call is for one entry.
@@ -285,9 +280,8 @@ type callTimeout struct {
 }
 
 func (e *Engine) newTimeout(t *Type, calls int) *callTimeout {
-	_, handler := e.contexts()
 	timeout := new(callTimeout)
-	timeout.ctx, timeout.cancel = context.WithTimeoutCause(handler, t.Timeout, processlog.ErrTimeout)
+	timeout.ctx, timeout.cancel = context.WithTimeoutCause(e.run.Load().handlers, t.Timeout, processlog.ErrTimeout)
 	timeout.callsLeft.Store(int32(calls))
 	return timeout
 }
@@ -299,23 +293,22 @@ func (t *callTimeout) callEnded() {
 	}
 }
 
-// HandlerContext returns the context of a handler call for several entries. It has no values from the headers of an entry.
-// Such a value may name a tenant, for example, and the handler would use it for the entries of other tenants, too.
+// HandlerContext returns the context of a handler call for several entries. The context has no values from the headers of an
+// entry. For example, the tenant in the headers of one entry would be wrong for the other entries.
 func (e *Engine) HandlerContext(t *Type) (context.Context, context.CancelFunc) {
 	timeout := e.newTimeout(t, 1)
 	return timeout.ctx, timeout.cancel
 }
 
 // RunAlone calls the handler again for one attempt, whose shared call has returned no verdict. In this second call the
-// entry is alone. The handler of the attempt still counts as running since the first call, so Drain also waits for the
-// second call.
+// entry is alone. The attempt has counted as running since its first call. So Drain also waits for the second call.
 func (e *Engine) RunAlone(a *Attempt) {
 	a.endCall()
 	e.prepare(a, e.newTimeout(a.Type, 1))
 	go e.runAttempt(a)
 }
 
-// SecondCallError returns why the handler must not be called again for an attempt, or nil if it may be called.
+// SecondCallError returns why the handler must not be called again for an attempt. It returns nil if the handler may be called.
 func (e *Engine) SecondCallError(a *Attempt) error {
 	if e.Stopping() || errors.Is(context.Cause(a.ctx), processlog.ErrStopping) {
 		return processlog.ErrStopping
@@ -365,10 +358,9 @@ func (e *Engine) callHandler(a *Attempt) (result Result) {
 
 // TooLate reports whether it is too late to call the handler. If it is, result is the result of the attempt.
 //
-// The timeout of an attempt runs from its claim. So it may pass before the handler is called, and the renewer may already
-// have reported the attempt as stuck. If the entry is a suspect, which means that it may crash the process, another
-// suspect may start after this report. If this attempt started as well, too many suspects would run at once (G16,
-// repetitions are counted).
+// The timeout of an attempt runs from its claim, so it may pass before the handler is called. The renewer may already have
+// reported the attempt as stuck. After such a report another suspect may start, which is an entry that may crash the process. If
+// this attempt called its handler as well, too many suspects would run at once (G16, repetitions are counted).
 func (e *Engine) TooLate(a *Attempt) (result Result, late bool) {
 	switch {
 	case e.Stopping():
@@ -379,8 +371,8 @@ func (e *Engine) TooLate(a *Attempt) (result Result, late bool) {
 	return Result{}, false
 }
 
-// panicked returns the error of a handler that has panicked with the value p. The methods of p are user code, and may panic
-// too. So usererr.Of formats p now, protected against panics. Later, the error returns this text and calls no method of p.
+// panicked returns the error of a handler that has panicked with the value p. The methods of p are code of the user, and may
+// panic too. usererr.Of formats p at once and contains such a panic. The returned error calls no method of p.
 func panicked(p any) error { return usererr.Of(&processlog.PanicError{Value: p, Stack: debug.Stack()}) }
 
 // Finish computes the outcome of an attempt from the handler's result, frees the slot, and passes the outcome to its
@@ -396,19 +388,18 @@ func (e *Engine) Finish(a *Attempt, result Result) {
 		err = verdict.OutcomeUnknown(err)
 	}
 	done := pendingOutcome{attempt: a, outcome: a.Type.OutcomeOf(&a.Row, err, cause), token: result.Token}
-	// From here on a claim sees that this process holds the entry, and that its handler is not stuck. If the handler was
-	// stuck, a claim may have decided to dead-letter the entry. If this decision is not stored yet, it is withdrawn (G8,
-	// a reported success is stored).
+	// From here on the handler is not stuck. While it was stuck, a claim may have dead-lettered the entry. If the database has not
+	// stored the dead-lettering yet, it is withdrawn (G8, a reported success is stored).
 	a.returned.Store(true)
-	// Notify the admissions before the slot is free. If this result opens the breaker, the breaker is open before a claim can
-	// take the slot.
+	// Notify the admissions before the slot is free. If this result opens the breaker, the breaker must be open before a claim
+	// can take the slot.
 	result.Cause = cause
 	attemptEnded(a.Type.admissions, a, result)
-	for _, f := range e.settlements {
-		f.Ended(a, result, Counted(&a.Row, &done.outcome))
+	for _, ended := range e.Hooks.Ended {
+		ended(a, result, Counted(&a.Row, &done.outcome))
 	}
-	// Free the slot before the outcome is stored. A caller that sees the stored outcome and records the next entry then
-	// finds the slot free.
+	// Free the slot before the outcome is stored. A service that sees the stored outcome may record the next entry at once, and
+	// that entry needs the slot.
 	if a.SlotUsers == nil || a.SlotUsers.Add(-1) == 0 {
 		e.FreeSlots(a.Type, 1)
 	}
@@ -421,17 +412,13 @@ func (e *Engine) Finish(a *Attempt, result Result) {
 		stored := done // The watcher gets the address of this copy. If it got the address of done, each outcome would be allocated.
 		e.watcher.Stored(&a.Row, &stored.outcome, done.token, result.SentAt)
 		e.handleAnswer(done, processlog.Settled{Applied: true})
-	// The effect and the outcome were rolled back together, so there is nothing to store. Another process or an admin has
-	// already changed the entry (G5, an effect happens exactly once).
+	// The effect and the outcome were rolled back together, so there is nothing to store (G5, an effect happens exactly once).
 	case result.MovedOn:
 		e.handleAnswer(done, processlog.Settled{})
 	default:
-		if result.Err != nil {
-			done.outcome = e.withFailedAttempt(a, result, done.outcome)
-		}
-		e.store(done)
+		e.store(done, result)
 	}
-	// Call this after the outcome is in its batcher. Drain first waits until no handler runs, and then until the batchers
-	// are empty. It could miss an outcome that came to its batcher later.
+	// Drain waits until no handler runs, and then until the batchers are empty. So count the handler as returned only after its
+	// outcome is in a batcher.
 	e.holdings.handlerReturned()
 }

@@ -40,8 +40,9 @@ func (c *claimSchedule) prepare() {
 	}
 }
 
-// start starts every claim that is worthwhile now, or the look that comes before the claim: see typeSchedule.look. Each claim
-// and each look runs in a goroutine of its own, which the WaitGroup counts. start returns how long the scanner may sleep.
+// start starts every claim that is worthwhile now. If a look must come before a claim, it starts the look: see
+// typeSchedule.look. Each claim and each look runs in a goroutine that the WaitGroup counts. start returns how long the
+// scanner may sleep.
 func (c *claimSchedule) start(goroutines *sync.WaitGroup, e *Engine) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,13 +59,13 @@ func (c *claimSchedule) start(goroutines *sync.WaitGroup, e *Engine) time.Durati
 				break
 			}
 			look := s.look(now)
-			fullClaims := s.claimBegins(now)
+			found, backlog := s.claimBegins(now), s.backlog
 			if look != nil {
 				t.slots.Release(calls)
 				goroutines.Go(func() { c.lookEnded(t.Name, look()) })
 				continue
 			}
-			goroutines.Go(func() { c.claimEnded(t, e.claimDue(t, calls), fullClaims) })
+			goroutines.Go(func() { c.claimEnded(t, e.claimDue(t, calls, backlog), found) })
 		}
 		next = t.moreCallsAt(now, next)
 		if s.runningClaims < claimsInFlight && now.Before(s.claimAt) && s.claimAt.Before(next) {
@@ -119,14 +120,12 @@ func (c *claimSchedule) FreeSlots(t *Type, n int) {
 
 // slotFreed is called when a slot of a type has become free. It wakes the scanner if more entries of the type may be due.
 func (c *claimSchedule) slotFreed(businessType string) {
-	// Do not wake the scanner for each handler that returns. If nothing more is due, the scanner would check every type for
-	// nothing.
+	// Do not wake the scanner for each handler that returns, because each time the scanner checks every type.
 	c.update(businessType, func(s *typeSchedule) bool { return s.shouldClaim(time.Now()) })
 }
 
-// CanClaim reports whether a claim of a type could begin now. If not, the caller should notify another process of a due
-// entry. In this process the entry would wait for a running claim, for a slot, or for the end of the pause after a refused
-// claim.
+// CanClaim reports whether a claim of a type could begin now. If it cannot, a due entry would wait in this process for a running
+// claim, for a slot, or for the end of the pause after a refused claim. So the caller should notify another process.
 func (c *claimSchedule) CanClaim(t *Type) (can bool) {
 	c.with(t.Name, func(s *typeSchedule) {
 		can = s.runningClaims < claimsInFlight && !time.Now().Before(s.pausedUntil) && t.slots.Available() > 0
@@ -134,8 +133,8 @@ func (c *claimSchedule) CanClaim(t *Type) (can bool) {
 	return can
 }
 
-// Notifications returns the names of the types that run here, sorted. For each type it also returns the number of events that may
-// have made an entry due. Call it before you ask a source, and pass the number to Postpone.
+// Notifications returns the names of the types that run here, sorted. For each type it also returns how many events may have
+// made an entry due so far. Call Notifications before you ask a queue when entries are due, and pass the number to Postpone.
 func (c *claimSchedule) Notifications() (names []string, notified []int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,21 +145,22 @@ func (c *claimSchedule) Notifications() (names []string, notified []int) {
 	return c.names, notified
 }
 
-// Postpone delays the next claim of a type after a source has answered that no entry of the type is due now. wait is the
-// time until the next entry is due. The claim is delayed by at most twice peekInterval. The source is asked at least once
-// per peekInterval, so each answer may postpone the claim again.
+// Postpone delays the next claim of a type after a queue has answered that no entry of the type is due now. wait is the
+// time until the next entry is due. The claim is delayed by at most twice peekInterval. The queue is asked at least once
+// per peekInterval, so its next answer may postpone the claim again.
 //
 // Postpone does nothing in these cases:
 //
-//   - Another entry may have been enqueued since the source was asked. The parameter notified is the number that
-//     Notifications returned before the question, and Notifications now returns another number.
+//   - Another entry may have been enqueued since the queue was asked. This is so if Notifications now returns another number
+//     than notified.
 //   - No claim of the type has begun in this Run.
 //   - A claim is running. Its result will say when the next claim is worthwhile.
+//   - The database holds due entries that the source does not report.
 //   - The database has refused a claim. The next claim begins when the pause after this refusal ends.
 func (c *claimSchedule) Postpone(businessType string, notified int, wait time.Duration) {
 	c.with(businessType, func(s *typeSchedule) {
 		due := time.Now().Add(min(wait, 2*peekInterval))
-		if s.hasBegun && s.runningClaims == 0 && s.notifications == notified && s.refusedClaims == 0 && due.After(s.claimAt) {
+		if s.hasBegun && s.runningClaims == 0 && s.notifications == notified && s.refusedClaims == 0 && !s.backlog && due.After(s.claimAt) {
 			s.claimAt = due
 		}
 	})
@@ -175,9 +175,9 @@ func (c *claimSchedule) lookEnded(businessType string, wait time.Duration) {
 }
 
 // claimEnded records the result of a claim and wakes the scanner.
-func (c *claimSchedule) claimEnded(t *Type, result ClaimResult, fullClaims int) {
+func (c *claimSchedule) claimEnded(t *Type, result ClaimResult, before findings) {
 	c.update(t.Name, func(s *typeSchedule) bool {
-		s.claimEnded(result, fullClaims)
+		s.claimEnded(result, before)
 		return true // another claim may begin now, and this one may have left slots unused
 	})
 }
@@ -233,14 +233,21 @@ type typeSchedule struct {
 	// If moreDue is set, the next claim begins at once, because more entries are due than one claim takes. A claim is full
 	// if it got as many entries as it asked for. These rules hold:
 	//
-	//   - A full claim sets moreDue and increments fullClaims.
-	//   - A claim that is not full clears moreDue, unless a full claim has ended since it began. The caller sees this from
-	//     fullClaims.
+	//   - A full claim sets moreDue. A claim that is not full clears moreDue, unless a full claim has ended since it began.
 	//   - A refused claim and a look clear moreDue.
-	moreDue    bool // whether more entries are due: a claim was full, and no later claim got less
-	fullClaims int  // number of full claims
+	//   - ExpectBacklog sets backlog. A claim that has read all due entries of the database clears backlog, unless found has
+	//     changed since the claim began.
+	moreDue bool // whether more entries are due: a claim was full, and no later claim got less
+	backlog bool // whether the database holds due entries that the source does not report
+	found   findings
 
 	readAhead *readahead.List
+}
+
+// findings counts how often more due entries were found.
+type findings struct {
+	fullClaims int
+	backlogs   int // calls of ExpectBacklog
 }
 
 // shouldClaim reports whether to start a claim now. While one claim runs, a second one may start if entries have become due
@@ -261,9 +268,8 @@ func (s *typeSchedule) shouldClaim(now time.Time) bool {
 	return due
 }
 
-// look returns a function that asks the database whether due entries of the type wait for others to share their call. The
-// scanner calls this function instead of a claim. Its result is the time until the next look or claim. look returns nil if
-// the claim may begin at once.
+// look returns nil if a claim may begin at once. Otherwise due entries of the type may wait for others to share their call, and the
+// scanner calls ask instead of a claim. ask may ask the database. It returns the time until the next look or claim.
 func (s *typeSchedule) look(now time.Time) (ask func() time.Duration) {
 	if s.typ.Linger() == 0 || s.refusedClaims > 0 { // Before the refused claim, a look has found that the entries wait no longer.
 		return nil
@@ -284,8 +290,7 @@ func (s *typeSchedule) moveForward(wanted time.Time) bool {
 	if paced := s.pace.Next(); wanted.Before(paced) {
 		wanted = paced
 	}
-	// After the database has refused a claim of this type, wait until pausedUntil. To claim again at once would be a busy
-	// loop.
+	// Do not claim during the pause after a claim that the database has refused. That would be a busy loop.
 	if wanted.Before(s.pausedUntil) {
 		wanted = s.pausedUntil
 	}
@@ -296,8 +301,7 @@ func (s *typeSchedule) moveForward(wanted time.Time) bool {
 	return true
 }
 
-// rememberDueTime adds the due time of an entry to laterDueTimes. scheduleNext uses these times, because the queue may lose
-// the entry.
+// rememberDueTime adds the due time of an entry to laterDueTimes. If the queue loses the entry, scheduleNext still knows the time.
 func (s *typeSchedule) rememberDueTime(due time.Time) {
 	index, _ := slices.BinarySearchFunc(s.laterDueTimes, due, time.Time.Compare)
 	if index < maxLaterDueTimes {
@@ -305,30 +309,31 @@ func (s *typeSchedule) rememberDueTime(due time.Time) {
 	}
 }
 
-// claimBegins records that a claim begins. This claim takes the entries that are known to be due. So claimBegins sets
-// claimAt, the time of the next claim, as late as possible. A notification or the end of this claim makes claimAt earlier
-// again. fullClaims is how many full claims have ended so far. The caller passes fullClaims to claimEnded.
-func (s *typeSchedule) claimBegins(now time.Time) (fullClaims int) {
+// claimBegins records that a claim begins. This claim takes the entries that are known to be due, so claimBegins sets claimAt as
+// late as possible. A notification or the end of this claim makes claimAt earlier again. The caller passes the result to
+// claimEnded.
+func (s *typeSchedule) claimBegins(now time.Time) findings {
 	s.hasBegun = true
 	s.runningClaims++
 	s.claimAt = now.Add(2 * peekInterval)
 	s.laterDueTimes = slices.DeleteFunc(s.laterDueTimes, func(due time.Time) bool { return !now.Before(due) })
-	return s.fullClaims
+	return s.found
 }
 
-// claimEnded records that a claim has ended. fullClaims is the number that claimBegins returned for this claim. The comment
-// above moreDue gives the rules that connect fullClaims and moreDue.
-func (s *typeSchedule) claimEnded(result ClaimResult, fullClaims int) {
+// claimEnded records that a claim has ended. before is the value of found when the claim began. The comment above moreDue in
+// typeSchedule gives the rules that connect found, moreDue and backlog.
+func (s *typeSchedule) claimEnded(result ClaimResult, before findings) {
 	s.runningClaims--
-	// An answer of the queue to a question from before the end of this claim is outdated now.
+	// If the queue is being asked now when entries are due, its answer may be outdated. So Postpone must ignore the answer.
 	s.notifications++
 	switch {
 	case result.Full:
 		s.moreDue = true
-		s.fullClaims++
-	case s.fullClaims == fullClaims:
+		s.found.fullClaims++
+	case s.found.fullClaims == before.fullClaims:
 		s.moreDue = false
 	}
+	s.backlog = s.backlog && !(result.StoreDrained && s.found == before)
 	s.scheduleNext(result)
 }
 
@@ -352,8 +357,8 @@ func (s *typeSchedule) scheduleNext(result ClaimResult) {
 		return
 	}
 	s.refusedClaims = 0
-	// Limit the wait. NextDueIn may be processlog.Never, the longest duration, and a sum with it overflows. The type would
-	// then always be due, in a busy loop. The next answer of the queue corrects a wait that was limited.
+	// NextDueIn may be processlog.Never, which is the longest duration. Limit it, because a sum with it would overflow, and the type
+	// would always be due. If the limited wait is too short, the next answer of the queue makes it longer.
 	wait := min(max(result.NextDueIn, 0), 2*peekInterval)
 	if result.LostRace {
 		wait = min(wait, jitter.N(lostRacePause<<min(s.lostRaces, maxLostRaces)))
@@ -362,8 +367,8 @@ func (s *typeSchedule) scheduleNext(result ClaimResult) {
 		s.lostRaces = 0
 	}
 	due := time.Now().Add(wait)
-	// This claim asked the database, which lists only entries that are due now. No queue has said when the next entry is
-	// due. So use the remembered due times (G17, a slow type holds up no other).
+	// The database lists only entries that are due now, so this claim has not found out when the next entry is due. Use the
+	// remembered due times (G17, a slow type holds up no other).
 	if result.FromDatabase && len(s.laterDueTimes) > 0 && s.laterDueTimes[0].Before(due) {
 		due = s.laterDueTimes[0]
 	}

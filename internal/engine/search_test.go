@@ -44,7 +44,7 @@ func searching(t *testing.T, search func(typ *Type) (runnable int)) (*Engine, *T
 
 // claimWith makes a claim that takes all free slots.
 func claimWith(e *Engine, typ *Type) ClaimResult {
-	return e.claimDue(typ, typ.slots.Take(typ.CallsFor(processlog.MaxRows)))
+	return e.claimDue(typ, typ.slots.Take(typ.CallsFor(processlog.MaxRows)), false)
 }
 
 // A claim of a serial type searches for entries that are not blocked by an earlier entry of the same ordering key. While it searches,

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -21,14 +22,12 @@ type pendingOutcome struct {
 	outcome     processlog.Outcome
 	token       processlog.Token // each try writes it with the outcome, so that a later try recognises that the outcome is stored; zero before the first try
 	deadLetters bool             // dead-letters the entry for lost leases; no handler reported this outcome
-	prepared    bool             // Settlement.Prepare was called for the outcome
 }
 
 // outcomes holds the outcomes that wait to be stored.
 //
-// An outcome is stored in the database first. After that, the queue is notified. If the process dies in between, the queue
-// keeps an entry that has ended. The next claim finds that out and removes the entry from the queue. In the other order,
-// the queue could lose an entry that has not ended.
+// The database stores an outcome before the queue is notified. If the process dies in between, the queue keeps an entry that has
+// ended, and the next claim removes it from the queue. In the other order, the queue could lose an entry that has not ended.
 type outcomes struct {
 	ordinary groupcommit.Batcher[pendingOutcome] // writes outcomes that nothing waits for
 	prompt   groupcommit.Batcher[pendingOutcome] // writes outcomes that the next entry of an ordering key waits for
@@ -42,8 +41,8 @@ type outcomes struct {
 // about two statements per outcome.
 const refusedBatchSize = 32
 
-// settlePace is the longest time that an outcome waits to be written together with other outcomes. This wait delays
-// nothing: the slot of its handler is free already, and no entry waits for the outcome.
+// settlePace is the longest time that an outcome waits to be written together with other outcomes. Nothing waits for such an
+// outcome: the slot of its handler is free already, and no other entry is blocked by its entry.
 const settlePace = 5 * time.Millisecond
 
 // promptPace replaces settlePace for an outcome that the next entry of its ordering key waits for.
@@ -58,9 +57,19 @@ func (e *Engine) newOutcomes() *outcomes {
 	return o
 }
 
-// store hands an outcome to the batcher that writes it.
-func (e *Engine) store(done pendingOutcome) {
-	if e.isAwaited(done.attempt) {
+// store hands the outcome of an attempt to the batcher that writes it, with the data that features add. end is how the attempt
+// ended.
+func (e *Engine) store(done pendingOutcome, end Result) {
+	a := done.attempt
+	if end.Err != nil || done.deadLetters {
+		for _, failed := range e.Hooks.Failed {
+			done.outcome.Attempt = cmp.Or(failed(a, end, done.outcome), done.outcome.Attempt)
+		}
+	}
+	for _, prepare := range e.Hooks.Prepare {
+		done.outcome = prepare(a, done.outcome)
+	}
+	if slices.ContainsFunc(e.Hooks.IsAwaited, func(isAwaited func(*Attempt) bool) bool { return isAwaited(a) }) {
 		e.outcomes.prompt.Add(done)
 	} else {
 		e.outcomes.ordinary.Add(done)
@@ -83,7 +92,7 @@ func (e *Engine) settleDistinct(batch []pendingOutcome, onFailure func()) {
 	var repeats []pendingOutcome // further outcomes of entries in this batch; they go into the next batch
 	// A statement may name an entry only once. A batch can hold two outcomes of an entry after a manual Requeue. It can
 	// also hold a dead-lettering and the outcome of the entry's stuck handler. Write the first outcome of an entry now, and
-	// the others later. If the first makes another one obsolete, the database drops the other one.
+	// the second one with the next batch. The database drops the second one if the first has made it obsolete.
 	isWritten := make(map[processlog.ID]bool, len(batch))
 	batch = slices.DeleteFunc(batch, func(o pendingOutcome) bool {
 		if isWritten[o.outcome.ID] {
@@ -96,8 +105,8 @@ func (e *Engine) settleDistinct(batch []pendingOutcome, onFailure func()) {
 	if len(repeats) > 0 {
 		e.outcomes.ordinary.Add(repeats...)
 	}
-	// Retry an outcome with the token of its first try, because that try may have been stored. The token distinguishes
-	// its write from another process's (G8, a reported success is stored).
+	// Retry an outcome with the token of its first try. The first try may have been stored without an answer. By the token, the
+	// database then recognises that the write was ours (G8, a reported success is stored).
 	for token, group := range grouped.Each(batch, func(o pendingOutcome) processlog.Token { return o.token }) {
 		if token == (processlog.Token{}) {
 			token = processlog.NewToken()
@@ -110,12 +119,6 @@ func (e *Engine) settleDistinct(batch []pendingOutcome, onFailure func()) {
 func (e *Engine) settleWithToken(token processlog.Token, batch []pendingOutcome, onFailure func()) {
 	for i := range batch {
 		batch[i].token = token // A later try for a locked row must use the same token.
-		if !batch[i].prepared {
-			batch[i].prepared = true
-			for _, f := range e.settlements {
-				f.Prepare(batch[i].attempt, &batch[i].outcome)
-			}
-		}
 	}
 	failpoint.Reach(failpoint.OutcomesNext)
 	batch, results, sentAt := e.writeOutcomes(token, batch, onFailure)
@@ -146,8 +149,7 @@ func (e *Engine) noteRefused(what string, sentAt time.Time, n int, refusal func(
 }
 
 // writeOutcomes writes outcomes that share a token. It retries until the database answers, because a deadlock or a restart
-// of the database must not make a handler run again. If a try was stored but its answer was lost, the next try recognises
-// the stored outcomes by the token.
+// of the database must not make a handler run again.
 //
 // writeOutcomes returns no results if the Compensator is closed first, or if no outcome is left to write.
 func (e *Engine) writeOutcomes(token processlog.Token, batch []pendingOutcome, onFailure func()) ([]pendingOutcome, []processlog.Settled, time.Time) {
@@ -155,17 +157,16 @@ func (e *Engine) writeOutcomes(token processlog.Token, batch []pendingOutcome, o
 		if batch = e.withoutWithdrawn(batch); len(batch) == 0 {
 			return nil, nil, time.Time{}
 		}
-		// Use neither Run's context nor a handler's: outcomes are stored while Run stops, too (G15, stopping loses
+		// The statement does not end with Run's context, because outcomes are also stored while Run stops (G15, stopping loses
 		// nothing).
 		ctx, cancel := e.Statement()
-		// Take the time of each try, not of the first one. A person may accept a loss of data between two tries. The rollback
-		// detector then ignores writes that were sent before the acceptance. With the time of the first try, it would also
-		// ignore an outcome that a later try has stored (G19, a loss is noticed).
+		// Take the time of each try. A person may accept a loss of data between two tries, and the rollback detector ignores writes
+		// that were sent before the acceptance. With the time of the first try, the detector would ignore an outcome that a later
+		// try has stored (G19, a loss is noticed).
 		sentAt := time.Now()
 		results, err := e.Store.Settle(ctx, token, outcomesOf(batch))
 		cancel()
-		// If all rows are locked, the answer does not show whether the database can write other rows. An open problem then
-		// stays open.
+		// If all rows are locked, the answer does not show whether the database can write. So an open problem stays open.
 		if err != nil || slices.ContainsFunc(results, func(r processlog.Settled) bool { return !r.Busy }) {
 			e.NoteResult(problemStore, err)
 		}
@@ -230,7 +231,7 @@ func (e *Engine) WaitingOutcomes() (n int, backlogged time.Duration) {
 
 var settleBackoff = jitter.Exponential(200*time.Millisecond, stopGrace/2) // The longest pause fits into stopGrace, so a stop sees one more try.
 
-// handleAnswer handles the database's answer to one outcome.
+// handleAnswer notifies everybody who must know what the database has answered to one outcome.
 func (e *Engine) handleAnswer(done pendingOutcome, r processlog.Settled) {
 	a, o := done.attempt, done.outcome
 	if r.Busy || r.Refused != nil {
@@ -249,22 +250,20 @@ func (e *Engine) handleAnswer(done pendingOutcome, r processlog.Settled) {
 		Context: ctx, ID: o.ID, IdempotencyKey: a.Row.IdempotencyKey, BusinessType: a.Type.Name, BusinessID: a.Row.BusinessID,
 		State: o.To, EndedBy: o.EndedBy, Attempt: a.Row.Attempt(),
 	}
-	if isCompleted(o, r) {
-		// Report the completion here, because Complete does not notify the observer.
+	if !r.Applied {
 		event.EndedBy = r.EndedBy
 		e.notifyDropped(a)
-		NotifyObserver(e.Base, e.Observer.Settled, event)
-		return // Complete itself has notified the queue, and the entries that this entry has blocked.
-	}
-	if !r.Applied {
+		if isCompleted(o, r) {
+			NotifyObserver(e.Base, e.Observer.Settled, event) // Complete does not notify the observer.
+			return                                            // Complete itself has notified the queue, and the entries that this entry has blocked.
+		}
 		// Another process, a service or a person has changed the entry since the claim. To lose this race is a normal result
 		// and no error.
-		event.State, event.EndedBy = r.State, r.EndedBy
+		event.State = r.State
 		e.Log.Log(ctx, droppedLevel(o, r), "compensator: outcome dropped: the entry has moved on", "entry", o.ID, "type", a.Type.Name, "reported", o.To, "state", r.State)
-		e.notifyDropped(a)
 		NotifyObserver(e.Base, e.Observer.OutcomeDropped, event)
-		// Do not change the queue. Another process has leased the entry there, or the next claim finds out what has become of
-		// the entry.
+		// Do not change the queue. Another process may have leased the entry there. Otherwise the next claim of the entry corrects the
+		// queue.
 		return
 	}
 	if o.To == processlog.Dead {
@@ -273,16 +272,15 @@ func (e *Engine) handleAnswer(done pendingOutcome, r processlog.Settled) {
 	}
 	NotifyObserver(e.Base, e.Observer.Settled, event)
 	e.notifyQueue(a, o)
-	for _, f := range e.settlements {
-		f.Stored(a, o.To, Counted(&a.Row, &o))
+	for _, stored := range e.Hooks.Stored {
+		stored(a, o.To, Counted(&a.Row, &o))
 	}
 }
 
 // retryLater hands an outcome that could not be written to a batcher for such outcomes, so that it does not delay others.
 func (e *Engine) retryLater(done pendingOutcome, r processlog.Settled) {
 	if r.Refused != nil {
-		// The handler has returned without a crash. Tell the admissions now, because the database may refuse the outcome for
-		// long.
+		// The handler has returned without a crash. Do not wait for the outcome, which the database may refuse for a long time.
 		done.attempt.suspectDone(NotRun)
 	}
 	if refused, _ := e.Refusals.RefusedOutcome(done.attempt.Type.Name, done.outcome.ID); refused > 0 {
@@ -292,9 +290,8 @@ func (e *Engine) retryLater(done pendingOutcome, r processlog.Settled) {
 	}
 }
 
-// settleRefused retries outcomes that the database has refused. If the database has refused another outcome since the last
-// retry, settleRefused pauses before it retries. But a stop of Run retries each refused outcome once without a pause: see
-// refusals.List.RetryOutcomes.
+// settleRefused retries outcomes that the database has refused, after a pause: see refusals.List.AwaitRetry. When Run stops, it
+// retries each refused outcome once without a pause: see refusals.List.RetryOutcomes.
 func (e *Engine) settleRefused(batch []pendingOutcome) {
 	most, atOnce := 1, false
 	for _, o := range batch {
@@ -306,10 +303,10 @@ func (e *Engine) settleRefused(batch []pendingOutcome) {
 	}
 }
 
-// isCompleted reports whether the success of an attempt was not stored because Complete had already ended the entry, for
-// example in its own handler. In this case the handler and the entry agree.
+// isCompleted reports whether an outcome that was not stored is a success of an entry that Complete has already ended, for example
+// in its own handler.
 func isCompleted(o processlog.Outcome, r processlog.Settled) bool {
-	return !r.Applied && o.EndedBy == processlog.EndedByHandler && o.To == processlog.Succeeded &&
+	return o.EndedBy == processlog.EndedByHandler && o.To == processlog.Succeeded &&
 		r.State == processlog.Succeeded && r.EndedBy == processlog.EndedByComplete
 }
 
@@ -354,113 +351,28 @@ func (e *Engine) OfferAgain(a *Attempt, delay time.Duration) {
 // Backoff returns the pause after a number of consecutive failures of a statement that is retried until it succeeds.
 func Backoff(failures int) time.Duration { return retryDelay(settleBackoff, failures) }
 
-// Settlement is a set of functions by which a feature takes part in storing outcomes. All functions are set. They do
-// nothing unless the feature has replaced them with Engine.AttachSettlement. The goroutines that store outcomes call the functions,
-// which do not block.
-type Settlement struct {
-	// Ordered reports whether an entry of a type may be blocked by another entry of the type. It also works for a type that
-	// does not run here.
-	Ordered func(businessType string) bool
-
-	// Prepare is called before an outcome is sent to the database for the first time. It may add data to the outcome. The
-	// statement that stores the outcome then stores the data too.
-	Prepare func(a *Attempt, o *processlog.Outcome)
-
-	// Ended is called when the handler of an attempt has returned, before its outcome is stored. end.Cause says why the
-	// context ended. counted says whether the attempt counts as a failure of the entry.
-	Ended func(a *Attempt, end Result, counted bool)
-
-	// Failed is called when an attempt has failed, before its outcome is passed on to be stored. end.Err is the error, and
-	// end.Cause says why the context of the handler ended. An attempt also fails if its entry is dead-lettered because
-	// consecutive leases ended with no outcome. Then end.Err is nil. Failed returns the failed attempt to store with the
-	// outcome, or nil.
-	Failed func(a *Attempt, end Result, o processlog.Outcome) *processlog.FailedAttempt
-
-	// IsAwaited reports whether another entry waits for the outcome of an attempt. One statement stores several outcomes, so
-	// an outcome usually waits for others. An outcome that an entry waits for is stored sooner.
-	IsAwaited func(a *Attempt) bool
-
-	// Storing is called before outcomes for which IsAwaited returned true are sent to the database. It may return a
-	// function. The engine calls this function once, when the database has answered or the first try has failed.
-	Storing func(batch []Settling) (onAnswer func())
-
-	// Stored is called when an outcome is stored. The parameter failed says whether the outcome counts as a failure of the
-	// entry.
-	Stored func(a *Attempt, to processlog.State, failed bool)
-
-	// Dropped is called when an attempt ends and no outcome of it is stored. Either another process, a service or a person
-	// has changed the entry since the claim. Or Run stopped after the attempt had started and before its handler was called.
-	Dropped func(a *Attempt)
-
-	// GivenBack is called when the engine gives up the lease of an attempt that does not start. The attempt may be blocked,
-	// an admission may skip it, Run may stop, or the lease may have ended.
-	GivenBack func(a *Attempt)
-
-	// Moved is called when a change by a service or a person has ended an entry, for example Cancel.
-	Moved func(row *processlog.Row, to processlog.State)
-}
-
 // Settling is an outcome that is about to be stored.
 type Settling struct {
 	Attempt *Attempt
 	To      processlog.State
 }
 
-// noSettlement is a Settlement that does nothing.
-var noSettlement = Settlement{
-	Ordered:   func(string) bool { return false },
-	Prepare:   func(*Attempt, *processlog.Outcome) {},
-	Ended:     func(*Attempt, Result, bool) {},
-	Failed:    func(*Attempt, Result, processlog.Outcome) *processlog.FailedAttempt { return nil },
-	IsAwaited: func(*Attempt) bool { return false },
-	Storing:   func([]Settling) func() { return nil },
-	Stored:    func(*Attempt, processlog.State, bool) {},
-	Dropped:   func(*Attempt) {},
-	GivenBack: func(*Attempt) {},
-	Moved:     func(*processlog.Row, processlog.State) {},
-}
-
-// AttachSettlement adds a settlement of a feature to the engine. The function configure gets a Settlement that does
-// nothing, and replaces the functions that the feature implements. Call AttachSettlement before Run.
-func (e *Engine) AttachSettlement(configure func(s *Settlement)) {
-	s := noSettlement
-	configure(&s)
-	e.settlements = append(e.settlements, &s)
-}
-
 // Ordered reports whether an entry of a type may be blocked by another entry of the type. It also works for a type that does
 // not run here.
 func (e *Engine) Ordered(businessType string) bool {
-	return slices.ContainsFunc(e.settlements, func(f *Settlement) bool { return f.Ordered(businessType) })
+	return slices.ContainsFunc(e.Hooks.Ordered, func(ordered func(string) bool) bool { return ordered(businessType) })
 }
 
-// withFailedAttempt adds to an outcome the failed attempt that is stored with it. It is called for an attempt that has
-// ended without a success.
-func (e *Engine) withFailedAttempt(a *Attempt, end Result, o processlog.Outcome) processlog.Outcome {
-	for _, f := range e.settlements {
-		if attempt := f.Failed(a, end, o); attempt != nil {
-			o.Attempt = attempt
-		}
-	}
-	return o
-}
-
-// isAwaited reports whether another entry waits for the outcome of an attempt.
-func (e *Engine) isAwaited(a *Attempt) bool {
-	return slices.ContainsFunc(e.settlements, func(f *Settlement) bool { return f.IsAwaited(a) })
-}
-
-// notifyStoring tells the settlements that a batch of outcomes is about to be sent to the database. Other entries wait for
-// these outcomes. The caller calls onAnswer when the database has answered, and also when a try has failed. Only the first
-// call of onAnswer notifies the settlements.
+// notifyStoring calls Hooks.Storing with a batch of outcomes. The caller calls onAnswer when the database has answered, and also
+// when a try has failed. Only the first call of onAnswer has an effect.
 func (e *Engine) notifyStoring(batch []pendingOutcome) (onAnswer func()) {
 	var callbacks []func()
 	outcomes := make([]Settling, len(batch))
 	for i := range batch {
 		outcomes[i] = Settling{batch[i].attempt, batch[i].outcome.To}
 	}
-	for _, f := range e.settlements {
-		if callback := f.Storing(outcomes); callback != nil {
+	for _, storing := range e.Hooks.Storing {
+		if callback := storing(outcomes); callback != nil {
 			callbacks = append(callbacks, callback)
 		}
 	}
@@ -472,9 +384,9 @@ func (e *Engine) notifyStoring(batch []pendingOutcome) (onAnswer func()) {
 	}
 }
 
-// notifyDropped calls Dropped of every attached Settlement.
+// notifyDropped calls Hooks.Dropped.
 func (e *Engine) notifyDropped(a *Attempt) {
-	for _, f := range e.settlements {
-		f.Dropped(a)
+	for _, dropped := range e.Hooks.Dropped {
+		dropped(a)
 	}
 }

@@ -14,7 +14,7 @@ import (
 func TestOutcomeOfAStuckHandlerWithdrawsItsDeadLettering(t *testing.T) {
 	h := newHoldings()
 	s := &Engine{holdings: h}
-	stuck := &Attempt{Row: processlog.Row{ID: processlog.RowID(1)}, ctx: t.Context(), stuck: true}
+	stuck := &Attempt{Row: processlog.Row{ID: processlog.RowID(1)}, call: call{ctx: t.Context(), stuck: true}}
 	h.held[stuck.holdingKey()] = stuck
 	deadLetters := func(id processlog.ID, epoch uint32) pendingOutcome {
 		return pendingOutcome{attempt: &Attempt{Row: processlog.Row{ID: id, Epoch: epoch}}, deadLetters: true}

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/usererr"
@@ -33,8 +32,7 @@ type Type struct {
 	slots      Slots
 	admissions []*Admission
 	order      *Order   // blocks entries until others have ended; nil: no entry is blocked
-	claimer    Claimer  // claims entries in place of Store.Claim; nil: Store.Claim does
-	grouping   Grouping // lets entries share handler calls; nil: each entry has its own call
+	grouping   Grouping // lets entries share handler calls
 }
 
 // SuspectAfter is how many consecutive leases an entry must lose to be a suspect. A lease is lost if it ends without an
@@ -61,8 +59,6 @@ func (t *Type) maxAttempts(row *processlog.Row) int {
 // types holds the business types of this process. Types are added before Run. At that time other goroutines may already
 // record entries, so a mutex guards the types.
 type types struct {
-	acceptsEntries atomic.Bool // whether Run takes new entries
-
 	mu     sync.RWMutex // guards the fields below
 	byName map[string]*Type
 	leases leaseRange
@@ -80,17 +76,6 @@ func (ts *types) TypeNamed(name string) *Type {
 	ts.mu.RLock()
 	defer ts.mu.RUnlock()
 	return ts.byName[name]
-}
-
-// Accepts reports whether Run is active in this process and takes new entries.
-func (ts *types) Accepts() bool { return ts.acceptsEntries.Load() }
-
-// AcceptingType returns a registered type if Run takes new entries now. Otherwise it returns nil.
-func (ts *types) AcceptingType(name string) *Type {
-	if !ts.Accepts() {
-		return nil
-	}
-	return ts.TypeNamed(name)
 }
 
 func (ts *types) addType(t *Type) error {
@@ -138,12 +123,11 @@ func (ts *types) leaseRange() leaseRange {
 	return ts.leases
 }
 
-// LookInterval returns the maximum time between two questions to a source for due entries. A new entry does not wake the
-// scanner if another entry is already due, so only the next question finds the new entry. The interval is at most the
-// shortest lease, so that the scanner hears of a leased entry before its lease ends.
+// LookInterval returns the maximum time between two questions to a queue when entries are due. A new entry wakes no scanner if
+// the queue already has a due entry, so only the next question finds the new entry. The interval is at most the shortest lease,
+// so that the scanner hears of a leased entry before its lease ends.
 func (ts *types) LookInterval() time.Duration { return min(peekInterval, ts.leaseRange().shortest) }
 
 // renewInterval returns how often the renewer checks the leases of all held attempts. It is a tenth of the shortest lease,
-// and at most a second. A check is cheap: it only reads memory unless a lease needs a renewal, and most attempts end before
-// that.
+// and at most a second. A check only reads memory, unless a lease needs a renewal.
 func (ts *types) renewInterval() time.Duration { return min(ts.leaseRange().shortest/10, time.Second) }

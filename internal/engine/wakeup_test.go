@@ -109,13 +109,40 @@ func TestClaimThatFoundLessHidesNothingThatAnotherHasLeft(t *testing.T) {
 	typeSchedule := e.claimSchedule.byType[typ.Name]
 	typeSchedule.claimAt = time.Now().Add(time.Hour)
 	typeSchedule.runningClaims = 2
-	before := typeSchedule.fullClaims
+	before := typeSchedule.found
 	typeSchedule.claimEnded(ClaimResult{Full: true, NextDueIn: processlog.Never}, before)
 	typeSchedule.claimEnded(ClaimResult{NextDueIn: processlog.Never}, before) // this claim began before the other one ended
 	require.True(t, typeSchedule.shouldClaim(time.Now()))
 	typeSchedule.runningClaims = 1
-	typeSchedule.claimEnded(ClaimResult{NextDueIn: processlog.Never}, typeSchedule.fullClaims)
+	typeSchedule.claimEnded(ClaimResult{NextDueIn: processlog.Never}, typeSchedule.found)
 	require.False(t, typeSchedule.shouldClaim(time.Now()))
+}
+
+// A claim has read all due entries. Before it ends, a backlog is reported, or another claim leaves entries in the
+// database. The end of the first claim must not mark the backlog as done.
+func TestClaimThatDrainedWhatItReadHidesNoBacklogTheOthersHaveFoundSince(t *testing.T) {
+	drained := ClaimResult{StoreDrained: true, NextDueIn: processlog.Never}
+	for name, find := range map[string]func(e *Engine, s *typeSchedule){
+		"a report": func(e *Engine, s *typeSchedule) { e.ExpectBacklog(s.typ.Name) },
+		"another claim": func(_ *Engine, s *typeSchedule) {
+			s.claimEnded(ClaimResult{Full: true, NextDueIn: processlog.Never}, s.found)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, typ := waiting(t, 0)
+			typeSchedule := e.claimSchedule.byType[typ.Name]
+			typeSchedule.runningClaims = 4
+			e.ExpectBacklog(typ.Name)
+			before := typeSchedule.found
+			find(e, typeSchedule)
+			typeSchedule.claimEnded(drained, before)
+			require.True(t, typeSchedule.backlog)
+			typeSchedule.claimEnded(ClaimResult{NextDueIn: processlog.Never}, typeSchedule.found)
+			require.True(t, typeSchedule.backlog, "other processes may have been faster")
+			typeSchedule.claimEnded(drained, typeSchedule.found)
+			require.False(t, e.HasMore(typ))
+		})
+	}
 }
 
 // A feature that checks each entry in its claim lets two claims run at a time, as a type without admissions does. A feature that allows
@@ -178,7 +205,7 @@ func TestMomentsThatNobodySaysAgainAreKept(t *testing.T) {
 	}
 	typeSchedule.claimBegins(start)
 	ended := func(fromDatabase bool) {
-		e.claimSchedule.claimEnded(typ, ClaimResult{FromDatabase: fromDatabase, NextDueIn: processlog.Never}, typeSchedule.fullClaims)
+		e.claimSchedule.claimEnded(typ, ClaimResult{FromDatabase: fromDatabase, NextDueIn: processlog.Never}, typeSchedule.found)
 	}
 	ended(false)
 	require.True(t, typeSchedule.claimAt.After(start.Add(peekInterval)), "a queue that was asked has the last word")
@@ -214,6 +241,6 @@ func TestSourceThatHasLostATypeDoesNotSayWhenItIsDue(t *testing.T) {
 	e.Expect(typ.Name, processlog.Never)
 	e.ExpectBacklog(typ.Name) // makes the scanner ask the database now
 	typeSchedule.claimBegins(time.Now())
-	e.claimSchedule.claimEnded(typ, ClaimResult{FromDatabase: true, NextDueIn: processlog.Never}, typeSchedule.fullClaims)
+	e.claimSchedule.claimEnded(typ, ClaimResult{FromDatabase: true, NextDueIn: processlog.Never}, typeSchedule.found)
 	require.LessOrEqual(t, time.Until(typeSchedule.claimAt), peekInterval)
 }

@@ -3,5 +3,5 @@ package features
 import "github.com/compensator-go/compensator/internal/features/commitpoll"
 
 func init() {
-	features = append(features, func(s *Set) { s.Engine.AttachCommitPoller(commitpoll.New(s.Engine)) })
+	features = append(features, func(s *Set) { commitpoll.Attach(s.Engine) })
 }

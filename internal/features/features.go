@@ -148,6 +148,10 @@ type Set struct {
 	// Busy reports whether this process has recorded, run or ended entries lately. It returns true if nothing counts them.
 	Busy func() bool
 
+	// PingQueue asks the queue whether it answers, and returns at once. The function answer waits for the result: nil, or an
+	// error that says why the queue cannot be used. The queue may use its engine.QueueShare of the time that ctx has left.
+	PingQueue func(ctx context.Context) (answer func() error)
+
 	// Health asks the database and the queue. It leaves History, OpenBreakers, Limited and Paused empty.
 	Health func(ctx context.Context) observe.Health
 
@@ -220,6 +224,7 @@ func New(ctx context.Context, cfg engine.Config, settings Config) *Set {
 		Paused:       func() []observe.PausedType { return nil },
 		Busy:         func() bool { return true },
 		LimitKey:     func(Limit, *processlog.Row) (string, bool, error) { return "", false, nil },
+		PingQueue:    func(context.Context) func() error { return func() error { return nil } },
 		Health: func(context.Context) observe.Health {
 			return observe.Health{Database: missing("Health")}
 		},

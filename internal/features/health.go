@@ -10,6 +10,6 @@ import (
 func init() {
 	features = append(features, func(s *Set) {
 		health.Attach(s.Engine)
-		s.Health = func(ctx context.Context) observe.Health { return health.Of(ctx, s.Engine) }
+		s.Health = func(ctx context.Context) observe.Health { return health.Of(ctx, s.Engine, s.PingQueue) }
 	})
 }

@@ -17,7 +17,7 @@ func init() {
 			cfg.Queue = localQueue()
 		}
 		q := queue.New(s.Engine, cfg, local)
-		s.Engine.AttachSource(q)
+		s.PingQueue = q.Ping
 		s.beforeRun = append(s.beforeRun, q.BeforeRun)
 		listen := func(ctx context.Context) {
 			q.Queue.Listen(ctx, func(message string) {

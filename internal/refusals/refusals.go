@@ -207,9 +207,6 @@ func (r *List) WithoutPaused(businessType string, wanted []processlog.Wanted) (c
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.anyClaimRefusedLocked(businessType) {
-		return wanted, nil
-	}
 	claimable = slices.DeleteFunc(slices.Clone(wanted), func(w processlog.Wanted) bool {
 		e := r.claimRefusalLocked(businessType, w.ID)
 		isPaused := e != nil && now.Before(e.pausedUntil)
@@ -225,16 +222,6 @@ func (r *List) WithoutPaused(businessType string, wanted []processlog.Wanted) (c
 // refuses to put it back while it is blocked.
 var refusedClaims = [...]string{Claim, Block}
 
-// anyClaimRefusedLocked reports whether any entry of a type has one of refusedClaims. The caller holds mu.
-func (r *List) anyClaimRefusedLocked(businessType string) bool {
-	for _, what := range refusedClaims {
-		if len(r.entries[change{what, businessType}]) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // claimRefusalLocked returns the refusal that makes a claim of an entry useless, or nil. The caller holds mu.
 func (r *List) claimRefusalLocked(businessType string, id processlog.ID) *refusedEntry {
 	for _, what := range refusedClaims {
@@ -243,6 +230,17 @@ func (r *List) claimRefusalLocked(businessType string, id processlog.ID) *refuse
 		}
 	}
 	return nil
+}
+
+// IsPaused reports whether the database has refused a change of an entry so recently that the change must not be tried yet.
+func (r *List) IsPaused(what, businessType string, id processlog.ID) bool {
+	if !r.anyRefused.Load() {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.entries[change{what, businessType}][id]
+	return e != nil && time.Now().Before(e.pausedUntil)
 }
 
 // PauseLeft returns the time until a refused entry may be claimed again.

@@ -42,11 +42,10 @@ type Config struct {
 
 // release is an entry that one claim or insert may have leased.
 type release struct {
-	entry       processlog.QueueEntry
-	offerAfter  bool // offer the entry to all processes once it is released
-	token       processlog.Token
-	failures    int       // number of failed tries
-	pausedUntil time.Time // no try before this time, because the database refused the release
+	entry      processlog.QueueEntry
+	offerAfter bool // offer the entry to all processes once it is released
+	token      processlog.Token
+	failures   int // number of failed tries
 }
 
 func releasesOf(token processlog.Token, offered bool, entries []processlog.QueueEntry) []release {
@@ -154,14 +153,11 @@ func (d *List) releaseOnce(list []release) (done, left []release, err error) {
 	unreleased, err := d.Config.Release(ids, list[0].token)
 	d.Refusals.Note(refusals.Release, "", unreleased.Refused)
 	for _, r := range list {
-		refused := refusals.Has(unreleased.Refused, r.entry.ID)
-		if err == nil && !refused && !slices.Contains(unreleased.Busy, r.entry.ID) {
+		if err == nil && !refusals.Has(unreleased.Refused, r.entry.ID) && !slices.Contains(unreleased.Busy, r.entry.ID) {
 			done = append(done, r)
 			continue
 		}
-		if r.failures++; refused {
-			r.pausedUntil = time.Now().Add(refusals.Pause(r.failures))
-		}
+		r.failures++
 		left = append(left, r)
 	}
 	if err == nil && len(unreleased.Busy) > 0 {
@@ -190,14 +186,19 @@ func (d *List) releaseAll(batch []release) {
 	var lastErr error
 	startedAt := time.Now()
 	for _, list := range grouped.Each(batch, func(r release) processlog.Token { return r.token }) {
-		due := slices.DeleteFunc(slices.Clone(list), func(r release) bool { return startedAt.Before(r.pausedUntil) })
+		due := slices.DeleteFunc(slices.Clone(list), func(r release) bool {
+			isPaused := d.Refusals.IsPaused(refusals.Release, "", r.entry.ID)
+			if isPaused {
+				left = append(left, r)
+			}
+			return isPaused
+		})
 		// A try may wait for locks, so begin none after MaxDuration. After a statement without an answer begin
 		// none either, because the database may not answer the next one.
 		if len(due) == 0 || unanswered != nil || time.Since(startedAt) > d.MaxDuration {
-			left = append(left, list...)
+			left = append(left, due...)
 			continue
 		}
-		left = append(left, slices.DeleteFunc(list, func(r release) bool { return !startedAt.Before(r.pausedUntil) })...)
 		done, undone, err := d.releaseOnce(due)
 		d.donePending(done)
 		d.offer(done)

@@ -299,8 +299,8 @@ func operating() []mutant {
 			name: "outcome-counts-before-it-is-stored", breaks: "G43",
 			what: "An outcome counts when it is sent to the database, also if the database then drops it.",
 			edits: []edit{
-				{"statistics.Attach", `s.Stored, s.Moved = $c.stored, $c.moved`,
-					`s.Moved, s.Prepare = $c.moved, func(a *engine.Attempt, o *processlog.Outcome) { $c.stored(a, o.To, engine.Counted(&a.Row, o)) }`},
+				{"statistics.Attach", `h.Stored = append(h.Stored, $c.stored)`,
+					`h.Prepare = append(h.Prepare, func(a *engine.Attempt, o processlog.Outcome) processlog.Outcome { $c.stored(a, o.To, engine.Counted(&a.Row, &o)); return o })`},
 			},
 			sees: selection{}.with(chaos, "60s"),
 		},

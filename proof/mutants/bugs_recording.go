@@ -84,7 +84,7 @@ return slices.DeleteFunc($found, func(f processlog.Scheduled) bool { return f.ID
 type unread struct {
 	engine.Reservation
 	draft processlog.Draft`},
-				{"Starter.Reserve",
+				{"Starter.reserve",
 					`$reservations[$i], $dLease = $reservation, $tLease`,
 					`d.Lease = t.Lease
 reservations[i] = &unread{reservation, *d}`},
@@ -94,7 +94,7 @@ reservations[i] = &unread{reservation, *d}`},
 if row == nil {
 	draft := f.Reservation.(*unread).draft
 	row = &processlog.Row{Token: f.Token, LeaseLeft: draft.Lease}
-	row.ID, row.IdempotencyKey, row.BusinessType, row.Content, row.DeliveryCount = $id, f.Key, f.BusinessType, draft.Content, 1
+	row.ID, row.IdempotencyKey, row.BusinessType, row.Content, row.DeliveryCount = $id, f.IdempotencyKey, f.BusinessType, draft.Content, 1
 }`},
 			},
 			sees:    tests("TestEntryRolledBackToASavepointNeverRuns").with(simulation, "300"),

@@ -14,21 +14,19 @@ import (
 // Attach makes the engine store a failed attempt in the transaction of each outcome that is not a success. instance
 // names this process. scrub removes confidential data from an error's text.
 func Attach(e *engine.Engine, instance string, scrub func(text string) string) {
-	e.AttachSettlement(func(s *engine.Settlement) {
-		s.Failed = func(a *engine.Attempt, result engine.Result, o processlog.Outcome) *processlog.FailedAttempt {
-			v := verdictOf(&a.Row, result, &o)
-			if v == "" {
-				return nil
-			}
-			errText := o.LastError
-			if v == processlog.AttemptInterrupted { // The entry keeps the error of an earlier attempt.
-				errText = usererr.Text(result.Err)
-			}
-			return &processlog.FailedAttempt{
-				Epoch: a.Row.Epoch, Number: a.Row.Attempt(), Compensating: a.Row.State == processlog.Compensating, Verdict: v, TimedOut: o.TimedOut,
-				LostLeases: engine.LostLeases(&a.Row), Instance: instance, DueAt: a.Row.NextAt, StartedAt: a.Row.NextAt.Add(-a.Row.DueIn),
-				Trace: traceOf(a), Took: a.Elapsed().Truncate(time.Millisecond), Error: processlog.FitError(scrub(errText)),
-			}
+	e.Hooks.Failed = append(e.Hooks.Failed, func(a *engine.Attempt, result engine.Result, o processlog.Outcome) *processlog.FailedAttempt {
+		v := verdictOf(&a.Row, result, &o)
+		if v == "" {
+			return nil
+		}
+		errText := o.LastError
+		if v == processlog.AttemptInterrupted { // The entry keeps the error of an earlier attempt.
+			errText = usererr.Text(result.Err)
+		}
+		return &processlog.FailedAttempt{
+			Epoch: a.Row.Epoch, Number: a.Row.Attempt(), Compensating: a.Row.State == processlog.Compensating, Verdict: v, TimedOut: o.TimedOut,
+			LostLeases: engine.LostLeases(&a.Row), Instance: instance, DueAt: a.Row.NextAt, StartedAt: a.Row.NextAt.Add(-a.Row.DueIn),
+			Trace: traceOf(a), Took: a.Elapsed().Truncate(time.Millisecond), Error: processlog.FitError(scrub(errText)),
 		}
 	})
 }

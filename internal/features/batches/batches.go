@@ -18,9 +18,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// An entry that has lost aloneAfter consecutive leases runs alone. The number must not exceed engine.MaxSharedLosses.
-const aloneAfter = 2
-
 // Settings are the settings of a type whose handler takes several entries.
 type Settings struct {
 	// Call runs the handler. Its result has the meaning that BatchFunc of the root package documents.
@@ -40,16 +37,15 @@ type Batches struct {
 // New makes the batches of an engine.
 func New(e *engine.Engine) *Batches {
 	b := &Batches{e: e, timedOut: make(map[*engine.Attempt]struct{})}
-	e.AttachSettlement(func(s *engine.Settlement) {
-		s.Prepare = func(a *engine.Attempt, o *processlog.Outcome) {
-			if a.Type.Grouped() && b.takeTimedOut(a) {
-				markTimedOut(a, o)
-			}
+	e.Hooks.Prepare = append(e.Hooks.Prepare, func(a *engine.Attempt, o processlog.Outcome) processlog.Outcome {
+		if a.Type.Grouped() && b.takeTimedOut(a) {
+			markTimedOut(a, &o)
 		}
-		s.Dropped = func(a *engine.Attempt) {
-			if a.Type.Grouped() {
-				b.takeTimedOut(a)
-			}
+		return o
+	})
+	e.Hooks.Dropped = append(e.Hooks.Dropped, func(a *engine.Attempt) {
+		if a.Type.Grouped() {
+			b.takeTimedOut(a)
 		}
 	})
 	return b
@@ -60,10 +56,11 @@ func (b *Batches) Attach(t *engine.Type, s Settings) {
 	t.Run = engine.HandlerOf(func(ctx context.Context, row *processlog.Row) error {
 		return singleVerdict(s.call(ctx, []*processlog.Row{row}))
 	})
-	t.AttachGrouping(&batchCalls{settings: s, lingerState: lingerState{wait: s.Wait, batchSize: s.Size}, b: b, e: b.e, t: t})
+	c := &batchCalls{settings: s, lingerState: lingerState{wait: s.Wait, batchSize: s.Size}, b: b, e: b.e, t: t}
+	t.AttachGrouping(engine.Grouping{Seats: s.Size, Start: c.start, Linger: s.Wait, EntryDue: c.entryDue, Look: c.look})
 }
 
-// batchCalls makes the handler calls of one type. It implements engine.Grouping.
+// batchCalls makes the handler calls of one type, for an engine.Grouping.
 type batchCalls struct {
 	lingerState
 	settings Settings
@@ -73,25 +70,8 @@ type batchCalls struct {
 	t *engine.Type
 }
 
-// Seats returns how many entries one call takes at most.
-func (c *batchCalls) Seats() int { return max(1, c.batchSize) }
-
-// SharingClass returns which entries may share a call with an entry. The parameters are the state of that entry and the
-// number of leases that it has lost. A compensation always runs alone. An entry that may have crashed a process is a
-// suspect (see engine.SuspectAfter). Suspects share calls only with each other, and a suspect with aloneAfter lost
-// leases runs alone.
-func (c *batchCalls) SharingClass(state processlog.State, lost int) engine.SharingClass {
-	switch {
-	case state == processlog.Compensating, lost >= aloneAfter:
-		return engine.NotShared
-	case lost >= engine.SuspectAfter:
-		return engine.SharedWithSuspects
-	}
-	return engine.SharedWithOthers
-}
-
-// Start begins one call for several attempts.
-func (c *batchCalls) Start(batch []*engine.Attempt) {
+// start begins one call for several attempts.
+func (c *batchCalls) start(batch []*engine.Attempt) {
 	for _, admission := range c.t.Admissions() {
 		admission.SharedCallBegins(batch)
 	}

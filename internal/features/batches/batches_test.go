@@ -26,19 +26,6 @@ func TestEntryThatFailsAloneAfterALateBatchSaysSo(t *testing.T) {
 	require.False(t, success.TimedOut || success.Faults != nil)
 }
 
-// A crash costs each entry of the call a lease. An entry must run alone before it can lose its last lease. Otherwise an
-// entry is dead-lettered because another entry of its call crashes the process.
-func TestEntryRunsAloneBeforeItsLastLease(t *testing.T) {
-	c := &batchCalls{lingerState: lingerState{batchSize: 8}}
-	shared := 0 // calls that an entry shares although each of them crashes
-	for c.SharingClass(processlog.Pending, shared) != engine.NotShared {
-		shared++
-	}
-	require.LessOrEqual(t, shared, engine.MaxSharedLosses)
-	require.Equal(t, engine.NotShared, c.SharingClass(processlog.Retrying, engine.MaxSharedLosses))
-	require.Equal(t, engine.NotShared, c.SharingClass(processlog.Compensating, 0))
-}
-
 func TestBatchOfOneEntryTakesOneVerdict(t *testing.T) {
 	no := errors.New("no")
 	require.NoError(t, singleVerdict(nil))

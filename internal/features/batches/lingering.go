@@ -30,12 +30,9 @@ type lingerState struct {
 	dueReports int        // due entries reported since the last look
 }
 
-// Linger returns the maximum time that an entry lingers.
-func (l *lingerState) Linger() time.Duration { return l.wait }
-
-// EntryDue counts a due entry. It returns the time until the due entries must be read again or claimed. This time is 0
+// entryDue counts a due entry. It returns the time until the due entries must be read again or claimed. This time is 0
 // if enough due entries have arrived for a full batch.
-func (l *lingerState) EntryDue(now time.Time) time.Duration {
+func (l *lingerState) entryDue(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.dueReports++; l.dueReports >= l.batchSize {
@@ -53,10 +50,10 @@ func (l *lingerState) untilNextLocked(now time.Time) time.Duration {
 	return max(0, next.Sub(now))
 }
 
-// Look returns nil if the next claim may begin. Otherwise the scanner must call ask, which returns the time until the
-// next call of Look. If it is time to read the due entries, ask reads them first. full says that the last claim may
+// look returns nil if the next claim may begin. Otherwise the scanner must call ask, which returns the time until the
+// next call of look. If it is time to read the due entries, ask reads them first. full says that the last claim may
 // have left due entries behind. Then it is time at once.
-func (c *batchCalls) Look(now time.Time, full bool) (ask func() time.Duration) {
+func (c *batchCalls) look(now time.Time, full bool) (ask func() time.Duration) {
 	begins, wait := c.beginLook(now, full)
 	switch {
 	case begins:

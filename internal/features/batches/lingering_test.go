@@ -18,12 +18,12 @@ func TestAsManyAsABatchTakesAreLookedAtAtOnce(t *testing.T) {
 		requireLook(t, l, false)
 		interval := lookInterval(20 * time.Second)
 		require.Equal(t, interval, l.endLook(19*time.Second, nil))
-		require.Equal(t, interval, l.EntryDue(time.Now()))
+		require.Equal(t, interval, l.entryDue(time.Now()))
 		begins, wait := l.beginLook(time.Now(), false)
 		require.False(t, begins)
 		require.Equal(t, interval, wait)
-		require.Equal(t, interval, l.EntryDue(time.Now()))
-		require.Zero(t, l.EntryDue(time.Now()))
+		require.Equal(t, interval, l.entryDue(time.Now()))
+		require.Zero(t, l.entryDue(time.Now()))
 		requireLook(t, l, false)
 	})
 }
@@ -47,9 +47,9 @@ func TestWhatIsOverdueWaitsForOthersThatMuchLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lingerState{wait: 20 * time.Second, batchSize: 3}
 		require.Equal(t, 50*time.Millisecond, l.endLook(50*time.Millisecond, nil), "no look comes between")
-		require.Equal(t, 50*time.Millisecond, l.EntryDue(time.Now()))
+		require.Equal(t, 50*time.Millisecond, l.entryDue(time.Now()))
 		<-time.After(50 * time.Millisecond)
-		require.Zero(t, l.EntryDue(time.Now()))
+		require.Zero(t, l.entryDue(time.Now()))
 		requireClaim(t, l)
 	})
 }
@@ -72,7 +72,7 @@ func TestClaimFollowsWhereNoEntryWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lingerState{wait: 20 * time.Second, batchSize: 3}
 		require.Equal(t, 20*time.Second, l.endLook(processlog.Never, nil), "no look comes between")
-		require.Equal(t, lookInterval(20*time.Second), l.EntryDue(time.Now()))
+		require.Equal(t, lookInterval(20*time.Second), l.entryDue(time.Now()))
 		<-time.After(15 * time.Second)
 		requireLook(t, l, false)
 		require.Equal(t, 5*time.Second, l.endLook(processlog.Never, nil))
@@ -90,7 +90,7 @@ func TestEntryAfterALongRestIsLookedAt(t *testing.T) {
 		l := &lingerState{wait: 20 * time.Second, batchSize: 3}
 		l.endLook(processlog.Never, nil)
 		<-time.After(time.Minute)
-		require.Zero(t, l.EntryDue(time.Now()))
+		require.Zero(t, l.entryDue(time.Now()))
 		requireLook(t, l, false)
 	})
 }

@@ -251,7 +251,7 @@ func TestRunBeginsWithEveryBreakerClosed(t *testing.T) {
 	a := b.begin()
 	b.call(t, errDown, errDown, errDown, errDown)
 	require.Equal(t, "refund", b.Current().BusinessType)
-	require.NoError(t, b.e.Start(t.Context()))
+	require.NoError(t, b.e.Start(t.Context(), true))
 	defer b.e.RunEnded()
 	require.Nil(t, b.Current())
 	require.Empty(t, b.closeEvents, "nobody has tried")

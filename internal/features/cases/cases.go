@@ -9,11 +9,11 @@ import (
 // Attach makes the engine store a case in the transaction of each outcome that makes its entry dead. The function draft
 // returns the case.
 func Attach(e *engine.Engine, draft func(row *processlog.Row, o *processlog.Outcome) *processlog.CaseDraft) {
-	e.AttachSettlement(func(s *engine.Settlement) {
-		s.Prepare = func(a *engine.Attempt, o *processlog.Outcome) {
-			if o.To == processlog.Dead {
-				o.Case = draft(&a.Row, o)
-			}
+	e.Hooks.Prepare = append(e.Hooks.Prepare, func(a *engine.Attempt, o processlog.Outcome) processlog.Outcome {
+		if o.To == processlog.Dead {
+			dead := o // If draft got the address of o, each outcome would be allocated.
+			o.Case = draft(&a.Row, &dead)
 		}
+		return o
 	})
 }

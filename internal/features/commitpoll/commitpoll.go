@@ -81,12 +81,15 @@ type Poller struct {
 	polling      sync.WaitGroup // counts the running poll; added to only while closed is false
 }
 
-// New returns a poller for an engine. Closing the engine closes the poller.
-func New(e *engine.Engine) *Poller { return &Poller{e: e} }
+// Attach makes an engine poll for the transactions whose end it does not see. Closing the engine ends the polls.
+func Attach(e *engine.Engine) {
+	p, h := &Poller{e: e}, &e.Hooks
+	h.AwaitCommit, h.AwaitChange, h.Closing = append(h.AwaitCommit, p.recorded), append(h.AwaitChange, p.changed), append(h.Closing, p.close)
+}
 
-// Recorded implements engine.CommitPoller. It does not poll if the reconciler will find all entries in time. It drops the
+// recorded polls for the transaction of a Record call. It does not poll if the reconciler will find all entries in time. It drops the
 // contents and headers to save memory, because the poller may keep the recording for a minute after a rollback.
-func (p *Poller) Recorded(r *engine.Recording) {
+func (p *Poller) recorded(r *engine.Recording) {
 	for i := range r.Drafts {
 		r.Drafts[i].Content, r.Drafts[i].Headers = nil, nil
 	}
@@ -110,8 +113,8 @@ func (p *Poller) longestDelay() time.Duration {
 	return 2 * p.e.PollInterval
 }
 
-// Changed implements engine.CommitPoller. It does not poll if ChangeCommitted would do nothing.
-func (p *Poller) Changed(before processlog.Row, ch processlog.Change) {
+// changed polls for the transaction of a change. It does not poll if ChangeCommitted would do nothing.
+func (p *Poller) changed(before processlog.Row, ch processlog.Change) {
 	after, err := ch.After(before)
 	if err != nil || after.Version == before.Version {
 		return
@@ -146,8 +149,8 @@ func (p *Poller) scheduleLocked(at time.Time) {
 	}
 }
 
-// Close ends polling, and waits for a running poll.
-func (p *Poller) Close() {
+// close ends polling, and waits for a running poll.
+func (p *Poller) close() {
 	p.mu.Lock()
 	p.closed = true
 	if p.timer != nil {

@@ -20,11 +20,9 @@ const (
 // systems that are unavailable. Some of these attempts are not counted as failures. Without Health, people would find
 // their errors only in the entries themselves.
 func Attach(e *engine.Engine) {
-	e.AttachSettlement(func(s *engine.Settlement) {
-		s.Ended = func(a *engine.Attempt, end engine.Result, counted bool) {
-			if !errors.Is(end.Cause, processlog.ErrCancelled) { // A cancelled handler may return any error, so do not report it as a problem.
-				report(e, a.Type.Name, end.Err, counted)
-			}
+	e.Hooks.Ended = append(e.Hooks.Ended, func(a *engine.Attempt, end engine.Result, counted bool) {
+		if !errors.Is(end.Cause, processlog.ErrCancelled) { // A cancelled handler may return any error, so do not report it as a problem.
+			report(e, a.Type.Name, end.Err, counted)
 		}
 	})
 }

@@ -14,11 +14,11 @@ import (
 // Of asks the database and the queue at the same time. It waits for the database until ctx ends, and for the queue only
 // for engine.QueueShare of this time. Of also works without Run. It leaves History, OpenBreakers, Limited and Paused
 // empty.
-func Of(ctx context.Context, e *engine.Engine) observe.Health {
+func Of(ctx context.Context, e *engine.Engine, pingQueue func(ctx context.Context) (answer func() error)) observe.Health {
 	ctx = e.Reporting(ctx)
 	types := e.Types()
 	h := observe.Health{Handlers: len(types), Running: e.Accepts(), Stuck: e.Stuck(), Problems: e.OpenProblems()}
-	queue := e.Source().Ping(ctx)
+	queue := pingQueue(ctx)
 	r := reading{e: e, h: &h, known: make(map[string]bool, len(types))}
 	for _, t := range types {
 		r.known[t.Name] = true

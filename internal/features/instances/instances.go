@@ -61,7 +61,7 @@ func Attach(e *engine.Engine, store Store, name string, queue func() processlog.
 	r.self.Library, r.self.Build = versions(debug.ReadBuildInfo())
 	r.writer.Max, r.writer.Workers, r.writer.Bound, r.writer.Flush = mostReports+1, 1, mostReports+1, r.write
 	e.MarkLeases(r.self.ID)
-	e.AwaitInClose(r)
+	e.Await(engine.WaitInClose, r)
 	return r
 }
 

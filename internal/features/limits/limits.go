@@ -87,7 +87,7 @@ type unusedStart struct {
 func New(e *engine.Engine) *Limits {
 	l := &Limits{e: e, types: make(map[*engine.Type]*limitedType), settings: make(map[string]Settings), advanced: make(chan struct{}, 1)}
 	l.unusedStarts.Max, l.unusedStarts.Workers, l.unusedStarts.Flush = processlog.MaxRows, 1, l.returnStarts
-	e.AwaitInDrain(&l.unusedStarts)
+	e.Await(engine.WaitAtDrainEnd, &l.unusedStarts)
 	return l
 }
 
@@ -134,15 +134,13 @@ func (l *Limits) attach(t *engine.Type, s Settings) {
 	lt.limit = processlog.StartLimit{Name: s.Name, Interval: s.Interval, Burst: s.Burst, Concurrent: s.Concurrent, Keyed: s.Key != nil, Key: lt.newKeyFunc(s)}
 	lt.currentLimit = lt.limit
 	lt.gate.isKeyed = s.Key != nil
-	t.AttachClaimer(lt.claim)
 	t.AttachAdmission(func(a *engine.Admission) {
-		a.CallsAllowed, a.MoreCallsAt, a.Admit, a.AttemptEnded = lt.countClaimable, lt.nextClaimableAt, lt.admit, lt.noteAttemptEnd
+		a.Claim, a.CallsAllowed, a.MoreCallsAt, a.Admit, a.AttemptEnded = lt.claim, lt.countClaimable, lt.nextClaimableAt, lt.admit, lt.noteAttemptEnd
 	})
 	if len(l.types) == 0 { // A program without limits pays nothing when it stores an outcome.
-		l.e.AttachSettlement(func(s *engine.Settlement) {
-			s.Stored = func(a *engine.Attempt, _ processlog.State, _ bool) { l.removePermit(a) }
-			s.Dropped, s.GivenBack = l.removePermit, l.removePermit
-		})
+		h := &l.e.Hooks
+		h.Stored = append(h.Stored, func(a *engine.Attempt, _ processlog.State, _ bool) { l.removePermit(a) })
+		h.Dropped, h.GivenBack = append(h.Dropped, l.removePermit), append(h.GivenBack, l.removePermit)
 	}
 	l.types[t] = lt
 	l.mu.Lock()

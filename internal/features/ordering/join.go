@@ -4,13 +4,14 @@ import (
 	"context"
 	"slices"
 
+	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/processlog"
 )
 
 // recordPositions is an engine.Recorder: it stores the positions of recorded entries in the transaction of these entries. It
 // returns a *FieldError if the user's function panics.
-func (o *Ordering) recordPositions(drafts []processlog.Draft) (write func(context.Context, processlog.Tx, []processlog.Inserted) error, err error) {
+func (o *Ordering) recordPositions(drafts []processlog.Draft) (write engine.RecorderWrite, err error) {
 	if !o.hasSerial.Load() {
 		return nil, nil
 	}

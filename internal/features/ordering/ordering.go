@@ -98,13 +98,14 @@ func New(e *engine.Engine) *Ordering {
 	// so two workers suffice.
 	o.handoversToClaim.Max, o.handoversToClaim.Workers, o.handoversToClaim.Flush = 1, 2, o.claimAhead
 	o.handoversToStart.Max, o.handoversToStart.Workers, o.handoversToStart.Flush = 1, 2, o.startAhead
-	e.AwaitClaims(&o.handoversToClaim, &o.handoversToStart)
-	e.AwaitInDrain(&o.toClaim, &o.toAdvance, &o.toDelete)
-	e.AttachRecorder(o.recordPositions)
-	e.AttachSettlement(func(s *engine.Settlement) {
-		s.Ordered, s.IsAwaited, s.Storing, s.Stored, s.GivenBack, s.Moved = o.Ordered, o.waitsForOutcome, o.beginHandovers, o.outcomeStored, o.leaseGivenBack, o.endedByPerson
-		s.Dropped = func(a *engine.Attempt) { o.positions.take(a) }
-	})
+	e.Await(engine.WaitForClaims, &o.handoversToClaim, &o.handoversToStart)
+	e.Await(engine.WaitAtDrainEnd, &o.toClaim, &o.toAdvance, &o.toDelete)
+	h := &e.Hooks
+	h.BeforeInsert, h.Ordered = append(h.BeforeInsert, o.recordPositions), append(h.Ordered, o.Ordered)
+	h.GivenBack, h.IsAwaited = append(h.GivenBack, o.leaseGivenBack), append(h.IsAwaited, o.waitsForOutcome)
+	h.Storing, h.Stored = append(h.Storing, o.beginHandovers), append(h.Stored, o.outcomeStored)
+	h.Dropped = append(h.Dropped, func(a *engine.Attempt) { o.positions.take(a) })
+	h.Moved = append(h.Moved, o.endedByPerson)
 	return o
 }
 

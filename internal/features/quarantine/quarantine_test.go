@@ -64,18 +64,13 @@ func TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone(t *testing.T) {
 	require.True(t, q.enter(small, 1))
 }
 
-// groupingOf100 is the grouping of a type whose calls take 100 entries.
-type groupingOf100 struct{ engine.Grouping }
-
-func (groupingOf100) Seats() int { return 100 }
-
 // Somebody has killed a healthy process, so all its entries are suspects. All of them must run again within a few
 // rounds of calls. The first rounds must take few entries.
 // Failure: F61
 func TestSuspectsOfABatchTypeAreLetInByMoreAndMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		typ := &engine.Type{Concurrency: 4}
-		typ.AttachGrouping(groupingOf100{})
+		typ.AttachGrouping(engine.Grouping{Seats: 100, Start: func([]*engine.Attempt) {}})
 		q := &testQuarantine{Quarantine: New(nil)}
 		enter := func() (n int) {
 			for q.enter(typ, 1) {

@@ -11,23 +11,23 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// ClaimDue implements engine.Source. It claims entries that the queue reports as due. It also claims from the database
+// claimDue implements Source.ClaimDue. It claims entries that the queue reports as due. It also claims from the database
 // if the queue does not answer or holds only a part of the due entries.
-func (q *Queue) ClaimDue(t *engine.Type, calls int) engine.ClaimResult {
+func (q *Queue) claimDue(t *engine.Type, calls int, backlog bool) engine.ClaimResult {
 	before := q.claims.of(t.Name)
 	if !q.health.usable() {
-		return q.claimFromStore(t, calls, before)
+		return q.claimFromStore(t, calls)
 	}
 	n := before.entriesToRequest(t.MaxEntries(calls))
 	leased, ok := q.lease(t, n)
 	if !ok {
-		return q.claimFromStore(t, calls, before)
+		return q.claimFromStore(t, calls)
 	}
 	result := q.claimLeased(t, leased, calls, n)
 	// If the queue has left slots free and the database may hold due entries that the queue lacks, claim those too.
 	// After an error of the first claim do not ask the database again, because it would fail again.
-	if (before.backlog || leased.Lost) && result.Err == nil && !result.Full {
-		return q.alsoFromStore(t, calls, result, before)
+	if (backlog || leased.Lost) && result.Err == nil && !result.Full {
+		return q.alsoFromStore(t, calls, result)
 	}
 	q.e.Problems.Passed(engine.ProblemDue, t.Name) // Only a claim from the database would clear this problem. While the queue works there is none, so clear the problem here.
 	if delay := q.claims.asked(t.Name, len(leased.IDs), result); delay > 0 {
@@ -37,9 +37,11 @@ func (q *Queue) ClaimDue(t *engine.Type, calls int) engine.ClaimResult {
 }
 
 // claimFromStore claims from the database.
-func (q *Queue) claimFromStore(t *engine.Type, calls int, before typeClaims) engine.ClaimResult {
+func (q *Queue) claimFromStore(t *engine.Type, calls int) engine.ClaimResult {
 	result := q.e.ClaimFromStore(t, calls)
-	q.claims.askedStore(t.Name, result, before)
+	if result.Err == nil {
+		q.claims.change(t.Name, func(c *typeClaims) { c.emptyClaims = 0 })
+	}
 	return result
 }
 
@@ -101,7 +103,7 @@ func (q *Queue) removeBlocked(t *engine.Type, leased processlog.Leased) (unblock
 		return nil, err
 	}
 	for _, id := range blocked {
-		q.Settle(t.Name, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: true})
+		q.settle(t.Name, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: true})
 	}
 	return grouped.Without(leased.IDs, blocked), nil
 }
@@ -111,7 +113,7 @@ func (q *Queue) removeBlocked(t *engine.Type, leased processlog.Leased) (unblock
 func (q *Queue) settleUnclaimed(t *engine.Type, leased processlog.Leased, found engine.ClaimedRows, err error) {
 	settle := func(id processlog.ID, outcome processlog.QueueOutcome) {
 		outcome.ID, outcome.Token = id, leased.Token
-		q.Settle(t.Name, outcome)
+		q.settle(t.Name, outcome)
 	}
 	if err != nil {
 		for _, id := range leased.IDs {
@@ -135,7 +137,7 @@ func (q *Queue) settleUnclaimed(t *engine.Type, leased processlog.Leased, found 
 }
 
 // alsoFromStore claims from the database after the queue has returned fewer entries than asked for.
-func (q *Queue) alsoFromStore(t *engine.Type, calls int, result engine.ClaimResult, before typeClaims) engine.ClaimResult {
+func (q *Queue) alsoFromStore(t *engine.Type, calls int, result engine.ClaimResult) engine.ClaimResult {
 	// Schedule the queue's next due time now, because the database's answer says nothing about later entries.
 	q.e.Expect(t.Name, result.NextDueIn)
 	// claimLeased has released the slots that it did not need. Take slots again.
@@ -147,14 +149,8 @@ func (q *Queue) alsoFromStore(t *engine.Type, calls int, result engine.ClaimResu
 	if !t.IsOrdered() {
 		calls = held
 	}
-	return q.claimFromStore(t, calls, before)
+	return q.claimFromStore(t, calls)
 }
-
-// NoteBacklog implements engine.Source.
-func (q *Queue) NoteBacklog(businessType string) { q.claims.noteBacklog(businessType) }
-
-// HasBacklog implements engine.Source.
-func (q *Queue) HasBacklog(businessType string) bool { return q.claims.of(businessType).backlog }
 
 // Notified schedules a claim of a type, because another process has reported a due entry of the type. All processes are
 // notified, but only one of them gets the entry. The more often this process came too late, the longer it waits before
@@ -177,11 +173,6 @@ type typeClaims struct {
 	offered, runnable int
 
 	emptyClaims int // consecutive claims for which the queue had nothing due, because other processes were faster
-
-	// noteBacklog sets backlog and increments findings. A claim from the database that leaves no due entry there clears
-	// backlog. It does not clear backlog if findings has changed since the claim began.
-	backlog  bool // whether the database holds due entries that the queue does not hold
-	findings int  // number of times that backlog was found to be true
 }
 
 const (
@@ -235,10 +226,6 @@ func (c *claims) reset() {
 	c.byType = make(map[string]*typeClaims)
 }
 
-func (c *claims) noteBacklog(businessType string) {
-	c.change(businessType, func(t *typeClaims) { t.backlog, t.findings = true, t.findings+1 })
-}
-
 // answered records how many entries the queue offered, and how many of them were neither blocked nor limited.
 func (c *claims) answered(businessType string, offered, runnable int) {
 	c.change(businessType, func(t *typeClaims) { t.offered, t.runnable = offered, runnable })
@@ -257,20 +244,4 @@ func (c *claims) asked(businessType string, offered int, result engine.ClaimResu
 		delay = t.raceDelay()
 	})
 	return delay
-}
-
-// askedStore records what a claim has found in the database. The parameter before is the state in c when the claim began.
-func (c *claims) askedStore(businessType string, result engine.ClaimResult, before typeClaims) {
-	if result.Err != nil {
-		return
-	}
-	c.change(businessType, func(t *typeClaims) {
-		t.emptyClaims = 0
-		switch {
-		case result.Full:
-			t.findings++
-		case result.StoreDrained && t.findings == before.findings:
-			t.backlog = false
-		}
-	})
 }

@@ -76,7 +76,6 @@ func newSearching(t *testing.T, search func(s *countedSlots) (runnable int)) *se
 	s := &searching{queue: &offeringQueue{}, store: &wantedOnly{}, slots: &countedSlots{free: 100}}
 	e := engine.New(t.Context(), engine.Config{Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }, Lease: time.Hour, Store: s.store})
 	s.q = New(e, Config{Queue: s.queue, Horizon: time.Hour}, false)
-	e.AttachSource(s.q)
 	require.NoError(t, e.Register(engine.Type{Name: "book", Concurrency: 100, Lease: time.Hour}, func(typ *engine.Type) {
 		typ.AttachSlots(s.slots)
 		typ.AttachOrder(engine.Order{
@@ -89,7 +88,7 @@ func newSearching(t *testing.T, search func(s *countedSlots) (runnable int)) *se
 		})
 	}))
 	s.typ = e.TypeNamed("book")
-	require.NoError(t, e.Start(t.Context()))
+	require.NoError(t, e.Start(t.Context(), true))
 	t.Cleanup(e.RunEnded)
 	return s
 }
@@ -98,7 +97,7 @@ func newSearching(t *testing.T, search func(s *countedSlots) (runnable int)) *se
 func (s *searching) claim() engine.ClaimResult {
 	calls := s.slots.free
 	s.slots.Take(s.typ.SlotsToSearch(calls))
-	return s.q.ClaimDue(s.typ, calls)
+	return s.q.claimDue(s.typ, calls, false)
 }
 
 func TestClaimFromTheQueueHoldsOneSlotWhileItSearches(t *testing.T) {
@@ -182,27 +181,4 @@ func TestProcessThatCameForNothingHoldsBack(t *testing.T) {
 	require.Greater(t, len(drawn), 50)
 	require.Zero(t, c.asked("refund", 1, engine.ClaimResult{}))
 	require.Zero(t, c.of("refund").raceDelay())
-}
-
-// A claim has read all due entries. Before it ends, a backlog is reported, or another claim leaves entries in the
-// database. The end of the first claim must not mark the backlog as done.
-func TestClaimThatDrainedWhatItReadHidesNoBacklogTheOthersHaveFoundSince(t *testing.T) {
-	for name, find := range map[string]func(c *claims){
-		"a report":      func(c *claims) { c.noteBacklog("refund") },
-		"another claim": func(c *claims) { c.askedStore("refund", engine.ClaimResult{Full: true}, c.of("refund")) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			var c claims
-			c.reset()
-			c.noteBacklog("refund")
-			before := c.of("refund")
-			find(&c)
-			c.askedStore("refund", engine.ClaimResult{StoreDrained: true}, before)
-			require.True(t, c.of("refund").backlog)
-			c.askedStore("refund", engine.ClaimResult{}, c.of("refund"))
-			require.True(t, c.of("refund").backlog, "other processes may have been faster")
-			c.askedStore("refund", engine.ClaimResult{StoreDrained: true}, c.of("refund"))
-			require.False(t, c.of("refund").backlog)
-		})
-	}
 }

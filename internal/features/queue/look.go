@@ -59,11 +59,8 @@ func (q *Queue) lookOnce(ctx context.Context) {
 	for i, wait := range waits {
 		// The next claim of the type should happen after the duration wait. Postpone moves the claim to that time if it
 		// is scheduled earlier, and Expect if it is scheduled later. Postpone does nothing if the type was notified
-		// after the call of Notifications above. Do not postpone a type with a backlog, because the queue does not know
-		// when entries of a backlog are due.
-		if !q.HasBacklog(names[i]) {
-			q.e.Postpone(names[i], notified[i], wait)
-		}
+		// after the call of Notifications above.
+		q.e.Postpone(names[i], notified[i], wait)
 		q.e.Expect(names[i], wait)
 	}
 	q.noteLoss(lostTypes)

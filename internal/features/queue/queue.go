@@ -34,7 +34,7 @@ type Config struct {
 	Limit       int           // maximum number of entries of one type
 }
 
-// Queue implements engine.Source. Callers hand entries over and do not wait for the queue. If the queue does not take an entry, the
+// Queue is the Source of an engine: see engine.Source. Callers hand entries over and do not wait for the queue. If the queue does not take an entry, the
 // reconciler enqueues it again.
 type Queue struct {
 	Config
@@ -84,7 +84,7 @@ const (
 	problemFull   = "the queue has no room for entries, which are found in the database"
 )
 
-// New makes the source of an engine. local says that the queue knows only the entries of this process.
+// New makes the queue the source of an engine. local says that the queue knows only the entries of this process.
 func New(e *engine.Engine, cfg Config, local bool) *Queue {
 	q := &Queue{Config: cfg, local: local, e: e, losses: newLosses(), lossSignal: make(chan struct{}, 1)}
 	q.health = newHealth(q)
@@ -95,8 +95,9 @@ func New(e *engine.Engine, cfg Config, local bool) *Queue {
 	q.laterEntries.Pace.Least = laterPause
 	q.rescheduled.Max, q.rescheduled.Workers, q.rescheduled.Bound, q.rescheduled.Flush = 1000, 1, maxWaiting, q.enqueueMoved
 	q.outcomes.Max, q.outcomes.Workers, q.outcomes.Bound, q.outcomes.Flush = 1000, 1, maxWaiting, q.flushSettled
-	e.AwaitInDrain(&q.outcomes, &q.recordedEntries, &q.laterEntries, &q.rescheduled)
-	e.AwaitInClose(&q.health.questions)
+	e.Await(engine.WaitAtDrainEnd, &q.outcomes, &q.recordedEntries, &q.laterEntries, &q.rescheduled)
+	e.Await(engine.WaitInClose, &q.health.questions)
+	e.AttachSource(engine.Source{Scope: q.scope, Accepts: q.accepts, Enqueue: q.enqueue, Move: q.move, Settle: q.settle, ClaimDue: q.claimDue, Round: q.round})
 	return q
 }
 
@@ -104,8 +105,8 @@ func (q *Queue) call() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(q.e.Work, callTimeout)
 }
 
-// Scope implements engine.Source.
-func (q *Queue) Scope() engine.Scope {
+// scope implements Source.Scope.
+func (q *Queue) scope() engine.Scope {
 	switch {
 	case !q.health.usable():
 		return engine.ScopeNone
@@ -115,17 +116,17 @@ func (q *Queue) Scope() engine.Scope {
 	return engine.ScopeAll
 }
 
-// Accepts implements engine.Source. The queue takes no entry that is due later than Config.Horizon plus one
+// accepts implements Source.Accepts. The queue takes no entry that is due later than Config.Horizon plus one
 // ReconcileInterval. A queue in this process takes no entry of a type that does not run here.
-func (q *Queue) Accepts(businessType string, in time.Duration) bool {
+func (q *Queue) accepts(businessType string, in time.Duration) bool {
 	if in > q.Horizon+q.e.ReconcileInterval {
 		return false
 	}
 	return !q.local || q.e.AcceptingType(businessType) != nil
 }
 
-// Enqueue implements engine.Source.
-func (q *Queue) Enqueue(entries []processlog.QueueEntry) {
+// enqueue implements Source.Enqueue.
+func (q *Queue) enqueue(entries []processlog.QueueEntry) {
 	if len(entries) == 0 {
 		return
 	}
@@ -143,15 +144,15 @@ func (q *Queue) Enqueue(entries []processlog.QueueEntry) {
 	}
 }
 
-// Move implements engine.Source.
-func (q *Queue) Move(entry processlog.QueueEntry) {
-	if q.Accepts(entry.BusinessType, entry.In) && !q.rescheduled.Add(newEntry{entry, time.Now()}) {
+// move implements Source.Move.
+func (q *Queue) move(entry processlog.QueueEntry) {
+	if q.accepts(entry.BusinessType, entry.In) && !q.rescheduled.Add(newEntry{entry, time.Now()}) {
 		q.health.recordGap() // There are too many entries to keep in memory.
 	}
 }
 
-// Settle implements engine.Source.
-func (q *Queue) Settle(businessType string, o processlog.QueueOutcome) {
+// settle implements Source.Settle.
+func (q *Queue) settle(businessType string, o processlog.QueueOutcome) {
 	q.outcomes.Add(settledEntry{businessType, o, time.Now()})
 }
 

@@ -49,7 +49,7 @@ func TestCallThatFindsTheQueueBackTellsAllThatHasGathered(t *testing.T) {
 		move := func(ids ...uint64) (all []processlog.QueueEntry) {
 			for _, id := range ids {
 				entry := processlog.QueueEntry{BusinessType: "refund", ID: processlog.RowID(id)}
-				q.Move(entry)
+				q.move(entry)
 				all = append(all, entry)
 			}
 			synctest.Wait()
@@ -86,7 +86,7 @@ func TestQueueThatDoesNotAnswerForOneTypeIsNotAskedForTheOthers(t *testing.T) {
 		asked := &silentQueue{}
 		q := newQueue(t, asked)
 		for _, businessType := range []string{"refund", "mail", "close_order"} {
-			q.Settle(businessType, processlog.QueueOutcome{})
+			q.settle(businessType, processlog.QueueOutcome{})
 		}
 		<-q.outcomes.Done()
 		require.Equal(t, []string{"refund"}, asked.settledTypes[:1])
@@ -137,7 +137,7 @@ func TestEntriesThatComeDueLaterShareACall(t *testing.T) {
 		has := &storingQueue{}
 		q := newQueue(t, has)
 		record := func(id uint64, in time.Duration) {
-			q.Enqueue([]processlog.QueueEntry{{BusinessType: "refund", ID: processlog.RowID(id), In: in}})
+			q.enqueue([]processlog.QueueEntry{{BusinessType: "refund", ID: processlog.RowID(id), In: in}})
 			synctest.Wait()
 		}
 		calls := func() int { has.mu.Lock(); defer has.mu.Unlock(); return has.calls }
@@ -164,9 +164,9 @@ func TestWaitOfAnOutcomeIsNoPartOfItsDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &slowQueue{}
 		q := newQueue(t, slow)
-		q.Settle("refund", processlog.QueueOutcome{In: time.Minute})
+		q.settle("refund", processlog.QueueOutcome{In: time.Minute})
 		synctest.Wait()
-		q.Settle("refund", processlog.QueueOutcome{In: time.Minute})
+		q.settle("refund", processlog.QueueOutcome{In: time.Minute})
 		<-q.outcomes.Done()
 		require.Equal(t, []time.Duration{time.Minute, time.Minute - time.Second}, slow.delays)
 	})

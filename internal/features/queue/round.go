@@ -54,11 +54,11 @@ func (q *Queue) BeforeRun(ctx context.Context) {
 	}
 }
 
-// Round implements engine.Source.
-func (q *Queue) Round(ctx context.Context) func(context.Context, engine.Heads, *observe.ReconciledEvent) {
+// round implements Source.Round.
+func (q *Queue) round(ctx context.Context) func(context.Context, engine.Heads, *observe.ReconciledEvent) {
 	r := q.rounds
 	if !r.lock(ctx) {
-		return func(context.Context, engine.Heads, *observe.ReconciledEvent) {}
+		return nil
 	}
 	defer r.unlock()
 	isLeader := r.probe(ctx)

@@ -21,7 +21,7 @@ const (
 func (s *Starter) reportUnfound(unfound []engine.InsertedEntry) {
 	entries := make([]engine.RecordedEntry, len(unfound))
 	for i := range unfound {
-		entries[i] = unfound[i].Recorded()
+		entries[i] = unfound[i].RecordedEntry
 	}
 	s.ReportMissing(entries)
 }

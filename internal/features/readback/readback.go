@@ -48,14 +48,15 @@ func Attach(e *engine.Engine) *Starter {
 	s.idReads.Max, s.idReads.Workers, s.idReads.Bound, s.idReads.Flush = processlog.MaxRows, 1, waitBound, s.resolveFresh
 	s.verifications.Max, s.verifications.Workers, s.verifications.Flush = processlog.MaxRows, 2, s.verifyFresh
 	s.claims.Max, s.claims.Workers, s.claims.Flush = processlog.MaxRows, 1, s.claimFresh
-	e.AttachStarter(s)
-	e.AwaitClaims(&s.idReads, &s.verifications, &s.claims)
+	h := &e.Hooks
+	h.Reserve, h.Start, h.FindID = append(h.Reserve, s.reserve), append(h.Start, s.start), append(h.FindID, s.findID)
+	e.Await(engine.WaitForClaims, &s.idReads, &s.verifications, &s.claims)
 	return s
 }
 
-// Reserve reserves slots for the drafts that can be inserted with a lease. Such a draft is due at once, and its type
+// reserve reserves slots for the drafts that can be inserted with a lease. Such a draft is due at once, and its type
 // runs here.
-func (s *Starter) Reserve(drafts []processlog.Draft) (reservations []engine.Reservation) {
+func (s *Starter) reserve(drafts []processlog.Draft) (reservations []engine.Reservation) {
 	if s.e.OutcomesBacklogged() {
 		return nil
 	}
@@ -83,13 +84,13 @@ func (s *Starter) Reserve(drafts []processlog.Draft) (reservations []engine.Rese
 	return reservations
 }
 
-// Committed decides where entries go after their transaction has committed. It reuses the memory of fresh.
+// start decides where entries go after their transaction has committed. It reuses the memory of fresh.
 //
 //   - Entries inserted with a lease are read back.
 //   - Entries that are due now and get a free slot here are claimed by id.
-//   - All others are enqueued.
-func (s *Starter) Committed(fresh []engine.InsertedEntry) {
-	toEnqueue := fresh[:0]
+//   - All others are enqueued. start returns these.
+func (s *Starter) start(fresh []engine.InsertedEntry) (toEnqueue []engine.InsertedEntry) {
+	toEnqueue = fresh[:0]
 	var toVerify []engine.InsertedEntry
 	var toClaim []claimRequest
 	var calls freshCalls
@@ -101,7 +102,7 @@ func (s *Starter) Committed(fresh []engine.InsertedEntry) {
 			// type when the entry is due.
 			toEnqueue = append(toEnqueue, f)
 		case f.ID.IsZero():
-			s.resolveOrDrop(f)
+			s.findID(f)
 		case f.Reservation != nil:
 			toVerify = append(toVerify, f)
 		// Claim here only with a free slot. Do not claim while too many outcomes wait to be stored, or are refused. The
@@ -118,8 +119,7 @@ func (s *Starter) Committed(fresh []engine.InsertedEntry) {
 	}
 	s.verifications.Add(toVerify...)
 	s.claims.Add(toClaim...)
-	s.e.WatchRecorded(toEnqueue)
-	s.Enqueue(toEnqueue)
+	return toEnqueue
 }
 
 // freshCalls counts how many more entries can join the current handler call of a type.
@@ -141,15 +141,12 @@ func (c *freshCalls) takeSeat(t *engine.Type) (seated, slot bool) {
 	return true, true
 }
 
-// Enqueue hands entries that may have committed to the source.
-func (s *Starter) Enqueue(fresh []engine.InsertedEntry) {
-	s.e.EnqueueInserted(fresh, s.resolveOrDrop)
-}
-
-func (s *Starter) resolveOrDrop(f engine.InsertedEntry) {
+// findID reads the id of an entry from the database, and then starts the entry. It always returns true.
+func (s *Starter) findID(f engine.InsertedEntry) bool {
 	if !s.idReads.Add(unresolvedEntry{InsertedEntry: f}) {
 		s.cancelReservation(f) // Too many entries wait already. The database has the entry, and the reconciler finds it.
 	}
+	return true
 }
 
 // cancelReservation gives back the slot that was reserved for an entry, because the entry will not use it.
@@ -171,7 +168,7 @@ func queueEntry(f engine.InsertedEntry) processlog.QueueEntry {
 func (s *Starter) resolveFresh(batch []unresolvedEntry) {
 	keys := make([]processlog.IdempotencyKey, len(batch))
 	for i := range batch {
-		keys[i] = batch[i].Key
+		keys[i] = batch[i].IdempotencyKey
 	}
 	ctx, cancel := s.e.Statement()
 	defer cancel()
@@ -183,7 +180,7 @@ func (s *Starter) resolveFresh(batch []unresolvedEntry) {
 	}
 	var found, unfound, orphaned []engine.InsertedEntry
 	for _, f := range batch {
-		f.ID = ids[f.Key]
+		f.ID = ids[f.IdempotencyKey]
 		switch {
 		case f.ID.IsZero():
 			s.cancelReservation(f.InsertedEntry) // If the entry exists, the reconciler finds it.
@@ -199,7 +196,7 @@ func (s *Starter) resolveFresh(batch []unresolvedEntry) {
 		s.releaseLater(f)
 	}
 	// Route the entries again, now that their ids are known.
-	s.Committed(found)
+	s.e.StartRecorded(found)
 	// Report missing entries only here, where the database has answered.
 	s.reportUnfound(unfound)
 }

@@ -55,7 +55,7 @@ func New(e *engine.Engine, stopOnLoss bool, reportMissing func(entries []engine.
 	d.versions.partLength = latestRounds * e.ReconcileInterval / latestParts
 	d.lastCheck.Store(math.MinInt64 / 2)
 	d.checks.Max, d.checks.Workers, d.checks.Flush = processlog.MaxRows, 1, d.checkAside
-	e.AwaitInClose(&d.checks)
+	e.Await(engine.WaitInClose, &d.checks)
 	return d
 }
 
@@ -96,7 +96,7 @@ func (d *Detector) sawRead(rows []processlog.Row, sentAt time.Time) {
 // entries, so these must stay in the list.
 func (d *Detector) sawRecorded(fresh []engine.InsertedEntry) {
 	for i := max(0, len(fresh)-recordedKept); i < len(fresh); i++ {
-		d.keepRecorded(fresh[i].Recorded())
+		d.keepRecorded(fresh[i].RecordedEntry)
 	}
 }
 

@@ -15,11 +15,10 @@ import (
 // Attempt returns ErrRunning during a Run, and ErrNotFound if the entry does not exist. Another error says why the
 // entry could not be claimed.
 func Attempt(ctx context.Context, e *engine.Engine, id processlog.ID) error {
-	if err := e.Start(ctx); err != nil {
+	if err := e.Start(ctx, false); err != nil {
 		return err
 	}
 	defer e.RunEnded()
-	e.StopAccepting()
 	renewCtx, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
 	renewDone := make(chan struct{})
 	go func() {

@@ -64,10 +64,12 @@ func (c clock) now() time.Time { return c.read.Add(time.Since(c.here)) }
 func Attach(e *engine.Engine, store Store) *Counter {
 	c := &Counter{e: e, store: store, instance: rand.Text()}
 	c.writer.Max, c.writer.Workers, c.writer.Bound, c.writer.Flush = mostMinutes, 1, mostMinutes, c.write
-	e.AwaitInClose(c)
+	e.Await(engine.WaitInClose, c)
 	e.Observer = observe.Observers(observe.Observer{AttemptStarted: c.started, AttemptEnded: c.attemptEnded}, e.Observer)
-	e.AttachCommitted(c.recorded)
-	e.AttachSettlement(func(s *engine.Settlement) { s.Stored, s.Moved = c.stored, c.moved })
+	h := &e.Hooks
+	h.Committed = append(h.Committed, c.recorded)
+	h.Stored = append(h.Stored, c.stored)
+	h.Moved = append(h.Moved, c.moved)
 	return c
 }
 

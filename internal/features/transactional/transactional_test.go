@@ -55,11 +55,9 @@ func attempt(t *testing.T, beginTakes time.Duration, handler Handler) (ended []o
 			stored = append(stored, sentAt)
 		}
 	})
-	e.AttachSettlement(func(s *engine.Settlement) {
-		s.Ended = func(_ *engine.Attempt, end engine.Result, counted bool) {
-			assert.False(t, counted)
-			ended = append(ended, verdict.ForObserver(end.Err))
-		}
+	e.Hooks.Ended = append(e.Hooks.Ended, func(_ *engine.Attempt, end engine.Result, counted bool) {
+		assert.False(t, counted)
+		ended = append(ended, verdict.ForObserver(end.Err))
 	})
 	transactions := New(e, Settings{Begin: func(context.Context) (Transaction, error) {
 		time.Sleep(beginTakes)
@@ -67,7 +65,7 @@ func attempt(t *testing.T, beginTakes time.Duration, handler Handler) (ended []o
 	}})
 	require.NoError(t, e.Register(engine.Type{Name: "close_order", Timeout: time.Minute, Lease: time.Hour, Concurrency: 1, MaxAttempts: 1,
 		Retry: func(int) time.Duration { return time.Hour }}, func(t *engine.Type) { transactions.Attach(t, handler, nil) }))
-	require.NoError(t, e.Start(t.Context()))
+	require.NoError(t, e.Start(t.Context(), true))
 	found, err := e.ClaimWithSlots(e.TypeNamed("close_order"), []processlog.Wanted{{ID: processlog.RowID(1)}}, 1)
 	require.NoError(t, err)
 	e.RunClaimed(found)

@@ -75,19 +75,17 @@ func New(e *engine.Engine, published func(t *engine.Type) bool) *Waiting {
 	w := &Waiting{e: e, startedAt: time.Now(), wakeUp: make(chan struct{}, 1), awaited: make(map[processlog.ID]*awaitedEntry)}
 	w.ctx, w.stop = context.WithCancelCause(e.Work)
 	w.endsToPublish.Max, w.endsToPublish.Workers, w.endsToPublish.Bound, w.endsToPublish.Flush = processlog.MaxRows, 1, maxUnpublished, w.publishEnds
-	e.AttachSettlement(func(s *engine.Settlement) {
-		s.Stored = func(a *engine.Attempt, to processlog.State, _ bool) {
-			if !to.Terminal() {
-				return
-			}
-			w.Ended(a.Row.ID)
-			if w.publish != nil && published(a.Type) {
-				w.endsToPublish.Add(a.Row.ID)
-			}
+	e.Hooks.Stored = append(e.Hooks.Stored, func(a *engine.Attempt, to processlog.State, _ bool) {
+		if !to.Terminal() {
+			return
 		}
-		s.Moved = func(row *processlog.Row, _ processlog.State) { w.Ended(row.ID) }
+		w.Ended(a.Row.ID)
+		if w.publish != nil && published(a.Type) {
+			w.endsToPublish.Add(a.Row.ID)
+		}
 	})
-	e.AwaitInClose(&w.endsToPublish)
+	e.Hooks.Moved = append(e.Hooks.Moved, func(row *processlog.Row, _ processlog.State) { w.Ended(row.ID) })
+	e.Await(engine.WaitInClose, &w.endsToPublish)
 	return w
 }
 
