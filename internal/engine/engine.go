@@ -21,14 +21,14 @@
 //
 // A business type is in type.go. The clients and settings that every part uses are in base.go.
 //
-// The engine does not import the features. Each package below internal/features attaches through one or more of these types.
-// The first three are in admission.go, and belong to one business type. The others are in base.go, and belong to the engine.
+// The engine does not import the features. Each package below internal/features attaches through one or more of the names below.
+// Those of Type belong to one business type, and are in admission.go. Those of Engine are in base.go.
 //
 //	Type.AttachAdmission  which entries are claimed, and how many    breaker, limits, pause, quarantine
 //	Type.AttachOrder      entries that wait for others to end        ordering
 //	Type.AttachGrouping   one call for several entries               batches
-//	Type.AttachSlots      number of calls at once (admission.go)     slots
-//	Type.Run, Type.Undo   how the handler is called (type.go)        batches, transactional
+//	Type.AttachSlots      number of calls at once                    slots
+//	Type.Run, Type.Undo   how the handler is called                  batches, transactional
 //	Engine.AttachSource   who reports due entries                    queue
 //	Engine.AttachWatcher  what the database has answered             rollback
 //	Engine.Hooks          the life of an entry                       attempts, batches, cases, commitpoll, health, limits,
@@ -93,7 +93,7 @@ type Engine struct {
 	*holdings
 	source   Source
 	outcomes *outcomes
-	Hooks    Hooks
+	Hooks    Hooks // of features
 
 	batchers [waitPhases][]Batcher
 

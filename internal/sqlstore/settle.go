@@ -66,7 +66,7 @@ func groupOf(o *processlog.Outcome) settleGroup {
 }
 
 // rowsPerStatement limits the rows of one statement, because the cost of its CASE grows with the square of the rows.
-// Successes with Outcome.Absorb share all values but their Results.
+// Successes share all values but their Results.
 func (g settleGroup) rowsPerStatement() int {
 	if g.absorb && !g.result {
 		return processlog.MaxRows
