@@ -14,7 +14,6 @@ import (
 	"github.com/compensator-go/compensator/ui"
 )
 
-// These constants set how many rows fillAdminLog writes besides the ended entries.
 const (
 	adminTypes    = 40
 	adminDeadOf   = 2 // number of types that have dead entries
@@ -27,7 +26,6 @@ const (
 
 func adminType(n int) string { return fmt.Sprintf("type_%02d", n) }
 
-// operations returns the Operations of a service. In it, every entry is worth the same amount of money.
 func operations() *compensator.Operations {
 	worth := compensator.CaseConfig{Amount: func(*compensator.Entry) (compensator.Amount, error) {
 		return compensator.Amount{Minor: 12900, Currency: "CNY"}, nil
@@ -41,8 +39,6 @@ func operations() *compensator.Operations {
 
 var adminServer = []string{"--innodb-buffer-pool-size=8G", "--innodb-io-capacity=10000"}
 
-// fillAdminLog fills the log with the given number of ended entries, and with the open and dead entries that the constants above
-// count.
 func (a *arena) fillAdminLog(ended int) {
 	a.Helper()
 	a.exec("SET GLOBAL innodb_flush_log_at_trx_commit=0")
@@ -55,11 +51,9 @@ func (a *arena) fillAdminLog(ended int) {
 		}
 	}
 	now := fmt.Sprint(time.Now().UnixMilli())
-	// 98 of 100 ended entries have succeeded, over the last 30 days. The others were compensated, cancelled or settled
-	// manually.
+	// 98 of 100 ended entries have succeeded, over the last 30 days.
 	insert("e", 1, ended, "IF(MOD(seq,100)<98,1,2+MOD(seq DIV 100,3))", "0", fmt.Sprintf("%s-30*86400000+seq*%d", now, 30*86_400_000/(ended+1)), "'handler'", "''")
-	// Of ten open entries eight are pending, one is retrying and one is being compensated. The entries of one type are
-	// overdue. All others are due in the coming days.
+	// Of ten open entries eight are pending, one is retrying and one is being compensated.
 	insert("o", 1, adminOpen, "CASE MOD(seq DIV 40,10) WHEN 0 THEN -1 WHEN 1 THEN -3 ELSE 0 END", "1",
 		fmt.Sprintf("%s+IF(MOD(seq,%d)=1,-600000,3600000)+MOD(seq*7919,5*86400000)*IF(MOD(seq,%d)=1,0,1)", now, adminTypes, adminTypes), "''", "''")
 	dead := fmt.Sprintf("CONCAT('POST https://psp.example/v2/refund: status ', 500+MOD(seq DIV %d,%d), ': upstream busy (order o-', seq, ')')", adminTypes, adminFailures)
@@ -95,7 +89,6 @@ func (a *arena) adminLog() *adminLog {
 	return h
 }
 
-// newPages returns new admin pages that have served no request yet.
 func (h *adminLog) newPages() http.Handler {
 	everything := admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })
 	d, err := admin.New(h.Compensator, admin.Options{Access: everything})
@@ -105,8 +98,7 @@ func (h *adminLog) newPages() http.Handler {
 	return pages
 }
 
-// adminReader returns the name in the header X-Who. Without this header it returns a new name for each request. The
-// pages allow each reader only twenty requests a second, which the benchmark exceeds.
+// Each request without X-Who has a new reader, because the pages allow a reader only twenty requests a second.
 func adminReader(r *http.Request) string {
 	if name := r.Header.Get("X-Who"); name != "" {
 		return name
@@ -114,7 +106,6 @@ func adminReader(r *http.Request) string {
 	return fmt.Sprint("reader ", time.Now().UnixNano())
 }
 
-// getPage requests one page in this process, with the headers of a browser.
 func (h *adminLog) getPage(pages http.Handler, path string, set ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequestWithContext(h.a.Context(), http.MethodGet, "/ops/"+path, nil)
 	r.Header.Set("Accept-Encoding", "gzip")
@@ -130,7 +121,6 @@ func (h *adminLog) getPage(pages http.Handler, path string, set ...string) *http
 	return w
 }
 
-// figure is a measurement with its limit.
 type figure struct {
 	What  string    `json:"what"`
 	Unit  string    `json:"unit,omitempty"`

@@ -13,8 +13,7 @@ var part = flag.String("part", "", "comma-separated parts that TestAdmin measure
 
 var adminParts = []string{"pages", "viewers", "producers", "browser", "idle", "pairs", "deaths", "attempts"}
 
-// TestAdmin measures the admin pages on a log with -most ended entries. It also measures what Operations cost the log.
-// It takes about twelve minutes with -pairs 10. With 10 million entries it needs 8 GB of disk.
+// TestAdmin takes about twelve minutes with -pairs 10. With 10 million entries it needs 8 GB of disk.
 func TestAdmin(t *testing.T) {
 	wants := partsIn(t, "part", *part, adminParts...)
 	var figures []figure

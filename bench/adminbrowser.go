@@ -14,7 +14,6 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// visit holds what a browser measures when it opens a page for the first time and clicks in it.
 type visit struct {
 	Bytes, Requests, Nodes, Heap float64
 	LCP, TBT, CLS, INP           float64 // in ms, except CLS
@@ -33,9 +32,7 @@ watch("event", (e) => { if (e.interactionId) seen.inp = Math.max(seen.inp, e.dur
 // the time beyond 50 ms.
 const blocking = `seen.long.filter((e) => e.startTime >= seen.fcp).reduce((sum, e) => sum + e.duration - 50, 0)`
 
-// adminBrowser opens the overview in five new browsers, one after the other, and returns the medians of their
-// measurements. The processor is slowed down to a quarter of its speed. The network has 1.6 Mbit/s and a latency of 150
-// ms.
+// The processor is slowed down to a quarter of its speed. The network has 1.6 Mbit/s and a latency of 150 ms.
 func (a *arena) adminBrowser(h *adminLog) []figure {
 	a.Helper()
 	server := httptest.NewServer(h.pages)

@@ -23,10 +23,9 @@ type adminPage struct {
 	times      []float64 // limits in ms for p50 and p95
 	statements float64
 	rows       float64
-	of         func(h *adminLog) http.Handler // returns the admin pages that a request uses
+	of         func(h *adminLog) http.Handler
 }
 
-// unvisited returns pages that have served no request.
 func unvisited(h *adminLog) http.Handler { return h.newPages() }
 
 // visited returns pages that have served a request, so they know the existing types.
@@ -36,7 +35,7 @@ func visited(h *adminLog) http.Handler {
 	return pages
 }
 
-// watched returns the pages that the viewers watch. They have just read the requested data.
+// The viewers' pages have just read the requested data.
 func watched(h *adminLog) http.Handler { return h.pages }
 
 func (a *arena) adminPages(h *adminLog) (figures []figure) {
@@ -68,8 +67,7 @@ func (a *arena) adminPages(h *adminLog) (figures []figure) {
 	return append(figures, a.adminTypes(h))
 }
 
-// adminTypes measures the query for the existing types. An Admin runs it at most once in five seconds. Requests wait
-// until it has finished.
+// An Admin runs this query at most once in five seconds, and requests wait for it.
 func (a *arena) adminTypes(h *adminLog) figure {
 	pages := unvisited(h)
 	first, firstRows := a.statementsOf(func() { h.getPage(pages, "trail") })
@@ -79,7 +77,6 @@ func (a *arena) adminTypes(h *adminLog) figure {
 
 var nextLink = regexp.MustCompile(`[?&;]c=([^&"]+)[^"]*" rel="next"`)
 
-// cursor returns the cursor of the page after the given page.
 func (h *adminLog) cursor(path string) string {
 	found := nextLink.FindStringSubmatch(h.getPage(h.pages, path, "Accept-Encoding", "identity").Body.String())
 	if found == nil {
@@ -88,8 +85,7 @@ func (h *adminLog) cursor(path string) string {
 	return found[1]
 }
 
-// adminPage measures the time of a page, the number of its statements, and the number of rows that they read. The rows
-// come from the server's Handler_read counters.
+// The rows come from the server's Handler_read counters.
 func (a *arena) adminPage(h *adminLog, p adminPage) []figure {
 	for range 5 { // Warm the caches of the server.
 		h.getPage(p.of(h), p.path)
@@ -109,8 +105,7 @@ func (a *arena) adminPage(h *adminLog, p adminPage) []figure {
 	}
 }
 
-// statementsOf returns the number of statements that the server receives while run runs, and the number of rows that
-// they read. Meanwhile nothing else may use the database.
+// Nothing else may use the database while run runs.
 func (a *arena) statementsOf(run func()) (statements, rows float64) {
 	own := a.workOf(func() {})
 	all := a.workOf(run)
@@ -124,15 +119,13 @@ func (a *arena) workOf(run func()) serverWork {
 	return serverWork{after.statements - before.statements, after.rows - before.rows, after.redis - before.redis, after.cpu - before.cpu}
 }
 
-// These constants describe the viewers of the overview.
 const (
 	viewers   = 50
 	viewEvery = 5 * time.Second
 	viewFor   = 6 * viewEvery
 )
 
-// watch lets all viewers refresh the overview until ctx ends. It returns when the last viewer has stopped. A viewer
-// sends the ETag of its last answer with the next request.
+// A viewer sends the ETag of its last answer with the next request.
 func (h *adminLog) watch(ctx context.Context) {
 	var group sync.WaitGroup
 	for v := range viewers {
@@ -164,8 +157,6 @@ func (a *arena) spentIn(d time.Duration, run func()) serverWork {
 	return serverWork{statements: all.statements / d.Seconds(), cpu: (all.cpu + processCPU() - own) / d.Seconds()}
 }
 
-// adminViewers measures what the viewers of the overview cost while the log does not change: statements, CPU time, and
-// the bytes of one refresh on the wire.
 func (a *arena) adminViewers(h *adminLog) []figure {
 	a.Helper()
 	h.watchFor(viewEvery) // The first requests load the whole page, so that only refreshes are measured.
@@ -182,8 +173,7 @@ func (a *arena) adminViewers(h *adminLog) []figure {
 	}
 }
 
-// adminBeside measures producers at full load, in pairs: once with viewers and once without them. It compares the 99th
-// percentiles of the durations of their transactions.
+// adminBeside compares the 99th percentiles of the durations of the producers' transactions.
 func (a *arena) adminBeside(h *adminLog, pairs, n int) []figure {
 	a.Helper()
 	h.watchFor(viewEvery) // The viewers load the page before the measurement.
@@ -209,8 +199,7 @@ func (a *arena) adminBeside(h *adminLog, pairs, n int) []figure {
 		Most: []float64{1.05}, Got: []float64{s.Median, s.Min, s.Max}}}
 }
 
-// slowestHundredth runs n business transactions and returns the 99th percentile of their durations in ms. Their entries
-// are due two days later, so none of them runs.
+// The entries of slowestHundredth are due two days later, so none of them runs.
 func (a *arena) slowestHundredth(l *library, n int) float64 {
 	a.Helper()
 	var mu sync.Mutex
@@ -228,7 +217,6 @@ func (a *arena) slowestHundredth(l *library, n int) float64 {
 	return took[len(took)*99/100].Seconds() * 1000
 }
 
-// wire returns a response and its size in bytes, including the header.
 func (a *arena) wire(server *httptest.Server, path string, set ...string) (*http.Response, int) {
 	a.Helper()
 	var dialer net.Dialer
@@ -253,8 +241,7 @@ func (a *arena) wire(server *httptest.Server, path string, set ...string) (*http
 	return got, len(all)
 }
 
-// adminIdle measures what an idle process with all of Operations costs. It first postpones the overdue entries, so that none runs
-// meanwhile.
+// adminIdle first postpones the overdue entries, so that none runs meanwhile.
 func (a *arena) adminIdle(rest time.Duration) []figure {
 	a.Helper()
 	a.exec("UPDATE common_process_log SET next_at=next_at+86400000 WHERE state IN (0,-1,-3) AND business_type=?", adminType(1))

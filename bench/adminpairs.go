@@ -9,7 +9,6 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// operated compares the library with Config.Operations and the library without it.
 func (a *arena) operated(c contest) contest {
 	without := c.ours
 	c.other, c.goal, c.theirs = "the same without Operations", 0, without
@@ -21,7 +20,6 @@ func (a *arena) operated(c contest) contest {
 	return c
 }
 
-// These texts say which settings the two sides of a contest have.
 const (
 	operationsSides = "with Operations ÷ without"
 	attemptsSides   = "with Attempts ÷ Operations alone"
@@ -29,8 +27,7 @@ const (
 
 var errFails = errors.New("POST https://psp.example/v2/refund: status 503")
 
-// failAndDie measures how many outcomes a second the library stores for entries that come due at 2,000 a second. Each
-// entry fails, fails again a second later, and is then dead.
+// Each entry fails, fails again a second later, and is then dead.
 func (a *arena) failAndDie(seconds int) contest {
 	const aSecond = 2000
 	n := aSecond * seconds
@@ -56,8 +53,6 @@ func (a *arena) failAndDie(seconds int) contest {
 
 func fails(context.Context, *compensator.Entry) error { return errFails }
 
-// dieAtOnce runs n due entries that all become dead. It returns the seconds until all of them are dead and have their
-// cases.
 func (a *arena) dieAtOnce(n int) float64 {
 	a.Helper()
 	a.empty()
@@ -78,10 +73,8 @@ func (a *arena) dieAtOnce(n int) float64 {
 	return took
 }
 
-// ratios returns the figures of a contest for the admin table. The parameter sides names the two sides of the contest. A setting
-// costs nothing if both are true:
-//   - an entry needs the same statements, Redis calls and allocations with it and without it
-//   - the upper end of the ratio's interval is at least 1
+// A setting costs nothing if an entry needs the same statements, Redis calls and allocations with it and without it,
+// and if the upper end of the ratio's interval is at least 1.
 func ratios(r row, sides string, least float64) []figure {
 	found := []figure{
 		{What: fmt.Sprintf("%s, %s: median of %d pairs", r.Work, sides, r.Pairs), Least: true, Got: []float64{r.Ratio.Median}},

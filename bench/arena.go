@@ -20,7 +20,6 @@ const payload = 200
 // producers is the number of goroutines that record at the same time.
 const producers = 16
 
-// arena holds the servers of one run.
 type arena struct {
 	testing.TB
 	sql   *testservers.SQLServer
@@ -54,7 +53,6 @@ func newArena(tb testing.TB, flags ...string) *arena {
 	return a
 }
 
-// startPeers starts the servers that the peers need and creates the peers' tables.
 func (a *arena) startPeers() {
 	a.Helper()
 	a.peers, a.postgres = true, startPostgres(a)
@@ -77,13 +75,13 @@ func (a *arena) exec(query string, args ...any) {
 	a.must(err)
 }
 
-// numbers returns a table expression with a column seq that holds the numbers from first to last. MySQL has no sequence
-// engine, so the expression is recursive. The options in newArena raise the server's limit for such recursions.
+// MySQL has no sequence engine, so the expression is recursive. The options in newArena raise the server's limit for
+// such recursions.
 func numbers(first, last int) string {
 	return fmt.Sprintf("(WITH RECURSIVE n (seq) AS (SELECT %d UNION ALL SELECT seq+1 FROM n WHERE seq<%d) SELECT seq FROM n) AS numbers", first, last)
 }
 
-// empty truncates every table and flushes Redis. Rows of the first run in a pair would make the second run slower.
+// Rows of the first run in a pair would make the second run slower.
 func (a *arena) empty() {
 	a.Helper()
 	a.exec("TRUNCATE TABLE common_process_log")
@@ -101,10 +99,8 @@ func (a *arena) empty() {
 	}
 }
 
-// openPlain opens a pool of n open connections without the Connector.
 func (a *arena) openPlain(n int) *sql.DB { return a.open(n, false) }
 
-// openWatched opens a pool of n open connections through compensator.Connector.
 func (a *arena) openWatched(n int) *sql.DB { return a.open(n, true) }
 
 func (a *arena) open(n int, watched bool) *sql.DB {

@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// asynqSettings holds the asynq settings that its users tune.
 type asynqSettings struct {
 	concurrency int           // 0 means asynq's default: one worker per CPU
 	poll        time.Duration // interval for polling an empty queue; 0 means asynq's default of 1 s
@@ -20,17 +19,13 @@ type asynqSettings struct {
 var (
 	asynqPlain = asynqSettings{}
 
-	// asynqTuned holds tuned settings. One goroutine of an asynq server fetches all tasks, so adding workers helps only up to a
-	// point. The rate is the same from 10 to 100 workers.
-	//
-	// The intervals are short because they set the latency. An empty queue is polled every 0.5 to 1.5 poll intervals. A delayed
-	// task waits up to one forward interval more. asynq's documentation warns only of the load on Redis, and this Redis has no
-	// other work.
+	// One goroutine of an asynq server fetches all tasks, so adding workers helps only up to a point. The intervals set
+	// the latency. An empty queue is polled every 0.5 to 1.5 poll intervals, and a delayed task waits up to one forward
+	// interval more.
 	asynqTuned = asynqSettings{concurrency: 20, poll: 10 * time.Millisecond, forward: 10 * time.Millisecond}
 )
 
-// asynqPeer is an asynq client and server on Redis, with business transactions on MariaDB. No transaction covers both.
-// Redis runs without persistence, as asynq's users run it.
+// No transaction covers asynq and the business row. Redis runs without persistence, as asynq's users run it.
 type asynqPeer struct {
 	a      *arena
 	db     *sql.DB
@@ -91,8 +86,8 @@ func (q *asynqPeer) run() {
 	})))
 }
 
-// finished returns the number of handled tasks. Once n tasks are handled, it returns the counter that asynq keeps in Redis. asynq
-// increments the counter when it stores an outcome. So the run ends only after asynq has stored every outcome.
+// After n tasks, finished returns the counter that asynq increments when it stores an outcome, so that the run ends
+// only after the last outcome is stored.
 func (q *asynqPeer) finished(n int) int {
 	q.a.Helper()
 	if handled := int(q.handled.Load()); handled < n {

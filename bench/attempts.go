@@ -7,7 +7,6 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// attempted compares the library with Operations.Attempts and the library with Operations alone.
 func (a *arena) attempted(c contest) contest {
 	measure := c.ours
 	with := func(attempts bool) func() float64 {
@@ -24,7 +23,6 @@ func (a *arena) attempted(c contest) contest {
 
 var retrying = compensator.HandlerConfig[raw]{Concurrency: 1000, Retry: compensator.Fixed(100 * time.Millisecond)}
 
-// tenthFails lets the first attempt of each tenth entry fail.
 func tenthFails(_ context.Context, e *compensator.Entry) error {
 	if e.ID.Row()%10 == 0 && e.ProcessCount == 0 {
 		return errFails
@@ -32,7 +30,6 @@ func tenthFails(_ context.Context, e *compensator.Entry) error {
 	return nil
 }
 
-// drainWithFailures drains a backlog in which a tenth of the entries fail once.
 func (a *arena) drainWithFailures(n int) contest {
 	return contest{
 		work: "drain a backlog, a tenth fails once", unit: "entries/s", entries: n,
@@ -48,7 +45,6 @@ func (a *arena) drainWithFailures(n int) contest {
 	}
 }
 
-// sustainedWithFailures records entries and runs them at the same time. A tenth of them fail once.
 func (a *arena) sustainedWithFailures(n int) contest {
 	c := a.sustained(n)
 	c.work = "record and run, a tenth fails once"

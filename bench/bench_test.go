@@ -23,7 +23,7 @@ var (
 	out   = flag.String("out", "../build/bench.json", "path of the JSON report")
 )
 
-// atLeastOne defines a flag for a number of at least 1. With 0 pairs of runs, the table would be empty.
+// With 0 pairs of runs, the table would be empty.
 func atLeastOne(name string, value int, usage string) *int {
 	n := &value
 	flag.Func(name, fmt.Sprintf("%s, at least 1 (default %d)", usage, value), func(text string) error {
@@ -39,8 +39,7 @@ func atLeastOne(name string, value int, usage string) *int {
 	return n
 }
 
-// sizeFlag defines the flag by which all amounts of work are multiplied. Its default is 1. With 0 or a negative number, most
-// contests would have one entry, so sizeFlag refuses both.
+// With 0 or a negative number, most contests would have one entry.
 func sizeFlag(name, usage string) *float64 {
 	n := new(float64)
 	*n = 1
@@ -57,11 +56,10 @@ func sizeFlag(name, usage string) *float64 {
 	return n
 }
 
-// mostSize is the largest -size. TestBench takes about an hour with -size 1.
+// TestBench takes about an hour with -size 1.
 const mostSize = 20
 
-// partsIn returns the parts that a comma-separated flag selects. Without a text it selects all. It fails the test if
-// the flag names a part that does not exist, because the table would then be empty.
+// partsIn fails the test if the flag names a part that does not exist, because the table would then be empty.
 func partsIn(t testing.TB, flagName, text string, all ...string) func(part string) bool {
 	t.Helper()
 	if text == "" {
@@ -138,7 +136,6 @@ func TestPartThatDoesNotExistIsRefused(t *testing.T) {
 	}
 }
 
-// fatalProbe panics instead of ending the test.
 type fatalProbe struct{ testing.TB }
 
 func (f fatalProbe) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }

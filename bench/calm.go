@@ -2,11 +2,9 @@ package bench
 
 import "time"
 
-// calm measures by how much running handlers slow producers down. Producers commit 500 business transactions a second, each with an
-// entry. On one side the library also runs and settles 1,000 other entries a second. On the other side it runs none.
-//
-// The goal: running handlers make the p99 of the transaction time at most 1.5 times as long. A contest compares rates, so it gets
-// 1/p99, and its goal is a ratio of at least 1/1.5.
+// calm measures by how much running handlers slow producers down. Producers commit 500 business transactions a second.
+// On one side the library also runs 1,000 other entries a second. The goal is a p99 of at most 1.5 times. A contest
+// compares rates, so it gets 1/p99.
 func (a *arena) calm(seconds int) contest {
 	return contest{
 		work: calmWork, other: "the same, idle", unit: "/s", goal: 1 / 1.5,
@@ -17,8 +15,7 @@ func (a *arena) calm(seconds int) contest {
 
 const calmWork = "1/p99 of a business transaction at 500/s, busy"
 
-// calmByHand compares the library in calm with a program that sends the same statements. Its producers send the business
-// transaction and the INSERT. A loop claims and settles 1,000 entries a second.
+// calmByHand compares the library in calm with a program that sends the same statements.
 func (a *arena) calmByHand(seconds int) contest {
 	return contest{
 		work: calmWork, other: "floor: the same statements, busy", unit: "/s", goal: 1 / 1.1,
@@ -30,7 +27,6 @@ func (a *arena) calmByHand(seconds int) contest {
 	}
 }
 
-// calmRate returns 1/p99 of the producers' transactions. If busy is true, the library runs entries at the same time.
 func (a *arena) calmRate(seconds int, busy bool) float64 {
 	a.writeBack() // Flush the dirty pages of earlier runs first.
 	begins := time.Now().Add(time.Second)
@@ -47,9 +43,8 @@ func (a *arena) calmRate(seconds int, busy bool) float64 {
 	return 1 / lagsOf("", 0, a.timedRecords(worker, seconds)).P99.Seconds()
 }
 
-// fillCalm inserts 1,000 entries for each second of a run, and returns the time at which the first of them is due. By this time the
-// server has finished the writes that filling the table causes. If these writes take too long, fillCalm postpones the entries, up
-// to four times.
+// By the returned time, the server has finished the writes that filling the table causes. If these writes take too
+// long, fillCalm postpones the entries, up to four times.
 func (a *arena) fillCalm(seconds int) (begins time.Time) {
 	a.Helper()
 	a.insert(1000 * seconds)

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// cost is what one entry costs the servers, and what it costs this process in memory. It includes the statements of the
-// business transaction.
+// cost includes the statements of the business transaction.
 type cost struct {
 	Statements float64 `json:"statements"` // including BEGIN and COMMIT
 	Redis      float64 `json:"redis_calls"`
@@ -24,7 +23,6 @@ func (c cost) String() string {
 	return fmt.Sprintf("%.2f | %.3f | %.0f | %.0f", c.Statements, c.Redis, c.Allocs, c.Bytes)
 }
 
-// costOf calls run, which processes n entries, and returns the cost of one entry.
 func (a *arena) costOf(n int, run func()) cost {
 	a.Helper()
 	var before, after runtime.MemStats
@@ -67,14 +65,13 @@ func (a *arena) serverWork() serverWork {
 	return work
 }
 
-// status returns one of the database's status counters.
 func (a *arena) status(name string) (value float64) {
 	a.Helper()
 	a.must(a.admin.QueryRowContext(a.Context(), "SHOW GLOBAL STATUS WHERE Variable_name=?", name).Scan(&name, &value))
 	return value
 }
 
-// redisCalls counts the calls made by clients. It leaves out calls that a script makes.
+// redisCalls leaves out calls that a script makes.
 func (a *arena) redisCalls() (calls float64) {
 	a.Helper()
 	client := a.client()

@@ -9,8 +9,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// crowd is the result for several instances on one database. Each instance records and runs entries, and has a separate
-// Compensator, pool and Redis connection. All instances live in one process.
+// The instances of a crowd live in one process. Each has a separate Compensator, pool and Redis connection.
 type crowd struct {
 	Instances int     `json:"instances"`
 	Sustained float64 `json:"sustained_per_second"`
@@ -46,7 +45,7 @@ func (a *arena) crowd(instances, sustained, drained int) crowd {
 	return c
 }
 
-// runTogether runs the instances until n entries are settled. It returns the number of entries settled a second.
+// runTogether returns the number of entries settled a second.
 func (a *arena) runTogether(instances, n int, work func([]*library)) float64 {
 	a.Helper()
 	members := make([]*library, instances)

@@ -11,10 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// dueKey is the Redis key of the library's due entries of benchType.
 const dueKey = "{compensator:v1:0}:" + benchType + ":0:due"
 
-// drain compares how fast the library and the floor run a backlog of due entries that are in Redis. The handler does nothing.
 func (a *arena) drain(n, loops int) contest {
 	goal := 0.85
 	if loops > 2 {
@@ -43,7 +41,6 @@ func (a *arena) drain(n, loops int) contest {
 	}
 }
 
-// backlog inserts n due rows and adds their ids to Redis.
 func (a *arena) backlog(n int) {
 	a.Helper()
 	var last uint64
@@ -52,7 +49,7 @@ func (a *arena) backlog(n int) {
 	a.enqueue(last)
 }
 
-// insert inserts n due rows. It does not add them to Redis.
+// insert does not add the rows to Redis.
 func (a *arena) insert(n int) {
 	a.Helper()
 	for left := n; left > 0; left -= floorBatch {
@@ -84,8 +81,6 @@ func (a *arena) enqueue(after uint64) {
 	}
 }
 
-// floorDrain starts the number of goroutines given in loops. Each repeats the claim script, the claim transaction, the
-// settle statement and the ack script.
 func (a *arena) floorDrain(own *sql.DB, client *redis.Client, n, loops int) error {
 	claim, err := script("claim")
 	if err != nil {

@@ -14,14 +14,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// fairEach is how many entries each key has.
 const fairEach = 20
 
 // fairLookAhead is how many due entries a process reads before it chooses which to claim.
 const fairLookAhead = 5000
 
-// fairTurns gives the keys of due entries equal turns. Its algorithm is deficit round robin in which each entry costs
-// the same. Only this benchmark uses it: the library has no fair turns.
+// fairTurns is a deficit round robin over the keys of due entries, in which each entry costs the same. The library has
+// no fair turns.
 type fairTurns struct {
 	load func(ctx context.Context, ids []processlog.ID) ([]processlog.Row, error)
 	mu   sync.Mutex     // guards the fields below
@@ -29,7 +28,6 @@ type fairTurns struct {
 	last map[string]int // the last turn of each key
 }
 
-// sort sorts due entries by their turns.
 func (f *fairTurns) sort(ctx context.Context, ids []processlog.ID) ([]fairEntry, error) {
 	keys := make(map[processlog.ID]string, len(ids))
 	for chunk := range slices.Chunk(ids, processlog.MaxRows) {
@@ -55,13 +53,11 @@ func (f *fairTurns) sort(ctx context.Context, ids []processlog.ID) ([]fairEntry,
 	return entries, nil
 }
 
-// fairEntry is a due entry with its turn.
 type fairEntry struct {
 	id   processlog.ID
 	turn int
 }
 
-// take removes up to n entries with the earliest turns.
 func (f *fairTurns) take(from *[]fairEntry, n int) (ids []processlog.ID) {
 	slices.SortStableFunc(*from, func(a, b fairEntry) int { return cmp.Compare(a.turn, b.turn) })
 	n = min(n, len(*from))
@@ -75,8 +71,7 @@ func (f *fairTurns) take(from *[]fairEntry, n int) (ids []processlog.ID) {
 	return ids
 }
 
-// fairStore chooses which due entries a process claims when it polls. Each read begins at the earliest due entry. So a read returns
-// entries of earlier reads again, and these keep their turns.
+// Each read begins at the earliest due entry, so entries of earlier reads come again and keep their turns.
 type fairStore struct {
 	processlog.Store
 	turns *fairTurns
@@ -113,7 +108,6 @@ func (s *fairStore) Due(ctx context.Context, businessType string, limit int) ([]
 	return s.turns.take(&entries, limit), nil
 }
 
-// fairQueue chooses which due entries a process claims when Redis answers.
 type fairQueue struct {
 	processlog.Queue
 	turns   *fairTurns
@@ -143,7 +137,6 @@ func (q *fairQueue) Claim(ctx context.Context, businessType string, limit int, l
 	return leased, nil
 }
 
-// fair returns a function for orderRun.wrap. The function opens the store and the queue. If on is true, both use fair turns.
 func (a *arena) fair(on bool) func(cfg *compensator.Config) {
 	return func(cfg *compensator.Config) {
 		store, err := compensator.OpenStore(a.Context(), cfg.DB, "common_process_log")
@@ -164,7 +157,6 @@ func (a *arena) fair(on bool) func(cfg *compensator.Config) {
 	}
 }
 
-// TestFair measures fair turns between the keys of a type. It never fails because a figure is low.
 func TestFair(t *testing.T) {
 	a := newArena(t)
 	fmt.Print("\n| backlog | Redis | entries/s in due order | in fair turns | ratio |\n|---|---|---|---|---|\n")

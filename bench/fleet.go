@@ -10,8 +10,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// fleet holds what many instances of one service cost a second, summed over the instances. Each instance has its own
-// Compensator, pool and Redis connections, and a handler for every type. All instances live in this process.
+// Each instance of a fleet has its own Compensator, pool and Redis connections, and a handler for every type. All
+// instances live in this process.
 type fleet struct {
 	Instances  int           `json:"instances"`
 	Types      int           `json:"types"`
@@ -35,8 +35,8 @@ func (f fleet) String() string {
 		f.Instances, f.Types, f.Recorded, f.Statements, f.Rows, f.Redis, f.RedisCPU, f.Database, f.Process, f.Sessions, ms(f.P50), ms(f.P99))
 }
 
-// fleet measures the instances twice. First the instances record nothing. Then they record rate entries a second, evenly over types
-// and instances. Each measurement takes the duration in the parameter each.
+// fleet measures the instances at rest, and then while they record rate entries a second. Each measurement takes the
+// duration each.
 func (a *arena) fleet(instances, types, rate int, each time.Duration) (results []fleet) {
 	a.Helper()
 	a.empty()

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// These are the statements of the floors. They are the library's statements without the checks of the transaction and its session.
+// These are the library's statements without the checks of the transaction and its session.
 // TestFloorsSendTheStatementsOfTheLibrary compares both.
 const (
 	floorNow     = "(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(3)) DIV 1000)"
@@ -34,8 +34,7 @@ const (
 		"updated_at=UTC_TIMESTAMP(3), next_at=" + floorNow + "+0, last_error=X'' WHERE id IN (%s) AND epoch=0 AND state+0 IN (0,-1) AND CRC32(idempotent_id) IN (%s)"
 )
 
-// floorIDs is the end of an INSERT of more than one row. MySQL has no INSERT … RETURNING, and there the library does not read the
-// ids. So newArena sets floorIDs to "" for MySQL.
+// MySQL has no INSERT … RETURNING, so newArena sets floorIDs to "" for MySQL.
 var floorIDs = " RETURNING id, CAST(idempotent_id AS BINARY)"
 
 // floorRow lists the columns that the library reads.
@@ -45,20 +44,18 @@ const floorRow = "id, CAST(idempotent_id AS BINARY), CAST(business_type AS BINAR
 	"COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at) DIV 1000,0), COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at) DIV 1000,0), " +
 	"token, lease_until, " + floorNow
 
-// floorBatch is the maximum number of rows in one floor statement. The library has the same maximum.
+// floorBatch is the library's maximum number of rows in one statement.
 const floorBatch = 500
 
 var note = []byte(strings.Repeat("n", 60))
 var content = []byte(`{"k":"` + strings.Repeat("x", payload-8) + `"}`)
 
-// floorArgs returns the values of one entry's row.
 func floorArgs(token []byte, delay time.Duration) []any {
 	return []any{newKey(), benchType, "", "", "", "", "", content, []byte{}, int64(0), (delay.Milliseconds() + 999) / 1000, hex.EncodeToString(token), delay.Milliseconds()}
 }
 
 func newKey() string { return uuid.Must(uuid.NewV7()).String() }
 
-// floorRecord runs a business transaction with n entries, without the library.
 func floorRecord(ctx context.Context, db *sql.DB, n int, tuple string, delay time.Duration) (first int64, err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -81,8 +78,8 @@ func floorRecord(ctx context.Context, db *sql.DB, n int, tuple string, delay tim
 	return first, tx.Commit()
 }
 
-// floorInserted inserts n rows. It returns the id of a single row from LastInsertId. For more rows it reads ids and
-// keys with floorIDs, as the library does, because a server may leave gaps between ids.
+// The id of a single row comes from LastInsertId. More rows are read with floorIDs, as the library does, because a
+// server may leave gaps between ids.
 func floorInserted(ctx context.Context, tx *sql.Tx, query string, n int, args []any) (id int64, err error) {
 	if n == 1 || floorIDs == "" {
 		res, err := tx.ExecContext(ctx, query, args...)
@@ -107,14 +104,12 @@ func floorInserted(ctx context.Context, tx *sql.Tx, query string, n int, args []
 	return id, rows.Err()
 }
 
-// floorRead runs a query and scans every column of its rows, as the library does. It returns a checksum of each row's
-// idempotency key.
+// floorRead scans every column, as the library does, and returns a checksum of each idempotency key.
 func floorRead(ctx context.Context, db querier, query string) (sums []string, err error) {
 	found, err := floorRows(ctx, db, query)
 	return sumsOf(found), err
 }
 
-// floorFound holds the columns of a read row that the floors need later.
 type floorFound struct {
 	id, version uint64
 	sum         string // checksum of the idempotency key
@@ -128,7 +123,6 @@ func sumsOf(found []floorFound) []string {
 	return sums
 }
 
-// floorRows does the same as floorRead, and returns the ids and versions too.
 func floorRows(ctx context.Context, db querier, query string) (found []floorFound, err error) {
 	rows, err := db.QueryContext(ctx, query)
 	if err != nil {
@@ -156,8 +150,7 @@ type querier interface {
 
 func idList(ids []string) string { return strings.Join(ids, ",") }
 
-// floorClaim reads and leases rows in one READ COMMITTED transaction. It returns a checksum of each row's idempotency
-// key.
+// floorClaim reads and leases rows in one READ COMMITTED transaction.
 func floorClaim(ctx context.Context, conn *sql.Conn, ids []string) (sums []string, err error) {
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
@@ -194,7 +187,6 @@ type execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// script reads one of the library's Lua scripts.
 func script(name string) (*redis.Script, error) {
 	text, err := os.ReadFile("../internal/redisqueue/lua/" + name + ".lua")
 	return redis.NewScript(string(text)), err

@@ -15,7 +15,6 @@ import (
 	"github.com/compensator-go/compensator/internal/faultproxy"
 )
 
-// The floors must run the library's own scripts. Otherwise the comparison would not be fair.
 func TestFloorsRunTheScriptsOfTheLibrary(t *testing.T) {
 	for _, name := range []string{"claim", "settle"} {
 		if _, err := script(name); err != nil {
@@ -24,11 +23,9 @@ func TestFloorsRunTheScriptsOfTheLibrary(t *testing.T) {
 	}
 }
 
-// TestFloorsSendTheStatementsOfTheLibrary captures the statements that the library sends when it records, verifies, claims and
-// settles entries. Each statement of a floor must be among them. Two differences are allowed, which docs/internals/performance.md
-// describes:
-//   - the library's INSERT checks that its transaction is open and its session is suitable
-//   - the library's statements name the database of the log
+// Each statement of a floor must be among those that the library sends. docs/internals/performance.md describes two
+// allowed differences. The library's INSERT checks its transaction and its session, and the library's statements name
+// the database of the log.
 func TestFloorsSendTheStatementsOfTheLibrary(t *testing.T) {
 	a := newArena(t)
 	config, err := mysql.ParseDSN(a.dsn)
@@ -112,7 +109,6 @@ var values = []struct {
 	{regexp.MustCompile(` DIV 1000\) ?\+ ?[1-9][0-9]{3,}`), " DIV 1000)+LEASE"},
 }
 
-// withoutValues returns a statement without the values that differ between calls.
 func withoutValues(text string) string {
 	for _, v := range values {
 		text = v.is.ReplaceAllString(text, v.text)

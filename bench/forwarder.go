@@ -25,15 +25,13 @@ var (
 	forwarderOffsets = watermillsql.DefaultMySQLOffsetsAdapter{}
 )
 
-// amqpPublisher returns watermill's AMQP publisher for the broker. It publishes persistent messages with confirms, on
-// relayChannels channels.
+// amqpPublisher publishes persistent messages with confirms, on relayChannels channels.
 func amqpPublisher(url string) (message.Publisher, error) {
 	config := wmamqp.NewDurableQueueConfig(url)
 	config.Publish.ConfirmDelivery, config.Publish.ChannelPoolSize = true, relayChannels
 	return wmamqp.NewPublisher(config, watermill.NopLogger{})
 }
 
-// byWatermill registers a handler of relay/watermill that publishes with a publisher from amqpPublisher.
 func byWatermill(c *compensator.Compensator, url, queue string, batch int) (io.Closer, error) {
 	to, err := amqpPublisher(url)
 	if err != nil {
@@ -51,8 +49,7 @@ func byWatermill(c *compensator.Compensator, url, queue string, batch int) (io.C
 	return to, err
 }
 
-// throughWatermill returns two contests for relay/watermill: one against relay/rabbitmq, and one against watermill's
-// own forwarder. All use the same database and the same broker.
+// All sides use the same database and the same broker.
 func (p *post) throughWatermill(n, batch int) []contest {
 	work := "relay by watermill, one by one"
 	if batch > 1 {
@@ -70,8 +67,7 @@ func (p *post) throughWatermill(n, batch int) []contest {
 	}
 }
 
-// forwarded measures how fast watermill's forwarder moves a backlog from its SQL table into the queue. The forwarder has one
-// subscriber, its default, which forwards message by message.
+// The forwarder has one subscriber, its default, which forwards message by message.
 func (p *post) forwarded(n int) float64 {
 	p.a.Helper()
 	db := p.a.openPlain(4)
@@ -93,7 +89,7 @@ func (p *post) forwarded(n int) float64 {
 	return float64(n) / took.Seconds()
 }
 
-// fillForwarder fills the forwarder's table with n messages for the queue. They carry the same payload as the entries.
+// The messages carry the same payload as the entries.
 func (p *post) fillForwarder(db *sql.DB, n int) {
 	p.a.Helper()
 	config := watermillsql.PublisherConfig{SchemaAdapter: forwarderSchema}
@@ -121,7 +117,6 @@ func (p *post) fillForwarder(db *sql.DB, n int) {
 	}
 }
 
-// awaitDepth waits until the queue holds n messages. It checks every 10 ms.
 func (p *post) awaitDepth(n int) {
 	p.a.Helper()
 	p.withChannel(func(ch *amqp091.Channel) error {

@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// idle holds what a process that has nothing to do costs a second.
 type idle struct {
 	Entries    int     `json:"entries"` // number of entries that are due beyond the horizon; the log holds as many settled entries
 	Types      int     `json:"types"`
@@ -27,8 +26,7 @@ func (i idle) String() string {
 		i.Entries, i.Entries, i.Types, i.Statements, i.Rows, i.Redis, i.Database, i.Process, float64(i.Heap)/1e6)
 }
 
-// measureIdle measures what a process that has nothing to do costs during the duration rest. The table has the given number of
-// waiting entries. measureIdle only reports this number.
+// measureIdle only reports entries. The table must already have this number of waiting entries.
 func (a *arena) measureIdle(entries, types int, rest time.Duration) idle {
 	a.Helper()
 	l := a.newLibrary(100, nothing)

@@ -22,13 +22,12 @@ const (
 	intakeBatch  = 200 // the default of an Intake; the floor has the same batch
 )
 
-// intakeOrder returns a statement that inserts n business rows, one for each message. Both sides of the contest run it.
+// Both sides of the contest run the statement.
 func intakeOrder(n int) string {
 	return "INSERT INTO orders (buyer, amount, note) VALUES " + strings.Repeat("(1,100,?),", n-1) + "(1,100,?)"
 }
 
-// addMessages adds n messages to the stream. The parameter undecodable is how many of every thousand messages cannot be
-// decoded.
+// undecodable is how many of every thousand messages cannot be decoded.
 func (a *arena) addMessages(n, undecodable int) {
 	a.Helper()
 	client := a.client()
@@ -49,8 +48,7 @@ func (a *arena) addMessages(n, undecodable int) {
 	}
 }
 
-// takenIn measures how fast messages of a stream become committed entries, each with a business row. The floor is the
-// same loop without the library. The floor does not handle failures, unknown commits or redelivered messages.
+// The floor does not handle failures, unknown commits or redelivered messages.
 func (a *arena) takenIn(n int) contest {
 	return contest{
 		work: "intake from a Redis Stream", other: "floor: XREADGROUP, 2 INSERTs, XACK", unit: "messages/s", goal: 0.85,
@@ -59,7 +57,6 @@ func (a *arena) takenIn(n int) contest {
 	}
 }
 
-// poisoned measures by how much one undecodable message in a thousand slows the other messages down.
 func (a *arena) poisoned(n int) contest {
 	return contest{
 		work: "intake, 1 in 1,000 is poison", other: "the same, none is", unit: "messages/s", goal: 0.9,
@@ -68,7 +65,6 @@ func (a *arena) poisoned(n int) contest {
 	}
 }
 
-// intake runs an Intake until every message has become an entry or was set aside.
 func (a *arena) intake(n int) float64 {
 	a.Helper()
 	l := a.newLibrary(1, nil)
@@ -113,7 +109,6 @@ func notes(n int) []any {
 	return args
 }
 
-// bareIntake is the floor: the same loop without the library.
 func (a *arena) bareIntake(n int) float64 {
 	a.Helper()
 	db, client := a.openPlain(4), a.client()

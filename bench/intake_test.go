@@ -5,7 +5,6 @@ import (
 	"testing"
 )
 
-// TestIntake measures how many messages of a stream become committed entries a second.
 func TestIntake(t *testing.T) {
 	n := max(2000, int(100_000**size))
 	var rows []row

@@ -7,8 +7,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// keeping measures whether purging makes producers slower. On one side, producers record entries and handlers run them
-// while Keep purges a backlog of old entries. The other side is the same without a purge.
+// keeping measures whether purging makes producers slower.
 func (a *arena) keeping(n int) contest {
 	rate := func(l *library) float64 {
 		began := time.Now()
@@ -55,8 +54,7 @@ func (a *arena) keeping(n int) contest {
 	}
 }
 
-// awaitRound waits until the rest of the current minute is long enough for a whole purge round. Keep starts a round at
-// the beginning of a minute. The round ends 45 s later, and a late start does not move its end.
+// Keep starts a round at the beginning of a minute. The round ends 45 s later, and a late start does not move its end.
 func (a *arena) awaitRound() {
 	a.Helper()
 	a.waitUntil(func() bool {
@@ -74,7 +72,6 @@ func (a *arena) insertOldRows(n int) {
 	a.exec("REPLACE INTO common_process_log_slots (business_type, slot) VALUES (' keep', " + floorNow + "-120000)")
 }
 
-// oldRowsLeft counts the rows from insertOldRows that still exist.
 func (a *arena) oldRowsLeft() (n int) {
 	a.Helper()
 	a.must(a.admin.QueryRowContext(a.Context(), "SELECT COUNT(*) FROM common_process_log WHERE user_id='old'").Scan(&n))

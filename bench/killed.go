@@ -18,8 +18,7 @@ import (
 	"github.com/compensator-go/compensator/bench/internal/child"
 )
 
-// killed holds how long entries wait if a process dies while it runs them. Before the leases end, no other process can
-// distinguish a dead process from a slow one.
+// Before the leases end, no other process can distinguish a dead process from a slow one.
 type killed struct {
 	Lease   time.Duration `json:"lease_ns"`
 	Entries int           `json:"entries"`
@@ -37,7 +36,6 @@ func (k killed) String() string {
 // victimEnv names the environment variable that carries the victim as JSON to a re-executed test binary.
 const victimEnv = "BENCH_VICTIM"
 
-// victim configures a process that runs entries until it is killed.
 type victim struct {
 	DSN, Redis string // Redis is empty for a process without Redis
 	Lease      time.Duration
@@ -46,7 +44,6 @@ type victim struct {
 	Limited    bool          // whether the type has the limit of limitOfRun
 }
 
-// measureKill kills a process that runs entries, and measures how long a second process takes to run them.
 func (a *arena) measureKill(lease time.Duration, entries int) killed {
 	a.Helper()
 	a.empty()
@@ -71,7 +68,6 @@ func (a *arena) measureKill(lease time.Duration, entries int) killed {
 	return killed{lease, entries, l.P50, l.Max}
 }
 
-// startVictim starts the victim and returns once it runs all its entries.
 func (a *arena) startVictim(v victim) (kill func() time.Time) {
 	a.Helper()
 	text, err := json.Marshal(v)
@@ -139,7 +135,6 @@ func (v victim) run() error {
 	return l.Run(ctx)
 }
 
-// work runs entries that other processes have recorded, until the victim is killed.
 func (v victim) work() error {
 	db, err := openPool(v.DSN, producers+4, true)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// lags holds the latencies of one kind of work. The table shows them below the contests.
 type lags struct {
 	Work   string        `json:"work"`
 	N      int           `json:"n"`
@@ -25,7 +24,6 @@ type lags struct {
 	Absent bool          `json:"absent,omitempty"` // whether it was not measured, because a program that it needs is missing
 }
 
-// latency is one kind of work, with the function that measures its latencies.
 type latency struct {
 	work    string
 	measure func() lags
@@ -67,7 +65,6 @@ func (l lags) verdict() string {
 
 const lagHead = "| latency | entries | p50 ms | p99 ms | max ms | early | p99 goal | |\n| --- | ---: | ---: | ---: | ---: | ---: | --- | --- |"
 
-// starts records when each handler began.
 type starts struct {
 	mu sync.Mutex // guards at
 	at map[string]time.Time
@@ -88,10 +85,9 @@ func (s *starts) count() int {
 	return len(s.at)
 }
 
-// latencies returns the latency of each handler: the time from a given moment to the start of the handler. The map from gives the
-// moment for each entry. The result leaves out entries whose handler never started.
-//
-// Without a delay, a handler may start before Commit has returned to the caller. Such a latency counts as 0.
+// latencies returns the time from each moment in from to the start of the handler. It leaves out entries whose handler
+// never started. Without a delay, a handler may start before Commit has returned to the caller, and its latency counts
+// as 0.
 func (s *starts) latencies(from map[string]time.Time, delay time.Duration) []time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,9 +104,8 @@ func (s *starts) latencies(from map[string]time.Time, delay time.Duration) []tim
 	return all
 }
 
-// lagPlan describes one latency measurement. A latency ends when the handler starts. It begins at the end of Commit or, for delayed
-// entries, at the due time. The benchmark computes the due time from the clock just before the insert. The library computes it
-// during the insert, so its due time is never earlier, and no punctual handler appears early.
+// A latency begins at the end of Commit or, for delayed entries, at the due time. The benchmark computes the due time
+// before the insert and the library during it, so no punctual handler appears early.
 type lagPlan struct {
 	work      string
 	goal      time.Duration
@@ -119,7 +114,6 @@ type lagPlan struct {
 	apart     bool // whether the producer runs no handlers itself
 }
 
-// lag records 500 entries a second and measures the latency of each handler.
 func (a *arena) lag(plan lagPlan, seconds int) latency {
 	return latency{plan.work, func() lags {
 		a.empty()
@@ -155,8 +149,7 @@ func (a *arena) lag(plan lagPlan, seconds int) latency {
 	}}
 }
 
-// commits measures how long a business transaction with one entry takes, at 500 transactions a second. It shows how
-// much of the other latencies comes from writing the commit to disk.
+// commits shows how much of the other latencies comes from writing the commit to disk.
 func (a *arena) commits(seconds int) latency {
 	const work = "for comparison: a business transaction + 1 entry, 500/s"
 	return latency{work, func() lags {
@@ -167,7 +160,7 @@ func (a *arena) commits(seconds int) latency {
 	}}
 }
 
-// timedRecords records 500 entries a second and returns how long each transaction took. None of the entries comes due.
+// None of the entries of timedRecords comes due.
 func (a *arena) timedRecords(l *library, seconds int) []time.Duration {
 	return slices.Collect(maps.Values(atRate(500, 500*seconds, func() (string, time.Duration) {
 		began := time.Now()
@@ -177,8 +170,7 @@ func (a *arena) timedRecords(l *library, seconds int) []time.Duration {
 	})))
 }
 
-// atRate calls do n times, evenly spread over n/rate seconds. It does not wait for one call to return before it makes
-// the next.
+// atRate does not wait for one call to return before it makes the next.
 func atRate[T any](rate, n int, do func() (string, T)) map[string]T {
 	var mu sync.Mutex // guards found
 	found := make(map[string]T, n)

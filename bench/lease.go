@@ -10,9 +10,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// These are the statements of an alternative that the library does not use. docs/internals/decisions.md says why. A claim inserts
-// one lease row, and changes no entry. The lease row lists the id and version of each claimed entry. An entry is leased while a
-// lease row that has not expired lists its current version.
+// The library does not use these statements: see docs/internals/decisions.md. A claim inserts one lease row with the id
+// and version of each claimed entry, and changes no entry. An entry is leased while an unexpired lease row lists its
+// current version.
 const (
 	leaseTable = "CREATE TABLE IF NOT EXISTS `common_process_log_lease` (" +
 		"token BINARY(16) NOT NULL PRIMARY KEY, " +
@@ -30,7 +30,6 @@ const (
 	leaseRewrite = "UPDATE `common_process_log_lease` SET owner=X'%[2]x', lease_until=" + floorNow + "+30000, first_id=%[3]d, last_id=%[4]d, entries=X'%[5]x' WHERE token=X'%[1]x'"
 )
 
-// leaseForm is one way to claim and settle.
 type leaseForm struct {
 	name    string
 	row     bool // a claim inserts one lease row, and deletes the lease row of the claim before. Otherwise a claim updates each entry, as the library does
@@ -53,7 +52,6 @@ var withBinaryLog = []string{"--log-bin=binlog", "--binlog-format=ROW", "--binlo
 
 var errLeasedTwice = errors.New("an entry was claimed twice")
 
-// leaseLoop claims and settles entries in one form, on one connection.
 type leaseLoop struct {
 	form  leaseForm
 	conn  *sql.Conn
@@ -71,7 +69,7 @@ func newLeaseLoop(ctx context.Context, own *sql.DB, form leaseForm) (*leaseLoop,
 	return &leaseLoop{form: form, conn: conn}, err
 }
 
-// leaseWorker opens a leaseLoop and a leaseQueue for it. The caller closes both with closeBoth.
+// The caller closes both results with closeBoth.
 func (a *arena) leaseWorker(ctx context.Context, own *sql.DB, form leaseForm) (l *leaseLoop, q *leaseQueue, closeBoth func(), err error) {
 	if l, err = newLeaseLoop(ctx, own, form); err != nil {
 		return nil, nil, nil, err
@@ -83,8 +81,7 @@ func (a *arena) leaseWorker(ctx context.Context, own *sql.DB, form leaseForm) (l
 	return l, q, func() { q.client.Close(); l.conn.Close() }, nil
 }
 
-// step claims ids and settles them, without handlers. If the form has fused commits, one transaction claims ids and
-// settles the entries of the previous step.
+// With fused commits, one transaction claims ids and settles the entries of the previous step.
 func (l *leaseLoop) step(ctx context.Context, ids []string) (settled []string, err error) {
 	tx, err := l.conn.BeginTx(ctx, nil)
 	if err != nil {
@@ -118,7 +115,6 @@ func (l *leaseLoop) flush(ctx context.Context) ([]string, error) {
 	return l.step(ctx, nil)
 }
 
-// claim locks the rows of ids, and leases them in the open transaction.
 func (l *leaseLoop) claim(ctx context.Context, tx *sql.Tx, ids []string) error {
 	list := idList(ids)
 	found, err := floorRows(ctx, tx, fmt.Sprintf(floorLock, list))
@@ -195,8 +191,7 @@ func packEntries(found []floorFound) (list []byte) {
 	return list
 }
 
-// namesOne reports whether an encoded list contains an entry of found, with the same id and version. Both are sorted by
-// id.
+// list and found are sorted by id.
 func namesOne(list []byte, found []floorFound) bool {
 	id := uint64(0)
 	for len(list) > 0 {

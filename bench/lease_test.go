@@ -5,7 +5,6 @@ import (
 	"testing"
 )
 
-// leaseReport is the content of build/lease.json.
 type leaseReport struct {
 	Contests []row        `json:"contests"`
 	Bytes    []leaseBytes `json:"bytes"`
@@ -13,9 +12,8 @@ type leaseReport struct {
 	Claims   []leaseClaim `json:"claims"`
 }
 
-// TestLease compares claims that write one lease row with the library's claims, which update each entry. It also
-// measures a table whose column ended_by is VARCHAR. It never fails because a figure is low. -only selects parts:
-// drain, fused, varchar, sustained, log, bytes, calm, size, crowd, snapshot.
+// TestLease compares claims that write one lease row with the library's claims. -only selects parts: drain, fused,
+// varchar, sustained, log, bytes, calm, size, crowd, snapshot.
 func TestLease(t *testing.T) {
 	n := func(full int) int { return max(1, int(float64(full)**size)) }
 	wanted := partsIn(t, "only", *only, "drain", "fused", "varchar", "sustained", "log", "bytes", "calm", "size", "crowd", "snapshot")

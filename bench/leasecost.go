@@ -38,7 +38,6 @@ func (a *arena) redoBytes() (total float64) {
 	return total
 }
 
-// logBytes returns the size of the binary logs.
 func (a *arena) logBytes() (total float64) {
 	a.Helper()
 	rows, err := a.admin.QueryContext(a.Context(), "SHOW BINARY LOGS")
@@ -67,8 +66,7 @@ type leaseCalm struct {
 	P50, P99 spread
 }
 
-// calmPause is the time between two claims. It is chosen for 1,000 entries a second: then the claims and settles make as many
-// commits as the library does.
+// With this pause, the claims and settles of 1,000 entries a second make as many commits as the library does.
 const calmPause = 3 * time.Millisecond
 
 func (a *arena) calmLeases(seconds, rounds int) (found []leaseCalm) {
@@ -124,7 +122,6 @@ type leaseClaim struct {
 	Took    spread `json:"took"`
 }
 
-// workCalmly claims and settles 1,000 entries a second until ctx ends.
 func (a *arena) workCalmly(ctx context.Context, own *sql.DB, form leaseForm) error {
 	l, q, closeBoth, err := a.leaseWorker(a.Context(), own, form)
 	if err != nil {
@@ -151,7 +148,6 @@ func (a *arena) workCalmly(ctx context.Context, own *sql.DB, form leaseForm) err
 	return nil
 }
 
-// claimSizes measures how long the claim and the settle of a few entries take.
 func (a *arena) claimSizes(rounds int) (found []leaseClaim) {
 	for _, entries := range []int{1, 4, 16, 64, 500} {
 		for _, form := range []leaseForm{formToday, formVarchar, formRow, formRewrite} {
@@ -161,9 +157,8 @@ func (a *arena) claimSizes(rounds int) (found []leaseClaim) {
 	return found
 }
 
-// claimsInACrowd measures claims while the table holds lease rows of up to 100 other processes. Each row lists 500 entries, and has
-// the smallest and the largest of their ids. A claim must decode each row whose range of ids includes one of its entries. In some
-// cases it must decode all rows. Such wide ranges arise when one lease row lists both old and new entries.
+// A claim must decode each lease row whose range of ids includes one of its entries. Wide ranges arise when one lease
+// row lists both old and new entries.
 func (a *arena) claimsInACrowd(rounds int) (found []leaseClaim) {
 	for _, crowd := range []struct {
 		work       string
@@ -178,8 +173,8 @@ func (a *arena) claimsInACrowd(rounds int) (found []leaseClaim) {
 	return found
 }
 
-// leaseCrowd inserts lease rows that hold 500 entries each. The ids are larger than any real id. If overlapped is true,
-// the first id of each row is 1, so that the id range of the row includes the claimed entries.
+// The ids in the lease rows are larger than any real id. If overlapped is true, the id range of each row includes the
+// claimed entries.
 func (a *arena) leaseCrowd(rows int, overlapped bool) {
 	a.Helper()
 	for i := range rows {
@@ -195,7 +190,6 @@ func (a *arena) leaseCrowd(rows int, overlapped bool) {
 	}
 }
 
-// timedClaims makes claims of the given size, one after the other on one connection.
 func (a *arena) timedClaims(work string, form leaseForm, entries, rounds int, prepare func()) leaseClaim {
 	a.Helper()
 	var took []float64
@@ -209,7 +203,6 @@ func (a *arena) timedClaims(work string, form leaseForm, entries, rounds int, pr
 	return leaseClaim{work, form.name, entries, spreadOf(took)}
 }
 
-// ids reads the ids of all entries.
 func (a *arena) ids() (ids []string) {
 	a.Helper()
 	rows, err := a.admin.QueryContext(a.Context(), "SELECT id FROM common_process_log ORDER BY id")
@@ -224,8 +217,7 @@ func (a *arena) ids() (ids []string) {
 	return ids
 }
 
-// timeOf claims and settles all ids, in chunks of the size entries. It returns a slice with one number: the mean time
-// of a chunk in ms.
+// timeOf returns the mean time of a chunk in ms.
 func (a *arena) timeOf(form leaseForm, ids []string, entries int) []float64 {
 	a.Helper()
 	own := a.openPlain(1)
@@ -244,7 +236,6 @@ func (a *arena) timeOf(form leaseForm, ids []string, entries int) []float64 {
 	return []float64{time.Since(began).Seconds() * 1000 / float64(n)}
 }
 
-// claimsBesideASnapshot measures claims of four entries while another session keeps a snapshot, as a backup does.
 // Because of the snapshot, the server must keep rows that are deleted meanwhile.
 func (a *arena) claimsBesideASnapshot(n int) (found []leaseClaim) {
 	for _, form := range []leaseForm{formToday, formRow, formRewrite} {

@@ -15,14 +15,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// emptyLeases empties all tables, including the table of lease rows.
 func (a *arena) emptyLeases() {
 	a.Helper()
 	a.empty()
 	a.exec("TRUNCATE TABLE common_process_log_lease")
 }
 
-// fillLeases gives the table the columns that the form needs, and inserts n rows with contents of the given size.
 func (a *arena) fillLeases(form leaseForm, n, size int) {
 	a.Helper()
 	kind := "CHAR"
@@ -44,7 +42,6 @@ func (a *arena) fillLeases(form leaseForm, n, size int) {
 	}
 }
 
-// leaseDrain compares how fast two forms drain a backlog.
 func (a *arena) leaseDrain(n, loops, size int, form, other leaseForm) contest {
 	prepare := func(form leaseForm) func() {
 		return func() {
@@ -70,7 +67,6 @@ func (a *arena) leaseDrain(n, loops, size int, form, other leaseForm) contest {
 	}
 }
 
-// drainLeases does the same as floorDrain, with the claims of one form.
 func (a *arena) drainLeases(form leaseForm, n, loops int) error {
 	own := a.openPlain(loops)
 	defer own.Close()
@@ -117,7 +113,6 @@ func (a *arena) drainLeaseLoop(ctx context.Context, own *sql.DB, form leaseForm,
 	return nil
 }
 
-// leaseQueue claims and acknowledges entries in Redis with the library's scripts.
 type leaseQueue struct {
 	client     *redis.Client
 	take, done *redis.Script
@@ -157,8 +152,7 @@ func (q *leaseQueue) ack(ctx context.Context, ids []string) error {
 	return q.done.Run(ctx, q.client, []string{dueKey}, args...).Err()
 }
 
-// leaseSustained compares two forms while one process records entries and another process runs them. The recording process runs
-// none, because it would insert its entries with a lease and so need no claim.
+// The recording process runs no entries, because it would insert them with a lease and so need no claim.
 func (a *arena) leaseSustained(n int, form leaseForm) contest {
 	side := func(form leaseForm) func() float64 {
 		return func() float64 {

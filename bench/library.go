@@ -13,10 +13,8 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// benchType is the business type of every entry in this package.
 const benchType = "bench"
 
-// library is one Compensator with a separate pool.
 type library struct {
 	*compensator.Compensator
 	a       *arena
@@ -26,7 +24,7 @@ type library struct {
 	stop    func()
 }
 
-// newLibrary opens a library for one measurement. If handler is nil, the library only records.
+// If handler is nil, the library only records.
 func (a *arena) newLibrary(concurrency int, handler func(context.Context, *compensator.Entry) error) *library {
 	a.Helper()
 	return a.newLibraryWith(compensator.HandlerConfig[raw]{Concurrency: concurrency}, handler)
@@ -63,7 +61,6 @@ func openLibrary(db *sql.DB, client *redis.Client, cfg compensator.HandlerConfig
 	return l, err
 }
 
-// addTypes registers n more types, each with the same handler.
 func (l *library) addTypes(n int, handler func(context.Context, *compensator.Entry) error) error {
 	for i := range n {
 		_, err := compensator.Handle(context.Background(), l.Compensator, numberedType(i), func(ctx context.Context, e *compensator.Entry, _ raw) error { return handler(ctx, e) },
@@ -75,7 +72,6 @@ func (l *library) addTypes(n int, handler func(context.Context, *compensator.Ent
 	return nil
 }
 
-// numberedType names a type that addTypes registers.
 func numberedType(i int) string { return fmt.Sprintf("%s %d", benchType, i) }
 
 // run starts the library's scanners. close stops them.
@@ -97,12 +93,10 @@ func (l *library) close() {
 	l.a.must(l.client.Close())
 }
 
-// record runs a business transaction with n entries of benchType.
 func (l *library) record(ctx context.Context, n int, opts compensator.Options) (*compensator.Receipt, error) {
 	return l.recordType(ctx, benchType, n, opts)
 }
 
-// recordType runs a business transaction with n entries of a type.
 func (l *library) recordType(ctx context.Context, name string, n int, opts compensator.Options) (*compensator.Receipt, error) {
 	tx, err := l.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -123,7 +117,7 @@ func (l *library) recordType(ctx context.Context, name string, n int, opts compe
 	return receipt, tx.Commit()
 }
 
-// raw is content that is stored unchanged. Its codec asIs does nothing, so that no figure measures JSON.
+// The codec of raw does nothing, so that no figure measures JSON.
 type raw []byte
 
 type asIs struct{}

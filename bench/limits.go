@@ -10,7 +10,6 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// limitRun measures two processes that run a backlog of due entries. The type has a limit.
 type limitRun struct {
 	Entries int  `json:"entries"`
 	Redis   bool `json:"redis"`

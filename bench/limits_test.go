@@ -5,7 +5,6 @@ import (
 	"testing"
 )
 
-// TestLimits measures what a limit over all processes costs. It never fails because a figure is low.
 func TestLimits(t *testing.T) {
 	a := newArena(t)
 	var found struct {

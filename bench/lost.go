@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// lostType holds what it costs if Redis loses the queue of a type. Three processes run the entries of this one type.
-// The fields say how many entries ran in each second, with the loss and without it.
+// Three processes run the entries of one type. The fields say how many entries ran in each second, with the loss of the
+// queue and without it.
 type lostType struct {
 	Undisturbed []int `json:"undisturbed"`
 	Lost        []int `json:"lost"`
@@ -26,7 +26,6 @@ const (
 	lostTakes     = 40 * time.Millisecond // duration of each handler; it waits as if it called a service
 )
 
-// lossPlan says how many entries there are and when Redis loses the queue.
 type lossPlan struct {
 	due     int           // entries that are due when the measurement begins
 	later   int           // entries that come due one after the other during the measurement, as fast as they are run
@@ -40,7 +39,6 @@ var (
 	shortLoss = lossPlan{due: 400, later: 400, records: 2 * time.Second, at: 1, seconds: 3} // for a trial run only
 )
 
-// losses maps the values of the flag -loses to faults of the queue.
 var losses = map[string]func(a *arena, client *redis.Client){
 	"its key": (*arena).loseKey,
 	"its key, and has no memory left": func(a *arena, client *redis.Client) {
@@ -64,13 +62,12 @@ var losses = map[string]func(a *arena, client *redis.Client){
 
 func (a *arena) loseKey(client *redis.Client) { a.must(client.Del(a.Context(), dueKey).Err()) }
 
-// fillRedis makes Redis refuse every command that needs memory.
 func (a *arena) fillRedis(client *redis.Client) {
 	a.must(client.ConfigSet(a.Context(), "maxmemory", "1").Err())
 }
 
-// ratio divides the number of entries that ran with the loss by the number that ran without it. It counts only the
-// seconds from first to end-1. The first second of a run is number 0. If there are no such seconds, ratio returns "–".
+// ratio counts the seconds from first to end-1. The first second of a run is number 0. If there are no such seconds,
+// ratio returns "–".
 func (l lostType) ratio(first, end int) string {
 	if first >= end {
 		return "–"
@@ -93,7 +90,7 @@ func (l lostType) String() string {
 		l.ratio(at, at+1), l.ratio(at+1, min(at+5, end)), l.ratio(at+5, end))
 }
 
-// measureLostType measures the type twice: with the loss of its queue and without it. In odd pairs, the run with the loss is first.
+// In odd pairs, the run with the loss is first.
 func (a *arena) measureLostType(plan lossPlan, pair int, loses func(*arena, *redis.Client)) lostType {
 	a.Helper()
 	l := lostType{plan: plan}
@@ -110,7 +107,6 @@ func (a *arena) measureLostType(plan lossPlan, pair int, loses func(*arena, *red
 	return l
 }
 
-// settledByThree lets three processes run the entries and returns how many they settled in each second.
 func (a *arena) settledByThree(plan lossPlan, loses func(*arena, *redis.Client)) []int {
 	a.Helper()
 	a.empty()
@@ -159,7 +155,6 @@ func (a *arena) recordFor(plan lossPlan, recorder *library, began time.Time) {
 	}
 }
 
-// settledPerSecond counts the entries that were settled in each second after the time epoch.
 func (a *arena) settledPerSecond(epoch int64, seconds int) []int {
 	a.Helper()
 	perSecond := make([]int, seconds)

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// These are the statements of a hand-written poller, in the order in which they run for one row. The page query selects
-// one state only. With an IN list of states the server would sort every due row for each page.
+// The page query selects one state only. With an IN list of states the server would sort every due row for each page.
 const (
 	handPage = "SELECT id, version, content FROM common_process_log WHERE state=0 AND business_type=? AND next_at<=" + floorNow +
 		" AND lease_until<=" + floorNow + " ORDER BY next_at LIMIT 20"
@@ -90,7 +89,6 @@ func (h *handPeer) poll(ctx context.Context) error {
 	}
 }
 
-// handRow holds the columns that the poller reads.
 type handRow struct {
 	id, version int64
 	content     []byte
@@ -113,7 +111,7 @@ func (h *handPeer) page(ctx context.Context) ([]handRow, error) {
 	return page, rows.Err()
 }
 
-// process claims, handles and settles one row. It skips a row that another poller has claimed.
+// process skips a row that another poller has claimed.
 func (h *handPeer) process(ctx context.Context, row handRow) error {
 	res, err := h.own.ExecContext(ctx, handClaim, row.id, row.version)
 	if err != nil {

@@ -45,7 +45,6 @@ type row struct {
 	Absent bool `json:"absent,omitempty"` // whether it was not measured, because a program that the other side needs is missing
 }
 
-// spread holds the median, the minimum and the maximum of some figures.
 type spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
@@ -64,7 +63,7 @@ func within(figures []float64) [2]float64 {
 	return [2]float64{sorted[cut], sorted[len(sorted)-1-cut]}
 }
 
-// runPairs runs the contest. The sides take turns in running first, so that the servers are equally warm for both.
+// The sides take turns in running first, so that the servers are equally warm for both.
 func (c contest) runPairs(a *arena, pairs int) row {
 	if c.theirs == nil {
 		return row{Work: c.work, Other: c.other, Unit: c.unit, Goal: c.goal, Absent: true}
@@ -113,7 +112,6 @@ func (r row) verdict() string {
 	return "short"
 }
 
-// table formats the results as a Markdown table.
 func table(rows []row) string {
 	var b strings.Builder
 	line := func(cells ...string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
@@ -134,8 +132,7 @@ func table(rows []row) string {
 	return b.String()
 }
 
-// costs formats the cost of an entry as a Markdown table. The table leaves out peers, because they also use other
-// servers.
+// The table leaves out peers, because they also use other servers.
 func costs(rows []row) string {
 	var b strings.Builder
 	for _, r := range rows {
@@ -146,7 +143,6 @@ func costs(rows []row) string {
 	return costHead + "\n" + b.String()
 }
 
-// notHere stands in the table in place of a figure when this machine lacks a program.
 const notHere = "not here"
 
 func lostNote(lost int) string {
@@ -158,7 +154,6 @@ func lostNote(lost int) string {
 
 func (s spread) String() string { return fmt.Sprintf("%.0f (%.0f–%.0f)", s.Median, s.Min, s.Max) }
 
-// report is the content of build/bench.json.
 type report struct {
 	Contests  []row  `json:"contests"`
 	Latencies []lags `json:"latencies"` // in nanoseconds
@@ -175,7 +170,7 @@ func save(path string, result any) error {
 	return os.WriteFile(path, append(data, '\n'), 0o644)
 }
 
-// share calls run n times, split among workers that start together. It returns the number of calls a second.
+// share returns the number of calls a second.
 func share(n, workers int, run func(worker int) error) (float64, error) {
 	var left atomic.Int64
 	var failed atomic.Pointer[error]

@@ -16,7 +16,6 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// orderRun measures how fast one process with default settings runs a backlog of a serial type.
 type orderRun struct {
 	Keys    int           `json:"keys"`
 	Each    int           `json:"each"` // entries per key
@@ -32,7 +31,6 @@ type orderRun struct {
 	CPU    float64 `json:"cpu_us"` // processor time per entry in µs, of this process and the database, after recording
 }
 
-// orderConcurrency is the number of calls that run at the same time.
 const orderConcurrency = 100
 
 const orderHead = "| backlog | handler | Redis | order | entries/s | row writes an entry |\n|---|---|---|---|---|---|"
@@ -48,13 +46,11 @@ func (r orderRun) String() string {
 	return fmt.Sprintf("| %d keys × %d | %v | %s | %s | %.0f | %.2f |", r.Keys, r.Each, r.Handler, redis, order, r.Rate, r.Writes)
 }
 
-// maxRate returns the highest possible rate in entries a second. Calls of one key run one at a time, so no more calls
-// run at once than there are keys. At most orderConcurrency calls run at once. Each call takes r.Handler.
+// Calls of one key run one at a time, so no more calls run at once than there are keys.
 func (r orderRun) maxRate() float64 {
 	return float64(min(r.Keys, orderConcurrency)) / r.Handler.Seconds()
 }
 
-// run records the backlog and measures how fast one process runs it.
 func (r orderRun) run(a *arena) orderRun {
 	a.Helper()
 	a.empty()
@@ -74,7 +70,7 @@ func (r orderRun) run(a *arena) orderRun {
 	return r
 }
 
-// record records the entries, a hundred at a time. Successive entries have different keys.
+// Successive entries have different keys.
 func (r orderRun) record(a *arena) {
 	a.Helper()
 	db := a.openWatched(2)
@@ -149,8 +145,7 @@ func (r orderRun) close(a *arena, c *compensator.Compensator, db *sql.DB, client
 	}
 }
 
-// rowWrites returns the number of rows that the server has written. It reads the counters of InnoDB. On MariaDB it
-// reads the handler counters instead, which leave out temporary tables.
+// rowWrites reads the counters of InnoDB. On MariaDB it reads the handler counters, which leave out temporary tables.
 func (a *arena) rowWrites() (n int64) {
 	a.Helper()
 	counted := "'Innodb_rows_inserted','Innodb_rows_updated','Innodb_rows_deleted'"

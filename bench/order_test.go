@@ -6,8 +6,6 @@ import (
 	"time"
 )
 
-// TestOrder measures what ordering keys cost. Some of its backlogs have few keys, and some of its handlers take 20 ms.
-// It never fails because a figure is low.
 func TestOrder(t *testing.T) {
 	a := newArena(t)
 	n := func(each int) int { return max(1, int(float64(each)**size)) }

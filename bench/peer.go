@@ -83,8 +83,8 @@ func (a *arena) drainAgainst(r rival, n int) contest {
 	})
 }
 
-// rate waits until n jobs have outcomes, or until no further job ends. It returns the number of finished jobs a second, up to the
-// last stored outcome. So missing jobs do not lower the rate. rate adds them to a.lost.
+// rate returns the number of finished jobs a second, up to the last stored outcome, so that missing jobs do not lower
+// it. It adds missing jobs to a.lost.
 func (a *arena) rate(p peer, n int, began time.Time) float64 {
 	a.Helper()
 	done, at := progress(n, func() int { return p.finished(n) })
@@ -99,8 +99,8 @@ func (a *arena) rate(p peer, n int, began time.Time) float64 {
 // longest poll interval of any peer, which is 5 s.
 const waitTimeout = 15 * time.Second
 
-// progress waits until count returns n, or has not grown for waitTimeout. It returns the last number that count
-// returned, and the time at which count first returned that number.
+// progress waits until count returns n, or has not grown for waitTimeout. at is the time at which count first returned
+// last.
 func progress(n int, count func() int) (last int, at time.Time) {
 	at = time.Now()
 	for last < n && time.Since(at) < waitTimeout {
@@ -112,7 +112,6 @@ func progress(n int, count func() int) (last int, at time.Time) {
 	return last, at
 }
 
-// lagOf measures a peer's latency in the same way as lag measures the library's.
 func (a *arena) lagOf(r rival, delay time.Duration, seconds int) latency {
 	work := "commit → handler, 500/s, " + r.name
 	if delay > 0 {

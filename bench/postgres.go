@@ -8,21 +8,21 @@ import (
 	"github.com/compensator-go/compensator/bench/internal/pgserver"
 )
 
-// postgres is a PostgreSQL server that only the benchmark uses. It is as durable as the arena's MariaDB.
+// The PostgreSQL server is as durable as the arena's MariaDB.
 type postgres struct {
 	a     *arena
 	url   string
 	admin *pgxpool.Pool
 }
 
-// postgresSettings holds the two settings that ensure durability, and those that differ from the defaults. As on
-// MariaDB, all data fits into memory and the server writes no log for replicas. No checkpoint happens during a run.
+// The first two settings ensure durability. As on MariaDB, all data fits into memory and the server writes no log for
+// replicas. No checkpoint happens during a run.
 var postgresSettings = []string{
 	"fsync=on", "synchronous_commit=on", "shared_buffers=2GB", "max_wal_size=4GB", "checkpoint_timeout=30min",
 	"wal_level=minimal", "max_wal_senders=0", "max_connections=200",
 }
 
-// startPostgres starts the server. On a machine without PostgreSQL it logs the reason and returns nil.
+// On a machine without PostgreSQL, startPostgres logs the reason and returns nil.
 func startPostgres(a *arena) *postgres {
 	a.Helper()
 	server, err := pgserver.Start(a, postgresSettings...)

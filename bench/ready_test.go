@@ -13,8 +13,7 @@ import (
 	"github.com/compensator-go/compensator/observe/probe"
 )
 
-// TestReady measures how often the readiness probe of a process succeeds while Redis is stopped with SIGSTOP. The
-// process records entries but does not run them. A prober sends a request every 2 s and accepts an answer within 1.5 s.
+// A prober sends a request every 2 s and accepts an answer within 1.5 s.
 func TestReady(t *testing.T) {
 	const tries, every, deadline = 20, 2 * time.Second, 1500 * time.Millisecond
 	a := newArena(t)

@@ -6,8 +6,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// records measures the rate of business transactions with perTx entries each. No process runs the entries during the
-// measurement. The library also adds its entries to Redis, which the floor does not.
+// The library also adds its entries to Redis, which the floor does not.
 func (a *arena) records(transactions, perTx int) contest {
 	work, goal := "record: business transaction + 1 entry", 0.93
 	if perTx > 1 {
@@ -42,8 +41,7 @@ func (a *arena) recordRate(l *library, transactions, perTx int) float64 {
 	return rate * float64(perTx)
 }
 
-// withoutConnector does the same as records, but uses a plain pool. On such a pool the library must ask MySQL whether a
-// transaction is open.
+// On a plain pool the library must ask MySQL whether a transaction is open.
 func (a *arena) withoutConnector(transactions int) contest {
 	c := a.records(transactions, 1)
 	c.work, c.goal = "record without the Connector: business transaction + 1 entry", 0
@@ -53,8 +51,7 @@ func (a *arena) withoutConnector(transactions int) contest {
 	return c
 }
 
-// withoutEntry compares the library with a business transaction that has no entry. It shows what an entry costs the
-// transaction.
+// withoutEntry compares the library with a business transaction that has no entry.
 func (a *arena) withoutEntry(transactions int) contest {
 	c := a.records(transactions, 1)
 	c.other, c.goal = "business transaction alone", 0

@@ -13,8 +13,6 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// recovery holds how the library recovers from killed processes, from a Redis that lost its data, and from an outage.
-// It also holds how long new entries wait during that time.
 type recovery struct {
 	Killed      []killed      `json:"killed"`
 	Enqueued    int           `json:"announced"`          // number of entries within the horizon when Redis lost all data
@@ -51,8 +49,6 @@ func (a *arena) recovery(enqueued, backlog int) recovery {
 	return r
 }
 
-// flushRedis flushes Redis while it holds entries that are due in some minutes, and measures how long the library takes
-// to enqueue them again.
 func (a *arena) flushRedis(r *recovery) {
 	a.Helper()
 	a.empty()
@@ -85,7 +81,6 @@ func (a *arena) redisBytes(client *redis.Client) float64 {
 	return used
 }
 
-// outage runs a backlog of entries that are missing in Redis, while new entries are recorded.
 func (a *arena) outage(r *recovery) {
 	a.Helper()
 	a.empty()

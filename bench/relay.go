@@ -27,7 +27,6 @@ const (
 	relayBatch    = 100 // default of a batch handler; the floor has the same number
 )
 
-// post is a RabbitMQ broker with one durable queue.
 type post struct {
 	a      *arena
 	server *testservers.RabbitMQServer
@@ -44,7 +43,6 @@ func (a *arena) newPost() *post {
 	return p
 }
 
-// withChannel calls run with a channel of a separate connection.
 func (p *post) withChannel(run func(ch *amqp091.Channel) error) {
 	p.a.Helper()
 	conn, err := amqp091.Dial(p.server.URL())
@@ -63,8 +61,7 @@ func (p *post) empty() {
 	})
 }
 
-// relayed measures how fast a due backlog gets into a durable queue, with confirms. The floor uses amqp091 directly. It
-// reads no log and stores no outcome.
+// The floor uses amqp091 directly. It reads no log and stores no outcome.
 func (p *post) relayed(n, batch int) contest {
 	how := "one by one"
 	if batch > 1 {
@@ -78,7 +75,7 @@ func (p *post) relayed(n, batch int) contest {
 	}
 }
 
-// relay opens a relay and returns how many messages a second it publishes. register registers the relay's handler.
+// relay returns how many messages a second it publishes.
 func (p *post) relay(register registerRelay, n, batch int) float64 {
 	p.a.Helper()
 	r, err := openRelay(register, p.a.dsn, p.a.redis.Addr(), p.server.URL(), p.queue, batch)
@@ -92,14 +89,12 @@ func (p *post) relay(register registerRelay, n, batch int) float64 {
 	return float64(n) / time.Since(began).Seconds()
 }
 
-// relaying is a library whose handler publishes each entry to a queue.
 type relaying struct {
 	*library
 	publisher io.Closer
 }
 
-// registerRelay registers the type whose entries go to a queue. It returns the publisher, which must be closed after
-// Run.
+// The returned publisher must be closed after Run.
 type registerRelay func(c *compensator.Compensator, url, queue string, batch int) (io.Closer, error)
 
 func openRelay(register registerRelay, dsn, redis, url, queue string, batch int) (*relaying, error) {
@@ -115,15 +110,12 @@ func openRelay(register registerRelay, dsn, redis, url, queue string, batch int)
 	return &relaying{l, publisher}, err
 }
 
-// relayedSingly configures a handler that publishes one entry per call.
 var relayedSingly = &compensator.HandlerConfig[raw]{TypeConfig: compensator.TypeConfig{Codec: asIs{}}, Concurrency: 1000}
 
-// relayedInBatches configures a handler that publishes up to size entries per call.
 func relayedInBatches(size int) *compensator.BatchConfig[raw] {
 	return &compensator.BatchConfig[raw]{TypeConfig: compensator.TypeConfig{Codec: asIs{}}, Concurrency: 1000 / size, BatchSize: size}
 }
 
-// direct registers relay/rabbitmq.
 func direct(c *compensator.Compensator, url, queue string, batch int) (io.Closer, error) {
 	publisher, err := rabbitmq.Open(rabbitmq.Config{URL: url, Channels: relayChannels, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -137,7 +129,7 @@ func direct(c *compensator.Compensator, url, queue string, batch int) (io.Closer
 	return publisher, err
 }
 
-// publishBare publishes without the library. Each channel publishes batch messages and then waits for their confirms.
+// Each channel publishes batch messages and then waits for their confirms.
 func (p *post) publishBare(n, batch int) float64 {
 	p.a.Helper()
 	conn, err := amqp091.Dial(p.server.URL())
@@ -189,7 +181,6 @@ func (p *post) bareChannel(conn *amqp091.Connection, left *atomic.Int64, batch i
 	}
 }
 
-// relayVictimEnv names the environment variable that configures a relay process that will be killed.
 const relayVictimEnv = "BENCH_RELAY_VICTIM"
 
 type relayVictim struct {
@@ -197,7 +188,6 @@ type relayVictim struct {
 	Batch                  int
 }
 
-// runRelayVictim relays until it is killed, if this process was started as a relay victim.
 func runRelayVictim() {
 	text := os.Getenv(relayVictimEnv)
 	if text == "" {
@@ -215,7 +205,6 @@ func runRelayVictim() {
 	os.Exit(1)
 }
 
-// doubled holds how many messages arrived twice because relay processes were killed.
 type doubled struct {
 	Batch    int `json:"batch"`
 	Messages int `json:"messages"`
@@ -230,7 +219,7 @@ func (d doubled) String() string {
 	return fmt.Sprintf("| %d | %d | %d | %d | %d |", d.Batch, d.Messages, d.Kills, d.Lost, d.Doubled)
 }
 
-// measureDoubled kills one relay process after the other. The last process publishes the rest.
+// The last process publishes the rest.
 func (p *post) measureDoubled(n, kills, batch int) doubled {
 	p.a.Helper()
 	p.empty()

@@ -5,8 +5,6 @@ import (
 	"testing"
 )
 
-// TestRelay measures how many messages a second reach a durable queue, with confirms. It also counts messages that
-// arrive twice because a process was killed.
 func TestRelay(t *testing.T) {
 	n := func(full int) int { return max(200, int(float64(full)**size)) }
 	var rows []row

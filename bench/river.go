@@ -15,8 +15,7 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// riverSettings holds the River settings that its users tune. All others keep their defaults, so River also listens for
-// notifications.
+// All others keep their defaults, so River also listens for notifications.
 type riverSettings struct {
 	workers                  int
 	fetchCooldown, fetchPoll time.Duration // 0 means River's defaults of 100 ms and 1 s
@@ -36,7 +35,6 @@ var (
 // not larger.
 const riverConns = producers + 8
 
-// riverPeer is a River client on PostgreSQL that records and runs jobs.
 type riverPeer struct {
 	a      *arena
 	pool   *pgxpool.Pool
@@ -98,8 +96,7 @@ func (r *riverPeer) record(ctx context.Context, n int, delay time.Duration) (str
 	return id, time.Now(), err
 }
 
-// insert inserts n jobs. For more than one job it uses COPY, which River's documentation calls the fast way and which
-// returns no ids.
+// For more than one job insert uses COPY, which River's documentation calls the fast way and which returns no ids.
 func (r *riverPeer) insert(ctx context.Context, tx pgx.Tx, n int, delay time.Duration) (string, error) {
 	opts := &river.InsertOpts{}
 	if delay > 0 {
@@ -134,8 +131,8 @@ func (r *riverPeer) backlog(n int) {
 	r.a.postgres.exec("ANALYZE river_job")
 }
 
-// run starts the client. It counts completed jobs with River's events, as River's own benchmark does. An event arrives
-// after its outcome is durable.
+// run counts completed jobs with River's events, as River's own benchmark does. An event arrives after its outcome is
+// durable.
 func (r *riverPeer) run() {
 	r.a.Helper()
 	events, unsubscribe := r.client.SubscribeConfig(&river.SubscribeConfig{

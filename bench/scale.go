@@ -10,8 +10,6 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// growth holds what an entry costs in a large log. The log holds many waiting entries that are due beyond the horizon,
-// and as many settled entries.
 type growth struct {
 	Entries   int           `json:"entries"` // waiting entries; the log holds as many settled entries
 	Record    row           `json:"record"`
@@ -34,7 +32,6 @@ func (g growth) String() string {
 		float64(g.TableSize)/1e6)
 }
 
-// grow fills the table until it has the given number of waiting entries, and takes all measurements.
 func (a *arena) grow(entries int) growth {
 	a.Helper()
 	a.fill(entries)
@@ -52,14 +49,13 @@ func (a *arena) grow(entries int) growth {
 	return g
 }
 
-// onTop runs a contest on the filled table.
 func (a *arena) onTop(filled uint64, c contest) row {
 	c.reset = func() { a.forget(filled) }
 	return c.runPairs(a, 5)
 }
 
-// writeBack waits until the filled rows are in the data files. Otherwise later measurements would include writing them.
-// With the default I/O capacity, the wait after filling a large table would take most of the benchmark's time.
+// Without writeBack, later measurements would include writing the filled rows. With the default I/O capacity, this wait
+// would take most of the benchmark's time.
 func (a *arena) writeBack() {
 	a.Helper()
 	var usual, highest int
@@ -77,8 +73,7 @@ func (a *arena) writeBack() {
 	a.exec("SET GLOBAL innodb_max_dirty_pages_pct=90")
 }
 
-// awaitPurge waits until InnoDB has purged the deleted rows. During this purge a measurement would read twice as many
-// pages per entry.
+// While InnoDB purges deleted rows, a measurement would read twice as many pages per entry.
 func (a *arena) awaitPurge() {
 	a.Helper()
 	for last, still := 0.0, 0; still < 3; still++ {
@@ -91,15 +86,14 @@ func (a *arena) awaitPurge() {
 	}
 }
 
-// filled returns the highest id that fill has written. Rows with higher ids belong to measurements.
+// Rows with higher ids belong to measurements.
 func (a *arena) filled() (id uint64) {
 	a.Helper()
 	a.must(a.admin.QueryRowContext(a.Context(), "SELECT COALESCE(MAX(id),0) FROM common_process_log WHERE user_id='fill'").Scan(&id))
 	return id
 }
 
-// forget deletes the rows that a measurement has added after the filled rows, and flushes Redis. The next measurement
-// then does not pay for them.
+// forget deletes the rows after filled, so that the next measurement does not pay for them.
 func (a *arena) forget(filled uint64) {
 	a.Helper()
 	a.exec("DELETE FROM common_process_log WHERE id>?", filled)
@@ -110,8 +104,8 @@ func (a *arena) forget(filled uint64) {
 	a.awaitPurge()
 }
 
-// fill adds waiting and settled rows until the table has the given number of each. The waiting rows are due between one
-// hour and 30 days from now. As in production, ids grow with the time of recording.
+// The waiting rows are due between one hour and 30 days from now. As in production, ids grow with the time of
+// recording.
 func (a *arena) fill(entries int) {
 	a.Helper()
 	var have int
@@ -128,7 +122,7 @@ func (a *arena) fill(entries int) {
 	}
 }
 
-// purge inserts n rows that were settled three days ago, deletes them, and returns the number of deleted rows a second.
+// purge returns the number of deleted rows a second.
 func (a *arena) purge(n int) float64 {
 	a.Helper()
 	a.exec(fmt.Sprintf("INSERT INTO common_process_log (idempotent_id, business_type, content, state, version, next_at, created_at, updated_at) "+
@@ -144,7 +138,6 @@ func (a *arena) purge(n int) float64 {
 	return float64(n) / time.Since(began).Seconds()
 }
 
-// start returns the time from the call of New to the first handler.
 func (a *arena) start() time.Duration {
 	a.Helper()
 	a.backlog(1)
@@ -160,7 +153,6 @@ func (a *arena) start() time.Duration {
 	return time.Since(began)
 }
 
-// dashboard measures the queries of a typical page for operators.
 func (a *arena) dashboard() (list, deep, count time.Duration) {
 	a.Helper()
 	l := a.newLibrary(0, nil)

@@ -16,8 +16,7 @@ var (
 	loses = flag.String("loses", "its key", "fault of the type's queue in TestLostType")
 )
 
-// TestScale measures how the library behaves on a growing table. It takes about half an hour. With 10 million entries
-// it needs 12 GB of disk.
+// TestScale takes about half an hour. With 10 million entries it needs 12 GB of disk.
 func TestScale(t *testing.T) {
 	tables := []int{10_000, 100_000, 1_000_000, 10_000_000}
 	if *most < tables[0] {
@@ -51,8 +50,7 @@ func TestScale(t *testing.T) {
 	a.must(save("../build/scale.json", result))
 }
 
-// TestFleet measures what up to 100 instances with up to 40 types send to the servers each second, at rest and while they
-// record 1,000 entries a second. It takes five minutes.
+// TestFleet takes five minutes.
 func TestFleet(t *testing.T) {
 	a := newArena(t, "--max-connections=2000")
 	var results []fleet
@@ -68,8 +66,7 @@ func TestFleet(t *testing.T) {
 	a.must(save("../build/fleet.json", results))
 }
 
-// TestLostType measures, in pairs, the cost of a fault in Redis that hits the queue of one type. A pair takes 50 s.
-// With -short it measures nothing: it runs one pair of a few seconds, to check that no entry runs twice.
+// A pair takes 50 s. With -short, one pair of a few seconds only checks that no entry runs twice.
 func TestLostType(t *testing.T) {
 	a := newArena(t)
 	lose := losses[*loses]

@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// sustained records entries and runs them at the same time. The measured time ends when the last outcome is durable.
+// The measured time ends when the last outcome is durable.
 func (a *arena) sustained(n int) contest {
 	return contest{
 		work: "sustained: record and run at once", other: "floor: the same statements", unit: "entries/s", goal: 0.9, entries: n,
@@ -29,8 +29,7 @@ func (a *arena) sustained(n int) contest {
 	}
 }
 
-// ourSustained records n entries and runs them at the same time, until the given number of outcomes is stored. It
-// returns the number of entries a second.
+// ourSustained returns the number of entries a second.
 func (a *arena) ourSustained(cfg compensator.HandlerConfig[raw], handler func(context.Context, *compensator.Entry) error, n, outcomes int) float64 {
 	l := a.newLibraryWith(cfg, handler)
 	defer l.close()
@@ -45,7 +44,6 @@ func (a *arena) ourSustained(cfg compensator.HandlerConfig[raw], handler func(co
 	return float64(n) / time.Since(began).Seconds()
 }
 
-// floorSustained inserts rows with a lease. Two loops read the rows back and settle them.
 func (a *arena) floorSustained(db, own *sql.DB, n int) error {
 	ctx, cancel := context.WithCancelCause(a.Context())
 	defer cancel(nil)
@@ -104,10 +102,9 @@ func batches(ids <-chan string) func(yield func([]string) bool) {
 	}
 }
 
-// waitLimit is how long a benchmark waits for its work to end. A -size above 1 multiplies it.
+// A -size above 1 multiplies waitLimit.
 var waitLimit = 2 * time.Minute
 
-// waitUntil calls done repeatedly until it returns true. It fails the test after waitLimit.
 func (a *arena) waitUntil(done func() bool) {
 	a.Helper()
 	deadline := time.Now().Add(waitLimit)

@@ -18,7 +18,6 @@ import (
 	"github.com/compensator-go/compensator/bench/internal/child"
 )
 
-// waitPlan describes one measurement of Wait. Callers record entries and wait for their results.
 type waitPlan struct {
 	Redis bool          `json:"redis"`
 	Apart bool          `json:"apart"`    // whether another process runs the handler
@@ -56,7 +55,6 @@ func (r waitRun) String() string {
 		ms(r.FromEnd.P50), ms(r.FromEnd.P99), ms(r.goal()), verdict)
 }
 
-// goal returns the goal for the median time from the handler's end to the answer.
 func (p waitPlan) goal() time.Duration {
 	if p.Redis {
 		return 5 * time.Millisecond
@@ -64,8 +62,7 @@ func (p waitPlan) goal() time.Duration {
 	return 60 * time.Millisecond
 }
 
-// waits records entries, waits for their results, and measures both latencies. The result of an entry is the time at
-// which its handler returned, by the machine's clock.
+// The result of an entry is the time at which its handler returned, by the machine's clock.
 func (a *arena) waits(plan waitPlan) waitRun {
 	a.Helper()
 	a.empty()
@@ -114,8 +111,7 @@ func (a *arena) waits(plan waitPlan) waitRun {
 	return waitRun{plan, lagsOf("record → answer", 0, fromRecord), lagsOf("end → answer", 0, fromEnd)}
 }
 
-// crowdOfWaits lets many callers in one process wait for entries that are not due. It returns how many SELECT statements the server
-// receives in two seconds, and the mean number in 50 ms.
+// crowdOfWaits returns how many SELECT statements the server receives in two seconds, and the mean number in 50 ms.
 func (a *arena) crowdOfWaits(callers int) (statements int, aRound float64) {
 	a.Helper()
 	a.empty()
@@ -151,13 +147,11 @@ func (a *arena) crowdOfWaits(callers int) (statements int, aRound float64) {
 // waitEnv names the environment variable that carries the waitWorker as JSON to a re-executed test binary.
 const waitEnv = "BENCH_WAIT_WORKER"
 
-// waitWorker configures a process that runs the handlers of entries that others wait for.
 type waitWorker struct {
 	DSN, Redis string
 	Takes      time.Duration
 }
 
-// open opens a Compensator, with the handler or without it.
 func (w waitWorker) open(runs bool) (*compensator.Compensator, *compensator.ResultType[raw, raw], error) {
 	db, err := openPool(w.DSN, producers+4, true)
 	if err != nil {
@@ -188,7 +182,6 @@ func (w waitWorker) handle(context.Context, *compensator.Entry, raw) (raw, error
 	return binary.BigEndian.AppendUint64(nil, uint64(time.Now().UnixNano())), nil
 }
 
-// startWaitWorker starts a process that runs the handlers, and returns when it runs.
 func (a *arena) startWaitWorker(w waitWorker) (stop func()) {
 	a.Helper()
 	text, err := json.Marshal(w)
@@ -207,8 +200,6 @@ func (a *arena) startWaitWorker(w waitWorker) (stop func()) {
 	return stop
 }
 
-// runWaitWorker runs the waitWorker in a re-executed test binary, and then never returns. In any other process it
-// returns at once.
 func runWaitWorker() {
 	text := os.Getenv(waitEnv)
 	if text == "" {

@@ -6,8 +6,6 @@ import (
 	"time"
 )
 
-// TestWaits measures how soon Wait returns after an entry has ended, and how many statements a thousand callers cost.
-// It never fails because a figure is low.
 func TestWaits(t *testing.T) {
 	a := newArena(t)
 	var found []waitRun

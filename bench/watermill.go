@@ -11,11 +11,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// These are the settings of watermill-sql. By default its payload column is JSON, which MariaDB would validate. The
-// library's column is not validated, so the payload here is a MEDIUMBLOB.
-//
-// An empty table is read again after 10 ms instead of 1 s. With 1 s, the last messages of a run would wait for the
-// poll. A page has the default of 100 messages. Every message costs one statement, with any page size.
+// By default the payload column of watermill-sql is JSON, which MariaDB would validate, so it is a MEDIUMBLOB here. An
+// empty table is read again after 10 ms instead of 1 s, because the last messages of a run would wait for the poll. A
+// page has the default of 100 messages.
 var (
 	watermillSchema  = watermillsql.DefaultMySQLSchema{GeneratePayloadType: func(string) string { return "MEDIUMBLOB" }}
 	watermillOffsets = watermillsql.DefaultMySQLOffsetsAdapter{}
@@ -24,11 +22,9 @@ var (
 	}
 )
 
-// watermillPeer publishes inside the business transaction and has one subscriber. A second subscriber in the same group would only
-// wait until the first one releases the group's offsets.
-//
-// If several transactions publish at the same time, a message may stay unread forever. A transaction gets its offset before its row
-// is visible. Meanwhile the subscriber may read a page of later offsets. The group's offset then moves past the row.
+// watermillPeer has one subscriber, because a second one in the group would only wait. If transactions publish at the
+// same time, a message may stay unread forever. A transaction gets its offset before its row is visible, so the group's
+// offset can move past the row.
 type watermillPeer struct {
 	a       *arena
 	db, own *sql.DB
@@ -107,8 +103,7 @@ func (w *watermillPeer) run() {
 	}
 }
 
-// finished returns the number of handled messages. After the last message it also checks that the last page's offset is
-// committed.
+// After the last message, finished also checks that the last page's offset is committed.
 func (w *watermillPeer) finished(n int) int {
 	w.a.Helper()
 	handled := int(w.handled.Load())

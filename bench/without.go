@@ -17,19 +17,17 @@ import (
 	"github.com/compensator-go/compensator/bench/internal/child"
 )
 
-// featureWork is work that two builds of this package do in turn. One build lacks some features of the library. The
-// work uses none of them.
+// featureWork is work that two builds of this package do in turn. The work uses none of the features that one build
+// lacks.
 type featureWork struct {
 	name    string
 	entries int  // entries of one round
 	backlog bool // whether the entries are recorded before the round
 }
 
-// featureRounds is how many rounds each build does in a pair. Short rounds in turn cancel out most of the noise of a
-// shared machine.
+// Short rounds in turn cancel out most of the noise of a shared machine.
 const featureRounds = 8
 
-// roundResult is what one round took.
 type roundResult struct {
 	Took, CPU     float64 // seconds; CPU: processor time of the process, without the servers
 	Allocs, Bytes uint64
@@ -37,8 +35,7 @@ type roundResult struct {
 	statements, redis float64 // counted by the servers; includes the start and the end of the library
 }
 
-// featureRow is a row of the table. Each ratio is the figure of the build with all features, divided by the figure of the build
-// that lacks some.
+// Each ratio is the figure of the build with all features, divided by the figure of the build that lacks some.
 type featureRow struct {
 	Work    string  `json:"work"`
 	Entries int     `json:"entries"` // of each build in a pair
@@ -70,7 +67,6 @@ func (r featureRow) String() string {
 		both("%.1f", r.With.Allocs, r.Without.Allocs), both("%.0f", r.With.Bytes, r.Without.Bytes))
 }
 
-// runFeaturePairs runs a work in both builds, pair by pair.
 func (a *arena) runFeaturePairs(w featureWork, with, without *sideProcess, pairs int) featureRow {
 	a.Helper()
 	var seconds, rates, processor, cpuWith, cpuWithout []float64
@@ -123,18 +119,16 @@ func (r *roundResult) cost(entries float64) cost {
 // sideEnv names the environment variable that carries the sideWorker as JSON to a test binary.
 const sideEnv = "BENCH_SIDE_WORKER"
 
-// sideWorker configures the process of one build. For each line of its input, which names a work and a number of
-// entries, it does one round and writes a roundResult.
+// For each line of its input, which names a work and a number of entries, a sideWorker does one round and writes a
+// roundResult.
 type sideWorker struct{ DSN, Redis string }
 
-// sideProcess is a running sideWorker.
 type sideProcess struct {
 	a       *arena
 	in      io.Writer
 	results *json.Decoder
 }
 
-// startSide starts the process of a build.
 func (a *arena) startSide(binary string) *sideProcess {
 	a.Helper()
 	text, err := json.Marshal(sideWorker{a.dsn, a.redis.Addr()})
@@ -159,8 +153,6 @@ func (p *sideProcess) round(w featureWork) (r roundResult) {
 	return r
 }
 
-// runSideWorker runs the sideWorker in a test binary until its input ends, and then never returns. In any other process
-// it returns at once.
 func runSideWorker() {
 	text := os.Getenv(sideEnv)
 	if text == "" {
@@ -192,7 +184,7 @@ const (
 	workDrain     = "drain"
 )
 
-// round does a work with n entries. It measures from the start of the work until the last outcome is durable.
+// round measures from the start of the work until the last outcome is durable.
 func (w sideWorker) round(name string, n int) (r roundResult, err error) {
 	db, err := openPool(w.DSN, producers+4, true)
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 
 var without = flag.String("without", "", "path of the test binary of this package that was built without some features; make bench-without builds it")
 
-// TestWithout compares this build of the library with a build that lacks some features. The works use none of these
-// features, so they should cost the same in both builds. It never fails because a figure is low.
+// The works use none of the features that one build lacks.
 func TestWithout(t *testing.T) {
 	if *without == "" {
 		t.Fatal("-without names no binary: run make bench-without")

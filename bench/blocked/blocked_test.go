@@ -24,15 +24,13 @@ var (
 	only    = flag.String("only", "", "run only blocks and pools whose names contain this text")
 )
 
-// processes is the number of processes that run the library. Each connects as a separate database user, so that the
-// server can count the sessions of each process.
+// Each connects as a separate database user, so that the server can count the sessions of each process.
 const processes = 4
 
-// entries is the number of entries. They come due one by one, most of them while the server blocks statements.
+// The entries come due one by one, most of them while the server blocks statements.
 const entries = 4000
 
-// childEnv is the name of an environment variable. If it is set, the test binary runs the library. Its value is the
-// kind of pool and the DSN.
+// If childEnv is set, the test binary runs the library. Its value is the kind of pool and the DSN.
 const childEnv = "BENCH_BLOCKED"
 
 func TestMain(m *testing.M) {
@@ -43,7 +41,6 @@ func TestMain(m *testing.M) {
 	os.Exit(testservers.Main(m))
 }
 
-// runUntilKilled runs the library with its default Config until the process is killed.
 func runUntilKilled(text string) error {
 	pool, dsn, _ := strings.Cut(text, " ")
 	db, err := open(pool, dsn)
@@ -81,7 +78,6 @@ func register(c *compensator.Compensator) error {
 	return err
 }
 
-// block is a way to make the server block the statements of all other sessions.
 type block struct {
 	name, only string
 	begin, end []string
@@ -96,8 +92,7 @@ var blocks = []block{
 	{name: "table lock", begin: []string{"LOCK TABLES common_process_log WRITE"}, end: []string{"UNLOCK TABLES"}},
 }
 
-// TestBlocked prints one row for each kind of block and each kind of pool. A row shows the most sessions that one
-// process held, and how many entries were lost.
+// A row shows the most sessions that one process held, and how many entries were lost.
 func TestBlocked(t *testing.T) {
 	if *seconds < 1 {
 		t.Fatalf("-seconds %d: want at least 1", *seconds)
@@ -170,11 +165,8 @@ func run(t *testing.T, server *testservers.SQLServer, b block, pool string) (mos
 		count("(SELECT l.id FROM common_process_log l LEFT JOIN paid p ON p.number=l.user_id WHERE l.business_type='pay' GROUP BY l.id HAVING COUNT(p.number)<>1) w")
 }
 
-// record writes entries that come due during the block. If transactional is true, every second entry has a
-// transactional handler.
-//
-// The parameter is false if the block freezes the server. A frozen server reports its sessions only after it has
-// resumed. By that time, transactional handlers run again, and the sessions of their transactions would be counted too.
+// transactional is false if the block freezes the server. A frozen server reports its sessions only after it has
+// resumed, when the sessions of transactional handlers would count too.
 func record(t *testing.T, admin *sql.DB, transactional bool) {
 	types := []string{"close", "close"}
 	if transactional {
@@ -198,7 +190,6 @@ func record(t *testing.T, admin *sql.DB, transactional bool) {
 	}
 }
 
-// start runs a process, which connects as a separate database user, until the test ends.
 func start(t *testing.T, admin *sql.DB, dsn, pool string, i int) {
 	config, err := mysql.ParseDSN(dsn)
 	must(t, err)
@@ -221,7 +212,6 @@ func start(t *testing.T, admin *sql.DB, dsn, pool string, i int) {
 	must(t, err, "a process did not start")
 }
 
-// sessions returns how many server sessions the process with the most sessions has.
 func sessions(t *testing.T, admin *sql.DB) (most int) {
 	err := admin.QueryRowContext(t.Context(), "SELECT COALESCE(MAX(n),0) FROM (SELECT COUNT(*) AS n FROM information_schema.processlist WHERE user LIKE 'process%' GROUP BY user) s").Scan(&most)
 	must(t, err)

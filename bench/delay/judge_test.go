@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// The facts describe an imagined service that is killed at 15 s. due returns the fact about one deadline and its
-// firings.
+// The imagined service is killed at 15 s.
 func TestJudgeTellsWhatTheKillDidFromWhatTheMechanismDoes(t *testing.T) {
 	second := time.Second.Microseconds()
 	due := func(at float64, fired ...firing) fact {

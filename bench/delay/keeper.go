@@ -11,8 +11,7 @@ import (
 	"sync"
 )
 
-// keeper starts and kills the service and stores the notes that it writes. If the mechanism loses a recorded deadline,
-// the keeper still knows the deadline.
+// If the mechanism loses a recorded deadline, the keeper still knows the deadline.
 type keeper struct {
 	cfg serviceConfig
 	log string // path of the service's log
@@ -25,7 +24,7 @@ type keeper struct {
 	ended   chan struct{} // closed when the last note of the process is read
 }
 
-// fact holds what the benchmark knows about one deadline. Its times are in µs since 1970.
+// The times of a fact are in µs since 1970.
 type fact struct {
 	recorded int64 // 0 until it is recorded
 	due      int64
@@ -41,7 +40,6 @@ func newKeeper(cfg serviceConfig, dir string) *keeper {
 	return &keeper{cfg: cfg, log: filepath.Join(dir, "service.log"), facts: make([]fact, cfg.Plan.Deadlines)}
 }
 
-// start starts the service. record says whether the service records the deadlines.
 func (k *keeper) start(record bool) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -94,8 +92,8 @@ func (k *keeper) listen(pipe *os.File, ended chan struct{}) {
 	}
 }
 
-// kill kills the service with SIGKILL. It returns when the process has ended and all its notes are read. It returns an
-// error if the service had already ended.
+// kill returns when the process has ended and all its notes are read. It returns an error if the service had already
+// ended.
 func (k *keeper) kill() error {
 	if k.process == nil {
 		return nil
@@ -129,7 +127,7 @@ func (k *keeper) lastWords() string {
 	return strings.Join(lines[max(0, len(lines)-15):], "\n")
 }
 
-// recorded returns the time at which the last deadline was recorded, in µs since 1970. Before that it returns 0.
+// recorded returns the time of the last record in µs since 1970, or 0 before it.
 func (k *keeper) recorded() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()

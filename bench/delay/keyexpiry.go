@@ -13,9 +13,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// keyExpiry stores, for each deadline, a key with a time to live. A subscriber is notified when the server deletes the key. The
-// server runs with notify-keyspace-events Ex, as Redis's documentation describes. SET … PX sets the time to live in milliseconds.
-// SETEX takes whole seconds only.
+// The server runs with notify-keyspace-events Ex, as Redis's documentation describes. SET … PX takes milliseconds,
+// SETEX only whole seconds.
 type keyExpiry struct{}
 
 const (
@@ -27,7 +26,6 @@ func (keyExpiry) prepare(tb testing.TB) (place, error) {
 	return newRedis(tb, "--notify-keyspace-events", "Ex")
 }
 
-// newRedis starts a Redis server and reads its version.
 func newRedis(tb testing.TB, flags ...string) (place, error) {
 	p := place{Redis: testservers.NewRedis(tb, flags...).Addr()}
 	client := redis.NewClient(&redis.Options{Addr: p.Redis})

@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// mechanism is one way to run work at its deadline.
 type mechanism interface {
 	// prepare starts the mechanism's servers, which run until the test ends, and creates the tables. It returns
 	// errNotHere if a program is not installed.
@@ -22,15 +21,14 @@ type mechanism interface {
 	unfinished(ctx context.Context, p place) ([]int, error)
 }
 
-// fire is the handler. It reports that deadline number n has fired. It may be called concurrently. Some mechanisms can record one
-// deadline twice. They pass their own id of the recorded deadline as entry. All other mechanisms pass 0.
+// fire reports that deadline number n has fired. It may be called concurrently. A mechanism that can record one
+// deadline twice passes its own id of the recorded deadline as entry. All other mechanisms pass 0.
 type fire func(n int, entry uint64)
 
 // record records deadline number n, which fires after delay. It returns when the mechanism has accepted the deadline.
 // It is called concurrently.
 type record func(ctx context.Context, n int, delay time.Duration) error
 
-// place holds the addresses of a mechanism's servers.
 type place struct {
 	SQL      string `json:",omitempty"` // DSN
 	Redis    string `json:",omitempty"` // host:port
@@ -41,13 +39,11 @@ type place struct {
 
 var errNotHere = errors.New("not here")
 
-// entrant is a mechanism with its name and its settings, as the table shows them.
 type entrant struct {
 	name, setting string
 	mechanism
 }
 
-// entrants lists the mechanisms in the order of the table.
 var entrants = []entrant{
 	{"timer polling", "MariaDB table, index on (status, due_at); every 1 s pages of 100 until one is short; UPDATE to claim, handler, UPDATE to finish", polling{}},
 	{"RabbitMQ TTL + DLX", "one durable waiting queue, persistent messages, `expiration` each, dead-lettered to the queue consumed; publisher confirms, prefetch 100, manual acks", rabbitMQ{}},

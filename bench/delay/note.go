@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// note is a line that the service writes to the benchmark. Each note is a single write to a pipe, so a kill loses no
-// written note and leaves no partial note.
+// Each note is a single write to a pipe, so a kill loses no written note and leaves no partial note.
 type note struct {
 	what  string // isRecorded, isFired or allRecorded
 	n     int
@@ -34,7 +33,7 @@ func (w notes) write(n note) error {
 	return err
 }
 
-// readNotes passes every note to take until the pipe ends. The pipe ends when the service ends.
+// The pipe ends when the service ends.
 func readNotes(pipe io.Reader, take func(note)) error {
 	lines := bufio.NewScanner(pipe)
 	for lines.Scan() {

@@ -30,7 +30,7 @@ const (
 	laneHeight = 0.75 * vg.Inch
 )
 
-// The horizontal axis shows lateness. It is logarithmic on both sides of 0, and its unit is a decade.
+// The horizontal axis is logarithmic on both sides of 0, and its unit is a decade.
 const (
 	least    = 0.1   // in ms; smaller deviations are drawn in the middle
 	earliest = 10e3  // ms early, the left end
@@ -39,8 +39,7 @@ const (
 	binsTo   = 12    // bins per decade
 )
 
-// A strip is 1 high on the vertical axis. Its bars start at base. Most bars point upwards. The bars of deadlines near
-// the kill point downwards.
+// A strip is 1 high. Its bars start at base. The bars of deadlines near the kill point downwards.
 const (
 	base  = 0.36
 	up    = 0.56
@@ -48,7 +47,7 @@ const (
 	grain = 0.0005 // share of all deadlines that is just visible
 )
 
-// axis returns the position of a lateness on the horizontal axis. A negative lateness means early.
+// A negative lateness means early.
 func axis(ms float64) float64 {
 	if ms < 0 {
 		return -math.Log10(min(earliest, max(least, -ms)) / least)
@@ -56,8 +55,6 @@ func axis(ms float64) float64 {
 	return math.Log10(min(latest, max(least, ms)) / least)
 }
 
-// draw writes the picture as PNG and as SVG. Each mechanism has a strip that shows the share of deadlines at each
-// lateness.
 func draw(p plan, results []result, png, svg string) error {
 	axes := plot.New()
 	axes.Title.Text = fmt.Sprintf("%d deadlines over %s, the process killed in the middle: how early and how late they fire", p.Deadlines, seconds(p.Span))
@@ -113,7 +110,6 @@ func strip(axes *plot.Plot, r result, low float64, shaded bool) {
 	}
 }
 
-// bars draws the share of all deadlines at each lateness. The bars of early deadlines are orange.
 func bars(axes *plot.Plot, late []float64, low, full float64, all int, fill color.Color) {
 	for i, n := range bins(late) {
 		left := axis(-earliest) + float64(i)/binsTo
@@ -128,7 +124,6 @@ func bars(axes *plot.Plot, late []float64, low, full float64, all int, fill colo
 	}
 }
 
-// words returns the text beside the strip. It has the figures that the strip cannot show.
 func (r result) words() string {
 	if r.NotHere != "" {
 		return r.NotHere
@@ -145,7 +140,6 @@ func (r result) words() string {
 	return strings.Join(lines, "\n")
 }
 
-// bins counts the deadlines in each bin of the horizontal axis.
 func bins(late []float64) []int {
 	middle := int(math.Round(-axis(-earliest) * binsTo))
 	counts := make([]int, middle+int(math.Round(axis(latest)*binsTo))+1)
@@ -159,7 +153,7 @@ func bins(late []float64) []int {
 	return counts
 }
 
-// height returns the height of a bar, at most 1. It is logarithmic, so that a share of one in a thousand stays visible.
+// The height is logarithmic, so that a share of one in a thousand stays visible.
 func height(n, all int) float64 {
 	return math.Log1p(float64(n)/float64(all)/grain) / math.Log1p(1/grain)
 }
@@ -175,7 +169,6 @@ func lateTicks() []plot.Tick {
 	return ticks
 }
 
-// roundLength formats a power of ten of milliseconds.
 func roundLength(ms float64) string {
 	if ms < 999 {
 		return fmt.Sprintf("%.0f ms", ms)
@@ -183,7 +176,7 @@ func roundLength(ms float64) string {
 	return fmt.Sprintf("%.0f s", ms/1000)
 }
 
-// legend names the colours. A legend shows only plotted things, so legend plots a box of size zero for each colour.
+// A legend shows only plotted things, so legend plots a box of size zero for each colour.
 func legend(axes *plot.Plot) {
 	for _, entry := range []struct {
 		name string
@@ -193,7 +186,6 @@ func legend(axes *plot.Plot) {
 	}
 }
 
-// box returns a filled rectangle.
 func box(left, low, right, high float64, fill color.Color) *plotter.Polygon {
 	polygon, err := plotter.NewPolygon(plotter.XYs{{X: left, Y: low}, {X: right, Y: low}, {X: right, Y: high}, {X: left, Y: high}})
 	if err != nil {
@@ -203,7 +195,6 @@ func box(left, low, right, high float64, fill color.Color) *plotter.Polygon {
 	return polygon
 }
 
-// lineOf returns a vertical line.
 func lineOf(x, low, high float64, c color.Color, points float64) *plotter.Line {
 	line, err := plotter.NewLine(plotter.XYs{{X: x, Y: low}, {X: x, Y: high}})
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"time"
 )
 
-// plan holds the size and the limits of a run. All mechanisms have the same plan.
 type plan struct {
 	Deadlines int
 	Span      time.Duration // the longest delay; the shortest is 1 s
@@ -29,11 +28,9 @@ func (p plan) delays() []time.Duration {
 	return all
 }
 
-// killAfter is the time from the last record to the kill of the service.
 func (p plan) killAfter() time.Duration { return p.Span / 2 }
 
-// lead and tail are times around the kill. Deadlines within lead before the kill, or within tail after the restart, are counted
-// separately. They may be late because of the kill, and not because of the mechanism: their work may have been running or waiting
-// for a poll. The longest poll interval of a mechanism is 5 s.
+// Deadlines within lead before the kill, or within tail after the restart, are counted separately, because the kill may
+// delay them. The longest poll interval of a mechanism is 5 s.
 func (p plan) lead() time.Duration { return p.Span / 6 }
 func (p plan) tail() time.Duration { return p.Span / 3 }

@@ -65,7 +65,6 @@ func (polling) serve(ctx context.Context, p place, fire fire) (record, error) {
 	}, nil
 }
 
-// pollAll runs everything that is due now.
 func pollAll(ctx context.Context, db *sql.DB, fire fire) error {
 	for {
 		tasks, err := pollDue(ctx, db)
@@ -121,7 +120,6 @@ func (polling) unfinished(ctx context.Context, p place) ([]int, error) {
 	return numbersOf(ctx, p, pollLeft)
 }
 
-// numbersOf runs a query and returns the numbers of deadlines in its result.
 func numbersOf(ctx context.Context, p place, query string) (numbers []int, err error) {
 	db, err := sql.Open("mysql", p.SQL)
 	if err != nil {

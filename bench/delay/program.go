@@ -13,7 +13,7 @@ import (
 // childAttributes returns attributes with which no child outlives the benchmark, even if the benchmark is killed.
 func childAttributes() *syscall.SysProcAttr { return child.Attributes(nil, syscall.SIGKILL) }
 
-// serve runs a server in dir, in its own process group, until the test ends. It returns when ask returns nil.
+// serve runs a server in dir, in its own process group, until the test ends.
 func serve(tb testing.TB, cmd *exec.Cmd, dir string, ask func() error) error {
 	cmd.Dir, cmd.SysProcAttr = dir, childAttributes()
 	return child.Serve(tb, cmd, ask, func(process *os.Process, _ <-chan struct{}) {
@@ -21,7 +21,6 @@ func serve(tb testing.TB, cmd *exec.Cmd, dir string, ask func() error) error {
 	})
 }
 
-// findProgram returns the path of a program. It tries the paths in the parameter elsewhere first, then PATH.
 func findProgram(name string, elsewhere ...string) (string, error) {
 	for _, file := range append(elsewhere, name) {
 		if path, err := exec.LookPath(file); err == nil {

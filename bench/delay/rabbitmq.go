@@ -10,9 +10,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// rabbitMQ delays messages as RabbitMQ's documentation on TTL and on dead letter exchanges describes. Messages with an
-// expiration wait in a queue without a consumer. From there RabbitMQ dead-letters them to the queue that is consumed.
-// With mixed delays in one queue, a message waits for all messages before it.
+// rabbitMQ delays messages as RabbitMQ's documentation on TTL and on dead letter exchanges describes. With mixed delays
+// in one queue, a message waits for all messages before it.
 type rabbitMQ struct{}
 
 const (

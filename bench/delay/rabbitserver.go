@@ -13,8 +13,7 @@ import (
 	"github.com/compensator-go/compensator/bench/internal/child"
 )
 
-// startRabbitMQ starts a RabbitMQ server for the benchmark and returns its URL. It starts Erlang's name service first,
-// on a separate port. Otherwise the name service would outlive the server.
+// Erlang's name service starts first, on a separate port, because otherwise it would outlive the server.
 func startRabbitMQ(tb testing.TB) (string, error) {
 	// Debian's wrapper in PATH requires the user rabbitmq.
 	server, err := findProgram("rabbitmq-server", "/usr/lib/rabbitmq/bin/rabbitmq-server")

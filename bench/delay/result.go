@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// result holds the measurements of one mechanism. Durations are in ms.
+// Durations of a result are in ms.
 type result struct {
 	Name     string `json:"name"`
 	Setting  string `json:"setting"`
@@ -36,8 +36,7 @@ type result struct {
 	calm, over []float64 // lateness of each deadline, sorted
 }
 
-// judge computes the figures from the facts. left holds the numbers of the deadlines that are unfinished in the
-// mechanism's store.
+// left holds the numbers of the deadlines that are unfinished in the mechanism's store.
 func (t *trial) judge(left []int) result {
 	k := t.keeper
 	k.mu.Lock()
@@ -75,7 +74,7 @@ func (t *trial) isCalm(due int64) bool {
 	return due < t.killed-t.plan.lead().Microseconds() || due > t.restarted+t.plan.tail().Microseconds()
 }
 
-// add adds the lateness of a deadline that has fired. Only the first firing counts.
+// Only the first firing counts.
 func (r *result) add(f fact, calm bool) {
 	late := float64(f.fired[0].at-f.due) / 1000
 	if late < 0 {

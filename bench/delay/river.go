@@ -12,14 +12,11 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// riverQueue uses github.com/riverqueue/river as its README shows it, with MaxWorkers 100. All other settings keep
-// their defaults.
-//
-// Every 5 s River reads the scheduled jobs that come due within the next 5 s. It polls available jobs every second, and
-// also when PostgreSQL notifies it. An hour after a process died, River runs the process's jobs again.
+// riverQueue uses github.com/riverqueue/river as its README shows it, with MaxWorkers 100. By default River reads jobs
+// that come due within 5 s every 5 s, and polls available jobs every second. An hour after a process died, River runs
+// the process's jobs again.
 type riverQueue struct{}
 
-// riverJob holds a job's arguments.
 type riverJob struct {
 	N int `json:"n"`
 }

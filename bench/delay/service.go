@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// serviceConfig is the configuration that the benchmark passes to its service.
 type serviceConfig struct {
 	Mechanism string
 	Place     place
@@ -19,8 +18,7 @@ type serviceConfig struct {
 	Record    bool // true in the first process, which also records the deadlines
 }
 
-// serviceEnv is the name of an environment variable. If it is set, the test binary runs as the service. Its value is
-// the serviceConfig as JSON.
+// If serviceEnv is set, the test binary runs as the service. Its value is the serviceConfig as JSON.
 const serviceEnv = "DELAY_SERVICE"
 
 // runService runs the service in a re-executed test binary, and then never returns. In any other process it returns at
@@ -46,7 +44,6 @@ func runService() {
 	select {} // The service runs until it is killed.
 }
 
-// must ends the service with an error. The benchmark prints the end of the service's log.
 func must(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "delay service:", err)
@@ -54,7 +51,6 @@ func must(err error) {
 	}
 }
 
-// recordAll records all deadlines with several producers, as fast as the mechanism accepts them.
 func recordAll(ctx context.Context, w notes, delays []time.Duration, record record) error {
 	var next atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)

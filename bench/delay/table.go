@@ -42,8 +42,8 @@ func (r result) lost() string {
 	return fmt.Sprintf("%d, %d of them held", r.NotFired, r.Held)
 }
 
-// firedTwice returns how many deadlines fired twice, as text. If a mechanism recorded a deadline as two entries, each entry may
-// have run once. So the text also has the number of entries that ran twice, if the two numbers differ.
+// If a mechanism recorded a deadline as two entries, each may have run once. So the text also has the number of entries
+// that ran twice.
 func (r result) firedTwice() string {
 	if r.Twice == 0 || r.Entries == r.Twice {
 		return strconv.Itoa(r.Twice)
@@ -51,7 +51,6 @@ func (r result) firedTwice() string {
 	return fmt.Sprintf("%d, as %d entries run twice", r.Twice, r.Entries)
 }
 
-// length formats a number of milliseconds.
 func length(ms float64) string {
 	switch size := max(ms, -ms); {
 	case size < 100:
@@ -66,7 +65,6 @@ func seconds(d time.Duration) string {
 	return strconv.FormatFloat(d.Round(10*time.Millisecond).Seconds(), 'f', -1, 64) + " s"
 }
 
-// table formats the results as a Markdown table.
 func table(p plan, results []result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d deadlines, %s to %s after each was recorded. The service was killed %s after the last record, and started again at once.\n\n",
@@ -95,13 +93,12 @@ func servers(versions string) string {
 	return " (" + versions + ")"
 }
 
-// report is the content of the JSON file. Durations of the plan are in ns.
+// Durations of the plan are in ns.
 type report struct {
 	Plan    plan     `json:"plan"`
 	Results []result `json:"results"`
 }
 
-// save writes the results to base.md, base.json, base.svg and base.png.
 func save(base string, p plan, results []result) error {
 	if err := os.MkdirAll(filepath.Dir(base), 0o755); err != nil {
 		return err

@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-// trial measures one mechanism.
 type trial struct {
 	entrant
 	plan   plan
@@ -18,7 +17,6 @@ type trial struct {
 	killed, restarted int64 // µs since 1970
 }
 
-// recordLimit is the maximum time for recording all deadlines.
 const recordLimit = 10 * time.Minute
 
 func (e entrant) runTrial(tb testing.TB, p plan) (result, error) {
@@ -87,8 +85,7 @@ func (t *trial) awaitRecorded(ctx context.Context) error {
 	return nil
 }
 
-// awaitFired waits until every deadline has fired and the store holds nothing that could fire again. It waits until the time end at
-// most.
+// awaitFired waits until every deadline has fired and the store holds nothing that could fire again.
 func (t *trial) awaitFired(ctx context.Context, end time.Time) error {
 	for time.Now().Before(end) {
 		if err := sleepUntil(ctx, time.Now().Add(2*time.Second)); err != nil {

@@ -21,11 +21,10 @@ func (timingWheel) serve(_ context.Context, _ place, fire fire) (record, error) 
 	}, nil
 }
 
-// unfinished returns nothing, because the wheel has no store.
 func (timingWheel) unfinished(context.Context, place) ([]int, error) { return nil, nil }
 
-// wheel is the hashed timing wheel of Varghese and Lauck, as in Netty's HashedWheelTimer. A slot holds the timers that
-// come due at its tick. Each timer counts how many more full rounds of the wheel must pass before it fires.
+// wheel is the hashed timing wheel of Varghese and Lauck, as in Netty's HashedWheelTimer. Each timer counts how many
+// more full rounds of the wheel must pass before it fires.
 type wheel struct {
 	start time.Time
 	tick  time.Duration
@@ -54,7 +53,7 @@ func (w *wheel) add(delay time.Duration, do func()) {
 	w.slots[slot] = append(w.slots[slot], wheelTimer{rounds: (due - w.passed - 1) / size, do: do})
 }
 
-// turn runs the wheel forever. After a late tick it fires the timers of all missed ticks.
+// After a late tick, turn fires the timers of all missed ticks.
 func (w *wheel) turn() {
 	ticker := time.NewTicker(w.tick)
 	for range ticker.C {
@@ -63,8 +62,7 @@ func (w *wheel) turn() {
 	}
 }
 
-// pass fires the timers of the next tick. If the wheel has already reached lastTick, pass does nothing and returns
-// false.
+// If the wheel has already reached lastTick, pass does nothing and returns false.
 func (w *wheel) pass(lastTick int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

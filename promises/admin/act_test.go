@@ -189,8 +189,6 @@ func TestActionAndItsRecordAreThereTogetherOrNotAtAll(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeRecordedIsNotDone drops the table of operations. Without it, no action may reveal content, assign a
-// case or pause a type.
 // Failure: F121
 func TestWhatCannotBeRecordedIsNotDone(t *testing.T) {
 	t.Parallel()
@@ -215,7 +213,6 @@ func TestWhatCannotBeRecordedIsNotDone(t *testing.T) {
 	require.ErrorIs(t, err, admin.ErrNotAllowed)
 }
 
-// TestCaseIsFollowedFromItsDeathToItsEnd reads a case through package admin after each change of the case.
 func TestCaseIsFollowedFromItsDeathToItsEnd(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -256,9 +253,8 @@ func TestCaseIsFollowedFromItsDeathToItsEnd(t *testing.T) {
 	require.ErrorIs(t, joined(d.TakeCases(t.Context(), mei, []admin.SeenCase{{EntryID: id, Version: view.Case.Version}}, why)), compensator.ErrNotFound, "it is closed")
 }
 
-// TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce settles the first entry of an ordering key through package admin. The second
-// entry of the key was blocked, and must now run at once. Package admin must find it without reading contents, although the
-// ordering key is computed from the content.
+// Package admin must find the second entry without reading contents, although the ordering key is computed from the
+// content.
 func TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -290,8 +286,7 @@ func TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce(t *testing.T) {
 	w.WaitState(second, compensator.Succeeded)
 }
 
-// TestErasureLocksInTheOrderOfWhoeverTakesTheCase runs Erase and TakeCases at the same time. Both must lock the entry
-// first and the case second. With different orders they could deadlock.
+// Both must lock the entry first and the case second.
 // Failure: F126
 func TestErasureLocksInTheOrderOfWhoeverTakesTheCase(t *testing.T) {
 	t.Parallel()
@@ -319,5 +314,4 @@ func TestErasureLocksInTheOrderOfWhoeverTakesTheCase(t *testing.T) {
 	require.Equal(t, 2, w.Count("common_process_log_operation WHERE entry_id=? AND reason=''", id.Row()))
 }
 
-// joined joins the answers of an action on many entries into one error.
 func joined(answers []error, err error) error { return errors.Join(append(answers, err)...) }

@@ -525,7 +525,6 @@ func TestCaseOpensWhenTheAnswerWasLost(t *testing.T) {
 	}
 }
 
-// TestWhoDoesNotTurnItOnMeetsNoneOfIt runs without Config.Operations. No statement may use the tables of Operations.
 // Failure: F123
 func TestWhoDoesNotTurnItOnMeetsNoneOfIt(t *testing.T) {
 	t.Parallel()
@@ -557,8 +556,6 @@ func TestMissingTablesAreNamedWhereItIsTurnedOn(t *testing.T) {
 	require.NotContains(t, err.Error(), "common_process_log_operation")
 }
 
-// TestSuccessCostsTheSameStatements runs an entry to its success twice: with Config.Operations and its Instances, and
-// without them. Apart from ids, the statements must be the same.
 // Failure: F123
 func TestSuccessCostsTheSameStatements(t *testing.T) {
 	t.Parallel()
@@ -598,9 +595,6 @@ func TestSuccessCostsTheSameStatements(t *testing.T) {
 	require.Equal(t, said[false], said[true])
 }
 
-// TestNoCaseKeepsAndNoAdminShowsWhatAScrubberTakesOut lets handlers return errors with card numbers, passwords and a
-// customer's name, which Scrub removes. Neither the case nor any page may show them, even if Scrub panics. The log
-// itself must keep the handler's text.
 // Failure: F125
 func TestNoCaseKeepsAndNoAdminShowsWhatAScrubberTakesOut(t *testing.T) {
 	t.Parallel()
@@ -660,9 +654,7 @@ func TestNoCaseKeepsAndNoAdminShowsWhatAScrubberTakesOut(t *testing.T) {
 	})
 }
 
-// TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody purges dead entries. Purge must keep a dead entry that has an open case, even if
-// the call names the state Dead. An entry may have no case because it died before Config.Operations was set. If Config.Operations
-// is set now, Purge must keep this entry, too.
+// An entry may have no case because it died before Config.Operations was set.
 // Failure: F126
 func TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody(t *testing.T) {
 	t.Parallel()
@@ -697,9 +689,8 @@ func TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody(t *testing.T) {
 	})
 }
 
-// TestMaintenanceFindsWhatIsMissing makes two inconsistent entries. One was ended by a service, so its open case must
-// be closed. The other died before Config.Operations was set, so it must get a case. One of several processes must do
-// both within four minutes.
+// A service has ended one entry, so its open case must be closed. The other died before Config.Operations was set, so
+// it must get a case.
 // Failure: F118
 func TestMaintenanceFindsWhatIsMissing(t *testing.T) {
 	t.Parallel()
@@ -715,7 +706,7 @@ func TestMaintenanceFindsWhatIsMissing(t *testing.T) {
 		c, orders, stop := die(nil)
 		old := record(t, c, store, orders, "old")
 		synctest.Wait()
-		time.Sleep(3 * time.Hour) // the entry died long ago
+		time.Sleep(3 * time.Hour)
 		stop()
 		require.Equal(t, compensator.Dead, state(t, store, old))
 		require.Empty(t, cases(t, store, old))
@@ -738,8 +729,7 @@ func TestMaintenanceFindsWhatIsMissing(t *testing.T) {
 	})
 }
 
-// An entry dies while no process opens cases. The next process that does so starts two minutes after the scheduled time of a round.
-// It must open the case in this late round.
+// The next process that opens cases starts two minutes after the scheduled time of a round.
 func TestRoundOfCasesThatBeginsLateStillOpensThem(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -753,7 +743,7 @@ func TestRoundOfCasesThatBeginsLateStillOpensThem(t *testing.T) {
 		}
 		with := operated(compensator.Config{}).Operations
 		_, _, stop := run(with)
-		time.Sleep(4 * time.Minute) // The rounds have begun.
+		time.Sleep(4 * time.Minute)
 		stop()
 		orders, c, stop := run(nil)
 		id := record(t, c, store, orders, "dead")

@@ -137,7 +137,6 @@ func TestWaitingForALimitCostsNoStatementOfItsOwn(t *testing.T) {
 	}
 }
 
-// grantCounter is a store that counts the claims that read the rows of a limit.
 type grantCounter struct {
 	*memory.Store
 	claims, reads atomic.Int64
@@ -154,9 +153,8 @@ func (s *grantCounter) ClaimLimited(ctx context.Context, wanted []processlog.Wan
 	return found, err
 }
 
-// Entries of two keys start again and again. A claim that reads the row of a key may also take starts for later entries of this
-// key. So most claims must not read these rows. If no entry uses such a start, the process must return it to the limit within 1 s,
-// and when it stops.
+// A claim that reads the row of a key may also take starts for later entries of this key, so most claims must not read
+// these rows.
 func TestStartsTakenInAdvanceSaveClaimsAndAreReturned(t *testing.T) {
 	t.Parallel()
 	for _, stops := range []bool{false, true} {

@@ -152,8 +152,7 @@ var problems = map[string]struct {
 	}},
 }
 
-// Each case makes one kind of background work fail. No caller gets the error of background work. So the log must report the error
-// once, and Health must report it while it lasts.
+// No caller gets the error of background work.
 // Failure: F85
 func TestEveryProblemIsToldOnceAndStandsInHealthUntilItIsOver(t *testing.T) {
 	t.Parallel()
@@ -207,8 +206,6 @@ func TestEveryProblemIsToldOnceAndStandsInHealthUntilItIsOver(t *testing.T) {
 	}
 }
 
-// A row is locked, so the outcome of its entry cannot be stored. Health must show this problem and the time at which it
-// began.
 func TestOutcomeWhoseRowIsLockedIsNotTakenForStored(t *testing.T) {
 	t.Parallel()
 	b, _ := newBreakable(t, false) // On a plain pool the library first asks which rows are free.

@@ -180,7 +180,6 @@ func TestDDLRefusesWhatItCannotName(t *testing.T) {
 	}
 }
 
-// requireField requires that err joins a *FieldError whose field contains this text.
 func requireField(t *testing.T, err error, field string) {
 	t.Helper()
 	var refused *compensator.FieldError
@@ -193,7 +192,6 @@ func requireField(t *testing.T, err error, field string) {
 	require.Failf(t, "the field is not named", "got %v, want one about %q", err, field)
 }
 
-// flat returns the errors that are joined in err.
 func flat(err error) (list []error) {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -232,8 +230,6 @@ func TestNewNamesWhatIsWrongWithTheTable(t *testing.T) {
 	}
 }
 
-// A table with the log's name may be a user's own table. New and Migrate must say so in one line, and Migrate must
-// create nothing beside it.
 // Failure: F31
 func TestTableOfYourOwnIsNamedAndNothingIsCreatedBesideIt(t *testing.T) {
 	t.Parallel()
@@ -264,8 +260,6 @@ func TestTableOfYourOwnIsNamedAndNothingIsCreatedBesideIt(t *testing.T) {
 	}
 }
 
-// A table may have the name that a side table of the log has. New must name it if the log or a feature in use needs the
-// table.
 // Failure: F31
 func TestTableOfYourOwnBesideTheLogIsNamed(t *testing.T) {
 	t.Parallel()
@@ -294,8 +288,6 @@ func TestTableOfYourOwnBesideTheLogIsNamed(t *testing.T) {
 	}
 }
 
-// Migrate meets tables of a user that have names of side tables of the log. It must name each of them with a missing column, and
-// create nothing.
 // Failure: F31
 func TestMigrateNamesTablesOfYourOwnAndCreatesNothing(t *testing.T) {
 	t.Parallel()
@@ -396,8 +388,7 @@ func TestFourTablesSufficeAtRunTime(t *testing.T) {
 	}
 }
 
-// restricted creates a user with only these privileges and returns its DSN. In rights, % stands for the world's
-// database.
+// In rights, % stands for the world's database.
 func restricted(w *harness.World, rights ...string) string {
 	w.T.Helper()
 	config, err := mysql.ParseDSN(w.DSN)
@@ -412,9 +403,7 @@ func restricted(w *harness.World, rights ...string) string {
 	return config.FormatDSN()
 }
 
-// TestMigrateTriesAgainWhatMetAnotherProcess makes a migration statement fail with an error that the server returns
-// when two processes migrate at the same time. Galera returns such an error when it certifies a transaction. Migrate
-// must try the statement again.
+// Galera returns such an error when it certifies a transaction.
 // Failure: F37
 func TestMigrateTriesAgainWhatMetAnotherProcess(t *testing.T) {
 	t.Parallel()

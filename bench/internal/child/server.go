@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// startLimit is how long a server may take to start. It is so long that a loaded machine does not fail the run.
+// startLimit is so long that a loaded machine does not fail the run.
 const startLimit = 90 * time.Second
 
 // Serve starts a server and returns when ask returns nil. The server's output goes to a file in cmd.Dir. At the end of
@@ -44,8 +44,8 @@ func Serve(tb testing.TB, cmd *exec.Cmd, ask func() error, stop func(process *os
 	return nil
 }
 
-// await waits until ask returns nil. After each answer it checks whether the server has ended, because the answer may
-// come from another process that already uses the port.
+// await checks after each answer whether the server has ended, because the answer may come from another process on the
+// port.
 func await(ask func() error, ended <-chan struct{}) error {
 	for limit := time.Now().Add(startLimit); ; {
 		answer := ask()

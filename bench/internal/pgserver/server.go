@@ -58,7 +58,7 @@ func Start(tb testing.TB, settings ...string) (*Server, error) {
 	return s, s.serve(tb, filepath.Join(programs, "postgres"), settings)
 }
 
-// findPrograms returns the directory of the newest PostgreSQL on this machine. In Debian this directory is not in PATH.
+// In Debian this directory is not in PATH.
 func findPrograms() (string, error) {
 	if path, err := exec.LookPath("postgres"); err == nil {
 		return filepath.Dir(path), nil
@@ -92,8 +92,7 @@ func findOwner() (*syscall.Credential, error) {
 	return nil, fmt.Errorf("%w: it does not run as root, and this machine has neither a user postgres nor a user nobody", ErrNotHere)
 }
 
-// makeDir creates a directory that owner can enter. A directory from TempDir would be accessible only to this process's
-// user.
+// makeDir creates a directory that owner can enter, unlike TempDir.
 func makeDir(tb testing.TB, owner *syscall.Credential) (string, error) {
 	sweepDirs()
 	dir, err := os.MkdirTemp("", dirPrefix)
@@ -107,8 +106,8 @@ func makeDir(tb testing.TB, owner *syscall.Credential) (string, error) {
 	return dir, os.Chown(dir, int(owner.Uid), int(owner.Gid))
 }
 
-// sweepDirs removes the directories that killed benchmarks have left. They take gigabytes. It skips directories that
-// changed within the last minute, because a server that starts may not have written its lock file yet.
+// sweepDirs removes directories that killed benchmarks have left. It skips directories that changed within the last
+// minute, because a server that starts may not have written its lock file yet.
 func sweepDirs() {
 	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), dirPrefix+"*"))
 	for _, dir := range dirs {
@@ -141,7 +140,6 @@ func (s *Server) initialize(initdb string) error {
 	return nil
 }
 
-// serve starts the server and returns when it answers. The server stops at the end of the test.
 func (s *Server) serve(tb testing.TB, postgres string, settings []string) error {
 	ports, err := child.FreePorts(1)
 	if err != nil {
