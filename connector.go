@@ -161,8 +161,8 @@ const lateProbeTimeout = 10 * time.Second
 // connection, watchOf returns nil and the error of the probe. If another Connector than that of Config.DB made it,
 // watchOf also checks that both use the same log.
 //
-// If ctx has ended, package sql does not send the probe. watchOf then sends a second probe with a context that has not
-// ended. The caller still needs the watch to prevent the commit, because an entry could not be written.
+// If ctx has ended, package sql does not send the probe, and the caller's entry could not be written either. To prevent the
+// commit, the caller needs the watch. So watchOf sends a second probe with a context that has not ended.
 func (c *Compensator) watchOf(ctx context.Context, tx Tx) (*txwatch.Tx, error) {
 	ctx, enlistment := txwatch.Ask(ctx)
 	err := c.store.Probe(ctx, tx)

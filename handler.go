@@ -186,10 +186,10 @@ func typedBatch[T any](handler func(ctx context.Context, items []Item[T]) []erro
 			return verdicts
 		}
 		if len(answers) != len(items) {
-			// The library cannot tell which error belongs to which entry, because the handler returned a wrong number of
-			// errors. So return one verdict too many, on purpose. Package batches then ignores all verdicts and runs each
-			// entry alone. The handler's own slice would not do. Entries that could not be decoded were not passed to the
-			// handler. So a wrong number of errors may equal the number of entries by chance.
+			// The handler returned a wrong number of errors, so nobody knows which error belongs to which entry. If package
+			// batches gets a wrong number of verdicts, it ignores them and runs each entry alone. So return one verdict too
+			// many. Do not return the handler's own slice: its length may equal the number of all entries by chance, because
+			// the handler did not get the entries that could not be decoded.
 			return make([]error, len(entries)+1)
 		}
 		for n, i := range places {
@@ -331,7 +331,7 @@ func (c *Compensator) fitPool(businessType string, s *settings, runsTx, undoesTx
 type poolShare struct {
 	businessType string
 	calls        int // Concurrency of the type, which fitPool may have lowered, or Limit.Concurrent if that is less
-	wanted       int // what calls would be with a pool that is large enough
+	wanted       int // value of calls if the pool were large enough
 	// heldByHandler is true if a handler holds a connection as long as it runs. Otherwise only compensations, or the second
 	// function of HandleCall, hold these connections. They rarely hold many of them at the same time.
 	heldByHandler  bool

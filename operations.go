@@ -387,8 +387,8 @@ func runSteps(step func() (int, error)) error {
 }
 
 // openMissing reads up to caseStep dead entries that have no case, and opens a case for each. It skips entries that are
-// locked or have changed, and a later step opens their cases. It returns how many entries it read, or 0 if it opened no
-// case. So runSteps, which stops at any number below caseStep, ends as soon as a step opens nothing.
+// locked or have changed, and a later step opens their cases. It returns how many entries it read. If it opened no case, it
+// returns 0, so that runSteps ends.
 func (c *Compensator) openMissing(ctx context.Context, store processlog.Operations, since time.Duration) (n int, err error) {
 	rows, err := store.DeadWithoutCase(ctx, since, caseStep)
 	if err != nil || len(rows) == 0 {

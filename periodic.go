@@ -115,8 +115,7 @@ func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []
 const slotTimeout = 10 * time.Second
 
 // atSlot calls fn in a transaction that moves a mark. A mark is a row that holds the time of the latest slot of a periodic
-// type. If another process has moved the mark, or is moving it, atSlot does nothing
-// and returns false.
+// type. If another process has moved the mark, or is moving it, atSlot does nothing and returns false.
 func (c *Compensator) atSlot(ctx context.Context, name string, from, to time.Time, fn func(context.Context, *ScopedTx) error) (moved bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
