@@ -73,8 +73,8 @@ func (a *arena) dieAtOnce(n int) float64 {
 	return took
 }
 
-// A setting costs nothing if an entry needs the same statements, Redis calls and allocations with it and without it,
-// and if the upper end of the ratio's interval is at least 1.
+// A setting costs nothing if an entry needs the same statements, Redis calls and allocations with and without it. The
+// upper end of the ratio's interval must also be at least 1.
 func ratios(r row, sides string, least float64) []figure {
 	found := []figure{
 		{What: fmt.Sprintf("%s, %s: median of %d pairs", r.Work, sides, r.Pairs), Least: true, Got: []float64{r.Ratio.Median}},

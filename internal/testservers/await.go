@@ -8,8 +8,7 @@ import (
 // startLimit is long, so that a loaded machine does not fail a test.
 const startLimit = 5 * time.Minute
 
-// waitUntil calls the function isDone every few milliseconds. It returns true as soon as isDone returns true. When
-// limit has passed, waitUntil calls isDone once more and returns the result.
+// When limit has passed, waitUntil calls isDone once more and returns the result.
 func waitUntil(limit time.Duration, isDone func() bool) bool {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()

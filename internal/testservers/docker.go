@@ -16,12 +16,11 @@ import (
 	"time"
 )
 
-// containerLimit limits the start of a container. The start may have to build the command and pull an image.
+// A start may have to build the command and pull an image.
 const containerLimit = 10 * time.Minute
 
-// container is a machine in a Docker container. The container is run by the command of the nested module docker, as a child
-// process. So only that module imports testcontainers-go. The command reads one command per line from its standard input, and
-// answers each with one line of JSON. It removes the container when its input is closed.
+// container is a machine in a Docker container. A child process runs it: the command of the nested module docker, so
+// that only that module imports testcontainers-go. The command removes the container when its input is closed.
 type container struct {
 	address  string
 	password string // root's password (SQL only)
@@ -49,8 +48,8 @@ func startSQLContainer(flags []string) (machine, string, error) {
 	if path := os.Getenv("COMPENSATOR_MYSQLD"); path != "" {
 		return nil, "", fmt.Errorf("COMPENSATOR_MYSQLD=%s asks for a local server", path)
 	}
-	// Every client connects from outside the container. Without --skip-name-resolve, the server would look up the name
-	// of each client, which may take seconds to fail.
+	// Clients connect from outside the container. Without --skip-name-resolve, the server would look up the name of
+	// each client.
 	defaults := append([]string{"--skip-name-resolve"}, usualSQLFlags...)
 	return startContainer("mysql", func(int) ([]string, error) { return slices.Concat(defaults, flags), nil })
 }
@@ -62,7 +61,7 @@ func startRedisContainer(flags []string) (machine, string, error) {
 // openRedisFlags allow clients that connect from outside the container.
 var openRedisFlags = append([]string{"--protected-mode", "no"}, usualRedisFlags...)
 
-// startClusterContainer uses the host's network. A node announces one address to the other nodes and to clients, so both must reach
+// The nodes use the host's network. A node announces one address to the other nodes and to clients, so both must reach
 // it in one network.
 func startClusterContainer(flags []string) (machine, string, error) {
 	return startContainer("redis-on-host", func(port int) ([]string, error) {
@@ -71,15 +70,15 @@ func startClusterContainer(flags []string) (machine, string, error) {
 	})
 }
 
-// startReplicaContainer uses the host's network. In a separate network, 127.0.0.1 would be the replica's own container
-// and not the master.
+// The replica uses the host's network. In a separate one, 127.0.0.1 would be the replica's own container and not the
+// master.
 func startReplicaContainer(flags []string) (machine, string, error) {
 	return startContainer("redis-on-host", func(port int) ([]string, error) {
 		return slices.Concat([]string{"--port", strconv.Itoa(port)}, openRedisFlags, flags), nil
 	})
 }
 
-// startRabbitContainer passes settings on unchanged. The command writes them into a file.
+// The command writes settings into a file.
 func startRabbitContainer(settings []string) (machine, string, error) {
 	return startContainer("rabbitmq", func(int) ([]string, error) { return settings, nil })
 }
@@ -97,8 +96,7 @@ func startContainer(kind string, flags func(port int) ([]string, error)) (machin
 	return tryContainer(kind, flags)
 }
 
-// tryContainer chooses a port that is free on this machine and starts a container with it. It fails if the port is taken on the
-// Docker host, which may be another machine.
+// tryContainer fails if the port is taken on the Docker host, which may be another machine.
 func tryContainer(kind string, flags func(port int) ([]string, error)) (machine, string, error) {
 	port, err := freePort()
 	if err != nil {
@@ -122,7 +120,7 @@ func isPortTaken(err error) bool {
 	return strings.Contains(text, "port is already allocated") || strings.Contains(text, "address already in use")
 }
 
-// launch starts the container and returns the image that it runs. On failure it removes everything.
+// On failure launch removes everything.
 func (c *container) launch(args []string) (string, error) {
 	if err := c.spawn(args); err != nil {
 		return "", err
@@ -136,7 +134,6 @@ func (c *container) launch(args []string) (string, error) {
 	return hello.Image, nil
 }
 
-// spawn starts the nested module's command.
 func (c *container) spawn(args []string) error {
 	module, err := dockerModule()
 	if err != nil {
@@ -172,7 +169,6 @@ func (c *container) spawn(args []string) error {
 	return nil
 }
 
-// dockerModule returns the directory of the nested module, which is beside this source file.
 func dockerModule() (string, error) {
 	_, file, _, _ := runtime.Caller(0)
 	dir := filepath.Join(filepath.Dir(file), "docker")
@@ -239,7 +235,7 @@ func (c *container) runControl(args []string) (string, error) {
 	return answer.Log, err
 }
 
-// discard closes the command's input. The command then removes the container and exits.
+// When its input is closed, the command removes the container and exits.
 func (c *container) discard() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

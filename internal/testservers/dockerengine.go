@@ -13,10 +13,9 @@ import (
 	"time"
 )
 
-// pingLimit is how long a Docker engine may take to answer a ping.
 const pingLimit = 2 * time.Second
 
-// pingDocker returns nil when a Docker engine answers. An installed client alone is not enough.
+// An installed client alone is not enough.
 func pingDocker() error {
 	if host := os.Getenv("DOCKER_HOST"); host != "" {
 		return pingDockerHost(host)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// aptInstall installs Debian packages. It uses a lock, so that test processes install one after the other.
+// aptInstall holds a lock, so that test processes install one after the other.
 func aptInstall(packages ...string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("not root")

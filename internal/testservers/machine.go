@@ -18,8 +18,7 @@ type machine interface {
 	discard()         // ends it and deletes its data
 }
 
-// control is the part of a server's API that acts on its machine. Only the test that started the server may use it. On
-// a shared server the methods panic, because other tests use that server too.
+// Only the test that started a server may use its control. On a shared server the methods panic.
 type control struct {
 	machine machine
 	owner   testing.TB // nil for a shared server
@@ -54,8 +53,7 @@ func (c *control) Restart(tb testing.TB) {
 	}
 }
 
-// do runs an action on the machine of the server. It may be called from any goroutine of the test. For this reason a
-// failed action marks the test as failed without ending it.
+// do may be called from any goroutine of the test, so a failed action marks the test as failed without ending it.
 func (c *control) do(verb string, action func(machine) error) {
 	c.requireOwn(verb)
 	c.owner.Helper()
@@ -70,7 +68,7 @@ func (c *control) requireOwn(verb string) {
 	}
 }
 
-// discardAtEnd ends the server at the end of its test. If the test failed, it prints the end of the server's log.
+// If the test failed, discardAtEnd prints the end of the server's log.
 func (c *control) discardAtEnd() {
 	c.owner.Cleanup(func() {
 		if c.owner.Failed() {

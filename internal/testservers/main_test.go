@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// helperVariable is an environment variable. If it is set, the test binary runs one of the helpers instead of tests.
+// If helperVariable is set, the test binary runs one of the helpers instead of tests.
 const helperVariable = "COMPENSATOR_TESTSERVERS_HELPER"
 
 var helpers = map[string]func(){"echo": echoHelper}

@@ -7,14 +7,13 @@ import (
 )
 
 // These ports are below every system's range for outgoing connections. Inside that range, a client that reconnects
-// could be given the port of the server that a test killed. The server then could not start again.
+// could be given the port of a killed server.
 const (
 	firstPort = 10_000
 	lastPort  = 32_000
 )
 
-// freePort returns a port of 127.0.0.1 that is free now. The port is not reserved. A caller must try another port if
-// binding fails.
+// The port is not reserved, so a caller must try another port if binding fails.
 func freePort() (int, error) {
 	for range 200 {
 		port := firstPort + rand.IntN(lastPort-firstPort)

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// process is a child process. It has no goroutine, so that tests can check for leaked goroutines while their servers
-// run.
+// process has no goroutine, so that tests can check for leaked goroutines while their servers run.
 type process struct {
 	cmd *exec.Cmd
 
@@ -19,8 +18,7 @@ type process struct {
 	isEnded bool       // reaped; the pid may belong to another process already
 }
 
-// startProcess starts a command in its own process group. An interrupt at the terminal then reaches only the tests,
-// which end the command. cmd's streams must be nil or files.
+// In its own process group, the child gets no interrupt from the terminal. cmd's streams must be nil or files.
 func startProcess(cmd *exec.Cmd) (*process, error) {
 	cmd.SysProcAttr = childAttributes()
 	if err := cmd.Start(); err != nil {
@@ -67,7 +65,6 @@ func (p *process) kill() error {
 	return nil
 }
 
-// stop asks the process to end, and kills it after the timeout.
 func (p *process) stop(timeout time.Duration) error {
 	_ = p.signal(syscall.SIGCONT) // A frozen process would not receive a SIGTERM.
 	_ = p.signal(syscall.SIGTERM)

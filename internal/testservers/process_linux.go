@@ -2,8 +2,8 @@ package testservers
 
 import "syscall"
 
-// childAttributes makes the kernel kill the child when the tests end, even if they are killed. The kernel kills it when the thread
-// that started it ends. While the tests run, this thread does not end, because no goroutine is locked to it.
+// The kernel kills the child when the thread that started it ends. While the tests run, this thread does not end,
+// because no goroutine is locked to it.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -17,8 +17,6 @@ import (
 
 func init() { helpers["parent"] = parentHelper }
 
-// parentHelper starts a child as tests start servers. It prints the child's process id and waits for the end of its
-// input.
 func parentHelper() {
 	child, err := startProcess(exec.Command("sleep", "1000"))
 	if err != nil {
@@ -51,7 +49,7 @@ func TestNoServerOutlivesAKilledTestProcess(t *testing.T) {
 	assert.True(t, waitUntil(startLimit, func() bool { return gone(child) }), "child %d lives on", child)
 }
 
-// gone reports whether a process has ended. A zombie counts as ended, because perhaps no other process waits for it.
+// A zombie counts as ended, because perhaps no other process waits for it.
 func gone(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -18,7 +18,6 @@ const stopGrace = time.Minute
 // errPortTaken means that another process took the port between its choice and the server's start.
 var errPortTaken = errors.New("port is taken")
 
-// program is a machine that runs a server as a child process.
 type program struct {
 	path  string
 	dir   string                              // directory of all files that it writes
@@ -33,7 +32,7 @@ type program struct {
 
 var _ machine = (*program)(nil)
 
-// launch starts the program on a free port. On failure it removes everything.
+// On failure launch removes everything.
 func (p *program) launch() (err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +88,6 @@ func (p *program) startLocked() error {
 	return p.startFailure(child, probeErr, logOffset)
 }
 
-// startFailure ends a process that failed to start and returns the reason.
 func (p *program) startFailure(child *process, probeErr error, logOffset int64) error {
 	hasExited := child.exited()
 	if err := child.kill(); err != nil {
@@ -151,7 +149,7 @@ func (p *program) endLocked(end func(*process) error) error {
 	return nil
 }
 
-// restart keeps the address. If another process has taken the port since, restart waits for the port.
+// If another process has taken the port since, restart waits for the port.
 func (p *program) restart() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,17 +177,15 @@ func (p *program) withProcess(action func(*process) error) error {
 	return action(p.process)
 }
 
-// discard kills the server, because its data is not needed any more. An orderly stop takes MySQL more than a second.
+// discard kills the server, because an orderly stop takes MySQL more than a second.
 func (p *program) discard() {
 	_ = p.kill()
 	_ = os.RemoveAll(p.dir)
 }
 
-// errNotInstalled means that the program is not on this machine.
 var errNotInstalled = errors.New("not installed")
 
-// findProgram returns the first of names that is installed. It also looks in directories that are not in an ordinary
-// user's PATH.
+// findProgram also looks in directories that are not in an ordinary user's PATH.
 func findProgram(names ...string) (string, error) {
 	for _, name := range names {
 		for _, candidate := range []string{name, "/usr/sbin/" + name, "/usr/local/sbin/" + name, "/usr/libexec/" + name} {
@@ -203,8 +199,7 @@ func findProgram(names ...string) (string, error) {
 
 var versions sync.Map // results of versionOf by path
 
-// versionOf returns what a program prints about its version. The result is cached, because one call takes half as long
-// as a start of Redis.
+// The result is cached, because one call takes half as long as a start of Redis.
 func versionOf(path string, flags ...string) (string, error) {
 	if known, isKnown := versions.Load(path); isKnown {
 		return known.(string), nil

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// echoHelper is a server on the port in its last argument. It sends its process id to each client.
+// echoHelper sends its process id to each client.
 func echoHelper() {
 	listener, err := net.Listen("tcp", "127.0.0.1:"+os.Args[len(os.Args)-1])
 	if err != nil {

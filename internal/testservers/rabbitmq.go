@@ -122,8 +122,8 @@ func (s *RabbitMQServer) Control(tb testing.TB, args ...string) string {
 	return output
 }
 
-// probeRabbit returns nil when the broker at the address is ready and has the given cluster name. It accepts any name if cluster is
-// empty. It reads connection.start, the first frame of the protocol, which has the cluster name among its properties.
+// probeRabbit accepts any name if cluster is empty. It reads connection.start, the first frame of the protocol, which
+// has the cluster name among its properties.
 func probeRabbit(address, cluster string) error {
 	conn, err := net.DialTimeout("tcp", address, time.Second)
 	if err != nil {

@@ -53,8 +53,7 @@ func startLocalRabbit(settings []string) (machine, string, error) {
 	return n, n.version(), nil
 }
 
-// findRabbit prefers the script itself to Debian's wrapper. The wrapper switches to the user rabbitmq and drops the
-// environment.
+// Debian's wrapper switches to the user rabbitmq and drops the environment.
 func findRabbit() (string, error) {
 	if found, err := findProgram("/usr/lib/rabbitmq/bin/rabbitmq-server"); err == nil {
 		return found, nil
@@ -62,7 +61,6 @@ func findRabbit() (string, error) {
 	return findProgram("rabbitmq-server")
 }
 
-// startMapper starts epmd in the foreground.
 func (n *rabbitNode) startMapper(dir string) error {
 	path, err := findProgram("epmd")
 	if err != nil {
@@ -122,9 +120,8 @@ func (n *rabbitNode) prepare(dir, name string) error {
 	return os.Mkdir(pathOf("conf.d"), 0o700)
 }
 
-// lendHome creates a home directory for the broker, with links to the installed libraries except plugins. The tests
-// need no plugins. A start without plugins takes a third less processor time, because Erlang searches the libraries for
-// each of hundreds of modules, and half of the installed libraries are plugins.
+// The broker's home directory lacks the plugins. Erlang searches all libraries for each of hundreds of modules, and
+// half of the installed libraries are plugins.
 func (n *rabbitNode) lendHome(dir string) (home string, err error) {
 	home = filepath.Join(dir, "home")
 	plugins := filepath.Join(home, "plugins") // RabbitMQ uses this name for plugins and libraries.
@@ -146,14 +143,14 @@ func (n *rabbitNode) lendHome(dir string) (home string, err error) {
 	return home, nil
 }
 
-// isPlugin reports whether a library is a plugin, for example rabbitmq_shovel-3.10.8. No plugins are libraries such as ra-2.2.0,
-// and two rabbitmq libraries that a broker or its scripts need at the start.
+// isPlugin reports whether a library is a plugin, such as rabbitmq_shovel-3.10.8. Two rabbitmq libraries that a broker
+// or its scripts need at the start are no plugins.
 func isPlugin(library string) bool {
 	name, _, _ := strings.Cut(library, "-")
 	return strings.HasPrefix(name, "rabbitmq_") && name != "rabbitmq_prelaunch" && name != "rabbitmq_cli"
 }
 
-// argv returns the broker's command line for a port. It writes the configuration first.
+// argv writes the configuration first.
 func (n *rabbitNode) argv(dir, name string, port int, script string, settings []string) ([]string, error) {
 	other, err := freePort()
 	if err != nil {
@@ -180,7 +177,7 @@ func (n *rabbitNode) runControl(args []string) (string, error) {
 
 func (n *rabbitNode) version() string { return filepath.Base(n.installedVersion()) }
 
-// installedVersion returns the directory of the broker's scripts and libraries. Its name contains the version.
+// The name of the returned directory contains the version.
 func (n *rabbitNode) installedVersion() string {
 	target, err := filepath.EvalSymlinks(n.scripts + "/rabbitmq-server")
 	if err != nil {

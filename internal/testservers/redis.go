@@ -28,8 +28,7 @@ var redisServers = source{
 	packages: []string{"redis-server"},
 }
 
-// replicaServers is separate from redisServers, because a replica connects to its master. A replica in a container can do so only
-// in the host's network.
+// A replica connects to its master. In a container it can do so only in the host's network.
 var replicaServers = source{
 	kind:     "Redis replica",
 	variable: "REDIS_ADDR",
@@ -156,8 +155,8 @@ func startRedisProgram(flags func(port int) ([]string, error)) (machine, string,
 	return server, version, nil
 }
 
-// probeRedis returns nil when the server at the address is ready and has this process id. 0 accepts any process. It
-// speaks the protocol itself: with a client's retries, a start of 15 ms would take 100 ms.
+// probeRedis accepts any process if pid is 0. It speaks the protocol itself, because a client's retries would slow the
+// start.
 func probeRedis(address string, pid int) error {
 	conn, err := net.DialTimeout("tcp", address, time.Second)
 	if err != nil {

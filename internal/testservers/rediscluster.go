@@ -118,7 +118,6 @@ func (c *RedisCluster) move(ctx context.Context, key string) error {
 	return nil
 }
 
-// ownerOf returns the index of the node that owns a slot.
 func ownerOf(ctx context.Context, nodes []*redis.Client, slot int64) (int, error) {
 	for i, node := range nodes {
 		id, err := node.Do(ctx, "CLUSTER", "MYID").Text()

@@ -9,8 +9,7 @@ import (
 	"syscall"
 )
 
-// homeDir returns the directory in which all test processes of this user keep templates and data. Other users must not
-// be able to write there, because a server will run on that data.
+// Other users must not be able to write in the home directory, because a server will run on its data.
 func homeDir() (string, error) {
 	temp, err := filepath.EvalSymlinks(os.TempDir())
 	if err != nil {
@@ -31,8 +30,8 @@ func homeDir() (string, error) {
 	return dir, nil
 }
 
-// lockFile takes an exclusive lock. The operating system releases the lock when this process ends. If wait is false and
-// another process holds the lock, lockFile returns an error.
+// The operating system releases the lock when this process ends. If wait is false and another process holds the lock,
+// lockFile returns an error.
 func lockFile(path string, wait bool) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -61,8 +60,7 @@ var run struct {
 	lock *os.File // held for the life of this process, so that other processes do not delete dir
 }
 
-// runDir returns the directory of this process's servers. The first call creates it and removes directories of killed
-// processes.
+// The first call of runDir creates the directory, and removes directories of killed processes.
 func runDir() (string, error) {
 	run.mu.Lock()
 	defer run.mu.Unlock()
@@ -91,8 +89,7 @@ func runDir() (string, error) {
 	return dir, nil
 }
 
-// removeOldDirs removes the run directories whose process has ended. The caller holds the sweep lock. Run directories are
-// created only under that lock.
+// The caller holds the sweep lock. Run directories are created only under that lock.
 func removeOldDirs(home string) {
 	dirs, _ := filepath.Glob(filepath.Join(home, "run-*"))
 	for _, dir := range dirs {
@@ -105,7 +102,6 @@ func removeOldDirs(home string) {
 	}
 }
 
-// serverDir returns a new directory for one server.
 func serverDir() (string, error) {
 	dir, err := runDir()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// way is one way to get a server. The package comment lists them.
+// The package comment lists the ways.
 type way string
 
 const (
@@ -21,7 +21,6 @@ const (
 
 var ways = []way{wayDSN, wayDocker, wayLocal, wayInstall}
 
-// allowedWays returns the ways that COMPENSATOR_SERVERS allows, in their order.
 func allowedWays() ([]way, error) {
 	onlyWay := way(os.Getenv("COMPENSATOR_SERVERS"))
 	switch {
@@ -33,8 +32,8 @@ func allowedWays() ([]way, error) {
 	return nil, fmt.Errorf("COMPENSATOR_SERVERS=%s is none of dsn, docker, local, install", onlyWay)
 }
 
-// source starts servers of one kind. It tries the ways in their order until one works. The whole process then keeps to
-// this way. If it fails later, source reports the error and tries no other way.
+// source tries the ways in their order until one works. The process then keeps to this way, and reports an error if it
+// fails later.
 type source struct {
 	kind     string // name in messages, for example "SQL"
 	variable string // environment variable that names a running server
@@ -47,7 +46,6 @@ type source struct {
 	chosenWay way
 }
 
-// start starts a new server with flags added to the usual ones.
 func (s *source) start(flags []string) (machine, error) {
 	s.mu.Lock()
 	if s.chosenWay != "" {

@@ -108,7 +108,6 @@ func rootConfig(address string) *mysql.Config {
 	return config
 }
 
-// identify reads the server's flavor and version.
 func (s *SQLServer) identify() error {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 	defer cancel()
@@ -178,8 +177,7 @@ func (s *SQLServer) exec(statements ...string) error {
 	})
 }
 
-// withRoot calls use with one connection that selects no database. The driver does not log errors of this connection,
-// because a starting server refuses connections.
+// The driver does not log errors of this connection, because a starting server refuses connections.
 func withRoot(config *mysql.Config, use func(*sql.DB) error) error {
 	config = config.Clone()
 	config.DBName, config.Logger = "", &mysql.NopLogger{}

@@ -14,7 +14,6 @@ import (
 	"time"
 )
 
-// sqlProgram is an installed mariadbd or mysqld.
 type sqlProgram struct {
 	path    string
 	version string // output of --version
@@ -88,8 +87,6 @@ var usualSQLFlags = []string{
 	"--skip-log-bin",
 }
 
-// flags returns the flags that start a small server. The server keeps its files in the directory data and listens on
-// port.
 func (p sqlProgram) flags(data string, port int) []string {
 	flags := append([]string{"--no-defaults"}, rootFlags()...)
 	flags = append(flags,
@@ -110,8 +107,7 @@ func (p sqlProgram) flags(data string, port int) []string {
 	return append(flags, "--mysqlx=OFF", "--secure-file-priv=NULL", "--innodb-redo-log-capacity=8M")
 }
 
-// template returns a data directory that this program has initialized. A server runs on a copy of it. It is made once
-// per user, under a lock between test processes.
+// The template is made once per user, under a lock between test processes. A server runs on a copy of it.
 func (p sqlProgram) template() (string, error) {
 	home, err := homeDir()
 	if err != nil {
@@ -151,8 +147,8 @@ func (p sqlProgram) initFlags(data string) []string {
 		"--innodb-flush-log-at-trx-commit=0", "--skip-log-bin", "--performance-schema=OFF")
 }
 
-// initialize creates a data directory with the server's own program. If this process is killed, that program continues. It inherits
-// the file lock, so the lock is held until the program ends. Until then no other process works in the directory.
+// If this process is killed, the started program continues. It inherits the file lock, so no other process works in the
+// directory until it ends.
 func (p sqlProgram) initialize(data string, lock *os.File) error {
 	path := p.path
 	if p.mariadb() {
@@ -170,8 +166,7 @@ func (p sqlProgram) initialize(data string, lock *os.File) error {
 	return nil
 }
 
-// probeSQL returns nil when the server at the address runs on this data directory. Another server may have taken the
-// port.
+// Another server may have taken the port.
 func probeSQL(address, data string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -75,8 +75,7 @@ func TestFlagsOfTheTestWinOverTheUsualOnes(t *testing.T) {
 	assert.Equal(t, 1, queryInt(t, db, "SELECT @@innodb_flush_log_at_trx_commit"))
 }
 
-// A server that starts deletes files in its temporary directory that look like its own old files. In a shared
-// directory, these could be the temporary tables of other servers. Each server must therefore have its own directory.
+// A server that starts deletes files in its temporary directory that look like its own old files.
 func TestAServerThatStartsSparesTheTemporaryFilesOfOthers(t *testing.T) {
 	t.Parallel()
 	db := open(t, NewSQL(t).DSN(""))

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// replicatedSQL starts servers that replicate from each other. They run as local programs. In a container, 127.0.0.1
-// would be the container itself and not the other server.
+// Replicating servers run as local programs, because 127.0.0.1 in a container would be the container itself.
 var replicatedSQL = source{
 	kind:     "replicated SQL",
 	variable: "MYSQL_DSN",
@@ -50,7 +49,6 @@ func NewSQLPair(tb testing.TB) (primary, replica *SQLServer) {
 	return primary, replica
 }
 
-// chooseWords returns the text for the server's flavor.
 func (s *SQLServer) chooseWords(mariadb, mysql string) string {
 	if s.Flavor == "mariadb" {
 		return mariadb
@@ -84,7 +82,6 @@ func (s *SQLServer) Lag(tb testing.TB, primary *SQLServer) {
 	}
 }
 
-// position reads the end of the server's binary log.
 func (s *SQLServer) position(ctx context.Context, file *string, position *int64) error {
 	return withRoot(s.config, func(db *sql.DB) error {
 		rows, err := db.QueryContext(ctx, s.chooseWords("SHOW MASTER STATUS", "SHOW BINARY LOG STATUS"))

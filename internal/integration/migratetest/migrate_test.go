@@ -21,8 +21,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testservers.Main(m)) }
 
-// tools maps a migration tool to a function that runs the embedded files with it. Each tool has its own version table,
-// as the operations guide recommends.
+// Each tool has its own version table, as the operations guide recommends.
 var tools = map[string]func(t *testing.T, dsn string){
 	"goose":          runGoose,
 	"golang-migrate": runGolangMigrate,
@@ -94,7 +93,6 @@ func TestMigrationFilesMakeWhatMigrateMakes(t *testing.T) {
 	}
 }
 
-// facts returns the contents of the log's meta table.
 func facts(t *testing.T, dsn string) map[string]string {
 	rows, err := open(t, dsn).QueryContext(t.Context(), "SELECT name, value FROM common_process_log_meta")
 	require.NoError(t, err)
@@ -111,7 +109,6 @@ func facts(t *testing.T, dsn string) map[string]string {
 	return found
 }
 
-// definitions returns the definition of each table of the log, as the server prints it.
 func definitions(t *testing.T, dsn string) map[string]string {
 	found := make(map[string]string)
 	for _, table := range []string{"common_process_log", "common_process_log_audit", "common_process_log_meta", "common_process_log_fault", "common_process_log_result", "common_process_log_limit", "common_process_log_slots", "common_process_log_turns", "common_process_log_attempt", "common_process_log_stat", "common_process_log_instance"} {

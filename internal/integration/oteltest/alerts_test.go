@@ -41,9 +41,7 @@ func alerts(t *testing.T) (all []alert) {
 	return all
 }
 
-// TestAlertsFireInTheirSituations evaluates each rule on an hour of series, with one sample a minute, as Prometheus
-// stores them. Each case is one situation, evaluated in its last minute. A deliberate pause must not page a person. A
-// service without any running process must page a person.
+// Each case is one situation, evaluated in its last minute.
 // Failure: F129
 func TestAlertsFireInTheirSituations(t *testing.T) {
 	t.Parallel()
@@ -198,7 +196,6 @@ func TestAlertsFireInTheirSituations(t *testing.T) {
 	}
 }
 
-// sample is a chunks.Sample of one number.
 type sample struct {
 	at    int64
 	value float64
@@ -212,7 +209,6 @@ func (s sample) FH() *histogram.FloatHistogram { return nil }
 func (s sample) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
 func (s sample) Copy() chunks.Sample           { return s }
 
-// series holds series as Prometheus stores them.
 type series []storage.Series
 
 // minutes parses series in the notation of promtool's tests, with one sample a minute.
@@ -235,7 +231,6 @@ func minutes(t *testing.T, text string) (all series) {
 	return all
 }
 
-// Querier and the other methods implement storage.Queryable.
 func (s series) Querier(int64, int64) (storage.Querier, error) { return s, nil }
 func (s series) Close() error                                  { return nil }
 
@@ -257,7 +252,6 @@ func (s series) LabelNames(context.Context, *storage.LabelHints, ...*labels.Matc
 	return nil, nil, nil
 }
 
-// seriesSet iterates over series.
 type seriesSet struct {
 	all []storage.Series
 	at  int
@@ -268,8 +262,6 @@ func (s *seriesSet) At() storage.Series                { return s.all[s.at] }
 func (s *seriesSet) Err() error                        { return nil }
 func (s *seriesSet) Warnings() annotations.Annotations { return nil }
 
-// TestEveryAlertSaysWhatToDo checks that each runbook_url leads to an existing heading, and that each rule has a
-// severity, a summary and a description.
 // Failure: F129
 func TestEveryAlertSaysWhatToDo(t *testing.T) {
 	t.Parallel()

@@ -6,7 +6,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// named formats attributes as {key=value,…}, in the order of their keys.
 func named(set attribute.Set) string {
 	var parts []string
 	for _, kv := range set.ToSlice() {

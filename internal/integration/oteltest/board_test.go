@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// This file generates the dashboard: go test -run TestDashboardIsTheGeneratedOne -write. So units, names and labels
-// have one source.
+// This file generates the dashboard: go test -run TestDashboardIsTheGeneratedOne -write.
 
 var write = flag.Bool("write", false, "write the dashboard again")
 
@@ -107,38 +106,35 @@ type target struct {
 	LegendFormat string `json:"legendFormat"`
 }
 
-// These expressions select the series of the chosen jobs and types.
 const (
 	job   = `job=~"$job"`
 	typed = job + `, messaging_destination_name=~"$type"`
 	every = "[$__rate_interval]"
 )
 
-// oncePerLog returns a query with one value of a gauge for each log, because every process reports the same
-// value for its log. The parameter by adds labels to group by.
+// oncePerLog returns a query with one value of a gauge for each log, because every process reports the same value for
+// its log.
 func oncePerLog(gauge, by string) string {
 	return "max by (job, compensator_log" + by + ") (" + gauge + ")"
 }
 
-// lately returns the last value of a gauge within two minutes. It bridges scrapes to which the database did not answer.
+// lately bridges scrapes to which the database did not answer.
 func lately(gauge string) string { return "last_over_time(" + gauge + "[2m])" }
 
-// orNone yields 0 when there is no value and some process reports that the database answers. If the database does not
-// answer, the value stays unknown.
+// If the database does not answer, the value stays unknown.
 const orNone = " or 0 * max(compensator_ready{" + job + "} == 1)"
 
-// orNoCase yields 0 when there is no value and some process has read the cases. If no process has, the value stays unknown.
+// If no process has read the cases, the value stays unknown.
 const orNoCase = " or 0 * max(compensator_case_past_due_seconds{" + job + "})"
 
-// orZero yields 0 when there is no value and some process is alive. If no process is alive, the value stays unknown.
+// If no process is alive, the value stays unknown.
 const orZero = " or 0 * max(compensator_ready{" + job + "})"
 
 var prometheusSource = source{Type: "prometheus", UID: "${datasource}"}
 
 type q struct{ expr, legend string }
 
-// rows returns the panels of the dashboard, row by row. The panels that call for action come first, the panels that
-// explain causes last.
+// The panels that call for action come first, the panels that explain causes last.
 func rows() [][]panel {
 	perType := "{{messaging_destination_name}}"
 	return [][]panel{
@@ -219,14 +215,12 @@ func quantile(of, bucket, name string) q {
 	return q{`histogram_quantile(` + of + `, sum by (le) (rate(` + bucket + `{` + typed + `}` + every + `)))`, name}
 }
 
-// light returns a panel with a number that turns red at a threshold.
 func light(title, what, unit string, red float64, questions ...q) panel {
 	p := graph(title, what, unit, questions...)
 	p.Type, p.FieldConfig.Defaults.Thresholds = "stat", &thresholds{"absolute", []step{{"green", nil}, {"red", &red}}}
 	return p
 }
 
-// missing returns a panel with a number that is red below 1.
 func missing(title, what string, questions ...q) panel {
 	p, some := graph(title, what, "short", questions...), 1.0
 	p.Type, p.FieldConfig.Defaults.Thresholds = "stat", &thresholds{"absolute", []step{{"red", nil}, {"green", &some}}}
@@ -242,7 +236,6 @@ func graph(title, what, unit string, questions ...q) panel {
 	return p
 }
 
-// makeBoard arranges the rows on the dashboard.
 func makeBoard() board {
 	const width = 24
 	b := board{

@@ -19,7 +19,6 @@ import (
 	"github.com/compensator-go/compensator/otel"
 )
 
-// attempt returns a function that does everything that telemetry does for one entry, from Record to the outcome.
 func attempt(t testing.TB, opts otel.Options, headers map[string]string, failure error) func() {
 	telemetry, err := otel.New(opts)
 	require.NoError(t, err)
@@ -39,12 +38,10 @@ func attempt(t testing.TB, opts otel.Options, headers map[string]string, failure
 	}
 }
 
-// never returns a tracer provider that samples no span.
 func never() trace.TracerProvider {
 	return sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
 }
 
-// always returns a tracer provider that samples every span and discards it.
 func always() trace.TracerProvider {
 	return sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithSpanProcessor(discard{}))
 }
@@ -91,7 +88,7 @@ func TestTelemetryOfAnEntryAllocatesWhatTheDocsSay(t *testing.T) {
 	}
 }
 
-// BenchmarkEntry measures the time per entry. Run go test -bench Entry on an idle machine.
+// Run go test -bench Entry on an idle machine.
 func BenchmarkEntry(b *testing.B) {
 	for _, c := range costs() {
 		b.Run(c.name, func(b *testing.B) {

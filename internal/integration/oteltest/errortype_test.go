@@ -17,8 +17,6 @@ import (
 	"github.com/compensator-go/compensator/otel"
 )
 
-// oneAttempt runs a handler in the middleware without a Compensator and returns its span. It recovers from a panic of
-// the handler.
 func oneAttempt(t *testing.T, opts otel.Options, ctx context.Context, handler compensator.HandlerFunc) sdktrace.ReadOnlySpan {
 	ended := tracetest.NewSpanRecorder()
 	opts.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(ended))
@@ -32,7 +30,6 @@ func oneAttempt(t *testing.T, opts otel.Options, ctx context.Context, handler co
 	return ended.Ended()[0]
 }
 
-// over returns a context that has ended with a cause.
 func over(cause error) context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(cause)

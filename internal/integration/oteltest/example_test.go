@@ -31,8 +31,7 @@ func (printed) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan) err
 
 func (printed) Shutdown(context.Context) error { return nil }
 
-// A service exports its metrics to Prometheus and prints its spans. The entry lives in memory, so that the example runs
-// without a server.
+// The entry lives in memory, so that the example runs without a server.
 func Example() {
 	registry := prometheus.NewRegistry()
 	exporter := compensator.Must(otelprom.New(otelprom.WithRegisterer(registry), otelprom.WithoutScopeInfo()))

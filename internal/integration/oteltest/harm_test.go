@@ -26,7 +26,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// broken is a tracer provider whose tracer panics.
 type broken struct{ trace.TracerProvider }
 
 func (broken) Tracer(string, ...trace.TracerOption) trace.Tracer { return brokenTracer{} }
@@ -37,7 +36,7 @@ func (brokenTracer) Start(context.Context, string, ...trace.SpanStartOption) (co
 	panic("tracing is broken")
 }
 
-// exporter is a span processor that exports synchronously. A real service should export in the background instead.
+// exporter is a span processor that exports synchronously.
 type exporter struct {
 	sdktrace.SpanProcessor
 	export func()
@@ -46,7 +45,6 @@ type exporter struct {
 func (exporter) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
 func (e exporter) OnEnd(sdktrace.ReadOnlySpan)                   { e.export() }
 
-// brokenMeters is a meter provider whose instruments panic.
 type brokenMeters struct{ metricnoop.MeterProvider }
 
 func (brokenMeters) Meter(string, ...metric.MeterOption) metric.Meter { return brokenMeter{} }
@@ -105,8 +103,7 @@ func TestPanickingProviderHarmsNoEntry(t *testing.T) {
 	}
 }
 
-// TestSlowExporterIsASlowHandler exports synchronously. The first export takes longer than the type's timeout. No entry
-// may be lost, and no effect may happen twice.
+// The first export takes longer than the type's timeout.
 // Failure: F128
 func TestSlowExporterIsASlowHandler(t *testing.T) {
 	t.Parallel()
@@ -127,7 +124,6 @@ func TestSlowExporterIsASlowHandler(t *testing.T) {
 	assert.Equal(t, 1, effects)
 }
 
-// counted is a store that counts queries and can stop answering.
 type counted struct {
 	*compensatortest.MemoryStore
 	looks  atomic.Int64
@@ -154,7 +150,6 @@ func (s *counted) Heads(ctx context.Context) ([]processlog.Head, error) {
 	return s.MemoryStore.Heads(ctx)
 }
 
-// deaf is a queue that can stop answering.
 type deaf struct {
 	processlog.Queue
 	down atomic.Bool
@@ -201,8 +196,6 @@ func TestScrapesQueryTheLogRarelyAndWaitForNoDatabase(t *testing.T) {
 	})
 }
 
-// TestSlowCasesHideNoOtherGauge makes the queries for cases block. The gauge of waiting entries must still be
-// reported. The gauges of cases must return as soon as the database answers.
 // Failure: F128
 func TestSlowCasesHideNoOtherGauge(t *testing.T) {
 	t.Parallel()
@@ -235,8 +228,7 @@ func TestSlowCasesHideNoOtherGauge(t *testing.T) {
 	})
 }
 
-// The gauges count at most 1,000 waiting entries. A process also counts all of them now and then, and stores the number. While the
-// stored number is recent, the gauges must report it. Without a recent number they must report 1,000.
+// The gauges count at most 1,000 waiting entries.
 // Failure: F29
 func TestWaitingEntriesAreReportedWithoutALimit(t *testing.T) {
 	t.Parallel()

@@ -14,8 +14,6 @@ import (
 	"github.com/compensator-go/compensator/otel"
 )
 
-// Two logs share one MeterProvider. Each series must have an attribute with the name in the Config of its log. If the log has no
-// name, the series must not have the attribute.
 // Failure: F129
 func TestSeriesOfTwoLogsCarryTheirNames(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,6 @@ import (
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// world is a Compensator on its own database. It records all telemetry.
 type world struct {
 	*harness.World
 	c      *compensator.Compensator
@@ -53,10 +52,8 @@ func newWorld(t *testing.T, opts otel.Options) *world {
 	return w
 }
 
-// run runs the Compensator until the test ends or stop is called.
 func (w *world) run() (stop func() error) { return w.Run(w.c) }
 
-// handle registers a handler of single entries.
 func (w *world) handle(name string, handler func(ctx context.Context, e *compensator.Entry, v string) error, cfg compensator.HandlerConfig[string]) *compensator.Type[string] {
 	if cfg.Retry == nil {
 		cfg.Retry = compensator.Fixed(0)
@@ -66,7 +63,6 @@ func (w *world) handle(name string, handler func(ctx context.Context, e *compens
 	return typ
 }
 
-// record records an entry whose content is the name of its type.
 func (w *world) record(ctx context.Context, typ *compensator.Type[string], opts compensator.Options) compensator.EntryID {
 	var receipt *compensator.Receipt
 	require.NoError(w.T, w.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) (err error) {
@@ -76,7 +72,6 @@ func (w *world) record(ctx context.Context, typ *compensator.Type[string], opts 
 	return receipt.Entries[0].ID
 }
 
-// reaches waits until an entry has the given state.
 func (w *world) reaches(id compensator.EntryID, state compensator.State) {
 	w.T.Helper()
 	w.Eventually(func() bool {
@@ -85,7 +80,6 @@ func (w *world) reaches(id compensator.EntryID, state compensator.State) {
 	}, "the entry is %v", state)
 }
 
-// series collects the values of all series. The value of a histogram is its count.
 func (w *world) series() map[string]float64 { return collect(w.T, w.reader) }
 
 func collect(t *testing.T, reader *sdkmetric.ManualReader) map[string]float64 {
@@ -103,7 +97,6 @@ func collect(t *testing.T, reader *sdkmetric.ManualReader) map[string]float64 {
 	return found
 }
 
-// values returns the value of a metric for each set of attributes. The keys are the attributes as text.
 func values(m metricdata.Metrics) map[string]float64 {
 	found := make(map[string]float64)
 	switch data := m.Data.(type) {

@@ -28,7 +28,6 @@ type unsureError struct{}
 func (unsureError) Error() string        { return "the connection broke after the request" }
 func (unsureError) OutcomeUnknown() bool { return true }
 
-// live runs entries of all kinds until each metric has a value.
 func (w *world) live() {
 	ctx, t := w.T.Context(), w.T
 	ok := func(context.Context, *compensator.Entry, string) error { return nil }
@@ -153,8 +152,6 @@ func TestMetricsShowWhatHappensToEntries(t *testing.T) {
 	}
 }
 
-// TestLogsOfOneProcessHaveTheirOwnSeries attaches two logs in one process. A log with dead entries must stay visible,
-// whichever log was attached last.
 func TestLogsOfOneProcessHaveTheirOwnSeries(t *testing.T) {
 	t.Parallel()
 	reader, ended := sdkmetric.NewManualReader(), tracetest.NewSpanRecorder()
@@ -196,8 +193,7 @@ func TestLogsOfOneProcessHaveTheirOwnSeries(t *testing.T) {
 	assert.Equal(t, of, told)
 }
 
-// TestCurrenciesBeyondTheBoundAreNotAddedUp opens cases in more currencies than the limit. Amounts of different
-// currencies must not be added.
+// Amounts of different currencies must not be added.
 func TestCurrenciesBeyondTheBoundAreNotAddedUp(t *testing.T) {
 	t.Parallel()
 	telemetry, reader := unbounded(t)
@@ -219,7 +215,6 @@ func TestCurrenciesBeyondTheBoundAreNotAddedUp(t *testing.T) {
 	assert.NotContains(t, atRisk, "compensator.case.value_at_risk{compensator.currency=_OTHER}")
 }
 
-// deadRefunds returns a log with telemetry attached. Its refunds die at once and each opens a case.
 func deadRefunds(t *testing.T, telemetry *otel.Telemetry, observer observe.Observer, worth func(*compensator.Entry) (compensator.Amount, error)) (*compensator.Compensator, *compensator.Type[string]) {
 	c, err := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Queue: compensatortest.NewMemoryQueue().Client(), Observer: observer,
 		Middleware: []compensator.Middleware{telemetry.Middleware},
@@ -282,8 +277,7 @@ func TestOddValuesMakeABoundedNumberOfSeries(t *testing.T) {
 	assert.Len(t, byMetric, 7)
 }
 
-// TestRecordedTypesUseUpNoNamesOfTypesThatRun records entries of many types first. A type that runs afterwards must still have its
-// own series. The limit on series must not count types that are only recorded, because their names may come from outside the
+// The limit on series must not count types that are only recorded, because their names may come from outside the
 // service.
 // Failure: F128
 func TestRecordedTypesUseUpNoNamesOfTypesThatRun(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 	"github.com/compensator-go/compensator/otel"
 )
 
-// traced returns a context with a span that was started elsewhere.
 func traced(ctx context.Context, state trace.TraceState) context.Context {
 	return trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled, TraceState: state}))

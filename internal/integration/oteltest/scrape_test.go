@@ -24,8 +24,6 @@ import (
 
 const rulesFile = "../../../ops/prometheus/compensator.rules.yml"
 
-// TestDashboardAndRulesUseReportedMetrics checks the queries of the dashboard and the alert rules against a running
-// service. The service must report each metric and each label in them, and a value that matches each label matcher.
 // Failure: F129
 func TestDashboardAndRulesUseReportedMetrics(t *testing.T) {
 	t.Parallel()
@@ -50,8 +48,7 @@ func TestDashboardAndRulesUseReportedMetrics(t *testing.T) {
 
 var documentedMetric = regexp.MustCompile("(?m)^\\| `[\\w.]+` \\| `(\\w+)` \\| ([\\w -]+) \\| (.*?) \\|")
 
-// TestDocsGiveThePrometheusNameAndTheLabelsOfEachMetric compares the table of docs/reference/telemetry.md with a scrape
-// of a running service. error_type and compensator_ended_by are on some series only, so the scrape may lack them.
+// error_type and compensator_ended_by are on some series only, so the scrape may lack them.
 func TestDocsGiveThePrometheusNameAndTheLabelsOfEachMetric(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
@@ -125,8 +122,7 @@ func readPage(text string) told {
 // fromPrometheus lists the labels that Prometheus itself adds.
 var fromPrometheus = []string{"job", "instance"}
 
-// requireTold requires that a query uses only reported metrics, labels and values. A label in a grouping must exist on
-// every metric that is grouped.
+// A label in a grouping must exist on every metric that is grouped.
 func requireTold(t *testing.T, all told, expr parser.Expr) {
 	parser.Inspect(expr, func(node parser.Node, path []parser.Node) error {
 		if node, is := node.(*parser.VectorSelector); is {
@@ -158,14 +154,13 @@ func requireTold(t *testing.T, all told, expr parser.Expr) {
 	})
 }
 
-// ofTheLog lists the gauges that come from the database. They are the same in every process and absent while the
-// database does not answer. The value is true if the gauge is a count.
+// The gauges from the database are the same in every process and absent while the database does not answer. The value
+// is true if the gauge is a count.
 var ofTheLog = map[string]bool{"compensator_entry_waiting": true, "compensator_case_open": true, "compensator_case_value_at_risk": true,
 	"compensator_type_paused_seconds": true, "compensator_entry_oldest_overdue_seconds": false, "compensator_case_past_due_seconds": false}
 
-// TestGaugesOfTheLogCountOncePerLogAndAreNotZeroWithoutAnAnswer reads all queries. Each process reports the gauges of its log, so a
-// query must take the maximum per job and log, and may then add up the logs. If the database does not answer, no alert may end and
-// no panel may turn green.
+// Each process reports the gauges of its log, so a query must take the maximum per job and log, and may then add up the
+// logs.
 func TestGaugesOfTheLogCountOncePerLogAndAreNotZeroWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	asked := make(map[string]int)
@@ -210,7 +205,6 @@ func TestGaugesOfTheLogCountOncePerLogAndAreNotZeroWithoutAnAnswer(t *testing.T)
 	assert.Len(t, asked, len(ofTheLog))
 }
 
-// boardExprs returns the queries of the dashboard with all jobs and types selected.
 func boardExprs(t *testing.T) (exprs []string) {
 	text, err := os.ReadFile(boardFile)
 	require.NoError(t, err)
@@ -233,7 +227,7 @@ func boardExprs(t *testing.T) (exprs []string) {
 	return exprs
 }
 
-// ruleExprs returns the conditions of the alert rules. Their templates are checked by promtool check rules instead.
+// promtool check rules checks the templates of the rules.
 func ruleExprs(t *testing.T) (exprs []string) {
 	text, err := os.ReadFile(rulesFile)
 	require.NoError(t, err)

@@ -18,7 +18,6 @@ import (
 	"github.com/compensator-go/compensator/otel"
 )
 
-// span waits for the n-th span with a name.
 func (w *world) span(name string, n int) sdktrace.ReadOnlySpan {
 	w.T.Helper()
 	var found []sdktrace.ReadOnlySpan
@@ -34,7 +33,6 @@ func (w *world) span(name string, n int) sdktrace.ReadOnlySpan {
 	return found[n-1]
 }
 
-// inRequest records an entry within a new span and returns the span's context.
 func (w *world) inRequest(typ *compensator.Type[string], opts compensator.Options) (compensator.EntryID, trace.SpanContext) {
 	ctx, span := w.traces.Tracer("shop").Start(w.T.Context(), "POST /orders")
 	defer span.End()
@@ -167,8 +165,7 @@ func TestBatchSpanHasNoParent(t *testing.T) {
 	assert.False(t, w.span("process mail", 1).Parent().IsValid())
 }
 
-// A service may call New inside a span. Handlers then run in contexts that contain this span. The span of an attempt must not link
-// to it.
+// A service may call New inside a span.
 func TestSpanInWhichNewWasCalledIsNotLinked(t *testing.T) {
 	t.Parallel()
 	for _, child := range []bool{false, true} {

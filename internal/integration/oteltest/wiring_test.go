@@ -104,8 +104,6 @@ func (p *pushed) Export(_ context.Context, told *metricdata.ResourceMetrics) err
 	return nil
 }
 
-// TestLastExportHasTheOutcomesOfAStopAndGaugesOnlyBeforeDetach exports once before detach and once after it. The last export must
-// hold the counters. It must hold no gauges, because detach removes them.
 func TestLastExportHasTheOutcomesOfAStopAndGaugesOnlyBeforeDetach(t *testing.T) {
 	t.Parallel()
 	w, exporter := harness.NewWorld(t), new(pushed)
@@ -153,7 +151,6 @@ func TestDocsShowTheWiringThatRuns(t *testing.T) {
 	assert.Contains(t, string(page), "```go\n"+strings.TrimPrefix(strings.ReplaceAll("\n"+wiring, "\n\t", "\n"), "\n")+"```\n")
 }
 
-// TestDocsListEveryMetric requires docs/reference/telemetry.md to list each metric of a running service, and no other.
 // Failure: F129
 func TestDocsListEveryMetric(t *testing.T) {
 	t.Parallel()

@@ -25,10 +25,7 @@ const (
 	path = "github.com/compensator-go/compensator"
 )
 
-// TestModulesInstallInTheOrderOfTheirRelease publishes the modules one after the other, in the order of
-// docs/internals/releasing.md. After each module it does what its users do: go get in a new program, go mod tidy and go build. For
-// the command it runs go install. A module fails if it requires a module that is published later, has a replace, or lacks an
-// imported package.
+// After each module, the test does what its users do: go get in a new program, go mod tidy and go build.
 // Failure: F135
 func TestModulesInstallInTheOrderOfTheirRelease(t *testing.T) {
 	releases := releasesInOrder(t)
@@ -61,7 +58,6 @@ func TestModulesInstallInTheOrderOfTheirRelease(t *testing.T) {
 
 var tagged = regexp.MustCompile(`(?m)^git tag ((?:[\w-]+/)*)(v\d+\.\d+\.\d+)$`)
 
-// releasesInOrder returns the modules that docs/internals/releasing.md tags.
 func releasesInOrder(t *testing.T) (releases []module.Version) {
 	text, err := os.ReadFile(filepath.Join(root, "docs/internals/releasing.md"))
 	require.NoError(t, err)
@@ -73,11 +69,10 @@ func releasesInOrder(t *testing.T) (releases []module.Version) {
 	return releases
 }
 
-// dirOf returns a module's directory in this tree.
 func dirOf(m module.Version) string { return filepath.Join(root, strings.TrimPrefix(m.Path, path)) }
 
-// userEnvironment returns the environment of a user without this tree. The module cache is empty. Go takes third-party modules from
-// this machine's downloads. If they are not there, Go asks the proxies in this machine's GOPROXY.
+// Go takes third-party modules from this machine's downloads. If they are not there, Go asks the proxies in this
+// machine's GOPROXY.
 func userEnvironment(t *testing.T, proxy, install string) []string {
 	set := strings.Split(strings.TrimSpace(run(t, ".", os.Environ(), "go", "env", "GOMODCACHE", "GOPROXY")), "\n")
 	require.Len(t, set, 2)
@@ -88,13 +83,12 @@ func userEnvironment(t *testing.T, proxy, install string) []string {
 		"GOBIN="+install,
 		"GOSUMDB=off", // The checksum database does not know our versions.
 		"GOWORK=off",
-		// -modcacherw makes the module cache writable, so that the test can remove it. Each run has another cache directory. With
-		// -trimpath, compiled packages do not contain this path, so later runs can use them.
+		// -modcacherw lets the test remove the module cache. With -trimpath, compiled packages do not contain the path
+		// of the cache, so later runs can use them.
 		"GOFLAGS=-modcacherw -trimpath",
 	)
 }
 
-// publish adds a module to a proxy of files.
 func publish(t *testing.T, proxy string, m module.Version) {
 	versions := filepath.Join(proxy, filepath.FromSlash(m.Path), "@v")
 	require.NoError(t, os.MkdirAll(versions, 0o755))
@@ -112,7 +106,7 @@ func publish(t *testing.T, proxy string, m module.Version) {
 	}
 }
 
-// filesOf returns the files that a tag of a module has. It uses no git, so that it works in an unpacked archive.
+// filesOf uses no git, so that it works in an unpacked archive.
 func filesOf(t *testing.T, dir string) (files []zip.File) {
 	require.NoError(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		switch {
@@ -130,14 +124,12 @@ func filesOf(t *testing.T, dir string) (files []zip.File) {
 	return files
 }
 
-// file is a file of this tree with its name in a module.
 type file struct{ path, name string }
 
 func (f file) Path() string                 { return f.name }
 func (f file) Lstat() (fs.FileInfo, error)  { return os.Lstat(f.path) }
 func (f file) Open() (io.ReadCloser, error) { return os.Open(f.path) }
 
-// packagesOf returns the packages of a module that programs may import. A command has none.
 func packagesOf(t *testing.T, m module.Version) (packages []string) {
 	listed := run(t, dirOf(m), os.Environ(), "go", "list", "-f", `{{if ne .Name "main"}}{{.ImportPath}}{{end}}`, "./...")
 	for pkg := range strings.FieldsSeq(listed) {
@@ -150,7 +142,6 @@ func packagesOf(t *testing.T, m module.Version) (packages []string) {
 
 var forContributors = regexp.MustCompile(`/internal(/|$)|^/(proof|promises)(/|$)`)
 
-// writeProgram writes a program that imports some packages.
 func writeProgram(t *testing.T, dir string, packages []string) {
 	var text strings.Builder
 	text.WriteString("package main\n\n")
@@ -161,7 +152,6 @@ func writeProgram(t *testing.T, dir string, packages []string) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(text.String()), 0o644))
 }
 
-// run runs a command and returns its standard output.
 func run(t *testing.T, dir string, env []string, name string, args ...string) string {
 	t.Helper()
 	var out, problems bytes.Buffer

@@ -62,8 +62,6 @@ func TestRowsOfAnOldTableBecomeEntriesOnSQLite(t *testing.T) {
 
 var sqlBlock = regexp.MustCompile("(?s)```sql\n(.*?)```")
 
-// TestEntryRecordedByPlainSQLRunsOnSQLite records entries without the library: through a plain connection and, if it is installed,
-// through SQLite's own client. These entries must run, although the log also has rows with invalid values in each column.
 // Failure: F111
 func TestEntryRecordedByPlainSQLRunsOnSQLite(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,6 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// spans collects durations.
 type spans struct {
 	mu  sync.Mutex // guards all
 	all []time.Duration
@@ -29,7 +28,6 @@ func (s *spans) add(d time.Duration) {
 	s.all = append(s.all, d)
 }
 
-// report prints the 50th, 90th and 99th percentiles, and the maximum.
 func (s *spans) report(b *testing.B, what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,9 +44,7 @@ func (s *spans) report(b *testing.B, what string) {
 	}
 }
 
-// BenchmarkOutcomesOfABacklog runs a backlog of transactional and plain handlers on one SQLite file. It measures
-// two durations. The first is the time from a handler's return until its outcome is stored. The second is the duration of
-// the service's own transactions, which do not wait in the library's queue for writers.
+// BenchmarkOutcomesOfABacklog runs a backlog of transactional and plain handlers on one SQLite file.
 func BenchmarkOutcomesOfABacklog(b *testing.B) {
 	for b.Loop() {
 		runBacklog(b, 2000)
@@ -132,7 +128,6 @@ func runBacklog(b *testing.B, n int) {
 	own.report(b, "own")
 }
 
-// ownWrites runs transactions that the service begins itself, one every 20 ms.
 func ownWrites(ctx context.Context, db *sql.DB, took *spans) {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()

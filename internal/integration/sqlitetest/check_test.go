@@ -147,7 +147,6 @@ func TestMigrateLeavesATableOfYourOwnAlone(t *testing.T) {
 	}
 }
 
-// rebuilt returns statements that replace the table by one with this column for the idempotency key.
 func rebuilt(column string) string {
 	return "DROP TABLE common_process_log; CREATE TABLE common_process_log (id INTEGER PRIMARY KEY, next_at INTEGER, lease_until INTEGER, version INTEGER, token BLOB, epoch INTEGER, delivery_count INTEGER, " +
 		"state INTEGER, business_type TEXT, content BLOB, headers BLOB, last_error TEXT, process_count INTEGER, max_process_count INTEGER, created_at INTEGER, " + column + ")"

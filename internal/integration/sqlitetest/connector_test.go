@@ -13,7 +13,6 @@ import (
 	kit "github.com/compensator-go/compensator/compensatortest/sqlitetest"
 )
 
-// watched returns a Compensator on a database that was opened on a Connector.
 func watched(t *testing.T) (*compensator.Compensator, *sql.DB) {
 	c, db := kit.New(t)
 	_, err := db.Exec("CREATE TABLE orders (id TEXT)")
@@ -56,8 +55,7 @@ func TestNothingFollowsARollbackOfSQLitesThroughAConnector(t *testing.T) {
 	}
 }
 
-// In SQLite, END is another word for COMMIT, and [s] is another way to quote a name. The Connector must understand
-// both.
+// In SQLite, END is another word for COMMIT, and [s] is another way to quote a name.
 // Failure: F3
 func TestTransactionOnSQLiteIsNotCommittedWithoutItsEntry(t *testing.T) {
 	t.Parallel()
@@ -90,8 +88,7 @@ func TestTransactionOnSQLiteIsNotCommittedWithoutItsEntry(t *testing.T) {
 	}
 }
 
-// docs/reference/servers.md describes _txlock. Without _txlock=immediate, a transaction that reads first holds no write lock. If
-// another connection writes meanwhile, Record in this transaction must fail. With _txlock=immediate, Record must succeed.
+// Without _txlock=immediate, a transaction that reads first holds no write lock.
 func TestTransactionThatReadsFirstIsRefusedUnlessItBeganWithTheLock(t *testing.T) {
 	t.Parallel()
 	for setting, refused := range map[string]bool{"": true, "&_txlock=immediate": false} {
@@ -121,8 +118,7 @@ func TestTransactionThatReadsFirstIsRefusedUnlessItBeganWithTheLock(t *testing.T
 	}
 }
 
-// keptOut returns a Compensator on a file with a rollback journal, opened through a Connector. A reader blocks every COMMIT until
-// letGo is called. A COMMIT on the returned pool db fails after one second.
+// A reader blocks every COMMIT until letGo is called. A COMMIT on the returned pool db fails after one second.
 func keptOut(t *testing.T) (c *compensator.Compensator, db, others *sql.DB, letGo func()) {
 	t.Helper()
 	dsn := newFile(t, "busy_timeout(1000)", "foreign_keys(1)") + "&_txlock=immediate"
@@ -145,7 +141,6 @@ func keptOut(t *testing.T) (c *compensator.Compensator, db, others *sql.DB, letG
 	return c, db, others, func() { assert.NoError(t, reader.Close()) }
 }
 
-// assertLockIsFree writes through both pools.
 func assertLockIsFree(t *testing.T, db, others *sql.DB) {
 	t.Helper()
 	for _, pool := range []*sql.DB{db, others, db} {
@@ -168,8 +163,7 @@ func orders(t *testing.T, db *sql.DB) (ids []string) {
 	return ids
 }
 
-// A COMMIT that finds the file busy leaves SQLite's transaction open. The connection must roll that transaction back. Then it is
-// certain that nothing was committed, so WithRetry may run the transaction again. Between the two runs the lock must be free.
+// A COMMIT that finds the file busy leaves SQLite's transaction open.
 // Failure: F11
 func TestPlainCommitThatFindsTheFileBusyIsRunAgain(t *testing.T) {
 	t.Parallel()
@@ -200,8 +194,7 @@ func TestPlainCommitThatFindsTheFileBusyIsRunAgain(t *testing.T) {
 	assert.Equal(t, 1, count(t, db))
 }
 
-// A deferred constraint makes the COMMIT fail and leaves SQLite's transaction open. The connection must roll this transaction back,
-// so that its lock is free.
+// A deferred constraint makes the COMMIT fail and leaves SQLite's transaction open.
 // Failure: F11
 func TestPlainCommitThatAConstraintRefusesEndsItsTransaction(t *testing.T) {
 	t.Parallel()
@@ -220,8 +213,7 @@ func TestPlainCommitThatAConstraintRefusesEndsItsTransaction(t *testing.T) {
 	assert.Zero(t, count(t, db))
 }
 
-// A caller that sends COMMIT as text may send it again, or send a ROLLBACK. If the caller does neither, the connection
-// must be closed, so that no lock stays.
+// If the caller sends neither COMMIT nor ROLLBACK again, the connection must be closed, so that no lock stays.
 // Failure: F11
 func TestCommitSentAsTextThatFindsTheFileBusyKeepsNoLock(t *testing.T) {
 	t.Parallel()

@@ -15,9 +15,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// A payment arrives at each stage of the entry that closes its order: about to run, running, failing, compensated,
-// dead-lettered after repeated crashes, and dead. Handlers write in their own transactions, so the table of effects
-// shows whether the payment or the handler won. They must never both win.
+// Handlers write in their own transactions, so the table of effects shows whether the payment or the handler won.
 // Failure: F73
 func TestPaymentRacesTheEndOfItsClosing(t *testing.T) {
 	t.Parallel()

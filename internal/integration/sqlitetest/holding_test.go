@@ -17,8 +17,7 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// writer returns functions that begin and end a transaction on a separate connection. The transaction blocks every
-// other writer.
+// The transaction blocks every other writer.
 func writer(t *testing.T, dsn string) (begin, end func()) {
 	t.Helper()
 	conn, err := open(t, dsn).Conn(t.Context())
@@ -33,11 +32,8 @@ func writer(t *testing.T, dsn string) (begin, end func()) {
 	return run("BEGIN IMMEDIATE"), run("ROLLBACK")
 }
 
-// passes waits for d, the duration of an outage.
 func passes(d time.Duration) { <-time.After(d) }
 
-// A writer keeps the database busy for longer than the leases last. All handlers return in this time. No handler may
-// run again, and no entry may count as crashed, however many leases it lost before.
 // Failure: F58
 func TestBusyWriterCostsNoOutcome(t *testing.T) {
 	t.Parallel()
@@ -79,8 +75,7 @@ func TestBusyWriterCostsNoOutcome(t *testing.T) {
 	}
 }
 
-// A trigger refuses all outcomes and renewals of leases, but accepts claims. The test drops the trigger after the leases have ended
-// and the process has polled for due entries. No entry may run twice.
+// A trigger refuses all outcomes and renewals of leases, but accepts claims.
 // Failure: F58
 func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 	t.Parallel()
@@ -126,7 +121,6 @@ func onSQLite(t *testing.T, db *sql.DB, handler func(context.Context, *compensat
 	return c
 }
 
-// running runs c until the returned function is called, or until the test ends.
 func running(t *testing.T, c *compensator.Compensator) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -139,7 +133,6 @@ func running(t *testing.T, c *compensator.Compensator) (stop func()) {
 	return stop
 }
 
-// backlog inserts n due entries that were delivered the given number of times.
 func backlog(t *testing.T, db *sql.DB, n, deliveries int) {
 	t.Helper()
 	for i := range n {
@@ -149,8 +142,8 @@ func backlog(t *testing.T, db *sql.DB, n, deliveries int) {
 	}
 }
 
-// handlerPools runs test on pools on which the lease of a transactional handler cannot be renewed. A pool of one connection has
-// none left for the renewal. On a pool of several connections, the handler's own lock blocks the renewal.
+// A pool of one connection has none left for the renewal. On a pool of several connections, the handler's own lock
+// blocks the renewal.
 func handlerPools(t *testing.T, test func(t *testing.T, db *sql.DB)) {
 	t.Helper()
 	for name, by := range map[string]func(driver, dsn string) (*sql.DB, error){"connector": compensator.Open, "plain": sql.Open} {
@@ -168,8 +161,7 @@ func handlerPools(t *testing.T, test func(t *testing.T, db *sql.DB)) {
 	}
 }
 
-// A transactional handler takes longer than its lease, but less than its timeout. It must succeed the first time. If it
-// lost its lease, no attempt would count, and it would run again forever.
+// If the handler lost its lease, no attempt would count, and the entry would run again forever.
 // Failure: F52
 func TestTransactionalHandlerMayTakeLongerThanItsLease(t *testing.T) {
 	t.Parallel()
@@ -200,9 +192,7 @@ func TestTransactionalHandlerMayTakeLongerThanItsLease(t *testing.T) {
 	})
 }
 
-// The lease of a transactional handler must be longer than its timeout. The timeout then ends the handler before the
-// lease ends, and the attempt counts as a failure. A handler without a transaction keeps its configured lease, if the
-// pool has a connection to renew the lease.
+// The timeout must end the handler before the lease ends, so that the attempt counts as a failure.
 // Failure: F52
 func TestLeaseOfATransactionOnSQLiteOutlastsItsTimeout(t *testing.T) {
 	t.Parallel()

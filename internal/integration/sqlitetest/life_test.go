@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// waitTimeout is how long a test waits for an event that must happen. It never measures speed.
+// waitTimeout is how long a test waits for an event that must happen.
 const waitTimeout = 60 * time.Second
 
 func TestEntriesLiveOnSQLite(t *testing.T) {
@@ -32,7 +32,6 @@ func TestEntriesLiveOnSQLite(t *testing.T) {
 	}
 }
 
-// live records entries of three types while handlers run, and waits until all have ended.
 func live(t *testing.T, db *sql.DB) {
 	_, err := db.ExecContext(t.Context(), "CREATE TABLE effects (entry INTEGER)")
 	require.NoError(t, err)
@@ -79,7 +78,6 @@ func live(t *testing.T, db *sql.DB) {
 	assert.Equal(t, each, entries)
 }
 
-// states counts the entries of each type and state.
 func states(t *testing.T, db *sql.DB) (counts []string) {
 	rows, err := db.QueryContext(t.Context(), "SELECT business_type, state, COUNT(*) FROM common_process_log GROUP BY 1, 2 ORDER BY 1, 2")
 	require.NoError(t, err)
@@ -94,7 +92,6 @@ func states(t *testing.T, db *sql.DB) (counts []string) {
 	return counts
 }
 
-// A handler's error whose text looks like a database error must count as an attempt, like any error of a handler.
 // Failure: F74
 func TestErrorOfTheBusinessIsNotTakenForSQLites(t *testing.T) {
 	t.Parallel()
@@ -142,8 +139,6 @@ func TestErrorOfTheBusinessIsNotTakenForSQLites(t *testing.T) {
 	assert.False(t, fault(err), "a statement that is wrong by itself is the handler's")
 }
 
-// TestOutcomeStaysUnknownThroughPlainFailures lets the first attempt time out after its effect, and two others fail
-// without a timeout. The outcome must stay unknown.
 // Failure: F119
 func TestOutcomeStaysUnknownThroughPlainFailures(t *testing.T) {
 	t.Parallel()

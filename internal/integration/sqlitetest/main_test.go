@@ -21,7 +21,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // wal lists the pragmas with which a database for the log should be opened.
 var wal = []string{"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(10000)"}
 
-// newFile returns the DSN of a new database file with these pragmas.
 func newFile(t testing.TB, pragmas ...string) string {
 	query := url.Values{"_pragma": pragmas}
 	return "file:" + filepath.Join(t.TempDir(), "log.db") + "?" + query.Encode()
@@ -34,7 +33,6 @@ func open(t testing.TB, dsn string) *sql.DB {
 	return db
 }
 
-// newLog creates a migrated database and opens its store.
 func newLog(t testing.TB, pragmas ...string) (*sql.DB, processlog.Store) {
 	db := open(t, newFile(t, pragmas...))
 	require.NoError(t, compensator.Migrate(t.Context(), db))
@@ -52,7 +50,6 @@ func draft(key string) processlog.Draft {
 	return processlog.Draft{BusinessType: "t", Content: []byte("{}"), IdempotencyKey: compensator.IdempotencyKey(key)}
 }
 
-// insert records drafts in a transaction of their own, and commits it.
 func insert(t testing.TB, s processlog.Store, drafts ...processlog.Draft) []processlog.Inserted {
 	tx, err := s.Begin(t.Context())
 	require.NoError(t, err)

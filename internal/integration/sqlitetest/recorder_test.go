@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// recorder is a connector that records every statement.
 type recorder struct {
 	driver driver.Driver
 	dsn    string
@@ -25,7 +24,6 @@ type statement struct {
 	args []any
 }
 
-// record opens the database of dsn again, and records every statement.
 func record(t testing.TB, dsn string) (*sql.DB, *recorder) {
 	r := &recorder{driver: open(t, dsn).Driver(), dsn: dsn}
 	db := sql.OpenDB(r)
@@ -62,7 +60,6 @@ func (r *recorder) take() []statement {
 	return sent
 }
 
-// plan returns how SQLite reads the tables of a statement, one line per step.
 func (s statement) plan(t testing.TB, db *sql.DB) []string {
 	rows, err := db.QueryContext(context.Background(), "EXPLAIN QUERY PLAN "+s.text, s.args...)
 	require.NoError(t, err, s.text)
@@ -78,7 +75,6 @@ func (s statement) plan(t testing.TB, db *sql.DB) []string {
 	return lines
 }
 
-// reads reports whether the statement reads rows of a table. Such statements have a query plan.
 func (s statement) reads() bool {
 	for _, word := range []string{"SELECT", "UPDATE", "DELETE"} {
 		if strings.HasPrefix(s.text, word) {
@@ -88,7 +84,6 @@ func (s statement) reads() bool {
 	return false
 }
 
-// recordedConn passes on the methods that the library needs of a connection.
 type recordedConn struct {
 	driver.Conn
 	r *recorder

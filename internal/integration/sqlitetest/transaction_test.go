@@ -93,9 +93,7 @@ func TestBeginHoldsTheWriteLockFromTheOutset(t *testing.T) {
 	assertPoolIsClean(t, db, s)
 }
 
-// TestTransactionInsideAnotherIsToldThatTheFileIsBusy begins a transaction inside another one. The outer transaction holds the
-// file, so the inner one cannot begin. It must fail after busy_timeout with an error that Retryable accepts, whether its context
-// comes from the outer transaction or not.
+// The outer transaction holds the file, so the inner one cannot begin.
 func TestTransactionInsideAnotherIsToldThatTheFileIsBusy(t *testing.T) {
 	t.Parallel()
 	db := open(t, newFile(t, "journal_mode(WAL)", "busy_timeout(1000)"))
@@ -121,8 +119,6 @@ func TestTransactionInsideAnotherIsToldThatTheFileIsBusy(t *testing.T) {
 	require.NoError(t, c.InTx(t.Context(), nothing), "the turn came back")
 }
 
-// TestWordsOfABusinessAreNotTakenForSQLites uses a business error "table is locked", about a table in a restaurant. The
-// library must not take it for SQLite's error.
 func TestWordsOfABusinessAreNotTakenForSQLites(t *testing.T) {
 	t.Parallel()
 	db, s := newLog(t, "journal_mode(WAL)", "busy_timeout(20)")
@@ -136,7 +132,6 @@ func TestWordsOfABusinessAreNotTakenForSQLites(t *testing.T) {
 	}
 }
 
-// assertPoolIsClean checks every idle connection of the pool, and one more.
 func assertPoolIsClean(t *testing.T, db *sql.DB, s processlog.Store) {
 	for range db.Stats().OpenConnections + 1 {
 		conn, err := db.Conn(t.Context())
@@ -241,8 +236,7 @@ func TestNowIsSQLitesClockToTheMillisecond(t *testing.T) {
 	assert.Greater(t, moments, 1)
 }
 
-// TestNothingIsSentOnceSQLiteHasRolledBack interrupts a write. SQLite then rolls the whole transaction back. Without a transaction,
-// every later statement would commit by itself, so the library must refuse it.
+// After SQLite has rolled back, every later statement would commit by itself, so the library must refuse it.
 // Failure: F2
 func TestNothingIsSentOnceSQLiteHasRolledBack(t *testing.T) {
 	t.Parallel()

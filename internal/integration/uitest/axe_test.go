@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// axe-core finds barriers for people with disabilities. The tests download axe-core, and no release contains it.
+// The tests download axe-core, and no release contains it.
 const (
 	axeURL  = "https://registry.npmjs.org/axe-core/-/axe-core-4.14.1.tgz"
 	axeHash = "FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ==" // SHA-512 in base64
@@ -26,7 +26,6 @@ const (
 
 var axeOnce = sync.OnceValues(fetchAxe)
 
-// axe returns the script of axe-core.
 func axe(t *testing.T) string {
 	t.Helper()
 	script, err := axeOnce()

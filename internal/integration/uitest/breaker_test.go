@@ -14,7 +14,6 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// breaks registers a type whose breaker opens with the error text as soon as the log runs. It records one entry of the type.
 func (w *world) breaks(businessType, text string) {
 	w.t.Helper()
 	typ, err := compensator.Handle(w.t.Context(), w.c, businessType, func(context.Context, *compensator.Entry, string) error {
@@ -27,7 +26,6 @@ func (w *world) breaks(businessType, text string) {
 	}))
 }
 
-// broken waits until the breaker is open, and returns it.
 func (w *world) broken() (open observe.OpenBreaker) {
 	w.t.Helper()
 	w.until(func() bool {
@@ -40,8 +38,6 @@ func (w *world) broken() (open observe.OpenBreaker) {
 	return open
 }
 
-// A type has an open breaker. A reader with the right must see that this process does not claim the type and since
-// when, the time of the next attempt, and the error. A type without problems must show as on time.
 // Failure: F130
 func TestOpenBreakerIsToldBesideItsType(t *testing.T) {
 	t.Parallel()

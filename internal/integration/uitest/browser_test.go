@@ -39,7 +39,6 @@ type tab struct {
 // oneBrowser allows one browser to run at a time, because two at a time are not faster.
 var oneBrowser sync.Mutex
 
-// openTab signs a person in, in a browser that ends with the test.
 func openTab(t *testing.T, w *world, who string) *tab {
 	t.Helper()
 	oneBrowser.Lock()
@@ -66,8 +65,6 @@ func openTab(t *testing.T, w *world, who string) *tab {
 	return b
 }
 
-// hear records problems that the browser reports, for example reports of the Content-Security-Policy, and the addresses
-// that it requests.
 func (b *tab) hear(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -86,7 +83,6 @@ func (b *tab) hear(event any) {
 	}
 }
 
-// quiet fails the test if the browser has reported a problem of the page.
 func (b *tab) quiet(where string) {
 	b.t.Helper()
 	b.mu.Lock()
@@ -95,7 +91,6 @@ func (b *tab) quiet(where string) {
 	b.problems = nil
 }
 
-// forgive drops problems that the test expects.
 func (b *tab) forgive(text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,7 +108,6 @@ func (b *tab) do(actions ...chromedp.Action) {
 	require.NoError(b.t, chromedp.Run(b.ctx, actions...), "browser")
 }
 
-// open opens a page and waits until the page's script has run.
 func (b *tab) open(path string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(b.w.url+path), chromedp.WaitReady("body", chromedp.ByQuery), b.until(`!document.querySelector("#help")?.hidden`))
@@ -123,8 +117,7 @@ func (b *tab) until(condition string) chromedp.Action {
 	return chromedp.Poll(condition, nil, chromedp.WithPollingTimeout(0))
 }
 
-// arrive waits for a condition that may become true several pages later, and for the end of that page's loading: its
-// whole text is there and its script has run. A page that is being replaced does not answer, so arrive asks again.
+// A page that is being replaced does not answer, so arrive asks again.
 func (b *tab) arrive(condition string) {
 	b.t.Helper()
 	b.w.until(func() bool {
@@ -139,14 +132,12 @@ func (b *tab) holds(condition string) (holds bool) {
 	return holds
 }
 
-// text returns the text that an expression yields.
 func (b *tab) text(expression string) (text string) {
 	b.t.Helper()
 	b.do(chromedp.Evaluate(expression, &text))
 	return text
 }
 
-// press types keys into the focused element.
 func (b *tab) press(keys string) {
 	b.t.Helper()
 	b.do(chromedp.KeyEvent(keys))
@@ -161,14 +152,12 @@ func (b *tab) quicken() {
 	}))
 }
 
-// rounds waits as long as the page waits for n refreshes. The timer runs in the page, so quicken shortens this wait
-// too.
+// The timer runs in the page, so quicken shortens this wait too.
 func (b *tab) rounds(n int) {
 	b.t.Helper()
 	b.do(chromedp.Evaluate(fmt.Sprintf(`new Promise(done => setTimeout(() => done(true), %d))`, n*5000), nil, awaiting))
 }
 
-// look sets the language, the colour scheme and the width.
 func (b *tab) look(lang, scheme string, width int64) {
 	b.t.Helper()
 	b.do(emulation.SetDeviceMetricsOverride(width, 800, 1, false),
@@ -177,7 +166,6 @@ func (b *tab) look(lang, scheme string, width int64) {
 		network.SetExtraHTTPHeaders(network.Headers{"Accept-Language": lang}))
 }
 
-// pictures is the directory of the screenshots.
 const pictures = "../../../build/ui"
 
 func (b *tab) photograph(name string) {
@@ -191,7 +179,6 @@ func (b *tab) photograph(name string) {
 	require.NoError(b.t, os.WriteFile(filepath.Join(pictures, name+".png"), picture, 0o644))
 }
 
-// arm loads axe into the page.
 func (b *tab) arm() {
 	b.t.Helper()
 	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
@@ -208,14 +195,12 @@ const (
 	looks = `{runOnly: {type: "rule", values: ["color-contrast", "target-size", "link-in-text-block", "scrollable-region-focusable"]}, resultTypes: ["violations"], iframes: false}`
 )
 
-// requireFit fails the test if the page is wider than the window.
 func (b *tab) requireFit(width int64, where string) {
 	b.t.Helper()
 	assert.True(b.t, b.holds(fmt.Sprintf(`document.documentElement.scrollWidth <= %d`, width)), "%s scrolls sideways", where)
 }
 
-// showWell photographs the open page in both schemes, on a screen and on a phone. It fails the test if a page is not accessible or
-// is wider than the window. Call arm before.
+// Call arm before showWell.
 func (b *tab) showWell(name, lang string) {
 	b.t.Helper()
 	for _, scheme := range []string{"light", "dark"} {
@@ -245,5 +230,4 @@ func (b *tab) accessible(where, rules string) {
 	}
 }
 
-// awaiting makes an evaluation wait for its promise.
 func awaiting(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }

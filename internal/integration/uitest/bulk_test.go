@@ -17,7 +17,6 @@ import (
 	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
 )
 
-// triedFirst requeues the dead entries of a type, and tries the oldest first. It waits until that entry has died again.
 func (w *world) triedFirst(businessType string, a admin.Actor) admin.BulkID {
 	w.t.Helper()
 	var entries []admin.Seen
@@ -34,9 +33,6 @@ func (w *world) triedFirst(businessType string, a admin.Actor) admin.BulkID {
 	return id
 }
 
-// A person without scripts requeues six refunds and tries one first. The page of the action must say how this refund ended. Only
-// then may the page offer to requeue the other five. A colleague opens the same address and requeues them. Each refund must run
-// once more, however often the form is sent.
 func TestOneIsTriedFirstWithoutScript(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T, base string) *world{
@@ -106,8 +102,6 @@ func tryOneFirst(t *testing.T, w *world) {
 	assert.Equal(t, 404, w.client("bob").get("actions/1-0123456789abcdef").status)
 }
 
-// In a browser, the page of an action shows the progress of its entries without being loaded again. It must announce the counts.
-// After the first entry has ended, it must offer to change the other entries. This holds in both languages and on a phone.
 func TestPageOfAnActionFollowsItsEntries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -139,7 +133,6 @@ func TestPageOfAnActionFollowsItsEntries(t *testing.T) {
 	}
 }
 
-// dieMany adds dead entries of a type that no process runs.
 func dieMany(t *testing.T, db *sql.DB, businessType string, n int) {
 	t.Helper()
 	_, err := db.ExecContext(t.Context(), `INSERT INTO common_process_log (idempotent_id, business_type, content, state, next_at, created_at, updated_at)
@@ -147,8 +140,6 @@ func dieMany(t *testing.T, db *sql.DB, businessType string, n int) {
 	require.NoError(t, err)
 }
 
-// A person without scripts acts on all dead entries of a type. There are more than one request may change. The page must say how
-// many match, and offer to continue until none is left. The page of a stopped action must offer nothing.
 func TestAllThatMatchAreChangedWithoutScript(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, configure)
@@ -209,8 +200,6 @@ func TestAllThatMatchAreChangedWithoutScript(t *testing.T) {
 	has(t, plain(alice.get("trail?action=stop").text), "alice stopped an action")
 }
 
-// An action changes all entries that match a filter. In a browser, its page continues by itself until no entry is left, in both
-// languages and on a phone.
 func TestPageOfAnActionOnAllGoesOnByItself(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, configure)
@@ -240,8 +229,7 @@ func TestPageOfAnActionOnAllGoesOnByItself(t *testing.T) {
 	}
 }
 
-// A browser sends one form twice at the same time. Both answers must be the page of one action. A form that was opened again is
-// another form.
+// A form that was opened again is another form.
 func TestFormThatIsSentTwiceBeginsOneAction(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, configure)
@@ -281,7 +269,6 @@ func TestFormThatIsSentTwiceBeginsOneAction(t *testing.T) {
 	}
 }
 
-// Without scripts, a page says that rows must be chosen, and a link chooses all of them.
 func TestAllShownAreChosenWithoutScript(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, configure)

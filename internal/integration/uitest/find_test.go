@@ -14,8 +14,6 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// A person knows the beginning of an id, or has mistyped an id. A search for the beginning must lead to the entries whose ids begin
-// with it. A search for a wrong id must name similar ids. Both must work on a phone and with the keyboard alone, in both languages.
 func TestPartOfAnIDFindsEntriesAndAWrongOneNamesSimilarIDs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -39,7 +37,7 @@ func TestPartOfAnIDFindsEntriesAndAWrongOneNamesSimilarIDs(t *testing.T) {
 		b.accessible("prefix-"+lang, wcag)
 		b.requireFit(360, "find "+lang)
 		b.press("/")
-		b.do(b.until(`document.activeElement.id === "find"`), chromedp.Evaluate(`document.activeElement.value = ""`, nil)) // The keys of a test type the slash, too.
+		b.do(b.until(`document.activeElement.id === "find"`), chromedp.Evaluate(`document.activeElement.value = ""`, nil))
 		b.press(wrong)
 		b.press(kb.Enter)
 		b.arrive(fmt.Sprintf(`document.querySelector("#live .none")?.textContent.includes(%q)`, says))
@@ -51,7 +49,6 @@ func TestPartOfAnIDFindsEntriesAndAWrongOneNamesSimilarIDs(t *testing.T) {
 	}
 }
 
-// Without scripts, a search must find entries by the beginning of an id, suggest similar ids, and list the entries of a user.
 func TestSearchesWorkWithoutScript(t *testing.T) {
 	t.Parallel()
 	w := newServerWorld(t, "/ops/")

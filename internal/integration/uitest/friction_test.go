@@ -14,8 +14,6 @@ import (
 	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
 )
 
-// The pages of a paused type say who paused it, until when and why, and offer to resume it. The overview shows no
-// alarm for entries that the pause holds back.
 func TestPagesOfAPausedTypeSayThatItIsPaused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -37,7 +35,6 @@ func TestPagesOfAPausedTypeSayThatItIsPaused(t *testing.T) {
 	lacks(t, trail, "for 30m0s")
 }
 
-// A person mistypes a time zone. The form must keep the typed text, and the page must suggest the correct name.
 func TestMistypedTimeZoneIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	alice := newWorld(t, "/ops/").client("alice")
@@ -48,8 +45,6 @@ func TestMistypedTimeZoneIsAskedAgain(t *testing.T) {
 	lacks(t, alice.post("preferences", values("zone", "Nowhere", "back", "/ops/settings")).text, "Did you mean")
 }
 
-// A filter by user alone shows recent entries. On the page of an entry, the user is a link to this user's entries. A search for a
-// user id leads to them, too.
 func TestEntriesOfAUserAreOneClickAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -73,8 +68,6 @@ func TestEntriesOfAUserAreOneClickAway(t *testing.T) {
 	assert.Regexp(t, `Did you mean.* #`+newest.Entries[0].ID.String()+` *\?`, plain(far))
 }
 
-// The timeline must say that successful attempts are not kept. After a requeue it must say that the entry had succeeded before. On
-// a successful entry, Requeue must not be the highlighted action.
 func TestTimelineSaysThatSuccessesAreNotKept(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, configure)

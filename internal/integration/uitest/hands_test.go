@@ -16,7 +16,6 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// A person uses only the keyboard. The person chooses two refunds, requeues them in a dialog, and reads the result.
 // Failure: F131
 func TestOperatorRequeuesWithTheKeyboardAlone(t *testing.T) {
 	t.Parallel()
@@ -56,7 +55,6 @@ func TestOperatorRequeuesWithTheKeyboardAlone(t *testing.T) {
 	b.photograph("done-en-dark-1280")
 }
 
-// In a browser, a form with an entry of unknown outcome is not sent until the checkbox is set.
 // Failure: F119
 func TestFormOverUnknownOutcomesWaitsForItsTick(t *testing.T) {
 	t.Parallel()
@@ -79,8 +77,6 @@ func TestFormOverUnknownOutcomesWaitsForItsTick(t *testing.T) {
 	}
 }
 
-// Escape must close a menu of actions and return the focus to its button. A click elsewhere must close it, too. Each time must be
-// followed by how long ago it was, in the language of the page.
 func TestMenuClosesAndTimesHaveTheirDistance(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -99,8 +95,6 @@ func TestMenuClosesAndTimesHaveTheirDistance(t *testing.T) {
 	}
 }
 
-// A page refreshes itself. It must stop refreshing as long as a person has paused it, chosen a row, focused a field or
-// marked a text.
 // Failure: F133
 func TestRefreshWaitsForWhoIsAtWork(t *testing.T) {
 	t.Parallel()
@@ -137,8 +131,7 @@ func TestRefreshWaitsForWhoIsAtWork(t *testing.T) {
 	b.quiet("refresh")
 }
 
-// On the page of an entry, a refresh also replaces the switch that pauses refreshes. The switch must still work and show its state
-// after a refresh, even if a person presses it during the refresh.
+// A refresh of an entry's page also replaces the switch that pauses refreshes.
 func TestRefreshOfAnEntrysPageIsPausedAfterARefresh(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -167,11 +160,8 @@ func TestRefreshOfAnEntrysPageIsPausedAfterARefresh(t *testing.T) {
 	b.quiet("refresh of an entry")
 }
 
-// hostile contains markup and characters that a page must show as text.
 const hostile = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1> \u202Egnp.exe \" ' ` {{.}} javascript:window.hacked=1"
 
-// Texts from outside stay texts in every field of every page. No part of them runs or changes the direction of the
-// page.
 // Failure: F132
 func TestHostileTextsStayTexts(t *testing.T) {
 	t.Parallel()
@@ -217,7 +207,6 @@ func TestHostileTextsStayTexts(t *testing.T) {
 	lacks(t, got.text, "<script>")
 }
 
-// A page must show a button only if the Admin allows its action to this person and for this entry.
 // Failure: F120
 func TestButtonsAreThoseThatLeadSomewhere(t *testing.T) {
 	t.Parallel()

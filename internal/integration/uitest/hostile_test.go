@@ -12,8 +12,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// Proxies and servers log addresses. So an action must take its reason from the body of the form, and never from the address. A
-// link must not be able to fill in a field of the form.
+// Proxies and servers log addresses.
 // Failure: F131
 func TestFormsActOnTheirBodyAlone(t *testing.T) {
 	t.Parallel()
@@ -36,7 +35,6 @@ func TestFormsActOnTheirBodyAlone(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(confirm, `<span class="badge k-dead">`), "the id belongs to no requeue, so the page must not count its entry again")
 }
 
-// Another page sends the browser to a long address. The pages must not repeat it.
 // Failure: F133
 func TestLongAddressesMakeNoLargePages(t *testing.T) {
 	t.Parallel()
@@ -67,7 +65,6 @@ func TestLongAddressesMakeNoLargePages(t *testing.T) {
 // invisible are reasons that nobody can read.
 var invisible = []string{" ", "\u3164", "\u115f\u1160\uffa0", "\u034f", "\u2800\u2800", "\u202e\u202c", "\u200b\ufeff\u2060", "\U000E0001\U000E0041\U000E007F", "\ufe0f", "\U000E0101", "\u17b4", "\u180b", "\u00ad\u3000\u0085"}
 
-// People must be able to read the reason of an action and the owner of a case. So invisible characters are refused in both.
 // Failure: F131
 func TestReasonsOfInvisibleCharactersAreRefused(t *testing.T) {
 	t.Parallel()

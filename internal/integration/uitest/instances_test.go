@@ -12,8 +12,6 @@ import (
 	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
 )
 
-// TestProcessesAreListedOnAPage lists a live process, a gone one with a stuck handler, and one that has ended. The page must be
-// readable without script, in both languages and schemes, on a desktop and on a phone.
 func TestProcessesAreListedOnAPage(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, configure)

@@ -15,8 +15,7 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// limits registers the business type "charge" under a limit named "psp", which allows one start an hour. It records two
-// entries of this type, and returns once the first has succeeded and the second waits for the limit.
+// The limit psp allows one start an hour, so the first entry succeeds and the second waits.
 func (w *world) limits() (limited observe.LimitedType) {
 	w.t.Helper()
 	typ, err := compensator.Handle(w.t.Context(), w.c, "charge", func(context.Context, *compensator.Entry, string) error { return nil },
@@ -41,7 +40,6 @@ func (w *world) limits() (limited observe.LimitedType) {
 	return limited
 }
 
-// A limit holds entries up. A reader with the right must see the limit, and when the next entry starts.
 func TestLimitThatIsUsedUpIsToldBesideItsType(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -72,8 +70,6 @@ func TestLimitThatIsUsedUpIsToldBesideItsType(t *testing.T) {
 	lacks(t, row, "on time")
 }
 
-// A person changes a limit and sets it back. Each form applies only to the version of the limit that the person saw.
-// Each field of the form is checked.
 // Failure: F120
 func TestLimitIsChangedAndSetBack(t *testing.T) {
 	t.Parallel()
@@ -110,7 +106,6 @@ func TestLimitIsChangedAndSetBack(t *testing.T) {
 	has(t, plain(alice.get("trail").text), "changed a limit psp: as the program PSP is back")
 }
 
-// A person must be able to change a limit in a browser, on a phone and on a desktop.
 func TestLimitIsChangedInABrowser(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")

@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/ui/local"
 )
 
-// servedLocally serves the pages to one browser. It returns the link with the token.
+// servedLocally returns the link with the token.
 func servedLocally(t *testing.T, w *world) string {
 	t.Helper()
 	listener, err := local.Listen(t.Context(), "127.0.0.1:0")
@@ -33,8 +33,7 @@ func servedLocally(t *testing.T, w *world) string {
 	return <-links
 }
 
-// A person follows the link from a page of another site, such as a chat. The pages must open as if the person had typed
-// the link.
+// A person follows the link from a page of another site, such as a chat.
 // Failure: F136
 func TestLinkOnAnotherSitesPageLetsIn(t *testing.T) {
 	t.Parallel()
@@ -45,8 +44,6 @@ func TestLinkOnAnotherSitesPageLetsIn(t *testing.T) {
 	b.arrive(`location.pathname === "/ops/" && document.body.innerText.includes("Overview")`)
 }
 
-// The browser must not send the session's cookie to other ports of the machine. The pages must refuse a request under
-// any host name but their own.
 // Failure: F136
 func TestCookieOfTheSessionReachesNoOtherPort(t *testing.T) {
 	t.Parallel()

@@ -21,8 +21,7 @@ import (
 	"github.com/compensator-go/compensator/ui"
 )
 
-// newLogs opens the pages of two logs at one address. The first log is on SQLite, and the second is on MariaDB or
-// MySQL. The returned worlds have the address of their own pages.
+// The returned worlds have the address of their own pages.
 func newLogs(t *testing.T, base string) (orders, stock *world) {
 	t.Helper()
 	name := func(name string) func(cfg *compensator.Config) {
@@ -42,7 +41,6 @@ func newLogs(t *testing.T, base string) (orders, stock *world) {
 	return orders, stock
 }
 
-// pause pauses a type that has one waiting entry.
 func (w *world) pause(businessType string) {
 	w.t.Helper()
 	require.NoError(w.t, w.c.InTx(w.t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
@@ -52,7 +50,6 @@ func (w *world) pause(businessType string) {
 	require.NoError(w.t, w.admin.Pause(w.t.Context(), admin.Actor{ID: "mei"}, businessType, admin.Why{Reason: "stocktaking"}))
 }
 
-// Each log has its pages below its name. A change on the pages of one log does not reach the other log.
 // Failure: F120
 func TestPagesOfSeveralLogsStayApart(t *testing.T) {
 	t.Parallel()
@@ -94,7 +91,6 @@ func TestPagesOfSeveralLogsStayApart(t *testing.T) {
 	require.Regexp(t, `filename="entries-stock-\d{8}T`, exported.header.Get("Content-Disposition"))
 }
 
-// A service with one log gives it a name or gives it none. Addresses and pages must be the same in both cases.
 func TestPagesOfOneLogShowNoName(t *testing.T) {
 	t.Parallel()
 	c, _ := sqlitetest.New(t, func(cfg *compensator.Config) { configure(cfg); cfg.Name = "orders" })
@@ -127,8 +123,6 @@ func TestLogsThatTheirNamesDoNotDistinguishAreRefused(t *testing.T) {
 	}
 }
 
-// A person switches between two logs with the mouse and with the keyboard, in both languages, on a wide screen and on a
-// phone. The person's language must stay.
 // Failure: F131
 func TestSwitcherLeadsFromLogToLogOnAWideScreenAndOnAPhone(t *testing.T) {
 	t.Parallel()

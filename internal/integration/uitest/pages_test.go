@@ -11,9 +11,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// Every page is opened in both languages, in light and dark colours, on a wide and a narrow screen. It must be accessible, and must
-// not scroll sideways. The browser must report no problem and request nothing from other sites. At widths between the two screens,
-// no text may be cut off. The test stores screenshots.
+// The test stores screenshots of every page.
 // Failure: F131
 func TestEveryPageIsAccessibleInBothLanguagesLightDarkAndOnAPhone(t *testing.T) {
 	t.Parallel()

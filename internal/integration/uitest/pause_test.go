@@ -12,8 +12,6 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// A person gives a pause another end, with clicks. The page must show the new end, and the audit log must name the person, the end and
-// the reason. The type must stay paused all the time.
 // Failure: F124
 func TestEndOfAPauseIsChangedWithClicks(t *testing.T) {
 	t.Parallel()

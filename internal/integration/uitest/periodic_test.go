@@ -15,8 +15,6 @@ import (
 	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
 )
 
-// TestPeriodicTypesAreListedOnAPage lists a type whose slots were missed, a type whose schedule only another process knows, and a
-// type without a schedule. The page must be readable without script, in both languages and schemes, on a desktop and on a phone.
 func TestPeriodicTypesAreListedOnAPage(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, configure)

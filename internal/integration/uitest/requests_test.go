@@ -29,7 +29,6 @@ import (
 // canary is the text of every field that needs a special right to be seen.
 const canary = "cAnArY"
 
-// secret records an entry with the canary in each field, and waits until it is dead.
 func (w *world) secret(t *testing.T) compensator.Entry {
 	t.Helper()
 	fails, err := compensator.Handle(t.Context(), w.c, "salary", func(context.Context, *compensator.Entry, map[string]string) error {
@@ -46,7 +45,6 @@ func (w *world) secret(t *testing.T) compensator.Entry {
 	return w.entriesOf("salary", compensator.Dead)[0]
 }
 
-// call is a request to a route, with the expected statuses.
 type call struct {
 	method, path string
 	form         func(e compensator.Entry) []string
@@ -62,7 +60,7 @@ func entryForm(more ...string) func(e compensator.Entry) []string {
 	}
 }
 
-// calls returns requests to all routes. The client does not follow redirects.
+// The client of these calls does not follow redirects.
 func calls(e compensator.Entry, c *admin.Case, bulk admin.BulkID) map[string][]call {
 	of := func(pairs ...string) func(compensator.Entry) []string {
 		return func(compensator.Entry) []string { return append(pairs, "reason", "why not") }
@@ -112,8 +110,7 @@ func calls(e compensator.Entry, c *admin.Case, bulk admin.BulkID) map[string][]c
 
 var routeLine = regexp.MustCompile(`\{"((?:GET|POST) [^"]*)", \(\*server\)`)
 
-// Every route is requested without an actor, without rights, with all rights on other types, read-only, and with all
-// rights. A route that is missing from the table fails the test.
+// A route that is missing from the table fails the test.
 // Failure: F122
 func TestEveryRouteRefusesWhoHasNoRight(t *testing.T) {
 	t.Parallel()
@@ -181,7 +178,6 @@ func TestEveryRouteRefusesWhoHasNoRight(t *testing.T) {
 	}
 }
 
-// requeued requeues a dead entry as an action of its own, and waits until it has died again. It returns the action.
 func (w *world) requeued(t *testing.T, e *compensator.Entry) admin.BulkID {
 	t.Helper()
 	set, err := admin.New(w.c, admin.Options{Access: problems.Everything})
@@ -199,7 +195,6 @@ func (w *world) requeued(t *testing.T, e *compensator.Entry) admin.BulkID {
 	return id
 }
 
-// changed reports whether an entry has changed since e was read.
 func (w *world) changed(t *testing.T, e compensator.Entry) bool {
 	t.Helper()
 	now, err := w.c.Get(t.Context(), e.ID)
@@ -235,7 +230,6 @@ func keysOf[V any](m map[string]V) (keys []string) {
 	return keys
 }
 
-// secured checks the security headers of an answer.
 func secured(t *testing.T, got answer, what string) {
 	t.Helper()
 	csp := got.header.Get("Content-Security-Policy")
@@ -251,7 +245,6 @@ func secured(t *testing.T, got answer, what string) {
 	lacks(t, got.text, "onclick", what)
 }
 
-// The result of an action is shown only to the actor, and not to the next person who signs in on the same browser.
 // Failure: F130
 func TestOutcomeIsShownToWhoActedAlone(t *testing.T) {
 	t.Parallel()
@@ -267,7 +260,6 @@ func TestOutcomeIsShownToWhoActedAlone(t *testing.T) {
 	assert.Equal(t, 404, browser.get(done.at).status)
 }
 
-// An actor may see a type but not the health of the process. The pages must work for this actor too.
 // Failure: F130
 func TestPagesAreThereForWhoMaySeeNoHealth(t *testing.T) {
 	t.Parallel()
@@ -288,7 +280,6 @@ func TestPagesAreThereForWhoMaySeeNoHealth(t *testing.T) {
 	has(t, alice.get("").text, "refund")
 }
 
-// An actor may not see the entries of some types. The page must not claim that no case is open.
 func TestNothingWaitsIsSaidToWhoWouldSeeIt(t *testing.T) {
 	t.Parallel()
 	has(t, newWorld(t, "/ops/").client("alice").get("").text, "Nothing waits for a person</span>")
@@ -317,8 +308,6 @@ func TestNothingWaitsIsSaidToWhoWouldSeeIt(t *testing.T) {
 	lacks(t, w.client("alice").get("").text, "Nothing waits for a person<", "of its types he sees none")
 }
 
-// Content must show only after a reveal, and then only the fields that the type's view names. An actor without
-// SeeErrors must see masked errors.
 // Failure: F132
 func TestContentIsShownOnlyToWhoRevealsItAndOnlyWhatTheViewNames(t *testing.T) {
 	t.Parallel()
@@ -351,8 +340,6 @@ func TestContentIsShownOnlyToWhoRevealsItAndOnlyWhatTheViewNames(t *testing.T) {
 	}
 }
 
-// TestTimelineOfAnEntryIsReadableWithoutScript reads the page of a dead transfer. To a reader without the right SeeErrors,
-// the page must show only the masked error of the last attempt.
 func TestTimelineOfAnEntryIsReadableWithoutScript(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -386,7 +373,6 @@ func TestTimelineOfAnEntryIsReadableWithoutScript(t *testing.T) {
 	require.Contains(t, page, html.EscapeString(view.Attempts[len(view.Attempts)-1].Error), "the masked error is shown")
 }
 
-// GET requests must change nothing and record nothing.
 // Failure: F130
 func TestGETChangesNothing(t *testing.T) {
 	t.Parallel()
@@ -406,8 +392,6 @@ func TestGETChangesNothing(t *testing.T) {
 	assert.Empty(t, auditLog.Records)
 }
 
-// An export must hold those entries that match the filter and whose type the actor may export. It must be recorded
-// before it is sent.
 // Failure: F132
 func TestListingIsTakenAwayByRightAndOnRecord(t *testing.T) {
 	t.Parallel()
@@ -441,7 +425,6 @@ func TestListingIsTakenAwayByRightAndOnRecord(t *testing.T) {
 	assert.NotContains(t, got.text, "salary")
 }
 
-// Another site posts a form through the browser of a person who is signed in. The pages must refuse it.
 // Failure: F130
 func TestPostFromAnotherOriginIsRefused(t *testing.T) {
 	t.Parallel()
@@ -466,8 +449,6 @@ var (
 	seenBox = regexp.MustCompile(`name="seen" value="([^"]*)"`)
 )
 
-// An operator without scripts finds the failure and requeues two refunds. One of them has changed, and the result must
-// name it. The audit log must show all of this.
 // Failure: F131
 func TestOperatorWithoutScriptPutsRefundsRight(t *testing.T) {
 	t.Parallel()
@@ -526,8 +507,6 @@ func putRefundsRight(t *testing.T, w *world) {
 	assert.Regexp(t, `Changed meanwhile\s+3\b`, plain(alice.post("do", form).text), "a form that is sent again does nothing again")
 }
 
-// All failed refunds of one incident are on one page, and one button requeues them. After that the page must say that no case
-// matches the filter. It must not say that no case is open, because other cases may be.
 func TestAnIncidentIsPutRightAtOnePress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -566,8 +545,6 @@ func plain(text string) string {
 	return html.UnescapeString(regexp.MustCompile(`\s+`).ReplaceAllString(tags.ReplaceAllString(text, " "), " "))
 }
 
-// A person must confirm a check before an action changes an entry whose outcome is unknown, or a finished entry. The page must ask
-// for this even if only one of several entries needs the check. The test uses both languages.
 // Failure: F119
 func TestWhatMayHaveHappenedAsksOnceMore(t *testing.T) {
 	t.Parallel()
@@ -606,8 +583,6 @@ func TestWhatMayHaveHappenedAsksOnceMore(t *testing.T) {
 	assert.Equal(t, 200, alice.post("do", form).status)
 }
 
-// Cases are taken, assigned and given back. Types are paused and resumed. Each action must apply only to the version
-// that the person saw.
 // Failure: F120
 func TestCasesAndPausesGoByWhatWasSeen(t *testing.T) {
 	t.Parallel()
@@ -671,8 +646,6 @@ func TestCasesAndPausesGoByWhatWasSeen(t *testing.T) {
 	assert.Equal(t, 409, bob.post("do", resume).status)
 }
 
-// A person pauses a type without open entries by typing its name, for example before planned work. For a person without the right,
-// the page must say that the pause is not allowed. Looking at this page must record nothing.
 func TestTypeIsPausedBeforeAnythingOfItIsOpen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -694,7 +667,6 @@ func TestTypeIsPausedBeforeAnythingOfItIsOpen(t *testing.T) {
 	assert.Len(t, auditLog.Records, 1, "the pause")
 }
 
-// A type that neither the log nor the process knows must be paused only after a confirmation.
 // Failure: F124
 func TestMistypedTypeIsPausedOnlyByWhoMeansIt(t *testing.T) {
 	t.Parallel()
@@ -716,8 +688,6 @@ func TestMistypedTypeIsPausedOnlyByWhoMeansIt(t *testing.T) {
 	assert.Equal(t, 200, alice.post("do", pause).status)
 }
 
-// Before an action, the page must name the owner of the case, and say that a paused type will not run. After the
-// action, it must say that the work has yet to run. An error page must link back.
 func TestActionsTellWhatStandsInTheirWay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -757,7 +727,6 @@ func TestActionsTellWhatStandsInTheirWay(t *testing.T) {
 	has(t, wrong.text, `href="/ops/entries?type=refund">Back`)
 }
 
-// A call key must find its entry. The key that the entry had before a requeue must find it, too.
 func TestAKeyFindsItsEntry(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -778,8 +747,6 @@ func TestAKeyFindsItsEntry(t *testing.T) {
 	assert.Equal(t, "/ops/entries?by=business&id="+id+"-0", alice.get("find?q="+id+"-0").at, "a business id is one first")
 }
 
-// A note of several lines must keep its lines, without carriage returns. This holds in the record, in the audit log,
-// and in a form that is shown again.
 func TestNoteOfManyLinesKeepsThem(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -803,7 +770,6 @@ func TestNoteOfManyLinesKeepsThem(t *testing.T) {
 	}
 }
 
-// A link to an older or a newer page must always lead to the same rows, also while other entries are recorded.
 // Failure: F133
 func TestLinksOfAListingShowTheSameRows(t *testing.T) {
 	t.Parallel()
@@ -831,8 +797,6 @@ func TestLinksOfAListingShowTheSameRows(t *testing.T) {
 	assert.Contains(t, alice.get("find?q="+seen(w.entriesOf("refund", compensator.Dead)[0])[:2]).at, "/ops/e")
 }
 
-// An empty audit log must say why it is empty: there is more on other pages, no record matches, or the reader may see
-// none.
 func TestAuditLogWithoutARowSaysWhy(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, configure)
@@ -886,7 +850,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	assert.Equal(t, 404, w.client("bob").get("assets/x").status, "each for himself")
 }
 
-// An unknown client announces a thousand bytes and sends eight. It must get the answer at once and hold no connection.
+// An unknown client announces a thousand bytes and sends eight.
 func TestSlowBodyIsAnsweredBeforeItArrives(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -902,7 +866,6 @@ func TestSlowBodyIsAnsweredBeforeItArrives(t *testing.T) {
 	assert.Contains(t, string(all), "Connection: close")
 }
 
-// Under any base path, every link must lead to an existing page below that base.
 // Failure: F133
 func TestEveryLinkIsUnderTheBase(t *testing.T) {
 	t.Parallel()
@@ -950,7 +913,6 @@ func TestPagesSpeakTheReadersLanguage(t *testing.T) {
 	has(t, alice.get("settings").text, "已暂停的类型")
 }
 
-// Errors of a filter or a form must be in the reader's language, and use the page's names of the fields.
 func TestRefusalsSpeakTheReadersLanguage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -995,7 +957,7 @@ func TestNewRefusesWhatLetsEverybodyIn(t *testing.T) {
 
 var many = problems.Sum{Fine: 60}
 
-// has checks that a page contains part, and lacks checks that it does not. Neither prints the page, because it is long.
+// Neither has nor lacks prints the page, because it is long.
 func has(t *testing.T, text, part string, what ...any) {
 	t.Helper()
 	assert.True(t, strings.Contains(text, part), "no %q %v", part, what)
@@ -1006,8 +968,6 @@ func lacks(t *testing.T, text, part string, what ...any) {
 	assert.False(t, strings.Contains(text, part), "%q %v", part, what)
 }
 
-// TestOverviewLeadsToTheTypesThatItLeavesOut has many types without problems. The overview must leave out some of them,
-// and have a link to a page with all types.
 func TestOverviewLeadsToTheTypesThatItLeavesOut(t *testing.T) {
 	t.Parallel()
 	c, _ := sqlitetest.New(t, configure)
@@ -1046,5 +1006,4 @@ func TestOverviewLeadsToTheTypesThatItLeavesOut(t *testing.T) {
 	}
 }
 
-// joined joins the answers of an action on many entries into one error.
 func joined(answers []error, err error) error { return errors.Join(append(answers, err)...) }

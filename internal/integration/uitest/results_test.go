@@ -15,7 +15,6 @@ import (
 	"github.com/compensator-go/compensator/ui"
 )
 
-// bookType is a type with results. bookView shows one value of a result.
 const bookType = "book"
 
 var bookView = ui.TypeView{ShowResult: []string{"reference"}}
@@ -25,8 +24,6 @@ type booking struct {
 	Card      string `json:"card"`
 }
 
-// An operator reveals the result of an entry with a reason. Before that, the page shows only its size. Afterwards it shows
-// the values that the view names, also on a phone, where a long value must not make the page scroll sideways.
 // Failure: F131
 func TestResultIsRevealedOnTheEntrysPage(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,6 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// The number of a page's statements must not grow with the number of its rows.
 // Failure: F133
 func TestPagesCostAFewStatements(t *testing.T) {
 	t.Parallel()
@@ -73,7 +72,7 @@ func TestPagesCostAFewStatements(t *testing.T) {
 	assert.Positive(t, cost(""), "an action shows at once")
 }
 
-// openServerLog opens a log on MariaDB or MySQL. If sent is not nil, it counts the log's statements.
+// If sent is not nil, openServerLog counts the log's statements.
 func openServerLog(t *testing.T, dsn string, sent *atomic.Int64, change ...func(cfg *compensator.Config)) *compensator.Compensator {
 	t.Helper()
 	parsed, err := mysql.ParseDSN(dsn)
@@ -98,7 +97,6 @@ func openServerLog(t *testing.T, dsn string, sent *atomic.Int64, change ...func(
 	return c
 }
 
-// counted is a Connector whose connections count their statements.
 type counted struct {
 	driver.Connector
 	sent *atomic.Int64

@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
 )
 
-// count stores counts of a type for one past minute: the present minute minus age. It returns the start of that minute.
+// count stores counts for the present minute minus age, and returns the start of that minute.
 func count(t *testing.T, db *sql.DB, businessType string, age time.Duration, recorded, succeeded, failed, dead int) time.Time {
 	t.Helper()
 	at := time.Now().UTC().Truncate(time.Minute).Add(-age)
@@ -24,8 +24,6 @@ func count(t *testing.T, db *sql.DB, businessType string, age time.Duration, rec
 	return at
 }
 
-// TestTrendIsReadableWithoutScript reads the chart of the first page and of a type: bars, links to the entries of a minute, and
-// the same numbers as text. Each must be there without script.
 func TestTrendIsReadableWithoutScript(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, configure)
@@ -74,7 +72,6 @@ func TestTrendIsReadableWithoutScript(t *testing.T) {
 	has(t, bob.get("").text, "<b>1,041</b>")
 }
 
-// TestTrendIsAccessible checks the chart in both languages and schemes, on a desktop and on a phone.
 func TestTrendIsAccessible(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, configure)
@@ -106,8 +103,6 @@ func began(t *testing.T, db *sql.DB, name, build string, ago time.Duration) {
 	require.NoError(t, err)
 }
 
-// TestDeploysAreMarkedOverTime has two versions of the service. Each page with a chart must name them and the times at which they began,
-// also without script. In a browser each label must be inside the window and legible, in both languages and schemes.
 func TestDeploysAreMarkedOverTime(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, configure)
@@ -161,9 +156,7 @@ func TestDeploysAreMarkedOverTime(t *testing.T) {
 	}
 }
 
-// TestPagesSayHowManyEntriesWait has more than 1,000 waiting entries. The pages themselves count at most 1,000, and must then say
-// "at least 1,000". If a process has recently stored the full count, the pages must show this count and its age. Both must work
-// without script.
+// The pages themselves count at most 1,000 waiting entries.
 func TestPagesSayHowManyEntriesWait(t *testing.T) {
 	t.Parallel()
 	for _, age := range []time.Duration{10 * time.Minute, 2 * time.Minute} {

@@ -20,7 +20,6 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// overTheWire requests a page as a browser does. It returns the answer and its raw bytes.
 func (w *world) overTheWire(who, path string, set ...string) (*http.Response, []byte) {
 	w.t.Helper()
 	home, err := url.Parse(w.url)
@@ -45,8 +44,6 @@ func (w *world) overTheWire(who, path string, set ...string) (*http.Response, []
 	return got, all
 }
 
-// A page that refreshes itself must get a short answer while nothing has changed. Once something has changed, it must
-// get the page.
 // Failure: F133
 func TestRefreshOfWhatHasNotChangedIsAFewBytes(t *testing.T) {
 	t.Parallel()
@@ -86,8 +83,7 @@ func TestRefreshOfWhatHasNotChangedIsAFewBytes(t *testing.T) {
 // ownOfAnswer matches the parts that differ in every answer: the nonce, and the time.
 var ownOfAnswer = regexp.MustCompile(`nonce="[^"]*"|<p class="live"><span>.*?</time></span>`)
 
-// The server computes the overview's ETag without making the page. Two different pages must have different ETags, for
-// every actor and language. Two equal pages must have the same ETag.
+// The server computes the overview's ETag without making the page.
 func TestTagOfTheOverviewStandsForAllThatItSays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -139,8 +135,7 @@ func TestTagOfTheOverviewStandsForAllThatItSays(t *testing.T) {
 	look()
 }
 
-// A page may be compressed only if the person or one of these pages requested it. Another site can make a browser request any
-// address, and the length of a compressed answer could tell it something. Answers to reveal are never compressed.
+// Another site can make a browser request any address, and the length of a compressed answer could tell it something.
 // Failure: F130
 func TestPagesAreCompressedOnlyWhereNobodyElseHasAsked(t *testing.T) {
 	t.Parallel()

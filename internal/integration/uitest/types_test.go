@@ -17,8 +17,6 @@ import (
 	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
 )
 
-// A person chooses a type from a list, and never needs to know its name. If entries of a type wait and no process has a handler
-// for it, every page about the type says so: in both languages, without script, and on a phone.
 func TestTypesAreChosenFromAListThatWarnsOfThoseWithoutAHandler(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, configure)
@@ -72,8 +70,6 @@ func TestTypesAreChosenFromAListThatWarnsOfThoseWithoutAHandler(t *testing.T) {
 	}
 }
 
-// A person pauses a type for some hours, on a phone and in both languages. A person without script pauses a type until a given
-// time. Each page about the pause must show its end. A past time or an invalid time must pause nothing.
 func TestPauseForATimeShowsItsEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -123,8 +119,6 @@ func TestPauseForATimeShowsItsEnd(t *testing.T) {
 	}
 }
 
-// The page of a type must show its failures, the cases of each failure, and the money at risk. This holds in both languages and on
-// a phone. A person without the right to see the entries of the type must see none of this.
 func TestPageOfATypeShowsItsFailuresAndTheirWorth(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -153,8 +147,6 @@ func TestPageOfATypeShowsItsFailuresAndTheirWorth(t *testing.T) {
 	}
 }
 
-// On the list of entries, a button for a state keeps the rest of the filter. The page of a type has a button that pauses the type,
-// or one that resumes it. The page of a paused type also says so. A person without the right must see no such button.
 func TestStatesAreOneClickAndThePageOfATypePausesIt(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, configure)

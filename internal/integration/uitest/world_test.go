@@ -37,7 +37,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// world is a shop with failures, and the pages that show them.
 type world struct {
 	t     *testing.T
 	c     *compensator.Compensator
@@ -50,7 +49,7 @@ type world struct {
 	access admin.AccessFunc
 }
 
-// whoHeader names the actor of a test's request. Real services use a session.
+// whoHeader names the actor of a test's request.
 const whoHeader, whoCookie = "X-Who", "who"
 
 func identify(r *http.Request) (admin.Actor, bool) {
@@ -61,7 +60,7 @@ func identify(r *http.Request) (admin.Actor, bool) {
 	return admin.Actor{ID: name}, name != ""
 }
 
-// newWorld opens the pages under a base. Every actor has all rights unless the test changes that.
+// Every actor has all rights unless the test changes that.
 func newWorld(t *testing.T, base string, change ...func(o *admin.Options)) *world {
 	t.Helper()
 	c, _ := sqlitetest.New(t, configure)
@@ -72,13 +71,11 @@ func configure(cfg *compensator.Config) {
 	cfg.Operations, cfg.Logger = problems.Operations(), slog.New(slog.DiscardHandler) // Log nothing, because entries die on purpose.
 }
 
-// newServerWorld returns a world on MariaDB or MySQL.
 func newServerWorld(t *testing.T, base string) *world {
 	t.Helper()
 	return worldOf(t, openServerLog(t, testservers.Database(t), nil), base)
 }
 
-// worldOf opens the pages of a log.
 func worldOf(t *testing.T, c *compensator.Compensator, base string, change ...func(o *admin.Options)) *world {
 	t.Helper()
 	w := &world{t: t, c: c, base: base, access: problems.Everything}
@@ -107,7 +104,6 @@ func worldOf(t *testing.T, c *compensator.Compensator, base string, change ...fu
 	return w
 }
 
-// allow replaces the rights of all actors from now on.
 func (w *world) allow(access admin.AccessFunc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -128,7 +124,6 @@ func (w *world) problem() {
 	w.until(func() bool { return w.open() == dead })
 }
 
-// open returns the number of open cases.
 func (w *world) open() (n int) {
 	groups, _, err := w.admin.Groups(w.t.Context(), admin.Actor{ID: "test"})
 	assert.NoError(w.t, err)
@@ -145,7 +140,7 @@ func (w *world) until(holds func() bool) {
 	}
 }
 
-// client returns a client that acts as a person's browser: it keeps cookies and follows redirects. It runs no scripts.
+// A client runs no scripts.
 func (w *world) client(name string) *client {
 	jar, err := cookiejar.New(nil)
 	require.NoError(w.t, err)
@@ -227,5 +222,4 @@ func (c *client) post(path string, form url.Values, set ...string) answer {
 	return c.ask("POST", path, form, set...)
 }
 
-// seen returns the text of an entry for a form.
 func seen(e compensator.Entry) string { return fmt.Sprintf("%s:%d", e.ID, e.Version) }

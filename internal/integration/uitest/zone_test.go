@@ -15,8 +15,6 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Without script, a person chooses a time zone. Rows, fields and messages must be in this zone, and the page must name it. A link
-// of a person with another time zone must show this person the same entries.
 func TestOneTimeZoneIsChosenNamedAndUsedInRowsFieldsAndLinks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -58,7 +56,6 @@ func TestOneTimeZoneIsChosenNamedAndUsedInRowsFieldsAndLinks(t *testing.T) {
 	has(t, alice.get("entries?from="+url.QueryEscape("2026-10-25T02:30:00+02:00")).text, `type="text" name="from" value="2026-10-25T02:30:00`)
 }
 
-// The script offers the zone of the browser. A person takes it with the keyboard alone, on a phone.
 func TestZoneOfTheBrowserIsOffered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")

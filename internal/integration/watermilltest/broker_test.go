@@ -30,7 +30,6 @@ type broker interface {
 	restart()
 }
 
-// onEach runs a test on every broker.
 func onEach(t *testing.T, own bool, test func(t *testing.T, b broker)) {
 	t.Run("rabbitmq", func(t *testing.T) {
 		t.Parallel()
@@ -42,8 +41,7 @@ func onEach(t *testing.T, own bool, test func(t *testing.T, b broker)) {
 	})
 }
 
-// plug holds the settings with which a service uses a topic through watermill, as the README of relay/watermill
-// recommends.
+// plug holds the settings of a topic that the README of relay/watermill recommends.
 type plug struct {
 	Kind, URL, Topic string
 
@@ -53,7 +51,6 @@ type plug struct {
 	Plain         bool   // use watermill-amqp's default marshaler, which reads only text headers
 }
 
-// queueArguments returns the arguments of the queue's declaration.
 func (p plug) queueArguments() amqp091.Table {
 	if p.QueueType == "" {
 		return nil
@@ -83,7 +80,7 @@ func (p plug) amqp() wmamqp.Config {
 	return config
 }
 
-// marshaler is the marshaler in the README of relay/watermill. It reads headers of every type.
+// marshaler is the marshaler in the README of relay/watermill.
 type marshaler struct{ wmamqp.DefaultMarshaler }
 
 func (m marshaler) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
@@ -115,7 +112,6 @@ func (p plug) subscriber() (message.Subscriber, error) {
 	return wmamqp.NewSubscriber(p.amqp(), watermill.NopLogger{})
 }
 
-// natsTimeout is how long NATS waits for an acknowledgement.
 const natsTimeout = 5 * time.Second
 
 var natsOptions = []nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond)}
@@ -208,7 +204,7 @@ func (b *rabbit) ids() map[string]int {
 	return ids
 }
 
-// left returns how many messages are ready in the queue. It does not count messages that a consumer holds.
+// left does not count messages that a consumer holds.
 func (b *rabbit) left() (n int) {
 	b.t.Helper()
 	b.with(func(ch *amqp091.Channel) error {
@@ -219,7 +215,6 @@ func (b *rabbit) left() (n int) {
 	return n
 }
 
-// jetStream is a NATS server in this process.
 type jetStream struct {
 	t       *testing.T
 	options server.Options

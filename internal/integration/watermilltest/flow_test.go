@@ -16,7 +16,6 @@ import (
 
 const types = "('single_message','batch_message')"
 
-// record records n entries with the keys m0, m1 and so on. It uses the business types in the parameter of in turn.
 func record(w *harness.World, n int, of ...string) {
 	w.T.Helper()
 	entries := make([]compensator.NewEntry, n)
@@ -39,7 +38,6 @@ func done(w *harness.World) int {
 	return w.Count("(SELECT DISTINCT what FROM effects WHERE what LIKE 'done:%') AS d")
 }
 
-// proxied returns a proxy to a broker and the settings through that proxy.
 func proxied(t *testing.T, b broker) (*faultproxy.TCP, plug) {
 	t.Helper()
 	proxy, err := faultproxy.NewTCP(b.addr())
@@ -50,9 +48,7 @@ func proxied(t *testing.T, b broker) (*faultproxy.TCP, plug) {
 	return proxy, p
 }
 
-// TestNothingIsLostBothWaysWhileTheBrokerIsKilled kills the broker during the flow and restarts it. Every entry must be sent. For
-// every message, the consumer's function must succeed, or the message must become an entry of the log. No message may appear under
-// a second id.
+// For every message, the consumer's function must succeed, or the message must become an entry of the log.
 // Failure: F87
 func TestNothingIsLostBothWaysWhileTheBrokerIsKilled(t *testing.T) {
 	t.Parallel()
@@ -77,8 +73,7 @@ func TestNothingIsLostBothWaysWhileTheBrokerIsKilled(t *testing.T) {
 	})
 }
 
-// TestBrokersWordThatIsLostIsAskedForAgainUnderTheSameID drops the broker's confirmation. The broker has the message,
-// but the Publisher does not know it. The Publisher must send the message again with the same UUID.
+// The broker has the message, but the Publisher does not know it.
 // Failure: F87
 func TestBrokersWordThatIsLostIsAskedForAgainUnderTheSameID(t *testing.T) {
 	t.Parallel()
@@ -123,8 +118,7 @@ func TestConnectionThatIsCutBeforeAMessageIsSentLosesNothing(t *testing.T) {
 	})
 }
 
-// TestConnectionThatIsCutAroundAnAcknowledgementLosesNothing cuts the connection twice. A message that was not acknowledged before
-// the cut must not be lost, and may come again. A message that was acknowledged before the cut must not come again.
+// A message that was not acknowledged before the cut must not be lost, and may come again.
 // Failure: F91
 func TestConnectionThatIsCutAroundAnAcknowledgementLosesNothing(t *testing.T) {
 	t.Parallel()
@@ -168,8 +162,8 @@ func TestMessagesComeAgainUntilTheDatabaseIsBack(t *testing.T) {
 	})
 }
 
-// TestOutageOfTheDatabaseSpendsNoDeliveryOfAQuorumQueue makes the database unavailable. The broker drops a message that
-// is nacked more often than the queue's limit allows, so the consumer must not nack it during the outage.
+// The broker drops a message that is nacked more often than the queue's limit allows, so the consumer must not nack it
+// during the outage.
 // Failure: F92
 func TestOutageOfTheDatabaseSpendsNoDeliveryOfAQuorumQueue(t *testing.T) {
 	t.Parallel()
@@ -198,8 +192,7 @@ func TestOutageOfTheDatabaseSpendsNoDeliveryOfAQuorumQueue(t *testing.T) {
 	}
 }
 
-// TestStreamIsRefusedBeforeAnythingIsDone consumes a stream. A stream redelivers nothing, so a message that fails while
-// the database is unavailable would be lost. The consumer must refuse the stream.
+// A stream redelivers nothing, so a message that fails while the database is unavailable would be lost.
 // Failure: F95
 func TestStreamIsRefusedBeforeAnythingIsDone(t *testing.T) {
 	t.Parallel()
@@ -212,8 +205,7 @@ func TestStreamIsRefusedBeforeAnythingIsDone(t *testing.T) {
 	assert.Zero(t, w.Count("common_process_log"))
 }
 
-// TestProcessKilledBetweenBrokersWordAndOutcomeSendsAgainUnderTheSameID kills processes after the broker's
-// confirmation. The message may be sent at most once more for each kill.
+// The message may be sent at most once more for each kill.
 // Failure: F87
 func TestProcessKilledBetweenBrokersWordAndOutcomeSendsAgainUnderTheSameID(t *testing.T) {
 	t.Parallel()

@@ -40,8 +40,7 @@ func TestMain(m *testing.M) {
 	harness.Main(m)
 }
 
-// service is a process that relays entries to a topic, consumes the topic, or does both. It records its actions in the
-// table of effects.
+// A service records its actions in the table of effects.
 type service struct {
 	Plug plug
 	DSN  string
@@ -174,7 +173,6 @@ func effect(db *sql.DB, what string) error {
 	return err
 }
 
-// awaitEffect waits for an effect that the test records.
 func awaitEffect(db *sql.DB, what string) error {
 	for tick := time.NewTicker(20 * time.Millisecond); ; <-tick.C {
 		var n int
@@ -184,7 +182,6 @@ func awaitEffect(db *sql.DB, what string) error {
 	}
 }
 
-// process is a running service as its parent sees it.
 type process struct {
 	t    *testing.T
 	cmd  *exec.Cmd
@@ -200,7 +197,6 @@ func (p *process) Write(b []byte) (int, error) {
 	return p.said.Write(b)
 }
 
-// start starts a service on the world's database and waits until it is ready.
 func start(w *harness.World, s service) *process {
 	w.T.Helper()
 	s.DSN = w.DSN
@@ -218,7 +214,6 @@ func start(w *harness.World, s service) *process {
 	return p
 }
 
-// kill ends the process as a power failure would.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()

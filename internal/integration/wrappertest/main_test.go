@@ -25,7 +25,6 @@ func TestMain(m *testing.M) { os.Exit(testservers.Main(m)) }
 
 const waitTimeout = time.Minute
 
-// opened opens a new pool.
 type opened func(t *testing.T, dsn string) *sql.DB
 
 // seeing lists ways to put wrappers around the driver or the Connector, with which the library sees commits.
@@ -62,7 +61,6 @@ func bare(t *testing.T, dsn string) driver.Connector {
 	return connector
 }
 
-// byName is a connector for a driver that has no connectors.
 type byName struct {
 	driver driver.Driver
 	dsn    string
@@ -154,7 +152,6 @@ func (w *world) next(t *testing.T) string {
 	return ""
 }
 
-// safeBuffer is a buffer for concurrent writers.
 type safeBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

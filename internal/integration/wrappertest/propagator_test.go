@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 )
 
-// traces carries the trace context of OpenTelemetry in the headers of entries. A trace continues where its entry runs.
+// traces carries the trace context of OpenTelemetry in the headers of entries.
 type traces struct{ propagation.TextMapPropagator } // traces{propagation.TraceContext{}}
 
 func (p traces) Inject(ctx context.Context) map[string]string {

@@ -41,8 +41,6 @@ func TestCommitIsSeenThroughAWrapper(t *testing.T) {
 	}
 }
 
-// The server rolls a transaction back. A wrapper is around the driver or around the Connector. The Connector must see the rollback
-// nevertheless, so that the transaction does not count as committed.
 // Failure: F40
 func TestLostTransactionIsSeenThroughAWrapper(t *testing.T) {
 	t.Parallel()
@@ -64,7 +62,6 @@ func TestLostTransactionIsSeenThroughAWrapper(t *testing.T) {
 	}
 }
 
-// swallowDeadlock makes the server roll tx back and ignores the error.
 func swallowDeadlock(t *testing.T, db *sql.DB, tx *sql.Tx) {
 	t.Helper()
 	rival, err := db.Begin()
@@ -86,7 +83,6 @@ func swallowDeadlock(t *testing.T, db *sql.DB, tx *sql.Tx) {
 	require.NoError(t, rival.Rollback())
 }
 
-// A transaction of another database must be refused, also if both databases have wrappers.
 // Failure: F40
 func TestTransactionOfAnotherDatabaseIsRefusedThroughAWrapper(t *testing.T) {
 	t.Parallel()

@@ -13,8 +13,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// askSQL logs in as root from outside the container. It uses the configured password, or no password if the image
-// ignores the setting.
+// The password is the configured one, or empty if the image ignores the setting.
 func (s *server) askSQL(ctx context.Context) error {
 	var failures []error
 	for _, password := range []string{s.password, officialPassword, ""} {
@@ -43,7 +42,7 @@ func pingSQL(ctx context.Context, address, password string) error {
 	return db.PingContext(ctx)
 }
 
-// askRedis requires a PONG. An open port is not enough, because Docker opens it before the server does.
+// An open port is not enough, because Docker opens it before the server does.
 func (s *server) askRedis(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
@@ -65,7 +64,6 @@ func (s *server) askRedis(ctx context.Context) error {
 	return err
 }
 
-// askRabbit requires the first frame of the protocol.
 func (s *server) askRabbit(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()

@@ -52,8 +52,7 @@ func runRedis(ctx context.Context, s *server, options ...customizer) (running, e
 	return startRedis(ctx, s, append(options, s.publish("6379/tcp"))...)
 }
 
-// runRedisOnHost runs Redis in the host's network. The flags choose the port. The server listens on, and announces, the
-// address at which the tests reach the Docker host.
+// The flags choose the port. The server announces the address at which the tests reach the Docker host.
 func runRedisOnHost(ctx context.Context, s *server, options ...customizer) (running, error) {
 	host, _, err := net.SplitHostPort(s.addr)
 	if err != nil {
@@ -90,7 +89,7 @@ func runRabbit(ctx context.Context, s *server, options ...customizer) (running, 
 	return created, err
 }
 
-// command returns the image's own command with our flags. It pulls the image if it is not present.
+// command pulls the image if it is not present.
 func (s *server) command(ctx context.Context) ([]string, error) {
 	image, err := s.provider.Client().ImageInspect(ctx, s.image)
 	if err != nil {
@@ -108,8 +107,7 @@ func (s *server) command(ctx context.Context) ([]string, error) {
 	return withFlags(image.Config.Cmd, s.flags), nil
 }
 
-// withFlags appends flags to a command. If the command is a shell script, it appends them to the end of the script,
-// where the script starts the server.
+// If the command is a shell script, withFlags appends to the end of the script, where the script starts the server.
 func withFlags(command, flags []string) []string {
 	if len(command) == 3 && strings.HasSuffix(command[0], "sh") && command[1] == "-c" {
 		script := command[2]

@@ -28,7 +28,6 @@ import (
 	"syscall"
 )
 
-// answer is one line of output.
 type answer struct {
 	Addr     string `json:"addr,omitempty"`
 	Password string `json:"password,omitempty"`
@@ -75,7 +74,7 @@ func run(ctx context.Context, args []string) (err error) {
 	}
 }
 
-// readCommands passes on the lines of the input. When the input ends, it cancels the running command.
+// When the input ends, readCommands cancels the running command.
 func readCommands(ctx context.Context, cancel context.CancelFunc) <-chan string {
 	commands := make(chan string)
 	go func() {

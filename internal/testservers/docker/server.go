@@ -27,7 +27,6 @@ const (
 	askEvery   = 20 * time.Millisecond
 )
 
-// server is one container.
 type server struct {
 	image    string
 	port     int // port on the Docker host
@@ -43,7 +42,6 @@ type server struct {
 	password  string // root's password, set by the first successful ask
 }
 
-// start creates the container and returns when the server answers.
 func (s *server) start(ctx context.Context) error {
 	var err error
 	if s.provider, err = testcontainers.NewDockerProvider(); err != nil {
@@ -65,8 +63,8 @@ func (s *server) start(ctx context.Context) error {
 	return s.awaitReady(ctx)
 }
 
-// host returns the address at which the tests reach the Docker host. It resolves names, because a node of a cluster accepts only an
-// address. If the tests run in a container, the address is not a loopback address.
+// host resolves names, because a node of a cluster accepts only an address. If the tests run in a container, the
+// address is not a loopback address.
 func (s *server) host(ctx context.Context) (string, error) {
 	name, err := s.provider.DaemonHost(ctx)
 	if err != nil {
@@ -82,8 +80,8 @@ func (s *server) host(ctx context.Context) (string, error) {
 	return addresses[0].Unmap().String(), nil
 }
 
-// publish maps the server's port to s.port on the Docker host. A port chosen by Docker would change with every restart. If the
-// tests reach the server on a loopback address, publish maps only this address, because the server may have no password.
+// A port chosen by Docker would change with every restart. If the tests reach the server on a loopback address, publish
+// maps only this address, because the server may have no password.
 func (s *server) publish(inner string) testcontainers.CustomizeRequestOption {
 	return testcontainers.WithHostConfigModifier(func(config *container.HostConfig) {
 		binding := network.PortBinding{HostPort: strconv.Itoa(s.port)}
@@ -94,7 +92,7 @@ func (s *server) publish(inner string) testcontainers.CustomizeRequestOption {
 	})
 }
 
-// awaitReady asks the server until it answers. It does not wait for a log line, because every image logs differently.
+// awaitReady waits for no log line, because every image logs differently.
 func (s *server) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -116,7 +114,7 @@ func (s *server) awaitReady(ctx context.Context) error {
 	}
 }
 
-// obey runs one command. It is no error to repeat a command that has taken effect.
+// obey accepts a command that has already taken effect.
 func (s *server) obey(ctx context.Context, verb string) answer {
 	actions := map[string]func(context.Context) error{
 		"kill": s.kill, "stop": s.stop, "restart": s.restart, "pause": s.pause, "resume": s.resume,
@@ -219,7 +217,6 @@ func (s *server) log(ctx context.Context) (string, error) {
 	return string(log), err
 }
 
-// administer runs rabbitmqctl in the container.
 func (s *server) administer(ctx context.Context, encoded string) (string, error) {
 	var args []string
 	if err := json.Unmarshal([]byte(encoded), &args); err != nil {
@@ -247,7 +244,7 @@ func (s *server) logEnd() string {
 	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }
 
-// remove removes the container. It may be called at any time, also after a start that failed half-way.
+// remove may be called at any time, also after a start that failed half-way.
 func (s *server) remove() error {
 	if s.container == nil {
 		return nil

@@ -12,9 +12,7 @@ import (
 // pastTime is how far the statistics reach back.
 const pastTime = 6 * time.Hour
 
-// storePast gives the shop a past, because the charts of a new log are empty. It stores statistics of the last hours, in which
-// refunds began to fail half an hour ago. It also stores a process of an older version that has ended, and a process that was
-// killed. All of this is made up, and no entries belong to it.
+// storePast gives the shop a past, because the charts of a new log are empty. No entries belong to this past.
 func storePast(ctx context.Context, db *sql.DB) error {
 	thisMinute := time.Now().UTC().Truncate(time.Minute)
 	for age := time.Minute; age <= pastTime; age += time.Minute {
@@ -51,7 +49,6 @@ func storePast(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// addReport gives the shop a periodic type.
 func addReport(ctx context.Context, c *compensator.Compensator) error {
 	report, err := compensator.Handle(ctx, c, "stock_report", func(context.Context, *compensator.Entry, time.Time) error { return nil }, nil)
 	if err != nil {

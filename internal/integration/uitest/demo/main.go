@@ -1,5 +1,4 @@
-// Demo opens the operator's pages on a shop with problems. It uses SQLite in a temporary file and needs no server. The
-// token is printed in the terminal.
+// Demo opens the operator's pages on a shop with problems. It uses SQLite in a temporary file and needs no server.
 package main
 
 import (
@@ -80,7 +79,6 @@ func run(ctx context.Context, address string, out io.Writer) (err error) {
 	return serve(ctx, c, shop, address, out)
 }
 
-// serve runs the log, the work and the pages until ctx ends or one of them fails.
 func serve(ctx context.Context, c *compensator.Compensator, shop *problems.Shop, address string, out io.Writer) error {
 	listener, err := local.Listen(ctx, address)
 	if err != nil {
@@ -115,7 +113,6 @@ func serve(ctx context.Context, c *compensator.Compensator, shop *problems.Shop,
 	return err
 }
 
-// work keeps recording entries, while the payment service fails and recovers.
 func work(ctx context.Context, shop *problems.Shop) error {
 	ticker := time.NewTicker(5 * time.Second)
 	defer ticker.Stop()

@@ -18,7 +18,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The demo must admit one browser with the token, once. When the demo ends, it must leave no files.
 func TestDemoLetsInWhoHasTheTokenOnceAndStops(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

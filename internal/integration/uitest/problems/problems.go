@@ -77,7 +77,7 @@ func New(c *compensator.Compensator, speed Speed) (*Shop, error) {
 	return s, errors.Join(errs[:]...)
 }
 
-// doRefund calls the payment service. If the service fails, the error contains the order's id.
+// If the payment service fails, the error contains the order's id.
 func (s *Shop) doRefund(_ context.Context, e *compensator.Entry, m Money) error {
 	if s.PSPWorks.Load() || strings.HasSuffix(m.Order, "ok") {
 		return nil
@@ -118,7 +118,7 @@ func (s *Shop) doShip(_ context.Context, _ *compensator.Entry, m Money) error {
 	return fmt.Errorf("shipper: no route to %q", m.Address)
 }
 
-// undoShip puts a parcel back on its shelf. It fails if the shelf is taken.
+// undoShip fails if the shelf is taken.
 func (s *Shop) undoShip(_ context.Context, _ *compensator.Entry, m Money) error {
 	if strings.HasSuffix(m.Order, "shelf") {
 		return fmt.Errorf("shelf of order %s is taken", m.Order)
@@ -129,7 +129,7 @@ func (s *Shop) undoShip(_ context.Context, _ *compensator.Entry, m Money) error 
 // Sum says how many entries of each kind to record.
 type Sum struct{ Refunds, Closed, Transfers, Mails, Locked, Parcels, Shelves, Fine int }
 
-// Record records as many entries of each kind as n says. Some of them will fail. It returns their ids.
+// Record records as many entries of each kind as n says. It returns their ids.
 func (s *Shop) Record(ctx context.Context, seed uint64, n Sum) ([]compensator.EntryID, error) {
 	r := rand.New(rand.NewPCG(seed, 7))
 	var entries []compensator.NewEntry
