@@ -188,8 +188,8 @@ func typedBatch[T any](handler func(ctx context.Context, items []Item[T]) []erro
 		if len(answers) != len(items) {
 			// The handler returned a wrong number of errors, so nobody knows which error belongs to which entry. If package
 			// batches gets a wrong number of verdicts, it ignores them and runs each entry alone. So return one verdict too
-			// many. Do not return the handler's own slice: its length may equal the number of all entries by chance, because
-			// the handler did not get the entries that could not be decoded.
+			// many. The length of the handler's own slice may equal the number of all entries by chance, because the handler
+			// did not get the entries that could not be decoded.
 			return make([]error, len(entries)+1)
 		}
 		for n, i := range places {
