@@ -73,7 +73,6 @@ func (a *arena) fillAdminLog(ended int) {
 	a.writeBack()
 }
 
-// adminLog is a process that serves the admin pages and runs no entries.
 type adminLog struct {
 	*library
 	pages http.Handler

@@ -7,7 +7,6 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// keeping measures whether purging makes producers slower.
 func (a *arena) keeping(n int) contest {
 	rate := func(l *library) float64 {
 		began := time.Now()

@@ -25,13 +25,11 @@ type peer interface {
 	close()
 }
 
-// rival opens a new peer for each run.
 type rival struct {
 	name string
 	open func(handler func(id string)) peer // nil if a program that it needs is missing
 }
 
-// withPeer returns the contest c with the peer r as the other side.
 func (c contest) withPeer(r rival, theirs func(peer) float64) contest {
 	c.other, c.goal, c.entries, c.theirs = r.name, 0, 0, nil
 	if prepare, ours := c.prepare, c.ours; prepare != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// All others keep their defaults, so River also listens for notifications.
+// All other settings keep River's defaults, so River also listens for notifications.
 type riverSettings struct {
 	workers                  int
 	fetchCooldown, fetchPoll time.Duration // 0 means River's defaults of 100 ms and 1 s

@@ -86,7 +86,7 @@ func (a *arena) awaitPurge() {
 	}
 }
 
-// Rows with higher ids belong to measurements.
+// Rows with ids above filled belong to measurements.
 func (a *arena) filled() (id uint64) {
 	a.Helper()
 	a.must(a.admin.QueryRowContext(a.Context(), "SELECT COALESCE(MAX(id),0) FROM common_process_log WHERE user_id='fill'").Scan(&id))

@@ -24,7 +24,7 @@ var (
 	only    = flag.String("only", "", "run only blocks and pools whose names contain this text")
 )
 
-// Each connects as a separate database user, so that the server can count the sessions of each process.
+// Each process connects as a separate database user, so that the server can count its sessions.
 const processes = 4
 
 // The entries come due one by one, most of them while the server blocks statements.
@@ -92,7 +92,7 @@ var blocks = []block{
 	{name: "table lock", begin: []string{"LOCK TABLES common_process_log WRITE"}, end: []string{"UNLOCK TABLES"}},
 }
 
-// A row shows the most sessions that one process held, and how many entries were lost.
+// A row of the table shows the most sessions that one process held, and how many entries were lost.
 func TestBlocked(t *testing.T) {
 	if *seconds < 1 {
 		t.Fatalf("-seconds %d: want at least 1", *seconds)

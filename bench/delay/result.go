@@ -74,7 +74,7 @@ func (t *trial) isCalm(due int64) bool {
 	return due < t.killed-t.plan.lead().Microseconds() || due > t.restarted+t.plan.tail().Microseconds()
 }
 
-// Only the first firing counts.
+// add counts only the first firing.
 func (r *result) add(f fact, calm bool) {
 	late := float64(f.fired[0].at-f.due) / 1000
 	if late < 0 {

@@ -21,7 +21,6 @@ type riverJob struct {
 	N int `json:"n"`
 }
 
-// Kind implements river.JobArgs.
 func (riverJob) Kind() string { return "close_order" }
 
 const riverLeft = "SELECT (args->>'n')::int FROM river_job WHERE state NOT IN ('completed', 'cancelled')"

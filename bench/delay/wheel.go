@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// timingWheel keeps the deadlines in the memory of the service.
 type timingWheel struct{}
 
 func (timingWheel) prepare(testing.TB) (place, error) { return place{}, nil }

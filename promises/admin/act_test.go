@@ -286,7 +286,7 @@ func TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce(t *testing.T) {
 	w.WaitState(second, compensator.Succeeded)
 }
 
-// Both must lock the entry first and the case second.
+// Erase and TakeCases must lock the entry first and the case second.
 // Failure: F126
 func TestErasureLocksInTheOrderOfWhoeverTakesTheCase(t *testing.T) {
 	t.Parallel()

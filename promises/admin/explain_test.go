@@ -18,7 +18,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// explained is one process with types whose entries wait for different reasons.
 type explained struct {
 	*harness.World
 	t     *testing.T
@@ -29,7 +28,7 @@ type explained struct {
 	next  int
 }
 
-// After a rebuild, the queue holds the entry only if the attempt is near.
+// Both codes are possible, because after a rebuild the queue holds the entry only if its attempt is near.
 const waits = "next_queue|next_enqueue"
 
 type explainCase struct {

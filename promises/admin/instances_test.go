@@ -34,7 +34,6 @@ func named(t *testing.T, c *compensator.Compensator) map[string]admin.Instance {
 	return byName
 }
 
-// One of two processes stops while a handler does not return.
 func TestEachProcessSaysWhatItIs(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {

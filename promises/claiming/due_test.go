@@ -73,7 +73,6 @@ func TestEntryThatIsNeverEnqueuedIsFoundByTheReconciler(t *testing.T) {
 	})
 }
 
-// slowStore takes long to scan the log, and then long again to return the result.
 type slowStore struct{ processlog.Store }
 
 func (s slowStore) Scan(ctx context.Context, w processlog.Window) ([]processlog.Scheduled, error) {
@@ -314,7 +313,7 @@ func TestRetriesAreSpacedAsTheScheduleSays(t *testing.T) {
 	})
 }
 
-// The millisecond must be recent, because Record refuses a session whose clock differs much from the server's.
+// The session's clock must be recent, because Record refuses a session whose clock differs much from the server's.
 func TestStoredDueMomentIsNeverEarly(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {

@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A Peek for up to 1,000 types is one call.
+// A Peek for up to 1,000 types counts as one call.
 type countedQueue struct {
 	processlog.Queue
 	calls *atomic.Int64

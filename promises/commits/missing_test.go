@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// On a plain handle, Commit returns nil nevertheless.
+// On a plain handle, Commit returns nil although the server has rolled back.
 // Failure: F2
 func TestEntryThatIsNotThereAfterItsCommitIsReported(t *testing.T) {
 	t.Parallel()

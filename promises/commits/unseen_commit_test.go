@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// After this round, the library finds a new entry only by polling for its commit.
+// The reconciler runs one round. After it, the library finds a new entry only by polling for its commit.
 func polledOnly(w *harness.World) (cfg compensator.Config, ready func()) {
 	cfg = w.QuickConfig()
 	cfg.DB = w.Open(harness.PlainPool(w.DSN))

@@ -61,7 +61,6 @@ func (l *lone) record(t *testing.T, delay time.Duration) (compensator.EntryID, e
 	return receipt.ID(), nil
 }
 
-// After a failover, the first claim uses a new connection or follows a failed claim.
 // Failure: F21
 func TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn(t *testing.T) {
 	t.Parallel()
@@ -72,7 +71,7 @@ func TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn(t *testing.T) {
 	// only in a reconciler round.
 	idle := f.lone("idle", f.Open(harness.WatchedPool(f.DSN)))
 	all := []*lone{idle}
-	// When the primary dies, the claim fails and the lock is gone.
+	// The processes busy_… repeatedly try to claim this locked entry. When the primary dies, their claim fails.
 	held := f.Begin(f.DB)
 	for name, pool := range harness.Pools {
 		l := f.lone("busy_"+name, f.Open(pool(f.DSN)))

@@ -57,7 +57,7 @@ func forgetfulBubble(t *testing.T, cfg compensator.Config, wrap func(*compensato
 
 func asItIs(store *compensatortest.MemoryStore) processlog.Store { return store }
 
-// An entry without a delay runs in this second.
+// An entry without a delay runs before recordAndWait returns.
 func (f *forgetful) recordAndWait(delay time.Duration) {
 	f.t.Helper()
 	harness.RecordIn(f.t, f.Compensator, f.store, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`), Options: compensator.Options{Delay: delay}})

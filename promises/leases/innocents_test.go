@@ -42,9 +42,8 @@ func innocents(w *harness.World) (n [5]int) {
 	return n
 }
 
-// few is how many entries that have lost one lease may run at the same time. Each crash costs at most few entries a
-// second lease. At the first crash, no entry has lost a lease before. At the last crash of each killer, the killer runs
-// alone.
+// few is how many entries that have lost one lease may run at the same time, so a crash costs at most few of them a
+// second lease. The first crash of all and the last crash of each killer cost none.
 const few = 8
 
 // Failure: F61

@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// If the lease expired instead, it would count as a crash.
+// If the lease expired instead of being released, it would count as a crash.
 // Failure: F59
 func TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack(t *testing.T) {
 	t.Parallel()

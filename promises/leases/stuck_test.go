@@ -183,7 +183,6 @@ func TestDeadLetteringThatWaitsGivesWayToTheStuckHandlersSuccess(t *testing.T) {
 	w.WaitState(id, compensator.Succeeded)
 }
 
-// A batch exceeds its timeout, and the leases of its entries end.
 // Failure: F71
 func TestBatchThatBreaksAfterItsLeasesIsNotRunAgainHere(t *testing.T) {
 	t.Parallel()

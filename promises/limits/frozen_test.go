@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// Other tests use the same server.
+// ownTransactions selects only the transactions of this test, because other tests use the same server.
 const ownTransactions = "information_schema.innodb_trx AS t JOIN information_schema.processlist AS p ON p.id=t.trx_mysql_thread_id WHERE p.db=DATABASE()"
 
 const busySessions = "information_schema.processlist WHERE db=DATABASE() AND id<>CONNECTION_ID() AND command<>'Sleep'"

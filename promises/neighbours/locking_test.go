@@ -82,7 +82,7 @@ func TestProducerNeverWaitsForAStatementOfOurs(t *testing.T) {
 	}
 }
 
-// A session that has to wait for a lock fails.
+// producersGoOn fails if a session has to wait for a lock.
 func producersGoOn(w *harness.World) {
 	w.T.Helper()
 	db := w.Open(harness.WatchedPool(harness.WithParams(w.T, w.DSN, map[string]string{"innodb_lock_wait_timeout": "1"})))

@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// If the library forgets to make an unblocked entry due, the entry waits for an hour.
+// With rare rounds, an entry that the library forgets to make due waits for an hour.
 func rareRounds(w *harness.World) compensator.Config {
 	cfg := w.QuickConfig()
 	cfg.ReconcileInterval, cfg.PollInterval = time.Hour, time.Hour

@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The parameter undone is the number of failed attempts of its compensation.
+// undone is the number of failed attempts of the compensation.
 func deadBy(w *harness.World, orders *compensator.Type[harness.Order], by compensator.EndedBy, undone int) compensator.EntryID {
 	w.T.Helper()
 	id := w.Record(orders, 1, compensator.Options{Delay: time.Hour})

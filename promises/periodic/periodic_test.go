@@ -74,7 +74,7 @@ func TestLogWithoutTheTableOfSlotsRunsUnlessATypeIsPeriodic(t *testing.T) {
 	require.NoError(t, harness.HandleTick(other, time.Second))
 }
 
-// People record entries for future slots, with the time in their own time zone, or an unrelated entry has this key.
+// An entry that a person recorded, or an unrelated entry, may already have the key of a slot.
 // Failure: F104
 func TestSlotWhoseIDIsTakenHoldsUpNoLaterOne(t *testing.T) {
 	t.Parallel()

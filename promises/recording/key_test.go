@@ -185,7 +185,7 @@ type attempted struct {
 	err     error
 }
 
-// Another transaction holds the key, so the call waits.
+// recordAside calls Record in a goroutine, because another transaction holds the key and the call waits.
 func recordAside(ctx context.Context, c *compensator.Compensator, tx compensator.Tx, entries ...compensator.NewEntry) <-chan attempted {
 	done := make(chan attempted, 1)
 	go func() {

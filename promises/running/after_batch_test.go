@@ -156,7 +156,8 @@ func TestBatchIDThatEndsWithASpaceIsRefused(t *testing.T) {
 	}
 }
 
-// The entry follows a batch whose id differs from its own batch id only by that space, so it would wait for itself.
+// The batch id that the entry follows differs from its own only by a space at the end, so the entry would wait for
+// itself.
 // Failure: F15
 func TestFollowUpOfABatchThatDiffersFromItsOwnByASpaceWaitsForAPerson(t *testing.T) {
 	t.Parallel()
@@ -170,7 +171,7 @@ func TestFollowUpOfABatchThatDiffersFromItsOwnByASpaceWaitsForAPerson(t *testing
 	require.Contains(t, w.Entry(c, id).LastError, "own batch")
 }
 
-// The pool has one connection.
+// The pool has one connection, which the follow-up's transaction would take.
 // Failure: F108
 func TestFollowUpLooksBeforeItsTransactionBegins(t *testing.T) {
 	t.Parallel()

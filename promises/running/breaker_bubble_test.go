@@ -408,7 +408,6 @@ func TestStopWhileTheBreakerIsOpenWaitsForNothing(t *testing.T) {
 	})
 }
 
-// Twenty entries must end about as soon as one entry would.
 // Failure: F77
 func TestOpenBreakerHoldsUpNoEntryThatHasHadItsTime(t *testing.T) {
 	t.Parallel()

@@ -349,7 +349,6 @@ func TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait(t *testing.T) {
 	require.ElementsMatch(t, []string{"close_order", "pay_order"}, told, "although an entry of the type has succeeded since")
 }
 
-// The success of the handler agrees with the completed row.
 // Failure: F68
 func TestHandlerThatCompletesItsOwnEntryHasSettledIt(t *testing.T) {
 	t.Parallel()

@@ -326,8 +326,8 @@ func TestTransactionalHandlerDoesNotEndItsOwnEntry(t *testing.T) {
 	})
 }
 
-// If the call succeeded, the handler's transaction would be rolled back, and the entry would show a success without its
-// effect.
+// If the other transaction could complete the entry, the handler's transaction would be rolled back, and the entry
+// would show a success without its effect.
 // Failure: F68
 func TestTransactionalHandlerDoesNotCompleteItsOwnEntryInAnotherTransaction(t *testing.T) {
 	t.Parallel()

@@ -134,7 +134,7 @@ func (b *bubbled) handle(_ context.Context, items []compensator.Item[harness.Ord
 	return nil
 }
 
-// record waits for the time after before it records.
+// record waits for the time after, and then records one entry.
 func (b *bubbled) record(t *testing.T, after, delay time.Duration) {
 	t.Helper()
 	<-time.After(after)

@@ -77,7 +77,6 @@ func TestPreparedStatementsUsedUpByANeighbourSpendNoAttempt(t *testing.T) {
 	}
 }
 
-// The disk is full for a day.
 // Failure: F74
 func TestConditionOfTheWholeServerNeverCounts(t *testing.T) {
 	t.Parallel()
@@ -129,7 +128,8 @@ func TestConditionOfTheWholeServerNeverCounts(t *testing.T) {
 	}
 }
 
-// MariaDB ends any statement that waits for a row lock. MySQL ends only SELECT statements.
+// At the session's time limit, MariaDB ends any statement that waits for a row lock, and MySQL ends only SELECT
+// statements.
 // Failure: F74
 func TestStatementEndedForItsTimeSpendsNoAttempt(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// Statements that the library has given up would otherwise wait on the server and use up all connections.
+// A statement that the library gives up must end on the server. Otherwise such statements would use up all connections.
 // Failure: F30
 func TestBlockedServerHoldsFewSessionsOfOurs(t *testing.T) {
 	t.Parallel()

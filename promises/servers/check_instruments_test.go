@@ -332,7 +332,7 @@ func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {
 	})
 }
 
-// If the library took the failure for a finding, an entry could be stored in another database's log.
+// If New concluded anything from such a failure, an entry could be stored in another database's log.
 // Failure: F32
 func TestNewTakesATransientErrorForNoFinding(t *testing.T) {
 	t.Parallel()

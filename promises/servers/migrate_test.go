@@ -403,7 +403,7 @@ func restricted(w *harness.World, rights ...string) string {
 	return config.FormatDSN()
 }
 
-// Galera returns such an error when it certifies a transaction.
+// Galera returns the error of this test when it certifies a transaction.
 // Failure: F37
 func TestMigrateTriesAgainWhatMetAnotherProcess(t *testing.T) {
 	t.Parallel()

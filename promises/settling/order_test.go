@@ -60,8 +60,8 @@ func (s *steps) list() []string {
 	return slices.Clone(s.taken)
 }
 
-// It recognizes an outcome by its removal or its long delay. A failed claim also puts an entry back, but only for a
-// short delay.
+// toldQueue recognizes an outcome by its removal or its long delay. A failed claim also puts an entry back, but only
+// for a short delay.
 type toldQueue struct {
 	processlog.Queue
 	steps *steps

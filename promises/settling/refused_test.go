@@ -120,7 +120,7 @@ func TestRowThatTheDatabaseRefusesHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// The table's name may contain the name of the log.
+// The missing table's name may contain the name of the log.
 func TestTriggerOnAMissingTableHoldsUpNoOtherOutcome(t *testing.T) {
 	t.Parallel()
 	for _, history := range []string{"common_process_log_history", "old_common_process_log", "history"} {

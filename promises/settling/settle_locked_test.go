@@ -82,7 +82,7 @@ func TestOutcomesPassALockedRowByUnderAShortReadTimeout(t *testing.T) {
 	}
 }
 
-// MariaDB does so at max_statement_time. An administrator's watchdog may also kill waiting statements.
+// MariaDB ends a statement at max_statement_time, and an administrator's watchdog may kill it.
 // Failure: F74
 func TestOutcomesPassALockedRowByThoughTheServerEndsTheWait(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// No Run watches the handler any more, and its timeout has not passed yet.
+// Run has returned, and the timeout of its stuck handler has not passed yet.
 func TestHealthNamesWhatHangsFromAnEarlierRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

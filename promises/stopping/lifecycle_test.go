@@ -173,7 +173,7 @@ func TestEntriesInsertedWithALeaseAndCommittedDuringTheStopAreFree(t *testing.T)
 	w.WaitState(receipt.ID(), compensator.Succeeded)
 }
 
-// The statement with which the process reads it back hangs until Run returns.
+// The statement with which the process reads the entry back hangs until Run returns.
 func TestClaimThatIsNotAnsweredUntilRunReturnsIsNamed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

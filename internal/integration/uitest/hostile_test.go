@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// Proxies and servers log addresses.
+// Proxies and servers log addresses, so an action takes its reason from the body of the form.
 // Failure: F131
 func TestFormsActOnTheirBodyAlone(t *testing.T) {
 	t.Parallel()

@@ -135,7 +135,8 @@ func TestTagOfTheOverviewStandsForAllThatItSays(t *testing.T) {
 	look()
 }
 
-// Another site can make a browser request any address, and the length of a compressed answer could tell it something.
+// Another site can make a browser request any address, and the length of a compressed answer could tell that site
+// something.
 // Failure: F130
 func TestPagesAreCompressedOnlyWhereNobodyElseHasAsked(t *testing.T) {
 	t.Parallel()

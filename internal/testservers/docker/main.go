@@ -3,17 +3,17 @@
 //	docker mysql|redis|redis-on-host port [server flags…]
 //	docker rabbitmq port [lines of rabbitmq.conf…]
 //
-// The server is reachable on that port of the Docker host and keeps the port across restarts. The first line of
-// standard output holds its address. After that, each line of standard input is a command: kill, stop, restart, pause,
-// resume, log, or rabbitmqctl with a JSON list of its arguments. Each command is answered by one line. All output lines
-// are JSON. When the input ends or SIGTERM comes, the command removes the container and exits.
+// The server keeps that port of the Docker host across restarts. The first line of standard output holds its address.
+// Each line of standard input is a command: kill, stop, restart, pause, resume, log, or rabbitmqctl with a JSON list of
+// its arguments. One line answers each command. All output lines are JSON. When the input ends or SIGTERM comes, the
+// command removes the container and exits.
 //
 // COMPENSATOR_MYSQL_IMAGE, COMPENSATOR_REDIS_IMAGE and COMPENSATOR_RABBITMQ_IMAGE replace the official images. For
 // MySQL and Redis, an image works if its own command, with flags appended, starts a server that root can reach from
 // outside. The root password is MYSQL_ROOT_PASSWORD or empty.
 //
-// The reaper of testcontainers is off unless TESTCONTAINERS_RYUK_DISABLED=false. Its image would have to be pulled, and
-// the container is removed anyway when the input ends.
+// The reaper of testcontainers is off unless TESTCONTAINERS_RYUK_DISABLED=false, because its image would have to be
+// pulled.
 package main
 
 import (
