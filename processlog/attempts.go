@@ -8,10 +8,10 @@ type AttemptVerdict string
 // The verdicts on failed attempts.
 const (
 	AttemptFailed      AttemptVerdict = "failed"      // the attempt counts as a failure, and another attempt follows
-	AttemptWaits       AttemptVerdict = "waits"       // the attempt costs nothing, because something that the entry needs was not available
+	AttemptWaits       AttemptVerdict = "waits"       // the attempt costs nothing, because something was not available
 	AttemptExhausted   AttemptVerdict = "exhausted"   // the attempt was the last one that was allowed
 	AttemptPermanent   AttemptVerdict = "permanent"   // the error was permanent, so no further attempt follows
-	AttemptCrashed     AttemptVerdict = "crashed"     // several leases in a row ended without an outcome, usually because the process crashed
+	AttemptCrashed     AttemptVerdict = "crashed"     // several leases in a row ended without an outcome, usually by a crash
 	AttemptInterrupted AttemptVerdict = "interrupted" // the process stopped, so the attempt costs nothing
 )
 
@@ -40,9 +40,6 @@ type FailedAttempt struct {
 // Late returns how long after its due time the entry was claimed.
 func (a *FailedAttempt) Late() time.Duration { return max(0, a.StartedAt.Sub(a.DueAt)) }
 
-// AttemptSlot returns the number of the slot in which a store keeps an attempt with the given Outcome.Version. An entry
-// has MaxAttemptsKept slots, and a new attempt replaces the earlier attempt in its slot.
-//
-// The versions of two attempts of an entry differ by at least two. So two attempts share a slot only if their versions
-// differ by at least 2*MaxAttemptsKept - 1.
+// AttemptSlot returns the slot in which a store keeps an attempt with the given Outcome.Version, below MaxAttemptsKept. A
+// new attempt replaces the earlier one in its slot. The versions of two attempts differ by at least two.
 func AttemptSlot(version uint64) uint64 { return version / 2 % MaxAttemptsKept }

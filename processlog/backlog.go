@@ -19,7 +19,7 @@ var BacklogStates = [...]State{Pending, Retrying, Compensating, Dead}
 // OverdueAfter is the time after which a due entry counts as overdue in a Backlog.
 const OverdueAfter = time.Minute
 
-// Of returns the number of entries in one of BacklogStates. For any other state it returns 0.
+// Of returns the number of entries in one of BacklogStates, and 0 for any other state.
 func (b Backlog) Of(state State) int {
 	switch state {
 	case Pending:

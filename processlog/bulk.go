@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// BulkID identifies an action on several entries. It is part of a URL that people send to each other, so nobody must be
-// able to guess it.
+// BulkID identifies an action on several entries. It is part of a URL, so nobody must be able to guess it.
 type BulkID struct {
 	Record uint64 // number of the action's first record in the audit table
 	Secret string // random text, 16 to 32 lowercase letters and digits
@@ -39,12 +38,11 @@ func ParseBulkID(text string) (BulkID, error) {
 	return BulkID{record, secret}, nil
 }
 
-// BulkBatch is the record of one batch of an action on several entries. An action has one batch or more. Each batch is
-// one row of the audit table. This row names no entry.
+// BulkBatch is the record of one batch of an action on several entries. Each batch is one row of the audit table.
 type BulkBatch struct {
 	ID      BulkID          // Record is 0 in the first batch until ChangeBulk has stored it
 	Record  uint64          // number of this batch's record. ChangeBulk ignores it
-	Follows uint64          // for ChangeBulk: Record of the batch before. If another batch has followed that one, ChangeBulk does nothing. 0: do not check
+	Follows uint64          // for ChangeBulk: Record of the batch before, which no other may follow. 0: do not check
 	Once    bool            // for ChangeBulk of a first batch: do nothing if an earlier action has the same Secret
 	At      time.Time       // when the batch was stored. UTC, milliseconds
 	Action  Action          // what was done
@@ -98,8 +96,7 @@ const (
 	BulkState    = "state"     // a *StateError or another error of Change.After
 )
 
-// With returns the batch with the results of its change: answers[i] is the answer for seen[i]. A store calls it in the
-// transaction that makes the change.
+// With returns the batch with the results of its change: answers[i] is the answer for seen[i].
 func (b BulkBatch) With(seen []Version, answers []Changed, change Change) BulkBatch {
 	entries, skipped := make([]BulkEntry, 0, len(b.Entries)+len(seen)), make([]BulkSkip, 0, len(b.Skipped)+len(seen))
 	entries, skipped = append(entries, b.Entries...), append(skipped, b.Skipped...)
@@ -128,7 +125,7 @@ func skipReason(err error) string {
 	return BulkState
 }
 
-// EntryCount returns a number of entries in words, for example "1 entry".
+// EntryCount returns a number of entries in words, such as "1 entry".
 func EntryCount(n int) string {
 	if n == 1 {
 		return "1 entry"

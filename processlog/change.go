@@ -30,10 +30,10 @@ const (
 
 var actionValues = [...]Action{ActionComplete, ActionCancel, ActionReschedule, ActionRequeue, ActionSettleManually, ActionErase, ActionAcceptLoss, ActionPurge}
 
-// MarshalText returns the stored word. It also accepts a word that only a later version knows.
+// MarshalText returns the stored word, also one that only a later version knows.
 func (a Action) MarshalText() ([]byte, error) { return []byte(a), nil }
 
-// UnmarshalText parses a known word. For any other word it returns a *FieldError that lists the known words.
+// UnmarshalText parses a known word. For any other word it returns a *FieldError.
 func (a *Action) UnmarshalText(text []byte) error {
 	word := Action(text)
 	if !slices.Contains(actionValues[:], word) {
@@ -55,7 +55,6 @@ type Change struct {
 	Reason       string        // reason that Actor gives
 }
 
-// changeRules lists the state changes that each action may make.
 var changeRules = map[Action]struct {
 	fromStates []State
 	toState    State // state after the action; not used for reschedule and erase, which keep the state
@@ -70,9 +69,10 @@ var changeRules = map[Action]struct {
 }
 
 // After returns the row as it is after the change. It returns a *StateError if the state of the row does not allow the
-// change, and an *OtherTypeError for an entry of another type. If the change would alter nothing, the result equals the
-// given row, including its version. If the result has Faults, a store must write them, too. The given row needs no
-// Faults. This method contains all rules for the actions of services and people.
+// change, and an *OtherTypeError for an entry of another type.
+//
+// If the change would alter nothing, the result has the same version. If the result has Faults, a store must write them,
+// too. The given row needs no Faults.
 func (ch Change) After(before Row) (Row, error) {
 	if ch.BusinessType != "" && ch.BusinessType != before.BusinessType {
 		return before, &OtherTypeError{IdempotencyKey: before.IdempotencyKey, Recorded: before.BusinessType, Asked: ch.BusinessType}
@@ -93,7 +93,7 @@ func (ch Change) After(before Row) (Row, error) {
 	after := before
 	after.Version++
 	after.Token = ch.Token
-	if ch.Action == ActionErase { // Keep ids, state and times. They say what happened, and prevent that the work is done again.
+	if ch.Action == ActionErase { // Ids, state and times say what happened, and prevent that the work is done again.
 		after.Epoch++
 		after.UserName, after.Content, after.Headers, after.LastError, after.Erased = "", nil, nil, "", true
 		return after, nil
@@ -124,19 +124,15 @@ func (ch Change) After(before Row) (Row, error) {
 	return after, nil
 }
 
-// abandonedError is the LastError of an entry whose first attempt held it when the entry was cancelled or rescheduled.
 const abandonedError = "compensator: an attempt held the entry when it was cancelled or rescheduled, so its outcome is unknown"
 
-// dropsAttempt reports whether the change hides an attempt that may be running: the outcome of the attempt is dropped,
-// and DeliveryCount no longer counts it. The attempt may still have its effect, so the Faults of the entry must say
-// that an outcome is unknown. The other actions drop an outcome only after a person has checked the entry, or because
-// the work is done.
+// dropsAttempt reports whether the change hides an attempt that may be running. Its effect may still happen, so the Faults
+// must say that an outcome is unknown.
 func (ch Change) dropsAttempt(before Row) bool {
 	return before.DeliveryCount > 0 && (ch.Action == ActionCancel || ch.Action == ActionReschedule && before.LeaseLeft > 0)
 }
 
-// AfterSeen returns the row as it is after the change, as After does. If the row no longer has the version in seen,
-// AfterSeen returns ErrChanged.
+// AfterSeen works like After, but returns ErrChanged if the row no longer has the version in seen.
 func (ch Change) AfterSeen(before Row, seen Version) (Row, error) {
 	if before.Version != seen.Number || before.IdempotencyKey != seen.IdempotencyKey {
 		return before, fmt.Errorf("%s entry %s: %w", ch.Action, before.ID, ErrChanged)
@@ -144,16 +140,14 @@ func (ch Change) AfterSeen(before Row, seen Version) (Row, error) {
 	return ch.After(before)
 }
 
-// Audited reports whether the change is written to the audit table. A change by a service has no Actor, so it is not
-// written.
+// Audited reports whether the change is written to the audit table.
 func (ch Change) Audited() bool { return ch.needsPerson() || ch.Actor != "" }
 
-// needsPerson reports whether only people may make this change.
 func (ch Change) needsPerson() bool {
 	return ch.Action == ActionRequeue || ch.Action == ActionSettleManually || ch.Action == ActionErase
 }
 
-// Record returns the audit record of a person's change. The record of an erasure holds no erased text.
+// Record returns the audit record of a person's change, for an erasure without the erased text.
 func (ch Change) Record(before, after Row) AuditRecord {
 	if ch.Action == ActionErase {
 		before.LastError = ""
@@ -165,15 +159,13 @@ func auditState(r Row) AuditState {
 	return AuditState{State: r.State, Version: r.Version, Epoch: r.Epoch, ProcessCount: r.ProcessCount, LastError: r.LastError}
 }
 
-// Erased returns the form that replaces an earlier audit record when the entry is erased. This form keeps the actor,
-// the action, the time, and the states. It drops errors and reasons, because these are free text.
+// Erased returns the record without its free texts, errors and reasons, for an erasure of the entry.
 func (r AuditRecord) Erased() AuditRecord {
 	r.Reason, r.Before.LastError, r.After.LastError = "", "", ""
 	return r
 }
 
-// AuditInfo names the person who acts on an entry, and the person's reason. Both are required. The transaction that
-// changes the entry also stores them in the audit table.
+// AuditInfo names the person who acts on an entry, and the person's reason. Both are required.
 type AuditInfo struct {
 	Actor  string // at most 191 characters
 	Reason string // at most 1,000 characters

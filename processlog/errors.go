@@ -11,26 +11,23 @@ import (
 
 // These errors are about a transaction.
 var (
-	// ErrNoTransaction says that the handle given to Record has no open transaction. Record wrote nothing. An entry
-	// outside a transaction would stay even if the business change is rolled back.
+	// ErrNoTransaction says that the handle given to Record has no open transaction. Record wrote nothing.
 	ErrNoTransaction = errors.New("compensator: no open transaction")
 
 	// ErrTxAborted says that the server rolled the transaction back, for example after a deadlock. The handle still
 	// looks open. ErrTxAborted wraps ErrNoTransaction. Roll back and run the whole transaction again.
 	ErrTxAborted = fmt.Errorf("%w: the server rolled it back", ErrNoTransaction)
 
-	// ErrNotRecorded says that Commit rolled the transaction back, because one of its entries was refused or could not
-	// be written. Connector and InTx return it. So a transaction never commits if one of its entries is missing, even
-	// if the caller ignored the error of Record.
+	// ErrNotRecorded says that Commit rolled the transaction back, because one of its entries was refused or could not be
+	// written. Connector and InTx return it, even if the caller ignored the error of Record.
 	ErrNotRecorded = errors.New("compensator: transaction holds an entry that was not written; rolled back")
 
-	// ErrHistoryLost says that the database lacks entries which this process has seen committed. Usual causes are a
-	// lagging replica that was promoted, and a restored backup. By default this process continues to work. With
-	// Config.StopOnLoss it claims and starts nothing until a person calls AcceptLoss. The error is a *LossError.
+	// ErrHistoryLost says that the database lacks entries which this process has seen committed, usually after the
+	// promotion of a lagging replica or a restored backup. With Config.StopOnLoss the process claims nothing until a
+	// person calls AcceptLoss. The error is a *LossError.
 	ErrHistoryLost = errors.New("compensator: the database has gone back")
 
-	// ErrCommitUnknown says that the connection broke during COMMIT. The transaction may have committed or not. Call
-	// Resolve to find out.
+	// ErrCommitUnknown says that the connection broke during COMMIT. Call Resolve to find out.
 	ErrCommitUnknown = errors.New("compensator: commit outcome unknown")
 )
 
@@ -45,8 +42,8 @@ var (
 	// ErrChanged says that the entry has changed since it was read. Read it again.
 	ErrChanged = errors.New("compensator: entry has changed since it was seen")
 
-	// ErrAlreadySucceeded says that the work is already done, by the entry's handler or by an earlier Complete. The
-	// caller must not do the work again. The error is a *StateError.
+	// ErrAlreadySucceeded says that the work is already done, by the handler or by an earlier Complete. The caller must
+	// not do it again. The error is a *StateError.
 	ErrAlreadySucceeded = errors.New("compensator: entry has succeeded already")
 )
 
@@ -59,8 +56,8 @@ var (
 	// ErrCancelled says that the entry was cancelled, completed or requeued while it ran.
 	ErrCancelled = errors.New("compensator: entry was cancelled while it ran")
 
-	// ErrStopping says that Run is ending. If a handler returns this error, the attempt does not count. The same is
-	// true for context.Canceled, which HTTP clients and drivers return.
+	// ErrStopping says that Run is ending. If a handler returns this error or context.Canceled, the attempt does not
+	// count.
 	ErrStopping = errors.New("compensator: stopping")
 
 	// ErrTimeout says that the Timeout of the type has passed.
@@ -84,12 +81,9 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return "compensator: " + e.Field + ": " + e.Reason }
 
-// SessionError says that the library refused to write in the database session of a transaction. The session would store
-// the entry wrongly, for example after SET unique_checks=0, or in another database, after USE. The entry is not at
-// fault: it can be recorded in another session. If the library began the transaction, it closes the session, so that
-// the pool opens another one.
-//
-// SessionError wraps a *FieldError that names the variable. Error returns the text of the FieldError.
+// SessionError says that the database session of a transaction would store the entry wrongly, for example after SET
+// unique_checks=0 or USE, so that the library has written nothing. The entry can be recorded in another session. If the
+// library began the transaction, it closes the session. SessionError wraps a *FieldError that names the variable.
 type SessionError struct {
 	Refusal *FieldError // names the variable and says what is wrong with it
 }
@@ -105,8 +99,7 @@ func IsSessionError(err error) bool {
 	return errors.As(err, &refused)
 }
 
-// OtherTypeError says that an idempotency key belongs to an entry of another business type. Record and the methods of a
-// Type that change entries return it.
+// OtherTypeError says that an idempotency key belongs to an entry of another business type.
 type OtherTypeError struct {
 	IdempotencyKey IdempotencyKey // key that both types use
 	Recorded       string         // business type of the existing entry
@@ -128,7 +121,6 @@ type RefusedError struct {
 	Refusals []Refusal // at least one
 }
 
-// maxNamedRefusals bounds the number of ids in the text of a RefusedError.
 const maxNamedRefusals = 20
 
 // Error names up to 20 of the refused entries.
@@ -146,11 +138,10 @@ func (e *RefusedError) Error() string {
 // Unwrap returns the database's error for the first entry.
 func (e *RefusedError) Unwrap() error { return e.Refusals[0].Err }
 
-// LossError is the type of ErrHistoryLost. It lists the entries that this process knows to be missing.
+// LossError is the type of ErrHistoryLost.
 type LossError struct {
-	// Lost lists the entries that this process remembers and the database has lost, ordered by id. A process remembers
-	// the newest 512 entries that it has seen. Other processes may know further lost entries. An entry that no process
-	// has read since its commit is in no list.
+	// Lost lists the entries that this process remembers and the database has lost, ordered by id. A process remembers the
+	// newest 512 entries that it has seen, and other processes may know further ones.
 	Lost []LostEntry
 
 	Stopped bool // this process claims and starts nothing until a person calls AcceptLoss: see Config.StopOnLoss
@@ -186,8 +177,8 @@ type StateError struct {
 	State          State          // present state of the entry
 	Action         Action         // action that was refused. "wait for" and "read the result of" are from a Type of the root package
 
-	// CompensationBegun says that a compensation of this dead entry has begun. A service may not complete or cancel
-	// such an entry, because only a person can find out how much of the work was undone.
+	// CompensationBegun says that a compensation of this dead entry has begun. Only a person may complete or cancel such
+	// an entry, because somebody must find out how much of the work was undone.
 	CompensationBegun bool
 
 	Erased bool // the entry cannot be requeued, because a person erased its content
@@ -204,9 +195,8 @@ func (e *StateError) Error() string {
 	return text
 }
 
-// Is reports whether e is ErrAlreadySucceeded. For a StateError of Cancel it returns false, even if the entry has
-// succeeded. ErrAlreadySucceeded warns a caller who is about to do the work a second time. A caller of Cancel does not
-// do the work.
+// Is reports whether e is ErrAlreadySucceeded. For a StateError of Cancel it returns false, because a caller of Cancel
+// does not do the work a second time.
 func (e *StateError) Is(target error) bool {
 	return target == ErrAlreadySucceeded && e.Action == ActionComplete && e.State == Succeeded
 }
@@ -243,8 +233,7 @@ type PanicError struct {
 	Stack []byte // stack of the goroutine that panicked; the text "runtime.Goexit" if the handler called that function
 }
 
-// formatValue formats the value as package fmt does. A String or Error method may panic with a value whose own String or
-// Error method panics too. Package fmt does not recover from that, but formatValue does.
+// formatValue recovers from a String or Error method that panics with such a value again. Package fmt does not.
 func (e *PanicError) formatValue() (text string) {
 	defer func() {
 		if recover() != nil {
@@ -261,10 +250,9 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("handler panicked: %s\n%s", e.formatValue(), e.Stack)
 }
 
-// SafeError returns err if its methods can be called safely. Otherwise it returns a copy with the same text that errors.Is
-// and errors.As can inspect. The methods of an error are code of the user: a method may panic, for example Error of a nil
-// pointer, and a chain of Unwrap may never end.
+// SafeError returns err if its methods can be called safely, and otherwise a copy with the same text for errors.Is and
+// errors.As. A user's method may panic, and a chain of Unwrap may never end.
 func SafeError(err error) error { return usererr.Safe(err) }
 
-// ErrorText returns err.Error(). If that method panics, ErrorText returns a description of the problem. err must not be nil.
+// ErrorText returns err.Error(), or a description if that panics. err must not be nil.
 func ErrorText(err error) string { return usererr.Text(err) }

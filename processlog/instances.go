@@ -23,7 +23,7 @@ func (id InstanceID) String() string { return hex.EncodeToString(id[:]) }
 // MarshalText implements encoding.TextMarshaler.
 func (id InstanceID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText reads the text of String. For any other text it returns a *FieldError.
+// UnmarshalText reads the text of String, or returns a *FieldError.
 func (id *InstanceID) UnmarshalText(text []byte) error {
 	data, err := hex.DecodeString(string(text))
 	if err != nil || len(data) != len(id) {
@@ -33,8 +33,7 @@ func (id *InstanceID) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// instanceMark is the number of bytes of a lease's token that name the process. The other 12 bytes are random, which is
-// enough to keep the tokens of one process different.
+// instanceMark is the number of bytes of a token that name the process. The other 12 are random.
 const instanceMark = 4
 
 // Mark returns the token with the mark of a process in its first bytes.
@@ -43,8 +42,8 @@ func (t Token) Mark(by InstanceID) Token {
 	return t
 }
 
-// MarkedBy reports whether the token has the mark of a process. Two of n processes have the same mark with a
-// probability of about n*n/2^33. So use the answer only to inform people.
+// MarkedBy reports whether the token has the mark of a process. Two of n processes have the same mark with a probability
+// of about n*n/2^33, so the answer only informs people.
 func (t Token) MarkedBy(id InstanceID) bool {
 	return [instanceMark]byte(t[:]) == [instanceMark]byte(id[:])
 }
@@ -125,7 +124,7 @@ type InstanceState string
 // The states of a process.
 const (
 	InstanceLive  InstanceState = "live"  // it has written lately
-	InstanceGone  InstanceState = "gone"  // it was not closed, and has not written for 3 times InstanceInterval: it was killed, or cannot reach the database
+	InstanceGone  InstanceState = "gone"  // it was not closed, and has not written for 3 times InstanceInterval
 	InstanceEnded InstanceState = "ended" // Close has ended it
 )
 

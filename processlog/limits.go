@@ -22,8 +22,7 @@ const MaxRows = 500
 // LockedRetry is the pause before an entry is read again if another transaction has locked its row.
 const LockedRetry = 50 * time.Millisecond
 
-// Millis rounds a remaining time up to whole milliseconds, the unit of the stored times. So no entry becomes due too
-// early.
+// Millis rounds up to whole milliseconds, the unit of the stored times, so that no entry becomes due too early.
 func Millis(d time.Duration) int64 {
 	ms := d.Milliseconds()
 	if d > time.Duration(ms)*time.Millisecond {
@@ -32,12 +31,11 @@ func Millis(d time.Duration) int64 {
 	return ms
 }
 
-// Remaining rounds a remaining time up to whole milliseconds, as Millis does. It returns 0 for a negative time.
+// Remaining rounds as Millis does. It returns 0 for a negative time.
 func Remaining(d time.Duration) int64 { return max(0, Millis(d)) }
 
-// DueAfter converts the delay of an entry to whole milliseconds. The database adds the result to its current time,
-// which it truncates to milliseconds. So DueAfter rounds up and adds one millisecond. Otherwise the entry would be due
-// up to one millisecond too early. DueAfter returns 0 if d is not positive.
+// DueAfter converts the delay of an entry to whole milliseconds. It rounds up and adds one, because the database truncates
+// its current time. It returns 0 if d is not positive.
 func DueAfter(d time.Duration) int64 {
 	if d <= 0 {
 		return 0
@@ -45,13 +43,11 @@ func DueAfter(d time.Duration) int64 {
 	return Millis(d) + 1
 }
 
-// DueIn rounds the delay of an entry in the queue, as DueAfter does for the database. If the queue returned the entry
-// sooner, the database would answer that the entry is not due yet.
+// DueIn rounds the delay of an entry in the queue, as DueAfter does for the database.
 func DueIn(d time.Duration) time.Duration { return time.Duration(DueAfter(d)) * time.Millisecond }
 
-// FitsIdempotencyKey reports whether the table can store text as an idempotency key and can distinguish it from every
-// other key. It returns true for the empty text, which Record refuses. If you build keys from names of other systems,
-// hash each name that does not fit.
+// FitsIdempotencyKey reports whether the table can store text as an idempotency key, and distinguish it from every other
+// key. It returns true for the empty text, which Record refuses.
 func FitsIdempotencyKey(text string) bool {
 	return utf8.ValidString(text) && utf8.RuneCountInString(text) <= MaxIdempotencyKey && !strings.ContainsRune(text, 0) && !strings.HasSuffix(text, " ")
 }

@@ -8,18 +8,16 @@ import (
 	"unicode/utf8"
 )
 
-// Filter selects entries for List. Set at most one of BatchID, BusinessID and BusinessExtID. The other fields narrow
-// the result. MySQL and MariaDB ignore spaces at the end of ids.
+// Filter selects entries for List. Set at most one of BatchID, BusinessID and BusinessExtID. MySQL and MariaDB ignore
+// spaces at the end of ids.
 //
-// List reads one index: the index on the id that is set. Without an id it reads the index on the creation time if a
-// created range is set, and otherwise the index on states and types. List compares each row that the index finds with
-// the other fields, and reads up to MaxRead rows for a page. So a page may be short or empty although more pages
-// follow.
+// List reads one index: of the id that is set, or else of a created range, or else of states and types. It compares up to
+// MaxRead rows with the other fields, so a page may be short or empty although more pages follow.
 type Filter struct {
 	States       []State `json:"states,omitempty"`        // empty: any
 	BusinessType string  `json:"business_type,omitempty"` // empty: any
-	// BusinessTypes selects several types. nil selects all types, and an empty list selects none. With an id or a
-	// created range, List may read and skip any number of rows of other types, so set a deadline on ctx.
+	// BusinessTypes selects several types. nil selects all, and an empty list none. With an id or a created range, List
+	// may skip any number of rows of other types, so set a deadline on ctx.
 	BusinessTypes []string  `json:"business_types,omitempty"`
 	BatchID       string    `json:"batch_id,omitempty"`        // empty: any
 	BusinessID    string    `json:"business_id,omitempty"`     // empty: any
@@ -32,13 +30,13 @@ type Filter struct {
 	DueFrom       time.Time `json:"due_from,omitzero"`         // inclusive. Selects entries that have not ended. Zero: no bound
 	DueTo         time.Time `json:"due_to,omitzero"`           // exclusive. Selects entries that have not ended. Zero: no bound
 
-	// The following fields need a type, or an id, or a created range.
+	// These need a type, an id, or a created range.
 	LastError string  `json:"last_error,omitempty"` // the text of the last error must contain this text; case-sensitive. Empty: any
 	EndedBy   EndedBy `json:"ended_by,omitempty"`   // empty: any
 	UserID    string  `json:"user_id,omitempty"`    // empty: any
 	Leased    bool    `json:"leased,omitempty"`     // only entries that are due and that a process holds now
 
-	// LeasedBy leaves out entries whose lease does not have the mark of this process, as Token.MarkedBy compares it. It wants
+	// LeasedBy keeps only entries whose lease has the mark of this process, as Token.MarkedBy compares it. It needs
 	// Leased. Zero: any process.
 	LeasedBy InstanceID `json:"leased_by,omitzero"`
 
@@ -55,7 +53,7 @@ const DefaultRead = 10_000
 const maxMaxRead = 100_000
 
 // Narrowed reports whether List must compare each row that its index finds with the other fields of f. It returns a
-// *FieldError in two cases: f would read the whole table, or no row can match f.
+// *FieldError if f would read the whole table, or if no row can match.
 func (f Filter) Narrowed() (bool, error) {
 	hasID, hasCreatedRange := f.BatchID+f.BusinessID+f.BusinessExtID != "", !f.CreatedFrom.IsZero() || !f.CreatedTo.IsZero()
 	hasGroup, hasOtherFields := len(f.States) > 0 || f.BusinessType != "" || f.selectsEnded() || f.selectsDue(), f.LastError != "" || f.EndedBy != "" || f.UserID != "" || f.Leased
@@ -78,12 +76,10 @@ func (f Filter) Narrowed() (bool, error) {
 	return hasOtherFields || hasID && (hasCreatedRange || hasGroup) || hasCreatedRange && hasGroup, nil
 }
 
-// selectsEnded reports whether f has a range of end times, and selectsDue whether f has a range of due times.
 func (f Filter) selectsEnded() bool { return !f.EndedFrom.IsZero() || !f.EndedTo.IsZero() }
 func (f Filter) selectsDue() bool   { return !f.DueFrom.IsZero() || !f.DueTo.IsZero() }
 
-// Reached returns the states of the rows that can match f. A range of due times selects only entries that have not
-// ended, and so does Leased. A range of end times selects only ended entries.
+// Reached returns the states of the rows that can match f.
 func (f Filter) Reached() []State {
 	states := f.States
 	if len(states) == 0 {
@@ -97,7 +93,7 @@ func (f Filter) Reached() []State {
 	})
 }
 
-// NextRange returns the bounds of Row.NextAt: the range of the due time, or of the end. A zero time is no bound.
+// NextRange returns the bounds of Row.NextAt. A zero time is no bound.
 func (f Filter) NextRange() (from, to time.Time) {
 	if f.selectsEnded() {
 		return f.EndedFrom, f.EndedTo
@@ -119,11 +115,8 @@ func (f Filter) Admits(r *Row) bool {
 		(!f.Leased || r.LeaseLeft > 0) && (f.LeasedBy == (InstanceID{}) || r.Token.MarkedBy(f.LeasedBy))
 }
 
-// matchesFilter reports whether value equals the wanted value. An empty wanted value matches every value.
 func matchesFilter[T ~string](wanted, value T) bool { return wanted == "" || wanted == value }
 
-// matchesID reports whether id equals the wanted id. If Prefix is set, id may also begin with the wanted id. An empty
-// wanted id matches every id.
 func (f Filter) matchesID(wanted, id string) bool {
 	return matchesFilter(wanted, id) || f.Prefix && strings.HasPrefix(id, wanted)
 }
@@ -135,8 +128,7 @@ type Page struct {
 	Read int    // number of rows that List read for this page; at least the number of its entries
 }
 
-// CountFilter selects entries for Count. Count stops counting each state of a type at AtMost. So its cost does not grow
-// with the table.
+// CountFilter selects entries for Count, which counts each state of a type up to AtMost.
 type CountFilter struct {
 	BatchID      string  // one batch; empty: any
 	BusinessType string  // empty: any

@@ -9,53 +9,48 @@ import (
 	"time"
 )
 
-// Operations is the part of a store that serves people. It holds cases, the audit log, and settings. A service without
-// Config.Operations does not need this part. If a Store implements Operations, suite.TestStore of package
-// compensatortest/suite tests this part too. The methods are called concurrently. All times are by the database's
-// clock.
+// Operations is the part of a store that serves people: cases, the audit log, settings. Only Config.Operations needs it.
+// suite.TestStore of package compensatortest/suite tests it, too. The methods are called concurrently. All times are by
+// the database's clock.
 type Operations interface {
 	// CheckOperations returns a *FieldError for each missing table.
 	CheckOperations(ctx context.Context) error
 
-	// ChangeAll makes the same change on each entry whose version is still the one in seen. The change must not be an
-	// erasure. The same transaction writes the audit records, and closes the cases of entries that are no longer dead.
-	// Otherwise ChangeAll works like RequeueAll.
+	// ChangeAll makes the same change, but no erasure, on each entry whose version is still the one in seen. The same
+	// transaction writes the audit records, and closes the cases of entries that are no longer dead. Otherwise ChangeAll
+	// works like RequeueAll.
 	ChangeAll(ctx context.Context, seen []Version, change Change) ([]Changed, error)
 
-	// ChangeBulk works like ChangeAll. The same transaction also stores batch.With(seen, …) as a record, even if no entry
-	// was changed and even if seen is empty. If batch.ID.Record is 0, the batch is the first one of its action.
-	// ChangeBulk returns the number of the record. For the first batch of an action it is BulkID.Record.
+	// ChangeBulk works like ChangeAll. The same transaction stores batch.With(seen, …) as a record, even if no entry was
+	// changed. If batch.ID.Record is 0, the batch is the first one of its action. ChangeBulk returns the number of the
+	// record, which for a first batch is BulkID.Record.
 	//
-	// If batch.Follows is set and is not the last batch of the action, ChangeBulk changes nothing and returns ErrChanged. So
-	// of several callers that follow the same batch, one succeeds. ChangeBulk does the same if batch.Once is set and one of
-	// the newest MaxBulkKeys records without an entry is the first batch of an action with the same secret.
+	// It changes nothing and returns ErrChanged if batch.Follows is set and is not the last batch of the action. It does
+	// the same if batch.Once is set and one of the newest MaxBulkKeys records without an entry is the first batch of an
+	// action with the same secret.
 	ChangeBulk(ctx context.Context, seen []Version, change Change, batch BulkBatch) (record uint64, answers []Changed, err error)
 
-	// Bulk reads the batches of an action on several entries, the oldest first. If an action has more than
-	// MaxBulkBatches+1 batches, Bulk reads the first batch and the last MaxBulkBatches. It returns ErrNotFound if there
-	// are none. It finds a batch only if fewer than MaxBulkRecords records without an entry lie between this batch and the
-	// first batch. If id.Record is 0, Bulk finds the action by its secret, as ChangeBulk does for
-	// batch.Once.
+	// Bulk reads the batches of an action, the oldest first: the first one and the last MaxBulkBatches. It returns
+	// ErrNotFound if there are none. It finds only batches with fewer than MaxBulkRecords records without an entry between
+	// them and the first batch. If id.Record is 0, Bulk finds the action by its secret, as ChangeBulk does for batch.Once.
 	Bulk(ctx context.Context, id BulkID) ([]BulkBatch, error)
 
-	// MatchingIDs returns the ids of all entries for which m.Admits is true, in ascending order. It may also return ids of
-	// other entries. It reads one index, and does not compare rows with conditions that this index does not cover. An
-	// invalid filter is a *FieldError.
+	// MatchingIDs returns the ids of all entries for which m.Admits is true, in ascending order. It may also return other
+	// ids, because it reads one index, and no rows. An invalid filter is a *FieldError.
 	MatchingIDs(ctx context.Context, m Match) ([]ID, error)
 
 	// Outlines reads rows as Load does, but without content.
 	Outlines(ctx context.Context, ids []ID) ([]Row, error)
 
-	// DeadWithoutCase reads up to limit dead entries that have no open case. It leaves out entries that became dead more
-	// than maxAge ago. A maxAge of 0 leaves out none. The rows have their Faults.
+	// DeadWithoutCase reads up to limit dead entries that have no open case, with their Faults. It leaves out entries that
+	// became dead more than maxAge ago, if maxAge is not 0.
 	//
-	// DeadWithoutCase and the next three methods repair cases after changes by a service, by an older version of the
-	// library, or by a restored backup. If the database refuses to write some cases, the three methods write the others
-	// and return a *RefusedError.
+	// DeadWithoutCase and the next three methods repair cases. If the database refuses to write some cases, they write the
+	// others and return a *RefusedError.
 	DeadWithoutCase(ctx context.Context, maxAge time.Duration, limit int) ([]Row, error)
 
-	// OpenCases opens a case for each row that has not changed since it was read. cases[i] is the case of rows[i].
-	// OpenCases skips rows that other transactions have locked. It returns the number of opened cases.
+	// OpenCases opens a case for each row that has not changed since it was read. cases[i] is the case of rows[i]. It
+	// skips locked rows, and returns the number of opened cases.
 	OpenCases(ctx context.Context, rows []Row, cases []CaseDraft) (int, error)
 
 	// CloseCases closes up to limit cases whose entry is not dead any more or does not exist. It returns their number.
@@ -76,47 +71,44 @@ type Operations interface {
 	// KeepAttempts prepares the store for Outcome.Attempt. It returns a *FieldError if the table of attempts is missing.
 	KeepAttempts(ctx context.Context) error
 
-	// AttemptsOf reads the failed attempts of an entry, the oldest first. At most MaxAttemptsKept attempts are kept: a
-	// new attempt overwrites an old one. Only attempts whose Version is lower than the new one's by at least
-	// 2*MaxAttemptsKept - 1 are overwritten.
+	// AttemptsOf reads the failed attempts of an entry, the oldest first, at most MaxAttemptsKept. A new attempt
+	// overwrites only attempts whose Version is lower by at least 2*MaxAttemptsKept - 1.
 	AttemptsOf(ctx context.Context, id ID) ([]FailedAttempt, error)
 
 	// StatsClock returns the database's clock. It returns a *FieldError if the table of statistics is missing.
 	StatsClock(ctx context.Context) (time.Time, error)
 
-	// WriteStats stores the counts of one process for one minute. The argument minute is the time at which it begins.
-	// instance names the process: 1 to 32 letters and digits that no other process has. stats has one element for each
-	// type. If the process has written this minute or a later one before, WriteStats changes nothing. So a repeated call
-	// is harmless, even after the counts were folded.
+	// WriteStats stores the counts of one process for the minute that begins at minute. instance names the process: 1 to
+	// 32 letters and digits that no other process has. stats has one element for each type. If the process has written
+	// this minute or a later one, WriteStats changes nothing.
 	WriteStats(ctx context.Context, instance string, minute time.Time, stats []Stat) error
 
-	// FoldStats sums old rows: it adds their counts to fewer rows, which are called folded rows, and then deletes the old
-	// rows. It takes at most limit rows, and only rows that are older than age. It folds all of these rows or none.
-	// FoldStats returns the number of deleted rows. Several processes may call it at the same time.
+	// FoldStats adds the counts of up to limit rows that are older than age to fewer rows, called folded rows, and deletes
+	// the old rows: all or none. It returns the number of deleted rows. Several processes may call it at the same time.
 	FoldStats(ctx context.Context, fold StatFold, age time.Duration, limit int) (int, error)
 
 	// ForgetStats deletes folded rows that are older than age.
 	ForgetStats(ctx context.Context, age time.Duration) error
 
-	// Stats reads counts by period and type, sorted by time and then by type. Periods without counts are missing. A row that
-	// was folded into an hour belongs to the period of the hour's first minute.
+	// Stats reads counts by period and type, in this order. Periods without counts are missing. A folded row belongs to
+	// the period of its first minute.
 	Stats(ctx context.Context, filter StatFilter) ([]Stat, error)
 
-	// CountBacklog counts up to limit entries of each range, by one statement that reads nothing but the due index. It returns
-	// one slice for each range. ranges has at most MaxBacklogRanges elements.
+	// CountBacklog counts up to limit entries of each range, by one statement that reads only the due index. It returns
+	// one slice for each range, of which there are at most MaxBacklogRanges.
 	CountBacklog(ctx context.Context, ranges []BacklogRange, limit int) ([]BacklogSlice, error)
 
-	// WriteBacklog stores the backlog of all types that have one. slot is the time of the round that counted it, a whole
-	// minute. If the backlog of this or a later round is stored, WriteBacklog changes nothing. Until WriteBacklog has stored
-	// the whole backlog, ReadBacklog returns the previous one.
+	// WriteBacklog stores the backlog of all types that have one. slot is the whole minute of the round that counted it.
+	// If the backlog of this or a later round is stored, WriteBacklog changes nothing. ReadBacklog returns the previous
+	// backlog until the new one is stored as a whole.
 	WriteBacklog(ctx context.Context, slot time.Time, backlog []Backlog) error
 
 	// ReadBacklog reads the last stored backlog. CountBacklog, WriteBacklog and ReadBacklog need the table of statistics.
 	ReadBacklog(ctx context.Context) (BacklogReading, error)
 
-	// WriteInstance stores what a process says about itself. It stores the time of the database's clock as SeenAt, and ignores
-	// the times in i. age is the time since the process started. ended says that the process ends. Once ended is stored,
-	// EndedAt does not change any more. WriteInstance returns a *FieldError if the table of instances is missing.
+	// WriteInstance stores what a process says about itself, seen now by the database's clock. It ignores the times in i.
+	// age is the time since the process started. Once ended is stored, EndedAt does not change any more. A missing table
+	// of instances is a *FieldError.
 	WriteInstance(ctx context.Context, i Instance, age time.Duration, ended bool) error
 
 	// Instances reads all processes, sorted by name and then by ID.
@@ -125,34 +117,31 @@ type Operations interface {
 	// ForgetInstances deletes processes that have not been seen for longer than age.
 	ForgetInstances(ctx context.Context, age time.Duration) error
 
-	// PeriodicMarks reads the database's clock and the marks of all periodic types: the last slot of each, or the time of its
-	// first registration if it has no slot yet. It leaves out the marks of maintenance, whose names begin with a space. A
-	// missing table of marks is a *FieldError.
+	// PeriodicMarks reads the database's clock and the marks of all periodic types, as Marks does. It leaves out the marks
+	// of maintenance, whose names begin with a space. A missing table of marks is a *FieldError.
 	PeriodicMarks(ctx context.Context) (now time.Time, marks map[string]time.Time, err error)
 
 	// OutlinesByKey reads rows by their idempotency keys, without content and in no order. Keys without a row are left out.
 	OutlinesByKey(ctx context.Context, keys []string) ([]Row, error)
 
-	// BlockedBy returns the entry that blocks the entry id, or the zero ID if none does. The blocking entry is the first
-	// entry that counts under the same ordering key: see Ordering. dead says whether dead entries count. BlockedBy and
-	// Ordering.Blocked give the same answer.
+	// BlockedBy returns the entry that blocks the entry id, or the zero ID: see Ordering. dead says whether dead entries
+	// count. BlockedBy and Ordering.Blocked give the same answer.
 	BlockedBy(ctx context.Context, businessType string, id ID, dead bool) (ID, error)
 
-	// CaseGroups counts the open cases by type, fingerprint and currency. It returns the 1,000 groups with the most
-	// cases. businessTypes selects the types; nil means all types. failure selects one failure; the zero value means
-	// all failures.
+	// CaseGroups counts the open cases by type, fingerprint and currency, and returns the 1,000 groups with the most
+	// cases. Nil businessTypes and a zero failure select all.
 	CaseGroups(ctx context.Context, businessTypes []string, failure Fingerprint) ([]CaseGroup, error)
 
 	// CountCases counts the open cases by type and kind, in no order.
 	CountCases(ctx context.Context) ([]CaseCount, error)
 
-	// Types returns the known business types, sorted. A type is known if it is in the log, in the newest 1,000
-	// operations, or in a setting that pauses or has paused the type. The cost does not grow with the log.
+	// Types returns the known business types, sorted: those in the log, in the newest 1,000 operations, and in settings
+	// that pause or have paused a type. The cost does not grow with the log.
 	Types(ctx context.Context) ([]string, error)
 
-	// AssignCases assigns open cases to owner in one transaction. If owner is empty, the cases have no owner
-	// afterwards. A case is assigned only if its version is still the one in seen. For each assigned case AssignCases
-	// records op, with the entry and the type of the case.
+	// AssignCases assigns open cases to owner, or to nobody if owner is empty, in one transaction. A case is assigned only
+	// if its version is still the one in seen. For each assigned case op is recorded, with the entry and the type of the
+	// case.
 	//
 	// AssignCases returns one error for each case, in the order of seen: nil, ErrChanged, or ErrNotFound if there is no
 	// open case. No case may be named twice.
@@ -164,17 +153,16 @@ type Operations interface {
 	// AuditLog reads the audit log, newest first. It merges changes of entries and operations.
 	AuditLog(ctx context.Context, filter AuditLogFilter) (AuditLogPage, error)
 
-	// Limits reads the limits under which entries were claimed, sorted by name. An empty name selects all limits. The
-	// cost does not grow with the number of keys that a limit has. A log without the table of limits has none.
+	// Limits reads the limits under which entries were claimed, sorted by name. An empty name selects all. The cost does
+	// not grow with the keys of a limit. A log without the table of limits has none.
 	Limits(ctx context.Context, name string) ([]StoredLimit, error)
 
-	// LimitedKey reads how far one key has used up a limit. The limit must come from Limits. The key is "" if the limit
-	// has no keys.
+	// LimitedKey reads how far one key has used up a limit of Limits. The key is "" if the limit has no keys.
 	LimitedKey(ctx context.Context, limit StoredLimit, key string) (LimitedKey, error)
 
-	// PutLimit writes the fields Person, Actor and Reason of a limit. The limit must come from Limits. The same
-	// transaction records ops in the audit log. PutLimit returns ErrChanged if the stored version is not limit.Version, or
-	// if the limit does not exist. After PutLimit every claim obeys the new values.
+	// PutLimit writes Person, Actor and Reason of a limit of Limits, and records ops in the same transaction. It returns
+	// ErrChanged if the stored version is not limit.Version, or if the limit does not exist. After PutLimit every claim
+	// obeys the new values.
 	PutLimit(ctx context.Context, limit StoredLimit, ops ...Operation) error
 
 	// Settings reads all settings.
@@ -185,23 +173,23 @@ type Operations interface {
 	PutSetting(ctx context.Context, setting Setting, op Operation) error
 }
 
-// MaxBulkBatches is the maximum number of last batches of an action that Bulk reads.
+// MaxBulkBatches is the maximum number of an action's last batches that Bulk reads.
 const MaxBulkBatches = 20
 
-// MaxBulkRecords is the maximum number of audit records that Bulk reads. It reads only records that name no entry.
+// MaxBulkRecords is the maximum number of audit records without an entry that Bulk reads.
 const MaxBulkRecords = 10_000
 
 // MaxBulkKeys is how many of the newest audit records without an entry are compared to find an action by its secret.
 const MaxBulkKeys = 1000
 
-// Amount is the value of an entry, in the smallest unit of its currency. An Amount without a currency, such as the zero
-// Amount, is unknown. An unknown Amount never counts as zero.
+// Amount is the value of an entry, in the smallest unit of its currency. An Amount without a currency is unknown, and
+// never counts as zero.
 type Amount struct {
 	Minor    int64  `json:"minor,string"` // number of smallest units, for example cents
 	Currency string `json:"currency"`     // three capital letters, ISO 4217
 }
 
-// MaxAmount is the largest absolute value of Amount.Minor. So the sum of a million amounts fits into an int64.
+// MaxAmount is the largest absolute value of Amount.Minor. The sum of a million amounts fits into an int64.
 const MaxAmount = 9_000_000_000_000
 
 // Known reports whether the amount is known and valid.
@@ -224,7 +212,7 @@ func (f Fingerprint) String() string { return hex.EncodeToString(f[:]) }
 // MarshalText returns the result of String.
 func (f Fingerprint) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
-// UnmarshalText parses the result of String. For any other text it returns a *FieldError.
+// UnmarshalText parses the result of String, or returns a *FieldError.
 func (f *Fingerprint) UnmarshalText(text []byte) error {
 	if n, err := hex.Decode(f[:], text[:min(len(text), 2*len(f))]); err != nil || n != len(f) || len(text) != 2*len(f) {
 		return &FieldError{Field: "fingerprint", Reason: fmt.Sprintf("%q: want 16 hexadecimal digits", text)}
@@ -238,10 +226,10 @@ type CaseKind int8
 // The kinds of cases.
 const (
 	CaseDead    CaseKind = 1 // The entry is dead. Each attempt of its epoch is known to have failed.
-	CaseUnknown CaseKind = 2 // The entry is dead. The outcome of an attempt of its epoch is unknown, so its effect may have happened.
+	CaseUnknown CaseKind = 2 // The entry is dead. An attempt of its epoch has an unknown outcome, and may have had its effect.
 )
 
-// String returns "dead" or "outcome unknown". For a number that is no kind it returns a text with the number.
+// String returns "dead" or "outcome unknown", or a text with the number.
 func (k CaseKind) String() string {
 	switch k {
 	case CaseDead:
@@ -263,10 +251,10 @@ func (k CaseKind) GoString() string {
 	return "admin." + k.String()
 }
 
-// MarshalText returns the result of String. It returns no error, even for a number that is no kind.
+// MarshalText returns the result of String, even for a number that is no kind.
 func (k CaseKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText parses the result of String for a known kind. For any other text it returns a *FieldError.
+// UnmarshalText parses the result of String for a known kind, or returns a *FieldError.
 func (k *CaseKind) UnmarshalText(text []byte) error {
 	for _, kind := range []CaseKind{CaseDead, CaseUnknown} {
 		if kind.String() == string(text) {
@@ -286,7 +274,7 @@ type CaseDraft struct {
 	Fingerprint Fingerprint   // fingerprint of the failure
 	Amount      Amount        // what the entry is worth; zero: unknown
 	Due         time.Duration // time from now until the case is due
-	Error       string        // error to store in the case, cut to MaxCaseError characters. If it is empty, the case stores the entry's error
+	Error       string        // error to store, cut to MaxCaseError characters; empty: the entry's error
 }
 
 // Case says that an entry waits for a person, or waited for one.
@@ -313,8 +301,7 @@ type SeenCase struct {
 	Version uint64 // Case.Version
 }
 
-// Assigned returns the error of AssignCases for the case that seen names. c is the present case, or nil if the entry
-// has no case.
+// Assigned returns the error of AssignCases for the present case c, which is nil if the entry has none.
 func (seen SeenCase) Assigned(c *Case) error {
 	switch {
 	case c == nil || !c.ClosedAt.IsZero():
@@ -337,7 +324,7 @@ type CaseFilter struct {
 	Cursor        string      // CasePage.Next of the previous page
 }
 
-// CasePage is one page of cases. A short or even empty page need not be the last. On the last page Next is empty.
+// CasePage is one page of cases. It may be short or empty. Only on the last page Next is empty.
 type CasePage struct {
 	Cases []Case `json:"cases"`          // cases of this page
 	Next  string `json:"next,omitempty"` // cursor of the following page
@@ -374,22 +361,20 @@ type Operation struct {
 	Reason       string // reason that Actor gives
 }
 
-// AuditLogFilter selects records for AuditLog. A page reads up to 10,000 changes and 10,000 operations. If EntryID is
-// set, a page reads all records of the entry. If BusinessTypes is set, AuditLog reads until the page is full, so set a
-// deadline on ctx.
+// AuditLogFilter selects records for AuditLog. A page reads up to 10,000 changes and 10,000 operations, or all records of
+// EntryID. If BusinessTypes is set, AuditLog reads until the page is full, so set a deadline on ctx.
 type AuditLogFilter struct {
 	EntryID       ID        // zero: any
 	BusinessTypes []string  // nil: any. Empty: none. "" selects records without a type
 	Actor         string    // empty: any
 	Action        string    // empty: any
 	From, To      time.Time // from inclusive, to exclusive. Zero: no bound
-	EachEntry     bool      // also the records of single entries that ChangeBulk has changed. Without it the record of the batch stands for them, unless EntryID is set
+	EachEntry     bool      // also the records of single entries that ChangeBulk has changed; always with EntryID
 	Limit         int       // maximum number of records. 0: 50; at most 1,000
 	Cursor        string    // AuditLogPage.Next of the previous page
 }
 
-// AuditLogRecord is one record of the audit log. It is either a change of an entry, which has Before and After, or an
-// operation.
+// AuditLogRecord is either a change of an entry, which has Before and After, or an operation.
 type AuditLogRecord struct {
 	At           time.Time   `json:"at"`                      // time of the action
 	Actor        string      `json:"actor"`                   // the person or program that acted
@@ -405,14 +390,13 @@ type AuditLogRecord struct {
 	After        *AuditState `json:"after,omitempty"`         // the entry after the change; nil for an operation
 }
 
-// AuditLogPage is one page of the audit log. A short or even empty page need not be the last. On the last page Next is
-// empty.
+// AuditLogPage is one page of the audit log. It may be short or empty. Only on the last page Next is empty.
 type AuditLogPage struct {
 	Records []AuditLogRecord `json:"records"`        // newest first
 	Next    string           `json:"next,omitempty"` // cursor of the following page
 }
 
-// Setting is a named value. All processes read it.
+// Setting is a named value that all processes read.
 type Setting struct {
 	Name    string    // at most 191 characters
 	Value   string    // at most 4,000 characters
@@ -423,31 +407,28 @@ type Setting struct {
 	ReadAt  time.Time // time at which Settings read it, by the database's clock. PutSetting ignores it
 }
 
-// pausePrefix starts the names of settings that pause a type.
 const pausePrefix = "pause "
 
-// Pause returns the setting that pauses a type until a person changes the setting. A type is paused only if the stored
-// value is one that Pause or PauseFor returns.
+// Pause returns the setting that pauses a type until a person changes it.
 func Pause(businessType string) Setting {
 	return Setting{Name: pausePrefix + businessType, Value: "paused"}
 }
 
-// PauseFor returns the setting that pauses a type for a time, which begins with the write of the setting. length is cut to
-// whole milliseconds, and must be at least one.
+// PauseFor returns the setting that pauses a type for length from the write of the setting. length is cut to whole
+// milliseconds, and must be at least one.
 func PauseFor(businessType string, length time.Duration) Setting {
 	return Setting{Name: pausePrefix + businessType, Value: strconv.FormatInt(length.Milliseconds(), 10)}
 }
 
-// PausedType reports whether a setting pauses a type, and returns the type. A pause whose end has come before
-// Setting.ReadAt pauses nothing.
+// PausedType reports whether a setting pauses a type, and returns the type. A pause that has ended before Setting.ReadAt
+// pauses nothing.
 func PausedType(s Setting) (businessType string, paused bool) {
 	businessType, is := strings.CutPrefix(s.Name, pausePrefix)
 	end := s.PauseEnd()
 	return businessType, is && (s.Value == "paused" || !end.IsZero() && s.ReadAt.Before(end))
 }
 
-// PauseEnd returns the time at which the pause of a setting ends by itself, by the database's clock. It is zero if the
-// pause has no such time.
+// PauseEnd returns when the pause ends by itself, by the database's clock, or zero.
 func (s Setting) PauseEnd() time.Time {
 	millis, err := strconv.ParseInt(s.Value, 10, 64)
 	if err != nil || millis <= 0 || millis > MaxDelay.Milliseconds() {

@@ -9,46 +9,36 @@ import (
 	"time"
 )
 
-// StartLimits is the part of a store for types whose starts are limited over all processes. A separate table has one
-// row for each limit and key. The row holds a time (see StartLimit.Free), and the entries that hold a permit.
+// StartLimits is the part of a store for types whose starts are limited over all processes. A separate table has one row
+// for each limit and key, with a time (see StartLimit.Free) and the entries that hold a permit.
 //
-// A permit lasts as long as the lease of its entry, and as long as the entry has the version that the claim wrote. So
-// it ends when the lease ends. It also ends when the entry is written again: by its outcome, by a release, or by a
-// person. The permit of a process that dies ends with the lease, so no permit leaks.
+// A permit lasts until the lease of its entry ends, or the entry is written again. So the permit of a process that dies
+// ends, too.
 type StartLimits interface {
 	// ClaimLimited works like Claim, and leases only entries that get a permit. An entry without a permit is unchanged,
 	// and is in Claimed.Limited. Claimed.Rooms says what is left for each key of the wanted entries.
 	//
-	// Permits are taken in the transaction of the claim, and committed with its leases. All claims under one limit take
-	// turns. They compute the time of each start from the clock of the database, while no other claim can take a
-	// permit.
+	// Permits are committed with the leases of the claim. All claims under one limit take turns, and compute starts from
+	// the clock of the database.
 	//
-	// A permit whose lease has ended goes to another entry. ClaimLimited then also raises the version of the entry that
-	// held it, so that its holder can neither renew the lease nor store a failure.
+	// If a lease has ended, its permit goes to another entry. ClaimLimited then raises the version of the entry that held
+	// it, so that its holder can neither renew the lease nor store a failure.
 	//
-	// People may have changed the limit: see Operations.PutLimit. ClaimLimited reads the change in the row that it
-	// locks, and obeys it. Claimed.InForce has the values. The Interval may have changed since the last grant of a key.
-	// Then ClaimLimited converts the stored time of the key (see StartLimit.Free), so that the key has as many starts
-	// granted in advance as before.
+	// ClaimLimited obeys the change of a person (see Operations.PutLimit), and returns the values in Claimed.InForce. If
+	// the Interval has changed, a key keeps as many starts granted in advance as before.
 	//
 	// If the table is missing, ClaimLimited returns a *FieldError that names it. If another claim under the same limit
 	// takes too long, it returns ErrBusy.
 	ClaimLimited(ctx context.Context, wanted []Wanted, token Token, lease time.Duration, limit StartLimit, accept func(*Row) bool) (Claimed, error)
 
-	// ReturnStarts takes back starts that ClaimLimited has granted and that never began. unusedStarts holds them by key.
-	// ReturnStarts changes nothing for a key whose last starts were granted by another claim, and for a key that has no
-	// row.
-	//
-	// The condition about the last starts keeps the limit exact. Assume that a start of an hour ago is returned after a
-	// claim has been granted a whole burst. The next claim could then be granted one start more than the burst.
-	//
-	// The Interval of limit must be the one under which the starts were granted: see Claimed.InForce.
+	// ReturnStarts takes back starts by key that ClaimLimited has granted and that never began. It changes nothing for a
+	// key without a row, or whose last starts were granted by another claim. Otherwise the next claim could be granted one
+	// start more than the burst. The Interval of limit must be that of the grant: see Claimed.InForce.
 	ReturnStarts(ctx context.Context, limit StartLimit, unusedStarts map[string]Unused) error
 
-	// PurgeLimitKeys deletes the rows of keys to which no start was granted for the time idle. It stops when ctx ends.
-	// It leaves a row whose stored time is in the future, and a row whose permits have not all ended. So each deleted
-	// row allowed the whole burst, as a key without a row does. It leaves the first row of each limit, and rows that
-	// other transactions have locked. It returns the number of deleted rows.
+	// PurgeLimitKeys deletes the rows of keys to which no start was granted for the time idle, and returns their number.
+	// It stops when ctx ends. It leaves a row whose stored time is in the future or whose permits have not all ended, the
+	// first row of each limit, and locked rows. So each deleted row allowed the whole burst, as a key without a row does.
 	PurgeLimitKeys(ctx context.Context, idle time.Duration) (int, error)
 
 	// CheckLimits returns a *FieldError if the table is missing.
@@ -59,8 +49,8 @@ type StartLimits interface {
 type StartLimit struct {
 	Name string // 1 to MaxName characters; types with the same name share the limit
 
-	// Interval is the time between two starts at the full rate; 0: the rate is not limited. In every window of time no
-	// more than window/Interval + Burst starts are granted, as the database's clock shows. Not negative.
+	// Interval is the time between two starts at the full rate; 0: the rate is not limited. By the database's clock, every
+	// window of time has at most window/Interval + Burst starts. Not negative.
 	Interval time.Duration
 	Burst    int // starts that may follow each other at once after a pause; at least 1 if Interval is set
 
@@ -68,17 +58,15 @@ type StartLimit struct {
 
 	Keyed bool // whether each key of the entries has the limit for itself
 
-	// Key returns the key of an entry, at most MaxOrderingKey bytes. limited is false for an entry that needs no
-	// permit. ok is false for an entry that must not start, and ClaimLimited then refuses it. If Key is nil, all
-	// entries share the key "". Key is called while the row is locked, so it must not block.
+	// Key returns the key of an entry, at most MaxOrderingKey bytes. limited is false for an entry that needs no permit.
+	// ok is false for an entry that must not start. If Key is nil, all entries share the key "". Key is called while the
+	// row is locked, so it must not block.
 	Key func(row *Row) (key string, limited, ok bool)
 
-	// Advance returns how many further starts of a key ClaimLimited takes in advance, when it leases entries of the key.
-	// left is the number of starts that the key has left, and the result is at most left. The caller finds the result in
-	// Room.Advance. It may begin these starts later without another claim, or return them.
-	//
-	// ClaimLimited calls Advance only if Interval is set and Concurrent is not. A nil Advance takes no start. Advance is
-	// called while rows are locked, so it must not block.
+	// Advance returns how many of the left starts of a key ClaimLimited takes in advance, when it leases entries of the
+	// key. The caller finds the result in Room.Advance, and may begin these starts later or return them. ClaimLimited
+	// calls Advance only if Interval is set and Concurrent is not. A nil Advance takes no start. Advance is called while
+	// rows are locked, so it must not block.
 	Advance func(key string, left int) int
 }
 
@@ -98,7 +86,7 @@ const (
 	MaxBurstTime = 365 * 24 * time.Hour // the longest Burst × Interval
 )
 
-// Of calls Key for an entry. If Key is nil, the entry needs a permit under the key "".
+// Of calls Key for an entry, or returns the key "" if Key is nil.
 func (l *StartLimit) Of(row *Row) (key string, limited, ok bool) {
 	if l.Key == nil {
 		return "", true, true
@@ -106,8 +94,8 @@ func (l *StartLimit) Of(row *Row) (key string, limited, ok bool) {
 	return l.Key(row)
 }
 
-// Free returns how many starts are free for a key, and the time until one more start is free. lead is the stored time
-// of the key minus the database's current time. Without a rate, any number is free.
+// Free returns how many starts are free for a key, and the time until one more start is free. lead is the stored time of
+// the key minus the database's current time.
 //
 // The stored time is the theoretical arrival time of the generic cell rate algorithm: each start moves it by Interval,
 // from now or from where it stands, whichever is later. It may stand at most Burst × Interval in the future.
@@ -129,7 +117,7 @@ type Room struct {
 	Next    time.Duration // time until the rate allows one more start
 	Permits int           // permits that are free; Unbounded: Concurrent does not limit them
 	Advance int           // starts that the claim has taken in advance: see StartLimit.Advance
-	Granted int64         // grows with each start that the key is granted, and never repeats, even if the key's row is deleted and created again
+	Granted int64         // grows with each start that the key is granted, and never repeats
 }
 
 // Unused counts the starts of one key that one claim got and that never began.
@@ -145,9 +133,8 @@ type Limited struct {
 	In  time.Duration // time after which to claim the entry again
 }
 
-// LimitedLater returns how many limited entries have an In above 0. The next claims may skip these entries, and claim
-// the entries behind them. An entry whose In is 0 waits until the whole type may start entries again, so no entry
-// behind it may start first.
+// LimitedLater returns how many limited entries have an In above 0. The next claims may skip these entries. An entry whose
+// In is 0 waits for the whole type, so no entry behind it may start first.
 func (c *Claimed) LimitedLater() (n int) {
 	for i := range c.Limited {
 		if c.Limited[i].In > 0 {
@@ -178,8 +165,8 @@ func (v LimitValues) Problems() (problems []*FieldError) {
 	return problems
 }
 
-// Rate returns the Interval as a number of starts in a second, a minute, an hour or a day. If no whole number fits, it
-// returns one start in the Interval. Without a rate it returns zeros.
+// Rate returns the Interval as a number of starts in a second, a minute, an hour or a day, or as one start in the
+// Interval. Without a rate it returns zeros.
 func (v LimitValues) Rate() (starts int, period time.Duration) {
 	if v.Interval <= 0 {
 		return 0, 0
@@ -196,7 +183,7 @@ func (v LimitValues) Rate() (starts int, period time.Duration) {
 // Values returns the numbers of the limit.
 func (l *StartLimit) Values() LimitValues { return LimitValues{l.Interval, l.Burst, l.Concurrent} }
 
-// StoredLimit is what a log knows about a limit. The first claim under a limit stores it.
+// StoredLimit is what a log knows about a limit, since the first claim under it.
 type StoredLimit struct {
 	Name    string      `json:"name"`           // StartLimit.Name
 	Types   []string    `json:"business_types"` // types that have claimed under the limit, sorted
@@ -213,8 +200,8 @@ type StoredLimit struct {
 // InForce returns the values that claims obey.
 func (l *StoredLimit) InForce() LimitValues { return l.Program.With(l.Person) }
 
-// With returns v with the values of personValues in place of its own. A zero in personValues keeps the value of v. If a
-// Burst would take longer than MaxBurstTime, With reduces it.
+// With returns v with those of personValues that are not zero. It reduces a Burst that would take longer than
+// MaxBurstTime.
 func (v LimitValues) With(personValues LimitValues) LimitValues {
 	v.Interval, v.Burst, v.Concurrent = cmp.Or(personValues.Interval, v.Interval), cmp.Or(personValues.Burst, v.Burst), cmp.Or(personValues.Concurrent, v.Concurrent)
 	if v.Interval == 0 {
@@ -230,11 +217,9 @@ func (l *StartLimit) Set(v LimitValues) {
 	l.Interval, l.Burst, l.Concurrent = v.Interval, v.Burst, v.Concurrent
 }
 
-// Rescaled converts lead when the Interval of a limit changes. lead is the stored time of a key minus the database's
-// current time: see Free. oldInterval is the Interval of the last grant.
-//
-// The number of starts that the key has used in advance stays the same. It is lead divided by the Interval, rounded up.
-// If only one of the Intervals sets a rate, the result is 0. A lead of zero or less stays as it is.
+// Rescaled converts lead (see Free) when the Interval of a limit changes. oldInterval is that of the last grant. The
+// starts used in advance, lead divided by the Interval and rounded up, stay the same. If only one of the Intervals sets a
+// rate, the result is 0. A lead of zero or less stays as it is.
 func Rescaled(lead, oldInterval, newInterval time.Duration) time.Duration {
 	switch {
 	case lead <= 0 || oldInterval == newInterval:

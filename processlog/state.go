@@ -9,8 +9,8 @@ import (
 // State is the state of an entry. The numbers are stored.
 type State int8
 
-// The states of an entry. Only a person moves an entry out of a terminal state. There is one exception: a service may
-// complete or cancel a dead entry that was never compensated.
+// The states of an entry. Only a person moves an entry out of a terminal state. But a service may complete or cancel a
+// dead entry that was never compensated.
 const (
 	Pending         State = 0  // the entry was not attempted yet, or no failure was recorded
 	Retrying        State = -1 // an attempt failed, and the entry will be attempted again
@@ -54,8 +54,7 @@ func (s State) GoString() string {
 	return "compensator." + constant.String()
 }
 
-// ParseState parses the result of String for a known state. It accepts no other spelling. Its *FieldError lists all
-// states.
+// ParseState parses the result of String for a known state, and nothing else. Its *FieldError lists all states.
 func ParseState(text string) (State, error) {
 	for _, s := range States {
 		if stateNames[s] == text {
@@ -109,11 +108,10 @@ const (
 
 var endedByValues = [...]EndedBy{EndedByHandler, EndedByComplete, EndedByCancel, EndedByPermanent, EndedByExhausted, EndedByCrash, EndedByPerson}
 
-// MarshalText returns the stored word. It also accepts a word that only a later version knows.
+// MarshalText returns the stored word, also one that only a later version knows.
 func (by EndedBy) MarshalText() ([]byte, error) { return []byte(by), nil }
 
-// UnmarshalText parses a known word, or an empty text. For any other word it returns a *FieldError that lists the known
-// words.
+// UnmarshalText parses a known word, or an empty text. For any other word it returns a *FieldError.
 func (by *EndedBy) UnmarshalText(text []byte) error {
 	word := EndedBy(text)
 	if word != "" && !slices.Contains(endedByValues[:], word) {
@@ -123,7 +121,6 @@ func (by *EndedBy) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// newWordError returns a *FieldError that rejects text and lists the known words.
 func newWordError[T ~string](field, text string, words []T) error {
 	names := make([]string, len(words))
 	for i, word := range words {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A failed comparison prints both values with %#v. The output must show the names of the constants.
+// A failed comparison prints both values with %#v.
 func TestStatesAndKindsAreNamedWhereGoIsWritten(t *testing.T) {
 	named := map[any]string{
 		Pending: "compensator.Pending", Retrying: "compensator.Retrying", Dead: "compensator.Dead", Compensating: "compensator.Compensating",

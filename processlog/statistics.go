@@ -18,9 +18,8 @@ func (h *Histogram) Add(d time.Duration) {
 	h[at]++
 }
 
-// Quantile estimates the duration that the share q of all durations does not exceed. It assumes that the durations of a
-// bucket are spread evenly. For the last bucket it returns the last bound, so the true value may be higher. ok is false
-// if nothing was counted.
+// Quantile estimates the duration that the share q of all durations does not exceed. For the last bucket it returns the
+// last bound, so the true value may be higher. ok is false if nothing was counted.
 func (h Histogram) Quantile(q float64) (d time.Duration, ok bool) {
 	var n uint64
 	for _, count := range h {

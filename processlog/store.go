@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Tx is the handle through which an entry is recorded. It is any handle on an open transaction, for example *sql.Tx,
-// *sqlx.Tx, bun.Tx or *ScopedTx of the root package.
+// Tx is any handle on an open transaction, such as *sql.Tx, *sqlx.Tx, bun.Tx or *ScopedTx of the root package.
 type Tx interface {
 	// ExecContext runs a statement, as *sql.Tx does.
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
@@ -16,8 +15,8 @@ type Tx interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// Transaction is a transaction that the store began. It may also have QueryRowContext, PrepareContext and StmtContext,
-// as *sql.Tx does. Handlers may use the methods that it has.
+// Transaction is a transaction that the store began. It may also have QueryRowContext, PrepareContext and StmtContext, as
+// *sql.Tx does, for handlers.
 type Transaction interface {
 	Tx
 
@@ -29,12 +28,9 @@ type Transaction interface {
 }
 
 // Store is the table of entries. If Store and Queue disagree, Store is right. Its methods are called concurrently. Each
-// method works in one short transaction at READ COMMITTED, or in the caller's transaction. A Store computes "now" from
-// the database's clock, so its methods take durations and no times. The slots of a Calendar and the created range of a
-// Filter are the exceptions.
+// works in one short transaction at READ COMMITTED, or in the caller's. A Store computes "now" from the database's clock.
 //
-// Store consists of six interfaces, one for each kind of caller. An implementation is right if it passes
-// suite.TestStore of package compensatortest/suite.
+// An implementation is right if it passes suite.TestStore of package compensatortest/suite.
 type Store interface {
 	Recorder
 	Worker
@@ -46,7 +42,7 @@ type Store interface {
 	// Check returns all reasons why this server, session or table is not safe to use.
 	Check(ctx context.Context) error
 
-	// Fingerprint identifies the database of the table. Migrate has generated this text, which never changes.
+	// Fingerprint identifies the database of the table. It never changes.
 	Fingerprint(ctx context.Context) (string, error)
 
 	// Close releases what the store opened itself. The user's *sql.DB stays open.
@@ -61,17 +57,17 @@ type Recorder interface {
 	// Probe returns ErrNoTransaction if tx has no open transaction on the server. It never changes the transaction.
 	Probe(ctx context.Context, tx Tx) error
 
-	// Insert writes drafts in the caller's transaction. If no draft is a duplicate, it needs one statement. It returns
-	// one result for each draft, in the order of drafts. If the idempotency key of a draft already exists, Insert
-	// changes nothing for this draft, and the result is a duplicate. All idempotency keys of drafts must differ.
+	// Insert writes drafts, whose idempotency keys differ, in the caller's transaction. It returns one result for each
+	// draft, in the order of drafts. If the key of a draft already exists, Insert changes nothing for this draft, and the
+	// result is a duplicate. Without duplicates it needs one statement.
 	//
-	// If proven is true, the caller guarantees that the transaction is open. If proven is false, Insert checks whether
-	// the transaction is open. If it is not, Insert returns ErrNoTransaction and writes nothing. After any other error
-	// the statement wrote nothing, but the server may have ended the transaction: see ErrTxAborted.
+	// If proven is true, the caller guarantees that the transaction is open. Otherwise Insert checks this, and returns
+	// ErrNoTransaction if it is not. After any error nothing was written, but the server may have ended the transaction:
+	// see ErrTxAborted.
 	Insert(ctx context.Context, tx Tx, drafts []Draft, proven bool) ([]Inserted, error)
 
-	// IDs finds committed entries by their idempotency keys. If tx is not nil, IDs also finds entries that tx has
-	// inserted. Keys that do not exist are missing from the result.
+	// IDs finds committed entries by their idempotency keys, and those that tx has inserted if it is not nil. Keys that do
+	// not exist are missing from the result.
 	IDs(ctx context.Context, tx Tx, idempotencyKeys []IdempotencyKey) (map[IdempotencyKey]ID, error)
 }
 
@@ -80,56 +76,52 @@ type Worker interface {
 	// Load reads committed rows, in no order. Ids that do not exist are missing from the result.
 	Load(ctx context.Context, ids []ID) ([]Row, error)
 
-	// Versions reads the committed versions and states of entries, without their content. Otherwise it works like Load.
+	// Versions works like Load, without content.
 	Versions(ctx context.Context, ids []ID) ([]Version, error)
 
-	// Heads returns the earliest next_at for each pair of a business type and a state from which entries can be
-	// claimed. Its cost grows with the number of types, not with the number of entries.
+	// Heads returns the earliest next_at for each pair of a business type and a state from which entries can be claimed.
+	// Its cost does not grow with the number of entries.
 	Heads(ctx context.Context) ([]Head, error)
 
 	// Scan reads at most Window.Limit non-terminal entries of a window, ordered by (next_at, id).
 	Scan(ctx context.Context, window Window) ([]Scheduled, error)
 
-	// Due returns up to limit entries of a type that could be claimed now. Within each state, the earliest due entry
-	// comes first. Due locks nothing.
+	// Due returns up to limit entries of a type that could be claimed now, the earliest first within each state. It locks
+	// nothing.
 	Due(ctx context.Context, businessType string, limit int) ([]ID, error)
 
-	// Claim leases the wanted entries that are due, free, and not terminal. An entry is free in two cases: it has no
-	// lease that still runs, or its lease is held under Wanted.Token, the caller's earlier token. Claim calls accept
-	// with each such row while the row is locked. If accept returns false, Claim does not lease the row. accept must
-	// not block.
+	// Claim leases the wanted entries that are due, free, and not terminal. An entry is free if it has no lease that still
+	// runs, or if its lease is held under Wanted.Token, the caller's earlier token. Claim calls accept with each such row
+	// while the row is locked, and leases the row only if accept returns true. accept must not block.
 	//
-	// A claim adds one to the version and to the delivery count of an entry. Its new lease is held under the parameter
-	// token. An entry whose lease was held under Wanted.Token keeps its delivery count, because that lease counted as a
-	// delivery already. Claim never waits for rows that other transactions have locked. If the database refuses to
-	// write a row, Claim lists the row in Claimed.Refused and claims the other rows.
+	// A claim adds one to the version and to the delivery count of an entry. The lease is held under token. An entry that
+	// was held under Wanted.Token keeps its delivery count.
 	//
-	// The claimed rows have their Faults. A Store may leave them out for a row without a LastError.
+	// Claim never waits for locked rows. If the database refuses to write a row, the row is in Claimed.Refused, and the
+	// others are claimed. The claimed rows have their Faults. A Store may leave them out for a row without a LastError.
 	//
-	// After an error it is unknown which rows were claimed, and no handler may run. Call Release to give back the rows
-	// that may have been claimed.
+	// After an error it is unknown which rows were claimed, and no handler may run. Call Release for them.
 	Claim(ctx context.Context, wanted []Wanted, token Token, lease time.Duration, accept func(*Row) bool) (Claimed, error)
 
 	// Release undoes the claim of entries whose handlers have not run. It ends the lease of each row whose last write
 	// stored token, and subtracts the delivery from the delivery count. Its result names the entries that it did not
-	// release. It has released all others.
+	// release.
 	Release(ctx context.Context, ids []ID, token Token) (Unreleased, error)
 
 	// Renew sets the leases of held entries to end at now + lease. Its result names the entries that it did not renew.
 	Renew(ctx context.Context, leases []Held, lease time.Duration) (Unrenewed, error)
 
-	// Settle writes outcomes. Settle writes an outcome only if the row fulfils the condition of Outcome.Version. Settle
-	// returns one result for each outcome, in the order of outcomes. No two outcomes may
-	// name the same entry. If the database refuses to write one row, Settle still writes the other rows. After an error
-	// the caller may call Settle again with the same token and outcomes. The token in a row shows that its outcome was
-	// applied already.
+	// Settle writes each outcome whose row fulfils the condition of Outcome.Version. It returns one result for each
+	// outcome, in the order of outcomes. No two may name the same entry. If the database refuses to write one row, Settle
+	// still writes the others.
+	//
+	// After an error the caller may call Settle again with the same token and outcomes, because the token in a row shows
+	// that its outcome was applied.
 	Settle(ctx context.Context, token Token, outcomes []Outcome) ([]Settled, error)
 
-	// SettleTx writes one outcome, with its Result, in the handler's transaction. It writes only if the row still has
-	// Outcome.Version, also for a success. SettleTx returns these errors:
-	//   - ErrLeaseLost: the version has changed.
-	//   - ErrTxAborted: the server rolled the transaction back.
-	//   - ErrNoTransaction, and not ErrTxAborted: the handler ended the transaction.
+	// SettleTx writes one outcome, with its Result, in the handler's transaction, only if the row still has
+	// Outcome.Version. Its errors are ErrLeaseLost if the version has changed, ErrTxAborted if the server rolled the
+	// transaction back, and only ErrNoTransaction if the handler ended it.
 	SettleTx(ctx context.Context, tx Tx, token Token, outcome Outcome) error
 }
 
@@ -141,34 +133,31 @@ type Changed struct {
 
 // Keeper is the part of a store that services and people use to read and change entries.
 type Keeper interface {
-	// Change applies one action of a service or a person, and returns the row as it was before. If tx is not nil, Change
-	// works in tx. proven has the same meaning as in Insert. If Change.After returns the same version, the entry is
-	// already as wanted, and Change writes nothing.
+	// Change applies one action of a service or a person, in tx if it is not nil, and returns the row as it was before.
+	// proven has the same meaning as in Insert. If Change.After returns the same version, Change writes nothing.
 	//
-	// An erasure keeps the time at which the entry ended. It deletes the entry's Result. It clears the errors of the
-	// entry's failed attempts and of its case, and the reasons of its operations. It replaces each earlier audit record by
-	// the result of AuditRecord.Erased. It also removes the ordering notes of an ended entry that is not dead.
+	// An erasure keeps the time at which the entry ended. It deletes the entry's Result, clears the errors of its failed
+	// attempts and its case, and the reasons of its operations, and replaces audit records by AuditRecord.Erased. It also
+	// removes the ordering notes of an ended entry that is not dead.
 	//
-	// Change may return ErrNotFound, a *StateError, an *OtherTypeError and, if tx is nil, ErrBusy. After these errors
-	// nothing is changed, and tx can still be used.
+	// Change may return ErrNotFound, a *StateError, an *OtherTypeError and, if tx is nil, ErrBusy. Then nothing is
+	// changed, and tx can still be used.
 	Change(ctx context.Context, tx Tx, proven bool, change Change) (Row, error)
 
-	// RequeueAll requeues, in one transaction, each entry whose version is still the one in seen. It returns one result
-	// for each entry, in the order of seen. Change.AfterSeen computes the new row. RequeueAll ignores the Ref of
-	// change. It never waits for rows that other transactions have locked. seen must not name an entry twice.
+	// RequeueAll requeues, in one transaction, each entry whose version is still the one in seen, and returns one result
+	// for each, in that order. Change.AfterSeen computes the new row. The Ref of change is ignored. seen must not name an
+	// entry twice. RequeueAll never waits for locked rows.
 	//
 	// After an error, either all changes were made or none. If all were made, a second call returns ErrChanged for each
 	// entry.
 	RequeueAll(ctx context.Context, seen []Version, change Change) ([]Changed, error)
 
-	// Resolve reads one committed row. If a running transaction wrote the row, Resolve waits until that transaction
-	// ends. ErrNotFound means that the transaction was rolled back, or that it never wrote the row. Resolve returns
-	// ErrBusy if waiting takes too long.
+	// Resolve reads one committed row. If a running transaction wrote the row, Resolve waits until it ends, or returns
+	// ErrBusy if that takes too long. ErrNotFound means that the row was rolled back or never written.
 	Resolve(ctx context.Context, ref Ref) (Row, error)
 
-	// Ends reads the committed rows of entries whose end somebody waits for. It works as Load does, with two
-	// differences. The row of an entry that succeeded with a result has this Result. The row of an entry that has not
-	// ended has no Content. Ends sends one statement for each 500 ids.
+	// Ends works as Load does, for entries whose end somebody waits for. A row that succeeded with a result has this
+	// Result. A row that has not ended has no Content. Ends sends one statement for each 500 ids.
 	Ends(ctx context.Context, ids []ID) ([]Row, error)
 
 	// List reads one page of committed rows for people: see Log.List of package admin.
@@ -180,35 +169,31 @@ type Keeper interface {
 	// History reads the audit records of an entry, oldest first. For the zero ID it reads the records of Note.
 	History(ctx context.Context, id ID) ([]AuditRecord, error)
 
-	// Note records an action on the log as a whole. History returns the record under the zero ID.
+	// Note records an action on the log as a whole, under the zero ID.
 	Note(ctx context.Context, action Action, by AuditInfo) error
 
-	// Purge deletes up to limit entries that have been in the given state for longer than age. An empty businessType
-	// selects all types. Purge also deletes the Faults, the Results and the failed attempts of these entries. It returns
-	// the number of deleted entries.
+	// Purge deletes up to limit entries that have been in the given state for longer than age, with their Faults, Results
+	// and failed attempts, and returns their number. An empty businessType selects all types.
 	//
-	// Purge skips an entry if another transaction has locked its row in any index. A transaction that records the key of a
-	// deleted entry at the same time waits for one short transaction at most.
-	//
-	// A *RefusedError names entries that the database refuses to delete. Purge deletes and counts the other entries.
+	// Purge skips an entry if another transaction has locked its row in any index. A transaction that records a deleted
+	// key waits for one short transaction at most. A *RefusedError names entries that the database refuses to delete; the
+	// others are deleted and counted.
 	Purge(ctx context.Context, businessType string, state State, age time.Duration, limit int) (int, error)
 }
 
-// Calendar is the part of a store for periodic types. Each type has a mark: the time of its last slot that was recorded
-// or skipped. Marks are in a separate table, so no slot is recorded again after its entry was purged. Marks are in
-// whole milliseconds.
+// Calendar is the part of a store for periodic types. Each type has a mark: the time of its last slot that was recorded or
+// skipped, in whole milliseconds. Marks are in a separate table, so no slot is recorded again after its entry was purged.
 type Calendar interface {
-	// Marks reads the database's clock and the marks of business types. A type without a mark is missing from the
-	// result. If the table of marks is missing, Marks returns a *FieldError that names it.
+	// Marks reads the database's clock and the marks of business types. A type without a mark is missing from the result.
+	// If the table of marks is missing, Marks returns a *FieldError that names it.
 	Marks(ctx context.Context, businessTypes []string) (now time.Time, marks map[string]time.Time, err error)
 
-	// BeginMark creates the mark of a business type at the database's current time. If the mark exists already,
-	// BeginMark changes nothing and returns false.
+	// BeginMark creates the mark of a business type at the database's current time, or returns false if the mark exists.
 	BeginMark(ctx context.Context, businessType string) (bool, error)
 
-	// MoveMark moves a mark in a transaction of Begin. MoveMark changes nothing and returns false in two cases: the mark
-	// is no longer the time given in the parameter from, or another transaction has locked the mark. MoveMark does not
-	// wait for that lock. If tx is nil, MoveMark moves the mark by itself, and may wait for that lock.
+	// MoveMark moves a mark in a transaction of Begin. It changes nothing and returns false if the mark is no longer at
+	// from, or if another transaction has locked the mark. If tx is nil, MoveMark moves the mark by itself, and may wait
+	// for that lock.
 	MoveMark(ctx context.Context, tx Tx, businessType string, from, to time.Time) (bool, error)
 }
 
@@ -228,11 +213,10 @@ type Draft struct {
 	Delay       time.Duration // time until the entry is due, in whole milliseconds, ≥ 0
 	Token       Token         // token of this Record call
 	Lease       time.Duration // if it is above 0, insert the entry with a lease of this length under Token, and count the delivery
-	Done        bool          // insert the entry as succeeded, ended by complete, because the recorder does the work itself. Then Delay and Lease are 0
+	Done        bool          // insert the entry as succeeded, ended by complete. Then Delay and Lease are 0
 }
 
-// Row returns a Row with the draft's idempotency key, type, ids, names and content. All other fields are zero. The Row
-// shares Content with the draft.
+// Row returns a Row with the texts and content of the draft, and no other field. The Row shares Content with the draft.
 func (d *Draft) Row() Row {
 	return Row{
 		IdempotencyKey: d.IdempotencyKey, BusinessType: d.BusinessType, BatchID: d.BatchID, BusinessID: d.BusinessID,
@@ -251,8 +235,8 @@ type Inserted struct {
 	ContentMatches bool   // the existing entry has the draft's content, or its content was erased
 }
 
-// Row is a row of the table, as a Store reads it. Entry of the root package has the same fields, without those of the
-// lease. Row and Entry are two types, because a handler must not see or change a lease.
+// Row is a row of the table, as a Store reads it. A handler gets an Entry of the root package instead, so that it cannot
+// see or change a lease.
 type Row struct {
 	ID             ID                // assigned by the database
 	IdempotencyKey IdempotencyKey    // Draft.IdempotencyKey
@@ -281,8 +265,8 @@ type Row struct {
 
 	Faults Faults // set by Claim and by Operations.DeadWithoutCase only
 
-	// Result is the encoded result of the handler. Ends sets it for an entry that succeeded with a result in its present epoch.
-	// In the process that runs the entry, the handler's call sets it. No other method of Store sets it.
+	// Result is the encoded result of the handler. Only Ends sets it, for an entry that succeeded with a result in its
+	// present epoch, and the handler's call in its process.
 	Result []byte
 
 	Token     Token         // token of the write that last changed the row
@@ -290,8 +274,7 @@ type Row struct {
 	LeaseLeft time.Duration // end of the lease minus the database's current time; ≤ 0: no lease
 }
 
-// Draft returns a draft with the row's idempotency key, type, ids, names and content. All other fields are zero. The
-// draft shares Content with the row.
+// Draft returns a draft with the texts and content of the row, and no other field. The draft shares Content with the row.
 func (r *Row) Draft() Draft {
 	return Draft{
 		IdempotencyKey: r.IdempotencyKey, BusinessType: r.BusinessType, BatchID: r.BatchID, BusinessID: r.BusinessID,
@@ -299,25 +282,23 @@ func (r *Row) Draft() Draft {
 	}
 }
 
-// Age returns how old the entry was when the row was read. Both times are by the database's clock.
+// Age returns how old the entry was when the row was read, by the database's clock.
 func (r *Row) Age() time.Duration { return r.NextAt.Sub(r.CreatedAt) - r.DueIn }
 
-// Faults are facts about an entry's errors. A store keeps them in a separate table. The engine uses these facts for its
-// decisions, never the text of LastError.
+// Faults are facts about an entry's errors, by which the engine decides.
 type Faults struct {
-	Epoch        uint32 // Row.Epoch when the Faults were written. An entry begins each epoch without Faults
+	Epoch        uint32 // Row.Epoch when the Faults were written
 	Compensating bool   // whether ServerFaults and ServerDowns are from the compensation, not from the handler
-	ServerFaults int    // number of consecutive attempts that ended with an error of the database which their own statement may have caused
-	ServerDowns  int    // number of consecutive attempts that ended because the whole server was unusable
+	ServerFaults int    // consecutive attempts that ended with an error of the database, perhaps caused by their own statement
+	ServerDowns  int    // consecutive attempts that ended because the whole server was unusable
 
-	// OutcomeUnknown reports whether an attempt of this epoch may have had an effect that the log does not know. Such
-	// an attempt timed out, the library ended its context early, its lease ended without an outcome, or it held the
-	// entry when it was cancelled or rescheduled.
+	// OutcomeUnknown reports whether an attempt of this epoch may have had an effect that the log does not know. The
+	// attempt timed out or was ended early, its lease ended without an outcome, or a change of the entry dropped it.
 	OutcomeUnknown bool
 }
 
-// In returns the part of f that applies to a row. In another epoch no part of f applies. ServerFaults and ServerDowns
-// of the handler do not apply to the compensation.
+// In returns the part of f that applies to a row: none in another epoch, and no ServerFaults and ServerDowns of the
+// handler for the compensation.
 func (f Faults) In(row *Row) Faults {
 	in := Faults{Epoch: row.Epoch, Compensating: row.State == Compensating}
 	if f.Epoch != in.Epoch {
@@ -330,8 +311,8 @@ func (f Faults) In(row *Row) Faults {
 	return in
 }
 
-// Attempt returns the number of this run in the present epoch. It is 1 for the first run. Only earlier runs whose
-// outcome was recorded are counted.
+// Attempt returns the number of this run in the present epoch, from 1. Only earlier runs whose outcome was recorded are
+// counted.
 func (r *Row) Attempt() int {
 	if r.State == Compensating {
 		return r.CompensateCount + 1
@@ -349,8 +330,7 @@ type Version struct {
 	Token          Token          // Row.Token
 }
 
-// Wanted is an entry to claim. If Token is not zero, the caller holds a lease of the entry under this token, and no
-// handler has run under that lease.
+// Wanted is an entry to claim.
 type Wanted struct {
 	ID    ID    // id of the entry
 	Token Token // token of the caller's lease; zero: none
@@ -360,21 +340,20 @@ type Wanted struct {
 type Claimed struct {
 	Mine    []Row // rows leased to the caller, as they are after the claim
 	Skipped []Row // rows that could have been claimed, but accept returned false
-	// Waiting lists entries that are not due yet, that have a lease, or that another transaction has locked.
-	// Scheduled.In says when to try again. For a locked row it is at most 50 ms.
+	// Waiting lists entries that are not due yet, leased, or locked. Scheduled.In says when to try again, for a locked row
+	// within 50 ms.
 	Waiting []Scheduled
 	Gone    []ID // entries that are terminal, or whose rows do not exist
 
-	// Refused lists entries whose rows the database refuses to write, for example by a trigger. Their rows are
-	// unchanged.
+	// Refused lists unchanged entries whose rows the database refuses to write, for example by a trigger.
 	Refused []Refusal
 
 	Limited []Limited       // entries that got no permit; set by ClaimLimited only
 	Rooms   map[string]Room // by key, for the keys that ClaimLimited has read; otherwise nil
 	InForce *LimitValues    // values that ClaimLimited has obeyed; nil if it has read no limit
 
-	// GrantedAfter is a time by this process's clock, just before the database granted the permits. If it is zero, use the
-	// time at which the claim began instead.
+	// GrantedAfter is a time just before the database granted the permits, by this process's clock. If it is zero, use the
+	// start of the claim.
 	GrantedAfter time.Time
 }
 
@@ -395,23 +374,20 @@ type Unrenewed struct {
 	Lost []ID // entries that the caller no longer holds: the version differs, or the state is terminal
 	Busy []ID // entries that the caller still holds, but whose rows another transaction has locked. Call Renew again
 
-	// Refused lists entries that the caller still holds, but whose rows the database refuses to write, for example by
-	// a trigger.
+	// Refused lists entries that the caller still holds, but whose rows the database refuses to write.
 	Refused []Refusal
 }
 
 // Outcome is the result of an attempt. Go code computes it from the claimed row. SQL must not compute it from stored
-// counts: MySQL evaluates the assignments of an UPDATE from left to right, so the result would depend on their order.
+// counts, because MySQL evaluates the assignments of an UPDATE from left to right.
 type Outcome struct {
 	ID             ID             // id of the entry
 	IdempotencyKey IdempotencyKey // the row must also have this key, because a database that was rolled back assigns the same ids again
 	Epoch          uint32         // epoch of the claimed row
 
-	// Version is the version after the claim. The outcome is written only if the row still has this version, with one exception.
-	// A success stays true even if another process holds the lease now. So Settle writes it under another condition:
-	//   - If To is Succeeded, the row must have the same epoch and be pending or retrying.
-	//   - If To is Compensated, the row must have the same epoch and be compensating.
-	// Another attempt may have recorded failures meanwhile, so Settle does not change the counts of such a row.
+	// Version is the version after the claim. The outcome is written only if the row still has this version. A success
+	// stays true even if another process holds the lease now. So Settle writes it to each row of the same epoch that is
+	// pending or retrying (Succeeded) or compensating (Compensated), and does not change the counts of such a row.
 	Version uint64
 
 	To              State         // new state
@@ -421,23 +397,22 @@ type Outcome struct {
 	EndedBy         EndedBy       // new Row.EndedBy; empty unless To is terminal
 	LastError       string        // new Row.LastError
 
-	// TimedOut says that the attempt ended after its timeout. So the effects of the attempt outside this database may
-	// have happened. A Store ignores it.
+	// TimedOut says that the attempt ended after its timeout, so that its effects outside this database may have happened.
+	// A Store ignores it.
 	TimedOut bool
 
-	// Faults replaces the entry's Faults in the same transaction. If it is nil, the stored Faults do not change. If it
-	// is not nil, LastError is not empty. SettleTx ignores Faults.
+	// Faults replaces the entry's Faults in the same transaction. If it is nil, the stored Faults do not change. Otherwise
+	// LastError is not empty. SettleTx ignores Faults.
 	Faults *Faults
 
 	Case *CaseDraft // for To = Dead: the case to open in the same transaction; nil: none
 
-	// Attempt is the failed attempt to store in the same transaction. nil: no attempt is stored, and no statement is
-	// sent for one. A Store ignores it if To is Succeeded or Compensated. SettleTx ignores Attempt.
+	// Attempt is the failed attempt to store in the same transaction; nil: none, without a statement. A Store ignores it
+	// if To is Succeeded or Compensated. SettleTx ignores Attempt.
 	Attempt *FailedAttempt
 
-	// Result is the encoded result of the handler. It is stored in the transaction that stores the outcome, and only if
-	// To is Succeeded. An empty result that is not nil is stored, too. If Result is nil, no result is stored, and no
-	// statement is sent for it.
+	// Result is the encoded result of the handler, stored with the outcome if To is Succeeded, even if it is empty. If it
+	// is nil, none is stored, and no statement is sent.
 	Result []byte
 }
 
@@ -449,8 +424,8 @@ type Settled struct {
 	Missing bool    // the outcome was not applied, because the row does not exist any more
 	Busy    bool    // the outcome was not applied, because another transaction has locked the row. Pass the outcome again
 
-	// Refused is the reason if the database refuses to write the row, for example by a trigger. Then Settle wrote
-	// nothing for this outcome. Otherwise Refused is nil.
+	// Refused is the reason if the database refuses to write the row, for example by a trigger. Then nothing was written
+	// for this outcome.
 	Refused error
 }
 
@@ -468,11 +443,9 @@ type InvalidRow struct {
 	Why          string // name of the wrong column, and the reason
 }
 
-// InvalidRowFinder is implemented by a Store whose table other programs may write to. The library calls InvalidRows
-// from time to time. The interface is optional.
+// InvalidRowFinder is implemented by a Store whose table other programs may write to. It is optional.
 type InvalidRowFinder interface {
-	// InvalidRows returns up to limit invalid rows. The number of rows that it reads grows with the number of types,
-	// not with the number of entries.
+	// InvalidRows returns up to limit invalid rows. Its cost does not grow with the number of entries.
 	InvalidRows(ctx context.Context, limit int) ([]InvalidRow, error)
 }
 

@@ -2,8 +2,8 @@ package processlog
 
 import "crypto/rand"
 
-// Token is a random value. Every write of the library stores a new one in the row. If the result of a write is unknown,
-// the library reads the row: if it holds the token of that write, the write happened and is still the last one.
+// Token is a random value, new in each write of the library, and stored in the row. If a row holds the token of a write
+// whose result is unknown, that write happened and is still the last one.
 type Token [16]byte
 
 // NewToken draws a random Token. It may be called concurrently.

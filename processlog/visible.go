@@ -6,9 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// IsInvisible reports whether people cannot see a character, or whether it changes the direction of text: control and
-// format characters, fillers, variation selectors, tags, and the blank of Braille. Spaces, tabs and line feeds are not
-// invisible.
+// IsInvisible reports whether people cannot see a character, or whether it changes the direction of text. Spaces, tabs and
+// line feeds are not invisible.
 func IsInvisible(r rune) bool {
 	if r < utf8.RuneSelf {
 		return (r < ' ' || r == 0x7f) && r != '\n' && r != '\t'

@@ -114,8 +114,8 @@ func withTimeout(userTimeout time.Duration) time.Duration {
 	return redisTimeout
 }
 
-// sendOnce hides the type and the text of a connection failure, by which a cluster client decides to send a single command
-// again. Redirections still work. Pipelines are still sent again, because the client decides before it calls hooks.
+// sendOnce hides a connection failure, after which a cluster client would send a single command again. Pipelines are still
+// sent again, because the client decides before it calls hooks.
 type sendOnce struct{}
 
 func (sendOnce) DialHook(next redis.DialHook) redis.DialHook { return next }

@@ -10,8 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// redisKeys builds the names of all keys and channels in Redis. They include the version of the format, so that versions
-// of the library never misread each other's keys. All keys of one hash tag are on one node of a cluster.
+// redisKeys builds the names of all keys and channels in Redis. They include the version of the format. All keys of one
+// hash tag are on one node of a cluster.
 //
 // A due key is "{prefix:v1:tag}:type:0:due". It is parsed from its right end, because the type may contain any character.
 type redisKeys struct {

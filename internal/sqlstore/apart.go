@@ -21,12 +21,9 @@ type refusal[T any] struct {
 }
 
 // writeApart writes items. If the database refuses a row, or a trigger waits for a lock, it writes smaller parts, so that
-// all other rows are written.
+// all other rows are written. err is an error that no row caused, after which any item may have been written.
 //
-// refusals holds the items that were refused alone. untried holds items that were not written; the caller offers them
-// again later. err is an error that no row caused; after it, any of the items may have been written.
-//
-// One call of write must change all of its items or none. Writing an item twice must be safe.
+// One call of write must change all of its items or none, and must be safe to repeat.
 func writeApart[T any](ctx context.Context, s *Store, items []T, write func(items []T) error) (refusals []refusal[T], untried []T, err error) {
 	if len(items) == 0 {
 		return nil, nil, nil
@@ -203,7 +200,7 @@ func (s *Store) asWait(ctx context.Context, err error, startedAt time.Time) erro
 }
 
 // refusesRow reports whether a row caused the error. A trigger may raise any error, so every error counts, except for the
-// server's condition and for a missing or forbidden table of the log.
+// server's condition and a missing table of the log.
 func (s *Store) refusesRow(err error) bool {
 	if err == nil || s.ServerFault(err) || s.d.fault(err) == faultUnreachable {
 		return false

@@ -83,8 +83,7 @@ func (s *Store) writeAttempts(ctx context.Context, tx processlog.Tx, ids []proce
 	return nil
 }
 
-// attemptErrors writes the errors of failed attempts. If the entry's row already has the same error, the statement
-// copies it from the row, so that the text is not sent twice.
+// attemptErrors copies an error from the entry's row if it is the same, so that the text is not sent twice.
 func (s *Store) attemptErrors(ids []processlog.ID, of func(id processlog.ID) *processlog.Outcome) string {
 	return byRow("id", ids, func(i int) string {
 		o := of(ids[i])

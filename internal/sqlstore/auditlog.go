@@ -66,8 +66,8 @@ type auditLogQuery struct {
 	before [2]uint64 // position at which the previous page ended, per table; unused on the first page
 }
 
-// auditLogPage reads the newest matching rows of both tables, and a last row, of side 2, with the newest id of each. Its
-// action is NULL, because TiDB cannot combine a text with a column in ASCII.
+// The last row, of side 2, has the newest id of each table. Its action is NULL, because TiDB cannot combine a text with a
+// column in ASCII.
 const (
 	auditLogPage = "{sides}SELECT 2, (SELECT COALESCE(MAX(id),0) FROM {audit}), (SELECT COALESCE(MAX(id),0) FROM {operation}), {empty}, NULL, 0, {empty}, {empty}, 0, {empty}, NULL, NULL"
 	auditLogPart = "SELECT * FROM (SELECT {side} AS side, t.id, {at} AS happened, {text t.actor} AS actor, {text t.`action`} AS `action`, t.entry_id, {text t.reason} AS reason," +

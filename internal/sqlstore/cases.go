@@ -53,9 +53,8 @@ func (s *Store) CheckOperations(ctx context.Context) error {
 
 func hasCase(o *processlog.Outcome) bool { return o.Case != nil && o.To == processlog.Dead }
 
-// updateAndOpen returns a rowUpdate that, in one transaction, updates free rows, stores their Results, Faults and failed
-// attempts, and opens cases for dead entries. It finds the changed rows by their new token. A second try writes the same
-// again.
+// updateAndOpen returns a rowUpdate that also stores what belongs to the outcomes of free rows, in one transaction. It
+// finds the changed rows by their new token. A second try writes the same again.
 func (s *Store) updateAndOpen(token processlog.Token, place map[processlog.ID]int, outcomes []processlog.Outcome) rowUpdate {
 	open := func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changedRows int64, busy []processlog.ID, err error) {
 		err = s.inOwn(ctx, func(tx processlog.Transaction) error {
@@ -236,8 +235,8 @@ func (s *Store) OpenCases(ctx context.Context, rows []processlog.Row, cases []pr
 	return opened, err
 }
 
-// casesApart calls write for up to purgeStep cases at a time. Refused cases make the error a *RefusedError. A case whose
-// statement waited too long stays for the next round.
+// casesApart calls write for up to purgeStep cases at a time. A case whose statement waited too long stays for the next
+// round.
 func (s *Store) casesApart(ctx context.Context, ids []processlog.ID, write func(ids []processlog.ID) error) error {
 	slices.SortFunc(ids, processlog.ID.Compare)
 	var refusals []refusal[processlog.ID]

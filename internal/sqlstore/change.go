@@ -46,8 +46,8 @@ func (s *Store) Change(ctx context.Context, tx processlog.Tx, proven bool, ch pr
 	return row, err
 }
 
-// untilFree repeats work in a transaction of the library while other transactions lock the rows. After timeout it returns
-// ErrBusy. It never waits inside the database, because the user's sessions may wait very long.
+// untilFree repeats work while other transactions lock the rows, and returns ErrBusy after timeout. It never waits inside
+// the database, because the user's sessions may wait very long.
 func (s *Store) untilFree(ctx context.Context, timeout time.Duration, within func(context.Context, func(processlog.Transaction) error) error, work func(processlog.Transaction) error) error {
 	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
@@ -85,7 +85,7 @@ func (s *Store) apply(ctx context.Context, tx processlog.Tx, ch processlog.Chang
 }
 
 func (s *Store) applyRecorded(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow, isInBatch bool) error {
-	if ch.Audited() { // Write the audit log first. If this fails and the caller commits nevertheless, nothing has changed.
+	if ch.Audited() { // If this fails and the caller commits nevertheless, nothing has changed.
 		if err := s.audit(ctx, tx, ch, rows, isInBatch); err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func (s *Store) rewrite(ctx context.Context, tx processlog.Tx, ch processlog.Cha
 }
 
 // The version is compared although the rows are locked, because on some servers a row lock has no effect (G4, one
-// history). {lease} is 0 or lease_until, with which a running attempt keeps its lease.
+// history). With lease_until in place of {lease}, a running attempt keeps its lease.
 const moveRows = "UPDATE {log}{by id} SET state={state}, epoch={epoch}, process_count={process_count}, compensate_count={compensate_count}, delivery_count={delivery_count}," +
 	" ended_by={ended_by}, next_at={now}+{wait}, lease_until={lease}, version=version+1, token={token}, updated_at={stamp}{abandoned}" +
 	" WHERE id IN ({ids}) AND version={version}"

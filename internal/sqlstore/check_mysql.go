@@ -90,8 +90,8 @@ func (s *Store) leftElsewhere(ctx context.Context) error {
 
 const readMetaTwice = "SELECT COUNT(*)>0 FROM {meta} AS named JOIN {same} AS same ON same.`name`=named.`name` AND same.`value`=named.`value` WHERE named.`name`='fingerprint' AND {in schema}"
 
-// keepsReadOnly reports whether the driver keeps a connection after the server has become read-only (without
-// rejectReadOnly). It updates entry 0, which does not exist, in a READ ONLY transaction.
+// keepsReadOnly reports whether the driver keeps a connection after the server has become read-only. It updates entry 0,
+// which does not exist.
 func keepsReadOnly(ctx context.Context, s *Store) bool {
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
@@ -109,7 +109,7 @@ type mysqlSession struct {
 	autocommit   bool
 	lockWait     int // seconds
 	sqlMode      string
-	charsets     [3]string // charsets of the client, the connection and the results. If the last one is empty, the server does not convert results
+	charsets     [3]string // of the client, the connection and the results; the last one empty: results are not converted
 	maxPacket    int64
 	logBin       bool
 	binlogFormat string

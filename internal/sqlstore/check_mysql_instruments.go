@@ -18,7 +18,7 @@ import (
 // statement and do something else. It replaces a statement that does not work, or refuses the server.
 //
 // Trials use rows under random keys that are never committed, so instances that start together do not meet. They need only
-// the rights of normal operation, and use up a few ids. If a connection is lost, checkInstruments begins again.
+// the rights of normal operation.
 func checkInstruments(ctx context.Context, s *Store) []error {
 	d, notes, schema := *s.d, slices.Clip(s.notes), s.schema
 	for try := 1; ; try++ {
@@ -155,7 +155,7 @@ func (p *proof) tryWrites(ctx context.Context, tx processlog.Tx, guarded bool) e
 	if p.s.d.inTx != "" && !guarded {
 		p.dropGuard()
 	}
-	proven := len(p.problems) > 0 // If no probe works, an INSERT that probes first would end the trial here, so leave the probe out.
+	proven := len(p.problems) > 0 // If no probe works, an INSERT that probes first would end the trial.
 	id, err := p.insert(ctx, tx, "", proven)
 	switch p.s.d.fault(err) {
 	case faultBusy, faultAborted, faultUnreachable:

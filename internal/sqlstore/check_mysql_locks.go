@@ -128,8 +128,7 @@ func (p *proof) tryLocks(ctx context.Context, id processlog.ID) error {
 	return err
 }
 
-// reportsLock reports whether a locking read fails at once because the row is locked. It tries up to three times, because
-// a read that timed out proves nothing.
+// reportsLock tries up to three times, because a read that timed out proves nothing.
 func (p *proof) reportsLock(ctx context.Context, ref processlog.Ref, lock string) (held bool, err error) {
 	for range 3 {
 		held, err = p.toldAtOnce(ctx, ref, lock)

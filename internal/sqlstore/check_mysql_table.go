@@ -84,8 +84,8 @@ func (t *mysqlTable) readIndexes(ctx context.Context, s *Store, schema string) e
 	return rows.Err()
 }
 
-// wantColumns lists what each column must have at least: numbers by type, texts and bytes by length. The collation "bin"
-// means a binary one of utf8mb4. The function init adds the columns of recordedTexts.
+// wantColumns lists what each column must have at least: numbers by type, texts and bytes by length. The function init
+// adds the columns of recordedTexts.
 var wantColumns = map[string]mysqlColumn{
 	"id": {dataType: "bigint"}, "next_at": {dataType: "bigint"}, "lease_until": {dataType: "bigint"}, "version": {dataType: "bigint"},
 	"delay_second":  {dataType: "bigint"},

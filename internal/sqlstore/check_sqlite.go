@@ -12,9 +12,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// checkSQLite checks two connections, because a PRAGMA that is run through the pool sets only one of them. Two connections
-// to a database in memory may even be two databases.
-//
+// checkSQLite checks two connections, because a PRAGMA that is run through the pool sets only one of them.
 // synchronous=NORMAL is accepted, although WAL may then lose the last commits when the machine loses power.
 func checkSQLite(ctx context.Context, s *Store) []error {
 	conns := 2
@@ -41,8 +39,6 @@ func checkSQLite(ctx context.Context, s *Store) []error {
 
 // checkSharedCache refuses a shared cache, with which a read during a write fails at once or waits forever. With
 // read_uncommitted, a connection sees uncommitted rows only through a shared cache.
-//
-// If another process holds the writer longer than busy_timeout, the check is left out.
 func checkSharedCache(ctx context.Context, writer, reader *sql.Conn, table tableName) []error {
 	if _, err := writer.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return nil

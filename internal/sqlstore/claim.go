@@ -241,8 +241,7 @@ func (c *claim) heldByCaller(row *processlog.Row) bool {
 	return token != processlog.Token{} && token == row.Token
 }
 
-// A delivery that was counted twice would look like a crash. A count of MaxCount or more comes from other software, and
-// may be too large to raise.
+// A delivery that was counted twice would look like a crash. A count of MaxCount may be too large to raise.
 func (c *claim) keepsDeliveryCount(row *processlog.Row) bool {
 	return row.DeliveryCount > 0 && c.heldByCaller(row) || row.DeliveryCount >= processlog.MaxCount
 }

@@ -14,13 +14,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// ClaimLimited implements Store. In the transaction of the claim, it locks the entries and then the rows of the limit, and
-// grants permits.
+// ClaimLimited implements Store. In the transaction of the claim, it first locks the entries. Then it locks the limit's
+// row with the key "", so that claims under one limit take turns. After that it waits for no other lock, so that no two
+// claims deadlock.
 //
-// Every claim first locks the limit's row with the key "", so that claims under one limit take turns. After that it waits
-// for no other lock, so that no two claims deadlock.
-//
-// The last statement stores the granted starts by the clock at that moment, so no earlier grant has a later time.
+// The last statement stores the starts by the clock at that moment, so no earlier grant has a later time.
 func (s *Store) ClaimLimited(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, limit processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	p := &permits{s: s, limit: limit, program: limit.Values()}
 	found, err := s.claim(ctx, want, token, lease, p, accept)
@@ -62,8 +60,8 @@ type keyPermits struct {
 	granted         int64         // processlog.Room.Granted
 	next            time.Duration // time until there is one more start
 	holders         []holder      // entries that may hold a permit
-	ahead, interval time.Duration // the stored time minus the current time, and the interval of the last grant; zero without a row
-	shift           time.Duration // how far the stored time moves because the interval is not that of the last grant
+	ahead, interval time.Duration // stored time minus current time, and the interval of the last grant
+	shift           time.Duration // how far the stored time moves because the interval has changed
 	wanted          int           // claimable entries of the key
 	taken           int           // permits that the claim takes, and starts that it takes in advance
 	advance         int           // starts that the claim has taken in advance
@@ -157,8 +155,8 @@ func (p *permits) want(row *processlog.Row) {
 
 const lockLimit = "SELECT limit_key, tat, start_interval, starts, holders, {now}, " + limitColumns + " FROM {limit}{by id} WHERE limit_name={name} AND limit_key IN ({keys}) ORDER BY limit_key{lock}"
 
-// rowLock returns the locking clause. The first claim that waits until the timeout marks the limit as stuck. Later claims
-// then fail at once, until one of them gets the lock.
+// rowLock lets the first claim that waits until the timeout mark the limit as stuck. Later claims then fail at once, until
+// one of them gets the lock.
 func (p *permits) rowLock() string {
 	if _, stuck := p.s.stuckLimits.Load(p.limit.Name); stuck {
 		return p.s.d.lockNow
@@ -240,8 +238,8 @@ type unread struct{}
 
 func (unread) Scan(any) error { return nil }
 
-// count applies a person's change, and computes the starts that are left. The count of a new row begins with the time in
-// µs, which is above every number of a deleted row. So no start of the deleted row is returned to the new one.
+// count computes the starts that are left. The count of a new row begins with the time in µs, above every number of a
+// deleted row, whose starts must not be returned to it.
 func (p *permits) count() {
 	p.limit.Set(p.program.With(p.stored.Person))
 	for _, k := range p.keys {
@@ -380,8 +378,8 @@ func (p *permits) insert(written []*keyPermits) string {
 		"moved", p.s.d.later(tat, now)+"+"+p.s.d.offer("tat")+"-"+now)
 }
 
-// permitApart takes permits for c.retryRows in its own transaction, and drops rows that get none. If the process dies
-// before a row is leased, the limit has counted a start that never happens.
+// permitApart takes permits for c.retryRows in its own transaction. If the process dies before a row is leased, the limit
+// has counted a start that never happens.
 func (c *claim) permitApart(ctx context.Context) error {
 	if c.permits == nil {
 		return nil

@@ -14,8 +14,7 @@ import (
 
 const defaultAtMost = 10_000
 
-// Count implements Store. It counts at most AtMost entries of each group through the due index. With a BatchID it reads at
-// most AtMost entries of the batch.
+// Count implements Store. It counts at most AtMost entries of each group through the due index, or of the whole batch.
 func (s *Store) Count(ctx context.Context, tx processlog.Tx, f processlog.CountFilter) ([]processlog.Count, error) {
 	if f.AtMost == 0 {
 		f.AtMost = defaultAtMost
@@ -130,8 +129,8 @@ func (g group) where(s *Store) string {
 	return s.sql("state={state} AND business_type={type}", "state", signed(int64(g.state)), "type", s.d.text(g.businessType))
 }
 
-// groups lists every group of the given states and types. Empty states mean all states, and nil types mean all types that
-// occur. Its cost does not grow with the entries.
+// groups lists the groups of the given states and types. Empty states and nil types mean all. Its cost does not grow with
+// the entries.
 func (s *Store) groups(ctx context.Context, tx processlog.Tx, states []processlog.State, types []string) ([]group, error) {
 	if len(states) == 0 {
 		states = processlog.States[:]

@@ -37,8 +37,7 @@ func (l *listing) cursor(p listPosition) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
-// parseCursor returns nil for an empty text, which means the start of the listing. It refuses a cursor of another order,
-// with which the page would skip entries.
+// parseCursor returns nil for an empty text. It refuses a cursor of another order, with which the page would skip entries.
 func parseCursor(text string, order listOrder, newest bool) (*listPosition, error) {
 	if text == "" {
 		return nil, nil

@@ -60,6 +60,7 @@ func (s *Store) eraseTexts(ctx context.Context, tx processlog.Tx, statement stri
 
 const eraseRecord = "UPDATE {audit} SET reason={empty}, before_state={before}, after_state={after} WHERE id={id}"
 
+// The entry's row is locked, so no record is added meanwhile.
 func (s *Store) eraseHistory(ctx context.Context, tx processlog.Tx, id processlog.ID) error {
 	history, err := s.history(ctx, tx, id)
 	if err != nil {

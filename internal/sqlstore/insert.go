@@ -128,8 +128,8 @@ type insertion struct {
 	result []processlog.Inserted
 }
 
-// chunk inserts the drafts at the given places. A duplicate fails the whole statement, so chunk reads the existing rows
-// and inserts the others again. A key that is deleted and recorded between two rounds is rare, so four rounds are enough.
+// chunk inserts the drafts at the given places. A duplicate fails the whole statement, so chunk then inserts the others
+// again. A key is seldom deleted and recorded between two rounds, so four rounds are enough.
 func (in *insertion) chunk(ctx context.Context, places []int) error {
 	var err error
 	for range 4 {
@@ -240,8 +240,7 @@ func (t *insertTexts) row(s *Store, kind rowKind) string {
 	return text
 }
 
-// rowSQL returns insertRow for a kind of row. The INSERT itself writes a lease and counts a delivery. If the process dies
-// right after the commit, this counts as a lost lease.
+// rowSQL returns insertRow for a kind of row. The INSERT itself writes a lease and counts a delivery.
 func (s *Store) rowSQL(kind rowKind, key string) string {
 	lease, delivered, state, ended := "0", "0", "0", s.d.empty
 	if kind.lease > 0 {
@@ -321,13 +320,12 @@ func sent(b []byte, placeholder string) any {
 // The driver would send NULL for a nil slice.
 var noBytes any = []byte{}
 
-// guardedKey wraps the key of the first row in the guard, the condition under which the INSERT may write. The server
-// evaluates the guard as part of the INSERT, so nothing changes between check and write. The statement fails
-// outside a transaction, in the log of another database, and in a session that would store another value than the one sent.
+// guardedKey makes the INSERT fail outside a transaction, in the log of another database, and in a session that would
+// store another value than the one sent. The server evaluates this guard as part of the INSERT, so nothing changes between
+// check and write.
 //
-// To fail, it computes a number out of range, because a NULL fails only under a strict sql_mode.
-//
-// Without CONCAT, MySQL would take a prepared key 007 for a number and store 7.
+// To fail, it computes a number out of range, because a NULL fails only under a strict sql_mode. Without CONCAT, MySQL
+// would store a prepared key 007 as 7.
 func guardedKey(guard, placeholder string) string {
 	if guard == "" {
 		return placeholder

@@ -10,9 +10,9 @@ import (
 )
 
 // existing reads the committed rows that have one of the drafts' keys. Only a locking read finds rows that the caller's
-// snapshot hides. A locking read of a free key would lock a gap, so a plain read first finds out which keys exist.
+// snapshot hides, and a locking read of a free key locks a gap. So a plain read first finds out which keys exist.
 //
-// existingRows names the index, because a scan of a small table would wait for unrelated rows.
+// existingRows names the index, because a scan would wait for unrelated rows.
 func (in *insertion) existing(ctx context.Context, places []int) (map[processlog.IdempotencyKey]processlog.Row, error) {
 	keys := make([]processlog.IdempotencyKey, len(places))
 	for n, i := range places {
@@ -33,10 +33,9 @@ func (in *insertion) existing(ctx context.Context, places []int) (map[processlog
 	return byKey, in.readKeys(ctx, in.tx, keys, in.s.d.share, byKey)
 }
 
-// existingUnlocked reads rows on a server with innodb_snapshot_isolation. There, a lock on a row newer than the caller's
-// snapshot aborts the caller's transaction, so it reads hidden rows on a connection of the own pool.
-//
-// Without an own pool only the lock finds hidden rows, and ErrTxAborted tells the caller to run the transaction again.
+// existingUnlocked serves innodb_snapshot_isolation, with which a lock on a row newer than the snapshot aborts the
+// caller's transaction. It reads hidden rows in the own pool. Without one, the lock aborts, and ErrTxAborted tells the
+// caller to run the transaction again.
 func (in *insertion) existingUnlocked(ctx context.Context, keys []processlog.IdempotencyKey) (map[processlog.IdempotencyKey]processlog.Row, error) {
 	byKey := make(map[processlog.IdempotencyKey]processlog.Row, len(keys))
 	if err := in.readKeys(ctx, in.tx, keys, "", byKey); err != nil || len(byKey) == len(keys) {

@@ -62,8 +62,8 @@ func (s *Store) idleKeys(ctx context.Context, after limitKey, age time.Duration)
 	return keys, rows.Err()
 }
 
-// purgeKeys deletes rows that are free and whose permits have ended: the entry was written again or is gone. The end of
-// the lease is not enough, because the holder may still renew it.
+// purgeKeys deletes free rows whose permits have ended: the entry was written again or is gone. The holder of a lease that
+// has ended may still renew it.
 func (s *Store) purgeKeys(ctx context.Context, keys []limitKey, age time.Duration) (deleted int, err error) {
 	err = s.inOwn(ctx, func(tx processlog.Transaction) error {
 		free, err := s.lockIdleKeys(ctx, tx, keys, age)
@@ -100,7 +100,7 @@ func (s *Store) lockIdleKeys(ctx context.Context, tx processlog.Tx, keys []limit
 	}
 	rows, err := tx.QueryContext(ctx, s.sql(lockIdleKeys, "keys", s.anyKey(keys), "age", signed(processlog.Millis(age)), "lock", lock))
 	if s.d.halves && s.d.fault(err) == faultBusy {
-		return nil, nil
+		return nil, nil // The next round tries again.
 	}
 	if err != nil {
 		return nil, err

@@ -27,9 +27,9 @@ func pageLimit(limit int) (int, error) {
 	return limit, nil
 }
 
-// List implements Store. An index supplies the rows of every listing in order, so a page reads only its own rows, plus a
-// limited number that it compares with the filter. The index depends on the filter: an id, else a created range, else a
-// due range, state or type, else the primary key.
+// List implements Store. An index supplies the rows in order, so a page reads only its own rows, plus a limited number
+// that it compares with the filter. The index is that of an id, else of created_at, else the due index, else the primary
+// key.
 func (s *Store) List(ctx context.Context, f processlog.Filter) (processlog.Page, error) {
 	l, err := newListing(s, f)
 	if err != nil {
@@ -225,7 +225,7 @@ func (l *listing) next() (all []string) {
 	if !to.IsZero() {
 		all = append(all, fmt.Sprintf("next_at<%d", ceilMilli(to)))
 	}
-	if l.f.Leased {
+	if l.f.Leased { // A held entry keeps its due time.
 		all = append(all, l.s.sql("next_at<={now}"))
 	}
 	return all

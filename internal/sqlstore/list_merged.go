@@ -14,8 +14,8 @@ import (
 // SQLite accepts at most 500 parts of a UNION.
 const rangesPerStatement = 100
 
-// readMerged reads the first rows of many ranges of the due index, rangesPerStatement at a time. The first statements keep
-// the foremost positions in front. The last one reads the rows.
+// readMerged reads rangesPerStatement ranges of the due index at a time, and keeps the foremost positions in front. The
+// last statement reads the rows.
 func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err error) {
 	groups, err := l.groups(ctx)
 	if err != nil || len(groups) == 0 {
@@ -99,8 +99,7 @@ func (l *listing) foremost(groups []group, front []listPosition) string {
 	return l.s.sql(listMerged, "what", l.columns(), "heads", heads, "order", l.directed("head_at, head_id"), "limit", strconv.Itoa(l.limit+1))
 }
 
-// merged returns the query for the next positions in all groups. If the positions in front already fill the page, the
-// query leaves out positions behind the last one of them.
+// merged leaves out positions behind those in front, if these already fill the page.
 func (l *listing) merged(groups []group, front []listPosition) string {
 	bounds := ""
 	for _, condition := range l.next() {

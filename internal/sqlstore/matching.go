@@ -16,8 +16,7 @@ const (
 	matchingCases = "SELECT entry_id FROM {case}{by k_group} WHERE {conditions} ORDER BY entry_id LIMIT {limit}"
 )
 
-// MatchingIDs implements Operations. With a fingerprint it reads the index on failures of cases. Otherwise it reads an
-// index on an id or created_at, or the due index.
+// MatchingIDs implements Operations.
 func (s *Store) MatchingIDs(ctx context.Context, m processlog.Match) ([]processlog.ID, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err

@@ -10,9 +10,8 @@ import (
 	"github.com/compensator-go/compensator/internal/txwatch"
 )
 
-// clockConnector makes a server's sessions use the clock of a testing/synctest bubble: each session sets its timestamp
-// before each statement. That clock stands still while a statement waits inside the server, so no statement may wait
-// there.
+// clockConnector makes a server's sessions use the clock of a testing/synctest bubble. That clock stands still while a
+// statement waits inside the server, so no statement may wait there.
 type clockConnector struct {
 	driver.Connector
 	lockWait string // seconds

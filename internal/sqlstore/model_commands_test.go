@@ -135,8 +135,7 @@ func (c insertCommand) run(m *storeTwins) {
 	}
 }
 
-// contested reports whether the insert would wait for another open transaction. It may still wait for a gap lock, near a
-// key that was rolled back or purged, until the server's cleanup.
+// contested reports whether the insert would wait for another open transaction.
 func (c insertCommand) contested(m *storeTwins, tx compensator.Tx) bool {
 	return slices.ContainsFunc(m.entries, func(e twinEntry) bool {
 		return !e.by.ended && e.by.sides[0] != tx && slices.ContainsFunc(c.Drafts, func(d draftOf) bool { return d.Key == e.key })

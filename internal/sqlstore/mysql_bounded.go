@@ -15,9 +15,9 @@ import (
 // rowWait limits how long the library's statements wait for a row lock.
 const rowWait = txwatch.RowWait
 
-// MySQL has no hint that limits a statement's wait for a row lock, and a user's session waits for 50 s by default. So the
-// library locks its rows with SKIP LOCKED there, and then waits only for locks that a trigger wants. After such a wait,
-// its transactions limit the wait of their session, and restore it when they end.
+// A user's session waits 50 s for a row lock by default, and MySQL has no hint for a statement. The library locks its rows
+// with SKIP LOCKED there, and then waits only for locks that a trigger wants. After such a wait, its transactions limit
+// the wait of their session, and restore it when they end.
 const (
 	shortWaitsMySQL = "SET @compensator_wait=@@innodb_lock_wait_timeout, SESSION " + txwatch.ShortRowWait
 	usersWaits      = "SET SESSION innodb_lock_wait_timeout=@compensator_wait"
@@ -60,7 +60,7 @@ func (s *Store) beginBoundedOnce(ctx context.Context) (processlog.Transaction, e
 	}
 	txwatch.ThrowAway(ctx, conn, err)
 	if mysqlerr.Number(err) != 0 && !mysqlerr.IsServers(err) && !mysqlerr.IsInsideTransaction(err) {
-		return s.beginUsers(ctx)
+		return s.beginUsers(ctx) // The server does not know the variable.
 	}
 	return nil, err
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// caughtUp waits until this node shows everything that other nodes have committed, and then runs work in a transaction.
-// The wait must come before the transaction, in the same session. database/sql replaces a broken idle connection only in
-// BeginTx, so caughtUp takes another one itself.
+// caughtUp waits until this node shows everything that other nodes have committed, and then runs work in a transaction of
+// the same session. database/sql replaces a broken idle connection only in BeginTx, so caughtUp does that itself.
 func (s *Store) caughtUp(ctx context.Context, work func(tx processlog.Transaction) error) (err error) {
 	for range s.database().Stats().OpenConnections + 1 {
 		if err = s.caughtUpOn(ctx, work); !errors.Is(err, driver.ErrBadConn) {

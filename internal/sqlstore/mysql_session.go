@@ -14,17 +14,16 @@ import (
 )
 
 const (
-	// With the short waits, one locked row does not delay a whole batch, and the server ends a statement before the engine
-	// gives it up. The charset before the text of sql_mode is for sessions with two bytes per character, because MySQL
-	// reads the text before SET NAMES takes effect.
+	// With the short waits, the server ends a statement before the engine gives it up. The charset before the text of
+	// sql_mode is for sessions with two bytes per character, because MySQL reads the text before SET NAMES takes effect.
 	ownTransactions = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE"
 	ownSettings     = "SET NAMES utf8mb4, SESSION " + txwatch.ShortRowWait + ", lock_wait_timeout=5, autocommit=1, completion_type=0, timestamp=DEFAULT, " +
 		"sql_mode=_ascii'STRICT_ALL_TABLES', sql_select_limit=18446744073709551615, sql_safe_updates=0, sql_big_selects=1, unique_checks=1, foreign_key_checks=1"
 	ownLeastSettings = "SET SESSION " + txwatch.ShortRowWait + ", autocommit=1, sql_mode='STRICT_ALL_TABLES'"
 )
 
-// The server ends a session whose process stands still in a transaction, which releases its locks. MySQL's setting limits
-// every idle session, so the own pool closes idle connections after idleInPool, earlier than the server.
+// The server ends a session whose process stands still in a transaction. MySQL's setting ends every idle session, so the
+// own pool closes idle connections earlier, after idleInPool.
 const (
 	idleMariaDB = ", idle_transaction_timeout=60"
 	idleMySQL   = ", wait_timeout=60"
@@ -50,7 +49,7 @@ func setUpMySQL(idle string) setUp {
 }
 
 // calmHints sets for one statement what ownSettings sets for a session. No hint for timestamp may stand here: in a
-// prepared statement it changes the session's clock permanently on MySQL 9.7. See steady.
+// prepared statement it changes the session's clock permanently on MySQL 9.7.
 const calmHints = "SET_VAR(lock_wait_timeout=5) SET_VAR(sql_select_limit=18446744073709551615) SET_VAR(sql_big_selects=1) " +
 	"SET_VAR(sql_safe_updates=0) SET_VAR(unique_checks=1) SET_VAR(foreign_key_checks=1)"
 
@@ -70,7 +69,7 @@ func calmMariaDB(query string) string {
 }
 
 // mysqlFit is true in a session whose INSERT stores exactly the bytes that it is sent, and whose answers can be read. With
-// unique_checks=0, InnoDB may store an idempotency key twice. A fixed timestamp changes UTC_TIMESTAMP.
+// unique_checks=0, InnoDB may store an idempotency key twice.
 var mysqlFit = strings.Join(mysqlFits[:], " AND ")
 
 var mysqlFits = [...]string{"@@unique_checks=1", mysqlSteady, mysqlASCII, "COALESCE(@@character_set_results,'') NOT IN ('ucs2','utf16','utf16le','utf32')"}
@@ -86,7 +85,7 @@ func mysqlWhyUnfit(ctx context.Context, tx processlog.Tx) error {
 	// The server sends bytes unchanged, whatever the session's result charset is.
 	rows, err := tx.QueryContext(ctx, "SELECT "+mysqlTexts("@@unique_checks, "+strings.Join(mysqlFits[:], ", ")))
 	if err != nil {
-		return nil
+		return nil // The error that the caller has says more.
 	}
 	defer rows.Close()
 	var checks string

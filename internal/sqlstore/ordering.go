@@ -63,8 +63,8 @@ func comparePositions(a, b processlog.Position) int {
 	return cmp.Or(a.ID.Compare(b.ID), strings.Compare(a.Key, b.Key))
 }
 
-// firstOfKey is the id of the first unfinished entry of {key}, or NULL. {counting} lists the states that count as
-// unfinished. The LIMIT keeps the server from turning the subquery into a join.
+// firstOfKey is the first unfinished entry of {key}, or NULL. The LIMIT keeps the server from turning the subquery into a
+// join.
 const firstOfKey = "(SELECT t.entry_id FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
 	" WHERE t.business_type={type} AND t.turn_key={key} AND l.state+0 IN ({counting}) ORDER BY t.turn_key, t.place, t.entry_id LIMIT 1)"
 
@@ -93,8 +93,8 @@ func (s *Store) keyed(keys []string) string {
 	return b.String()
 }
 
-// Block implements Store. It writes the notes before the entries. In between, blockedVersion is above the version of the
-// entry, so that no Advance makes the entry due.
+// Block implements Store. It writes the notes before the entries. Until then, blockedVersion is above the version of the
+// entry, and no Advance makes the entry due.
 func (s *Store) Block(ctx context.Context, blocked []processlog.BlockedEntry, token processlog.Token) error {
 	if len(blocked) == 0 {
 		return nil

@@ -74,8 +74,8 @@ type firstEntry struct {
 	isWaiting bool // the entry is blocked and not due, and no entry of the key has a lease
 }
 
-// firstOfKeys reads a firstEntry of each key. If an entry of the key already runs, an entry that committed late in front
-// of it stays blocked, because it would only be blocked again.
+// While an entry of the key runs, an entry that committed late in front of it stays blocked, because it would only be
+// blocked again.
 const firstOfKeys = "SELECT f.n, f.first, f.front, l.version, CASE WHEN l.state+0 IN (0,-1,-3) AND l.lease_until<={now} AND l.next_at<={now} THEN 1 ELSE 0 END," +
 	" CASE WHEN l.state+0 IN (0,-1,-3) AND p.parked>0 AND p.parked=l.version AND l.lease_until=0 AND l.next_at>{now} THEN CASE WHEN EXISTS(SELECT 1" +
 	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
@@ -110,8 +110,8 @@ func (s *Store) readFirsts(ctx context.Context, businessType string, keys []stri
 
 const frontNotes = 100
 
-// clearNotes deletes the notes of finished entries at the front of each key. Such notes stay behind if a process was
-// killed, or has not seen a cancellation.
+// clearNotes deletes the notes of finished entries at the front of each key, which a process that was killed has left
+// behind.
 func (s *Store) clearNotes(ctx context.Context, businessType string, keys []string, deadBlocks bool) error {
 	for _, key := range keys {
 		for hasMore := true; hasMore; {

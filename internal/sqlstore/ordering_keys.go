@@ -110,8 +110,8 @@ const (
 
 const nextKeys = "SELECT t.turn_key FROM {turns} t{by k_line} WHERE t.business_type={type} AND t.turn_key>{after} ORDER BY t.turn_key, t.place LIMIT {limit}"
 
-// keysAfter reads up to limit keys of a type, and reports whether more may follow. Each statement reads up to keyNotes
-// notes, because no query that all servers accept jumps from key to key.
+// keysAfter reads keyNotes notes at a time, because no query that all servers accept jumps from key to key. It reports
+// whether more keys may follow.
 func (s *Store) keysAfter(ctx context.Context, readTx processlog.Tx, businessType, after string, limit int) (keys []string, more bool, err error) {
 	for range keyStatements {
 		notes, err := queryKeys(ctx, readTx, s.sql(nextKeys, "type", s.d.text(businessType), "after", s.d.binary([]byte(after)), "limit", strconv.Itoa(keyNotes)))
@@ -226,8 +226,8 @@ func (a *keyQuery) results() map[string]processlog.KeyState {
 
 const keyStatesRead = 4 * processlog.MaxMembers
 
-// KeyStates implements Store. It takes no lock. Each claim commits its leases before it calls KeyStates, so of two claims
-// at the same time at least one sees the lease of the other.
+// KeyStates implements Store. Each claim commits its leases before it calls KeyStates, so of two claims at the same time
+// at least one sees the lease of the other.
 func (s *Store) KeyStates(ctx context.Context, businessType string, positions []processlog.Position, token processlog.Token, deadBlocks bool) (map[string]processlog.KeyState, error) {
 	if len(positions) == 0 {
 		return nil, s.withoutOrdering(s.checkTable(ctx, "_turns"))

@@ -16,8 +16,7 @@ const ownPoolSize = 4
 // setUp makes the session of a new connection independent of the DSN and of the server's defaults.
 type setUp func(ctx context.Context, conn driver.ExecerContext) error
 
-// openOwn opens the library's own pool. Each connection is set up once, so that no setting leaks into the user's sessions,
-// and BEGIN takes a single round trip.
+// openOwn opens the library's own pool, whose sessions are set up once, so that BEGIN takes a single round trip.
 func openOwn(users *txwatch.Connector, opened *atomic.Int64, set setUp) *sql.DB {
 	db := sql.OpenDB(ownConnector{users.Inner(), users, opened, set})
 	db.SetMaxOpenConns(ownPoolSize)
@@ -61,8 +60,8 @@ const (
 	ownLeast = 5 * time.Second
 )
 
-// outlived reports whether c must be closed. database/sql does not show ConnMaxLifetime, but if the user's oldest
-// connection is younger than c, the user's pool has closed all connections as old as c.
+// outlived reports whether c must be closed. If the user's oldest connection is younger than c, the user's pool has closed
+// all connections as old as c, by a ConnMaxLifetime that database/sql does not show.
 func (c *ownConn) outlived() bool {
 	age := time.Since(c.openedAt)
 	if age < ownLeast {

@@ -53,8 +53,8 @@ const (
 	permitLapsed        // the lease has ended, and nobody has written the entry since
 )
 
-// dropEnded drops holders whose permits have ended, for keys with fewer free permits than wanted entries. It first fences
-// holders whose leases have ended, so that they cannot renew.
+// dropEnded drops holders whose permits have ended, if their keys lack permits. It first fences holders whose leases have
+// ended, so that they cannot renew.
 func (p *permits) dropEnded(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
 	if p.limit.Concurrent == 0 {
 		return nil
@@ -139,7 +139,7 @@ func (p *permits) fence(ctx context.Context, tx processlog.Tx, ids []processlog.
 	}
 	changed, err := execCount(ctx, tx, p.s.sql(fenceRows, "ids", idList(free)))
 	if p.s.refusesRow(err) {
-		return nil
+		return nil // The holders keep their permits.
 	}
 	if err != nil || changed == 0 {
 		return err

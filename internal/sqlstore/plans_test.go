@@ -319,8 +319,7 @@ func (b *logbook) plansHold(table string) {
 	}
 }
 
-// requireIndex allows a read of the whole log if the log is about as short as the list of ids. A statement that waits for
-// locks must not read it, because others may have locked rows that the statement does not need.
+// A statement that waits for locks must not read the whole log, because others may have locked rows that it does not need.
 func (p planStep) requireIndex(t *testing.T, statement string, keys []string, rows int, problem string) {
 	t.Helper()
 	switch {

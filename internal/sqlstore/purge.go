@@ -47,7 +47,7 @@ func (s *Store) Purge(ctx context.Context, businessType string, state processlog
 			refused = append(refused, err)
 			if !errors.As(err, new(*processlog.RefusedError)) {
 				break
-			}
+			} // A *RefusedError does not stop the other types.
 		}
 	}
 	return purged, errors.Join(refused...)
@@ -60,9 +60,9 @@ type purge struct {
 	purged     int
 	lockWaits  int                   // number of transactions that waited for a lock and did not get it
 	refusals   []refusal[endedEntry] // entries that the database refuses to delete
-	gaveUp     bool                  // whether some entries were not tried alone, because that would have taken too many statements
+	gaveUp     bool                  // whether some entries were not tried alone
 	lastPassed endedEntry            // last entry of the front part that is deleted or refused
-	hasHeld    bool                  // whether an entry behind lastPassed stays for another reason than a refusal
+	hasHeld    bool                  // whether an entry behind lastPassed stays
 }
 
 // purgeWaits limits the waits of one purge for locks that a trigger wants.
@@ -173,7 +173,7 @@ func (p *purge) deletePart(ctx context.Context) func(entries []endedEntry) error
 		case waitIn(err) != nil:
 			return waitIn(err).error // Splitting the entries would take too long.
 		case (f == faultBusy || f == faultEnded || f == faultAborted) && ctx.Err() == nil && p.lockWaits == 0:
-			p.lockWaits++ // Skip the first conflict. Return the second one, because each may take long.
+			p.lockWaits++ // advance moves p.lastPassed to the last of entries, unless isHeld says that one of them stays for the next Purge.
 			p.advance(entries, true)
 			return nil
 		case p.s.refusesRow(err) && len(entries) == 1:

@@ -17,8 +17,8 @@ import (
 
 const recordedTexts = "idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name"
 
-// columns lists what a rowScanner reads, in the order of newRowScanner. SQL does not compute with the values, because one
-// bad value of other software would fail the statement for all rows.
+// columns lists what a rowScanner reads. SQL does not compute with the values, because one bad value of other software
+// would fail the statement for all rows.
 func (d *dialect) columns(content string) string {
 	return "id, " + d.texts(recordedTexts) + ", " + content + ", headers, " +
 		d.numbers("state, process_count, max_process_count, compensate_count, delivery_count, version, epoch, next_at") + ", " + d.texts("ended_by, last_error") + ", " +
@@ -56,7 +56,7 @@ func (s *Store) readIn(ctx context.Context, tx processlog.Tx, query string) (*sq
 }
 
 // withTimeLimit makes the server end a SELECT within a second after the deadline of ctx, because a driver only closes its
-// connection. It replaces the session's limit, so it leaves a stricter one alone.
+// connection. It leaves a stricter limit of the session alone.
 func (s *Store) withTimeLimit(ctx context.Context, query string) string {
 	deadline, bounded := ctx.Deadline()
 	untilDeadline := time.Until(deadline)
@@ -226,8 +226,8 @@ func scanVersions(rows *sql.Rows, found []processlog.Version) ([]processlog.Vers
 	return found, rows.Err()
 }
 
-// Resolve implements Store. It waits for an open transaction that has inserted the row, at most for resolveTimeout. It
-// takes a shared lock, because a server under a global read lock grants no exclusive one.
+// Resolve implements Store. It waits for an open transaction that has inserted the row, at most for resolveTimeout. A
+// server under a global read lock grants only a shared lock.
 func (s *Store) Resolve(ctx context.Context, ref processlog.Ref) (processlog.Row, error) {
 	var row processlog.Row
 	read := func(tx processlog.Transaction) (err error) {

@@ -57,7 +57,7 @@ func (s *Store) Heads(ctx context.Context) ([]processlog.Head, error) {
 				return err
 			}
 			if now == 0 {
-				heads = nil
+				heads = nil // The next session gives the whole answer.
 				return errWrongClock
 			}
 			h.DueIn = remaining(nextAt, now)
@@ -116,7 +116,7 @@ func (s *Store) scheduled(ctx context.Context, query string) (found []processlog
 				return err
 			}
 			if now == 0 {
-				found = nil
+				found = nil // The next session gives the whole answer.
 				return errWrongClock
 			}
 			found = append(found, processlog.Scheduled{

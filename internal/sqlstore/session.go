@@ -21,9 +21,8 @@ import (
 //
 // promises/servers/session_variables_test.go lists all variables, and tries each.
 
-// steady returns the last condition of an UPDATE that writes a lease. In a session with its own timestamp a lease could
-// end at once or never, so the UPDATE changes no row there, and the claim is tried again. On MariaDB calm sets the clock
-// instead.
+// steady returns the last condition of an UPDATE that writes a lease, with which the UPDATE changes no row in a session
+// with its own timestamp. There a lease could end at once or never.
 func (s *Store) steady() string {
 	if s.ownPool != nil || s.d.steady == "" {
 		return ""
@@ -31,8 +30,8 @@ func (s *Store) steady() string {
 	return " AND " + s.d.steady
 }
 
-// wrongClock ends a SELECT that reads by the database's clock. A session with its own timestamp adds one row, given in
-// row. Without it the session would show no due entry.
+// wrongClock ends a SELECT that reads by the database's clock. A session with its own timestamp, which would show no due
+// entry, adds the given row.
 func (s *Store) wrongClock(row string) string {
 	if s.ownPool != nil || s.d.steady == "" {
 		return ""
@@ -93,7 +92,6 @@ func sessionError(field, reason string) error {
 }
 
 // discardSession makes the pool close the session when tx ends, if err is a session error and the library began tx.
-// Otherwise the pool would hand out the same session again.
 func (s *Store) discardSession(ctx context.Context, tx processlog.Tx, err error) {
 	if processlog.IsSessionError(err) {
 		ctx, question := txwatch.Ask(ctx)

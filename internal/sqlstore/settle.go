@@ -11,14 +11,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Settle implements Store. One statement writes one of these:
-//
-//   - up to 500 successes of handlers of one epoch
-//   - up to 500 successes of compensations of one epoch
-//   - up to 100 other outcomes, or fewer if their errors are long
-//
-// Successes with a Result get statements of their own, so that all other successes cost no more than without results. A
-// statement runs in a short transaction if an outcome opens a case, changes Faults, or has a Result or an Attempt.
+// Settle implements Store. One statement writes up to 500 successes of handlers or of compensations of one epoch, or up to
+// 100 other outcomes. Successes with a Result get statements of their own, so that the others cost no more. A statement
+// runs in a transaction if an outcome opens a case, changes Faults, or has a Result or an Attempt.
 func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
 	places := make([]int, len(outcomes))
 	for i := range places {
@@ -84,7 +79,7 @@ func (s *Store) settleChunks(g settleGroup, places []int, outcomes []processlog.
 		most = min(most, 2*s.maxContent)
 	}
 	if !g.absorb {
-		row = 320
+		row = 320 // Also count every value with its id.
 	}
 	return func(yield func([]int) bool) {
 		for len(places) > 0 {
@@ -109,23 +104,19 @@ func (s *Store) settleChunks(g settleGroup, places []int, outcomes []processlog.
 	}
 }
 
-// These statements store outcomes:
+// Every value was computed from the row as it was claimed, because MySQL assigns from left to right: a state that was
+// computed from a raised count would be wrong.
 //
-//   - Every value was computed from the row as it was claimed, and not in SQL. MySQL assigns from left to right. If a
-//     state were computed from a count that was just raised, the entry would be exhausted one attempt early.
-//   - state+0 keeps the due index out of the plan, so that rows are found by id. MySQL prefers the due index when few
-//     entries are open. An UPDATE through that index would wait for every open entry that others have locked (G14,
-//     producers are not harmed).
-//   - {same entries} is the condition that the rows are still the entries that were claimed. After a rollback to an
-//     older state, a database gives the ids of lost entries to new ones.
+// state+0 keeps the due index out of the plan. An UPDATE through that index would wait for every open entry that others
+// have locked (G14, producers are not harmed).
 //
-// settleSuccesses stores successes. Its condition is the epoch and the state instead of the version. An entry becomes
-// compensating at most once in an epoch, and leaves that state only when it ends. So {from} is enough to distinguish a
-// late success of a handler from the success of a compensation (G13, epochs do not mix). The counts do not change,
-// because another attempt may have recorded a failure since.
+// {same entries} is needed because a database that was rolled back gives the ids of lost entries to new ones.
 //
-// settleInTx stores the outcome of one entry in the transaction of its handler. Its guard is the version, also for a
-// success.
+// settleSuccesses requires the epoch and the state. An entry becomes compensating at most once in an epoch, so {from}
+// distinguishes a late success of a handler from that of a compensation (G13, epochs do not mix). The counts do not
+// change, because another attempt may have recorded a failure since.
+//
+// settleInTx requires the version, also for a success.
 const (
 	settleRows = "UPDATE {log}{by id} SET state={state}, version=version+1, process_count={process_count}, compensate_count={compensate_count}, delivery_count=0, lease_until=0," +
 		" ended_by={ended_by}, token={token}, updated_at={stamp}, next_at={now}+{wait}, last_error={last_error}" +
@@ -178,8 +169,8 @@ func perRow[T comparable](v rowValues, value func(o *processlog.Outcome) T, lite
 	return byRow("id", v.ids, func(i int) T { return value(v.of(v.ids[i])) }, literal)
 }
 
-// writeGroup reports whether some rows were locked. If fewer rows changed than were given, it reads them. A row that
-// carries token was changed by this call, or by an earlier try whose answer was lost.
+// writeGroup reads the rows if fewer changed than were given. A row that carries token was changed by this call, or by an
+// earlier try whose answer was lost.
 func (s *Store) writeGroup(ctx context.Context, write rowUpdate, token processlog.Token, g settleGroup, outcomes []processlog.Outcome, places []int, result []processlog.Settled) (locked bool, err error) {
 	ids := make([]processlog.ID, len(places))
 	place := make(map[processlog.ID]int, len(places))

@@ -15,10 +15,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// sqliteDialect needs SQLite 3.35, the first version with RETURNING. The user chooses the driver.
-//
-// The library's transactions hold the write lock of the whole database from their first statement, so no row is ever
-// locked.
+// sqliteDialect needs SQLite 3.35, the first version with RETURNING. The library's transactions hold the write lock of the
+// whole database from their first statement, so no row is ever locked.
 func sqliteDialect() *dialect {
 	// The day number is a REAL with an error of at most 20 µs, so rounding restores the exact millisecond, also without
 	// unixepoch('subsec').

@@ -91,8 +91,8 @@ var sqliteMessages = []struct {
 	{"large file support is disabled", 22},
 }
 
-// sqliteBlame says whether SQLite or the statement caused an error. It looks only at errors that a driver returned, so a
-// business error such as "interrupted by the customer" is none of SQLite's.
+// sqliteBlame looks only at errors that a driver returned, so a business error such as "interrupted by the customer" is
+// none of SQLite's.
 func sqliteBlame(err error) mysqlerr.Blame {
 	said := sqliteAnswer(err)
 	switch {

@@ -10,12 +10,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A SQLite file lets one transaction write at a time, and waiting transactions poll it in no order. A writer gives the
-// library's transactions in this process their turns.
+// A SQLite file lets one transaction write at a time. A writer gives the library's transactions in this process turns,
+// because transactions that wait in SQLite poll it in no order.
 //
-// A turn is only advice. After its lock timeout a transaction asks SQLite without a turn, so a handler that holds the
-// writer and calls the library on another connection gets "busy", and nothing deadlocks. Transactions of others take no
-// turns, so the writer sometimes leaves the file free for long enough that one of them polls.
+// A turn is only advice. After its lock timeout a transaction asks SQLite without a turn, so that nothing deadlocks.
+// Transactions of others take no turns, so the writer sometimes leaves the file free for long enough that one of them
+// polls.
 type writer struct {
 	mu            sync.Mutex // guards the fields below
 	isTaken       bool
@@ -180,8 +180,8 @@ func (s *Store) urgently(ctx context.Context) context.Context {
 	return context.WithValue(ctx, urgentKey{}, true)
 }
 
-// Holding marks the context of work inside an open transaction of this store, which holds the turn. A transaction under
-// this context would wait for its own caller, so it does not wait for the turn.
+// Holding marks the context of work inside an open transaction of this store. A transaction under this context would wait
+// for the turn of its own caller, so it takes none.
 func (s *Store) Holding(ctx context.Context) context.Context {
 	if s.writer == nil {
 		return ctx

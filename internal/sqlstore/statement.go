@@ -10,24 +10,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Each statement is a constant beside the method that sends it. The constant is the whole statement, so that a search
-// for words of the statement finds it. Names in braces stand for fragments:
+// Each statement is a whole constant beside the method that sends it. Names in braces stand for fragments. {log}, {case}
+// and so on are tables. {by id}, {by due} and {by INDEX} are hints that name an index. Without {by id} a server scans a
+// small table, and waits for rows that others have locked. {now} is the database's clock in ms since 1970, and {stamp} its
+// value for created_at. {columns} is what a rowScanner reads, and {outline} the same without the content. {text COLUMNS},
+// {number COLUMNS} and {ms COLUMN} read columns in a form that is the same in every session.
 //
-//   - {log} is the log's table, together with its database if setSchema has set one. {attempt}, {audit}, {case},
-//     {fault}, {instance}, {limit}, {meta}, {operation}, {result}, {setting}, {slots}, {stat} and {turns} are its
-//     other tables.
-//   - {by id}, {by due} and {by INDEX} are hints that name an index of the table before them. A hint begins with a
-//     space, or is empty. Without {by id} a server scans a small table, and waits for rows that others have locked.
-//   - {now} is the database's clock in ms since 1970. {stamp} is its value for created_at and updated_at.
-//   - {columns} is what a rowScanner reads. {outline} is the same without the content.
-//   - {text COLUMNS}, {number COLUMNS} and {ms COLUMN} read columns in a form that is the same in every session. See
-//     texts, numbers and stampMS in dialect.
-//   - {DELETE FROM log} also has the hint to read the table by id. The same holds for the other tables.
-//   - {then join} is a JOIN in written order. {empty} is an empty text, and {no bytes} an empty binary value.
-//   - {every row}, {lock now}, {and steady}, {and in tx} and {and in schema} end a statement. See everyRow, inSchema,
-//     and lockNow, steady and inTx in dialect. {in schema} is the condition without AND.
-//
-// Every other name is an argument of sql. Only the method that sends the statement has its value.
+// The dialect and fragmentsOf have the other fragments. Every name that is in neither is an argument of sql.
 
 var indexes = [...]string{"uk_idempotent_id", "k_batch_id", "k_business_id", "k_business_ext_id", "k_created_at", "k_group", "k_line"}
 

@@ -24,10 +24,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Store implements processlog.Store on a SQL database.
-//
-// In the caller's transaction, values are arguments of placeholders. In the library's own statements, values are written
-// into the text, numbers as digits and bytes as hexadecimal literals, which saves the round trip of a prepared statement.
+// Store implements processlog.Store on a SQL database. In the caller's transaction, values are arguments. In the library's
+// own statements they are written into the text, numbers as digits and bytes as hexadecimal literals, which saves the
+// round trip of a prepared statement.
 type Store struct {
 	d         *dialect
 	table     tableName
@@ -46,20 +45,20 @@ type Store struct {
 	inserts         atomic.Pointer[insertTexts] // texts of INSERTs; nil while Check finds out what they are
 	version         string                      // version of the server
 	maxContent      int                         // maximum content in bytes that a packet of the server has room for; 0: no limit
-	selectLimit     time.Duration               // time after which the server ends any read in the user's sessions; 0: the server ends none
+	selectLimit     time.Duration               // after which the server ends a read in the user's sessions; 0: never
 	notes           []string                    // remarks about this server for a person
 	foreign         map[string]error            // errors of tables that somebody else has made, by suffix; set by Check
-	connectionCount atomic.Int64                // number of connections that ownPool has opened
+	connectionCount atomic.Int64                // connections that ownPool has opened
 	unanswered      unanswered
 	waitsBounded    atomic.Pointer[time.Time] // end of the period in which boundsWaits is true; see boundWaits
 
-	stuckLimits sync.Map // names of limits whose first row another transaction has locked for long, see permits.lock
+	stuckLimits sync.Map // names of limits whose first row is locked for long, see permits.rowLock
 
 	refusals purgeRefusals
 	attempts atomic.Bool // whether Purge deletes failed attempts; set by KeepAttempts and lookForAttempts
 
 	writer  *writer       // schedules writers of the SQLite file; nil elsewhere
-	timeout time.Duration // maximum wait for a turn at the SQLite writer; as long as a connection waits for a lock
+	timeout time.Duration // maximum wait for a turn at the SQLite writer
 }
 
 // Open finds out the kind of database. It opens the own pool if the dialect has one and db was opened on a Connector.
@@ -231,7 +230,7 @@ func (s *Store) Begin(ctx context.Context) (processlog.Transaction, error) {
 	}
 	ctx, enlistment := txwatch.Ask(ctx)
 	enlistment.Ours = true
-	_ = s.d.probe(ctx, tx) // A watched connection answers the probe itself, and so becomes known as part of the transaction.
+	_ = s.d.probe(ctx, tx) // A watched connection answers the probe itself.
 	return Transaction{tx, enlistment.Tx()}, nil
 }
 

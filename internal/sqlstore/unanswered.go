@@ -10,11 +10,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// unanswered limits how many sessions the library's statements hold on a server that does not answer. A statement that was
-// given up closes its connection, but its session stays until the statement ends on the server.
-//
-// After mostUnanswered such statements, the library tries one statement at a time, with growing pauses, until the server
-// answers a statement of the same kind.
+// unanswered limits how many sessions hold statements that the library has given up, on a server that does not answer.
+// After mostUnanswered such statements, the library tries one at a time, with growing pauses, until the server answers a
+// statement of the same kind.
 type unanswered struct {
 	mu              sync.Mutex // guards the fields below
 	unansweredCount [kinds]int // per kind: number of statements that were given up since the server last answered that kind

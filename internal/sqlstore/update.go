@@ -48,8 +48,7 @@ func asRefused(items []refusal[processlog.ID]) error {
 	return &processlog.RefusedError{Refusals: refusals}
 }
 
-// updateAtOnce does not ask which rows are free, but only in the own sessions, whose waits are short. If it did not get a
-// lock, it calls updateFreeAfter.
+// updateAtOnce does not ask which rows are free, but only in the own sessions, whose waits are short.
 func (s *Store) updateAtOnce(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changedRows int64, busy []processlog.ID, err error) {
 	if s.ownPool == nil || s.d.halves {
 		return s.updateFree(ctx, ids, update)
@@ -62,8 +61,8 @@ func (s *Store) updateAtOnce(ctx context.Context, ids []processlog.ID, update fu
 	return changedRows, nil, s.dropReadOnly(err)
 }
 
-// waitedInVain reports whether a statement failed, or may have failed, because its row is locked. If the client gave up,
-// the statement may still take effect, but its repetition changes nothing twice.
+// waitedInVain reports whether a statement may have failed because its row is locked. If the client gave up, the statement
+// may still take effect, but its repetition changes nothing twice.
 func (s *Store) waitedInVain(err error, took time.Duration) bool {
 	switch s.d.fault(err) {
 	case faultBusy, faultEnded:
@@ -87,8 +86,8 @@ func (s *Store) updateFree(ctx context.Context, ids []processlog.ID, update func
 	return s.updateFreeAfter(ctx, ids, update, nil)
 }
 
-// updateFreeAfter updates the rows that are free. waitErr is the wait of an earlier UPDATE of these rows, or nil. If all
-// rows are free then, a trigger waits, so it writes nothing and returns waitErr.
+// updateFreeAfter updates the rows that are free. waitErr is the wait of an earlier UPDATE, or nil. If all rows are free
+// then, a trigger waits, and waitErr is returned.
 func (s *Store) updateFreeAfter(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string, waitErr *waitError) (changedRows int64, busy []processlog.ID, err error) {
 	err = s.inOwn(ctx, func(tx processlog.Transaction) error {
 		freeIDs, err := s.lockFree(ctx, tx, ids)

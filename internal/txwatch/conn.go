@@ -179,9 +179,8 @@ func (c *watchedConn) Close() error {
 	return err
 }
 
-// beforeStatement returns an error for a statement whose transaction is over. It treats a COMMIT in text like
-// watchedDriverTx.Commit. It sends no ROLLBACK in place of an XA commit, because the XA coordinator must roll back on all
-// servers.
+// beforeStatement refuses a statement whose transaction is over. It sends no ROLLBACK in place of an XA commit, because
+// the XA coordinator must roll back on all servers.
 func (c *watchedConn) beforeStatement(ctx context.Context, kind sqlKind) error {
 	c.touched = true
 	// A ROLLBACK does no harm in any state, and the caller needs it if the server does not answer.

@@ -55,8 +55,8 @@ func (c *watchedConn) askServer(ctx context.Context) error {
 	return nil
 }
 
-// askAutocommit tells two sessions apart that accept DoubtBegun and the savepoint. With autocommit=0 no transaction is
-// open. With autocommit=1 the server is TiDB or Vitess, and one is open.
+// askAutocommit decides after the server has accepted DoubtBegun and the savepoint: with autocommit=1 it is TiDB or
+// Vitess, inside a transaction.
 func (c *watchedConn) askAutocommit(ctx context.Context) error {
 	rows, err := connQuery(ctx, c.inner, "SELECT @@autocommit", nil)
 	if err != nil {
@@ -87,8 +87,7 @@ func SQLiteInside(answer error) (inside bool, err error) {
 	return false, answer
 }
 
-// outcomeOfCommit interprets the result of a COMMIT that database/sql sent. On SQLite a failed COMMIT may leave the
-// transaction open, which the caller could not end, so outcomeOfCommit rolls it back.
+// outcomeOfCommit rolls back a failed COMMIT of SQLite, which may leave the transaction open. The caller could not end it.
 func (c *watchedConn) outcomeOfCommit(err error) Outcome {
 	outcome := Classify(err)
 	if outcome != Unknown || mysqlerr.Number(err) != 0 || mysqlerr.IsBroken(err) {

@@ -10,8 +10,8 @@ import (
 var ErrHidden = errors.New("Config.DB was opened on a wrapper around a Connector that passes no context on, so no commit is seen, and entries wait for the " +
 	"reconciler or for Committed; put the wrapper inside: sql.OpenDB(compensator.Connector(theOtherWrapper(connector)))")
 
-// Find returns the Connector that db was opened on, or nil if there is none. It also finds a Connector inside another
-// wrapper that passes contexts on. The error is ErrHidden, or an error of the server.
+// Find returns the Connector that db was opened on, also inside a wrapper that passes contexts on, or nil. The error is
+// ErrHidden, or an error of the server.
 func Find(ctx context.Context, db *sql.DB) (*Connector, error) {
 	if d, ok := db.Driver().(Driver); ok {
 		return d.Connector, nil

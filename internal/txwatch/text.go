@@ -26,8 +26,8 @@ const (
 	sqlXARollback
 )
 
-// leads lists the first words of statements, frequent words first. Any other word is sqlDoubt, for which the server is
-// asked once. A commit that were taken for sqlPlain would let an entry commit alone (G2, what was rolled back never runs).
+// leads lists the first words of statements, frequent words first. Any other word is sqlDoubt. A commit that is taken for
+// sqlPlain would let an entry commit alone (G2, what was rolled back never runs).
 var leads = [...]struct {
 	word   string
 	kind   sqlKind
@@ -239,7 +239,7 @@ func savepointAfterTo(rest string) (name string, ok bool) {
 // names may count as equal, but one name never counts as two.
 func identifier(rest string) string {
 	rest, _ = skipBlank(rest)
-	if rest != "" && rest[0] == '[' {
+	if rest != "" && rest[0] == '[' { // quotes of SQLite
 		name, _, _ := strings.Cut(rest[1:], "]")
 		return name
 	}

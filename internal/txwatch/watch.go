@@ -19,14 +19,11 @@ const (
 	txOpen             // a transaction is open, and statements run inside it
 	txAborted          // the server has rolled the transaction back, but its handle still looks open
 	txDoubtful         // a statement may have begun or ended the transaction; the server must be asked
-	txDetached         // txWatch follows the transaction of one connection through its statements and errors. One goroutine uses it at a time. It must never treat a closed transaction as open, because an entry would then be committed by itself. Any other mistake only delays an entry.
+	txDetached         // an XA transaction after XA END: no statement joins it, but it has not ended
 )
 
-// txWatch follows the transaction of one connection through all statements and errors that can begin or end it. Only
-// one goroutine uses it at a time, as with the connection.
-//
-// It must never treat a closed transaction as open, because an entry would then be committed by itself. Any other
-// mistake only delays an entry, because no entry runs before its row was read back.
+// txWatch follows the transaction of one connection. One goroutine uses it at a time. It must never treat a closed
+// transaction as open, because an entry would then be committed by itself. Any other mistake only delays an entry.
 type txWatch struct {
 	state    txState
 	implicit bool // whether autocommit was changed, so that a transaction may begin without a BEGIN
