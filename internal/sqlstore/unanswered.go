@@ -52,7 +52,7 @@ func (u *unanswered) send(ctx context.Context, d *dialect, kind statementKind, r
 	return err
 }
 
-// isProbe is true if the caller's statement is the only one that is tried now.
+// admitOrWait returns isProbe if the caller's statement is the only one that is tried now.
 func (u *unanswered) admitOrWait(ctx context.Context, kind statementKind) (isProbe bool, err error) {
 	for {
 		stateChanged, wait, isProbe := u.admit(kind)
