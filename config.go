@@ -21,7 +21,7 @@ import (
 type Config struct {
 	// DB is the database of the process log and of your business tables: MySQL from 8.0.1, MariaDB from 10.6, or SQLite
 	// from 3.35. MySQL 8.0 and 8.4 are untested. If DB comes from Open, or from sql.OpenDB of a Connector, each COMMIT
-	// enqueues the entries of its transaction. Your program closes DB after Close.
+	// of your program enqueues the entries of its transaction. Your program closes DB after Close.
 	DB *sql.DB
 
 	// Redis stores the delay queue, which all processes use together. Redis is a *redis.Client (failover clients
@@ -29,7 +29,7 @@ type Config struct {
 	// this client, but without retries, because a script that is sent twice could claim twice. The library's client
 	// opens up to PoolSize connections to a server, and one more to listen for wake-ups. The library's client never
 	// opens more than MaxActiveConns, which must be at least 2. If Redis is nil, a timing wheel in this process
-	// replaces the queue, and the library polls the database for entries of other processes.
+	// replaces the queue. The library then polls the database for entries of other processes.
 	Redis redis.UniversalClient
 
 	// Name distinguishes this log from other logs of the same program, for example "orders". Name is optional if the
@@ -42,35 +42,36 @@ type Config struct {
 	Prefix string // prefix of every Redis key, so that several logs can share a Redis. Default "compensator"
 
 	// Lease is how long a claimed entry belongs to this process without a renewal. When a lease has ended, another
-	// process may claim the entry, even if the handler here still runs. Default 30 s, at least 1 s. HandlerConfig.Lease
-	// overrides it.
+	// process may claim the entry, even if the handler in this process still runs. Default 30 s, at least 1 s.
+	// HandlerConfig.Lease overrides it.
 	Lease time.Duration
 
 	Grace             time.Duration // how long an entry must be overdue before the reconciler enqueues it again. Default 3 s
 	ReconcileInterval time.Duration // pause between two reconciler rounds. The library adds a random time of up to a fifth of this pause. Default 10 s
 	PollInterval      time.Duration // pause between two reconciler rounds if there is no Redis, and as long as Redis does not answer. Default 1 s
 
-	// Horizon limits how long before its due time an entry is put into the queue. An entry with a longer delay than
-	// Horizon stays only in the database at first. The library enqueues the entry at most four times ReconcileInterval
-	// before it is due. Default 10 min, at least 1 s.
+	// Horizon limits how long before its due time the library puts an entry into the queue. An entry with a longer
+	// delay than Horizon stays only in the database at first. The library puts such an entry into the queue at most
+	// four times ReconcileInterval before the entry is due. Default 10 min, at least 1 s.
 	Horizon time.Duration
 
-	// QueueLimit is the maximum number of entries of each type in the queue. Further entries of the type stay only in
-	// the database at first, as Horizon describes. Default 100,000; at least 1,000.
+	// QueueLimit is the maximum number of entries of each type in the queue. Further entries of the type stay
+	// only in the database at first, as Horizon describes. Default 100,000; at least 1,000.
 	QueueLimit int
 
 	// Keep is the time after which the library deletes entries that succeeded, were compensated or were cancelled. Keep
 	// applies to types that have a handler in this process. One process at a time deletes entries, in small steps. Keep
 	// is at least an hour, or 0 (the default), which keeps entries forever. An idempotency key prevents a second entry
-	// only as long as the first entry exists. So choose a Keep that is longer than the time in which an event may come
-	// again. The library never deletes dead entries and entries that a person settled. Keep needs the table of slots,
-	// which Migrate creates.
+	// only as long as the first entry exists. So choose a Keep that is longer than the time in which your program may
+	// record the same event again. The library deletes neither dead entries nor entries that a person settled. Keep
+	// needs the table of slots, which Migrate creates.
 	Keep time.Duration
 
-	// StopOnLoss stops this process after a loss. The library detects if the database loses commits, for example
-	// because a lagging replica was promoted. By default the library reports the loss in Health, in Logger and through
-	// Observer.HistoryLost, and entries run as usual. If StopOnLoss is true, this process claims and starts no entry
-	// after a loss until a person calls admin.Log.AcceptLoss. Record works with and without StopOnLoss.
+	// StopOnLoss stops this process after the database has lost commits. The library detects lost commits, for example
+	// if a lagging replica was promoted. By default the library reports the loss in Health, in Logger and through
+	// Observer.HistoryLost, and continues to run entries. If StopOnLoss is true, this process claims and starts no
+	// entry after a loss until a person calls admin.Log.AcceptLoss. Record accepts entries after a loss, with and
+	// without StopOnLoss.
 	StopOnLoss bool
 
 	IgnoreLoss bool // IgnoreLoss turns off the detection of lost commits. Do not set both IgnoreLoss and StopOnLoss

@@ -21,8 +21,8 @@ import (
 )
 
 // Operations turns on cases, which ask people to look at dead entries. The transaction in which an entry becomes dead
-// opens its case. Package admin lets people see and close cases. Operations needs the newest tables of Migrate. The
-// zero value works. Every process of a service must have the same Operations, except InstanceName.
+// opens its case. Package admin lets people see and close cases. Operations needs the newest version of the tables that
+// Migrate creates. The zero value works. Every process of a service must have the same Operations, except InstanceName.
 type Operations struct {
 	Due   time.Duration         // time that a case may wait for a person, unless Types has a CaseConfig.Due for its type. Default 24 h, at least a minute
 	Types map[string]CaseConfig // settings by business type
@@ -35,9 +35,9 @@ type Operations struct {
 	// Statistics counts for each type how many entries were recorded, started, failed and ended, how long attempts took
 	// and how late they were. Package admin shows the counts over time. Each process stores its counts of a minute by
 	// one statement, and sends no statement for a minute without events. A killed process loses the counts of its last
-	// minute. Every minute, or every four minutes while no process has work, one process in Run also counts the waiting
-	// entries. A statement counts at most 5,000 entries, or 200,000 in a process without work. Statistics needs the table
-	// _stat of Migrate.
+	// minute. Every minute, or every four minutes while no process has work, one of the processes in Run also counts
+	// the waiting entries. A statement counts at most 5,000 entries, or 200,000 in a process without work. Statistics
+	// needs the table _stat of Migrate.
 	Statistics bool
 
 	// Instances makes each process store a row about itself: its name, its versions, its types, and how busy the types
@@ -51,8 +51,9 @@ type Operations struct {
 
 	// Scrub removes secrets from an error's text before a case stores the text, and before package admin shows the
 	// text. The library itself removes numbers of cards and people, keys, passwords and e-mail addresses, with and
-	// without Scrub. Scrub is called often and concurrently, also with texts that Scrub has returned. If Scrub panics,
-	// package admin does not show the text. The column last_error of the log has the full text.
+	// without Scrub. The library calls Scrub often and concurrently. A text that Scrub gets may be one that Scrub has
+	// returned before. If Scrub panics, package admin does not show the text. The column last_error of the log keeps
+	// the full text.
 	Scrub func(text string) string
 }
 
@@ -60,10 +61,10 @@ type Operations struct {
 type CaseConfig struct {
 	Due time.Duration // overrides Operations.Due
 
-	// Amount returns what an entry is worth. The library calls Amount when the entry has died, perhaps more than once,
-	// so Amount must change nothing. The amount of a case is unknown if Amount is nil, returns an error or panics (the
-	// library logs both). The amount is also unknown if it exceeds processlog.MaxAmount, or if its currency is not
-	// three letters A to Z. The library converts small letters to capitals.
+	// Amount returns what an entry is worth. The library calls Amount after the death of the entry, perhaps more than
+	// once. So Amount must change nothing. The amount of a case is unknown if Amount is nil, returns an error or
+	// panics. The library logs such errors and panics. The amount is also unknown if it exceeds processlog.MaxAmount,
+	// or if its currency is not three letters A to Z. The library converts small letters of the currency to capitals.
 	Amount func(e *Entry) (Amount, error)
 }
 

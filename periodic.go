@@ -31,8 +31,8 @@ func (d every) Next(after time.Time) time.Time {
 
 // PeriodicConfig configures a periodic type. The zero value works.
 type PeriodicConfig struct {
-	// CatchUp is the number of missed slots whose entries the library records later. A slot is missed if at its time no
-	// process runs, or the database is down, refuses the entry or is too slow. The library records entries for the
+	// CatchUp is the number of missed slots whose entries the library records later. A slot is missed if, at its time,
+	// no process runs, or the database is down, refuses the entry or is too slow. The library records entries for the
 	// newest missed slots. The library skips all other missed slots, and normally logs them. Default 1, at most 500.
 	CatchUp int
 }

@@ -24,15 +24,15 @@ type TypeConfig struct {
 	// entries from different Record calls, the entry with the smaller id runs first. Entries of one call run in the
 	// order of the arguments.
 	//
-	// An entry blocks the later entries of its key until it has ended. So an entry that is not due yet, waits for
-	// another attempt or is being compensated also blocks later entries. A dead entry blocks them too, unless PassDead
-	// is true.
+	// An entry blocks the later entries of its key until it has ended. So an entry also blocks later entries while it
+	// is not due yet, waits for another attempt or is being compensated. A dead entry also blocks later entries, unless
+	// PassDead is true.
 	//
-	// Serial gets the fields that Record stores, except headers. Record and each attempt call Serial, concurrently.
-	// Record refuses an entry for which Serial panics. Serial must return the same key each time, and must not block:
-	// Run and Close wait for a call that does not return. The key must hold no personal data. A process that records
-	// entries of the type but does not run them must call Declare with the same Serial, because Record stores the key.
-	// G30 in docs/reference/guarantees.md is the exact promise.
+	// Serial gets the fields that Record stores, except headers. Record and each attempt call Serial, and these calls
+	// may run at the same time. Record refuses an entry for which Serial panics. Serial must return the same key each
+	// time, and must not block: Run and Close wait for a call that does not return. The key must hold no personal data.
+	// A process that records entries of the type but does not run them must call Declare with the same Serial, because
+	// Record stores the key. G30 in docs/reference/guarantees.md is the exact promise.
 	Serial func(e *Entry) string
 
 	PassDead bool // PassDead lets later entries of an ordering key run although an earlier entry is dead. PassDead needs Serial
@@ -59,14 +59,15 @@ type HandlerConfig[T any] struct {
 	// to renew leases (see docs/how-to/size.md), the library makes the lease longer than Timeout.
 	Lease time.Duration
 	Retry Retry // wait before the next attempt. Default Exponential(1 s, 10 min): ten attempts then take about four minutes, and 8½ minutes at most
-	// MaxWait is the age up to which Unavailable, Snooze, undecodable content and an open Breaker cost an entry no
-	// attempt. The age of an entry includes Options.Delay. MaxWait also applies to compensations. Default 0: no limit.
+	// MaxWait is an age of the entry. Up to this age, Unavailable, Snooze, undecodable content and an open Breaker cost
+	// the entry no attempt. The age of an entry includes Options.Delay. MaxWait also applies to compensations. Default
+	// 0: no limit.
 	MaxWait time.Duration
 	Breaker Breaker // Breaker stops claims of this type in this process while a service that the handler calls is down. Default: no breaker
 
 	// Concurrency is the maximum number of handler calls of this type that run at once in this process. Calls of the
-	// compensation count, too. Default 50. A type with a transactional handler runs at most MaxOpenConns − 2 calls at
-	// once. Make the pool large enough for all types together and for your requests.
+	// compensation count as calls of handlers. Default 50. A type with a transactional handler runs at most
+	// MaxOpenConns − 2 calls at once. Make the pool large enough for all types together and for your requests.
 	Concurrency int
 
 	// Compensate undoes an entry whose attempts are used up, or whose handler returned Permanent. Compensate runs at
@@ -77,27 +78,27 @@ type HandlerConfig[T any] struct {
 	Compensate func(ctx context.Context, e *Entry, v T) error
 
 	// CompensateTx undoes an entry in a transaction, exactly once. Every kind of handler can have a CompensateTx. If
-	// the compensation must also call a partner, let CompensateTx record an entry for the call. Do not set both
+	// the compensation must also call a partner, let CompensateTx record another entry for this call. Do not set both
 	// Compensate and CompensateTx.
 	CompensateTx func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error
 
-	// MaxCompensateAttempts is the number of failed compensations after which a person is needed. Unavailable and Snooze
-	// count as failures only when the entry is older than MaxWait. Default 10.
+	// MaxCompensateAttempts is the number of failed compensations after which the entry is dead and waits for a person.
+	// Unavailable and Snooze count as failures only when the entry is older than MaxWait. Default 10.
 	MaxCompensateAttempts int
 
 	// CompensateCrashed also compensates an entry whose process died in three consecutive attempts. An attempt whose
 	// handler never returns counts like a crash. Without CompensateCrashed, an entry is dead after three crashes and
 	// waits for a person, because the handler may have had its effect.
 	//
-	// A process cannot run the compensation of an entry as long as a handler of the entry has not returned there.
-	// Another process must run the compensation.
+	// If a handler of the entry has not returned in a process, this process cannot run the entry's compensation. Then
+	// another process must run the compensation.
 	CompensateCrashed bool
 
 	// AfterBatch returns the id of the batch that an entry of this type must follow, or "" for none. The batch is all
 	// entries that any process has recorded with this id as Options.BatchID. The library calls the handler when all
 	// entries of the batch have ended. A dead entry counts as ended, and so does a batch without entries. Until the
-	// batch has ended, the library looks again after each eighth of the entry's age, between 500 ms and a minute. A look
-	// costs no attempt.
+	// batch has ended, the library looks again after a pause of an eighth of the entry's age. The pause is at least 500
+	// ms and at most a minute. A look costs no attempt.
 	//
 	// Record the AfterBatch entry in the transaction that records the last entry of the batch. Give the AfterBatch
 	// entry an idempotency key, and do not give it the BatchID of the batch. If people must repair dead entries of the
@@ -118,12 +119,12 @@ type BatchConfig[T any] struct {
 
 	// BatchWait is the maximum time for which a due entry waits, unclaimed, for more entries of its batch. While
 	// entries wait, the library counts them in the database after each eighth of BatchWait, or every 250 ms if that is
-	// sooner. The library starts the batch when it counts BatchSize entries. When Run starts, it continues the waits
-	// that had begun. Default 0 (no wait), at most the Lease of the type.
+	// sooner. The library starts the batch when it counts BatchSize entries. If a wait had begun before Run starts, Run
+	// continues this wait. Default 0 (no wait), at most the Lease of the type.
 	BatchWait time.Duration
 
 	// Concurrency is the number of calls that run at once in this process. Each call takes up to BatchSize entries.
-	// Calls of the compensation count, too. Default 4.
+	// Calls of the compensation count as calls of handlers. Default 4.
 	Concurrency int
 
 	// HandlerConfig describes each of the following fields in full.
@@ -211,21 +212,22 @@ const batchConcurrency = 4
 
 // Breaker stops the claims of a type in this process while a service that the handler calls is down. The breaker opens
 // when too many of the latest entries ended with Unavailable or took longer than HandlerConfig.Timeout. Calls of
-// handlers and of compensations count. Of several calls for one entry, only the latest counts. Entries that wait for an
-// open breaker spend no attempt. Other types continue.
+// handlers and of compensations count. Of several calls for one entry, only the latest counts. While the breaker is
+// open, waiting entries spend no attempt. Other types continue.
 //
-// After a pause the library runs only the entry that has been due longest. The breaker closes unless this entry also
-// ends with Unavailable or a timeout. A call with a batch counts as failed in two cases: every entry of the
-// batch got Unavailable, or the call returned an error after its timeout. Each Run starts with a closed breaker. The zero value means no
-// breaker. If you set any field of a Breaker, the other fields get their defaults.
+// After a pause the library runs only the entry that has been due longest. If this entry ends with Unavailable or a
+// timeout, the pause begins again. Otherwise the breaker closes. A call with a batch counts as failed in two cases:
+// every entry of the batch got Unavailable, or the call returned an error after its timeout. Each Run starts with a
+// closed breaker. The zero value means no breaker. If you set any field of a Breaker, the other fields get their
+// defaults.
 //
-// For an entry older than MaxWait, Unavailable and a timeout cost an attempt. The breaker does not count them, because
-// an open breaker would delay the end of the entry. For an entry older than MaxWait, the breaker counts only a handler
-// that does not return.
+// For an entry older than MaxWait, Unavailable and a timeout cost an attempt. The breaker does not count these two
+// outcomes, because an open breaker would delay the end of the entry. For an entry older than MaxWait, the breaker
+// counts only a handler that does not return.
 type Breaker struct {
 	Of    int           // number of latest entries that the breaker considers. The breaker cannot open before Of entries have ended. Default 20, at most 1000
 	Share float64       // fraction of the latest Of entries that must have failed before the breaker opens, above 0 and at most 1. Default 0.5
-	Pause time.Duration // length of the first pause. If the entry after a pause fails, the next pause is twice as long, up to a minute. The library adds a random time of up to half of the pause. Default 5 s, at least 1 ms
+	Pause time.Duration // length of the first pause. If the entry that runs after a pause fails, the next pause is twice as long, up to a minute. The library adds a random time of up to half of the pause. Default 5 s, at least 1 ms
 }
 
 func (b *Breaker) setDefaults() {
@@ -257,8 +259,9 @@ func (b Breaker) validate() (problems []error) {
 // together. Set Rate, Concurrent, or both. The zero value means no limit.
 //
 // An entry needs a permit to start. A claim takes a permit for each entry in its transaction, by the database's clock.
-// An entry without a permit waits unclaimed, and costs no attempt. A permit ends with the entry's lease. So the permit
-// of an entry whose process dies ends with the lease. G41 in docs/reference/guarantees.md is the exact promise.
+// An entry without a permit waits without a lease, and costs no attempt. A permit ends with the entry's lease. So if
+// the process of an entry dies, the entry's permit ends with its lease. G41 in docs/reference/guarantees.md is the
+// exact promise.
 //
 // Every attempt of a handler counts as a start, and so does every attempt of a compensation. Types with the same
 // Limit.Of must have the same Limit in all processes. Limits need the table of limits, which Migrate creates. Limits do
@@ -269,9 +272,9 @@ type Limit struct {
 	Rate Rate
 
 	// Burst is the number of entries that may start at the same moment after a time with no starts. Default 1. A claim
-	// often comes a little later than the moment at which a start is allowed. With a Burst of 1 this delay is lost, so
-	// fewer entries start than Rate allows. To reach the whole Rate, set Burst to at least 2. At most 1,000,000. Burst
-	// needs a Rate.
+	// often comes a little later than the moment at which a start is allowed. With a Burst of 1, the delay reduces the
+	// number of starts, so fewer entries start than Rate allows. To reach the whole Rate, set Burst to at least 2. At
+	// most 1,000,000. Burst needs a Rate.
 	Burst int
 
 	// Concurrent is the maximum number of entries that run at once, from the claim to the stored outcome. 0 means any
@@ -281,8 +284,8 @@ type Limit struct {
 	// Key returns the limit key of an entry, for example a tenant or a partner. The limit applies to each key
 	// separately. An entry with the key "" is not limited. If Key is nil, one limit applies to all entries together.
 	// Key gets the fields that Record stores, except headers. Key is called concurrently. Key must return the same
-	// value for an entry each time. Key must not block, because Run and Close wait for a call that does not return. The key
-	// must hold no personal data.
+	// value for an entry in each call. Key must not block, because Run and Close wait for a call that does not return.
+	// The key must hold no personal data.
 	Key func(e *Entry) string
 
 	// Of is the name of the limit. One limit applies to all types with the same Of together. Default: the name of the

@@ -33,9 +33,10 @@ type BulkOptions struct {
 	// the others.
 	TryFirst bool
 
-	// Key is a random text of the caller, 16 to 64 bytes. A second call with the same actor, action and key returns the id of
-	// the first one, without answers, and changes nothing. So a form that is sent twice acts once. Each of the newest 1,000
-	// records of batches is compared, so a much later call acts again. Without a Key, every call acts.
+	// Key is a random text of the caller, 16 to 64 bytes. A second call with the same actor, action and key changes
+	// nothing. It returns the id of the first action, without the result for each entry. So if a browser sends an HTML
+	// form twice, the action happens once. Only the newest 1,000 records of batches are compared, so a much later call
+	// with the same key acts again. Without a Key, every call acts.
 	Key string
 }
 

@@ -18,10 +18,10 @@ type Config struct {
 	// registers its handler.
 	Type string
 
-	// Entry returns the entry to record for a message. The Intake overwrites IdempotencyKey and FailOnDuplicate. If
-	// Entry returns an error or panics, the Intake records the message as a dead entry of Type. Entry may run more than
-	// once for a message, and should return the same result each time. A panic in the method Error of the returned
-	// error counts as a panic of Entry. The same holds for Work.
+	// Entry returns the entry that the Intake records for a message. The Intake overwrites IdempotencyKey and
+	// FailOnDuplicate. If Entry returns an error or panics, the Intake records the message as a dead entry of Type.
+	// Entry may run more than once for a message, and should return the same result each time. A panic in the method
+	// Error of the returned error counts as a panic of Entry. The same holds for Work.
 	Entry func(m *Message) (compensator.NewEntry, error)
 
 	// Work is optional. Work writes the business rows of a batch of messages in tx, the transaction that also records

@@ -5,7 +5,7 @@ type advice struct{ cause, do string }
 
 var errorAdvice = map[string]advice{
 	"compensator.ErrNoTransaction": {
-		"`Record` got a handle without an open transaction: a pool, a finished transaction, or a session in autocommit. The entry would have committed alone, so `Record` wrote no row.",
+		"`Record` got a handle without an open transaction: a pool, a finished transaction, or a session in autocommit. The entry would have committed without your business change, so `Record` wrote no row.",
 		"Pass the `*sql.Tx` or the ORM's transaction that makes the business change. See [use it with an ORM](../how-to/orms.md).",
 	},
 	"compensator.ErrTxAborted": {
@@ -45,7 +45,7 @@ var errorAdvice = map[string]advice{
 		"Try again after a moment.",
 	},
 	"admin.ErrChanged": {
-		"The entry has changed since it was read, so the change was not made.",
+		"The entry has changed since you read it, so the change was not made.",
 		"Read the entry again, then decide again.",
 	},
 	"compensator.ErrAlreadySucceeded": {
@@ -62,15 +62,15 @@ var errorAdvice = map[string]advice{
 	},
 	"compensator.ErrLeaseLost": {
 		"The handler's context ended, because the entry's lease ended. Another process may run the entry.",
-		"Stop the work and return. If the error comes often, set `Lease` longer than the longest pause of the process and of the database.",
+		"Stop the work and return. If the error comes often, set `Lease` longer than the longest pause of the process, and longer than the longest pause of the database.",
 	},
 	"compensator.ErrCancelled": {
-		"The handler's context ended, because the entry was cancelled, completed or requeued while it ran.",
+		"The handler's context ended, because the entry was cancelled, completed or requeued during the attempt.",
 		"Stop the work and return.",
 	},
 	"compensator.ErrStopping": {
 		"The handler's context ended, because `Run` is ending, and two thirds of `StopTimeout` have passed.",
-		"Return `ErrStopping` or `context.Canceled`. The attempt is then not counted, and another process runs the entry.",
+		"Return `ErrStopping` or `context.Canceled`. The attempt then does not count as failed, and another process runs the entry.",
 	},
 	"compensator.ErrTimeout": {
 		"The handler's context ended, because the `Timeout` of the type has passed.",
@@ -89,8 +89,8 @@ var errorAdvice = map[string]advice{
 		"Branch on `State`. For example, if a payment cannot cancel the entry that closed its order, refund the payment.",
 	},
 	"processlog.LossError": {
-		"The database has lost commits, as for `ErrHistoryLost`. The error lists the entries that this process knows to be lost.",
-		"Store the list of each process. Then follow [after a failover](../how-to/failover.md).",
+		"The database has lost commits, as for `ErrHistoryLost`. The error lists the entries whose commits this process knows to be lost.",
+		"Store the list that each process reports. Then follow [after a failover](../how-to/failover.md).",
 	},
 	"compensator.PanicError": {
 		"A handler panicked, or ended its goroutine with `runtime.Goexit`. The attempt counts as failed. `Stack` is the stack of the goroutine.",
@@ -102,7 +102,7 @@ var errorAdvice = map[string]advice{
 	},
 	"processlog.SessionError": {
 		"A session variable, for example after `SET unique_checks=0`, makes `Record` refuse the transaction. The error wraps a `FieldError` that names the variable.",
-		"Find the code that changes the variable, and let this code set the variable back. In its own transactions the library closes the session and uses another one.",
+		"Find the code that changes the variable, and let this code set the variable back. In a transaction that the library began, it closes the session and uses another session.",
 	},
 	"processlog.RefusedError": {
 		"A trigger, a constraint or a foreign key makes the database refuse a change of these entries. The library changed all other entries.",
@@ -113,19 +113,19 @@ var errorAdvice = map[string]advice{
 		"Give Redis more memory, or delete the key of the other program. Until then the library takes the entries from the database.",
 	},
 	"admin.ErrContinued": {
-		"Another person or process continued the same bulk action first.",
+		"Another person or process continued the same bulk action before you.",
 		"Read the progress of the action with `Bulk`, or with `compensator bulk`. If the action makes no progress, continue it again.",
 	},
 	"admin.ErrNotAllowed": {
-		"`Access` did not allow this person the action. The audit log has the refusal.",
+		"`Access` gave this person no right to the action. The audit log records that the action was refused.",
 		"Grant the right, or ask somebody who has it. See [rights](../how-to/admin.md#who-may-what).",
 	},
 	"admin.ErrReadOnly": {
-		"The Admin has `ReadOnly` set, so it made no change.",
+		"The Admin has `ReadOnly` set, so it changed nothing.",
 		"Use an Admin without `ReadOnly`. For the command line pass `--write`.",
 	},
 	"admin.UncheckedError": {
-		"The named entries have an unknown outcome, or have ended and would run again. So `Change` changed no entry.",
+		"The outcome of the named entries is unknown, or the entries have ended and would run again. So `Change` changed no entry.",
 		"Find out what the attempts of the entries did. Then repeat the change with `Checked` or `Again`.",
 	},
 	"admin.UnknownTypeError": {
@@ -134,14 +134,14 @@ var errorAdvice = map[string]advice{
 	},
 	"httpcall.Error": {
 		"An HTTP call of a handler got no answer or an answer other than success. The error has the status and the beginning of the body.",
-		"Return the error of `PostJSON` or `Do` unchanged. The error decides the outcome of the entry. See [call a partner](../how-to/call-a-partner.md).",
+		"Return the error of `PostJSON` or `Do` unchanged. The library reads the outcome of the entry from this error. See [call a partner](../how-to/call-a-partner.md).",
 	},
 	"encrypt.ErrUnknownKey": {
-		"The key that encrypted the content is not among `encrypt.Config.Keys`. No attempt is counted, and the entry waits.",
+		"The key that encrypted the content is not among `encrypt.Config.Keys`. The attempt does not count as failed, and the entry waits.",
 		"Add the key to `Keys` again. If the key was destroyed on purpose, settle or cancel the entry.",
 	},
 	"encrypt.ErrGarbled": {
-		"The content is not what the codec encrypted. Perhaps somebody changed the row or copied the content from another entry. Perhaps the content is not encrypted and `ReadPlain` is not set, or the key id has another secret now.",
+		"The content is not what the codec encrypted. Perhaps somebody changed the row or copied the content from another entry. Perhaps the content is not encrypted and `ReadPlain` is not set, or the id of the key now belongs to another secret.",
 		"Correct `Keys` or `ReadPlain`, restore the content from a backup, or settle the entry manually.",
 	},
 	"adopt.Refusal": {
@@ -157,7 +157,7 @@ var errorAdvice = map[string]advice{
 		"Open the session without `PrepareStmt`.",
 	},
 	"intake.ErrRefused": {
-		"The log will never accept the message. The message does not fit into an entry, a trigger or constraint of yours refuses it, or the codec cannot encode it.",
+		"The log will never accept the message. The message does not fit into an entry, a trigger or a constraint of your database refuses its row, or the codec cannot encode the message.",
 		"Move the message to a place where a person finds it, for example to a dead-letter queue of the broker.",
 	},
 	"rabbitmq.ErrClosed": {
@@ -165,7 +165,7 @@ var errorAdvice = map[string]advice{
 		"End `Run` before you close the publisher.",
 	},
 	"rabbitmq.ErrDeliveryLost": {
-		"The context of a consumer's function ended, because the connection was lost while the message was being processed.",
+		"The context of your function ended, because the connection to the broker was lost while the function ran.",
 		"Return from the function. The broker delivers the message again.",
 	},
 	"rabbitmq.ErrStream": {
@@ -173,11 +173,11 @@ var errorAdvice = map[string]advice{
 		"Consume from a classic or quorum queue.",
 	},
 	"rabbitmq.RefusedError": {
-		"The broker refused the message, or no queue takes it.",
+		"The broker refused the message, or no queue received the message.",
 		"Correct the exchange, the routing key or the queue. Then requeue the entry.",
 	},
 	"relay.ErrNoAnswer": {
-		"`Publish` of the watermill publisher did not return in time.",
+		"`Publish` of the watermill publisher did not return before the timeout.",
 		"Check the broker and the network. The library tries the entry again.",
 	},
 	"relay.ErrRefused": {

@@ -22,19 +22,19 @@ type Config struct {
 	AMQP amqp091.Config
 
 	// Channels is the maximum number of messages or batches that wait for the broker's confirm at the same time. If the
-	// broker's channel_max is smaller, channel_max applies. The default is 50, the default number of handlers of a
-	// type.
+	// broker's channel_max is smaller, channel_max applies. The default is 50, because a type has 50 handlers by
+	// default.
 	Channels int
 
 	// Timeout limits how long the publishing of one message or batch may take. Timeout includes the waits for a
 	// connection, for a broker that blocks publishers, and for the confirms. When Timeout has passed, the outcome is
-	// Unavailable. The context of the handler may end sooner. The default is 10 s.
+	// Unavailable. The context of the handler may end before Timeout has passed. The default is 10 s.
 	Timeout time.Duration
 
 	// CountUnavailable counts failures of the broker as failed attempts of the entry. By default a failure of the
 	// broker is compensator.Unavailable and costs no attempt. The broker fails if it is unreachable, does not confirm
 	// in time, or answers with a nack. A full queue that rejects messages answers with a nack. With CountUnavailable,
-	// the Retry of the type decides when to try again, and MaxAttempts counts the attempt.
+	// such a failure counts towards MaxAttempts, and the Retry of the type decides when to try again.
 	CountUnavailable bool
 
 	// Logger receives messages for operators, never with the content of a message. Default slog.Default().

@@ -40,7 +40,7 @@ type ConsumerConfig struct {
 	// RefusedQueue is the name of the queue for messages for which your function has failed and that the log refuses.
 	// The messages wait there for a person. The log refuses a message that is too large or that the codec cannot
 	// encode. The log also refuses a message whose row a trigger or a constraint of yours has refused three times,
-	// while other rows were accepted. The Consumer publishes a copy of a refused message to RefusedQueue, awaits the
+	// while other rows were accepted. The Consumer publishes a copy of a refused message to RefusedQueue, waits for the
 	// confirm, and then acknowledges the original. The copy has the same body, properties and headers. RefusedHeader
 	// and the headers declared next to it say why the message was refused and where it comes from.
 	//
@@ -50,7 +50,7 @@ type ConsumerConfig struct {
 	RefusedQueue string
 
 	// Declare is optional, and may declare queues, exchanges and bindings. The Consumer calls Declare after each
-	// connect and before it consumes. The Consumer opens ch for the call and closes ch afterwards.
+	// connect and before it consumes. The Consumer opens the channel ch for this call and closes ch afterwards.
 	Declare func(ch *amqp091.Channel) error
 
 	// Prefetch is the maximum number of calls of your function that run at the same time, and of unacknowledged
@@ -68,8 +68,8 @@ type ConsumerConfig struct {
 	// Default 10 s.
 	RecordTimeout time.Duration
 
-	// StopTimeout is how long Run waits for running calls of your function after Run's context has ended. After
-	// StopTimeout, Run ends the contexts of the calls and waits once more for the same time. Default 30 s.
+	// StopTimeout is how long Run waits for running calls of your function after Run's context has ended. When
+	// StopTimeout has passed, Run ends the contexts of the calls and waits once more for the same time. Default 30 s.
 	StopTimeout time.Duration
 
 	// Logger means the same as in Config.

@@ -12,21 +12,23 @@ import (
 // Config configures a Publisher. NewPublisher copies the Config, fills in the defaults named below, and reports all
 // invalid fields at once, each as a *compensator.FieldError.
 type Config struct {
-	// Timeout limits how long a message or a batch waits until Publish returns. When Timeout has passed, the outcome is
-	// ErrNoAnswer. The context of the handler may end sooner. The default is 10 s.
+	// Timeout limits how long the handler waits until Publish returns, for a message or a batch. When Timeout has
+	// passed, the outcome is ErrNoAnswer. The context of the handler may end before Timeout has passed. The default is
+	// 10 s.
 	Timeout time.Duration
 
-	// Concurrency is the maximum number of concurrent calls of Publish. The default is 50, the default number of
-	// handlers of a type.
+	// Concurrency is the maximum number of concurrent calls of Publish. The default is 50, because a type has 50
+	// handlers by default.
 	//
 	// A call of Publish occupies a slot until it returns, even after its timeout, because watermill cannot cancel a
-	// call. A call that never returns keeps its slot until the process ends. When all slots are taken, every entry gets
-	// ErrNoAnswer and is tried later, which costs no attempt. Health reports how many calls are active.
+	// call. A call that never returns keeps its slot until the process ends. When all slots are taken, every further
+	// entry gets ErrNoAnswer and is tried later, which costs no attempt. Health reports how many calls of Publish are
+	// active.
 	Concurrency int
 
 	// Judge gets an error of Publish and returns the error that the handler returns. The returned error means the same
-	// as in any handler. So nil is a success, and you can return Permanent, Snooze, RetryAfter and Unavailable of package
-	// compensator. Any other error is a failure: the Retry of the type decides when to try again, and the
+	// as in any handler. So nil means success, and you can return Permanent, Snooze, RetryAfter and Unavailable of
+	// package compensator. Any other error is a failure: the Retry of the type decides when to try again, and the
 	// attempt counts towards MaxAttempts. Judge is called concurrently.
 	//
 	// If Publish did not return in time, Judge gets ErrNoAnswer, once for each message of a batch. Judge does not get

@@ -70,7 +70,7 @@ type ConsumerConfig struct {
 	Redelivered func(msg *message.Message) bool
 
 	// Middlewares wrap `work`, both in Handle and in the handlers of entries. The first middleware is the outermost.
-	// The middlewares of a router wrap only Handle.
+	// The middlewares of a watermill router wrap only Handle.
 	Middlewares []message.HandlerMiddleware
 
 	// Type configures the entries of failed messages. A failed message comes due after the delay Type.Retry(1).
