@@ -12,25 +12,23 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Slice is how many entries of the due index one statement counts at most. IdleSlice applies to a process without work, which counts
-// rarely. With Slice, most statements of such a process would count the entries of a large log.
+// Slice is how many entries of the due index one statement counts at most. IdleSlice applies to a process without work,
+// which counts rarely.
 const (
 	Slice     = 5000
 	IdleSlice = 40 * Slice
 )
 
-// Store is the part of a store that Round needs.
 type Store interface {
 	Count(ctx context.Context, tx processlog.Tx, filter processlog.CountFilter) ([]processlog.Count, error)
 	CountBacklog(ctx context.Context, ranges []processlog.BacklogRange, limit int) ([]processlog.BacklogSlice, error)
 	WriteBacklog(ctx context.Context, slot time.Time, backlog []processlog.Backlog) error
 }
 
-// Round counts the backlog of each type and stores it as that of slot. A statement counts at most slice entries. After each statement
-// Round pauses for as long as the statement took. So a round uses at most half of one of the database's cores.
+// Round counts the backlog of each type and stores it as that of slot.
 //
-// Entries that nobody changes meanwhile are counted exactly. An entry that changes during the round may be counted twice,
-// or not at all. If the round fails, the previous backlog stays stored.
+// Entries that nobody changes meanwhile are counted exactly. An entry that changes during the round may be counted
+// twice, or not at all.
 func Round(ctx context.Context, store Store, slot time.Time, slice int) error {
 	ranges, err := rangesWithEntries(ctx, store)
 	if err != nil {
@@ -68,7 +66,6 @@ func Round(ctx context.Context, store Store, slot time.Time, slice int) error {
 	return store.WriteBacklog(ctx, slot, backlog)
 }
 
-// rangesWithEntries returns a range for each type and state that has entries.
 func rangesWithEntries(ctx context.Context, store Store) (ranges []processlog.BacklogRange, err error) {
 	counts, err := store.Count(ctx, nil, processlog.CountFilter{States: processlog.BacklogStates[:], AtMost: 1})
 	for _, c := range counts {

@@ -15,7 +15,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// watched notes how many index entries each call of CountBacklog may count.
 type watched struct {
 	*memory.Store
 	calls []int
@@ -28,7 +27,6 @@ func (w *watched) CountBacklog(ctx context.Context, ranges []processlog.BacklogR
 
 var keys atomic.Int64
 
-// insert adds entries of a type.
 func insert(t *testing.T, store *memory.Store, businessType string, n int, delay time.Duration) {
 	t.Helper()
 	tx, err := store.BeginTx(t.Context())

@@ -28,7 +28,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// nodes returns the DSNs of the cluster's servers. Each server has a database of the same name.
 func nodes(t *testing.T) []string {
 	list := strings.Split(os.Getenv("ENGINE_NODES"), " ")
 	require.NotEmpty(t, list[0], "ENGINE_NODES names the servers; see internal/engines/run")
@@ -49,7 +48,6 @@ func open(t *testing.T, dsn string, watched bool) *sql.DB {
 	return db
 }
 
-// table creates a process log for this test and returns its table name.
 func table(t *testing.T, db *sql.DB) string {
 	name := "log_" + strings.ToLower(rand.Text()[:10])
 	require.NoError(t, compensator.MigrateTable(t.Context(), db, name))
@@ -139,8 +137,7 @@ func TestEffectsHappenExactlyOnce(t *testing.T) {
 	}
 }
 
-// TestResolveFindsWhatAnotherNodeHasCommitted commits an entry on one node and resolves it on another. Resolve must
-// find the entry at once, even if its node lags behind.
+// Resolve must find the entry at once, even if its node lags behind.
 // Failure: F36
 func TestResolveFindsWhatAnotherNodeHasCommitted(t *testing.T) {
 	all := nodes(t)
@@ -167,8 +164,7 @@ func TestResolveFindsWhatAnotherNodeHasCommitted(t *testing.T) {
 	}
 }
 
-// TestEntriesRunAfterASwitchover moves the primary of Group Replication to another member. Connections to the former
-// primary stay open. Entries must run nevertheless.
+// Connections to the former primary stay open.
 func TestEntriesRunAfterASwitchover(t *testing.T) {
 	primary, err := mysql.ParseDSN(nodes(t)[0])
 	require.NoError(t, err)
@@ -208,7 +204,7 @@ func TestEntriesRunAfterASwitchover(t *testing.T) {
 		require.NoError(t, record())
 		recorded++
 	}
-	_, err = admin.Exec("SELECT group_replication_set_as_primary('" + uuid + "')") // This function accepts no placeholder.
+	_, err = admin.Exec("SELECT group_replication_set_as_primary('" + uuid + "')")
 	require.NoError(t, err)
 	proxy.Retarget(next.Addr)
 	for recorded < 600 {
@@ -224,12 +220,12 @@ func TestEntriesRunAfterASwitchover(t *testing.T) {
 	stop()
 	require.NoError(t, <-done)
 	assert.EqualValues(t, recorded, ran.Load())
-	_, err = member.Exec("SELECT group_replication_set_as_primary('" + serverUUID(t, admin) + "')") // Make this server the primary again, because the table is dropped on it.
+	_, err = member.Exec("SELECT group_replication_set_as_primary('" + serverUUID(t, admin) + "')") // The table is dropped on this server.
 	require.NoError(t, err)
 }
 
-// TestKillCommits sends KILL inside a transaction. On Galera, KILL commits the transaction, even if KILL fails. The
-// library must treat KILL like DDL. Entries recorded before it are committed, and later statements must fail.
+// On Galera, KILL commits the transaction, even if KILL fails. Entries recorded before it are committed, and later
+// statements must fail.
 // Failure: F36
 func TestKillCommits(t *testing.T) {
 	for pool, watched := range pools {
@@ -252,7 +248,7 @@ func TestKillCommits(t *testing.T) {
 				assert.NoError(t, record(ctx, tx))
 				_, err := tx.ExecContext(ctx, "INSERT INTO "+effects+" VALUES (?)", what)
 				assert.NoError(t, err)
-				_, err = tx.ExecContext(ctx, "KILL QUERY 0") // No query has this id.
+				_, err = tx.ExecContext(ctx, "KILL QUERY 0")
 				assert.EqualValues(t, 1094, mysqlerr.Number(err))
 				assert.ErrorIs(t, record(ctx, tx), compensator.ErrNoTransaction)
 				return rollback
@@ -274,9 +270,7 @@ func TestKillCommits(t *testing.T) {
 	}
 }
 
-// TestReadOnlyMemberTellsTransactionsAndTakesNothing connects to a secondary of Group Replication. When the library
-// checks for an open transaction, the secondary must answer as any other server. Record must fail on it, and on a plain
-// pool Record's error must name the remedy.
+// Record must fail on it, and on a plain pool Record's error must name the remedy.
 // Failure: F36
 func TestReadOnlyMemberTellsTransactionsAndTakesNothing(t *testing.T) {
 	primary, member := open(t, nodes(t)[0], false), nodes(t)[1]

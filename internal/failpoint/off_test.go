@@ -13,8 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOrdinaryBuildHoldsNoPoint searches a program that links the whole library for failpoints, and must find none. The
-// same search of a tagged build must find every failpoint, which shows that the search works.
+// The same search of a tagged build must find every failpoint, which shows that the search works.
 func TestOrdinaryBuildHoldsNoPoint(t *testing.T) {
 	ordinary := look(t)
 	require.Empty(t, ordinary.names, "names of points in the program")
@@ -31,18 +30,15 @@ func TestOrdinaryBuildHoldsNoPoint(t *testing.T) {
 	require.Equal(t, len(declared(t)), tagged.calls)
 }
 
-// common reports whether the point's name is a single word, which may occur in any program.
 func (p named) common() bool { return !strings.Contains(string(p.point), "-") }
 
-// findings are the traces of this package in a program.
 type findings struct {
 	names   []Point
 	symbols []string
 	calls   int
 }
 
-// look builds the program and searches it for failpoints. The flag -w leaves out debugging information, because only
-// code and data of the running program count.
+// The flag -w leaves out debugging information, because only code and data of the running program count.
 func look(t *testing.T, flags ...string) (f findings) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "engine")

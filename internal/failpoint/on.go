@@ -14,7 +14,6 @@ import (
 // Env is the environment variable that arms a point.
 const Env = "COMPENSATOR_FAILPOINT"
 
-// Points returns every point, in the order of an entry's life.
 func Points() []Point { return slices.Clone(points) }
 
 var points = []Point{
@@ -31,10 +30,8 @@ var points = []Point{
 	StopBegun, LoopsEnded, HandlersEnded, OutcomesDrained,
 }
 
-// armed is the point at which this process ends itself.
 var armed Point
 
-// reachesLeft counts how many more times the process must reach the armed point before it ends itself.
 var reachesLeft atomic.Int64
 
 func init() {
@@ -49,7 +46,6 @@ func init() {
 	}
 }
 
-// arm parses "name" or "name:nth".
 func arm(text string) (Point, error) {
 	name, nth, _ := strings.Cut(text, ":")
 	n := int64(1)
@@ -66,8 +62,7 @@ func arm(text string) (Point, error) {
 	return Point(name), nil
 }
 
-// Reach ends the process if p is the armed point and has been reached often enough. Before the end,
-// Reach writes Farewell to stderr, so that a parent can recognise this end.
+// Reach writes Farewell to stderr before it ends the process, so that a parent can recognise this end.
 func Reach(p Point) {
 	if p != armed || reachesLeft.Add(-1) != 0 {
 		return
@@ -76,8 +71,7 @@ func Reach(p Point) {
 	if self, err := os.FindProcess(os.Getpid()); err == nil {
 		_ = self.Kill()
 	}
-	select {} // the signal will arrive
+	select {}
 }
 
-// Farewell begins the last line that a process writes to stderr before it ends itself. The point's name follows.
 const Farewell = "failpoint: died at "

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rounds is the number of times that a child reaches each of two points.
 const rounds = 5
 
 func TestMain(m *testing.M) {
@@ -35,7 +34,6 @@ func TestPointsListsEveryConstant(t *testing.T) {
 	require.Equal(t, want, Points())
 }
 
-// reach runs a child with an armed point. It returns the child's stderr and how many rounds the child began.
 func reach(t *testing.T, armed string) (farewell string, begun int, err error) {
 	t.Helper()
 	self, err := os.Executable()

@@ -21,7 +21,6 @@ type named struct {
 	point    Point
 }
 
-// declared parses the points from points.go, in the order in which they are declared.
 func declared(t *testing.T) (list []named) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "points.go", nil, 0)

@@ -21,15 +21,12 @@ func packet(sequence byte, payload ...byte) []byte {
 	return append(header, payload...)
 }
 
-// greeting returns a server's first packet with all capability flags.
 func greeting() []byte {
 	payload := append([]byte("\x0a10.11.19-MariaDB\x00"), 1, 0, 0, 0)
 	payload = append(payload, "12345678\x00"...)
 	return packet(0, append(payload, 0xff, 0xff, 33, 2, 0, 0xff, 0xff, 21)...)
 }
 
-// Each conversation is a pair: the bytes of the client and the bytes of the server. The conversations hold a result
-// set, a prepared statement, an error, an upload and a quit.
 var conversations = [][2][]byte{
 	{nil, nil},
 	{packet(1, 0xff, 0xff, 0xff, 0x01), greeting()},
@@ -48,7 +45,7 @@ var conversations = [][2][]byte{
 	{[]byte{0xff, 0xff, 0xff, 0, 1}, []byte{0xff, 0xff, 0xff, 0}},
 }
 
-// readMessage must return exactly the bytes on the wire, however the network splits them.
+// However the network splits the bytes, readMessage must return exactly the bytes on the wire.
 func FuzzReadMessage(f *testing.F) {
 	for _, c := range conversations {
 		f.Add(c[0], 1)
@@ -72,7 +69,6 @@ func FuzzReadMessage(f *testing.F) {
 	})
 }
 
-// pieces is a reader that returns a few bytes at a time.
 type pieces struct {
 	left []byte
 	size int
@@ -87,7 +83,6 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// A reply of arbitrary bytes must not cause a panic.
 func FuzzReply(f *testing.F) {
 	for _, c := range conversations {
 		for _, command := range []byte{comQuery, comStmtPrepare, comStmtExecute, comStmtFetch, comFieldList, comQuit, 0} {
@@ -109,9 +104,8 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// Client and server send arbitrary bytes in arbitrary pieces. Without a fault, each side must get them unchanged,
-// except for the TLS and compression flags. A fault may at most break the session. When both sides have closed, no
-// goroutine may remain.
+// Without a fault, each side must get them unchanged, except for the TLS and compression flags. A fault may at
+// most break the session. When both sides have closed, no goroutine may remain.
 func FuzzMySQLSession(f *testing.F) {
 	for _, c := range conversations {
 		for fault := range DelayReply + 2 {
@@ -146,7 +140,7 @@ func FuzzMySQLSession(f *testing.F) {
 		}
 		_ = client.Close()
 		_ = server.Close()
-		l.cut() // Cut the link, in case the session hangs.
+		l.cut()
 		for _, ended := range []chan struct{}{served, atServer.ended, atClient.ended} {
 			<-ended
 		}
@@ -155,7 +149,6 @@ func FuzzMySQLSession(f *testing.F) {
 	})
 }
 
-// speak sends all bytes, a few at a time, until the peer closes.
 func speak(to net.Conn, all []byte, piece int, spoken chan<- struct{}) {
 	defer func() { spoken <- struct{}{} }()
 	for b := range slices.Chunk(all, int(uint(piece)%512)+1) {
@@ -165,7 +158,6 @@ func speak(to net.Conn, all []byte, piece int, spoken chan<- struct{}) {
 	}
 }
 
-// listener collects the bytes that one side receives.
 type listener struct {
 	mu              sync.Mutex // guards all fields
 	all             []byte
@@ -209,7 +201,7 @@ func (l *listener) await(t *testing.T, want []byte) {
 	require.True(t, bytes.Equal(want, l.heard()), "got %q, want %q", l.heard(), want)
 }
 
-// whole returns the complete messages at the start of wire. The proxy never forwards an incomplete message.
+// The proxy never forwards an incomplete message.
 func whole(wire []byte) []byte {
 	at := 0
 	for end := 0; len(wire)-end >= headerSize; {
@@ -225,8 +217,6 @@ func whole(wire []byte) []byte {
 	return wire[:at]
 }
 
-// cleartext returns wire without the TLS and compression flags of the server's greeting. The greeting is the first
-// message. The flags are two bits in the low byte of the capabilities and one bit in the high byte.
 func cleartext(wire []byte) []byte {
 	wire = bytes.Clone(wire)
 	if len(wire) < headerSize {

@@ -11,14 +11,13 @@ import (
 // and compression from the server's capabilities. A client that requires TLS or compression cannot connect.
 type MySQL struct {
 	proxy
-	connections atomic.Uint64 // connections so far
+	connections atomic.Uint64
 
 	trapsMu         sync.Mutex // guards the fields below
 	traps           []*Trap
 	hangingSessions map[*session]struct{}
 }
 
-// NewMySQL starts a proxy to target, which is host:port.
 func NewMySQL(target string) (*MySQL, error) {
 	p := new(MySQL)
 	return p, p.start(target, func(l *link) {
@@ -28,7 +27,7 @@ func NewMySQL(target string) (*MySQL, error) {
 	})
 }
 
-// Arm activates a rule. If several rules match a request, only the one that was armed first has an effect.
+// If several rules match a request, only the one that was armed first has an effect.
 func (p *MySQL) Arm(rule Rule) *Trap {
 	t := &Trap{rule: rule, firstFired: make(chan struct{})}
 	p.trapsMu.Lock()
@@ -37,7 +36,7 @@ func (p *MySQL) Arm(rule Rule) *Trap {
 	return t
 }
 
-// Heal disarms all traps and ends Refuse. Hanging connections stay open. See Cut.
+// Heal disarms all traps and ends Refuse.
 func (p *MySQL) Heal() {
 	p.setRefusing(false)
 	p.trapsMu.Lock()
@@ -85,8 +84,7 @@ func (p *MySQL) trap(r Request) *Trap {
 	return match
 }
 
-// session is the connection of one client. Each direction runs in a separate goroutine. A client waits for the reply
-// before it sends the next command.
+// A client waits for the reply before it sends the next command.
 type session struct {
 	*link
 	number uint64
@@ -94,10 +92,10 @@ type session struct {
 
 	mu           sync.Mutex // guards the fields below
 	lacksEOF     bool
-	texts        map[uint32]string // texts of prepared statements by id
-	preparedText *string           // the statement text whose id the server will send next
-	activeTrap   *Trap             // the trap that breaks the current reply
-	currentReply *reply            // finds the end of the current reply; set together with broken
+	texts        map[uint32]string
+	preparedText *string // the statement text whose id the server will send next
+	activeTrap   *Trap
+	currentReply *reply // set together with broken
 	hung         bool
 }
 
@@ -122,7 +120,6 @@ func (s *session) requests() {
 	}
 }
 
-// request applies the traps to a command and reports whether to forward it.
 func (s *session) request(m message) bool {
 	req := s.read(m)
 	t := s.proxy.trap(req)
@@ -132,7 +129,7 @@ func (s *session) request(m message) bool {
 	switch t.rule.Fault {
 	case DropRequest:
 		if t.rule.Hang {
-			s.waitHung() // Call waitHung before markFired, because a caller that waits for the trap may call HangUp at once.
+			s.waitHung() // A caller that waits for the trap may call HangUp at once.
 		}
 		t.markFired()
 		if t.rule.Hang {
@@ -151,7 +148,6 @@ func (s *session) request(m message) bool {
 	return true
 }
 
-// read parses a command and records prepared statements.
 func (s *session) read(m message) Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,8 +204,7 @@ func (s *session) isHung() bool {
 	return s.hung
 }
 
-// reply forwards a server's message, or applies the fault of the trap that matched the request. It returns false if the
-// connection must be closed.
+// reply returns false if the connection must be closed.
 func (s *session) reply(m message) bool {
 	t, isLast := s.trackReply(m)
 	if t == nil {
@@ -229,7 +224,6 @@ func (s *session) reply(m message) bool {
 	return t.rule.Hang
 }
 
-// trackReply returns the trap of the current reply, and whether this message is the last of the reply.
 func (s *session) trackReply(m message) (t *Trap, isLast bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,6 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// waitTimeout is how long a test waits for an event.
 const waitTimeout = time.Minute
 
 func wait(t *testing.T) context.Context {
@@ -24,7 +23,6 @@ func wait(t *testing.T) context.Context {
 	return ctx
 }
 
-// proxied returns a proxy and two pools of a database with the table t(id): one through the proxy and one direct.
 func proxied(t *testing.T, params ...string) (proxy *MySQL, through, past *sql.DB) {
 	return proxiedTo(t, testservers.SharedSQL(t), params...)
 }
@@ -61,7 +59,7 @@ func count(t *testing.T, db *sql.DB) (n int) {
 func insertAndCommit(t *testing.T, db *sql.DB) error {
 	tx, err := db.Begin()
 	require.NoError(t, err)
-	_, err = tx.Exec("INSERT INTO t (id) VALUES (?)", 1) // This prepares a statement, which the driver closes with the COMMIT.
+	_, err = tx.Exec("INSERT INTO t (id) VALUES (?)", 1)
 	require.NoError(t, err)
 	return tx.Commit()
 }
@@ -194,7 +192,7 @@ func TestDroppedAnswerToPrepareEnds(t *testing.T) {
 func TestEverythingElsePassesUnchanged(t *testing.T) {
 	proxy, through, _ := proxiedTo(t, testservers.NewSQL(t, "--max-allowed-packet=64M"), "maxAllowedPacket=0")
 	counter := proxy.Arm(Rule{})
-	long := strings.Repeat("0123456789abcdef", 1<<20) + "!" // This is longer than one packet.
+	long := strings.Repeat("0123456789abcdef", 1<<20) + "!"
 	_, err := through.Exec("INSERT INTO t VALUES (1, ?)", long)
 	require.NoError(t, err)
 	var text string

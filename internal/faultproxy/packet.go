@@ -7,17 +7,16 @@ import (
 )
 
 const (
-	headerSize = 4         // 3 bytes length, 1 byte sequence number
+	headerSize = 4
 	maxPayload = 1<<24 - 1 // a packet of this size is continued by the next
 )
 
-// message is a unit of the protocol, which consists of one or more packets.
 type message struct {
-	wireBytes []byte // bytes on the wire
+	wireBytes []byte
 	payload   []byte // without the packet headers
 }
 
-// readMessage reads one message. A message may be shorter or longer than a TCP segment.
+// A message may be shorter or longer than a TCP segment.
 func readMessage(r io.Reader) (message, error) {
 	var m message
 	for {
@@ -43,8 +42,7 @@ func readMessage(r io.Reader) (message, error) {
 	}
 }
 
-// isCommand reports whether the message is a command, and not part of the handshake or of an uploaded file. The
-// sequence number of a packet is in byte 3. It is 0 only in the first packet of a command.
+// isCommand is 0 only in the first packet of a command.
 func (m message) isCommand() bool { return m.wireBytes[3] == 0 && len(m.payload) > 0 }
 
 func (m message) kind() byte {
@@ -54,7 +52,6 @@ func (m message) kind() byte {
 	return m.payload[0]
 }
 
-// These are values of the first byte of a server's packet.
 const (
 	okPacket      = 0x00
 	infilePacket  = 0xfb
@@ -63,19 +60,17 @@ const (
 	maxEOFPayload = 8 // a longer packet is a row that begins with a very long value
 )
 
-// These are capability flags of the handshake.
 const (
 	capCompress     = 1 << 5
 	capTLS          = 1 << 11
 	capDeprecateEOF = 1 << 24
 )
 
-// hideTLS removes TLS and compression from the server's greeting, so that the proxy can read the connection.
 func hideTLS(greeting message) {
 	p := greeting.payload
 	version := bytes.IndexByte(p, 0)
 	if greeting.kind() == errPacket || version < 0 {
-		return // for example "too many connections"
+		return
 	}
 	at := version + 1 + 4 + 8 + 1 // thread id, first half of the salt, a zero byte
 	if at+2 <= len(p) {
@@ -84,7 +79,6 @@ func hideTLS(greeting message) {
 	}
 }
 
-// deprecatesEOF reports whether the client's handshake response sets CLIENT_DEPRECATE_EOF.
 func deprecatesEOF(answer message) bool {
 	return len(answer.payload) >= 4 && binary.LittleEndian.Uint32(answer.payload)&capDeprecateEOF != 0
 }

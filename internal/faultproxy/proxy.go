@@ -1,11 +1,9 @@
 // Package faultproxy provides proxies between a client and a server that break traffic at a chosen place.
 //
-// MySQL parses the protocol, so it can break one statement. For example, it drops the request of a COMMIT, or only its
-// reply. A test cannot do this reliably if it kills the server, or if its proxy does not parse the bytes. TCP breaks
-// whole connections, and is used for Redis.
+// MySQL parses the protocol, so it can break one statement.
 //
-// Every proxy listens on a port of 127.0.0.1 and forwards all bytes unchanged until a fault is requested. It counts the
-// faults. Close ends its goroutines and its connections. All methods may be called concurrently.
+// Every proxy listens on a port of 127.0.0.1 and forwards all bytes unchanged until a fault is requested. All methods
+// may be called concurrently.
 package faultproxy
 
 import (
@@ -14,7 +12,6 @@ import (
 	"time"
 )
 
-// proxy accepts connections and connects each to the target.
 type proxy struct {
 	listener   net.Listener
 	serve      func(*link)
@@ -42,7 +39,7 @@ func (p *proxy) start(target string, serve func(*link)) error {
 // Addr returns the address for clients, host:port.
 func (p *proxy) Addr() string { return p.listener.Addr().String() }
 
-// Cut closes both sides of every open connection. New connections are accepted.
+// New connections are accepted.
 func (p *proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +60,7 @@ func (p *proxy) setRefusing(isRefusing bool) {
 	p.isRefusing = isRefusing
 }
 
-// Retarget sends new connections to another server. Open connections stay on the old server. See Cut.
+// Open connections stay on the old server.
 func (p *proxy) Retarget(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +96,7 @@ func (p *proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
 		if err != nil {
-			return // the listener is closed
+			return
 		}
 		p.goroutines.Add(1)
 		go p.join(client)
@@ -138,11 +135,10 @@ func (p *proxy) forget(l *link) {
 	delete(p.links, l)
 }
 
-// link is one client's connection through the proxy.
 type link struct {
 	client, server net.Conn
 	once           sync.Once
-	closedCh       chan struct{} // closed by cut
+	closedCh       chan struct{}
 }
 
 func (l *link) cut() {
@@ -153,7 +149,7 @@ func (l *link) cut() {
 	})
 }
 
-// runBoth runs both directions until they have ended. When one direction ends, runBoth closes the link.
+// When one direction ends, runBoth closes the link.
 func (l *link) runBoth(requests, replies func()) {
 	repliesEnded := make(chan struct{})
 	go func() {
@@ -166,7 +162,7 @@ func (l *link) runBoth(requests, replies func()) {
 	<-repliesEnded
 }
 
-// wait waits for d. It returns false if the link was closed meanwhile.
+// wait returns false if the link was closed meanwhile.
 func (l *link) wait(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -2,7 +2,6 @@ package faultproxy
 
 import "encoding/binary"
 
-// reply finds the end of the server's reply to one command.
 type reply struct {
 	command         byte
 	lacksEOF        bool // no EOF packet follows the column definitions
@@ -20,7 +19,6 @@ const (
 	rows
 )
 
-// newReply returns nil for a command without a reply.
 func newReply(command byte, lacksEOF bool) *reply {
 	switch command {
 	case comQuit, comStmtClose, comStmtSendLongData:
@@ -31,7 +29,6 @@ func newReply(command byte, lacksEOF bool) *reply {
 	return &reply{command: command, lacksEOF: lacksEOF}
 }
 
-// isEnd takes the next packet of the reply and reports whether it is the last.
 func (r *reply) isEnd(m message) bool {
 	if m.kind() == errPacket {
 		return true
@@ -52,7 +49,7 @@ func (r *reply) isEnd(m message) bool {
 		return r.endDefinitions()
 	}
 	if m.kind() != eofPacket || !r.lacksEOF && len(m.payload) > maxEOFPayload || len(m.payload) >= maxPayload {
-		return false // a row
+		return false
 	}
 	return r.resultSetEnds(statusFlags(m, r.lacksEOF))
 }
@@ -68,14 +65,12 @@ func (r *reply) readHead(m message) bool {
 	case m.kind() == okPacket:
 		return r.resultSetEnds(statusFlags(m, true))
 	case m.kind() == infilePacket:
-		return false // the result comes after the upload and is parsed as a head
+		return false
 	}
 	r.columns, _ = lengthEncoded(m.payload)
 	return r.readDefinition()
 }
 
-// readDefinition is called before r.columns column definitions, and reports whether the reply ends here. The reply can
-// end only if there are no definitions.
 func (r *reply) readDefinition() bool {
 	if r.columns == 0 {
 		return r.endDefinitions()
@@ -104,11 +99,11 @@ func (r *reply) resultSetEnds(status uint16) bool {
 	return status&moreResults == 0
 }
 
-// statusFlags returns the status flags of a packet. If ok is true, the packet has the layout of an OK packet, whatever
-// its first byte is. Otherwise it has the layout of an EOF packet.
+// If ok is true, the packet has the layout of an OK packet, whatever its first byte is. Otherwise it has the layout of
+// an EOF packet.
 func statusFlags(m message, ok bool) uint16 {
 	p := m.payload
-	at := 3 // an EOF packet: first byte, then warnings
+	at := 3
 	if ok && len(p) > 0 {
 		_, affected := lengthEncoded(p[1:])
 		_, inserted := lengthEncoded(p[1+affected:])
@@ -120,7 +115,6 @@ func statusFlags(m message, ok bool) uint16 {
 	return binary.LittleEndian.Uint16(p[at:])
 }
 
-// lengthEncoded decodes a length-encoded integer and returns its size in bytes.
 func lengthEncoded(p []byte) (value uint64, size int) {
 	if len(p) == 0 {
 		return 0, 0

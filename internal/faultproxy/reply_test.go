@@ -14,8 +14,6 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// follower is a proxy that checks the reply parser. When the server sends its last message of a reply, the parser must
-// have found the end of the reply. The parser must not find an end before.
 type follower struct {
 	mu           sync.Mutex // guards the fields below
 	lacksEOF     bool

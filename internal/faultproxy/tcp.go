@@ -14,24 +14,19 @@ type TCP struct {
 	latency        atomic.Int64 // in ns
 }
 
-// NewTCP starts a proxy to target, which is host:port.
 func NewTCP(target string) (*TCP, error) {
 	p := new(TCP)
 	return p, p.start(target, p.forward)
 }
 
-// SwallowReplies forwards requests and drops all replies. The server does the work, but the client does not learn about
-// it.
 func (p *TCP) SwallowReplies() { p.isSwallowing.Store(true) }
 
-// Swallowed returns the number of dropped reply bytes since the start.
 func (p *TCP) Swallowed() int64 { return p.swallowedBytes.Load() }
 
 // Latency delays each reply by at least d. Zero ends the delay.
 func (p *TCP) Latency(d time.Duration) { p.latency.Store(int64(d)) }
 
-// Heal ends SwallowReplies, Latency and Refuse. Dropped replies stay lost, so a connection that waits for one keeps
-// waiting.
+// Dropped replies stay lost, so a connection that waits for one keeps waiting.
 func (p *TCP) Heal() {
 	p.isSwallowing.Store(false)
 	p.latency.Store(0)
@@ -56,8 +51,6 @@ func (p *TCP) reply(l *link, b []byte) bool {
 	return write(l.client, b)
 }
 
-// pump passes what it reads from the connection to the function forward. It stops when the connection ends or forward
-// returns false.
 func pump(source net.Conn, forward func([]byte) bool) {
 	buf := make([]byte, 32<<10)
 	for {

@@ -12,7 +12,6 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// proxiedRedis returns a proxy, a client through it without retries, a direct client, and a key.
 func proxiedRedis(t *testing.T) (proxy *TCP, through, past *redis.Client, key string) {
 	server := testservers.SharedRedis(t)
 	proxy, err := NewTCP(server.Addr())

@@ -1,5 +1,4 @@
-// Package grants checks in tests that limits hold. Triggers record each grant of starts in the database. So the check need not trust
-// the reports of the library.
+// Package grants checks in tests that limits hold. Triggers record each grant of starts in the database.
 package grants
 
 import (
@@ -13,12 +12,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Schema are the statements that create the table grants and its triggers. The triggers add a row for each grant of
-// starts and for each return of unused starts. A returned start always belongs to the latest grant of its key. So the
-// row of a return has the time of that grant, and a negative number of starts.
+// Schema are the statements that create the table grants and its triggers. A returned start always belongs to the
+// latest grant of its key. So the row of a return has the time of that grant, and a negative number of starts.
 //
-// A test may add a trigger that sets @claim_token to the token of each new lease. A claim writes its leases before it takes
-// starts. So the column claim_token names the claim that took the starts.
+// A test may add a trigger that sets @claim_token to the token of each new lease. A claim writes its leases before it
+// takes starts. So the column claim_token names the claim that took the starts.
 var Schema = []string{
 	"CREATE TABLE grants (seq BIGINT AUTO_INCREMENT PRIMARY KEY, limit_name VARCHAR(64) NOT NULL, limit_key VARBINARY(64) NOT NULL, at BIGINT NOT NULL," +
 		" starts BIGINT NOT NULL, start_interval BIGINT NOT NULL, burst INT NOT NULL, claim_token VARBINARY(16)) ENGINE=InnoDB",
@@ -30,7 +28,6 @@ var Schema = []string{
 		" FROM DUAL WHERE NEW.start_interval>0",
 }
 
-// grant is a row of the table grants.
 type grant struct {
 	key    string
 	at     int64 // in milliseconds
@@ -38,13 +35,11 @@ type grant struct {
 	values processlog.LimitValues
 }
 
-// Found is what Check has found.
 type Found struct {
-	Starts map[string]int // starts that were granted and not returned, by key
-	Full   int            // number of grants that used up the burst of their key
+	Starts map[string]int
+	Full   int
 }
 
-// Total returns the number of starts of all keys.
 func (f *Found) Total() (n int) {
 	for _, starts := range f.Starts {
 		n += starts
@@ -52,8 +47,6 @@ func (f *Found) Total() (n int) {
 	return n
 }
 
-// Check reads the grants of a limit. It returns an error if a grant was made under other values than the given ones.
-// It also returns an error if a window of time has more starts than the rate and the burst allow.
 func Check(ctx context.Context, db *sql.DB, limit string, values ...processlog.LimitValues) (Found, error) {
 	rows, err := db.QueryContext(ctx, "SELECT limit_key, at, starts, start_interval, burst FROM grants WHERE limit_name=? ORDER BY seq", limit)
 	if err != nil {
@@ -81,19 +74,15 @@ func Check(ctx context.Context, db *sql.DB, limit string, values ...processlog.L
 	return found, nil
 }
 
-// period holds the starts that were granted to a key while the values of its limit stayed the same.
 type period struct {
 	key    string
 	values processlog.LimitValues
 	starts map[int64]int64 // by the time of the grant, in milliseconds, without the starts that were returned
 }
 
-// checkWindows checks the grants of a limit, in the order in which they were stored. The time of a grant is the time of
-// the statement that read the row. This statement may have waited for the row, so the times need not be in that order.
-//
-// When a person changes the values of a limit, each key begins a new window. If the key then has starts ahead, the library
-// adds one start to the number of used starts of the key. The trigger grants_next subtracts this start from the first grant
-// after the change.
+// The statement of a grant may have waited for the row, so the times need not be in order. If a key has starts ahead
+// when a person changes the values, the library adds one start, and grants_next subtracts it from the first grant after
+// the change.
 func checkWindows(all []grant) (Found, error) {
 	found := Found{Starts: make(map[string]int)}
 	var periods []*period
@@ -117,11 +106,11 @@ func checkWindows(all []grant) (Found, error) {
 	return found, nil
 }
 
-// check returns an error if a window of the period has more starts than the limit allows. It returns how often the burst was used up.
+// check returns how often the burst was used up.
 func (p *period) check() (reached int, err error) {
 	interval, allowed := p.values.Interval, time.Duration(p.values.Burst)*p.values.Interval
 	var last int64
-	var need time.Duration // largest value of starts × interval − length, over all windows that end at last
+	var need time.Duration
 	for _, at := range slices.Sorted(maps.Keys(p.starts)) {
 		if p.starts[at] < 0 {
 			return 0, fmt.Errorf("more starts of the grant at %d were returned than granted; starts by their time: %v", at, p.starts)
@@ -138,24 +127,21 @@ func (p *period) check() (reached int, err error) {
 	return reached, nil
 }
 
-// Permits counts the entries that hold a permit at the same time. Call Note once for every change of an entry's row, in
-// the order of the changes.
+// Call Note once for every change of an entry's row, in the order of the changes.
 type Permits struct {
-	held map[string]map[uint64]int64 // ends of the leases, by key and entry
+	held map[string]map[uint64]int64
 	most int
 }
 
-// Change is a change of an entry's row.
 type Change struct {
 	ID          uint64
-	Key         string // key of the entry under the limit
-	Old, New    uint64 // version before and after the change
-	OldLease    int64  // end of the lease before the change, in ms
-	LeaseUntil  int64  // end of the lease after the change, in ms
-	ChangedAtMS int64  // by the database's clock
+	Key         string
+	Old, New    uint64
+	OldLease    int64
+	LeaseUntil  int64
+	ChangedAtMS int64 // by the database's clock
 }
 
-// Note notes a change.
 func (p *Permits) Note(c Change) {
 	held := p.held[c.Key]
 	if held == nil {
@@ -168,7 +154,7 @@ func (p *Permits) Note(c Change) {
 	_, isHeld := held[c.ID]
 	isClaim := c.New != c.Old && c.LeaseUntil != c.OldLease && c.LeaseUntil > 0
 	if c.New != c.Old {
-		delete(held, c.ID) // Another version has no permit, unless this change is a claim.
+		delete(held, c.ID)
 	}
 	if isRenewal := c.New == c.Old && isHeld; !isClaim && !isRenewal {
 		return
@@ -183,5 +169,4 @@ func (p *Permits) Note(c Change) {
 	p.most = max(p.most, now)
 }
 
-// Most returns the largest number of entries of one key that held a permit at the same time.
 func (p *Permits) Most() int { return p.most }

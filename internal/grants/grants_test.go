@@ -9,8 +9,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The rate is one start in 50 ms, and the burst is 3. Each case lists the times of grants in milliseconds and their numbers of starts, in the
-// order in which they were stored. A negative number means that starts of the grant at this time were returned.
+// The burst is 3, and the rate is one start in 50 ms. A negative number means that starts of the grant at this time
+// were returned.
 func TestWindowsWithMoreStartsThanAllowedAreFound(t *testing.T) {
 	type at = [2]int64
 	for name, of := range map[string]struct {

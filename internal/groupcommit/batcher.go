@@ -1,11 +1,9 @@
 // Package groupcommit collects single items into batches. Items that arrive while a batch is being flushed form the
-// next batch. Under load one statement writes many items. Without load an item is flushed at once: there is no flush
-// interval to wait for. Pace adds pauses between transactions that would follow each other immediately. Each such
-// transaction has a synced write, and the commits of producers must wait for it.
+// next batch. Under load one statement writes many items. Pace adds pauses between transactions that would follow each
+// other immediately.
 //
-// The engine uses Batchers, and a Pace for its claims. A caller of Add continues at once and gets no result, so Flush
-// handles errors itself. The goroutines of a Batcher run only while there is work. The owner waits for them with Done,
-// and uses Quiet if one Batcher feeds another. The package knows nothing about its items, entries or databases.
+// A caller of Add continues at once and gets no result, so Flush handles errors itself. The goroutines of a Batcher
+// run only while there is work. The owner waits for them with Done, and uses Quiet if one Batcher feeds another.
 package groupcommit
 
 import (
@@ -14,33 +12,30 @@ import (
 	"time"
 )
 
-// Batcher implements group commit. Items that arrive while one batch is being flushed form the next batch. If no item
-// came for a while, the next one is flushed at once. Goroutines run only while there is work.
 type Batcher[T any] struct {
-	Max     int // maximum items of a flush
-	Workers int // maximum concurrent flushes
-	Bound   int // maximum number of waiting items; 0 means no limit, for callers that limit the items themselves
+	Max     int
+	Workers int
+	Bound   int // maximum number of waiting items; 0 means no limit
 	Flush   func(batch []T)
 	Pace    Pace // pauses between flushes that are not full
 
 	mu             sync.Mutex // guards the fields below
 	queued         []T
 	workersRunning int
-	flushed        int           // number of items in the latest flush
+	flushed        int
 	idle           chan struct{} // closed when no item waits and no flush runs; nil if Done was not called
 	fullSignal     chan struct{} // closed when a full batch waits; nil if no worker pauses
 }
 
-// Add adds items and returns at once. If the waiting items would then exceed Bound, Add adds no item and returns false.
+// If the waiting items would then exceed Bound, Add adds no item and returns false.
 func (b *Batcher[T]) Add(items ...T) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	// Add all items or none, so that the caller can treat them alike.
 	if b.Bound > 0 && len(b.queued)+len(items) > b.Bound {
 		return false
 	}
 	if b.queued == nil {
-		b.queued = make([]T, 0, max(len(items), b.flushed)) // Expect as many items as in the latest flush.
+		b.queued = make([]T, 0, max(len(items), b.flushed))
 	}
 	b.queued = append(b.queued, items...)
 	if b.fullSignal != nil && len(b.queued) >= b.Max {
@@ -75,15 +70,13 @@ func (b *Batcher[T]) recordDuration(took time.Duration) {
 	b.Pace.End(took)
 }
 
-// Yield lets other goroutines run. A simulation replaces it before it uses a Batcher, because runtime.Gosched may return
-// although other goroutines have not run.
+// A simulation replaces it before it uses a Batcher, because runtime.Gosched may return although other goroutines have
+// not run.
 var Yield = runtime.Gosched
 
-// mostYields limits gather when other goroutines never stop adding.
 const mostYields = 16
 
-// gather yields to goroutines that are about to add items. It does not sleep. Without gather, when hundreds of handlers
-// return together, the first item would form a batch alone.
+// Without gather, when hundreds of handlers return together, the first item would form a batch alone.
 func (b *Batcher[T]) gather() {
 	sizeBefore := b.Size()
 	for range mostYields {
@@ -96,7 +89,7 @@ func (b *Batcher[T]) gather() {
 	}
 }
 
-// keepPace waits until Pace allows the next flush. A batch that becomes full ends the wait.
+// A batch that becomes full ends the wait.
 func (b *Batcher[T]) keepPace() {
 	for {
 		wait, fullSignal := b.untilPace()
@@ -112,8 +105,7 @@ func (b *Batcher[T]) keepPace() {
 	}
 }
 
-// untilPace returns how long a flush must still wait, and a channel that is closed when the batch is full. A full batch
-// does not wait.
+// A full batch does not wait.
 func (b *Batcher[T]) untilPace() (time.Duration, <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -127,7 +119,7 @@ func (b *Batcher[T]) untilPace() (time.Duration, <-chan struct{}) {
 	return wait, b.fullSignal
 }
 
-// takeBatch takes the next batch. If nothing waits, it returns nil and the worker ends.
+// If nothing waits, it returns nil and the worker ends.
 func (b *Batcher[T]) takeBatch() []T {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -149,14 +141,12 @@ func (b *Batcher[T]) takeBatch() []T {
 	return batch
 }
 
-// Size returns the number of items that wait for a flush.
 func (b *Batcher[T]) Size() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.queued)
 }
 
-// Quiet reports whether nothing waits and nothing is being flushed.
 func (b *Batcher[T]) Quiet() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,12 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// flushes collects the batches of a Batcher, and delays each flush by a second of the bubble's clock.
 type flushes struct {
 	mu      sync.Mutex
 	batches [][]int
 	now     int
-	most    int // largest number of concurrent flushes
+	most    int
 }
 
 func (f *flushes) flush(batch []int) {
@@ -143,7 +142,7 @@ func TestBatcherWithABoundTakesAllOrNone(t *testing.T) {
 		var f flushes
 		b := &Batcher[int]{Max: 10, Workers: 1, Bound: 3, Flush: f.flush}
 		require.True(t, b.Add(0))
-		synctest.Wait() // Item 0 is being flushed, and no item waits.
+		synctest.Wait()
 		require.True(t, b.Add(1, 2))
 		require.False(t, b.Add(3, 4), "4 would wait")
 		require.Equal(t, 2, b.Size(), "no refused item was added")
@@ -157,7 +156,7 @@ func TestBatcherIsDoneWhenNothingWaitsOrRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f flushes
 		b := &Batcher[int]{Max: 1, Workers: 1, Flush: f.flush}
-		<-b.Done() // Nothing was ever added, so Done must be closed.
+		<-b.Done()
 		require.True(t, b.Quiet())
 		b.Add(1, 2)
 		first, second := b.Done(), b.Done()
@@ -172,7 +171,7 @@ func TestBatcherIsDoneWhenNothingWaitsOrRuns(t *testing.T) {
 		<-second
 		require.True(t, b.Quiet())
 		require.Len(t, f.batches, 2)
-		b.Add() // A call without items must start no worker and no flush.
+		b.Add()
 		require.True(t, b.Quiet())
 	})
 }

@@ -6,13 +6,11 @@ import (
 	"slices"
 )
 
-// Groups holds the groups and the order in which their keys first occurred.
 type Groups[K comparable, V any] struct {
 	Order  []K
 	Groups map[K][]V
 }
 
-// By groups items by key.
 func By[K comparable, V any](items []V, key func(V) K) Groups[K, V] {
 	g := Groups[K, V]{Groups: make(map[K][]V)}
 	for _, item := range items {
@@ -25,8 +23,7 @@ func By[K comparable, V any](items []V, key func(V) K) Groups[K, V] {
 	return g
 }
 
-// Each yields each key with its group, in the order in which the keys first occurred. If all items have the same key, as
-// is common, its group is items itself.
+// Each yields each key with its group, in the order in which the keys first occurred.
 func Each[K comparable, V any](items []V, key func(V) K) iter.Seq2[K, []V] {
 	return func(yield func(K, []V) bool) {
 		if len(items) == 0 {
@@ -45,7 +42,6 @@ func Each[K comparable, V any](items []V, key func(V) K) iter.Seq2[K, []V] {
 	}
 }
 
-// Without returns the items that are not in the slice drop.
 func Without[T comparable](items, drop []T) []T {
 	if len(drop) == 0 {
 		return items

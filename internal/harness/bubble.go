@@ -15,14 +15,11 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 )
 
-// InBubble runs test in a synctest bubble, with a Compensator on in-memory doubles. The bubble's clock moves only when
-// every goroutine is blocked.
+// The bubble's clock moves only when every goroutine is blocked.
 func InBubble(t *testing.T, register func(c *compensator.Compensator), test func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore)) {
 	InBubbleOf(t, compensator.Config{}, register, test)
 }
 
-// InBubbleOf runs test in a synctest bubble, with a Compensator of the configuration cfg on in-memory doubles. Tests
-// that let days pass use it to lengthen the intervals.
 func InBubbleOf(t *testing.T, cfg compensator.Config, register func(c *compensator.Compensator), test func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
@@ -40,7 +37,6 @@ func InBubbleOf(t *testing.T, cfg compensator.Config, register func(c *compensat
 	})
 }
 
-// RecordIn records entries in a transaction of the in-memory store. It commits and calls Committed.
 func RecordIn(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, entries ...compensator.NewEntry) *compensator.Receipt {
 	t.Helper()
 	tx, err := store.BeginTx(t.Context())
@@ -52,13 +48,11 @@ func RecordIn(t *testing.T, c *compensator.Compensator, store *compensatortest.M
 	return receipt
 }
 
-// Lateness notes how late each handler started.
 type Lateness struct {
 	mu  sync.Mutex // guards all fields
 	All []time.Duration
 }
 
-// Note is a handler. It notes how late it started.
 func (l *Lateness) Note(_ context.Context, e *compensator.Entry, _ Order) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +60,6 @@ func (l *Lateness) Note(_ context.Context, e *compensator.Entry, _ Order) error 
 	return nil
 }
 
-// RequireOnTime requires n handler calls, none of them late by the bubble's clock.
 func (l *Lateness) RequireOnTime(t *testing.T, n int) {
 	t.Helper()
 	synctest.Wait()
@@ -76,8 +69,7 @@ func (l *Lateness) RequireOnTime(t *testing.T, n int) {
 	require.Less(t, slices.Max(l.All), time.Second)
 }
 
-// RecordDelayedIn records n entries and commits them without calling Committed. The library must find the commit by
-// itself.
+// The library must find the commit by itself.
 func RecordDelayedIn(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, n int, delay time.Duration) *compensator.Receipt {
 	t.Helper()
 	tx, err := store.BeginTx(t.Context())

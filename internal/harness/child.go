@@ -25,21 +25,19 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// Program configures a child process. The child runs a Compensator and stops at Point, where the test kills the
-// process.
+// The child runs a Compensator and stops at Point, where the test kills the process.
 type Program struct {
-	Record     bool          // whether to record one entry first, through a plain pool
-	Point      string        // point at which the child prints "paused" and waits
-	Killer     string        // business ids of entries whose handler kills the process, separated by commas
-	Works      time.Duration // how long the other handlers take
-	Concurrent int           // Limit.Concurrent of the type "ship_order" (0: no limit)
+	Record     bool
+	Point      string // point at which the child prints "paused" and waits
+	Killer     string // business ids, separated by commas
+	Works      time.Duration
+	Concurrent int // Limit.Concurrent of the type "ship_order" (0: no limit)
 
-	Every time.Duration // interval of the periodic type "tick", whose handler writes the slot as its effect (0: not registered)
+	Every time.Duration // interval of the periodic type "tick" (0: not registered)
 
 	DSN, Redis, Prefix string
 }
 
-// These are points in the life of an entry at which a child can be killed.
 const (
 	BeforeCommit   = "before the commit"
 	AfterCommit    = "between commit and enqueue"
@@ -51,8 +49,8 @@ const (
 	InCompensation = "in the compensation's transaction"
 	AfterUndone    = "compensated, queue not told"
 	AfterReconcile = "reconciled"
-	UntilGo        = "in the handler, until told to go on" // the handler then returns nil
-	UntilGoToFail  = "in the handler, until told to fail"  // the handler then returns Permanent
+	UntilGo        = "in the handler, until told to go on"
+	UntilGoToFail  = "in the handler, until told to fail"
 )
 
 func runChild() {
@@ -64,7 +62,7 @@ func runChild() {
 		for scanner.Scan() {
 			orders <- struct{}{}
 		}
-		os.Exit(0) // the parent has ended, or has closed the pipe
+		os.Exit(0)
 	}()
 	child := &childProcess{Program: p, orders: orders}
 	child.run()
@@ -79,10 +77,9 @@ func exitOnError(err error) {
 
 type childProcess struct {
 	Program
-	orders <-chan struct{} // one value for each line that the parent sends
+	orders <-chan struct{}
 }
 
-// pauseAt blocks forever if point is the program's Point.
 func (r *childProcess) pauseAt(point string) {
 	if r.Point == point {
 		fmt.Println("paused")
@@ -157,8 +154,6 @@ func (r *childProcess) observer() observe.Observer {
 	}
 }
 
-// handler runs at the start of every handler of a child. It waits, kills the process, pauses, or
-// fails, as the Program says.
 func (r *childProcess) handler(e *compensator.Entry) error {
 	if r.Works > 0 {
 		<-time.After(r.Works)
@@ -177,10 +172,8 @@ func (r *childProcess) handler(e *compensator.Entry) error {
 	return nil
 }
 
-// exitKilled is the exit status of a child whose handler has ended the process.
 const exitKilled = 3
 
-// Child is the parent's handle on a child process.
 type Child struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -192,14 +185,13 @@ type Child struct {
 	wrong bytes.Buffer
 }
 
-// Write collects the child's stderr.
 func (p *Child) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.wrong.Write(b)
 }
 
-// StartChild starts a child process on the world's servers. The end of the test kills the child if it still runs.
+// The end of the test kills the child if it still runs.
 func (w *World) StartChild(p Program) *Child {
 	w.T.Helper()
 	p.Redis, p.Prefix = w.Redis.Options().Addr, w.Name
@@ -211,8 +203,7 @@ func (w *World) StartChild(p Program) *Child {
 	return w.StartProcess(childEnv + "=" + string(text))
 }
 
-// StartProcess starts this test program again with an environment variable, NAME=value, that TestMain knows. The end of
-// the test kills the process if it still runs.
+// The end of the test kills the process if it still runs.
 func (w *World) StartProcess(env string) *Child {
 	w.T.Helper()
 	binary, err := os.Executable()
@@ -239,7 +230,6 @@ func (w *World) StartProcess(env string) *Child {
 	return child
 }
 
-// Await waits until the child has printed line.
 func (p *Child) Await(line string) {
 	p.t.Helper()
 	require.Eventually(p.t, func() bool { return p.hasSaid(line) }, Timeout, 5*time.Millisecond, "the child says %q", line)
@@ -247,7 +237,6 @@ func (p *Child) Await(line string) {
 
 func (p *Child) hasSaid(line string) bool { return p.Times(line) > 0 }
 
-// Times returns how many times the child has printed line.
 func (p *Child) Times(line string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -264,27 +253,23 @@ func (p *Child) Times(line string) int {
 	return count
 }
 
-// Kill kills the child without any cleanup, as a power cut would.
 func (p *Child) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.exited
 }
 
-// Signal sends a signal to the child, for example SIGSTOP.
 func (p *Child) Signal(s syscall.Signal) {
 	p.t.Helper()
 	require.NoError(p.t, p.cmd.Process.Signal(s))
 }
 
-// Continue lets a waiting child continue.
 func (p *Child) Continue() {
 	p.t.Helper()
 	_, err := p.stdin.Write([]byte("go\n"))
 	require.NoError(p.t, err)
 }
 
-// Supervise runs a child and restarts it whenever one of its handlers has killed it. It returns the number of crashes
-// once every entry has ended.
+// Supervise returns the number of crashes once every entry has ended.
 func (w *World) Supervise(p Program) (crashes int) {
 	w.T.Helper()
 	child := w.StartChild(p)

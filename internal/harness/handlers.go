@@ -12,14 +12,11 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// ErrSoldOut is the error that failing handlers return.
 var ErrSoldOut = errors.New("sold out")
 
-// FailAlways is a function for the parameter verdict of HandleCounted. With it, every call of the handler fails.
 func FailAlways(*compensator.Entry, int) error { return ErrSoldOut }
 
-// HandleGated registers a type whose handlers wait at a gate and then return the result of verdict. A nil verdict means
-// success.
+// A nil verdict means success.
 func HandleGated(t *testing.T, c *compensator.Compensator, name string, cfg compensator.HandlerConfig[Order], verdict func(e *compensator.Entry) error) (*compensator.Type[Order], *Gate) {
 	t.Helper()
 	g := NewGate()
@@ -33,7 +30,6 @@ func HandleGated(t *testing.T, c *compensator.Compensator, name string, cfg comp
 	return orders, g
 }
 
-// HandleTransactional registers a transactional type. Its handler writes an effect and then calls extra.
 func HandleTransactional(t *testing.T, c *compensator.Compensator, cfg compensator.HandlerConfig[Order], extra func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error) *compensator.Type[Order] {
 	t.Helper()
 	orders, err := compensator.HandleTx(t.Context(), c, "pay_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ Order) error {
@@ -46,8 +42,7 @@ func HandleTransactional(t *testing.T, c *compensator.Compensator, cfg compensat
 	return orders
 }
 
-// HandleCounted registers a type whose handler counts its calls and returns the result of verdict. A nil verdict means
-// success.
+// A nil verdict means success.
 func HandleCounted(t *testing.T, c *compensator.Compensator, name string, cfg compensator.HandlerConfig[Order], verdict func(e *compensator.Entry, call int) error) (*compensator.Type[Order], *Calls) {
 	t.Helper()
 	ran := new(Calls)
@@ -62,19 +57,16 @@ func HandleCounted(t *testing.T, c *compensator.Compensator, name string, cfg co
 	return orders, ran
 }
 
-// Order is the content of most entries in the tests.
 type Order struct {
 	Number int    `json:"number"`
 	Note   string `json:"note,omitempty"`
 }
 
-// Calls counts handler calls by entry.
 type Calls struct {
 	mu sync.Mutex
 	n  map[compensator.EntryID]int
 }
 
-// Add counts a call and returns the entry's new total.
 func (c *Calls) Add(id compensator.EntryID) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,14 +77,12 @@ func (c *Calls) Add(id compensator.EntryID) int {
 	return c.n[id]
 }
 
-// Of returns how often the handler ran for an entry.
 func (c *Calls) Of(id compensator.EntryID) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.n[id]
 }
 
-// Total returns how often the handler ran for all entries.
 func (c *Calls) Total() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,5 +92,4 @@ func (c *Calls) Total() (n int) {
 	return n
 }
 
-// ByMei is the audit info of manual actions in tests.
 var ByMei = admin.AuditInfo{Actor: "mei", Reason: "the customer called"}

@@ -11,11 +11,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// HookedStore is a Store whose claims and settles call hooks of the test. A hook can replace the call.
+// A hook can replace the call.
 type HookedStore struct {
 	processlog.Store
 	OnClaim  func() error
-	OnPermit func() // called after a claim under a limit has committed
+	OnPermit func()
 	OnSettle func(settle func() ([]processlog.Settled, error)) ([]processlog.Settled, error)
 }
 
@@ -28,7 +28,6 @@ func (s *HookedStore) Claim(ctx context.Context, wanted []processlog.Wanted, tok
 	return s.Store.Claim(ctx, wanted, token, lease, accept)
 }
 
-// ClaimLimited makes the claim and then calls OnPermit.
 func (s *HookedStore) ClaimLimited(ctx context.Context, wanted []processlog.Wanted, token processlog.Token, lease time.Duration, limit processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	claim, err := s.Store.ClaimLimited(ctx, wanted, token, lease, limit, accept)
 	if s.OnPermit != nil {
@@ -45,7 +44,6 @@ func (s *HookedStore) Settle(ctx context.Context, token processlog.Token, outcom
 	return settle()
 }
 
-// HookStore returns cfg with a HookedStore, and that store.
 func (w *World) HookStore(cfg compensator.Config) (compensator.Config, *HookedStore) {
 	w.T.Helper()
 	store, err := compensator.OpenStore(w.T.Context(), cfg.DB, compensator.DefaultTable)

@@ -11,13 +11,11 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// LifeTypes are the business types that the test process and its children run. There is one type for each kind of
-// handler.
 type LifeTypes struct {
-	Pay   *compensator.Type[Order] // transactional handler
-	Ship  *compensator.Type[Order] // plain handler
-	Close *compensator.Type[Order] // fails; its compensation runs in a transaction
-	Mail  *compensator.Type[Order] // batch handler
+	Pay   *compensator.Type[Order]
+	Ship  *compensator.Type[Order]
+	Close *compensator.Type[Order]
+	Mail  *compensator.Type[Order]
 }
 
 func newLifeTypes(c *compensator.Compensator, concurrent int, at func(point string), extra func(e *compensator.Entry) error) (*LifeTypes, error) {
@@ -49,7 +47,6 @@ func newLifeTypes(c *compensator.Compensator, concurrent int, at func(point stri
 	return &types, errors.Join(errs[:]...)
 }
 
-// LifeInstance makes a Compensator in the test process that runs the same types as the children.
 func (w *World) LifeInstance(db *sql.DB) (*compensator.Compensator, *LifeTypes) {
 	w.T.Helper()
 	cfg := w.QuickConfig()

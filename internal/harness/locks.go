@@ -18,13 +18,11 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// Statements is a handle that can execute statements, for example a *sql.Tx.
 type Statements interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// Deadlock causes a deadlock between tx and a second transaction, the rival. The rival has changed more rows than tx,
-// so the server rolls tx back. Deadlock returns after tx has received the error.
+// In Deadlock a rival has changed more rows than tx, so the server rolls tx back.
 func (w *World) Deadlock(tx Statements) {
 	w.T.Helper()
 	w.DeadlockIn(tx, func() error {
@@ -33,9 +31,7 @@ func (w *World) Deadlock(tx Statements) {
 	})
 }
 
-// DeadlockIn causes a deadlock between tx and a second transaction, the rival, in which the server rolls tx back. The
-// rival has locked row 2 of the table accounts. meetRival must update row 2, or rows 1 and 2, in tx. Then tx waits for
-// the rival. meetRival must return the server's error.
+// The rival has locked row 2 of the table accounts. meetRival must update row 2, or rows 1 and 2, in tx.
 func (w *World) DeadlockIn(tx Statements, meetRival func() error) {
 	w.T.Helper()
 	w.Exec("CREATE TABLE IF NOT EXISTS accounts (id INT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")
@@ -56,7 +52,6 @@ func (w *World) DeadlockIn(tx Statements, meetRival func() error) {
 	require.NoError(w.T, rival.Rollback())
 }
 
-// RequireNumber requires a MySQL error with this number.
 func (w *World) RequireNumber(err error, number uint16) {
 	w.T.Helper()
 	var mysqlErr *mysql.MySQLError
@@ -64,7 +59,6 @@ func (w *World) RequireNumber(err error, number uint16) {
 	require.Equal(w.T, number, mysqlErr.Number)
 }
 
-// WaitLocked waits until n statements in the world's database wait for a row lock.
 func (w *World) WaitLocked(n int) {
 	w.T.Helper()
 	w.Eventually(func() bool { return len(w.WaitingForRows()) == n }, "%d statements wait for a row", n)
@@ -72,8 +66,8 @@ func (w *World) WaitLocked(n int) {
 
 var waitsForRow = regexp.MustCompile(`(?s)\nLOCK WAIT .*?\n(?:MySQL|MariaDB) thread id (\d+),`)
 
-// WaitingForRows returns the ids of connections to the world's database that wait for a row lock. It parses the InnoDB
-// status text, because InnoDB builds that text for every query. InnoDB caches its other reports.
+// WaitingForRows parses the InnoDB status text, because InnoDB builds that text for every query. InnoDB caches its
+// other reports.
 func (w *World) WaitingForRows() (ids []string) {
 	w.T.Helper()
 	var engine, name, text string
@@ -88,8 +82,8 @@ func (w *World) WaitingForRows() (ids []string) {
 	return ids
 }
 
-// IsConnected reports whether a connection with this id to the world's database is open. It reads SHOW PROCESSLIST,
-// because MySQL's information_schema.processlist fails if any running statement contains bytes that are not valid text.
+// IsConnected reads SHOW PROCESSLIST, because MySQL's information_schema.processlist fails if any running statement
+// contains bytes that are not valid text.
 func (w *World) IsConnected(id any) bool {
 	w.T.Helper()
 	config, err := mysql.ParseDSN(w.DSN)
@@ -105,7 +99,7 @@ func (w *World) IsConnected(id any) bool {
 	}
 	for rows.Next() {
 		require.NoError(w.T, rows.Scan(targets...))
-		if string(row[0]) == fmt.Sprint(id) && string(row[3]) == config.DBName { // the columns are Id, User, Host, db
+		if string(row[0]) == fmt.Sprint(id) && string(row[3]) == config.DBName {
 			return true
 		}
 	}
@@ -113,7 +107,7 @@ func (w *World) IsConnected(id any) bool {
 	return false
 }
 
-// Begin begins a transaction. The end of the test rolls it back if it is still open.
+// The end of the test rolls it back if it is still open.
 func (w *World) Begin(db *sql.DB) *sql.Tx {
 	w.T.Helper()
 	tx, err := db.Begin()
@@ -122,8 +116,7 @@ func (w *World) Begin(db *sql.DB) *sql.Tx {
 	return tx
 }
 
-// InEverySnapshotMode runs test on both kinds of pool. On MariaDB it runs test with innodb_snapshot_isolation off and on,
-// whatever the server's default is.
+// On MariaDB it runs test with innodb_snapshot_isolation off and on, whatever the server's default is.
 func InEverySnapshotMode(t *testing.T, test func(t *testing.T, w *World, db *sql.DB, isWatched, isIsolated bool)) {
 	isolation := []string{""}
 	if testservers.SharedSQL(t).Flavor == "mariadb" {
@@ -144,11 +137,9 @@ func InEverySnapshotMode(t *testing.T, test func(t *testing.T, w *World, db *sql
 	}
 }
 
-// InnodbNews is how often InnoDB refreshes its transaction tables at most. A read that comes earlier gets the data of
-// the last read.
 const InnodbNews = 150 * time.Millisecond
 
-// LockingTransactions waits until connections to the world's database hold row locks. It returns their ids.
+// LockingTransactions returns their ids.
 func (w *World) LockingTransactions() (ids []int64) {
 	w.T.Helper()
 	assert.Eventually(w.T, func() bool {
@@ -168,14 +159,12 @@ func (w *World) LockingTransactions() (ids []int64) {
 	return ids
 }
 
-// Status reads a status counter of the server.
 func (w *World) Status(name string) (value int) {
 	w.T.Helper()
 	require.NoError(w.T, w.DB.QueryRow("SHOW GLOBAL STATUS LIKE '"+name+"'").Scan(&name, &value))
 	return value
 }
 
-// LockRow locks the row of an entry in a separate session until release is called.
 func (w *World) LockRow(id compensator.EntryID) (release func()) {
 	w.T.Helper()
 	tx := w.Begin(w.DB)
@@ -184,7 +173,6 @@ func (w *World) LockRow(id compensator.EntryID) (release func()) {
 	return func() { require.NoError(w.T, tx.Rollback()) }
 }
 
-// ExecAll runs statements on one session.
 func ExecAll(t *testing.T, conn *sql.Conn, texts []string) {
 	t.Helper()
 	for _, text := range texts {

@@ -7,7 +7,6 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Log is a log whose lines a test can wait for.
 type Log chan string
 
 func (l Log) Write(line []byte) (int, error) {
@@ -18,14 +17,12 @@ func (l Log) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// CaptureLog makes cfg log into a new Log, and returns this Log.
 func CaptureLog(cfg *compensator.Config) Log {
 	lines := make(Log, 1000)
 	cfg.Logger = slog.New(slog.NewTextHandler(lines, nil))
 	return lines
 }
 
-// Contains waits for a log line that contains all of parts.
 func (l Log) Contains(w *World, parts ...string) string {
 	w.T.Helper()
 	for {

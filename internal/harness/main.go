@@ -13,14 +13,13 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// childEnv is an environment variable. It holds the program that a re-executed test binary runs instead of its tests.
 const childEnv = "COMPENSATOR_TEST_CHILD"
 
-// Main is the TestMain of packages that use this harness. It runs the tests, and fails if goroutines are left at the
-// end. In a child process it runs the child's program instead.
+// Main runs the tests, and fails if goroutines are left at the end. In a child process it runs the child's program
+// instead.
 func Main(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
-		runChild() // This process is a child that a test kills.
+		runChild()
 		return
 	}
 	waitTogether()
@@ -34,8 +33,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// waitTogether raises the number of parallel tests above the number of processors, unless -parallel is set. Most tests
-// spend their time waiting for leases, reconciler rounds and servers.
+// Most tests spend their time waiting for leases, reconciler rounds and servers.
 func waitTogether() {
 	flag.Parse()
 	isGiven := false

@@ -13,8 +13,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// CommitTx runs the function work in a plain transaction and commits it. It has the signature of Compensator.InTx, so
-// that tests can use both.
+// CommitTx has the signature of Compensator.InTx, so that tests can use both.
 func CommitTx(_ *compensator.Compensator, db *sql.DB, work func(tx compensator.Tx) error) error {
 	tx, err := db.Begin()
 	if err != nil {
@@ -26,8 +25,6 @@ func CommitTx(_ *compensator.Compensator, db *sql.DB, work func(tx compensator.T
 	return tx.Commit()
 }
 
-// modes are the combinations of pool and queue with which a service can record and run entries. The promises must hold
-// in each mode.
 var modes = map[string]func(t *testing.T) (*World, compensator.Config){
 	"connector and redis": func(t *testing.T) (*World, compensator.Config) {
 		w := NewWorld(t).WithRedis()
@@ -51,7 +48,6 @@ var modes = map[string]func(t *testing.T) (*World, compensator.Config){
 	},
 }
 
-// InEveryMode runs test once for each mode, in parallel.
 func InEveryMode(t *testing.T, test func(t *testing.T, w *World, cfg compensator.Config)) {
 	for name, openPool := range modes {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +69,7 @@ func InOppositeModes(t *testing.T, test func(t *testing.T, w *World, cfg compens
 	}
 }
 
-// Traced wraps a transaction handle as a user's tracer does. The library cannot recognize its type.
+// The library cannot recognize its type.
 type Traced struct{ Tx compensator.Tx }
 
 func (t Traced) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
@@ -84,8 +80,7 @@ func (t Traced) QueryContext(ctx context.Context, query string, args ...any) (*s
 	return t.Tx.QueryContext(ctx, query, args...)
 }
 
-// Known wraps a transaction handle like Traced. Its method Scoped returns the ScopedTx inside, as an ORM's handle can,
-// so the library recognizes it.
+// The library recognizes Known by its method Scoped, as it does an ORM's handle.
 type Known struct {
 	Traced
 	On *compensator.ScopedTx
@@ -93,14 +88,12 @@ type Known struct {
 
 func (k Known) Scoped() *compensator.ScopedTx { return k.On }
 
-// Pools are the two kinds of pool that a transaction can come from.
 var Pools = map[string]func(dsn string) func() (*sql.DB, error){"connector": WatchedPool, "plain": PlainPool}
 
-// UnfitSessions returns statements that make a session unfit for Record. In such a session Record returns an error and
-// writes nothing.
+// In such a session Record returns an error and writes nothing.
 func UnfitSessions(t *testing.T) map[string]string {
 	statements := map[string]string{
-		"unique_checks": "SET unique_checks=0", // each file of mysqldump begins with it
+		"unique_checks": "SET unique_checks=0",
 		"timestamp":     "SET timestamp=1",
 		"charset":       "SET NAMES swe7",
 	}
@@ -113,7 +106,6 @@ func UnfitSessions(t *testing.T) map[string]string {
 	return statements
 }
 
-// Spoil executes a statement in one session of a pool, and returns the session to the pool.
 func (w *World) Spoil(db *sql.DB, statement string) {
 	w.T.Helper()
 	conn, err := db.Conn(w.T.Context())
@@ -123,7 +115,6 @@ func (w *World) Spoil(db *sql.DB, statement string) {
 	require.NoError(w.T, conn.Close())
 }
 
-// InEveryPool runs test on each kind of pool, in parallel.
 func InEveryPool(t *testing.T, test func(t *testing.T, w *World, db *sql.DB)) {
 	InEveryPoolInTurn(t, func(t *testing.T, w *World, db *sql.DB) {
 		t.Parallel()
@@ -131,8 +122,7 @@ func InEveryPool(t *testing.T, test func(t *testing.T, w *World, db *sql.DB)) {
 	})
 }
 
-// InEveryPoolInTurn runs test on each kind of pool, one after the other, and no other test runs at that time. Tests
-// that read the shared server's counters need this.
+// Tests that read the shared server's counters need this.
 func InEveryPoolInTurn(t *testing.T, test func(t *testing.T, w *World, db *sql.DB)) {
 	for name, pool := range Pools {
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +132,6 @@ func InEveryPoolInTurn(t *testing.T, test func(t *testing.T, w *World, db *sql.D
 	}
 }
 
-// WithParams returns dsn with changed driver parameters or session variables.
 func WithParams(t *testing.T, dsn string, params map[string]string) string {
 	t.Helper()
 	config, err := mysql.ParseDSN(dsn)
@@ -156,17 +145,14 @@ func WithParams(t *testing.T, dsn string, params map[string]string) string {
 	return config.FormatDSN()
 }
 
-// WatchedPool returns a function that opens dsn through the Connector.
 func WatchedPool(dsn string) func() (*sql.DB, error) {
 	return func() (*sql.DB, error) { return compensator.Open("mysql", dsn) }
 }
 
-// PlainPool returns a function that opens dsn with the MySQL driver alone, without the library's Connector.
 func PlainPool(dsn string) func() (*sql.DB, error) {
 	return func() (*sql.DB, error) { return sql.Open("mysql", dsn) }
 }
 
-// Open opens a pool and closes it after the test.
 func (w *World) Open(openPool func() (*sql.DB, error)) *sql.DB {
 	w.T.Helper()
 	db, err := openPool()

@@ -14,13 +14,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Record records one entry in its own transaction, commits, and calls Committed.
 func (w *World) Record(orders *compensator.Type[Order], number int, opts compensator.Options) compensator.EntryID {
 	w.T.Helper()
 	return w.RecordThrough(w.DB, orders, number, opts)
 }
 
-// RecordThrough records one entry in its own transaction of the pool db, commits, and calls Committed.
 func (w *World) RecordThrough(db *sql.DB, orders *compensator.Type[Order], number int, opts compensator.Options) compensator.EntryID {
 	w.T.Helper()
 	var receipt *compensator.Receipt
@@ -33,7 +31,7 @@ func (w *World) RecordThrough(db *sql.DB, orders *compensator.Type[Order], numbe
 	return receipt.ID()
 }
 
-// RecordMany records n entries in one transaction. Their numbers start at 0 and are also their business ids.
+// The numbers of the entries start at 0 and are also their business ids.
 func (w *World) RecordMany(c *compensator.Compensator, orders *compensator.Type[Order], n int, opts compensator.Options) {
 	w.T.Helper()
 	entries := make([]compensator.NewEntry, n)
@@ -50,7 +48,6 @@ func (w *World) RecordMany(c *compensator.Compensator, orders *compensator.Type[
 	receipt.Committed()
 }
 
-// Entry reads an entry through c.
 func (w *World) Entry(c *compensator.Compensator, id compensator.EntryID) *compensator.Entry {
 	w.T.Helper()
 	e, err := c.Get(w.T.Context(), id)
@@ -70,7 +67,7 @@ func (w *World) InsertDue(businessType string, first, n int) (ids []compensator.
 	return ids
 }
 
-// RecordDelayed records one delayed entry. Its type need not be registered in this process.
+// The type of the entry need not be registered in this process.
 func (w *World) RecordDelayed(c *compensator.Compensator, delay time.Duration) compensator.EntryID {
 	w.T.Helper()
 	var receipt *compensator.Receipt
@@ -81,7 +78,6 @@ func (w *World) RecordDelayed(c *compensator.Compensator, delay time.Duration) c
 	return receipt.ID()
 }
 
-// NewUntyped makes n entries of a type that this process need not register.
 func NewUntyped(n int) []compensator.NewEntry {
 	entries := make([]compensator.NewEntry, n)
 	for i := range entries {
@@ -90,7 +86,7 @@ func NewUntyped(n int) []compensator.NewEntry {
 	return entries
 }
 
-// NewReverseKeyed makes n entries. The order of their idempotency keys is the reverse of the order of the entries.
+// The order of their idempotency keys is the reverse of the order of the entries.
 func NewReverseKeyed(prefix string, n int) []compensator.NewEntry {
 	entries := NewUntyped(n)
 	for i := range entries {
@@ -99,7 +95,6 @@ func NewReverseKeyed(prefix string, n int) []compensator.NewEntry {
 	return entries
 }
 
-// Backlog inserts n entries that were all due at the same moment long ago, as after an outage.
 func (w *World) Backlog(businessType string, n int) {
 	w.T.Helper()
 	for start := 0; start < n; start += 500 {

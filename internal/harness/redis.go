@@ -13,7 +13,6 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// Queued returns how many entries of all types Redis holds.
 func (w *World) Queued() (n int64) {
 	w.T.Helper()
 	keys, err := w.Redis.Keys(w.T.Context(), "{"+w.Name+":*:due").Result()
@@ -26,22 +25,19 @@ func (w *World) Queued() (n int64) {
 	return n
 }
 
-// RedisClient returns a client that is closed after the test.
 func RedisClient(t *testing.T, server *testservers.RedisServer) *redis.Client {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	return client
 }
 
-// DueKey returns the Redis key of the due entries of a type.
 func (w *World) DueKey(businessType string) string {
 	return "{" + w.Name + ":v1:0}:" + businessType + ":0:due"
 }
 
-// CompleteMark returns a special member of DueKey. While DueKey has it, the queue holds all entries of the type.
+// While DueKey has it, the queue holds all entries of the type.
 func (w *World) CompleteMark(businessType string) string { return "whole " + w.DueKey(businessType) }
 
-// WithRedis gives the world its own key prefix on the shared Redis.
 func (w *World) WithRedis() *World {
 	server := testservers.SharedRedis(w.T)
 	w.Redis = redis.NewClient(&redis.Options{Addr: server.Addr()})
@@ -50,7 +46,6 @@ func (w *World) WithRedis() *World {
 	return w
 }
 
-// ThroughProxy puts a proxy between cfg and the world's Redis.
 func (w *World) ThroughProxy(cfg *compensator.Config) *faultproxy.TCP {
 	w.T.Helper()
 	proxy, err := faultproxy.NewTCP(w.Redis.Options().Addr)
@@ -64,18 +59,15 @@ func (w *World) ThroughProxy(cfg *compensator.Config) *faultproxy.TCP {
 	return proxy
 }
 
-// InQueue reports whether Redis holds the entry.
 func (w *World) InQueue(id compensator.EntryID) bool {
 	return w.Redis.ZScore(w.T.Context(), w.DueKey("close_order"), id.String()).Err() == nil
 }
 
-// WaitInQueue waits until Redis holds the entry.
 func (w *World) WaitInQueue(id compensator.EntryID) {
 	w.T.Helper()
 	w.Eventually(func() bool { return w.InQueue(id) }, "the queue knows entry %s", id)
 }
 
-// WaitComplete waits until the queue of a type is marked as complete.
 func (w *World) WaitComplete(businessType string) {
 	w.T.Helper()
 	key := w.DueKey(businessType)

@@ -9,20 +9,17 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// CountEnded counts the entries in the given state with the given number of failures.
 func (w *World) CountEnded(state compensator.State, failures int) int {
 	w.T.Helper()
 	return w.Count("common_process_log WHERE state=? AND process_count=?", int64(state), failures)
 }
 
-// WriteEffect inserts a row into the business table.
 func (w *World) WriteEffect(tx Statements, what string) {
 	w.T.Helper()
 	_, err := tx.ExecContext(w.T.Context(), "INSERT INTO effects (what) VALUES (?)", what)
 	require.NoError(w.T, err)
 }
 
-// State reads an entry's state directly from the table.
 func (w *World) State(id compensator.EntryID) compensator.State {
 	w.T.Helper()
 	var s compensator.State
@@ -30,34 +27,29 @@ func (w *World) State(id compensator.EntryID) compensator.State {
 	return s
 }
 
-// WaitState waits until the entry's row has the state want.
 func (w *World) WaitState(id compensator.EntryID, want compensator.State) {
 	w.T.Helper()
 	w.Eventually(func() bool { return w.State(id) == want }, "entry %s becomes %s", id, want)
 }
 
-// Count runs SELECT COUNT(*) FROM, followed by the parameter table. The parameter may have a WHERE clause after the
-// name of the table.
+// The parameter may have a WHERE clause after the name of the table.
 func (w *World) Count(table string, args ...any) (n int) {
 	w.T.Helper()
 	require.NoError(w.T, w.DB.QueryRow("SELECT COUNT(*) FROM "+table, args...).Scan(&n))
 	return n
 }
 
-// Exec runs a statement directly, without the library.
 func (w *World) Exec(query string, args ...any) {
 	w.T.Helper()
 	_, err := w.DB.Exec(query, args...)
 	require.NoError(w.T, err)
 }
 
-// WaitAllEnded waits until every entry has ended.
 func (w *World) WaitAllEnded() {
 	w.T.Helper()
 	w.Eventually(func() bool { return w.Count("common_process_log WHERE state IN (0,-1,-3)") == 0 }, "every entry ends")
 }
 
-// checkInvariants fails the test if the columns of a row have a combination of values that the library never writes.
 func (w *World) checkInvariants() {
 	for what, where := range map[string]string{
 		"a terminal entry under a lease":               "state IN (1,2,3,4,-2) AND lease_until>0",
@@ -71,7 +63,7 @@ func (w *World) checkInvariants() {
 	} {
 		var n int
 		if err := w.DB.QueryRow("SELECT COUNT(*) FROM common_process_log WHERE " + where).Scan(&n); err != nil {
-			return // The test has stopped its server.
+			return
 		}
 		if n > 0 {
 			w.T.Errorf("%d times: %s", n, what)
@@ -79,10 +71,8 @@ func (w *World) checkInvariants() {
 	}
 }
 
-// NowMillis is the SQL expression for the database's clock, in milliseconds like the log's columns.
 const NowMillis = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(3)) DIV 1000"
 
-// AwaitLeasesEnded waits until n unfinished entries have expired leases.
 func (w *World) AwaitLeasesEnded(n int) {
 	w.T.Helper()
 	w.Eventually(func() bool {
@@ -90,21 +80,18 @@ func (w *World) AwaitLeasesEnded(n int) {
 	}, "%d leases end", n)
 }
 
-// LeaseOf returns the stored end of an entry's lease, in milliseconds.
 func (w *World) LeaseOf(id compensator.EntryID) (endsAt int64) {
 	w.T.Helper()
 	require.NoError(w.T, w.DB.QueryRow("SELECT lease_until FROM common_process_log WHERE id=?", id.Row()).Scan(&endsAt))
 	return endsAt
 }
 
-// EndLease expires the lease of a running attempt without the knowledge of its process. A process that pauses for
-// longer than the lease has the same effect.
+// A process that pauses for longer than the lease has the same effect.
 func (w *World) EndLease(id compensator.EntryID) {
 	w.T.Helper()
 	w.Exec("UPDATE common_process_log SET lease_until=1 WHERE id=?", id.Row())
 }
 
-// Row returns all stored columns of an entry.
 func (w *World) Row(id compensator.EntryID) string {
 	w.T.Helper()
 	var s string

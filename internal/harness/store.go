@@ -13,7 +13,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// StoreOn migrates the database of dsn and opens its Store on the pool that openPool returns.
 func StoreOn(t *testing.T, dsn string, openPool func() (*sql.DB, error)) suite.Harness {
 	t.Helper()
 	db, err := openPool()
@@ -33,7 +32,6 @@ func StoreOn(t *testing.T, dsn string, openPool func() (*sql.DB, error)) suite.H
 	}
 }
 
-// refuseRows adds a trigger that rejects every change of the entries with these ids, until allowRows is called.
 func refuseRows(t *testing.T, db *sql.DB, ids []processlog.ID) (allowRows func()) {
 	t.Helper()
 	rows := make([]string, len(ids))

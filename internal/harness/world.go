@@ -15,25 +15,23 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// Timeout is how long a test waits for an event that must happen. It is not a measure of speed.
+// Timeout is not a measure of speed.
 const Timeout = 3 * time.Minute
 
-// World is a database with the process log and a business table, plus whatever a test adds.
 type World struct {
 	T     *testing.T
 	DSN   string
-	DB    *sql.DB // opened through the Connector unless the test says otherwise
+	DB    *sql.DB
 	Redis *redis.Client
-	Name  string // key prefix in Redis
+	Name  string
 }
 
-// NewWorld makes a new database on the shared servers. After the test it checks that no row breaks the invariants.
+// After the test, NewWorld checks that no row breaks the invariants.
 func NewWorld(t *testing.T) *World {
 	t.Helper()
 	return WorldAt(t, testservers.Database(t))
 }
 
-// WorldAt returns a World on a database that the test has made.
 func WorldAt(t *testing.T, dsn string) *World {
 	t.Helper()
 	w := &World{T: t, DSN: dsn}
@@ -45,7 +43,6 @@ func WorldAt(t *testing.T, dsn string) *World {
 	return w
 }
 
-// QuickConfig returns a configuration for tests, with short leases and intervals.
 func (w *World) QuickConfig() compensator.Config {
 	cfg := compensator.Config{
 		DB: w.DB, Prefix: w.Name, Lease: 2 * time.Second, Grace: 200 * time.Millisecond,
@@ -58,7 +55,6 @@ func (w *World) QuickConfig() compensator.Config {
 	return cfg
 }
 
-// New makes a Compensator that is closed after the test.
 func (w *World) New(cfg compensator.Config) *compensator.Compensator {
 	w.T.Helper()
 	c, err := compensator.New(w.T.Context(), cfg)
@@ -67,7 +63,6 @@ func (w *World) New(cfg compensator.Config) *compensator.Compensator {
 	return c
 }
 
-// Run runs c until the test ends or stop is called. stop waits for the end of c.Run and returns its error.
 func (w *World) Run(c *compensator.Compensator) (stop func() error) {
 	w.T.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -86,7 +81,6 @@ func (w *World) Run(c *compensator.Compensator) (stop func() error) {
 	return stop
 }
 
-// InTx runs the function work in a plain transaction of db and commits it.
 func (w *World) InTx(db *sql.DB, work func(tx *sql.Tx)) {
 	w.T.Helper()
 	tx, err := db.Begin()

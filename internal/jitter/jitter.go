@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// seeded is the seed of a simulation, or nil.
 var seeded atomic.Pointer[uint64]
 
-// N returns a uniformly random duration in [0, n). It panics if n <= 0.
+// N panics if n <= 0.
 func N(n time.Duration) time.Duration {
 	seed := seeded.Load()
 	if seed == nil {
@@ -20,9 +19,7 @@ func N(n time.Duration) time.Duration {
 	return time.Duration(rand.New(rand.NewPCG(*seed, now)).Int64N(int64(n)))
 }
 
-// Exponential returns a schedule with full jitter. The wait is random, between zero and base·2^(failures−1), but at
-// most limit. Full jitter spreads the retries of a failed downstream best (M. Brooker, "Exponential Backoff And
-// Jitter", 2015).
+// The wait is random, between zero and base·2^(failures−1), but at most limit.
 func Exponential(base, limit time.Duration) func(failures int) time.Duration {
 	return func(failures int) time.Duration {
 		if base <= 0 || limit <= 0 {
@@ -42,7 +39,6 @@ func Exponential(base, limit time.Duration) func(failures int) time.Duration {
 
 // Seed makes N deterministic: its results depend only on the seed, the current time and n. Simulations in a
 // testing/synctest bubble need this, because they cannot control the order in which goroutines run at one moment.
-// Unseed makes N random again.
 func Seed(seed uint64) { seeded.Store(&seed) }
 
 // Unseed makes N random again, as at the start.

@@ -10,7 +10,6 @@ import (
 	"github.com/compensator-go/compensator/internal/jitter"
 )
 
-// draw returns the random durations for twenty fixed moments.
 func draw(t *testing.T) (drawn [20]time.Duration) {
 	synctest.Test(t, func(*testing.T) {
 		for i := range drawn {

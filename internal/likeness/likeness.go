@@ -1,5 +1,4 @@
-// Package likeness groups similar failures. Failures are similar if their texts differ only in ids, numbers, times and
-// quoted words.
+// Failures are similar if their texts differ only in ids, numbers, times and quoted words.
 package likeness
 
 import (
@@ -9,8 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// formVersion is part of each fingerprint. A change of Shape needs a new version, so that old and new groups stay
-// separate.
+// A change of Shape needs a new version, so that old and new groups stay separate.
 const formVersion = "1"
 
 // Fingerprint returns the same value for failures of one type that ended in the same way and have the same Shape.
@@ -23,18 +21,16 @@ func Fingerprint(businessType, endedBy, text string) (print [8]byte) {
 // MaxShape is the number of characters of a text that Shape reads. Later characters are usually data.
 const MaxShape = 300
 
-// These placeholders replace the parts that vary.
 const (
 	number = '#'
 	quoted = "“…”"
 )
 
-// quotes maps each opening quote to its closing quote.
 var quotes = map[rune]rune{'"': '"', '`': '`', '“': '”', '‘': '’', '「': '」', '『': '』', '«': '»', '《': '》', '【': '】'}
 
 // Shape returns a text without the parts that vary between similar failures. Words with a digit become #: numbers, ids,
-// times and addresses. Quoted texts become “…”. Spaces and control characters become one space. A number after a
-// word such as status or error is a code and stays: "status 503", "Error 1062", 错误码 40001.
+// times and addresses. Quoted texts become “…”. Spaces and control characters become one space. A number after a word
+// such as status or error is a code and stays: "status 503", "Error 1062", 错误码 40001.
 func Shape(text string) string {
 	s := shaper{rest: firstRunes(strings.ToValidUTF8(text, "\uFFFD"), MaxShape)}
 	for s.rest != "" {
@@ -53,18 +49,15 @@ func firstRunes(text string, n int) string {
 	return text
 }
 
-// shaper scans a text once.
 type shaper struct {
 	rest string
 	out  []rune
-	code bool // whether the last word says that a number after it is a code
+	code bool
 }
 
-// codes lists the words, in lower case, after which a number is a code. For Chinese it lists the last characters of
-// such words.
+// For Chinese it lists the last characters of such words.
 var codes = map[string]bool{"status": true, "code": true, "error": true, "errno": true, "http": true, "exit": true, "码": true, "误": true, "态": true}
 
-// longestCode is the maximum number of digits of a code.
 const longestCode = 5
 
 func (s *shaper) last() rune {
@@ -74,8 +67,7 @@ func (s *shaper) last() rune {
 	return s.out[len(s.out)-1]
 }
 
-// writeRune appends r to the shape, but omits repeated spaces. Two numbers with one separator between them become one,
-// as in a time.
+// Two numbers with one separator between them become one, as in a time.
 func (s *shaper) writeRune(r rune) {
 	n := len(s.out)
 	switch {
@@ -105,8 +97,8 @@ func (s *shaper) consume() {
 	}
 }
 
-// quotation replaces a quotation with a placeholder. Without a closing quote, the text was cut off, so the quotation
-// extends to its end. An apostrophe without a partner opens no quotation.
+// Without a closing quote, the text was cut off, so the quotation extends to its end. An apostrophe without a
+// partner opens no quotation.
 func (s *shaper) quotation(open rune, size int) bool {
 	end := quotes[open]
 	if open == '\'' {
@@ -125,8 +117,7 @@ func (s *shaper) quotation(open rune, size int) bool {
 	return true
 }
 
-// quotationEnd returns the position of the closing quote, or -1. A quote after a backslash does not count, as in %q and
-// JSON.
+// A quote after a backslash does not count, as in %q and JSON.
 func quotationEnd(text string, end rune) int {
 	escaped := false
 	for i, r := range text {
@@ -142,8 +133,7 @@ func quotationEnd(text string, end rune) int {
 	return -1
 }
 
-// writeWord writes a word, or # if the word contains a digit. Each Han character is a separate word: 订单12345不存在
-// becomes 订单#不存在.
+// writeWord writes each Han character as a separate word: 订单12345不存在 becomes 订单#不存在.
 func (s *shaper) writeWord() {
 	end, digits := uuid(s.rest), false
 	for i, r := range s.rest {
@@ -169,7 +159,6 @@ func (s *shaper) writeWord() {
 	s.code = codes[strings.ToLower(word)]
 }
 
-// uuid returns the length of a UUID at the start of text, or 0.
 func uuid(text string) int {
 	const form = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
 	if len(text) < len(form) {
@@ -185,7 +174,6 @@ func uuid(text string) int {
 
 func wordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' }
 
-// hexID reports whether a word without digits may be part of an id, as in a UUID: "deadbeef".
 func hexID(word string) bool {
 	return len(word) >= 8 && strings.Trim(strings.ToLower(word), "abcdef") == ""
 }

@@ -2,41 +2,31 @@ package mysqlerr
 
 import "strings"
 
-// Blame says whether an error is the fault of a statement or of the server.
 type Blame uint8
 
 const (
-	// Statement errors are caused by the statement. The same statement fails with the same error each time. Examples are a
-	// constraint, a missing right, a syntax error, and a value that is too large.
+	// The same statement fails with the same error each time.
 	Statement Blame = iota
 
-	// Doubtful errors come from the server's condition, or from the statement. An example is a lock wait timeout. Usually
-	// another transaction holds the row and commits soon. But the handler itself may hold the row on another connection,
-	// and then each attempt fails.
+	// Doubtful errors come from the server's condition, or from the statement.
 	Doubtful
 
 	// Server errors mean that the server serves no client, or accepts no writes. No statement can avoid them.
 	Server
 )
 
-// condition is one row of the table: the blame, and the reason.
 type condition struct {
 	blame  Blame
 	reason string
 }
 
 // conditions lists, by number, the errors that were considered. An error from 1000 on that is not listed is a Statement
-// error. Numbers below 1000 are not in the message lists, see firstOfMessageList.
+// error.
 //
-// The list was made from the complete message lists of MariaDB 10.11 and MySQL 9.7 (perror), and from the error pages
-// of TiDB. From 1900 on, some numbers mean one error on MariaDB and another on MySQL. None of these numbers is listed as
-// Server.
+// From 1900 on, some numbers mean one error on MariaDB and another on MySQL. None of these numbers is listed as Server.
 //
-// Errors of opening a connection (1045, 1129, 1130, 3118, 4151) are not listed. If a transaction cannot begin, its
-// attempt never counts.
+// Errors of opening a connection (1045, 1129, 1130, 3118, 4151) are not listed.
 var conditions = map[uint16]condition{
-	// Disk and files: the function outOfSystem separates a full disk, or a limit of the operating system, from other
-	// causes.
 	1004: {Doubtful, "cannot create a file"},
 	1005: {Doubtful, "cannot create a table, a temporary one too"},
 	1015: {Doubtful, "cannot lock a file"},
@@ -57,8 +47,7 @@ var conditions = map[uint16]condition{
 	3884: {Server, "no temporary tablespace left for this session"},
 	4139: {Doubtful, "index file full (MariaDB)"},
 
-	// These errors report damaged data or files. They are Doubtful, so that the entry becomes dead after repeated
-	// attempts. A person then sees it and can repair the data.
+	// Damaged data or files are Doubtful, so that the entry becomes dead after repeated attempts.
 	1032: {Doubtful, "an index names a record that is missing"},
 	1033: {Doubtful, "wrong information in a file (MariaDB)"},
 	1034: {Doubtful, "index corrupt"},
@@ -74,7 +63,6 @@ var conditions = map[uint16]condition{
 	1932: {Doubtful, "table missing in its engine (MariaDB)"},
 	3185: {Doubtful, "no master key in the keyring (MySQL)"},
 
-	// Memory and threads: a statement may ask for more memory than the server ever has.
 	1037: {Doubtful, "out of memory"},
 	1038: {Doubtful, "out of sort memory"},
 	1041: {Doubtful, "out of memory"},
@@ -90,13 +78,11 @@ var conditions = map[uint16]condition{
 	8001: {Doubtful, "memory limit of a query (TiDB)"},
 	8175: {Doubtful, "query cancelled for the server's memory (TiDB)"},
 
-	// Quotas that all clients share, or that all clients of one user share.
 	1040: {Server, "too many connections"},
 	1203: {Server, "too many connections of this user"},
 	1226: {Server, "a user's resource limit"},
 	1461: {Server, "max_prepared_stmt_count is used up by all clients together"},
 
-	// Locks, and transactions that lost a conflict.
 	1020: {Doubtful, "record changed since the snapshot (MariaDB)"},
 	1099: {Doubtful, "the session was left inside LOCK TABLES"},
 	1100: {Doubtful, "the session was left inside LOCK TABLES"},
@@ -121,7 +107,6 @@ var conditions = map[uint16]condition{
 	9004: {Doubtful, "lock of a transaction in flight (TiDB)"},
 	9007: {Doubtful, "write conflict (TiDB)"},
 
-	// COMMIT and its replication.
 	1180: {Doubtful, "error during COMMIT"},
 	1534: {Doubtful, "cannot write a row to the binary log"},
 	1598: {Doubtful, "the binary log cannot be written, and the server aborts (MySQL); a wrong format (MariaDB)"},
@@ -142,7 +127,6 @@ var conditions = map[uint16]condition{
 	4060: {Doubtful, "the transaction was rolled back (MyRocks)"},
 	4094: {Doubtful, "the primary is changing (MySQL, Group Replication)"},
 
-	// Time limits and KILL: a statement that is always too slow gets these errors each time.
 	1317: {Doubtful, "KILL QUERY"},
 	1927: {Doubtful, "connection killed (MariaDB)"},
 	1969: {Doubtful, "max_statement_time exceeded (MariaDB)"},
@@ -151,8 +135,7 @@ var conditions = map[uint16]condition{
 	4031: {Doubtful, "session idle for too long (MySQL)"},
 	8253: {Doubtful, "query killed as a runaway (TiDB)"},
 
-	// The connection to the server, as the server reports it. The numbers from 2002 to 2055 belong to client libraries,
-	// and proxies send them.
+	// The numbers from 2002 to 2055 belong to client libraries, and proxies send them.
 	1043: {Doubtful, "bad handshake"},
 	1080: {Server, "thread closed by force at shutdown"},
 	1152: {Doubtful, "connection aborted"},
@@ -173,7 +156,7 @@ var conditions = map[uint16]condition{
 	2013: {Doubtful, "a proxy has lost the server"},
 	2055: {Doubtful, "a proxy has lost the server"},
 
-	// The server stops, starts, or accepts no writes. Number 1290 is not listed: preventsWrites decides by its text.
+	// Number 1290 is not listed: preventsWrites decides by its text.
 	1047: {Server, "node not in the cluster (Galera)"},
 	1053: {Server, "shutdown in progress"},
 	1077: {Server, "normal shutdown"},
@@ -191,7 +174,6 @@ var conditions = map[uint16]condition{
 	9003: {Server, "TiKV is busy (TiDB)"},
 	9005: {Server, "region unavailable (TiDB)"},
 
-	// A statement that must be prepared again, or a transaction that must be begun again.
 	1243: {Doubtful, "unknown prepared statement, for example behind a proxy"},
 	1412: {Doubtful, "table definition changed since the snapshot"},
 	1467: {Doubtful, "cannot read the auto-increment value"},
@@ -199,12 +181,10 @@ var conditions = map[uint16]condition{
 	8027: {Server, "schema out of date: PD cannot be reached (TiDB)"},
 	8028: {Doubtful, "schema changed since the transaction began (TiDB)"},
 
-	// Errors whose meaning is unclear.
 	1105: {Doubtful, "unknown error, which proxies send for any"},
 	1296: {Doubtful, "error of an engine"},
 	1297: {Doubtful, "temporary error of an engine"},
 
-	// These errors are caused by the statement, although their texts may sound as if the server caused them.
 	1119: {Statement, "thread stack overrun: too deep"},
 	1153: {Statement, "packet larger than max_allowed_packet"},
 	1162: {Statement, "result string too long"},
@@ -224,13 +204,12 @@ var conditions = map[uint16]condition{
 	9006: {Statement, "transaction older than the GC life time (TiDB)"},
 }
 
-// Blames says whether the statement or the server caused an error. For an error that no server sent it returns
-// Statement. If the connection broke, it returns Doubtful.
+// For an error that no server sent it returns Statement. If the connection broke, it returns Doubtful.
 func Blames(err error) Blame {
 	serverErr := answer(err)
 	if serverErr == nil {
 		if IsBroken(err) {
-			return Doubtful // A statement of great size or duration may break the connection each time.
+			return Doubtful // A statement of great size may break the connection each time.
 		}
 		return Statement
 	}
@@ -251,16 +230,14 @@ func Blames(err error) Blame {
 
 const (
 	// The servers' message lists begin at 1000. Smaller numbers come from the operating system and from the libraries
-	// mysys (1 to 50) and handler (from 120). Servers send these numbers unchanged, for example 3 if the directory of
-	// temporary files is full. All of them are about files and memory.
+	// mysys (1 to 50) and handler (from 120).
 	firstOfMessageList = 1000
 
 	tableFull   = 1114
-	lastOfFiles = 1199 // the last number of the file and engine errors, whose texts name the operating system's error
+	lastOfFiles = 1199
 )
 
-// outOfSystem reports whether an error about a file or an engine says that the operating system has run out of a
-// resource. The server then names ENOSPC, ENFILE, EMFILE or EDQUOT.
+// The server then names ENOSPC, ENFILE, EMFILE or EDQUOT.
 func outOfSystem(text string) bool {
 	for _, cause := range []string{"No space left", "errno: 28", "error 28 ", "Too many open files", "errno: 23 ", "errno: 24", "error 24 ", "Disk quota exceeded", "errno: 122"} {
 		if strings.Contains(text, cause) {

@@ -1,5 +1,4 @@
-// Package mysqlerr reads the errors of MySQL, MariaDB and servers that speak their protocol. It imports no package of
-// this module.
+// Package imports no package of this module.
 package mysqlerr
 
 import (
@@ -10,7 +9,6 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// The following constants are error numbers of the server.
 const (
 	BadNull            = 1048
 	OutOfRange         = 1690
@@ -21,7 +19,7 @@ const (
 	Syntax             = 1064
 	LockWaitTimeout    = 1205
 	Deadlock           = 1213
-	Prevented          = 1290 // prevented by an option: --read-only, --super-read-only, or another
+	Prevented          = 1290
 	ReadOnlyTx         = 1792
 	ReadOnly           = 1836
 	Characteristics    = 1568 // SET TRANSACTION while a transaction is in progress
@@ -32,17 +30,16 @@ const (
 	NoWait             = 3572
 	ResolveLock        = 9004 // TiDB: a lock held by an open transaction
 	NoSuchSavepoint    = 1305
-	Interrupted        = 1317 // KILL QUERY
+	Interrupted        = 1317
 	StatementTime      = 1969 // MariaDB: max_statement_time
-	ExecutionTime      = 3024 // MySQL: max_execution_time
+	ExecutionTime      = 3024
 	ConnectionKilled   = 1927 // MariaDB: KILL
-	SessionKilled      = 3169 // MySQL: KILL
+	SessionKilled      = 3169
 )
 
-// answer returns the *mysql.MySQLError in the tree of err, or nil if there is none.
 func answer(err error) *mysql.MySQLError {
 	if err == nil {
-		return nil // Return early, because the code below allocates.
+		return nil
 	}
 	var serverErr *mysql.MySQLError
 	if !errors.As(err, &serverErr) {
@@ -51,7 +48,7 @@ func answer(err error) *mysql.MySQLError {
 	return serverErr
 }
 
-// Number returns the server's number for an error. It returns 0 for an error that no server sent.
+// Number returns 0 for an error that no server sent.
 func Number(err error) uint16 {
 	if serverErr := answer(err); serverErr != nil {
 		return serverErr.Number
@@ -60,25 +57,22 @@ func Number(err error) uint16 {
 }
 
 // IsReadOnly reports whether the server accepts no writes, like a former primary after a switchover. Such a server
-// still answers reads, from data that is soon out of date. So the connection must not be used again.
+// still answers reads, from data that is soon out of date.
 func IsReadOnly(err error) bool {
 	serverErr := answer(err)
 	return serverErr != nil && (serverErr.Number == ReadOnlyTx || serverErr.Number == ReadOnly || preventsWrites(serverErr))
 }
 
-// preventsWrites reports whether an option of the server prevents every write, and not only one statement.
 func preventsWrites(serverErr *mysql.MySQLError) bool {
 	return serverErr.Number == Prevented && (strings.Contains(serverErr.Message, "read-only") || strings.Contains(serverErr.Message, "read_only"))
 }
 
-// IsServers reports whether an error is, or may be, caused by the condition of the server or of the connection. In that
-// case the same statement may succeed later.
+// IsServers reports whether an error may be caused by the condition of the server or of the connection.
 func IsServers(err error) bool { return Blames(err) != Statement }
 
-// IsBroken reports whether the connection broke. The effect of the last statement is then unknown.
+// The effect of the last statement is then unknown.
 func IsBroken(err error) bool {
 	return errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn)
 }
 
-// IsInsideTransaction reports whether the server refused SET TRANSACTION because a transaction is open.
 func IsInsideTransaction(err error) bool { return Number(err) == Characteristics }

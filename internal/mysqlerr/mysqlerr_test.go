@@ -23,8 +23,6 @@ func TestServersConditionIsToldFromTheStatementsFault(t *testing.T) {
 			assert.Equal(t, c.blame != Statement, IsServers(dressed), "%d: %s", number, c.reason)
 		}
 	}
-	// These are a constraint, a syntax error, a missing right, a missing table, a trigger, and errors that no server
-	// sent.
 	for _, number := range []uint16{0, 1044, 1045, 1048, 1054, 1062, 1064, 1142, 1143, 1146, 1264, 1305, 1364, 1366, 1406, 1442, 1451, 1452, 1644, 3819, 4025, 65535} {
 		assert.Equal(t, Statement, Blames(&mysql.MySQLError{Number: number}), "%d", number)
 	}
@@ -36,8 +34,7 @@ func TestServersConditionIsToldFromTheStatementsFault(t *testing.T) {
 	}
 }
 
-// One error number may have several causes. Only the server's own text may decide between them, never the text that a
-// handler adds to the error.
+// Only the server's own text may decide between them, never the text that a handler adds to the error.
 // Failure: F74
 func TestTextOfTheServerTellsItsCausesApart(t *testing.T) {
 	for _, tc := range []struct {
@@ -48,7 +45,7 @@ func TestTextOfTheServerTellsItsCausesApart(t *testing.T) {
 		{1290, "The MariaDB server is running with the --read-only option so it cannot execute this statement", Server},
 		{1290, "The MySQL server is running with the --super-read-only option so it cannot execute this statement", Server},
 		{1290, "The MySQL server is running with the --secure-file-priv option so it cannot execute this statement", Statement},
-		{1114, "The table 'orders' is full", Server}, // a MEMORY table at max_heap_table_size has the text of a full disk
+		{1114, "The table 'orders' is full", Server}, // a MEMORY table at max_heap_table_size
 		{1114, "The table '/tmp/#sql-1_2' is full", Doubtful},
 		{1114, "The table '(temporary)' is full", Doubtful}, // MariaDB 10.11, tmp_disk_table_size
 		{1, `Can't create/write to file '/tmp/MYpDcLvl' (Errcode: 2 "No such file or directory")`, Doubtful},

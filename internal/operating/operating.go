@@ -1,5 +1,4 @@
 // Package operating gives packages admin and intake access to parts of the root package that are not exported.
-// These are the store's operations, changes of a version that a person has seen, and a classification of errors.
 package operating
 
 import (
@@ -10,50 +9,40 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Log is what package admin can do with a Compensator.
 type Log interface {
-	// Store returns the store of the log.
 	Store() processlog.Store
 
 	// Operations returns the part of the store for operations, or nil if Config.Operations is not set. Without it
 	// ChangeAll, Amounts and Scrub must not be called.
 	Operations() processlog.Operations
 
-	// KeepsAttempts reports whether failed attempts are kept.
 	KeepsAttempts() bool
 
-	// KeepsStatistics reports whether statistics are kept.
 	KeepsStatistics() bool
 
-	// KeepsInstances reports whether each process stores a description of itself.
 	KeepsInstances() bool
 
 	// Entry converts a row into a *compensator.Entry with the codec of its type.
 	Entry(row *processlog.Row) any
 
-	// Row reads one committed entry. It returns ErrNotFound if there is none.
+	// Row returns ErrNotFound if there is none.
 	Row(ctx context.Context, ref processlog.Ref) (processlog.Row, error)
 
-	// RememberedFor returns how long a process remembers an entry. A purge of younger entries must write a note into the
-	// audit table.
+	// RememberedFor returns how long a process remembers an entry. A purge of younger entries must write a note into
+	// the audit table.
 	RememberedFor() time.Duration
 
 	// SharedQueue reports whether there is a queue beside the database: Redis, or a queue of the user.
 	SharedQueue() bool
 
-	// Knows reports whether this process has a handler or a declaration of a business type.
 	Knows(businessType string) bool
 
-	// OpenBreakers returns the open breakers. This process does not run their types at the moment.
 	OpenBreakers() []observe.OpenBreaker
 
-	// Limited returns the types with entries that wait for a limit, as far as this process knows.
 	Limited() []observe.LimitedType
 
-	// Local returns what this process knows about an entry and its type.
 	Local(row *processlog.Row) Local
 
-	// Schedules returns the schedules of the periodic types of this process. SlotKey returns the idempotency key of a slot.
 	Schedules() []Schedule
 	SlotKey(businessType string, slot time.Time) string
 
@@ -64,8 +53,8 @@ type Log interface {
 	// Scrub returns an error's text without confidential data.
 	Scrub(text string) string
 
-	// Change changes one entry. It also notifies the queue, and an attempt that runs in this process. ChangeTx works in
-	// tx and sends these notifications when tx commits.
+	// Change also notifies the queue, and an attempt that runs in this process. ChangeTx works in tx and sends these
+	// notifications when tx commits.
 	Change(ctx context.Context, change processlog.Change) (processlog.Row, error)
 	ChangeTx(ctx context.Context, tx processlog.Tx, change processlog.Change) (processlog.Row, error)
 
@@ -77,35 +66,32 @@ type Log interface {
 	// ChangeBulk works like ChangeAll, and stores a record of the whole batch in the same transaction.
 	ChangeBulk(ctx context.Context, seen []processlog.Version, change processlog.Change, batch processlog.BulkBatch) (record uint64, answers []processlog.Changed, err error)
 
-	// Amounts returns the amounts of entries. The result has no entry whose type has no Amount function. The decoded
-	// contents of all other entries are in memory at the same time.
+	// Amounts leaves out entries whose type has no Amount function.
 	Amounts(ctx context.Context, rows []processlog.Row) (map[processlog.ID]processlog.Amount, error)
 
 	// AcceptLoss resumes work after ErrHistoryLost.
 	AcceptLoss(ctx context.Context, by processlog.AuditInfo) ([]processlog.LostEntry, error)
 }
 
-// Schedule computes the slots of a periodic type.
 type Schedule struct {
 	Name string
-	Next func(after time.Time) (time.Time, error) // the first slot after a time; zero if there is none
+	Next func(after time.Time) (time.Time, error) // zero if there is none
 }
 
-// Of returns the Log of a *compensator.Compensator. The root package sets it.
+// The root package sets it.
 var Of func(of any) Log
 
 // ServerDown reports whether an error of a statement on any database says that the server serves no requests or no
 // writes. The root package sets it.
 var ServerDown func(err error) bool
 
-// Local is what one process knows about an entry and its type.
 type Local struct {
-	Handlers          int           // number of types with a handler in this process
-	Handler           bool          // whether the type has a handler in this process
-	Running           bool          // whether Run is at work in this process
-	ReconcileInterval time.Duration // Config.ReconcileInterval
-	PollInterval      time.Duration // Config.PollInterval
-	Horizon           time.Duration // Config.Horizon
+	Handlers          int
+	Handler           bool
+	Running           bool
+	ReconcileInterval time.Duration
+	PollInterval      time.Duration
+	Horizon           time.Duration
 
 	Held     bool      // whether this process runs the entry, or stores its outcome
 	Since    time.Time // if Held: when the attempt began
@@ -117,18 +103,18 @@ type Local struct {
 	Hold      *processlog.ClaimHold // why this process does not claim the entry because of outcomes or suspects; nil if it may
 	BatchWait time.Duration         // how long a due entry of the type may wait for others to share its call
 
-	Known      bool   // whether this process knows the settings of the type and the entry's content
+	Known      bool
 	Limit      string // if Known: name of the type's limit; empty: none
 	LimitHolds bool   // whether the limit holds for the entry
-	LimitKey   string // key of the entry under the limit
-	KeyUnknown error  // why this process cannot tell LimitHolds and LimitKey
+	LimitKey   string
+	KeyUnknown error // why this process cannot tell LimitHolds and LimitKey
 
-	Serial   bool // whether the type has an ordering key in this process
+	Serial   bool
 	PassDead bool // whether dead entries of the type block no later entries
 
-	AfterBatch  string // id of the batch that the entry follows; empty: none, or this process does not know
-	Undecodable error  // why this process cannot decode the content; nil if it can, or does not know the type
+	AfterBatch  string
+	Undecodable error
 
-	Lost     error             // the database was rolled back to an earlier state, and nobody has accepted the loss
-	Problems []observe.Problem // tasks of the library that fail now in this process, and that concern the type
+	Lost     error // the database was rolled back to an earlier state, and nobody has accepted the loss
+	Problems []observe.Problem
 }

@@ -1,4 +1,4 @@
-// Package problems keeps failures that have no caller to return them to. Health shows them, and the log names them.
+// Package problems keeps failures that have no caller to return them to.
 package problems
 
 import (
@@ -15,52 +15,48 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// List keeps open problems. Its methods are safe for concurrent use. It logs a failure at once, and then at most once a
-// minute for each cause. Health shows the failure until the same operation works again.
+// List keeps open problems. It logs a failure at once, and then at most once a minute for each cause. Health shows the
+// failure until the same operation works again.
 type List struct {
 	log    *slog.Logger
-	number func(error) uint16 // returns the server's number of an error, or 0
+	number func(error) uint16
 	closed func() bool
 
-	anyOpen atomic.Bool // whether a problem is open; a success reads only this flag
+	anyOpen atomic.Bool
 
 	mu         sync.Mutex // guards the fields below
 	open       map[key]*problem
 	lastLogged map[cause]time.Time
 }
 
-// problem is an open problem. If the field ends is not zero, the problem ends by itself at that time.
+// If the field ends is not zero, the problem ends by itself at that time.
 type problem struct {
 	observe.Problem
 	endsAt time.Time
 }
 
-// New returns an empty List. number returns the server's number of an error, or 0. While closed returns true, nothing is
-// recorded.
+// While closed returns true, nothing is recorded.
 func New(log *slog.Logger, number func(error) uint16, closed func() bool) *List {
 	return &List{log: log, number: number, closed: closed, open: make(map[key]*problem), lastLogged: make(map[cause]time.Time)}
 }
 
 type key struct{ what, businessType string }
 
-// cause groups failures that are logged together at most once a minute. Failures with different error numbers have
-// different causes.
+// Failures with different error numbers have different causes.
 type cause struct {
 	what   string
-	number uint16 // the server's error number; 0: the server did not answer
+	number uint16
 }
 
-// Failed records an error of a statement of the library, and logs it.
 func (t *List) Failed(what, businessType string, err error) {
 	if t.closed() {
-		return // Close has ended the statement.
+		return
 	}
 	err = usererr.Of(err) // The error comes from a driver, or from a user's Store or Queue.
 	times, since := t.Record(what, businessType, err)
 	t.LogLimited(what, err, "type", businessType, "times", times, "since", since)
 }
 
-// NoteResult records the error of a statement of the library, or nil if it has worked.
 func (t *List) NoteResult(what, businessType string, err error) {
 	if err != nil {
 		t.Failed(what, businessType, err)
@@ -69,8 +65,8 @@ func (t *List) NoteResult(what, businessType string, err error) {
 	t.Passed(what, businessType)
 }
 
-// Reported implements report.Receiver. A report with the text report.Session is about one database session, which is then
-// closed. So this report is logged, but does not stay in Health as a problem.
+// A report with the text report.Session is about one database session, which is then closed. So it is logged, but does
+// not stay in Health.
 func (t *List) Reported(what string, err error) {
 	if what == report.Session {
 		t.LogLimited(what, err)
@@ -79,7 +75,7 @@ func (t *List) Reported(what string, err error) {
 	t.NoteResult(what, "", err)
 }
 
-// Record keeps an error for Health. It returns how many times the same operation has failed, and since when.
+// Record returns how many times the same operation has failed, and since when.
 func (t *List) Record(what, businessType string, err error) (times int, since time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,7 +91,7 @@ func (t *List) Record(what, businessType string, err error) (times int, since ti
 	return p.Times, p.Since
 }
 
-// Passed ends the problem of an operation that works again. It reads only one atomic flag while no problem is open.
+// Passed reads only one atomic flag while no problem is open.
 func (t *List) Passed(what, businessType string) {
 	if !t.anyOpen.Load() {
 		return
@@ -106,7 +102,6 @@ func (t *List) Passed(what, businessType string) {
 	t.anyOpen.Store(len(t.open) > 0)
 }
 
-// LogLimited logs err, unless the same cause was logged within the last minute.
 func (t *List) LogLimited(what string, err error, attrs ...any) {
 	now, c := time.Now(), cause{what, t.number(err)} // number may call methods of err, which are user code, so it runs without the lock.
 	t.mu.Lock()
@@ -121,8 +116,8 @@ func (t *List) LogLimited(what string, err error, attrs ...any) {
 	}
 }
 
-// FailedFor records an error and logs it, as Failed does. No later success ends the problem. It ends when FailedFor was
-// not called for the same operation and type for the duration d.
+// No later success ends the problem. It ends when FailedFor was not called for the same operation and type for the
+// duration d.
 func (t *List) FailedFor(d time.Duration, what, businessType string, err error) {
 	t.Failed(what, businessType, err)
 	t.mu.Lock()
@@ -132,7 +127,6 @@ func (t *List) FailedFor(d time.Duration, what, businessType string, err error) 
 	}
 }
 
-// Open returns the open problems, the oldest first.
 func (t *List) Open() []observe.Problem {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -146,5 +140,5 @@ func (t *List) Open() []observe.Problem {
 	return list
 }
 
-// Any reports whether a problem is open. It reads only one atomic flag.
+// Any reads only one atomic flag.
 func (t *List) Any() bool { return t.anyOpen.Load() }

@@ -12,10 +12,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// dueRows is a table from which a List reads. Its first rows are due.
 type dueRows struct {
 	left  []processlog.ID
-	reads []int // what each reading asked for
+	reads []int
 }
 
 func newDueRows(n int) *dueRows {
@@ -31,7 +30,6 @@ func (d *dueRows) read(limit int) ([]processlog.ID, bool, error) {
 	return append([]processlog.ID(nil), d.left[:min(limit, len(d.left))]...), len(d.left) >= limit, nil
 }
 
-// claim removes the entries of a share from the table.
 func (d *dueRows) claim(s Share) processlog.Claimed {
 	var found processlog.Claimed
 	for _, id := range s.IDs {
@@ -106,8 +104,6 @@ func TestWhatOthersAreFasterWithIsReadAnew(t *testing.T) {
 	}
 }
 
-// A read must get beyond entries that must not run here, and beyond locked rows. It must do so even if these are many
-// more than the free slots.
 func TestEntriesBehindThoseThatCannotRunAreRead(t *testing.T) {
 	for name, cannot := range map[string]func(ids []processlog.ID) processlog.Claimed{
 		"refused": func(ids []processlog.ID) processlog.Claimed {
@@ -132,10 +128,10 @@ func TestEntriesBehindThoseThatCannotRunAreRead(t *testing.T) {
 				found := cannot(allBut(s.IDs, runnable))
 				switch {
 				case len(runnable) == 0 && s.JustRead:
-					emptyClaims++ // the next look waits for a poll
+					emptyClaims++
 					require.LessOrEqual(t, emptyClaims, 4, "each looks twice as far")
 				case len(runnable) > 0:
-					found.Mine = []processlog.Row{{ID: runnable[0]}} // one slot
+					found.Mine = []processlog.Row{{ID: runnable[0]}}
 					rows.left = allBut(rows.left, runnable[:1])
 				}
 				ahead.ClaimEnded(s, found, nil)
@@ -144,8 +140,7 @@ func TestEntriesBehindThoseThatCannotRunAreRead(t *testing.T) {
 	}
 }
 
-// An entry must be read if at most 5,000 entries that wait for a permit are due earlier. G41 names this look-ahead. Behind
-// more entries it waits.
+// G41 names this look-ahead. Behind more entries it waits.
 func TestEntryBehindFiveThousandLimitedEntriesIsRead(t *testing.T) {
 	for inFront, isRead := range map[int]bool{5000: true, 5100: false} {
 		rows, ahead := newDueRows(inFront+1), New()
@@ -171,7 +166,7 @@ func TestFailedReadingIsToldAndForgotten(t *testing.T) {
 	require.Len(t, s.IDs, 10)
 }
 
-// An entry that has come due since the read is not in its result. So the last share must say that there may be more.
+// An entry that has come due since the read is not in its result.
 func TestLastShareOfAReadingIsNotTheDatabasesLastWord(t *testing.T) {
 	rows, ahead := newDueRows(150), New()
 	ahead.claimsPerRead = 2
@@ -190,8 +185,7 @@ func TestLastShareOfAReadingIsNotTheDatabasesLastWord(t *testing.T) {
 	require.False(t, s.MoreDue)
 }
 
-// The database returns an entry that another claim is leasing, until that claim commits. A read must leave out such
-// an entry.
+// The database returns an entry that another claim is leasing, until that claim commits.
 func TestReadingLeavesOutWhatAnotherClaimIsAt(t *testing.T) {
 	rows, ahead := newDueRows(1000), New()
 	first, err := ahead.Take(100, rows.read)
@@ -226,7 +220,6 @@ func TestClaimOfABacklogDoesNotWaitForAnothersReading(t *testing.T) {
 	<-over
 }
 
-// allBut returns the ids that are not in drop.
 func allBut(ids, drop []processlog.ID) []processlog.ID {
 	return slices.DeleteFunc(slices.Clone(ids), func(id processlog.ID) bool { return slices.Contains(drop, id) })
 }

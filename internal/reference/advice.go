@@ -1,6 +1,5 @@
 package main
 
-// advice says where an error comes from and what to do about it.
 type advice struct{ cause, do string }
 
 var errorAdvice = map[string]advice{

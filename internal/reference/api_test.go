@@ -19,19 +19,17 @@ import (
 
 var update = flag.Bool("update", false, "write the golden file of the exported API")
 
-// stablePackages are the packages of the root module that docs/reference/stability.md names.
 var stablePackages = []string{".", "admin", "adopt", "compensatortest", "encrypt", "httpcall", "intake", "observe", "observe/probe", "processlog", "serve", "ui", "ui/local"}
 
-// furtherPackages are the other packages that users import. Most of them are modules.
 var furtherPackages = []string{"compensatortest/memory", "compensatortest/sqlitetest", "compensatortest/suite", "cron", "migrations", "orms/gormtx", "otel", "relay/rabbitmq", "relay/watermill"}
 
 const (
-	mostRootNames   = 110 // exported package-level names of the root package
-	mostRootMethods = 16  // exported methods of Compensator
+	mostRootNames   = 110
+	mostRootMethods = 16
 )
 
-// TestExportedAPIIsTheGoldenFile fails when an exported name or signature changes. If the change is intended, add a
-// line to CHANGELOG.md and run: go test ./internal/reference -run ExportedAPI -update.
+// If the change is intended, add a line to CHANGELOG.md and run: go test ./internal/reference -run ExportedAPI
+// -update.
 func TestExportedAPIIsTheGoldenFile(t *testing.T) {
 	var all strings.Builder
 	for _, dir := range stablePackages {
@@ -56,7 +54,6 @@ func TestExportedAPIIsTheGoldenFile(t *testing.T) {
 	require.Equal(t, string(want), all.String(), "the exported API has changed: see the comment of this test")
 }
 
-// exported returns a sorted line for each exported name of the package in dir, without tests.
 func exported(t *testing.T, dir string) (lines []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -90,7 +87,6 @@ func exported(t *testing.T, dir string) (lines []string) {
 	return lines
 }
 
-// funcLine returns the line of an exported function, or of an exported method of an exported type.
 func funcLine(decl *ast.FuncDecl, text func(any) string) string {
 	if !decl.Name.IsExported() {
 		return ""
@@ -118,7 +114,6 @@ func funcLine(decl *ast.FuncDecl, text func(any) string) string {
 	return "func " + receiver + decl.Name.Name + params + strings.TrimPrefix(text(&signature), "func")
 }
 
-// specLines returns the lines of exported types with their exported fields, constants and variables.
 func specLines(tok token.Token, spec ast.Spec, text func(any) string) (lines []string) {
 	switch spec := spec.(type) {
 	case *ast.TypeSpec:
@@ -156,8 +151,8 @@ func specLines(tok token.Token, spec ast.Spec, text func(any) string) (lines []s
 // TestEveryExportedNameHasAComment lists the exported names of the public packages that have no comment: types,
 // functions, constants, variables, methods, fields, and methods of interfaces.
 //
-// The comment stands before the name, or at the end of its line. The comment of a group is not enough, because an
-// editor does not show it for one name. Fields that stand on one line share a comment. These names need none:
+// The comment of a group is not enough, because an editor does not show it for one name. Fields that stand on one
+// line share a comment. These names need none:
 //   - methods whose meaning the standard library fixes: see fixedMethods,
 //   - methods of types that are not exported, because no page shows them,
 //   - embedded fields, because their type has a comment.
@@ -171,20 +166,17 @@ func TestEveryExportedNameHasAComment(t *testing.T) {
 	assert.Empty(t, bare, "exported names without a comment")
 }
 
-// A name of each kind without a comment must be found, and no name with a comment.
 func TestNamesWithoutACommentAreFound(t *testing.T) {
 	require.Equal(t, []string{"Bare", "Bare.Change", "Bare.Field", "Bare.Inner.Deep", "Doer.Do", "Function", "Grouped"},
 		uncommented(t, filepath.Join("testdata", "bare")))
 }
 
-// runnable are the names that programs in examples and docs use most, by package. "" stands for the package itself.
 var runnable = map[string][]string{
 	".": {"Handle", "HandleTx", "HandleBatch", "HandleResult", "Declare", "Type_Record", "Type_Once", "Permanent", "Snooze", "Unavailable", "Entry_CallKey", "Batch_Wait",
 		"TypeConfig", "Middleware", "ParseDelayLevels"},
 	"admin": {"", "Of"}, "cron": {"Parse"}, "encrypt": {"New"}, "httpcall": {"PostJSON"}, "orms/gormtx": {"WithRetry"}, "intake": {"Source"}, "observe/probe": {"Ready"}, "serve": {"Run"}, "ui": {"New"},
 }
 
-// go test runs an example only if it has an "Output:" comment. Without this comment it only compiles the example.
 // So each of the names must have an example with such a comment.
 func TestCommonestNamesHaveAnExampleThatRuns(t *testing.T) {
 	for dir, names := range runnable {
@@ -205,11 +197,8 @@ func TestCommonestNamesHaveAnExampleThatRuns(t *testing.T) {
 	}
 }
 
-// fixedMethods are methods that belong to an interface of the standard library. Their meaning is known without a
-// comment.
 var fixedMethods = []string{"Error", "Unwrap", "Is", "String", "MarshalJSON", "UnmarshalJSON", "MarshalText", "UnmarshalText", "LogValue", "ServeHTTP"}
 
-// uncommented returns the exported names of the package in dir that have no comment, sorted.
 func uncommented(t *testing.T, dir string) (bare []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -235,7 +224,7 @@ func uncommented(t *testing.T, dir string) (bare []string) {
 					check(decl.Name.Name, decl.Name.IsExported(), decl.Doc)
 				}
 			case *ast.GenDecl:
-				var whole *ast.CommentGroup // the comment of a declaration that is no group
+				var whole *ast.CommentGroup
 				if !decl.Lparen.IsValid() {
 					whole = decl.Doc
 				}
@@ -259,7 +248,6 @@ func uncommented(t *testing.T, dir string) (bare []string) {
 	return bare
 }
 
-// receiverOf returns the name of a method's type, or "" for a function.
 func receiverOf(decl *ast.FuncDecl) string {
 	if decl.Recv == nil {
 		return ""
@@ -279,8 +267,6 @@ func receiverOf(decl *ast.FuncDecl) string {
 	}
 }
 
-// checkFields calls check for each field of a struct, and for each method of an interface. It does the same for types
-// declared inside them.
 func checkFields(in string, typ ast.Expr, check func(name string, exported bool, comments ...*ast.CommentGroup)) {
 	var fields *ast.FieldList
 	switch typ := typ.(type) {

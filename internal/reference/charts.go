@@ -10,9 +10,6 @@ import (
 	"strings"
 )
 
-// The charts show figures of the tables that the benchmarks print. docs/internals/performance.md keeps these tables.
-
-// charts returns the charts by their file name in docs/images.
 func charts(root string) (map[string]string, error) {
 	text, err := os.ReadFile(filepath.Join(root, "docs/internals/performance.md"))
 	if err != nil {
@@ -29,17 +26,15 @@ func charts(root string) (map[string]string, error) {
 	return map[string]string{"throughput.svg": ratios, "latency.svg": latencies}, nil
 }
 
-// bar is one line of a chart.
 type bar struct {
 	label string
 	value float64
-	text  string // text behind the bar
+	text  string
 	ours  bool
 }
 
 var ratioRow = regexp.MustCompile(`(?m)^\| sustained: record and run at once \| ([^|]+?) \| (\d+) [^|]*\| (\d+) [^|]*\| ([\d.]+) `)
 
-// ratioChart shows how many entries a second the library records and runs, compared with each other library.
 func ratioChart(text string) (string, error) {
 	var bars []bar
 	for _, row := range ratioRow.FindAllStringSubmatch(text, -1) {
@@ -58,7 +53,6 @@ func ratioChart(text string) (string, error) {
 
 var latencyRow = regexp.MustCompile(`(?m)^\| due → handler, delay 2 s, 500/s, ([^|]+?) \| \d+ \| (-?[\d.]+) \| ([\d.]+) \| ([\d.]+) \| (\d+) \|`)
 
-// latencyChart shows how late delayed entries start, on a logarithmic scale.
 func latencyChart(text string) (string, error) {
 	var bars []bar
 	for _, row := range latencyRow.FindAllStringSubmatch(text, -1) {
@@ -82,7 +76,6 @@ func latencyChart(text string) (string, error) {
 	return drawBars("From the due time to the handler: 99th percentile, logarithmic scale", bars, func(v float64) float64 { return math.Log10(v) / 4 }), nil
 }
 
-// drawBars draws a chart of horizontal bars. The function part returns the share of the width that a value takes.
 func drawBars(title string, bars []bar, part func(value float64) float64) string {
 	const left, width, line = 230, 330, 34
 	height := 56 + line*len(bars)

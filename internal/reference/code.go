@@ -8,13 +8,10 @@ import (
 	"strings"
 )
 
-// names is a set of exported identifiers that comments may use as words, for example Types, Serial and Health.
 type names map[string]bool
 
-// plainWords lists names of products and formats that a package also exports, or that have the form of an identifier.
 var plainWords = map[string]bool{"Redis": true, "JSON": true, "MySQL": true, "MariaDB": true, "RabbitMQ": true, "OpenTelemetry": true, "KiB": true, "MiB": true, "All": true}
 
-// exported returns the names of a package's exported functions, methods, types, variables and constants.
 func (s *source) exported() names {
 	found := make(names)
 	add := func(id *ast.Ident) {
@@ -40,7 +37,6 @@ func (s *source) exported() names {
 	return found
 }
 
-// with returns the names in n and the exported fields of a struct.
 func (n names) with(fields *ast.StructType) names {
 	all := maps.Clone(n)
 	for _, field := range fields.Fields.List {
@@ -54,9 +50,7 @@ func (n names) with(fields *ast.StructType) names {
 }
 
 var (
-	// codeLike matches quoted and marked texts, and everything that may be code. That is a path of a page, a qualified
-	// name, a name with an underscore, a word that begins with a capital, or a usual name of a parameter. A call keeps
-	// its arguments.
+	// codeLike matches quoted and marked texts, and everything that may be code.
 	codeLike = regexp.MustCompile("\"[^\"]*\"|`[^`]*`" +
 		`|\bdocs/[\w/-]+\.md\b` +
 		`|\*?\b[a-z]\w*(?:/\w+)*\.[A-Z]\w*(?:\.[A-Z]\w*)*(?:\([^()]*\))?` +
@@ -100,7 +94,6 @@ func (n names) code(paragraph, subject string) string {
 	return out.String()
 }
 
-// isCode reports whether a match of codeLike outside quotes is an identifier. before and after are the text around it.
 func (n names) isCode(word, before, after, subject string) bool {
 	name := strings.TrimPrefix(word, "*")
 	switch {
@@ -116,7 +109,6 @@ func (n names) isCode(word, before, after, subject string) bool {
 	return before == "" && name == subject || beforeVerb.MatchString(after) && !beforeNoun.MatchString(after)
 }
 
-// beginsSentence reports whether a word after this text begins a sentence.
 func beginsSentence(before string) bool {
 	before = strings.TrimRight(before, " ")
 	return before == "" || strings.HasSuffix(before, ".") || strings.HasSuffix(before, ":")

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestIdentifiersInCommentsAreMarkedAsCode requires that a reader can tell a name of the API from an ordinary word.
 func TestIdentifiersInCommentsAreMarkedAsCode(t *testing.T) {
 	known := names{"Types": true, "Serial": true, "Record": true, "Time": true, "Dead": true, "Refusal": true, "Health": true, "Redis": true, "Key": true, "Table": true}
 	for comment, want := range map[string]string{

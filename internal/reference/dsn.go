@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// dsnSetting holds the advice for parameters in a DSN of go-sql-driver/mysql. If session is true, the names are
-// variables of the session. Otherwise they are parameters of the driver itself.
+// If session is true, the names are variables of the session. Otherwise they are parameters of the driver
+// itself.
 type dsnSetting struct {
 	names   []string
 	session bool
-	advice  string // {name} stands for a constant of the sources
+	advice  string
 }
 
 var dsnSettings = []dsnSetting{
@@ -30,14 +30,10 @@ var dsnSettings = []dsnSetting{
 	{[]string{"time_zone"}, true, "Set it as you like. The library does not use the session's time zone."},
 }
 
-// sessionVariable matches the texts of those errors of New that a DSN can cause.
 var sessionVariable = regexp.MustCompile(`in the session|sql_mode|without STRICT`)
 
-// dsnTable returns a table of the parameters of a DSN. Each line says whether New refuses a wrong value, warns about it,
-// or does not check it. dsnTable returns an error in these cases:
-//
-//   - New refuses or warns about a name that dsnSettings lacks.
-//   - dsnSettings names a variable of the session, other than time_zone, that New does not check.
+// - New refuses or warns about a name that dsnSettings lacks.
+// - dsnSettings names a variable of the session, other than time_zone, that New does not check.
 func dsnTable(root string) (string, error) {
 	store, err := parsePackage(root, "internal/sqlstore")
 	if err != nil {
@@ -58,7 +54,7 @@ func dsnTable(root string) (string, error) {
 				does = "refuses"
 			case warned[name]:
 				does = "warns"
-			case setting.session && name != "time_zone": // New has no reason to look at it
+			case setting.session && name != "time_zone":
 				return "", fmt.Errorf("internal/reference says that New refuses %s, and internal/sqlstore/check_mysql.go does not", name)
 			}
 			delete(refused, name)
@@ -82,7 +78,6 @@ func dsnTable(root string) (string, error) {
 	return out.String(), nil
 }
 
-// dsnRefusals returns the session variables that New refuses.
 func (s *source) dsnRefusals() map[string]bool {
 	refused := make(map[string]bool)
 	for _, row := range s.refusalsOf("check_mysql.go") {

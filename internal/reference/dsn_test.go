@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// The driver must know its own parameters, and must pass all other ones to the session.
 func TestDSNSettingsAreThoseOfTheDriver(t *testing.T) {
 	for _, setting := range dsnSettings {
 		for _, name := range setting.names {
@@ -16,7 +15,7 @@ func TestDSNSettingsAreThoseOfTheDriver(t *testing.T) {
 				cfg, err := mysql.ParseDSN("app@tcp(db)/shop?" + name + "=" + value)
 				return err == nil && cfg.Params[name] == ""
 			})
-			if name != "charset" { // Older versions of the driver list charset among the parameters of the session, but handle it themselves.
+			if name != "charset" { // Older versions of the driver list charset among the parameters of the session.
 				assert.Equal(t, !setting.session, ofDriver, name)
 			}
 		}

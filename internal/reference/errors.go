@@ -14,19 +14,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// packagesWithErrors lists the packages whose errors are on the page. An error that is an alias of one in processlog is
-// listed once, with the text of processlog.
+// An error that is an alias of one in processlog is listed once, with the text of processlog.
 var packagesWithErrors = []string{".", "admin", "processlog", "httpcall", "encrypt", "adopt", "intake", "orms/gormtx", "relay/rabbitmq", "relay/watermill"}
 
-// failure is an exported error: a variable, or a type.
 type failure struct {
-	name string // name as a program writes it
-	text string // text that the error prints
+	name string
+	text string
 	doc  string
 	typ  bool
 }
 
-// errorsPage lists every exported error with its text, its cause and what to do.
 func errorsPage(root string) (string, error) {
 	var all []failure
 	inLog, err := errorsOf(root, "processlog")
@@ -100,7 +97,6 @@ var entry42 = func() processlog.ID {
 	return id
 }()
 
-// errorTexts has examples of errors whose text is built from values, by the name of the type.
 var errorTexts = map[string][]error{
 	"compensator.FieldError": {&processlog.FieldError{Field: "Lease", Reason: "10ms: want at least 1s"}},
 	"compensator.StateError": {
@@ -122,7 +118,6 @@ func textsOf(examples []error) (texts []string) {
 	return texts
 }
 
-// errorsOf returns the exported errors of a package, by name.
 func errorsOf(root, dir string) (map[string]failure, error) {
 	s, err := parsePackage(root, dir)
 	if err != nil {
@@ -132,7 +127,7 @@ func errorsOf(root, dir string) (map[string]failure, error) {
 	add := func(name, text, doc string, typ bool) {
 		found[name] = failure{name: s.files[0].Name.Name + "." + name, text: text, doc: doc, typ: typ}
 	}
-	texts := make(map[string]string) // texts of error types, by the name of the type
+	texts := make(map[string]string)
 	for _, file := range s.files {
 		for _, decl := range file.Decls {
 			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv != nil && f.Name.Name == "Error" {
@@ -160,7 +155,6 @@ func errorsOf(root, dir string) (map[string]failure, error) {
 	return found, nil
 }
 
-// literal returns the text of errors.New or fmt.Errorf, or "".
 func literal(e ast.Expr) string {
 	call, ok := e.(*ast.CallExpr)
 	if !ok || len(call.Args) == 0 {
@@ -182,7 +176,6 @@ func literal(e ast.Expr) string {
 	return value
 }
 
-// formatOf returns the first line of the longest string in a method Error, with … in place of each formatting verb.
 func formatOf(f *ast.FuncDecl) (longest string) {
 	ast.Inspect(f.Body, func(node ast.Node) bool {
 		text, ok := node.(*ast.BasicLit)

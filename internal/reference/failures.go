@@ -30,7 +30,6 @@ const failuresFile = "failures_test.go"
 
 var failureBegin = regexp.MustCompile(`^F(\d+): (.+)$`)
 
-// failureTables returns the tables of docs/internals/failures.md, in the order of the numbers.
 func failureTables(root string) (string, error) {
 	titles, err := describedFailures(root)
 	if err != nil {
@@ -54,7 +53,6 @@ func failureTables(root string) (string, error) {
 	return out.String(), nil
 }
 
-// describedFailures reads the files that describe failures. It returns the failures of each table, by its title.
 func describedFailures(root string) (titles map[string][]*wayToFail, err error) {
 	titles, found := make(map[string][]*wayToFail), make(map[int]bool)
 	err = eachGoFile(root, func(name, text string) error {
@@ -89,7 +87,6 @@ func describedFailures(root string) (titles map[string][]*wayToFail, err error) 
 	return titles, err
 }
 
-// parseFailure returns the failure that a paragraph describes. It returns nil for an empty paragraph.
 func parseFailure(paragraph string) (*wayToFail, error) {
 	var f wayToFail
 	into := &f.how
@@ -113,7 +110,6 @@ func parseFailure(paragraph string) (*wayToFail, error) {
 	return &f, nil
 }
 
-// eachGoFile calls use with the name and the text of each Go file below root.
 func eachGoFile(root string, use func(name, text string) error) error {
 	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {

@@ -1,7 +1,6 @@
 // Reference writes pages of docs/reference from the sources: settings, errors, columns, metrics, DSN parameters and
-// refused server settings. It writes the tables of docs/internals/failures.md from the comments of tests. It also draws
-// the charts of the page about performance, and copies code of compiled files into the pages that include it. Run it in
-// the root of the repository: go run ./internal/reference. A test fails while a page is not current.
+// refused server settings. It writes the tables of docs/internals/failures.md from the comments of tests. Run it in the
+// root of the repository: go run ./internal/reference. A test fails while a page is not current.
 package main
 
 import (
@@ -24,7 +23,6 @@ func main() {
 	}
 }
 
-// generate returns the text of each file by its name. root is the root of the repository.
 func generate(root string) (map[string]string, error) {
 	settings, err := settingsPage(root)
 	if err != nil {
@@ -52,7 +50,7 @@ func generate(root string) (map[string]string, error) {
 	return files, addSamples(root, files)
 }
 
-// parts lists the generated tables. People write the rest of their pages.
+// People write the rest of their pages.
 var parts = []struct {
 	page, name string
 	make       func(root string) (string, error)
@@ -63,11 +61,10 @@ var parts = []struct {
 	{"docs/internals/failures.md", "failures", failureTables},
 }
 
-// addParts writes the generated tables into their pages.
 func addParts(root string, files map[string]string) error {
 	for _, p := range parts {
 		begin, end := "<!-- "+p.name+": go run ./internal/reference -->\n\n", "\n<!-- end of "+p.name+" -->"
-		text, known := files[p.page] // another part of this page may be written already
+		text, known := files[p.page]
 		if !known {
 			read, err := os.ReadFile(filepath.Join(root, p.page))
 			if err != nil {
@@ -89,7 +86,6 @@ func addParts(root string, files map[string]string) error {
 	return nil
 }
 
-// addSamples adds the pages that include code, unless they are generated.
 func addSamples(root string, files map[string]string) error {
 	pages, err := pagesWithSamples(root)
 	if err != nil {

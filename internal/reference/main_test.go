@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDocsAreWhatTheSourcesSay requires that generated pages, and code in pages, are current.
 func TestDocsAreWhatTheSourcesSay(t *testing.T) {
 	pages, err := generate("../..")
 	require.NoError(t, err)
@@ -23,10 +22,8 @@ func TestDocsAreWhatTheSourcesSay(t *testing.T) {
 	}
 }
 
-// errorsNotForUsers lists packages whose exported errors are not on the page.
 var errorsNotForUsers = []string{"compensatortest/memory"}
 
-// TestDocsHaveEveryExportedError requires that each package for users with an exported error is on the page of errors.
 func TestDocsHaveEveryExportedError(t *testing.T) {
 	require.NoError(t, filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.IsDir() {
@@ -41,7 +38,7 @@ func TestDocsHaveEveryExportedError(t *testing.T) {
 			return err
 		}
 		if _, err := parsePackage("../..", dir); err != nil {
-			return nil // only tests
+			return nil
 		}
 		found, err := errorsOf("../..", dir)
 		require.NoError(t, err)
@@ -53,7 +50,6 @@ func TestDocsHaveEveryExportedError(t *testing.T) {
 // checkedElsewhere lists pages whose Go code is compared with compiled files by tests of other packages.
 var checkedElsewhere = []string{"docs/reference/telemetry.md"}
 
-// TestDocsIncludeCompiledCode requires that each Go block of a page for users comes from a file that tests compile.
 func TestDocsIncludeCompiledCode(t *testing.T) {
 	pages, err := pagesWithSamples("../..")
 	require.NoError(t, err)

@@ -8,15 +8,12 @@ import (
 	"strings"
 )
 
-// metric is one instrument of module otel, as its sources declare it.
 type metric struct{ name, kind, unit, what string }
 
-// makers names the functions of module otel that create an instrument, and the kind that each creates.
 var makers = map[string]string{
 	"histogram": "histogram", "counter": "counter", "gauge": "gauge", "fraction": "gauge", "meter.Int64UpDownCounter": "up-down counter",
 }
 
-// metricsTable lists every metric of module otel with its name in OpenTelemetry and in Prometheus.
 func metricsTable(root string) (string, error) {
 	s, err := parsePackage(root, "otel")
 	if err != nil {
@@ -57,7 +54,6 @@ func metricsTable(root string) (string, error) {
 	return out.String(), nil
 }
 
-// metricOf returns the instrument that a call creates.
 func (s *source) metricOf(call *ast.CallExpr, names map[string]string) (m metric, ok bool) {
 	kind := makers[strings.TrimPrefix(s.text(call.Fun), "t.")]
 	if kind == "" || len(call.Args) < 3 {
@@ -75,7 +71,6 @@ func (s *source) metricOf(call *ast.CallExpr, names map[string]string) (m metric
 	return m, m.name != ""
 }
 
-// prometheus returns the name that OpenTelemetry's exporter for Prometheus gives to a metric.
 func (m metric) prometheus() string {
 	name := strings.ReplaceAll(m.name, ".", "_")
 	if m.unit == "s" {
@@ -87,7 +82,6 @@ func (m metric) prometheus() string {
 	return name
 }
 
-// constants returns the constants of a package whose value is a text.
 func (s *source) constants() map[string]string {
 	found := make(map[string]string)
 	s.specs(token.CONST, func(spec ast.Spec, _ string) {
@@ -101,7 +95,6 @@ func (s *source) constants() map[string]string {
 	return found
 }
 
-// unquoted returns the text of a literal, or "".
 func unquoted(e ast.Expr) string {
 	text, ok := e.(*ast.BasicLit)
 	if !ok || text.Kind != token.STRING {
@@ -114,8 +107,7 @@ func unquoted(e ast.Expr) string {
 	return value
 }
 
-// metricAttributes lists the attributes of each metric, in addition to compensator.log. A test of
-// internal/integration/oteltest compares them with a running service.
+// A test of internal/integration/oteltest compares them with a running service.
 var metricAttributes = map[string]string{
 	"messaging.process.duration":         "`messaging.system`, `messaging.operation.name`, `messaging.destination.name`, `error.type`",
 	"messaging.client.sent.messages":     "`messaging.system`, `messaging.operation.name` (always `record`), `messaging.destination.name`",

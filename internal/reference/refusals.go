@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// refusals names the files that check a server, with the title of each on the page. The page leaves out a refusal if
-// the code builds the name of its setting at run time. An example is the name of a table.
+// The page leaves out a refusal if the code builds the name of its setting at run time.
 var refusals = []struct{ file, title string }{
 	{"check_mysql.go", "MySQL and MariaDB"},
 	{"check_sqlite.go", "SQLite"},
@@ -17,7 +16,6 @@ var refusals = []struct{ file, title string }{
 
 var formatVerb = regexp.MustCompile(`%[a-z]`)
 
-// refusalTables lists what New refuses about a server, a session or a file, with the texts of the errors.
 func refusalTables(root string) (string, error) {
 	s, err := parsePackage(root, "internal/sqlstore")
 	if err != nil {
@@ -66,7 +64,6 @@ func (s *source) refusalsOf(name string) (rows []string) {
 	return rows
 }
 
-// written returns the text of an expression, with … for each part that is known only at run time.
 func written(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:

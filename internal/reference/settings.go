@@ -9,7 +9,6 @@ import (
 	"strings"
 )
 
-// packagesWithSettings lists the packages whose settings are on the page, in the order of the page.
 var packagesWithSettings = []string{".", "admin", "ui", "serve", "httpcall", "intake", "adopt", "encrypt", "otel", "relay/rabbitmq", "relay/watermill", "cron", "orms/gormtx"}
 
 var (
@@ -17,7 +16,6 @@ var (
 	saidDefault   = regexp.MustCompile(`\b[Dd]efault:? +((?:"[^"]*"|\([^)]*\)|[.,]\S|[^.,;:(])+)`)
 )
 
-// settingsPage lists the fields of every exported struct that configures something.
 func settingsPage(root string) (string, error) {
 	var out strings.Builder
 	out.WriteString("# Settings\n\n" + generated)
@@ -41,7 +39,6 @@ func settingsPage(root string) (string, error) {
 	return strings.TrimRight(out.String(), "\n") + "\n", nil
 }
 
-// settings describes the structs of one package. The parameter known holds the names that comments mark as code.
 func (s *source) settings(dir string, known names) (text string, failed error) {
 	var out strings.Builder
 	defaults, least := s.defaults(), s.least()
@@ -84,11 +81,9 @@ func (s *source) settings(dir string, known names) (text string, failed error) {
 	return out.String(), failed
 }
 
-// short returns a type in at most one line.
 func short(typ string) string { return strings.Join(strings.Fields(typ), " ") }
 
-// defaultOf returns the default of a field, as the page shows it. code is the default that the code sets, or "". It is
-// an error if the comment names another default.
+// defaultOf is an error if the comment names another default.
 func defaultOf(field, comment, code string) (string, error) {
 	said := saidDefault.FindStringSubmatch(strings.Join(strings.Fields(comment), " "))
 	if code != "" && (said == nil || !strings.HasPrefix(strings.TrimPrefix(strings.TrimSpace(said[1]), "is "), code)) {
@@ -99,7 +94,7 @@ func defaultOf(field, comment, code string) (string, error) {
 	}
 	value := strings.TrimPrefix(strings.TrimSpace(said[1]), "is ")
 	if len(strings.Fields(value)) > 4 || strings.HasPrefix(value, "there ") {
-		return "", nil // The text already names the default.
+		return "", nil
 	}
 	if code != "" {
 		value = code
@@ -109,7 +104,6 @@ func defaultOf(field, comment, code string) (string, error) {
 
 var onlyDefault = regexp.MustCompile(`\n\n[Dd]efault [^.]*\.?$`)
 
-// withoutDefault leaves out a last paragraph that says nothing but a default and a range in few words.
 func withoutDefault(comment string) string {
 	if short := onlyDefault.FindString(comment); short != "" && !strings.Contains(short, ";") && !strings.Contains(short, ",") {
 		return strings.TrimSuffix(comment, short)

@@ -23,7 +23,6 @@ type source struct {
 
 const module = "github.com/compensator-go/compensator"
 
-// parsePackage parses the files of a directory, without its tests.
 func parsePackage(root, dir string) (*source, error) {
 	s := &source{importPath: strings.TrimSuffix(module+"/"+dir, "/."), fset: token.NewFileSet()}
 	names, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
@@ -47,7 +46,6 @@ func parsePackage(root, dir string) (*source, error) {
 	return s, nil
 }
 
-// specs calls visit for each top-level spec, with the comment that describes it.
 func (s *source) specs(kind token.Token, visit func(spec ast.Spec, doc string)) {
 	for _, file := range s.files {
 		for _, decl := range file.Decls {
@@ -66,7 +64,6 @@ func (s *source) specs(kind token.Token, visit func(spec ast.Spec, doc string)) 
 	}
 }
 
-// comments returns the comment above a spec, and the comment behind it.
 func comments(spec ast.Spec) (above, behind string) {
 	switch spec := spec.(type) {
 	case *ast.TypeSpec:
@@ -77,7 +74,6 @@ func comments(spec ast.Spec) (above, behind string) {
 	return "", ""
 }
 
-// text returns an expression as the source has it.
 func (s *source) text(node ast.Node) string {
 	var out bytes.Buffer
 	if err := printer.Fprint(&out, s.fset, node); err != nil {
@@ -86,7 +82,6 @@ func (s *source) text(node ast.Node) string {
 	return out.String()
 }
 
-// defaults returns the defaults that withDefaults and setDefaults set, by type and field.
 func (s *source) defaults() map[string]string {
 	found := make(map[string]string)
 	for _, file := range s.files {
@@ -112,7 +107,6 @@ func (s *source) defaults() map[string]string {
 	return found
 }
 
-// least returns the smallest values that methods named validate accept, by type and field.
 func (s *source) least() map[string]string {
 	found := make(map[string]string)
 	for _, file := range s.files {
@@ -147,7 +141,6 @@ func (s *source) least() map[string]string {
 	return found
 }
 
-// span returns a duration as text, as the function constant does. It returns "" for 0.
 func span(e ast.Expr) string {
 	if value := constant(e); value != "0" {
 		return value
@@ -155,7 +148,6 @@ func span(e ast.Expr) string {
 	return ""
 }
 
-// constant returns a constant expression as the pages write it, or "" if the expression is no constant.
 func constant(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -188,8 +180,6 @@ func constant(e ast.Expr) string {
 	return ""
 }
 
-// duration returns a text such as "5 min" for the expression 5 * time.Minute. It returns "" if unit is not such a
-// constant of package time.
 func duration(count int64, unit ast.Expr) string {
 	selected, ok := unit.(*ast.SelectorExpr)
 	if !ok {
@@ -202,7 +192,6 @@ func duration(count int64, unit ast.Expr) string {
 	return ""
 }
 
-// grouped writes a number with commas between thousands.
 func grouped(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	for i := len(digits) - 3; i > 0; i -= 3 {

@@ -13,17 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// otherName matches the beginning of a comment that describes something by its name: a name with a capital letter inside, or
-// a capitalized word with a verb.
 var otherName = regexp.MustCompile(`^(\w*[a-z][A-Z]\w*|[A-Z]\w* (?:returns|reports|implements|asks|makes|begins|lets|finds|counts|says|adds|waits))\b`)
 
-// A comment must begin with the name of its declaration. A comment that begins with another name was probably left
-// unchanged when the declaration was renamed.
+// A comment that begins with another name was probably left unchanged when the declaration was renamed.
 func TestCommentsBeginWithTheNameThatTheyDescribe(t *testing.T) {
 	var stale []string
 	require.NoError(t, eachGoFile("../..", func(path, text string) error {
 		if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/suite/") || strings.Contains(path, "/orms/ent/") {
-			return nil // The comment of a test describes a situation. The files of ent are generated.
+			return nil
 		}
 		files := token.NewFileSet()
 		file, err := parser.ParseFile(files, path, text, parser.ParseComments)
@@ -37,7 +34,6 @@ func TestCommentsBeginWithTheNameThatTheyDescribe(t *testing.T) {
 	assert.Empty(t, stale)
 }
 
-// documented returns the comments of functions, types and methods of interfaces.
 func documented(file *ast.File) map[*ast.Ident]*ast.CommentGroup {
 	all := make(map[*ast.Ident]*ast.CommentGroup)
 	ast.Inspect(file, func(n ast.Node) bool {

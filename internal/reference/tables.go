@@ -14,7 +14,6 @@ var (
 	columnIsNot  = regexp.MustCompile(` (NOT NULL|NULL)\b`)
 )
 
-// tablesPage lists the columns of every table, with the type on MySQL and MariaDB.
 func tablesPage(root string) (string, error) {
 	migrations, err := readMigrations(root, "mysql")
 	if err != nil {

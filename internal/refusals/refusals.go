@@ -1,8 +1,8 @@
 // Package refusals remembers the entries that the database refuses to change, for example because of a trigger or a
 // constraint.
 //
-// Each entry is logged once, and Health shows it until the database accepts the same change. The change is tried less
-// and less often, so that hundreds of refused entries do not cost a statement each in every round.
+// The change is tried less and less often, so that hundreds of refused entries do not cost a statement each in every
+// round.
 package refusals
 
 import (
@@ -20,7 +20,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// These texts say which change the database refuses. Each is a problem in Health.
 const (
 	Outcome = "the database refuses to store outcomes of entries"
 	Claim   = "the database refuses to lease entries"
@@ -35,34 +34,32 @@ type List struct {
 	log      *slog.Logger
 	closed   func() bool
 
-	anyRefused     atomic.Bool   // whether anything is refused; lets callers skip the mutex
-	outcomeRefused atomic.Bool   // whether the database has refused an outcome since AwaitRetry last read this flag
-	answered       chan struct{} // capacity 1; receives a signal when the database refuses a change, or accepts one that it refused before
+	anyRefused     atomic.Bool
+	outcomeRefused atomic.Bool   // since AwaitRetry last read this flag
+	answered       chan struct{} // capacity 1; the database has refused a change, or accepted one that it refused before
 	endPause       chan struct{} // capacity 1; a signal ends the pause of AwaitRetry
 
 	mu        sync.Mutex // guards the fields below
 	entries   map[change]map[processlog.ID]*refusedEntry
-	stopBegan time.Time // when RetryOutcomes last asked for a further try
+	stopBegan time.Time
 }
 
-// New returns an empty List that reports to p and to log. It logs nothing once closed returns true.
+// New logs nothing once closed returns true.
 func New(p *problems.List, log *slog.Logger, closed func() bool) *List {
 	return &List{problems: p, log: log, closed: closed, answered: make(chan struct{}, 1), endPause: make(chan struct{}, 1), entries: make(map[change]map[processlog.ID]*refusedEntry)}
 }
 
-// Any reports whether anything is refused. It reads only one atomic flag.
+// Any reads only one atomic flag.
 func (r *List) Any() bool { return r.anyRefused.Load() }
 
-// change is a kind of change that the database refuses, for one type.
 type change struct{ what, businessType string }
 
-// refusedEntry is the state of one refused entry.
 type refusedEntry struct {
 	err         error
-	since       time.Time // first refusal
+	since       time.Time
 	refusals    int
-	pausedUntil time.Time // no new try before this time
-	retryAtOnce bool      // whether RetryOutcomes waits for a further try of this outcome
+	pausedUntil time.Time
+	retryAtOnce bool
 }
 
 // RetryUnknown is how long an entry without a known refusal waits for its next try.
@@ -80,13 +77,12 @@ func Pause(refusals int) time.Duration {
 	return half + jitter.N(half)
 }
 
-// Note records that the database refuses a change of the listed entries. It logs the entries that are new.
+// Note logs the entries that are new.
 func (r *List) Note(what, businessType string, list []processlog.Refusal) {
 	r.NoteTry(what, businessType, time.Now(), list)
 }
 
-// NoteTry does what Note does, for a statement that was sent at the given time. RetryOutcomes does not count a try that was
-// sent before it began.
+// RetryOutcomes does not count a try that was sent before it began.
 func (r *List) NoteTry(what, businessType string, sentAt time.Time, list []processlog.Refusal) {
 	if len(list) == 0 {
 		return
@@ -129,7 +125,6 @@ func (r *List) NoteTry(what, businessType string, sentAt time.Time, list []proce
 	}
 }
 
-// refusalsIn returns one error that names all refused entries, in ascending order of their ids.
 func refusalsIn(entries map[processlog.ID]*refusedEntry) error {
 	ids := slices.SortedFunc(maps.Keys(entries), processlog.ID.Compare)
 	list := make([]processlog.Refusal, len(ids))
@@ -139,11 +134,10 @@ func refusalsIn(entries map[processlog.ID]*refusedEntry) error {
 	return &processlog.RefusedError{Refusals: list}
 }
 
-// If an entry is not tried again for forgetAfter after its pause, it is forgotten. Such an entry was purged, or another
-// process has claimed it.
+// forgetAfter is how long after its pause an entry is forgotten that was purged or that another process has claimed.
 const forgetAfter = 10 * maxPause
 
-// ForgetOld forgets entries that were not tried again. It clears a problem that has no entries left.
+// ForgetOld clears a problem that has no entries left.
 func (r *List) ForgetOld() {
 	if !r.anyRefused.Load() {
 		return
@@ -167,7 +161,6 @@ func (r *List) ForgetOld() {
 	}
 }
 
-// Accepted records that the database has accepted the change of the entries, or that the change is no longer needed.
 func (r *List) Accepted(what, businessType string, ids ...processlog.ID) {
 	if !r.anyRefused.Load() {
 		return
@@ -190,7 +183,6 @@ func (r *List) Accepted(what, businessType string, ids ...processlog.ID) {
 	}
 }
 
-// signal sends a signal to a channel of capacity 1, unless a signal already waits in it.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -218,11 +210,9 @@ func (r *List) WithoutPaused(businessType string, wanted []processlog.Wanted) (c
 	return claimable, paused
 }
 
-// refusedClaims lists the refusals that make a claim of an entry useless. The database refuses to lease the entry, or
-// refuses to put it back while it is blocked.
 var refusedClaims = [...]string{Claim, Block}
 
-// claimRefusalLocked returns the refusal that makes a claim of an entry useless, or nil. The caller holds mu.
+// The caller holds mu.
 func (r *List) claimRefusalLocked(businessType string, id processlog.ID) *refusedEntry {
 	for _, what := range refusedClaims {
 		if e := r.entries[change{what, businessType}][id]; e != nil {
@@ -243,7 +233,6 @@ func (r *List) IsPaused(what, businessType string, id processlog.ID) bool {
 	return e != nil && time.Now().Before(e.pausedUntil)
 }
 
-// PauseLeft returns the time until a refused entry may be claimed again.
 func (r *List) PauseLeft(businessType string, id processlog.ID) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -253,7 +242,6 @@ func (r *List) PauseLeft(businessType string, id processlog.ID) time.Duration {
 	return RetryUnknown
 }
 
-// Outcomes returns how many outcomes of a type wait because the database refuses them.
 func (r *List) Outcomes(businessType string) int {
 	if !r.anyRefused.Load() {
 		return 0
@@ -263,8 +251,7 @@ func (r *List) Outcomes(businessType string) int {
 	return len(r.entries[change{Outcome, businessType}])
 }
 
-// OutcomesFor returns for how long at least n outcomes of a type have been refused. It counts only outcomes that are
-// still refused now. It returns 0 if fewer than n are refused.
+// OutcomesFor returns 0 if fewer than n are refused.
 func (r *List) OutcomesFor(businessType string, n int) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -279,8 +266,8 @@ func (r *List) OutcomesFor(businessType string, n int) time.Duration {
 	return time.Since(since[n-1])
 }
 
-// RefusedOutcome returns how often the database has refused to store the outcome of an entry. It returns 0 if the database has
-// not refused the outcome. atOnce says that RetryOutcomes waits for a further try of this outcome.
+// RefusedOutcome returns 0 if the database has not refused the outcome. atOnce says that RetryOutcomes waits for a
+// further try of this outcome.
 func (r *List) RefusedOutcome(businessType string, id processlog.ID) (refusals int, atOnce bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -290,9 +277,8 @@ func (r *List) RefusedOutcome(businessType string, id processlog.ID) (refusals i
 	return 0, false
 }
 
-// AwaitRetry waits before refused outcomes are tried again. It returns false if ctx ends first. refusals is how often the
-// database has refused them. AwaitRetry does not pause if atOnce is set, or if the database has refused no outcome since
-// the last call. RetryOutcomes ends a pause.
+// AwaitRetry returns false if ctx ends first. refusals is how often the database has refused them. AwaitRetry does not
+// pause if atOnce is set, or if the database has refused no outcome since the last call. RetryOutcomes ends a pause.
 func (r *List) AwaitRetry(ctx context.Context, refusals int, atOnce bool) bool {
 	if !r.outcomeRefused.Swap(false) || atOnce {
 		return true
@@ -304,12 +290,12 @@ func (r *List) AwaitRetry(ctx context.Context, refusals int, atOnce bool) bool {
 	case <-r.endPause:
 	case <-ctx.Done():
 	}
-	return ctx.Err() == nil // Several cases may be ready, and select then takes any of them.
+	return ctx.Err() == nil // select takes any ready case
 }
 
-// RetryOutcomes asks for a further try of each refused outcome when Run stops, because the database may accept it by now.
-// It waits up to timeout until the database has answered each of these tries. The answer to a try that was sent before does not
-// count. RetryOutcomes returns an error that names the entries whose outcomes are still refused, or nil if there are none.
+// RetryOutcomes waits up to timeout until the database has answered each of these tries. The answer to a try that was
+// sent before does not count. RetryOutcomes returns an error that names the entries whose outcomes are still refused,
+// or nil if there are none.
 func (r *List) RetryOutcomes(timeout time.Duration) error {
 	if !r.askRetries() {
 		return nil
@@ -330,7 +316,6 @@ func (r *List) RetryOutcomes(timeout time.Duration) error {
 	}
 }
 
-// askRetries asks for a further try of each refused outcome. It reports whether there is any.
 func (r *List) askRetries() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -341,7 +326,7 @@ func (r *List) askRetries() bool {
 	return len(outcomes) > 0
 }
 
-// outcomesLocked returns the refused outcomes of all types. The caller holds mu.
+// The caller holds mu.
 func (r *List) outcomesLocked() map[processlog.ID]*refusedEntry {
 	all := make(map[processlog.ID]*refusedEntry)
 	for key, entries := range r.entries {
@@ -352,8 +337,6 @@ func (r *List) outcomesLocked() map[processlog.ID]*refusedEntry {
 	return all
 }
 
-// unstored returns an error that names the entries whose outcomes the database refuses, or nil if there are none. unanswered says
-// that RetryOutcomes still waits for a try of one of them.
 func (r *List) unstored() (unanswered bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -367,7 +350,6 @@ func (r *List) unstored() (unanswered bool, err error) {
 	return unanswered, refusalsIn(refused)
 }
 
-// Has reports whether an entry is in a list of refusals.
 func Has(list []processlog.Refusal, id processlog.ID) bool { return Of(list, id) != nil }
 
 // Of returns the error of an entry in a list of refusals, or nil if the entry is not in the list.

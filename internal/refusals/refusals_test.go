@@ -14,7 +14,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// empty returns an empty list of refusals, and the list of problems to which it reports.
 func empty() (*problems.List, *List) {
 	closed := func() bool { return false }
 	log := slog.New(slog.DiscardHandler)
@@ -57,8 +56,6 @@ func TestRefusedEntriesRestLongerEachTime(t *testing.T) {
 	})
 }
 
-// An entry that is never tried again was purged, or another process has it. An outcome that is held here is not
-// forgotten.
 func TestRefusedEntriesThatNobodyTriesAgainAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		list, r := empty()
@@ -94,8 +91,7 @@ func TestRefusedOutcomesSayForHowLongTheyAreSoMany(t *testing.T) {
 	})
 }
 
-// A try is on its way when Run stops. Its answer says nothing about the database after the stop began, so the stop must wait
-// for a further try.
+// The answer to a try that was sent before the stop says nothing about the database now.
 func TestStopWaitsForATryThatIsSentAfterItBegan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, r := empty()
@@ -115,8 +111,6 @@ func TestStopWaitsForATryThatIsSentAfterItBegan(t *testing.T) {
 	})
 }
 
-// A try and its answer may fall into the instant in which the stop begins, and so may the further try. The stop still asks for
-// the further try, waits for its answer, and asks for no other.
 func TestStopWaitsForOneTryAlsoInTheInstantInWhichItBegan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, r := empty()

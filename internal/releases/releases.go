@@ -1,5 +1,4 @@
-// Package releases gives back leases of claims under which no handler ran. If the database cannot release a lease now,
-// the release is tried again until it succeeds.
+// Package releases gives back leases of claims under which no handler ran.
 //
 // A lease that expires counts as lost. An entry that loses three leases is dead-lettered, as if it had crashed a
 // process each time.
@@ -18,34 +17,32 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// List holds leases that must be released and could not be released yet. They belong to claims that ran nothing or whose
-// result is unknown. Its methods are safe for concurrent use.
+// List holds leases that must be released and could not be released yet. Its methods are safe for concurrent use.
 type List struct {
 	Config
-	Batcher    groupcommit.Batcher[release] // tries again; the engine waits for it when it closes
-	anyPending atomic.Bool                  // whether any release is pending; lets a claim skip the mutex
+	Batcher    groupcommit.Batcher[release] // the engine waits for it when it closes
+	anyPending atomic.Bool
 
 	mu      sync.Mutex // guards the field below
 	pending map[processlog.ID]int
 }
 
-// Config is what releases need of the engine. All fields are required.
+// All fields are required.
 type Config struct {
-	Release     func(ids []processlog.ID, token processlog.Token) (processlog.Unreleased, error) // sends one statement
-	NoteResult  func(err error)                                                                  // takes the result of the releases
-	Offer       func(entries []processlog.QueueEntry)                                            // offers entries to all processes
-	Wait        func(d time.Duration) bool                                                       // returns false if the engine is closed before d has passed
-	Pause       func(failures int) time.Duration                                                 // before the next try
+	Release     func(ids []processlog.ID, token processlog.Token) (processlog.Unreleased, error)
+	NoteResult  func(err error)
+	Offer       func(entries []processlog.QueueEntry)
+	Wait        func(d time.Duration) bool // returns false if the engine is closed before d has passed
+	Pause       func(failures int) time.Duration
 	Refusals    *refusals.List
 	MaxDuration time.Duration // a run of the batcher begins no try after this time
 }
 
-// release is an entry that one claim or insert may have leased.
 type release struct {
 	entry      processlog.QueueEntry
-	offerAfter bool // offer the entry to all processes once it is released
+	offerAfter bool
 	token      processlog.Token
-	failures   int // number of failed tries
+	failures   int
 }
 
 func releasesOf(token processlog.Token, offered bool, entries []processlog.QueueEntry) []release {
@@ -56,15 +53,13 @@ func releasesOf(token processlog.Token, offered bool, entries []processlog.Queue
 	return list
 }
 
-// New returns an empty List.
 func New(cfg Config) *List {
 	d := &List{Config: cfg, pending: make(map[processlog.ID]int)}
 	d.Batcher.Max, d.Batcher.Workers, d.Batcher.Flush = processlog.MaxRows, 1, d.releaseAll
 	return d
 }
 
-// WithoutPending removes entries with a pending release from wanted. A new claim would give them another token, and the lost
-// lease could no longer be released. The result pending holds the removed entries. They come due after the given time.
+// A new claim would give them another token, and the lost lease could no longer be released.
 func (d *List) WithoutPending(wanted []processlog.Wanted, in time.Duration) (others []processlog.Wanted, pending []processlog.Scheduled) {
 	if !d.anyPending.Load() {
 		return wanted, nil
@@ -81,13 +76,13 @@ func (d *List) WithoutPending(wanted []processlog.Wanted, in time.Duration) (oth
 	return others, pending
 }
 
-// Release gives leases back, and then offers the entries to all processes. The first try runs in the caller's goroutine. If
-// the database cannot release a lease now, its entry is offered after a later try succeeds.
+// The first try runs in the caller's goroutine. If the database cannot release a lease now, its entry is offered after
+// a later try succeeds.
 func (d *List) Release(token processlog.Token, entries ...processlog.QueueEntry) {
 	d.releaseNow(releasesOf(token, true, entries))
 }
 
-// ReleaseUnknown gives back the leases that a failed claim may have taken. It offers no entry.
+// ReleaseUnknown offers no entry.
 func (d *List) ReleaseUnknown(token processlog.Token, wanted []processlog.Wanted) {
 	entries := make([]processlog.QueueEntry, len(wanted))
 	for i, w := range wanted {
@@ -96,15 +91,13 @@ func (d *List) ReleaseUnknown(token processlog.Token, wanted []processlog.Wanted
 	d.releaseNow(releasesOf(token, false, entries))
 }
 
-// ReleaseLater leaves it to the batcher to give leases back and to offer the entries to all processes. Callers use it
-// when the database has just failed to answer, so that they need not wait.
+// Callers use it when the database has just failed to answer, so that they need not wait.
 func (d *List) ReleaseLater(token processlog.Token, entries ...processlog.QueueEntry) {
 	d.addPending(releasesOf(token, true, entries))
 }
 
-// addPending leaves releases to the batcher. It counts them in pending, because two claims at once may have asked for the
-// same entry. It counts them before the batcher gets them. If the batcher finished first, an entry would stay in pending
-// forever, and this process would never claim it again.
+// addPending counts the releases before the batcher gets them. If the batcher finished first, an entry would stay in
+// pending forever.
 func (d *List) addPending(list []release) {
 	d.mu.Lock()
 	for _, r := range list {
@@ -115,7 +108,6 @@ func (d *List) addPending(list []release) {
 	d.Batcher.Add(list...)
 }
 
-// donePending forgets releases that the batcher has done.
 func (d *List) donePending(list []release) {
 	for _, r := range list {
 		d.Refusals.Accepted(refusals.Release, "", r.entry.ID)
@@ -130,7 +122,6 @@ func (d *List) donePending(list []release) {
 	d.anyPending.Store(len(d.pending) > 0)
 }
 
-// releaseNow tries to give leases back in the caller's goroutine. It leaves the leases that it could not give back to the batcher.
 func (d *List) releaseNow(list []release) {
 	if len(list) == 0 {
 		return
@@ -141,10 +132,8 @@ func (d *List) releaseNow(list []release) {
 	d.addPending(left)
 }
 
-// releaseOnce sends one statement for releases of one token. It returns the releases that are done, and those that are left. err
-// is nil if only refused releases are left, because those are reported by their ids.
-//
-// A row that another process has claimed since has another token and keeps its lease. Its release is done.
+// releaseOnce returns the releases that are done, and those that are left. err is nil if only refused releases are
+// left, because those are reported by their ids.
 func (d *List) releaseOnce(list []release) (done, left []release, err error) {
 	ids := make([]processlog.ID, len(list))
 	for i, r := range list {
@@ -166,7 +155,7 @@ func (d *List) releaseOnce(list []release) (done, left []release, err error) {
 	return done, left, err
 }
 
-// offer offers the released entries to all processes. All releases of one list are offered, or none.
+// All releases of one list are offered, or none.
 func (d *List) offer(list []release) {
 	if len(list) == 0 || !list[0].offerAfter {
 		return
@@ -179,10 +168,9 @@ func (d *List) offer(list []release) {
 	d.Offer(entries)
 }
 
-// releaseAll tries each pending release once, except releases that are paused after a failure. A release that fails
-// goes to the end of the list, so that other releases do not wait for a row that stays locked.
+// A release that fails goes to the end of the list, so that other releases do not wait for a row that stays locked.
 func (d *List) releaseAll(batch []release) {
-	var left, unanswered []release // unanswered holds the releases of a statement that the database has not answered
+	var left, unanswered []release
 	var lastErr error
 	startedAt := time.Now()
 	for _, list := range grouped.Each(batch, func(r release) processlog.Token { return r.token }) {
@@ -193,8 +181,7 @@ func (d *List) releaseAll(batch []release) {
 			}
 			return isPaused
 		})
-		// A try may wait for locks, so begin none after MaxDuration. After a statement without an answer begin
-		// none either, because the database may not answer the next one.
+		// A try may wait for locks, so begin none after MaxDuration.
 		if len(due) == 0 || unanswered != nil || time.Since(startedAt) > d.MaxDuration {
 			left = append(left, due...)
 			continue
@@ -209,14 +196,13 @@ func (d *List) releaseAll(batch []release) {
 		case err == processlog.ErrBusy:
 			left = append(left, undone...)
 		default:
-			unanswered = undone // The database does not answer, perhaps only for this statement.
+			unanswered = undone
 		}
 		lastErr = err
 	}
 	d.NoteResult(lastErr)
 	left = append(left, unanswered...)
-	// Wait returns false after Close. The releases are then not added, so their leases end by themselves and
-	// count as lost.
+	// The releases are then not added, so their leases end by themselves and count as lost.
 	if len(left) > 0 && d.Wait(d.Pause(max(1, left[len(left)-1].failures))) {
 		d.Batcher.Add(left...)
 	}

@@ -14,8 +14,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Another transaction holds the row of one entry for a while. Once the lease of this entry is given
-// back, the entry must be offered to all processes.
+// Once the lease of this entry is given back, the entry must be offered to all processes.
 func TestWhatIsGivenBackAtLastIsOfferedToWhoeverIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var offered []processlog.QueueEntry

@@ -1,5 +1,4 @@
-// Package report carries failures from code that has no caller to return them to. Such code runs below an interface or
-// below database/sql. A receiver in the context gets the report.
+// Package report carries failures from code that has no caller to return them to.
 package report
 
 import (
@@ -7,7 +6,6 @@ import (
 	"time"
 )
 
-// Kinds of reports.
 const (
 	Session = "a pooled connection was thrown away"
 	Listen  = "notifications of other processes are not received"
@@ -16,16 +14,14 @@ const (
 // Interval is the minimum time between two log lines about the same cause.
 const Interval = time.Minute
 
-// Receiver receives reports. The parameter what names an operation. A nil err says that the
-// operation works again.
+// The parameter what of Receiver names an operation. A nil err says that the operation works again.
 type Receiver interface{ Reported(what string, err error) }
 
 type key struct{}
 
-// To returns a context that sends reports to r.
 func To(ctx context.Context, r Receiver) context.Context { return context.WithValue(ctx, key{}, r) }
 
-// Send reports to the receiver in ctx. It returns false if there is none.
+// Send returns false if there is none.
 func Send(ctx context.Context, what string, err error) bool {
 	r, ok := ctx.Value(key{}).(Receiver)
 	if ok {

@@ -5,16 +5,13 @@ import (
 	"strings"
 )
 
-// issued matches the prefixes and lengths of real card numbers. The Luhn check alone is not enough: ids of 16 or more
-// digits are common, and one in ten of them passes it.
+// The Luhn check alone is not enough: ids of 16 or more digits are common, and one in ten of them passes it.
 var issued = regexp.MustCompile(`^(?:4(?:\d{12}|\d{15}|\d{18})|5[1-5]\d{14}|2(?:2[2-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}|3(?:0[0-5]|[689]\d)\d{11}|35\d{14}|6(?:011|4[4-9]\d|5\d\d)\d{12}|62\d{14,17})$`)
 
-// kinds are the kinds of numbers. Each function looks for a number that begins at a position. It returns the characters
-// to keep and the end of the number, or 0 if no number begins there.
+// kinds returns the characters to keep and the end of the number, or 0 if no number begins there.
 var kinds = []func(text []byte, at int) (kept string, end int){card, identity, mobile, account}
 
-// numbers replaces the numbers of cards, of bank accounts (IBAN) and of Chinese mobile phones by their last four
-// characters. It removes Chinese identity numbers. It scans the text once, because errors may be long.
+// numbers scans the text once, because errors may be long.
 func numbers(text string) string {
 	if !strings.ContainsFunc(text, func(r rune) bool { return folded(r) >= '0' && folded(r) <= '9' }) {
 		return text
@@ -25,7 +22,7 @@ func numbers(text string) string {
 		rest[i] = folded(r)
 	}
 	var out strings.Builder
-	copied, behind := 0, false // behind: a number ends right before the position
+	copied, behind := 0, false
 	for at := 0; at < len(rest); at++ {
 		isStart := behind || !joined(rest, at-1) || named(rest[:at])
 		behind = false
@@ -43,7 +40,7 @@ func numbers(text string) string {
 			for i, c := range []byte(kept) {
 				rest[copied+i], runes[copied+i] = c, rune(c)
 			}
-			at, behind = copied-1, true // the characters that stay may begin another number
+			at, behind = copied-1, true
 			break
 		}
 	}
@@ -54,11 +51,9 @@ func numbers(text string) string {
 	return out.String()
 }
 
-// other stands for a character that belongs to no number.
 const other = 0xFF
 
-// folded returns the ASCII character with the meaning of r: digits and letters of full width, digits of other alphabets,
-// spaces, dashes and dots. Invisible characters count as spaces, because they can stand between two digits.
+// Invisible characters count as spaces, because they can stand between two digits.
 func folded(r rune) byte {
 	switch {
 	case r < 0x80:
@@ -84,7 +79,6 @@ func folded(r rune) byte {
 	return other
 }
 
-// named reports whether a text ends with a word that announces a number.
 func named(before []byte) bool {
 	if last := before[len(before)-1]; last >= '0' && last <= '9' {
 		return false
@@ -98,21 +92,19 @@ func named(before []byte) bool {
 	return false
 }
 
-// mostInGroup is the maximum number of digits in a group of a card number with groups. A longer group is the fraction
-// of a time, so the number is no card number.
+// A longer group is the fraction of a time, so the number is no card number.
 const mostInGroup = 7
 
-// card finds a card number of 13 to 19 digits. The digits may be in groups. Digits after the decimal point of another
-// number are no card number.
+// Digits after the decimal point of another number are no card number.
 func card(text []byte, at int) (kept string, end int) {
-	if text[at] < '2' || text[at] > '6' { // no card number begins with another digit
+	if text[at] < '2' || text[at] > '6' {
 		return "", 0
 	}
 	if at > 1 && text[at-1] == '.' && isDigit(text[at-2]) {
 		return "", 0
 	}
 	var digits []byte
-	group := 0 // digits since the last separator
+	group := 0
 	for i := at; i < len(text) && len(digits) < 19; {
 		if c := text[i]; isDigit(c) {
 			digits = append(digits, c)
@@ -135,7 +127,6 @@ func card(text []byte, at int) (kept string, end int) {
 	return kept, end
 }
 
-// identity finds a Chinese identity number: six digits of a region, a date of birth, three digits, and a check digit or X.
 func identity(text []byte, at int) (kept string, end int) {
 	digits, end := collect(text, at, 18, func(n int) bool { return n == 6 || n == 14 })
 	if end == 0 || digits[0] == '0' || digits[0] == '9' || string(digits[6:8]) != "19" && string(digits[6:8]) != "20" {
@@ -164,7 +155,6 @@ var (
 	quantityAfter = regexp.MustCompile(`^ ?(?:[nuµm]s|s|[kmgt]?i?b|bytes?|rows?|entries|times|cents?|[a-z]*seconds?)\b`)
 )
 
-// mobile finds a number of a Chinese mobile phone, with or without the country's code.
 func mobile(text []byte, at int) (kept string, end int) {
 	begin := at
 	for _, code := range []string{"0086", "86"} {
@@ -185,8 +175,8 @@ func mobile(text []byte, at int) (kept string, end int) {
 	return string(digits[7:]), end
 }
 
-// collect reads n digits. One separator may stand after the first k digits if mayPart(k) is true. The last digit may be
-// an X. collect returns the end of the number, or 0 if there are not exactly n digits.
+// collect reads n digits, of which the last may be an X. One separator may stand after the first k digits if mayPart(k)
+// is true. The result is 0 if there are not exactly n digits.
 func collect(text []byte, at, n int, mayPart func(n int) bool) (digits []byte, end int) {
 	for i := at; i < len(text); i++ {
 		c := text[i]
@@ -214,7 +204,6 @@ func collect(text []byte, at, n int, mayPart func(n int) bool) (digits []byte, e
 const accountLengths = "AD24AE23AL28AT20AZ28BA20BE16BG22BH22BR29BY28CH21CR22CY28CZ24DE22DK18DO28EE20EG29ES24FI18FO18FR27GB22GE22GI23GL18GR27GT28HR21HU28IE22IL23IQ23IS26IT27JO30KW30KZ20" +
 	"LB28LC32LI21LT20LU20LV21LY25MC27MD24ME22MK19MR27MT31MU30NL18NO15PK24PL28PS29PT25QA29RO24RS22SA24SC31SE24SI19SK24SM27ST25SV28TL23TN24TR26UA29VA22VG24XK20"
 
-// account finds an IBAN. Its characters may be in groups.
 func account(text []byte, at int) (kept string, end int) {
 	if at+4 > len(text) || !isDigit(text[at+2]) && text[at+2] != ' ' || isDigit(text[at]) {
 		return "", 0
@@ -256,9 +245,7 @@ func account(text []byte, at int) (kept string, end int) {
 	return string(characters[length-4:]), end
 }
 
-// separator returns the length of the separator after a group of digits, or 0. A dot may also be a full stop after an
-// ordinary number, and a comma may be part of a list. So these characters count only after a group that is as long as a
-// group of a card number.
+// A dot or a comma counts as a separator only after a group that is as long as a group of a card number.
 func separator(text []byte, group int) (n int) {
 	for range 2 {
 		switch rest := text[n:]; {
@@ -266,7 +253,7 @@ func separator(text []byte, group int) (n int) {
 			return n
 		case strings.IndexByte(" -+\n\r\t", rest[0]) >= 0:
 			n++
-		case len(rest) > 2 && rest[0] == '%' && (string(rest[1:3]) == "20" || strings.EqualFold(string(rest[1:3]), "2d")): // of an escaped address
+		case len(rest) > 2 && rest[0] == '%' && (string(rest[1:3]) == "20" || strings.EqualFold(string(rest[1:3]), "2d")):
 			n += 3
 		case strings.IndexByte("._/,", rest[0]) >= 0 && n == 0 && group >= 4 && group <= 6:
 			return 1
@@ -279,7 +266,6 @@ func separator(text []byte, group int) (n int) {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// joined reports whether the character at the position continues a number or a word.
 func joined(text []byte, at int) bool {
 	if at < 0 || at >= len(text) {
 		return false

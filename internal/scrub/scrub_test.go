@@ -19,7 +19,7 @@ func TestWhatDoesNotBelongBeforeOthersEyesIsGone(t *testing.T) {
 	for text, want := range map[string]string{
 		"card 4111111111111111 declined":                                                          "card …1111 declined",
 		"card 4111 1111 1111 1111, 3782-822463-10005":                                             "card …1111, …0005",
-		"银行卡6222021234567890127余额不足":                                                              "银行卡6222021234567890127余额不足", // fails the Luhn check, so it is no card number
+		"银行卡6222021234567890127余额不足":                                                              "银行卡6222021234567890127余额不足", // fails the Luhn check
 		"银行卡6200000000000005余额不足":                                                                 "银行卡…0005余额不足",
 		"dial root:s3cr:e@t/@tcp(db:3306)/shop: refused":                                          "dial root:…@tcp(db:3306)/shop: refused",
 		"redis://:hunter2@cache:6379/0: EOF":                                                      "redis://:…@cache:6379/0: EOF",
@@ -43,7 +43,7 @@ func TestWhatDoesNotBelongBeforeOthersEyesIsGone(t *testing.T) {
 		"12:03:04 4111 1111 1111 1111":                                                            "12:03:04 …1111",
 		"order 7 4111111111111111":                                                                "order 7 …1111",
 		"card 4111 1111 1111 1111 123":                                                            "card …1111 123",
-		"4242 4242 4242 4242 4242 4242 4242":                                                      "……4242", // the last four digits of one card number begin another card number
+		"4242 4242 4242 4242 4242 4242 4242":                                                      "……4242",
 		"/cb?access_token=ABC&client_secret=DEF&refresh_token=GHI":                                "/cb?access_token=…&client_secret=…&refresh_token=…",
 		"db_password=a MYSQL_PWD=b accessToken=c appsecret=d secret_key=e":                        "db_password=… MYSQL_PWD=… accessToken=… appsecret=… secret_key=…",
 		"password='hunter 2', password=\"x y\" design=new":                                        "password=…, password=… design=new",
@@ -69,52 +69,42 @@ func TestWhatDoesNotBelongBeforeOthersEyesIsGone(t *testing.T) {
 	}
 }
 
-// TestEachKindOfSecretIsGone scrubs a secret of each kind, in the ways in which services write it.
 // Failure: F125
 func TestEachKindOfSecretIsGone(t *testing.T) {
 	for text, want := range map[string]string{
-		// numbers of people
 		"身份证11010519491231002X不匹配, id 110105 19491231 002x, １１０１０５１９４９１２３１００２Ｘ": "身份证…不匹配, id …, …",
 		"SMS to 13812345678: rejected, +86 138-1234-5678, 手机号８６１３９１２３４５６７８停机":   "SMS to …5678: rejected, +…5678, 手机号…5678停机",
-		`{"mobile":"13912345678"} tel13912345678`: `{"mobile":"…5678"} tel…5678`,
-		// keys by their prefix
-		"InvalidAccessKeyId: AKIAIOSFODNN7EXAMPLE, LTAI5tFakeFakeFakeFake1":                    "InvalidAccessKeyId: AKIA…, LTAI…",
-		"clone https://ghp_0123456789abcdefghijABCDEFGHIJ012345:x@github.com/a: 403":           "clone https://ghp_…:…@github.com/a: 403",
-		"no such key sk_live_4eC39HqLyjWDarjtT1zdp7dc (rk_test_0123456789ab)":                  "no such key sk_live_… (rk_test_…)",
-		"slack xoxb-123456789012-abcDEF, google AIzaSyA0123456789abcdefghijklmnopqrstu-w":      "slack xoxb-…, google AIza…",
-		"glpat-abcdefghij0123456789 npm_abcdefghij0123456789 sk-proj-abcdefghij0123456789":     "glpat-… npm_… sk-…",
-		"jwe eyJhbGciOiJSU0EtT0FFUCJ9.OKOawDo13gRp.48V1_ALb6US0.5eym8TW_c8SuK0.XFBoMYUZodet x": "jwe … x",
-		// headers
-		"x-api-key: abcdefgh, X-Auth-Token: opaque; X-Signature: deadbeef":              "x-api-key: …, X-Auth-Token: …; X-Signature: …",
-		"Authorization: Token 0123456789abcdef: 401, authorization: k3yk3yk3yk3y":       "Authorization: Token …: 401, authorization: …",
-		`map[Authorization:[Token 9944b09199c62bcf] Host:[x]]`:                          `map[Authorization:[Token …] Host:[x]]`,
-		`Proxy-Authorization: Digest 0123456789abcdef0123, Cookie: sid=abc; theme=dark`: `Proxy-Authorization: Digest …, Cookie: …`,
-		"AccountKey=Zm9v+bar/baz==;EndpointSuffix=core.windows.net":                     "AccountKey=…;EndpointSuffix=core.windows.net",
-		"GET /blob?sv=2022&sig=AbC%2F123&se=2026: 403; auth_key: 7f, master-key=ab":     "GET /blob?sv=2022&sig=…&se=2026: 403; auth_key: …, master-key=…",
-		// codes
-		"otp 482913 is wrong, pin=1234, PIN is 4711, card_cvv: 123, cvc2 321, sms_otp:000111": "otp … is wrong, pin=…, PIN is …, card_cvv: …, cvc2 …, sms_otp:…",
-		`{"cvv":123,"pin":"0000","otp" : "12 34"}`:                                            `{"cvv":"…","pin":"…","otp":"…"}`,
-		// Chinese names
-		"密码=hunter2 密码：hunter2，口令为abc123！ 密钥: k, 令牌是t0k":              "密码=… 密码：…，口令为…！ 密钥: …, 令牌是…",
-		`{"密码":"hunter 2","用户":"李雷"} 验证码482913错误 验证码：0000 支付密码=“a b”`: `{"密码":…,"用户":"李雷"} 验证码…错误 验证码：… 支付密码=…`,
-		// accounts
+		`{"mobile":"13912345678"} tel13912345678`:                                                               `{"mobile":"…5678"} tel…5678`,
+		"InvalidAccessKeyId: AKIAIOSFODNN7EXAMPLE, LTAI5tFakeFakeFakeFake1":                                     "InvalidAccessKeyId: AKIA…, LTAI…",
+		"clone https://ghp_0123456789abcdefghijABCDEFGHIJ012345:x@github.com/a: 403":                            "clone https://ghp_…:…@github.com/a: 403",
+		"no such key sk_live_4eC39HqLyjWDarjtT1zdp7dc (rk_test_0123456789ab)":                                   "no such key sk_live_… (rk_test_…)",
+		"slack xoxb-123456789012-abcDEF, google AIzaSyA0123456789abcdefghijklmnopqrstu-w":                       "slack xoxb-…, google AIza…",
+		"glpat-abcdefghij0123456789 npm_abcdefghij0123456789 sk-proj-abcdefghij0123456789":                      "glpat-… npm_… sk-…",
+		"jwe eyJhbGciOiJSU0EtT0FFUCJ9.OKOawDo13gRp.48V1_ALb6US0.5eym8TW_c8SuK0.XFBoMYUZodet x":                  "jwe … x",
+		"x-api-key: abcdefgh, X-Auth-Token: opaque; X-Signature: deadbeef":                                      "x-api-key: …, X-Auth-Token: …; X-Signature: …",
+		"Authorization: Token 0123456789abcdef: 401, authorization: k3yk3yk3yk3y":                               "Authorization: Token …: 401, authorization: …",
+		`map[Authorization:[Token 9944b09199c62bcf] Host:[x]]`:                                                  `map[Authorization:[Token …] Host:[x]]`,
+		`Proxy-Authorization: Digest 0123456789abcdef0123, Cookie: sid=abc; theme=dark`:                         `Proxy-Authorization: Digest …, Cookie: …`,
+		"AccountKey=Zm9v+bar/baz==;EndpointSuffix=core.windows.net":                                             "AccountKey=…;EndpointSuffix=core.windows.net",
+		"GET /blob?sv=2022&sig=AbC%2F123&se=2026: 403; auth_key: 7f, master-key=ab":                             "GET /blob?sv=2022&sig=…&se=2026: 403; auth_key: …, master-key=…",
+		"otp 482913 is wrong, pin=1234, PIN is 4711, card_cvv: 123, cvc2 321, sms_otp:000111":                   "otp … is wrong, pin=…, PIN is …, card_cvv: …, cvc2 …, sms_otp:…",
+		`{"cvv":123,"pin":"0000","otp" : "12 34"}`:                                                              `{"cvv":"…","pin":"…","otp":"…"}`,
+		"密码=hunter2 密码：hunter2，口令为abc123！ 密钥: k, 令牌是t0k":                                                        "密码=… 密码：…，口令为…！ 密钥: …, 令牌是…",
+		`{"密码":"hunter 2","用户":"李雷"} 验证码482913错误 验证码：0000 支付密码=“a b”`:                                           `{"密码":…,"用户":"李雷"} 验证码…错误 验证码：… 支付密码=…`,
 		"IBAN DE89370400440532013000 closed, gb82 west 1234 5698 7654 32 and FR14-2004-1010-0505-0001-3M02-606": "IBAN …3000 closed, …5432 and …2606",
-		// cards
-		"4111_1111_1111_1111 4111/1111/1111/1111 4111–1111–1111–1111 4111,1111,1111,1111": "…1111 …1111 …1111 …1111",
-		"４１１１１１１１１１１１１１１１ and ４１１１　１１１１　１１１１　１１１１ 4111\u200b1111\u200b1111\u200b1111":     "…1111 and …1111 …1111",
-		"q=4111%201111%201111%201111&p=4111+1111+1111+1111 4111%2D1111%2D1111%2D1111":     "q=…1111&p=…1111 …1111",
-		// passwords with spaces
-		"host=db password=correct horse battery staple user=app":                "host=db password=… user=app",
-		"map[password:my dog Rex user:x] {Name:x Password:my dog Rex}":          "map[password:… user:x] {Name:x Password:…}",
-		"pg_dump --password hunter2 db; CREATE USER x IDENTIFIED BY 'hunter 2'": "pg_dump --password … db; CREATE USER x IDENTIFIED BY '…'",
+		"4111_1111_1111_1111 4111/1111/1111/1111 4111–1111–1111–1111 4111,1111,1111,1111":                       "…1111 …1111 …1111 …1111",
+		"４１１１１１１１１１１１１１１１ and ４１１１　１１１１　１１１１　１１１１ 4111\u200b1111\u200b1111\u200b1111":                           "…1111 and …1111 …1111",
+		"q=4111%201111%201111%201111&p=4111+1111+1111+1111 4111%2D1111%2D1111%2D1111":                           "q=…1111&p=…1111 …1111",
+		"host=db password=correct horse battery staple user=app":                                                "host=db password=… user=app",
+		"map[password:my dog Rex user:x] {Name:x Password:my dog Rex}":                                          "map[password:… user:x] {Name:x Password:…}",
+		"pg_dump --password hunter2 db; CREATE USER x IDENTIFIED BY 'hunter 2'":                                 "pg_dump --password … db; CREATE USER x IDENTIFIED BY '…'",
 	} {
 		assert.Equal(t, want, scrub.Text(text))
 		assert.Equal(t, want, scrub.Text(scrub.Text(text)))
 	}
 }
 
-// TestErrorsWithoutSecretsStayWhole scrubs errors as servers, drivers and services write them. Without their numbers and
-// words a person could not repair anything.
+// Without their numbers and words a person could not repair anything.
 func TestErrorsWithoutSecretsStayWhole(t *testing.T) {
 	for _, text := range []string{
 		"Error 1062 (23000): Duplicate entry '20261128093012345678' for key 'orders.uk_order_no'",
@@ -141,8 +131,7 @@ func TestErrorsWithoutSecretsStayWhole(t *testing.T) {
 	}
 }
 
-// TestTimesStayWhole prints many times and durations as Go does. A scrubbed time would put similar failures into different
-// groups.
+// A scrubbed time would put similar failures into different groups.
 func TestTimesStayWhole(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
@@ -155,19 +144,17 @@ func TestTimesStayWhole(t *testing.T) {
 	}
 }
 
-// TestLongTextIsGoneThroughOnce scrubs a long text with many card numbers. An error may consist of the whole response
-// of a remote service, so the scrub must not copy the text for each number.
+// An error may consist of the whole response of a remote service, so the scrub must not copy the text for each
+// number.
 func TestLongTextIsGoneThroughOnce(t *testing.T) {
 	text := strings.Repeat("4111111111111111 ", 1<<12)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	assert.Equal(t, strings.Repeat("…1111 ", 1<<12), scrub.Text(text))
 	runtime.ReadMemStats(&after)
-	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2000*len(text)), "a copy of the text for each number would need %d times its length", 1<<12) // about 600 allocated bytes for each byte of text with the race detector
+	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2000*len(text)), "a copy of the text for each number would need %d times its length", 1<<12)
 }
 
-// FuzzText scrubs confidential data in any surroundings. The data must be removed, a second scrub must change nothing,
-// and valid UTF-8 must stay valid.
 // Failure: F125
 func FuzzText(f *testing.F) {
 	for _, seed := range []string{"", "card 4111111111111111", "root:s@tcp(x)", "用户a@b.cn", "eyJ", "\xff4", "password=\"", "4111-1111 1111-1111@x.y:1", "a:4111 1111 1111 1111@", "7", "4242 4242"} {

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// For waits for d. It returns false if ctx ends first.
+// For returns false if ctx ends first.
 func For(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return ctx.Err() == nil // Both cases may be ready, and select then takes either.
+		return ctx.Err() == nil // select takes either of two ready cases
 	case <-ctx.Done():
 		return false
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A select with two ready cases takes either of them at random. So the test calls For many times.
 func TestRestIsCutShortIfItsContextHasEnded(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -1,10 +1,6 @@
 // Program tools copies the comments of Go files into Markdown files, for a linter of prose.
 //
-//	cd internal/tools && go run . ../.. ../../build/prose
-//
-// The first argument is the directory to read, and the second is the directory to write. A comment stands on the same
-// line in its Markdown file as in its Go file. A comment beside code ends with a full stop there, so that it is a
-// sentence of its own.
+// A comment beside code ends with a full stop there, so that it is a sentence of its own.
 package main
 
 import (
@@ -57,8 +53,7 @@ func copyComments(from, to string) error {
 	})
 }
 
-// commentsOf returns the text of the line comments of src. Each comment stays on the line that it has in src, and all
-// other lines are empty.
+// Each comment stays on the line that it has in src, and all other lines are empty.
 func commentsOf(src []byte) string {
 	lines := strings.Split(string(src), "\n")
 	out := make([]string, len(lines))
@@ -71,7 +66,7 @@ func commentsOf(src []byte) string {
 			return strings.Join(out, "\n")
 		}
 		if tok != token.COMMENT || !strings.HasPrefix(text, "// ") && !strings.HasPrefix(text, "//\t") {
-			continue // a directive, or an empty line of a comment
+			continue
 		}
 		p := file.Position(pos)
 		text = strings.TrimPrefix(text[2:], " ")

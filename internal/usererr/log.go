@@ -9,8 +9,7 @@ import (
 )
 
 // Logger returns a logger that writes to l and recovers from panics of l's handler and of attributes. A line that the
-// handler cannot write at all is lost. The first lost line is reported on standard error, because no other output is
-// left.
+// handler cannot write at all is lost.
 func Logger(l *slog.Logger) *slog.Logger {
 	if _, ok := l.Handler().(guarded); ok {
 		return l
@@ -36,7 +35,6 @@ func (g guarded) Enabled(ctx context.Context, level slog.Level) (enabled bool) {
 	return g.Handler.Enabled(ctx, level)
 }
 
-// Handle writes a line without its attributes if the attributes cause a panic.
 func (g guarded) Handle(ctx context.Context, r slog.Record) (err error) {
 	defer g.survive()
 	defer func() {
@@ -50,7 +48,7 @@ func (g guarded) Handle(ctx context.Context, r slog.Record) (err error) {
 }
 
 func (g guarded) WithAttrs(attrs []slog.Attr) (h slog.Handler) {
-	h = g // if WithAttrs panics, lines continue without the attributes
+	h = g
 	defer g.survive()
 	return guarded{g.Handler.WithAttrs(attrs), g.panicked}
 }

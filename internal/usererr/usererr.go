@@ -1,9 +1,8 @@
 // Package usererr makes errors and panic values of user code safe to inspect.
 //
 // The methods of an error are user code. Error, Unwrap, Is and As may panic, and a chain of Unwrap may never end. The
-// usual case is a nil pointer that is returned as an error. The engine inspects errors in its own goroutines, where a
-// panic would end the process. So it calls Of on an error that user code has returned, and uses only the copy after
-// that.
+// engine inspects errors in its own goroutines, where a panic would end the process. So it calls Of on an error that
+// user code has returned, and uses only the copy after that.
 package usererr
 
 import (
@@ -11,12 +10,11 @@ import (
 	"reflect"
 )
 
-// mostNodes limits how many errors of one tree are inspected. The tree of an error consists of the error itself and all
-// errors that it wraps, directly or through others. A batch joins at most 500 errors.
+// A batch joins at most 500 errors.
 const mostNodes = 2000
 
-// copied is a copy of an error of user code. It has no Unwrap. errors.Is and errors.As get their answers only from the
-// methods of the copy, which end in limited time and recover from panics.
+// copied has no Unwrap. errors.Is and errors.As get their answers only from the methods of the copy, which end in
+// limited time and recover from panics.
 type copied struct {
 	text  string
 	of    error
@@ -43,8 +41,7 @@ func Of(err error) error {
 	return c
 }
 
-// Original returns the error from which a copy was made. If a method of that error has panicked, or the error wraps
-// errors without end, Original returns the copy. It returns other errors unchanged.
+// If a method of that error has panicked, or the error wraps errors without end, Original returns the copy.
 func Original(err error) error {
 	if c, ok := err.(*copied); ok && c.sound {
 		return c.of
@@ -52,11 +49,10 @@ func Original(err error) error {
 	return err
 }
 
-// Safe returns err, or a copy if a method of err has panicked or its tree does not end. Use it for errors that return
-// to user code, which may inspect them in any way.
+// Use it for errors that return to user code, which may inspect them in any way.
 func Safe(err error) error { return Original(Of(err)) }
 
-// Text returns err.Error(). If that method panics, Text returns a description of the problem.
+// If that method panics, Text returns a description of the problem.
 func Text(err error) string {
 	text, _ := read(err)
 	return text
@@ -78,8 +74,8 @@ func unreadable(err error, p any) string {
 	return fmt.Sprintf("an error of type %T, whose Error method panicked: %s", err, PanicText(p))
 }
 
-// Contain calls code of a user in a separate goroutine, and waits for it. So the code cannot end the caller's goroutine
-// with a panic or with runtime.Goexit, as FailNow of a test does. If the code has not returned, problem says why.
+// Contain calls code of a user in a separate goroutine, so that the code cannot end the caller's goroutine. If the code
+// has not returned, problem says why.
 func Contain(call func()) (problem string) {
 	ended := make(chan string, 1)
 	go func() {
@@ -96,8 +92,8 @@ func Contain(call func()) (problem string) {
 	return <-ended
 }
 
-// PanicText returns a panic's value as package fmt prints it. Package fmt recovers from a panic of String or Error,
-// unless the value of that panic has a method that panics again.
+// Package fmt recovers from a panic of String or Error, unless the value of that panic has a method that panics
+// again.
 func PanicText(p any) (text string) {
 	defer func() {
 		if recover() != nil {
@@ -107,8 +103,7 @@ func PanicText(p any) (text string) {
 	return fmt.Sprint(p)
 }
 
-// Is works like errors.Is for an error of user code. A method that panics, or that matches any error, counts as no
-// match. Is gives up on a tree that does not end.
+// A method that panics, or that matches any error, counts as no match. Is gives up on a tree that does not end.
 func Is(err, target error) bool {
 	if err == nil || target == nil {
 		return err == target
@@ -124,8 +119,8 @@ func Is(err, target error) bool {
 	return w.visit(err)
 }
 
-// As works like errors.As for an error of user code. A method that panics, or that returns true without setting target,
-// counts as no match. The pointer target must not be nil and must point to a zero value.
+// A method that panics, or that returns true without setting target, counts as no match. The pointer target must not be
+// nil and must point to a zero value.
 func As(err error, target any) bool {
 	if err == nil {
 		return false
@@ -142,8 +137,7 @@ func As(err error, target any) bool {
 	return w.visit(err)
 }
 
-// Any reports whether match returns true for an error in the tree of err. match may call the methods of the error. If
-// such a method panics, the error counts as no match.
+// If such a method panics, the error counts as no match.
 func Any(err error, match func(error) bool) bool {
 	w := walk{stepsLeft: mostNodes}
 	w.look = func(err error) bool {
@@ -155,14 +149,11 @@ func Any(err error, match func(error) bool) bool {
 	return w.visit(err)
 }
 
-// probed is an error type that occurs in no tree of errors.
 type probed struct{ error }
 
-// No error equals nobody. An Is method that reports a match with nobody would match any error, so its matches are
-// ignored.
+// An Is method that reports a match with nobody would match any error, so its matches are ignored.
 var nobody = error(&probed{})
 
-// probe reports whether it could visit a whole tree and call the methods of each error.
 func probe(err error) bool {
 	var to *probed
 	w := walk{stepsLeft: mostNodes, look: func(err error) bool {
@@ -178,11 +169,10 @@ func probe(err error) bool {
 	return !w.incomplete
 }
 
-// walk visits a tree of errors in the same order as package errors.
 type walk struct {
 	look       func(error) bool
-	stepsLeft  int  // how many more errors may be visited
-	incomplete bool // a method has panicked, or the tree is larger than mostNodes
+	stepsLeft  int
+	incomplete bool
 }
 
 func (w *walk) visit(err error) (found bool) {

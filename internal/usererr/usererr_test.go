@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// odd is an error with replaceable methods.
 type odd struct {
 	error  func() string
 	unwrap func() error
@@ -108,7 +107,6 @@ func TestPanicTextIsMadeOfAnything(t *testing.T) {
 	require.Equal(t, "a value of type usererr.bomb, whose own method panics", PanicText(bomb{}))
 }
 
-// loud is a slog.Handler whose methods all panic.
 type loud struct{}
 
 func (loud) Enabled(context.Context, slog.Level) bool  { panic("loud") }
@@ -116,7 +114,6 @@ func (loud) Handle(context.Context, slog.Record) error { panic("loud") }
 func (loud) WithAttrs([]slog.Attr) slog.Handler        { panic("loud") }
 func (loud) WithGroup(string) slog.Handler             { panic("loud") }
 
-// ready is a loud handler that is enabled, so it panics only in Handle.
 type ready struct{ loud }
 
 func (ready) Enabled(context.Context, slog.Level) bool { return true }

@@ -14,7 +14,6 @@ import (
 // A verdict of RetrySoon waits for at least minSoonDelay, and for at most twice as long.
 const minSoonDelay = 100 * time.Millisecond
 
-// Kind is what a handler asks for.
 type Kind int
 
 const (
@@ -27,26 +26,23 @@ const (
 	KindServerDown  // the cause is that database alone
 )
 
-// Verdict is a handler's error, with what the error asks for.
 type Verdict struct {
 	Kind      Kind
 	After     time.Duration // time until the next attempt; ≤ 0: the type's schedule decides
-	ByLibrary bool          // whether the library made the verdict, because its database or this process has failed
-	NoMaxWait bool          // whether LibraryWait has made the verdict
+	ByLibrary bool
+	NoMaxWait bool
 
-	Undecodable bool // whether Undecodable has made the verdict
-	NotCalled   bool // whether NotCalled has made the verdict
+	Undecodable bool
+	NotCalled   bool
 
 	err error
 }
 
-// HandlerCalled reports whether the handler was called with a decoded content. If not, the attempt had no effect.
+// HandlerCalled reports whether the handler was called with a decoded content.
 func (v *Verdict) HandlerCalled() bool { return !v.NotCalled && !v.NoMaxWait && !v.Undecodable }
 
-// Error returns the text of the error.
 func (v *Verdict) Error() string { return v.err.Error() }
 
-// Unwrap returns the error that the handler has judged.
 func (v *Verdict) Unwrap() error { return v.err }
 
 // NoReason replaces an empty error text. An empty LastError means that no attempt has failed.
@@ -72,37 +68,32 @@ func Snooze(d time.Duration) error {
 
 func Unavailable(err error) error { return &Verdict{Kind: KindUnavailable, err: orNoReason(err)} }
 
-// LibraryUnavailable returns an Unavailable that the library makes, and not a handler.
 func LibraryUnavailable(err error) error {
 	return &Verdict{Kind: KindUnavailable, ByLibrary: true, err: orNoReason(err)}
 }
 
-// NotCalled returns an Unavailable that the library makes for an attempt that ended before its handler was called.
 func NotCalled(err error) error {
 	return &Verdict{Kind: KindUnavailable, ByLibrary: true, NotCalled: true, err: orNoReason(err)}
 }
 
-// RetrySoon returns a verdict of the library for an entry that has no fault. The entry is soon due again, here or in another
-// process.
+// The entry is soon due again, here or in another process.
 func RetrySoon(err error) error {
 	return &Verdict{Kind: KindSnooze, After: minSoonDelay + jitter.N(minSoonDelay), ByLibrary: true, err: err}
 }
 
-// LibraryWait returns a verdict with which the library, and not the handler, asks to wait. MaxWait does not limit such a wait.
+// MaxWait does not limit such a wait.
 func LibraryWait(err error) error {
 	v := *Of(err)
 	v.NoMaxWait, v.err = true, err
 	return &v
 }
 
-// Undecodable returns an Unavailable for content that this process cannot decode. Another process may run a newer
-// version of the code. So the error costs no attempt until MaxWait is over. A breaker does not count it, because no
-// call was made.
+// Undecodable costs no attempt until MaxWait is over, because another process may run a newer version of the code. A
+// breaker does not count it, because no call was made.
 func Undecodable(err error) error {
 	return &Verdict{Kind: KindUnavailable, Undecodable: true, err: orNoReason(err)}
 }
 
-// ForObserver does the same as VerdictOf in the root package.
 func ForObserver(err error) observe.Verdict {
 	if err == nil {
 		return observe.Success
@@ -121,13 +112,12 @@ func ForObserver(err error) observe.Verdict {
 	return observe.Failure
 }
 
-// unknown is an error of an attempt that may have had its effect.
 type unknown struct{ error }
 
 func (unknown) OutcomeUnknown() bool { return true }
 func (u unknown) Unwrap() error      { return u.error }
 
-// OutcomeUnknown marks the error of an attempt that may have had its effect. The text and the verdict stay. It returns nil for nil.
+// OutcomeUnknown keeps the text and the verdict of the error. It returns nil for nil.
 func OutcomeUnknown(err error) error {
 	if err == nil {
 		return nil
@@ -135,8 +125,7 @@ func OutcomeUnknown(err error) error {
 	return unknown{err}
 }
 
-// IsOutcomeUnknown reports whether an error in the tree of err has a method OutcomeUnknown that returns true. Errors of
-// package httpcall and of user code may have this method.
+// Errors of package httpcall and of user code may have this method.
 func IsOutcomeUnknown(err error) bool {
 	return usererr.Any(err, func(err error) bool {
 		u, ok := err.(interface{ OutcomeUnknown() bool })
@@ -144,11 +133,11 @@ func IsOutcomeUnknown(err error) bool {
 	})
 }
 
-// Of returns what err asks for. A failure asks for nothing. RetryAfter around Unavailable becomes an Unavailable with
-// the time of RetryAfter. err may be an error of user code that was not copied.
+// A failure asks for nothing. RetryAfter around Unavailable becomes an Unavailable with the time of RetryAfter. err
+// may be an error of user code that was not copied.
 func Of(err error) *Verdict {
 	if err == nil {
-		return &noVerdict // each success passes here
+		return &noVerdict
 	}
 	v := verdictIn(err)
 	if v == nil {
@@ -165,7 +154,6 @@ func Of(err error) *Verdict {
 	return v
 }
 
-// verdictIn finds the outermost verdict in an error's tree, or returns nil.
 func verdictIn(err error) *Verdict {
 	if v, ok := err.(*Verdict); ok {
 		return v
@@ -177,18 +165,17 @@ func verdictIn(err error) *Verdict {
 	return v
 }
 
-// noVerdict is the verdict of an error that asks for nothing.
 var noVerdict Verdict
 
 // ServerCaused marks an error that comes from a condition of the database. whole says whether it is a condition of the
 // whole server.
 //
 // A condition of the whole server never costs an attempt. Any other condition costs none either, up to as many times in
-// a row as the entry has attempts. The next one in a row counts as a failure. Otherwise an entry whose own handler
-// always causes the condition would never reach a person.
+// a row as the entry has attempts. Otherwise an entry whose own handler always causes the condition would never reach a
+// person.
 func ServerCaused(err error, whole bool) error {
 	if verdictIn(err) != nil {
-		return err // the handler has said what it asks for
+		return err
 	}
 	if whole {
 		return &Verdict{Kind: KindServerDown, err: err}
@@ -196,14 +183,12 @@ func ServerCaused(err error, whole bool) error {
 	return &Verdict{Kind: KindServerFault, err: err}
 }
 
-// Judgement is what the error of an attempt says.
 type Judgement struct {
 	Verdict  observe.Verdict
 	Library  bool // the library or its database has failed, and the error says nothing about the handler
-	Uncalled bool // the handler was not called, or could not decode the content
+	Uncalled bool
 }
 
-// JudgementOf reads the error of an attempt.
 func JudgementOf(err error) Judgement {
 	v := Of(err)
 	return Judgement{

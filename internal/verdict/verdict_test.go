@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// RetryAfter around Unavailable changes the time and the text. A new field of Verdict must not get lost.
 func TestRetryAfterAroundUnavailableKeepsEveryOtherField(t *testing.T) {
 	inner := &Verdict{err: errors.New("no route")}
 	fields := reflect.ValueOf(inner).Elem()

@@ -22,7 +22,6 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// These are the messages that the driver and an app send each other. Each message is one line.
 const (
 	atWork   = "at work"   // The app sends this when it records entries, and runs handlers if configured.
 	noLoad   = "no load"   // The app sends this when its producers and people have stopped.
@@ -30,13 +29,12 @@ const (
 	stopAll  = "stop"      // The driver sends this to end the app normally.
 )
 
-// These settings apply to every app. The times are short, so that a run holds many claims, lost leases and retries.
 const (
 	lease             = 2 * time.Second
 	grace             = 500 * time.Millisecond
 	reconcileInterval = time.Second
 	pollInterval      = 500 * time.Millisecond
-	horizon           = 10 * time.Second // shorter than longestDelay
+	horizon           = 10 * time.Second
 	stopTimeout       = 20 * time.Second
 	purgeAge          = time.Minute // smallest age that Purge accepts
 	longestDelay      = 20 * time.Second
@@ -44,29 +42,27 @@ const (
 	longestPutOff     = 2 * time.Minute // each Unavailable in a row doubles the pause, up to this limit
 )
 
-// appConfig is the configuration that the driver passes to an app's process.
 type appConfig struct {
 	Name    string
-	Process string // name of this process; it is in every change that the process makes
+	Process string
 	Dir     string
 	Seed    uint64
 
 	DSN, Redis string
 	CanaryDSN  string // database of the commits that watchForStalls measures
 
-	Runs           bool // whether the app also runs handlers
-	Connector      bool // whether the app's pool uses compensator.Connector
+	Runs           bool
+	Connector      bool
 	RepeatableRead bool // whether the app's own transactions use REPEATABLE READ instead of READ COMMITTED
 
-	Rate      float64 // entries a second
-	People    float64 // actions a second
+	Rate      float64
+	People    float64
 	KillEvery time.Duration
 
-	Failing, Poison float64 // the same as in Config
-	Careful         bool    // the same as in Config
+	Failing, Poison float64
+	Careful         bool
 }
 
-// appProcess is a running app.
 type appProcess struct {
 	cfg     appConfig
 	history *history.Writer
@@ -75,13 +71,12 @@ type appProcess struct {
 	results map[string]*compensator.ResultType[job, result] // by the name of the type
 
 	recent recent
-	runs   atomic.Uint64 // number of handler runs
-	txs    atomic.Uint64 // number of transactions
-	calls  atomic.Uint64 // number of actions
+	runs   atomic.Uint64
+	txs    atomic.Uint64
+	calls  atomic.Uint64
 }
 
-// RunApp runs an app in a re-executed test binary, instead of the tests. It returns false when this process is not an
-// app.
+// RunApp returns false when this process is not an app.
 func RunApp() bool {
 	text := os.Getenv(appEnv)
 	if text == "" {
@@ -129,7 +124,7 @@ func (p *appProcess) run() {
 	p.write(&history.Mark{At: history.Now(), What: history.MarkExit})
 }
 
-// obey follows the orders that the driver sends on standard input. When the driver's process ends, the app exits.
+// When the driver's process ends, the app exits.
 func obey(endLoad, endWork context.CancelFunc) {
 	orders := bufio.NewScanner(os.Stdin)
 	for orders.Scan() {
@@ -142,7 +137,6 @@ func obey(endLoad, endWork context.CancelFunc) {
 	os.Exit(3)
 }
 
-// runLoad records entries until the context loading ends, and runs handlers until the context working ends.
 func (p *appProcess) runLoad(loading, working context.Context) {
 	var load sync.WaitGroup
 	random := rand.New(rand.NewPCG(p.cfg.Seed, 3))
@@ -171,8 +165,7 @@ func (p *appProcess) runLoad(loading, working context.Context) {
 	waiting.Wait()
 }
 
-// watchForStalls detects when the machine is overloaded. It writes each such time to the history, as a Stall, until
-// stop is called.
+// watchForStalls detects when the machine is overloaded.
 func (p *appProcess) watchForStalls() (stop func()) {
 	connector, err := quietConnector(p.cfg.CanaryDSN)
 	must(err)
@@ -187,7 +180,6 @@ func (p *appProcess) watchForStalls() (stop func()) {
 	}
 }
 
-// quietConnector returns a connector that does not log broken connections, because the faults break them on purpose.
 func quietConnector(dsn string) (driver.Connector, error) {
 	config, err := mysql.ParseDSN(dsn)
 	if err != nil {
@@ -230,8 +222,7 @@ func (p *appProcess) newCompensator(client *redis.Client) (*compensator.Compensa
 	return c, err
 }
 
-// observer returns an Observer that writes events to the history. It writes only events that the checker cannot read
-// from the audit or from attempts.
+// observer writes only events that the checker cannot read from the audit or from attempts.
 func (p *appProcess) observer() observe.Observer {
 	return observe.Observer{
 		OutcomeDropped: func(e observe.SettledEvent) {
@@ -255,5 +246,5 @@ func (p *appProcess) observer() observe.Observer {
 	}
 }
 
-// write writes records to the history. If that fails, it ends the process, because a history with a gap proves nothing.
+// write ends the process if it cannot write, because a history with a gap proves nothing.
 func (p *appProcess) write(records ...history.Record) { must(p.history.Write(records...)) }

@@ -8,8 +8,6 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// attempt calls the function perform as one run of a handler. It writes one record to the history before the run and
-// one after it.
 func (p *appProcess) attempt(ctx context.Context, e *compensator.Entry, perform func(run uint64) verdict) error {
 	run := p.begin(e, 0)
 	defer func() {

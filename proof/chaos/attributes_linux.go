@@ -2,8 +2,7 @@ package chaos
 
 import "syscall"
 
-// childAttributes makes the kernel kill every app when the driver ends. Otherwise a frozen app would stay, because it
-// does not notice that its standard input is closed.
+// A frozen app does not notice that its standard input is closed, so the kernel kills it when the driver ends.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -2,15 +2,12 @@ package chaos
 
 import "strings"
 
-// auditColumns are the columns of the process log that the audit stores for each change: the value before it and the
-// value after it.
 var auditColumns = []string{
 	"state", "version", "epoch", "token", "process_count", "compensate_count", "delivery_count", "next_at", "lease_until", "ended_by",
 }
 
-// auditSchema creates triggers on the process log that do not depend on the library. They write every change into the
-// audit, in the transaction of the change. A trigger draws its number (seq) while the change holds the row lock, so two
-// changes of one entry get their numbers in the order in which they were made.
+// A trigger draws its number (seq) while the change holds the row lock, so two changes of one entry get their numbers
+// in the order in which they were made.
 var auditSchema = []string{
 	`CREATE TABLE audit_trail (
 		seq BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,

@@ -22,8 +22,6 @@ var (
 	kinds    = flag.String("chaos.kinds", "", "only these faults, separated by semicolons")
 )
 
-// TestChaos causes faults in real servers and processes. Then a separate program, which shares no code with the
-// library, judges the recorded history.
 func TestChaos(t *testing.T) {
 	cfg := Config{Seed: *seed, Duration: *duration, Rate: *rate, Dir: historyDir(t, fmt.Sprint(*seed))}
 	if *kinds != "" {
@@ -40,7 +38,7 @@ func historyDir(t *testing.T, name string) string {
 	root, err := filepath.Abs("../../build/chaos")
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(root, 0o755))
-	for n := 1; ; n++ { // Another run of the same seed may use the directory.
+	for n := 1; ; n++ {
 		path := filepath.Join(root, name)
 		if n > 1 {
 			path += fmt.Sprint("-", n)
@@ -55,7 +53,6 @@ func historyDir(t *testing.T, name string) string {
 	}
 }
 
-// judge runs the checker and the report. Both are separate programs that read only the history.
 func judge(t *testing.T, dir string) {
 	t.Helper()
 	verdict := run(t, "./check", dir)

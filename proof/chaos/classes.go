@@ -14,7 +14,6 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// classOf returns the class of an error (a constant Err… in package history) and its text.
 func classOf(err error) (class, detail string) {
 	if err == nil {
 		return "", ""
@@ -52,8 +51,8 @@ func errorClass(err error) string {
 	return history.ErrOther
 }
 
-// outcomeOfCommit says what the error of a COMMIT means: the transaction has committed, it certainly has not
-// (CommitFail), or that is unknown.
+// outcomeOfCommit classifies the error of a COMMIT: committed, certainly not committed (CommitFail), or
+// unknown.
 func outcomeOfCommit(err error) string {
 	switch {
 	case err == nil:

@@ -11,20 +11,16 @@ import (
 	"time"
 )
 
-// clockSource is the source of a library that is preloaded into the servers. The library moves their clocks while they
-// run. It needs a C compiler and glibc. It cannot move the apps' clocks, because Go programs read the clock without a C
-// library. For an app, a wrong clock of a server has the same effect as a wrong clock of the app.
+// clockSource cannot move the apps' clocks, because Go programs read the clock without a C library.
 //
 //go:embed testdata/clock.c
 var clockSource []byte
 
-// clocks moves the clocks of all servers that start after newClocks.
 type clocks struct{ dir string }
 
 const preload = "LD_PRELOAD"
 
-// newClocks makes the servers of this test start with movable clocks. It returns an error if the system has no C
-// compiler or no glibc.
+// newClocks returns an error if the system has no C compiler or no glibc.
 func newClocks(tb testing.TB) (*clocks, error) {
 	c := &clocks{dir: tb.TempDir()}
 	source, library := filepath.Join(c.dir, "clock.c"), filepath.Join(c.dir, "clock.so")
@@ -44,13 +40,11 @@ func newClocks(tb testing.TB) (*clocks, error) {
 	return c, nil
 }
 
-// These are the movable clocks. Both Redis servers share one clock.
 const (
 	sqlClock   = "sql"
 	redisClock = "redis"
 )
 
-// set sets a clock to the true time plus offset.
 func (c *clocks) set(clock string, offset time.Duration) error {
 	file, err := os.OpenFile(filepath.Join(c.dir, clock), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -7,14 +7,13 @@ type Config struct {
 	Seed uint64 // determines the schedule of faults and the load of each app. The run itself is not deterministic
 
 	// Duration is how long load and faults last, by default 60 s. The run continues until every kind of fault has hit
-	// something once. A minute is enough for that, unless the machine is slow. The start, the end and the check of the
-	// run take about one more minute.
+	// something once.
 	Duration time.Duration
 
 	Dir string // directory of the history; it is emptied first
 
-	Rate      float64       // entries recorded per second, over all apps (default 300)
-	People    float64       // actions per second, over all apps (default 3)
+	Rate      float64
+	People    float64
 	KillEvery time.Duration // mean time between entries that kill their process (default 10 s; negative: none)
 
 	// Failing is the share of entries that fail once. Poison is the share of entries that never succeed. If both are
@@ -28,22 +27,20 @@ type Config struct {
 
 	Faults Faults
 
-	// Excused is for a run in which some events cannot happen although the checker demands them. The keys are the
-	// checker's names of these events, and the values are the reasons. See history.Run.
+	// Excused maps names of events that cannot happen in this run to reasons. See history.Run.
 	Excused map[string]string
 
-	// Sample, when set, is called every SampleEvery. The calls begin when the apps are ready, and end with the run.
+	// Sample, when set, is called every SampleEvery.
 	Sample      func(*stage)
 	SampleEvery time.Duration
 }
 
-// Faults configures the nemesis, which makes the faults.
 type Faults struct {
 	None  bool
-	Kinds []string      // kinds of faults to make (nil: all kinds)
-	Most  int           // largest number of faults at once (default 3)
-	Hold  time.Duration // mean duration of a fault (default 2 s)
-	Calm  time.Duration // mean time between two rounds of faults (default 1 s)
+	Kinds []string
+	Most  int
+	Hold  time.Duration
+	Calm  time.Duration
 }
 
 func (cfg Config) withDefaults() Config {

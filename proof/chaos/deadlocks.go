@@ -15,10 +15,9 @@ var (
 
 const longestStatement = 300
 
-// deadlocks reads deadlock reports from the error log of a MariaDB or MySQL server with innodb_print_all_deadlocks.
 func deadlocks(log string) (found []*history.Deadlock) {
 	var d *history.Deadlock
-	reading := false // whether the line belongs to a statement
+	reading := false
 	for line := range strings.Lines(log) {
 		line = strings.TrimRight(line, "\n")
 		switch {

@@ -14,7 +14,6 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// dump writes the final contents of the servers to the history.
 func (st *stage) dump() {
 	for what, dump := range map[string]func(*batchWriter) error{
 		"audit": st.dumpAudit, "rows": st.dumpRows, "effects": st.dumpEffects, "results": st.dumpResults, "queue": st.dumpQueue, "replays": st.dumpReplays, "deadlocks": st.dumpDeadlocks,
@@ -27,7 +26,7 @@ func (st *stage) dump() {
 	}
 }
 
-// batchWriter collects records and writes many at once. Writing the records one by one would take longer than the run.
+// Writing the records one by one would take longer than the run.
 type batchWriter struct {
 	*stage
 	records []history.Record
@@ -44,7 +43,6 @@ func (w *batchWriter) flush() {
 	w.records = w.records[:0]
 }
 
-// query runs a query and calls read for each row.
 func (st *stage) query(query string, read func(scan func(...any) error) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
@@ -61,14 +59,12 @@ func (st *stage) query(query string, read func(scan func(...any) error) error) e
 	return rows.Err()
 }
 
-// image holds the columns of a row, which may be NULL.
 type image struct {
 	state, version, epoch, process, compensate, delivery, next, lease sql.NullInt64
 	token                                                             []byte
 	by                                                                sql.NullString
 }
 
-// scanTargets returns pointers to the fields, in the order of auditColumns.
 func (i *image) scanTargets() []any {
 	return []any{&i.state, &i.version, &i.epoch, &i.token, &i.process, &i.compensate, &i.delivery, &i.next, &i.lease, &i.by}
 }
@@ -124,7 +120,6 @@ func (st *stage) dumpEffects(w *batchWriter) error {
 	})
 }
 
-// dueKey matches the Redis key of a type's queue.
 var dueKey = regexp.MustCompile(`^\{` + prefix + `:v1:\d+\}:(.*):\d+:due$`)
 
 func (st *stage) dueKeys(ctx context.Context) (map[string]string, error) {
@@ -140,11 +135,10 @@ func (st *stage) dueKeys(ctx context.Context) (map[string]string, error) {
 	return keys, err
 }
 
-// lastDue is the greatest score that an entry can have. Members with a greater score are not entries. They record
-// whether the queue is complete.
+// Members with a score above lastDue are not entries. They record whether the queue is complete.
 const lastDue = "4e15"
 
-// queued counts the members of the queue. It leaves out members of typeOrphan, which have no row.
+// queued leaves out members of typeOrphan, which have no row.
 func (st *stage) queued() (n int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

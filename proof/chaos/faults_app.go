@@ -16,14 +16,12 @@ var appFaults = []fault{
 	{kind: "app paused", takes: 6 * time.Second, touches: []string{history.TouchesApp}, needs: anApp, strike: (*strike).pauseApp},
 }
 
-// killApp kills an app as a power cut would. Its keeper starts it again.
 func (k *strike) killApp() error {
 	k.begin("")
 	k.app.kill()
 	return k.app.await(k.ctx)
 }
 
-// pauseApp freezes an app for 0.2 to 3 times the length of a lease.
 func (k *strike) pauseApp() error {
 	d := k.between(0.2, 3, lease.Seconds())
 	k.begin("", d)
@@ -38,8 +36,6 @@ var (
 	oneAppsQueue    = []string{history.TouchesQueue}
 )
 
-// proxyFaults affect the connections between one app and one server. For this app the server may be down, while the
-// other apps reach it.
 var proxyFaults = []fault{
 	{kind: "commit request dropped", takes: 2 * time.Second, holds: 1, touches: oneAppsDatabase, needs: sqlProxy, strike: func(k *strike) error {
 		return k.breakStatements(0.5, faultproxy.Rule{Match: faultproxy.Commit(), Fault: faultproxy.DropRequest})
@@ -96,8 +92,7 @@ func (k *strike) healRedisProxy() error {
 	return nil
 }
 
-// breakStatements breaks a share of the statements that match a rule. The fault's duration counts from the first broken
-// statement.
+// The fault's duration counts from the first broken statement.
 func (k *strike) breakStatements(share float64, rule faultproxy.Rule) error {
 	match, draw := rule.Match, chance(k.rand, share)
 	rule.Match = func(r faultproxy.Request) bool { return match(r) && draw() }
@@ -110,18 +105,16 @@ func (k *strike) breakStatements(share float64, rule faultproxy.Rule) error {
 		return errNothingHit
 	}
 	k.hold(1)
-	defer k.app.proxies.sql.HangUp() // An open transaction would block the next faults.
+	defer k.app.proxies.sql.HangUp()
 	for trap.Fired() < statementsToHit && ctx.Err() == nil {
 		wait(ctx, 10*time.Millisecond)
 	}
 	return nil
 }
 
-// statementsToHit is how many statements of an app a fault hits. The number is large enough that some statements come
-// from producers, not only from the library.
+// statementsToHit is how many statements of an app a fault hits.
 const statementsToHit = 25
 
-// chance returns a function that returns true with probability share. The function may be called concurrently.
 func chance(from *rand.Rand, share float64) func() bool {
 	var mu sync.Mutex
 	own := rand.New(rand.NewPCG(from.Uint64(), 0))

@@ -75,7 +75,6 @@ var redisFaults = []fault{
 	}},
 }
 
-// tellRedis sends commands to the Redis that the apps use.
 func (k *strike) tellRedis(say func(ctx context.Context, c *redis.Client) error) error {
 	client := k.mainRedis()
 	defer client.Close()
@@ -85,8 +84,6 @@ func (k *strike) tellRedis(say func(ctx context.Context, c *redis.Client) error)
 	return say(ctx, client)
 }
 
-// failOver cuts off the follower for a while and then promotes it. The writes that the old leader acknowledged in that
-// time are lost.
 func (k *strike) failOver() error {
 	k.begin("redis")
 	old, newMain := k.main, 1-k.main

@@ -56,7 +56,6 @@ var sqlFaults = []fault{
 	}},
 }
 
-// moveClock moves a clock forwards or backwards, and later sets it right again.
 func (k *strike) moveClock(clock string) error {
 	by := k.between(-8, 8, 1)
 	k.begin(clock, by)
@@ -70,8 +69,7 @@ func (k *strike) moveClock(clock string) error {
 	return err
 }
 
-// insistOnClocks reads the clocks after a move. It tries up to 20 times, until the servers answer fast enough. The checker needs a
-// reading between two moves to convert the database's times between them.
+// The checker needs a reading between two moves to convert the database's times between them.
 func (k *strike) insistOnClocks() {
 	for tries := 0; tries < 20 && !k.readClocks(); tries++ {
 		wait(k.ctx, 50*time.Millisecond)
@@ -96,7 +94,6 @@ func (k *strike) rootExec(query string, args ...any) error {
 	return nil
 }
 
-// killConnections kills a few random connections of the apps.
 func (k *strike) killConnections() error {
 	k.begin("database")
 	query := "SELECT id FROM information_schema.processlist WHERE user='app' ORDER BY RAND() LIMIT 5"
@@ -133,7 +130,6 @@ func isServerError(err error, numbers ...uint16) bool {
 	return false
 }
 
-// someEntries returns the ids of open entries in random order.
 func (k *strike) someEntries(n int) ([]uint64, error) {
 	rows, err := k.db.QueryContext(k.ctx, "SELECT id FROM common_process_log WHERE state IN (0,-1,-3) ORDER BY RAND() LIMIT ?", n)
 	if err != nil {
@@ -151,7 +147,6 @@ func (k *strike) someEntries(n int) ([]uint64, error) {
 	return ids, rows.Err()
 }
 
-// lockRows locks random entries, round after round.
 func (k *strike) lockRows() error {
 	k.begin("database")
 	until := time.Now().Add(k.lasting(1))
@@ -174,14 +169,13 @@ func (k *strike) lockRows() error {
 	return nil
 }
 
-// lockCrosswise locks entries in another order than the library does, so that deadlocks happen.
 func (k *strike) lockCrosswise() error {
 	k.begin("database")
 	until := time.Now().Add(k.lasting(0.5))
 	for time.Now().Before(until) && k.ctx.Err() == nil {
 		err := k.inRootTx(func(tx *sql.Tx) error {
 			ids, err := k.someEntries(6)
-			for _, id := range ids { // Lock the entries in their random order.
+			for _, id := range ids {
 				if err == nil {
 					_, err = tx.Exec("UPDATE "+history.NemesisComment+" common_process_log SET batch_id=batch_id WHERE id=?", id)
 				}
@@ -200,7 +194,6 @@ func list(ids []uint64) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]")
 }
 
-// inRootTx calls run in a transaction with all privileges and rolls it back.
 func (k *strike) inRootTx(run func(tx *sql.Tx) error) error {
 	tx, err := k.db.BeginTx(k.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
@@ -210,7 +203,6 @@ func (k *strike) inRootTx(run func(tx *sql.Tx) error) error {
 	return run(tx)
 }
 
-// keepReadView holds a transaction with an old snapshot open. Meanwhile the server must keep all old versions of rows.
 func (k *strike) keepReadView() error {
 	k.begin("database")
 	conn, err := k.db.Conn(k.ctx)
@@ -226,8 +218,7 @@ func (k *strike) keepReadView() error {
 	return err
 }
 
-// alterTable adds a column and drops it again. Each ALTER TABLE waits for every transaction on the table. All other
-// statements on the table wait for the ALTER.
+// All other statements on the table wait for the ALTER.
 func (k *strike) alterTable() error {
 	k.begin("database")
 	if err := k.insist(3, "ALTER TABLE common_process_log ADD COLUMN extra INT NULL"); err != nil {
@@ -237,8 +228,6 @@ func (k *strike) alterTable() error {
 	return k.insist(20, "ALTER TABLE common_process_log DROP COLUMN extra")
 }
 
-// insist tries an ALTER TABLE again until the statement gets its lock on the table. While the ALTER waits for open
-// transactions, all other statements on the table wait for the ALTER.
 func (k *strike) insist(maxTries int, query string) error {
 	for tries := 1; ; tries++ {
 		err := k.rootExec(query)
@@ -252,12 +241,11 @@ func (k *strike) insist(maxTries int, query string) error {
 	}
 }
 
-// purge deletes old entries while everything else continues.
 func (k *strike) purge() error {
 	k.begin("database")
 	c, err := compensator.New(k.ctx, compensator.Config{DB: k.db, Operations: &compensator.Operations{Attempts: true}})
 	if isServerError(err, 1205) {
-		return errNothingHit // The table is being altered at this moment.
+		return errNothingHit
 	}
 	if err != nil {
 		return err

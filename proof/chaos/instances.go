@@ -8,11 +8,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// checkInstances asserts G44: the list of processes shows which processes live. It runs while the apps are running:
-//
-//   - The newest row of each app must be listed as live.
-//   - No process may be listed as ended, because none of them was closed.
-//   - Each lease that an app took must have a token that names a listed process.
+// checkInstances asserts G44 while the apps run: the list of processes shows which processes live.
 func (st *stage) checkInstances() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -18,27 +18,25 @@ import (
 	"time"
 )
 
-// app keeps one process of an app running. When the process dies, app starts another.
 type app struct {
 	tb      testing.TB
 	name    string
 	cfg     appConfig
 	proxies *proxies
-	log     string        // path of the log
+	log     string
 	kept    chan struct{} // closed when no more processes will be started
 
 	mu       sync.Mutex // guards the fields below it
 	process  *exec.Cmd
-	started  int            // number of processes so far
-	pids     map[int]string // names of the processes so far
+	started  int
+	pids     map[int]string
 	orders   io.WriteCloser
 	ready    chan struct{} // closed when the current process is ready
-	unloaded bool          // whether the process has stopped recording entries
-	idle     bool          // whether this process and all later ones must make no load
+	unloaded bool
+	idle     bool
 	stopping bool
 }
 
-// appEnv is the environment variable that holds the appConfig of a re-executed test binary.
 const appEnv = "CHAOS_APP"
 
 func startApp(tb testing.TB, cfg appConfig, proxies *proxies) *app {
@@ -52,7 +50,6 @@ func startApp(tb testing.TB, cfg appConfig, proxies *proxies) *app {
 	return a
 }
 
-// keepRunning starts one process after another until the app has to stop.
 func (a *app) keepRunning() {
 	defer close(a.kept)
 	for number := 1; ; number++ {
@@ -67,7 +64,7 @@ func (a *app) keepRunning() {
 			a.tb.Errorf("%s ended without being stopped: %v\n%s", a.name, err, a.logTail())
 			return
 		}
-		wait(context.Background(), 200*time.Millisecond) // A real restart takes time, too.
+		wait(context.Background(), 200*time.Millisecond)
 	}
 }
 
@@ -111,8 +108,6 @@ func (a *app) runProcess(number int) error {
 	return err
 }
 
-// config returns the configuration of the process with this number. Each process has a different seed. After stopLoad
-// the rate is 0.
 func (a *app) config(number int) appConfig {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -142,14 +137,12 @@ func (a *app) set(cmd *exec.Cmd, orders io.WriteCloser) {
 	}
 }
 
-// latest returns the name of the app's latest process.
 func (a *app) latest() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return processName(a.name, a.started)
 }
 
-// nameOf returns the name of the app's process with a process id, or "".
 func (a *app) nameOf(pid int) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -175,7 +168,7 @@ func (a *app) isUnloaded() bool {
 	return a.unloaded
 }
 
-// await returns when the current process is ready. If that process dies first, await waits for its successor.
+// If that process dies first, await waits for its successor.
 func (a *app) await(ctx context.Context) error {
 	timer := time.NewTimer(waitTimeout)
 	defer timer.Stop()
@@ -194,7 +187,6 @@ func (a *app) await(ctx context.Context) error {
 	}
 }
 
-// kill kills the current process with SIGKILL and waits until it has ended.
 func (a *app) kill() {
 	a.signal(syscall.SIGKILL)
 	for deadline := time.Now().Add(waitTimeout); a.pid() != 0 && time.Now().Before(deadline); {
@@ -219,7 +211,6 @@ func (a *app) pid() int {
 	return a.process.Process.Pid
 }
 
-// stopLoad stops producers and people, in the current process and in all later ones.
 func (a *app) stopLoad() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -227,14 +218,14 @@ func (a *app) stopLoad() {
 	a.sendStopLoad()
 }
 
-// sendStopLoad tells the current process to stop its load, including its calls of Wait. The caller holds mu.
+// The caller holds mu.
 func (a *app) sendStopLoad() {
 	if a.orders != nil {
 		_, _ = fmt.Fprintln(a.orders, stopLoad)
 	}
 }
 
-// stop ends the app normally. If the app ends with an error, the test fails.
+// If the app ends with an error, the test fails.
 func (a *app) stop() {
 	a.setStopping()
 	a.mu.Lock()
@@ -265,7 +256,7 @@ func (a *app) isStopping() bool {
 	return a.stopping
 }
 
-// killed reports whether a process ended by SIGKILL. The nemesis sends it, or a handler kills its own process.
+// The nemesis sends it, or a handler kills its own process.
 func killed(err error) bool {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
@@ -275,7 +266,6 @@ func killed(err error) bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// checkLog fails the test when the app's log holds a text that no app may write.
 func (a *app) checkLog() {
 	text, err := os.ReadFile(a.log)
 	if err != nil {

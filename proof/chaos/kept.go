@@ -2,9 +2,8 @@ package chaos
 
 type outcomeOf struct{ id, version uint64 }
 
-// checkAttempts asserts G42: failed attempts are stored with their outcomes. It compares the stored attempts with the
-// changes that the triggers have written. An attempt may be missing if a failure at least 99 versions later is stored.
-// A purged entry must have no stored attempts.
+// checkAttempts asserts G42: failed attempts are stored with their outcomes. An attempt may be missing if a failure at
+// least 99 versions later is stored.
 func (st *stage) checkAttempts() {
 	kept, latest := make(map[outcomeOf]bool), make(map[uint64]uint64)
 	err := st.query("SELECT entry_id, row_version FROM common_process_log_attempt", func(scan func(...any) error) error {

@@ -16,8 +16,6 @@ func (st *stage) checkLimits() {
 	st.checkAdvances()
 }
 
-// checkGrants asserts that, by the database's clock, no window has more starts of a partner than the type's limit
-// allows.
 func (st *stage) checkGrants(businessType string, limit compensator.Limit) grants.Found {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -29,8 +27,6 @@ func (st *stage) checkGrants(businessType string, limit compensator.Limit) grant
 	return found
 }
 
-// checkPermits checks what the triggers have recorded of typeBook: at most as many entries of a partner have a permit at
-// the same time as bookLimit allows.
 func (st *stage) checkPermits() {
 	found := st.checkGrants(typeBook, bookLimit)
 	var permits grants.Permits
@@ -54,12 +50,10 @@ func (st *stage) checkPermits() {
 	}
 }
 
-// grantOf identifies the starts of a partner that a claim of typeRush was granted. The claim is known by its token.
 type grantOf struct{ token, partner string }
 
-// checkAdvances checks the starts that claims of typeRush have taken in advance. It also asserts that a partner has at most
-// as many runs of handlers as starts that were granted and not returned. checkGrants would not notice a start that two
-// entries used, or that an entry used and the claim returned.
+// checkAdvances also asserts that a partner has at most as many runs of handlers as starts that were granted and not
+// returned. checkGrants would not notice a start that two entries used, or that an entry used and the claim returned.
 func (st *stage) checkAdvances() {
 	found := st.checkGrants(typeRush, rushLimit)
 	runs, err := st.readRuns()
@@ -106,7 +100,6 @@ func (st *stage) checkAdvances() {
 	}
 }
 
-// readRuns reads from the history which entries a handler has run, each with the version that its claim has written.
 func (st *stage) readRuns() (runs map[outcomeOf]bool, err error) {
 	files, err := history.Files(st.cfg.Dir)
 	runs = make(map[outcomeOf]bool)

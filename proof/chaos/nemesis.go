@@ -12,21 +12,18 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// fault is one kind of fault. The fields needs and shares decide which faults may run at the same time.
 type fault struct {
 	kind    string
 	touches []string // parts of the system in which the checker excuses deviations
-	needs   string   // resource that only this fault may use; some resources exist once per app
-	shares  string   // resource that other faults may use at the same time
+	needs   string
+	shares  string
 	strike  func(*strike) error
 
-	// takes is the usual duration of a fault. If holds is set, a fault lasts longer by holds times the mean duration of
-	// the run's faults.
+	// If holds is set, a fault lasts longer by holds times the mean duration of the run's faults.
 	takes time.Duration
 	holds float64
 }
 
-// need returns the resource that only this fault may use. The text includes the app if every app has such a resource.
 func (s planned) need() string {
 	if perApp(s.needs) {
 		return fmt.Sprint(s.needs, " of ", s.victim)
@@ -34,7 +31,6 @@ func (s planned) need() string {
 	return s.needs
 }
 
-// These are the resources that faults need.
 const (
 	anApp      = "app"
 	sqlProxy   = "sql proxy"
@@ -45,7 +41,6 @@ const (
 
 func perApp(need string) bool { return need == anApp || need == sqlProxy || need == redisProxy }
 
-// faultKinds returns all kinds of faults.
 func faultKinds() []fault { return slices.Concat(appFaults, proxyFaults, sqlFaults, redisFaults) }
 
 // available returns the requested faults that this machine can make. missing holds the reasons for all others.
@@ -64,17 +59,15 @@ func (st *stage) available() (kinds []fault, missing map[string]string) {
 	return kinds, missing
 }
 
-// nemesis carries out a plan.
 type nemesis struct {
 	*stage
 	plan *plan
 
 	mu    sync.Mutex     // guards the fields below it
 	left  map[string]int // kinds that have not struck yet, with the number of their failed tries
-	tried []fault        // faults that hit nothing in this round
+	tried []fault
 }
 
-// mostTries is how many times a kind of fault may run without a hit.
 const mostTries = 10
 
 func (st *stage) newNemesis() *nemesis {
@@ -86,8 +79,7 @@ func (st *stage) newNemesis() *nemesis {
 	return n
 }
 
-// run makes faults until the channel over is closed and every kind has hit something. It stops early if the test has
-// failed.
+// run stops early if the test has failed.
 func (n *nemesis) run(ctx context.Context, over <-chan struct{}) {
 	if len(n.plan.kinds) == 0 {
 		<-over
@@ -108,7 +100,6 @@ func (n *nemesis) allStruck() bool {
 	return len(n.left) == 0
 }
 
-// round makes the faults of one round at the same time.
 func (n *nemesis) round(ctx context.Context, number uint64, r round) {
 	var strikes sync.WaitGroup
 	for i, s := range r.strikes {
@@ -121,7 +112,6 @@ func (n *nemesis) round(ctx context.Context, number uint64, r round) {
 	strikes.Wait()
 }
 
-// noteStrike notes whether a fault hit something.
 func (n *nemesis) noteStrike(f fault, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -139,7 +129,7 @@ func (n *nemesis) noteStrike(f fault, err error) {
 	}
 }
 
-// tryAgain schedules the kinds of faults again that hit nothing in this round and have never hit anything before.
+// tryAgain schedules again the kinds of faults that have never hit anything.
 func (n *nemesis) tryAgain() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -149,18 +139,16 @@ func (n *nemesis) tryAgain() {
 	n.tried = nil
 }
 
-// strike is one fault in progress.
 type strike struct {
 	*stage
 	nemesis *nemesis
 	ctx     context.Context
 	planned
-	app  *app // app that the fault hits (nil: none)
+	app  *app
 	rand *rand.Rand
 	n    uint64 // number of the fault (0: the fault has not begun)
 }
 
-// errNothingHit means that no statement matched the fault, or that the fault did not get its locks.
 var errNothingHit = errors.New("nothing was hit")
 
 func (k *strike) run() {
@@ -181,8 +169,6 @@ func (k *strike) run() {
 	}
 }
 
-// begin writes the Fault record. target is what the fault hits. If the fault has a victim app, begin writes that app as
-// the target.
 func (k *strike) begin(target string, params ...any) {
 	if k.app != nil {
 		target = k.app.name
@@ -195,16 +181,12 @@ func (k *strike) begin(target string, params ...any) {
 	k.write(f)
 }
 
-// hold lets the fault last for scale times its planned duration.
 func (k *strike) hold(scale float64) { wait(k.ctx, k.lasting(scale)) }
 
-// lasting returns how long a part of the fault lasts. The result is the mean duration of the run's faults, times scale,
-// times a random factor from 0.25 to 1.75. A short run shortens all faults further.
 func (k *strike) lasting(scale float64) time.Duration {
 	return time.Duration(k.held * scale * float64(k.cfg.Faults.Hold))
 }
 
-// between returns a random duration from low to high seconds, multiplied by scale.
 func (k *strike) between(low, high, scale float64) time.Duration {
 	return time.Duration((low + k.rand.Float64()*(high-low)) * scale * float64(time.Second))
 }

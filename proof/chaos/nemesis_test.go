@@ -10,12 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// minutePlan returns the plan of a run of one minute, with three apps and every kind of fault.
 func minutePlan(seed uint64) *plan {
 	return newPlan(Config{Seed: seed}.withDefaults(), faultKinds(), 3)
 }
 
-// describe lists the next n rounds of a plan: the faults and their victims. If times is set, it adds their durations.
 func (p *plan) describe(n int, times bool) (list []string) {
 	for range n {
 		r := p.next()
@@ -114,7 +112,6 @@ func TestFaultThatNeverHitsFailsTheRun(t *testing.T) {
 	require.Contains(t, verdict.said[0], n.plan.kinds[0].kind)
 }
 
-// listener collects the errors of a run.
 type listener struct {
 	testing.TB
 	said []string

@@ -10,8 +10,6 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// person performs manual actions, as an operator or another part of the service does. It cancels, completes,
-// reschedules, requeues and settles entries.
 type person struct {
 	*appProcess
 	rand *rand.Rand
@@ -36,7 +34,7 @@ var actions = []string{
 	history.ActionComplete, history.ActionCancel, history.ActionReschedule, history.ActionRequeue, history.ActionRequeue, history.ActionSettleManually,
 }
 
-// act performs one action on an entry. It uses the library's own transaction, or a transaction that may roll back.
+// act uses the library's own transaction, or a transaction that may roll back.
 func (p *person) act(entry recorded) {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
@@ -61,7 +59,6 @@ func (p *person) compensates(entry recorded) bool {
 	return entry.content.BusinessType == typePay || entry.content.BusinessType == typeClose
 }
 
-// logAction writes an action to the history, runs it by calling act, and then writes its end with its error.
 func (p *person) logAction(a *history.Action, act func(found *history.ActionEnd) error) error {
 	a.At = history.Now()
 	p.write(a)
@@ -118,7 +115,7 @@ func (p *person) inTx(ctx context.Context, a *history.Action, ref compensator.Re
 		return
 	}
 	if p.rand.IntN(4) == 0 {
-		wait(ctx, p.randomly(500*time.Millisecond)) // The row stays locked during this wait.
+		wait(ctx, p.randomly(500*time.Millisecond))
 	}
 	p.write(&history.Commit{At: history.Now(), Tx: a.Tx})
 	err = tx.Commit()
@@ -127,7 +124,6 @@ func (p *person) inTx(ctx context.Context, a *history.Action, ref compensator.Re
 	p.write(end)
 }
 
-// randomly returns a random duration below a limit.
 func (p *person) randomly(limit time.Duration) time.Duration {
 	return time.Duration(p.rand.Int64N(int64(limit)))
 }

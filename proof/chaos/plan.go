@@ -6,38 +6,32 @@ import (
 	"time"
 )
 
-// plan is the sequence of faults of a run. The seed alone determines it. A plan consists of rounds. Each round has
-// faults that run at the same time, and then a time without faults. The rounds form cycles, and each cycle holds every
-// kind of fault once. The first cycle is shortened so that it is over before the run ends.
+// plan is the sequence of faults of a run, which the seed alone determines. Each cycle of rounds holds every kind of
+// fault once. The first cycle is shortened so that it ends before the run.
 type plan struct {
 	cfg   Config
 	rand  *rand.Rand
 	kinds []fault
-	apps  int // number of apps to choose a victim from
+	apps  int
 
-	rounds []round // remaining rounds of the current cycle
+	rounds []round
 }
 
-// round is a set of faults that run at the same time.
 type round struct {
 	strikes []planned
-	calm    time.Duration // time without faults after the round
+	calm    time.Duration
 }
 
 type planned struct {
 	fault
-	victim int           // index of the app that the fault hits, if it hits an app
-	after  time.Duration // time between the beginning of the round and the fault
-	held   float64       // relative duration, which strike.lasting uses
+	victim int
+	after  time.Duration
+	held   float64
 }
 
-// calmStart is the time without faults at the start of a run. Some checks judge only times that no fault affects, so
-// every run needs such a time. Later in the run there may be none, because a fault has effects for seconds after its
-// end.
+// Some checks judge only times that no fault affects, so every run needs a calm start.
 const calmStart = 5 * time.Second
 
-// firstCycleShare is the share of a run that the first cycle may take. The share is computed from the usual durations
-// of the faults. On a slow machine the faults take longer.
 const firstCycleShare = 0.9
 
 func newPlan(cfg Config, kinds []fault, apps int) *plan {
@@ -49,7 +43,7 @@ func newPlan(cfg Config, kinds []fault, apps int) *plan {
 	return p
 }
 
-// next returns the next round. A plan with at least one kind of fault never ends.
+// A plan with at least one kind of fault never ends.
 func (p *plan) next() round {
 	if len(p.rounds) == 0 {
 		p.rounds = p.cycle()
@@ -59,13 +53,11 @@ func (p *plan) next() round {
 	return r
 }
 
-// putBack puts a fault that hit nothing back into the plan, before all other faults and with a new victim.
 func (p *plan) putBack(f fault) {
 	p.rounds = append([]round{{strikes: []planned{p.place(f)}}}, p.rounds...)
 }
 
-// cycle distributes every kind of fault over rounds of one to Most faults. Two faults of one round never need the same
-// resource.
+// Two faults of one round never need the same resource.
 func (p *plan) cycle() (rounds []round) {
 	deck := slices.Clone(p.kinds)
 	p.rand.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
@@ -82,8 +74,6 @@ func (p *plan) cycle() (rounds []round) {
 	return rounds
 }
 
-// fitting returns the first fault of the deck that can run at the same time as the faults whose resources are in taken,
-// and its index in the deck.
 func (p *plan) fitting(deck []fault, taken *resources) (at int, s planned, ok bool) {
 	for at, f := range deck {
 		if s := p.place(f); taken.take(s.need(), f.shares) {
@@ -101,7 +91,6 @@ func (p *plan) place(f fault) planned {
 	return s
 }
 
-// takes returns how long the remaining rounds take.
 func (p *plan) takes() (d time.Duration) {
 	for _, r := range p.rounds {
 		d += r.takes(p.cfg) + r.calm
@@ -127,7 +116,6 @@ func (p *plan) shorten(by float64) {
 	}
 }
 
-// resources are the resources that the faults of a round use.
 type resources struct{ needed, shared map[string]bool }
 
 func (r *resources) take(needs, shares string) bool {

@@ -16,7 +16,6 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// producers is the number of goroutines of an app that record entries.
 const producers = 6
 
 type producer struct {
@@ -25,25 +24,22 @@ type producer struct {
 	name string
 	keys int
 
-	killers    int       // number of planned killers still to record; see planKiller
-	from       time.Time // planned killers begin at this time
-	killer     string    // key of the planned killer in the current transaction
-	killerNext bool      // whether the next draft is a planned killer
+	killers    int
+	from       time.Time
+	killer     string
+	killerNext bool
 }
 
-// plannedKillers is how many planned killers each process of the app without handlers records. A planned killer is an
-// entry that kills every process that runs it, until it is dead-lettered. Every run needs one such entry. There are
-// two, because a person may cancel one of them.
+// A planned killer is an entry that kills every process that runs it, until it is dead-lettered. There are two,
+// because a person may cancel one of them.
 const plannedKillers = 2
 
-// planKiller makes the next draft a planned killer, once calmStart is over.
 func (p *producer) planKiller() {
 	if p.killers > 0 && time.Now().After(p.from) {
 		p.killerNext, p.killer = true, "" // The transaction of the killer before this one did not commit.
 	}
 }
 
-// committedKiller notes that the planned killer of this transaction has committed.
 func (t *transaction) committedKiller() {
 	if t.killer != "" && slices.ContainsFunc(t.inserted, func(e recorded) bool { return e.key == t.killer }) {
 		t.killers--
@@ -59,13 +55,12 @@ func newProducer(p *appProcess, number int, random *rand.Rand) *producer {
 	return made
 }
 
-// entriesPerTx is the mean of the numbers that size returns.
 const entriesPerTx = 4.0
 
 func (p *producer) size() int {
 	switch n := p.rand.IntN(100); {
 	case n < 8:
-		return 10 + p.rand.IntN(41) // This transaction is a bulk insert.
+		return 10 + p.rand.IntN(41)
 	case n < 30:
 		return 2 + p.rand.IntN(3)
 	}
@@ -86,8 +81,7 @@ func (p *producer) run(ctx context.Context) func() {
 	}
 }
 
-// record makes one transaction of a random kind. The context of the transaction does not end when the load ends, so the
-// transaction ends normally.
+// The context of the transaction does not end when the load ends, so the transaction ends normally.
 func (p *producer) record() {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
@@ -104,7 +98,6 @@ func (p *producer) record() {
 	t.begun(ctx)
 }
 
-// transaction is a caller's transaction in progress.
 type transaction struct {
 	*producer
 	number   uint64
@@ -112,7 +105,6 @@ type transaction struct {
 	inserted []recorded
 }
 
-// sqlTx has the methods that the library's transactions and the caller's own transactions share.
 type sqlTx interface {
 	compensator.Tx
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
@@ -167,7 +159,6 @@ func (t *transaction) begun(ctx context.Context) {
 	}
 }
 
-// body changes accounts and records entries, in one call or around a savepoint.
 func (t *transaction) body(ctx context.Context, tx sqlTx) ([]*compensator.Receipt, error) {
 	if err := t.business(ctx, tx); err != nil {
 		return nil, err
@@ -180,8 +171,7 @@ func (t *transaction) body(ctx context.Context, tx sqlTx) ([]*compensator.Receip
 	return []*compensator.Receipt{first, second}, err
 }
 
-// business changes a few accounts. Sometimes it ignores a deadlock error, and the producer goes on although the server
-// has rolled the transaction back. The library must notice the rollback.
+// Sometimes it ignores a deadlock error, and the producer goes on although the server has rolled the transaction back.
 func (t *transaction) business(ctx context.Context, tx sqlTx) error {
 	for range t.rand.IntN(3) {
 		_, err := tx.ExecContext(ctx, "UPDATE /* producer */ accounts SET n=n+1 WHERE id=?", 1+t.rand.IntN(200))
@@ -192,7 +182,6 @@ func (t *transaction) business(ctx context.Context, tx sqlTx) error {
 	return nil
 }
 
-// aroundSavepoint records more entries after a savepoint, and may roll back to it.
 func (t *transaction) aroundSavepoint(ctx context.Context, tx sqlTx) (*compensator.Receipt, error) {
 	if _, err := tx.ExecContext(ctx, "SAVEPOINT s"); err != nil {
 		return nil, err
@@ -211,7 +200,7 @@ func (t *transaction) aroundSavepoint(ctx context.Context, tx sqlTx) (*compensat
 	return receipt, nil
 }
 
-// insert records entries. It writes each entry to the history before the call, and each answer after the call.
+// insert writes each entry to the history before the call, and each answer after the call.
 func (t *transaction) insert(ctx context.Context, tx compensator.Tx, entries []compensator.NewEntry) (*compensator.Receipt, error) {
 	before := make([]history.Record, len(entries))
 	for i, e := range entries {
@@ -234,7 +223,7 @@ func (t *transaction) insert(ctx context.Context, tx compensator.Tx, entries []c
 	return receipt, err
 }
 
-// The method committed writes the outcome of a COMMIT. If the outcome is unknown, it asks Resolve.
+// If the outcome is unknown, it asks Resolve.
 func (t *transaction) committed(err error) {
 	end := &history.Committed{At: history.Now(), Tx: t.number, Outcome: outcomeOfCommit(err)}
 	end.Err, end.Detail = classOf(err)
@@ -251,7 +240,6 @@ func (t *transaction) committed(err error) {
 	}
 }
 
-// resolve asks the library about one entry of a transaction whose COMMIT had an unknown outcome.
 func (t *transaction) resolve() {
 	i := slices.IndexFunc(t.inserted, func(e recorded) bool { return !e.before })
 	if i < 0 {
@@ -269,7 +257,6 @@ func (t *transaction) resolve() {
 	t.write(answer)
 }
 
-// drafts returns new entries. Sometimes it repeats an entry from this call, or one that was recorded long ago.
 func (t *transaction) drafts(n int) []compensator.NewEntry {
 	entries := make([]compensator.NewEntry, 0, n)
 	businessType := t.businessType()
@@ -290,7 +277,6 @@ func (t *transaction) drafts(n int) []compensator.NewEntry {
 	return entries
 }
 
-// repeatKey returns an entry with the same key. Its content may differ.
 func (p *producer) repeatKey(entry compensator.NewEntry) compensator.NewEntry {
 	entry.Delay = 0
 	if p.rand.IntN(2) == 0 {
@@ -340,7 +326,6 @@ func (p *producer) draft(businessType string) compensator.NewEntry {
 	return entry
 }
 
-// plan decides how an entry will fail or succeed, and writes that into j.
 func (p *producer) plan(j *job, businessType string) {
 	if p.cfg.Failing+p.cfg.Poison > 0 {
 		p.planMostlyWell(j, businessType)
@@ -367,7 +352,6 @@ func (p *producer) plan(j *job, businessType string) {
 	}
 }
 
-// planMostlyWell makes only a few entries fail: the shares in Config.Failing and Config.Poison.
 func (p *producer) planMostlyWell(j *job, businessType string) {
 	j.How = ways[p.rand.IntN(len(ways))]
 	switch n := p.rand.Float64(); {
@@ -376,20 +360,18 @@ func (p *producer) planMostlyWell(j *job, businessType string) {
 	case n < p.cfg.Poison+p.cfg.Failing:
 		j.Fails = 1
 	}
-	if businessType == typeSlow { // The handler takes long enough for renewals, but less than the queue's lease, because that lease is not renewed.
+	if businessType == typeSlow {
 		j.SleepMS, j.How = 500+p.rand.IntN(1000), ""
 	}
 }
 
-// recorded is an entry that its app believes to exist.
 type recorded struct {
 	id      compensator.EntryID
 	key     string
 	content compensator.NewEntry
-	before  bool // whether Record reported the entry as a duplicate
+	before  bool
 }
 
-// recent holds the last committed entries of an app.
 type recent struct {
 	mu      sync.Mutex // guards the fields below it
 	entries []recorded

@@ -14,7 +14,6 @@ import (
 func TestPlannedKillersAreRecordedUntilTheyHaveCommitted(t *testing.T) {
 	p := newProducer(&appProcess{cfg: appConfig{Name: "shop", Rate: 75, KillEvery: time.Hour}}, 0, rand.New(rand.NewPCG(1, 1)))
 	tx := &transaction{producer: p}
-	// record makes a transaction with three entries. It returns how many of them kill every process that runs them.
 	record := func(commits bool) (killers int) {
 		p.planKiller()
 		tx.inserted = nil

@@ -21,9 +21,8 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// replayer requeues all dead entries of a type in one action, again and again. Its process is the driver, which no fault kills. Its
-// connections and the database fail like those of the apps, so it continues each action until the log says that the action is over.
-// It stops every third action before its end.
+// The replayer's connections fail like those of the apps, so it continues each action until the log says that the
+// action is over.
 type replayer struct {
 	*stage
 	rand    *rand.Rand
@@ -32,16 +31,14 @@ type replayer struct {
 	started []startedReplay
 }
 
-// replayName is the process and the person of all these actions.
 const replayName = "replay"
 
-// startedReplay is an action whose id the replayer knows.
 type startedReplay struct {
 	id   admin.BulkID
-	dead map[uint64]uint64 // versions of the entries that were dead before the action began
+	dead map[uint64]uint64
 }
 
-// startReplays starts the replayer, and stop ends it. In a run with Config.Careful, both do nothing.
+// In a run with Config.Careful, both do nothing.
 func (st *stage) startReplays() (r *replayer, stop func()) {
 	r = &replayer{stage: st, rand: rand.New(rand.NewPCG(st.cfg.Seed, 7))}
 	if st.cfg.Careful {
@@ -87,7 +84,7 @@ func (st *stage) startReplays() (r *replayer, stop func()) {
 
 var replayActor = admin.Actor{ID: replayName}
 
-// replay carries out one action. Its first batch has one entry, so every action has several batches.
+// The first batch of an action has one entry, so every action has several batches.
 func (r *replayer) replay(ctx context.Context, businessType string, stops bool) {
 	dead := make(map[uint64]uint64)
 	err := r.query("SELECT id, version FROM common_process_log WHERE state=-2 AND business_type='"+businessType+"'", func(scan func(...any) error) error {
@@ -117,8 +114,7 @@ func (r *replayer) replay(ctx context.Context, businessType string, stops bool) 
 	}
 }
 
-// start begins an action. It sends the same form twice at the same time, and repeats both requests until an answer arrives. All requests
-// have one key, so they must begin one action. If ok is false, no entry matches, or the run is over.
+// All requests have one key, so they must begin one action.
 func (r *replayer) start(ctx context.Context, businessType string) (id admin.BulkID, ok bool) {
 	change := admin.Change{Action: admin.Requeue, Why: admin.Why{Reason: "chaos"}, Checked: true}
 	search := admin.Search{Filter: admin.Filter{BusinessType: businessType, States: []compensator.State{compensator.Dead}}}
@@ -144,8 +140,8 @@ func (r *replayer) start(ctx context.Context, businessType string) (id admin.Bul
 	return admin.BulkID{}, false
 }
 
-// awaitTrial waits until the tried entry has ended, but at most trialTimeout. Most of the tried entries die again and then match the search
-// again, so the rest of the action must not visit them a second time.
+// Most of the tried entries die again and then match the search again, so the rest of the action must not visit them a
+// second time.
 func (r *replayer) awaitTrial(ctx context.Context, id admin.BulkID) {
 	ctx, cancel := context.WithTimeout(ctx, trialTimeout)
 	defer cancel()
@@ -157,10 +153,9 @@ func (r *replayer) awaitTrial(ctx context.Context, id admin.BulkID) {
 	}
 }
 
-// trialTimeout is longer than an entry takes to die without faults, and short enough for several actions in each run.
 const trialTimeout = 4 * time.Second
 
-// isOver reports whether a call succeeded. If not, it waits, because the database may be down.
+// isOver waits if the call failed, because the database may be down.
 func (r *replayer) isOver(err error) bool {
 	if err != nil {
 		wait(context.Background(), 100*time.Millisecond)
@@ -168,7 +163,6 @@ func (r *replayer) isOver(err error) bool {
 	return err == nil
 }
 
-// replayBatch is the record of a batch, with the JSON words that the log stores.
 type replayBatch struct {
 	record  uint64
 	Entries []struct {
@@ -189,20 +183,14 @@ type replayBatch struct {
 }
 
 // checkReplays asserts G32 (actions of people) for actions on all that match. It compares the records of the batches
-// with what triggers have written:
-//
-//   - Each form began one action, although it was sent twice, and again after a lost answer.
-//   - If a record names an entry as changed, the action has requeued the entry once. Each requeue by the action is in one record.
-//   - Each batch holds how many entries the earlier batches of its action have changed and left out.
-//   - A batch that ends or stops the action is the last one.
-//   - An action that was not stopped has changed or named each entry that was dead before it began, unless somebody else changed the entry.
+// with the changes that triggers have written.
 func (r *replayer) checkReplays() {
 	if r.admin == nil {
 		return
 	}
 	actions, order, err := r.storedReplays()
 	requeued := make(map[outcomeOf]int)
-	others := make(map[uint64]uint64) // highest version in which another process has changed an entry
+	others := make(map[uint64]uint64)
 	if err == nil {
 		err = r.query("SELECT id, process, old_version, new_version, old_state=-2 AND new_state=0 AND new_epoch=old_epoch+1 FROM audit_trail WHERE op='u'", func(scan func(...any) error) error {
 			var id, before, after uint64
@@ -279,12 +267,10 @@ func numberOf(text json.Number) uint64 {
 	return uint64(n)
 }
 
-// checkComplete checks an action that has ended. The action must have changed or named each entry that was dead before
-// it began.
 func (r *replayer) checkComplete(name string, batches []replayBatch, visited map[uint64]bool, others map[uint64]uint64) {
 	at := slices.IndexFunc(r.started, func(s startedReplay) bool { return s.id.String() == name })
 	if at < 0 || !batches[len(batches)-1].Plan.Matching.Ended {
-		return // The answer to its start was lost, or the run ended before it.
+		return
 	}
 	for id, version := range r.started[at].dead {
 		if !visited[id] && others[id] < version {
@@ -293,7 +279,6 @@ func (r *replayer) checkComplete(name string, batches []replayBatch, visited map
 	}
 }
 
-// storedReplays returns the batches of each action, and the names of the actions in their order.
 func (r *replayer) storedReplays() (actions map[string][]replayBatch, order []string, err error) {
 	actions = make(map[string][]replayBatch)
 	err = r.query("SELECT id, before_state, after_state FROM common_process_log_audit WHERE entry_id=0 AND actor='"+replayName+"' ORDER BY id", func(scan func(...any) error) error {
@@ -311,7 +296,7 @@ func (r *replayer) storedReplays() (actions map[string][]replayBatch, order []st
 		if err := json.Unmarshal(after, &b); err != nil {
 			return err
 		}
-		if _, err := admin.ParseBulkID(mark.Bulk); err != nil { // The first batch has only the secret.
+		if _, err := admin.ParseBulkID(mark.Bulk); err != nil {
 			mark.Bulk = fmt.Sprint(b.record, "-", mark.Bulk)
 			order = append(order, mark.Bulk)
 		}
@@ -321,9 +306,7 @@ func (r *replayer) storedReplays() (actions map[string][]replayBatch, order []st
 	return actions, order, err
 }
 
-// dumpReplays writes a call to the history for each requeue by the replayer, so that the checker finds a person's call
-// for the requeue. The calls have no answers, so the checker does not demand their effects. checkReplays checks the
-// effects.
+// The calls have no answers, so the checker does not demand their effects. checkReplays checks the effects.
 func (st *stage) dumpReplays(w *batchWriter) error {
 	call := uint64(0)
 	return st.query("SELECT id, idempotent_id FROM audit_trail WHERE op='u' AND process='"+replayName+"' ORDER BY seq", func(scan func(...any) error) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// result is what a handler returns. It names the attempt, so that no two results are equal.
+// result names the attempt, so that no two results are equal.
 type result struct {
 	ID      uint64 `json:"id"`
 	Version uint64 `json:"version"`
@@ -23,16 +23,14 @@ func (p *appProcess) shipWithResult(ctx context.Context, e *compensator.Entry, j
 	return resultOf(e), p.ship(ctx, e, j)
 }
 
-// booking is a running attempt of typeBook. The middleware bookings puts it into the attempt's context.
 type booking struct {
 	run   uint64 // number of the run; 0: the call has not begun
-	ended bool   // whether the end of the attempt is in the history
+	ended bool
 }
 
 type bookingKey struct{}
 
-// bookings is a middleware around both parts of typeBook. If the transaction cannot begin after bookCall, bookThen does
-// not run. The middleware then writes the end of the attempt.
+// If the transaction cannot begin after bookCall, bookThen does not run.
 func (p *appProcess) bookings(next compensator.HandlerFunc) compensator.HandlerFunc {
 	return func(ctx context.Context, e *compensator.Entry) error {
 		b := new(booking)
@@ -48,7 +46,6 @@ func (p *appProcess) bookings(next compensator.HandlerFunc) compensator.HandlerF
 	}
 }
 
-// bookCall is the first part of typeBook. It runs outside the database.
 func (p *appProcess) bookCall(ctx context.Context, e *compensator.Entry, j job) (result, error) {
 	b := ctx.Value(bookingKey{}).(*booking)
 	b.run = p.begin(e, 0)
@@ -65,7 +62,6 @@ func (p *appProcess) bookCall(ctx context.Context, e *compensator.Entry, j job) 
 	return resultOf(e), nil
 }
 
-// bookThen is the second part of typeBook. It writes in the transaction that stores the success.
 func (p *appProcess) bookThen(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ job, _ result) error {
 	v := succeeded
 	if err := insertEffect(ctx, tx, e); err != nil {
@@ -80,8 +76,7 @@ func (p *appProcess) endBooking(ctx context.Context, e *compensator.Entry, b *bo
 	p.end(ctx, e, b.run, v)
 }
 
-// declareResults declares the types with results in a process without handlers. The process's waiter can then call Wait
-// for entries of these types.
+// The process's waiter can then call Wait for entries of these types.
 func (p *appProcess) declareResults(c *compensator.Compensator) error {
 	for _, t := range types {
 		if t.Returns {
@@ -95,7 +90,6 @@ func (p *appProcess) declareResults(c *compensator.Compensator) error {
 	return nil
 }
 
-// waiter waits for entries that its process has recorded, like a service whose client waits for a result.
 type waiter struct {
 	*appProcess
 	rand *rand.Rand
@@ -105,7 +99,6 @@ func newWaiter(p *appProcess, random *rand.Rand) *waiter {
 	return &waiter{appProcess: p, rand: rand.New(rand.NewPCG(random.Uint64(), 6))}
 }
 
-// waiters is how many calls of Wait each process makes at once.
 const waiters = 3
 
 func (w *waiter) run(ctx context.Context) func() {
@@ -119,7 +112,7 @@ func (w *waiter) run(ctx context.Context) func() {
 	}
 }
 
-// wait waits for an entry and writes the answer to the history. Errors that say nothing about the entry are left out.
+// Errors that say nothing about the entry are left out.
 func (w *waiter) wait(entry recorded) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
@@ -138,7 +131,6 @@ func (w *waiter) wait(entry recorded) {
 	w.write(answer)
 }
 
-// dumpResults writes the table of results to the history.
 func (st *stage) dumpResults(w *batchWriter) error {
 	return st.query("SELECT entry_id, result_epoch, result FROM common_process_log_result ORDER BY entry_id", func(scan func(...any) error) error {
 		r, encoded := &history.ResultRow{}, []byte(nil)

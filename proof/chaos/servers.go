@@ -25,31 +25,28 @@ const (
 	prefix   = "chaos"
 )
 
-// servers are the servers of one run: a database, and two Redis servers, one of which follows the other.
 type servers struct {
 	tb  testing.TB
 	sql *testservers.SQLServer
 	db  *sql.DB // direct connection as root, without a proxy
 
 	redis [2]*testservers.RedisServer
-	lines [2]*faultproxy.TCP // proxy in front of each Redis; the follower connects to the leader through it
-	main  int                // index in lines of the Redis that the apps use; the nemesis changes it
+	lines [2]*faultproxy.TCP
+	main  int // index in lines of the Redis that the apps use; the nemesis changes it
 
 	clocks    *clocks // nil if the clocks cannot be moved
-	clocksWhy error   // reason why clocks is nil
+	clocksWhy error
 
 	proxies []*proxies
 }
 
-// proxies are the proxies between one app and the servers.
 type proxies struct {
 	sql   *faultproxy.MySQL
 	redis *faultproxy.TCP
 }
 
-// sqlFlags are the flags of the database server. With innodb-autoinc-lock-mode=2, audit triggers do not wait for each
-// other at the auto-increment counter of the audit table. Lock waits end before the clients' read timeout, so a client
-// gets the error of its lock wait.
+// With innodb-autoinc-lock-mode=2, audit triggers do not wait for each other at the auto-increment counter of the
+// audit table. Lock waits end before the clients' read timeout, so a client gets the error of its lock wait.
 var sqlFlags = []string{
 	"--innodb-autoinc-lock-mode=2", "--innodb-lock-wait-timeout=3", "--lock-wait-timeout=5",
 	"--innodb-buffer-pool-size=256M", "--max-connections=1000", "--max-connect-errors=1000000000",
@@ -73,8 +70,8 @@ func newServers(tb testing.TB) *servers {
 	return s
 }
 
-// redisFlags let a follower copy its leader at once. A follower that was cut off must copy the leader's whole data,
-// because a partial resynchronization would hide that writes were lost.
+// A follower that was cut off must copy the leader's whole data, because a partial resynchronization would hide
+// that writes were lost.
 var redisFlags = []string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--repl-timeout", "5", "--maxmemory-policy", "noeviction"}
 
 func newTCP(tb testing.TB, target string) *faultproxy.TCP {
@@ -86,7 +83,6 @@ func newTCP(tb testing.TB, target string) *faultproxy.TCP {
 	return proxy
 }
 
-// checkClocks sets clocks to nil if the servers' times do not follow a movable clock.
 func (s *servers) checkClocks() {
 	if s.clocks == nil {
 		return
@@ -118,7 +114,6 @@ func (s *servers) setClocks(by time.Duration) {
 	}
 }
 
-// root returns a connection to the server that selects no database. It opens the connection at the first call.
 func (s *servers) root() *sql.DB {
 	if s.db == nil {
 		db, err := sql.Open("mysql", s.sql.DSN("", "timeout=2s", "readTimeout=2m", "writeTimeout=10s"))
@@ -131,8 +126,7 @@ func (s *servers) root() *sql.DB {
 	return s.db
 }
 
-// prepareDatabase creates the tables of the library, of the audit and of the business. It also creates the apps'
-// database user, who cannot write to a read-only server.
+// prepareDatabase also creates the apps' database user, who cannot write to a read-only server.
 func (s *servers) prepareDatabase() {
 	exec := func(statement string) {
 		if _, err := s.root().Exec(statement); err != nil {
@@ -160,7 +154,6 @@ func (s *servers) prepareDatabase() {
 	}
 }
 
-// schema holds the statements that create the business tables and the audit.
 var schema = append([]string{
 	`CREATE TABLE effects (id BIGINT AUTO_INCREMENT PRIMARY KEY, entry_key VARCHAR(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
 		entry_id BIGINT UNSIGNED NOT NULL, epoch INT UNSIGNED NOT NULL, compensation TINYINT NOT NULL, version BIGINT UNSIGNED NOT NULL) ENGINE=InnoDB`,
@@ -181,7 +174,6 @@ func (s *servers) newProxies() *proxies {
 	return p
 }
 
-// dsn returns the data source name of the database through the proxy.
 func (p *proxies) dsn(interpolate bool) string {
 	config := mysql.NewConfig()
 	config.User, config.Passwd, config.Net, config.Addr, config.DBName = "app", "app", "tcp", p.sql.Addr(), database
@@ -194,10 +186,8 @@ func (s *servers) redisClient(i int) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: s.redis[i].Addr(), MaxRetries: 2})
 }
 
-// mainRedis returns a client of the Redis that the apps use.
 func (s *servers) mainRedis() *redis.Client { return s.redisClient(s.main) }
 
-// follow makes one Redis server follow the other, through a proxy that can be cut.
 func (s *servers) follow(i, leader int) {
 	host, port, err := net.SplitHostPort(s.lines[leader].Addr())
 	if err != nil {
@@ -211,7 +201,6 @@ func (s *servers) follow(i, leader int) {
 	}
 }
 
-// heal ends every fault that may still be active.
 func (s *servers) heal() {
 	for _, p := range s.proxies {
 		p.sql.Heal()

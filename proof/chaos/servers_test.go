@@ -14,7 +14,6 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// Every verdict depends on two things: the audit is complete, and the faults have their effect. TestServers tests both.
 func TestServers(t *testing.T) {
 	writer, err := history.Create(t.TempDir(), "driver")
 	require.NoError(t, err)

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// soakEnv is the environment variable that names the directory for the resource usage of a soak's apps. A soak is a
-// long run under load.
+// A soak is a long run under load.
 const soakEnv = "CHAOS_SOAK"
 
 const soakEvery = 2 * time.Second
@@ -17,7 +16,7 @@ const soakEvery = 2 * time.Second
 func init() {
 	dir, text := os.Getenv(soakEnv), os.Getenv(appEnv)
 	if dir == "" || text == "" {
-		return // This process is not an app of a soak.
+		return
 	}
 	var cfg appConfig
 	must(json.Unmarshal([]byte(text), &cfg))
@@ -28,7 +27,6 @@ func init() {
 
 const usageSuffix = ".usage"
 
-// ownUsage is resource usage that only the process itself can measure.
 type ownUsage struct {
 	At         int64 // Unix time in µs
 	PID        int

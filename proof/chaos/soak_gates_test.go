@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// gate is one limit for a soak, with the measured value.
 type gate struct {
 	what   string
 	got    string
@@ -28,8 +27,7 @@ const (
 	mostLate     = 200.0 // 99th percentile of the lateness in undisturbed time, in ms
 )
 
-// gates compares a soak with its limits. It uses only the second half of the readings, because processes warm up in the
-// first half.
+// gates uses only the second half of the readings, because processes warm up in the first half.
 func (s *soak) gates() []gate {
 	var all []gate
 	for _, what := range s.names() {
@@ -61,9 +59,8 @@ func (s *soak) calmOnes(what string) []point {
 	return slices.DeleteFunc(slices.Clone(s.series[what]), func(p point) bool { return !s.calm(p.at) })
 }
 
-// steady requires that memory does not grow. It judges the slope of the second half of the readings, if this half
-// begins more than warm seconds after the start and the slope's error is small enough. Otherwise the run is too short
-// for a slope. Then steady judges the total growth, unless the growth may be noise.
+// steady judges the slope of the second half of the readings. If the run is too short for a slope, it judges the total
+// growth.
 func steady(what string, points []point, warm float64) gate {
 	g := gate{what: what + ", slope of the second half", want: fmt.Sprintf("< %.0f MB/h", mostSlope)}
 	slope, within, hours := trend(secondHalf(points))
@@ -83,15 +80,13 @@ func steady(what string, points []point, warm float64) gate {
 
 func secondHalf(points []point) []point { return points[len(points)/2:] }
 
-// blocks is the number of blocks into which trend divides the readings. trend fits its line through the mean of each
-// block. Adjacent readings are correlated, but the means of blocks are hardly correlated.
+// Adjacent readings are correlated, but the means of blocks are hardly correlated.
 const blocks = 10
 
 // studentT is the two-sided 95 % quantile of Student's t distribution with blocks − 2 degrees of freedom.
 const studentT = 2.306
 
-// trend fits a line through the means of blocks. It returns the slope per hour, half of the slope's 95 % interval, and
-// the number of hours. The hours are 0 when there are too few readings.
+// The hours are 0 when there are too few readings.
 func trend(points []point) (slope, within, hours float64) {
 	n := len(points) / blocks
 	if n == 0 {
@@ -119,7 +114,6 @@ func trend(points []point) (slope, within, hours float64) {
 	return slope, studentT * math.Sqrt(rest/(blocks-2)/xx), (points[len(points)-1].at - points[0].at) / 3600
 }
 
-// flat requires that the medians of the second and the last quarter differ by no more than the value of band.
 func flat(what string, points []point, band float64) gate {
 	q := len(points) / 4
 	if q == 0 {
@@ -150,11 +144,8 @@ func quantile(points []point, q float64) float64 {
 	return values[min(int(q*float64(len(values))), len(values)-1)]
 }
 
-// spurious requires that claims get the ids that they ask for. It looks only at times that no fault affected.
-//
 // On a busy machine entries run later than their grace period. The reconciler then runs these entries without the
-// queue, as it should. Later the queue offers the same entries again, and claims do not get them. So on such a machine
-// spurious only reports the value.
+// queue, as it should.
 func (s *soak) spurious() gate {
 	wanted, taken := 0.0, 0.0
 	asked, got := s.series[claimsWanted], s.series[claimsTaken]
@@ -172,7 +163,6 @@ func (s *soak) spurious() gate {
 	}
 }
 
-// undisturbed returns the lateness of attempts that no fault affected.
 func (s *soak) undisturbed() []point {
 	return slices.DeleteFunc(slices.Clone(s.late), func(p point) bool { return !s.calm(p.at) })
 }
@@ -187,7 +177,6 @@ func (s *soak) lateness() gate {
 	}
 }
 
-// readings returns a series of n readings, soakEvery apart, with some noise.
 func readings(n int, value func(seconds float64) float64) []point {
 	points := make([]point, n)
 	for i := range points {

@@ -18,7 +18,6 @@ import (
 	"gonum.org/v1/plot/vg/vgimg"
 )
 
-// report writes report.md and report.png.
 func (s *soak) report(t *testing.T, cfg Config, gates []gate) {
 	t.Helper()
 	var b strings.Builder
@@ -53,7 +52,6 @@ func sum(points []point) (total float64) {
 	return total
 }
 
-// panels are the diagrams. Each shows the series whose names end with one of the listed names.
 var panels = []struct {
 	title string
 	names []string
@@ -63,7 +61,6 @@ var panels = []struct {
 	{"queue: members, and entries due within the horizon", []string{queueMembers, queueExpected}}, {"redis: used memory, MB", []string{redisMemory}},
 }
 
-// draw draws every panel. A shaded background marks the faults.
 func (s *soak) draw(t *testing.T, name string) {
 	t.Helper()
 	const rows, columns = 4, 2

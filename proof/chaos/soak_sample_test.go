@@ -25,19 +25,17 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// point is one reading of a series.
 type point struct {
 	at    float64 // in seconds since the soak began
 	value float64
 }
 
-// soak is a long run in which the test measures resources.
 type soak struct {
 	began  time.Time
-	series map[string][]point // series of readings by name
-	faults []interval         // times of faults, in seconds since the soak began
-	late   []point            // lateness of each attempt, in ms
-	ended  float64            // end of the load, in seconds since the soak began
+	series map[string][]point
+	faults []interval // times of faults, in seconds since the soak began
+	late   []point    // lateness of each attempt, in ms
+	ended  float64    // end of the load, in seconds since the soak began
 
 	purger *compensator.Compensator
 	counts claimCounts
@@ -45,7 +43,6 @@ type soak struct {
 
 type interval struct{ from, to float64 }
 
-// These series belong to no app.
 const (
 	sqlConnections = "database: connections"
 	sqlPrepared    = "database: prepared statements"
@@ -63,7 +60,6 @@ func (s *soak) add(what string, value float64) {
 	s.series[what] = append(s.series[what], point{time.Since(s.began).Seconds(), value})
 }
 
-// sample reads every value once. It leaves out a value that cannot be read at this moment.
 func (s *soak) sample(st *stage) {
 	if s.series == nil {
 		s.series, s.began = make(map[string][]point), time.Now()
@@ -84,7 +80,6 @@ func (s *soak) sample(st *stage) {
 	s.purge(st)
 }
 
-// sampleProcess reads an app's resource usage from /proc.
 func (s *soak) sampleProcess(a *app) {
 	pid := a.pid()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -121,8 +116,8 @@ func (s *soak) sampleServer(ctx context.Context, st *stage) {
 	}
 }
 
-// sampleQueue compares the size of the queue with the number of entries that the table says it should hold. It cannot
-// read both at the same time. So it reads the table before and after the queue, and takes the larger value.
+// sampleQueue cannot read both at the same time. So it reads the table before and after the queue, and takes the
+// larger value.
 func (s *soak) sampleQueue(ctx context.Context, st *stage) {
 	before, _, err := s.expected(ctx, st)
 	if err != nil {
@@ -146,8 +141,8 @@ func (s *soak) sampleQueue(ctx context.Context, st *stage) {
 	}
 }
 
-// expected counts the entries that the queue should hold. It also counts entries that were settled less than a lease
-// ago. The queue may still hold them, because an acknowledgement was late or lost.
+// expected also counts entries that were settled less than a lease ago. The queue may still hold them, because an
+// acknowledgement was late or lost.
 func (s *soak) expected(ctx context.Context, st *stage) (due, settled float64, err error) {
 	within := (horizon + 2*reconcileInterval + lease).Milliseconds()
 	err = st.db.QueryRowContext(ctx, fmt.Sprintf(
@@ -184,7 +179,6 @@ func usedMemory(ctx context.Context, client *redis.Client) (float64, error) {
 	return strconv.ParseFloat(value, 64)
 }
 
-// purge deletes old entries, as a real service does, so that the table does not grow.
 func (s *soak) purge(st *stage) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -199,10 +193,8 @@ func (s *soak) purge(st *stage) {
 	}
 }
 
-// claimCounts counts the ids in the library's claim statements.
 type claimCounts struct{ wanted, taken atomic.Int64 }
 
-// countIDs counts the ids that a claim's SELECT locks, and the ids that its UPDATE takes.
 func (c *claimCounts) countIDs(r faultproxy.Request) bool {
 	switch {
 	case !strings.Contains(r.Text, "common_process_log"):
@@ -214,7 +206,6 @@ func (c *claimCounts) countIDs(r faultproxy.Request) bool {
 	return false
 }
 
-// idsIn counts the ids in the id list of a statement.
 func idsIn(statement string) int64 {
 	_, list, found := strings.Cut(statement, "id IN (")
 	if !found {
@@ -228,7 +219,7 @@ func (c *claimCounts) read() (wanted, taken float64) {
 	return float64(c.wanted.Load()), float64(c.taken.Load())
 }
 
-// readDir reads what the apps and the nemesis wrote. It drops readings that were taken after the load ended.
+// readDir drops readings that were taken after the load ended.
 func (s *soak) readDir(t *testing.T, dir string) {
 	t.Helper()
 	usage, err := filepath.Glob(filepath.Join(dir, "*"+usageSuffix))
@@ -288,7 +279,7 @@ func (s *soak) readUsage(t *testing.T, name string) {
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		var u ownUsage
 		if json.Unmarshal(lines.Bytes(), &u) != nil {
-			continue // The line was cut off when its process ended.
+			continue
 		}
 		for what, value := range map[string]float64{app + ": goroutines": float64(u.Goroutines), app + ": live heap, MB": float64(u.HeapLive) / (1 << 20)} {
 			s.series[what] = append(s.series[what], point{s.since(u.At), value})
@@ -299,7 +290,6 @@ func (s *soak) readUsage(t *testing.T, name string) {
 // settlesAfter is how many seconds after its end a fault still has effects.
 const settlesAfter = 10.0
 
-// calm reports whether the given time is free of effects of faults.
 func (s *soak) calm(at float64) bool {
 	return !slices.ContainsFunc(s.faults, func(f interval) bool { return f.from <= at && at <= f.to+settlesAfter })
 }

@@ -18,15 +18,12 @@ var (
 	soakJudged   = flag.Bool("soak.judged", false, "also check the history")
 )
 
-// mildFaults are faults that keep the database and every app running, so that the usage of each process can be measured
-// throughout.
 var mildFaults = []string{
 	"redis connections cut", "sql connections cut", "commit reply dropped", "redis latency", "redis flushed", "rows locked", "redis killed",
 	"app paused", "connections killed", "redis replies swallowed", "statement hung", "commit delayed", "database paused", "redis partition",
 }
 
-// TestSoak measures the resources of a service during a long load with few faults. On a busy machine its values mean
-// little. Run it with make soak.
+// On a busy machine its values mean little. Run it with make soak.
 func TestSoak(t *testing.T) {
 	if *soakDuration == 0 {
 		t.Skip("a measurement; see make soak")
@@ -54,8 +51,6 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// soakConfig plans a fault every 90 seconds, or more often in a short run. No entry kills its process, producers are
-// careful, and people act rarely.
 func soakConfig(d time.Duration, dir string) Config {
 	calm := min(90*time.Second, d/5)
 	rounds := int(d / (calm + 5*time.Second))

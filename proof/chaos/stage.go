@@ -16,23 +16,19 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// waitTimeout is how long a run waits for an event before it fails.
 const waitTimeout = 3 * time.Minute
 
-// stage holds the driver's state during a run.
 type stage struct {
 	*servers
 	tb        testing.TB
 	cfg       Config
 	history   *history.Writer
 	apps      []*app
-	faults    atomic.Uint64 // number of faults so far
-	appsReady atomic.Bool   // whether the apps are ready
-	startedAt int64         // when the load began, as in history.Action.At
+	faults    atomic.Uint64
+	appsReady atomic.Bool
+	startedAt int64 // when the load began, as in history.Action.At
 }
 
-// appConfigs configures the apps. Three apps record entries and run handlers, each with different settings. One app
-// only records.
 var appConfigs = []appConfig{
 	{Name: "app1", Runs: true, Connector: true},
 	{Name: "app2", Runs: true, Connector: true, RepeatableRead: true},
@@ -40,8 +36,7 @@ var appConfigs = []appConfig{
 	{Name: "shop", Connector: true},
 }
 
-// Run starts servers and apps, and makes load and faults. Then it ends all faults and waits until every entry has
-// ended. It leaves the history in cfg.Dir for the checker. Errors that the driver itself finds fail the test.
+// Run leaves the history in cfg.Dir for the checker.
 func Run(tb testing.TB, cfg Config) {
 	cfg = cfg.withDefaults()
 	st := &stage{tb: tb, cfg: cfg}
@@ -106,7 +101,6 @@ func (st *stage) write(records ...history.Record) {
 
 func (st *stage) mark(what string) { st.write(&history.Mark{At: history.Now(), What: what}) }
 
-// describe returns the Run line, which holds what the checker must know about this run.
 func (st *stage) describe() *history.Run {
 	run := &history.Run{
 		At: history.Now(), Seed: st.cfg.Seed, Types: types, Versions: st.versions(),
@@ -164,7 +158,6 @@ func (st *stage) awaitApps() {
 	}
 }
 
-// runLoad waits for the duration of the run, while the apps make load and the nemesis makes faults.
 func (st *stage) runLoad() {
 	over := make(chan struct{})
 	timer := time.AfterFunc(st.cfg.Duration, func() { close(over) })
@@ -176,8 +169,7 @@ func (st *stage) runLoad() {
 	<-over
 }
 
-// comeToRest ends the faults and the load, and waits until every entry has ended. It returns false if that takes too
-// long.
+// comeToRest returns false if that takes too long.
 func (st *stage) comeToRest() bool {
 	st.heal()
 	st.awaitApps()
@@ -199,7 +191,6 @@ func (st *stage) comeToRest() bool {
 	return true
 }
 
-// recordingApps counts the apps that may still be recording entries.
 func (st *stage) recordingApps() (n int64, err error) {
 	for _, a := range st.apps {
 		if !a.isUnloaded() {
@@ -221,8 +212,7 @@ func (st *stage) count(query string) (n int64, err error) {
 	return n, err
 }
 
-// awaitNothing calls the function count until it returns 0 several times in a row. It gives up if the result has not
-// become smaller for waitTimeout.
+// awaitNothing gives up if the result has not become smaller for waitTimeout.
 func (st *stage) awaitNothing(what string, count func() (int64, error)) bool {
 	deadline, quiet, least := time.Now().Add(waitTimeout), 0, int64(math.MaxInt64)
 	for time.Now().Before(deadline) {
@@ -243,7 +233,6 @@ func (st *stage) awaitNothing(what string, count func() (int64, error)) bool {
 	return false
 }
 
-// watch reads the clocks and takes samples until stop is called.
 func (st *stage) watch() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
@@ -263,8 +252,7 @@ func (st *stage) watch() (stop func()) {
 	}
 }
 
-// readClocks writes the times of the servers' clocks and of this machine's clock. It writes nothing and returns false if
-// the servers answer too slowly.
+// readClocks writes nothing and returns false if the servers answer too slowly.
 func (st *stage) readClocks() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()

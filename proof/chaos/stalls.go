@@ -13,9 +13,7 @@ const (
 	canaryLimit = 100 * time.Millisecond // A few ms are usual. The limit is higher, because a renewal of a lease takes several statements.
 )
 
-// watchForStalls commits a small change to the canary table every 100 ms, on a separate connection without a proxy. If
-// a commit takes far too long, it writes a Stall. The checker then knows that the machine was overloaded and may have
-// caused a lost lease.
+// The checker then knows that the machine was overloaded and may have caused a lost lease.
 func watchForStalls(ctx context.Context, db *sql.DB, canary string, write func(...history.Record)) {
 	for last := time.Now(); ctx.Err() == nil; {
 		wait(ctx, canaryEvery)

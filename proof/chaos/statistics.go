@@ -12,14 +12,12 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// processVariable is a session variable of every connection of an app. It holds the name of the process, so that triggers
-// can store which process made a change. The driver's own connections do not have it.
+// processVariable holds the name of the process, so that triggers can store which process made a change.
 const (
 	processVariable  = "@chaos_process"
 	processOfSession = "COALESCE(" + processVariable + ", '')"
 )
 
-// withProcess returns a data source name whose connections carry the name of a process.
 func withProcess(dsn, process string) string {
 	config, err := mysql.ParseDSN(dsn)
 	must(err)
@@ -30,12 +28,10 @@ func withProcess(dsn, process string) string {
 	return config.FormatDSN()
 }
 
-// statColumns are the counts that the check compares with the changes of the log.
 var statColumns = []string{"recorded", "succeeded", "compensated", "dead", "failed"}
 
-// statSchema creates triggers on the table of statistics. They copy the counts that a process writes for a minute,
-// before FoldStats adds up the counts of all processes. If a process writes the same minute again, the copy has its
-// last counts.
+// The triggers copy the counts of a minute before FoldStats adds up all processes. If a process writes the same minute
+// again, the copy has its last counts.
 var statSchema = []string{
 	"CREATE TABLE stat_trail (process VARCHAR(32) NOT NULL, instance VARCHAR(32) NOT NULL, `at` BIGINT NOT NULL, business_type VARCHAR(64) NOT NULL, " +
 		strings.Join(statColumns, " BIGINT NOT NULL, ") + " BIGINT NOT NULL, PRIMARY KEY (instance, `at`, business_type)) ENGINE=InnoDB",
@@ -49,7 +45,6 @@ func statTrigger(event string) string {
 		" FROM DUAL WHERE NEW.instance>='0' AND NEW.`at`>0"
 }
 
-// statCounts are the numbers of statColumns.
 type statCounts [5]int64
 
 func (c *statCounts) scanTargets() (to []any) {
@@ -73,22 +68,14 @@ func (c statCounts) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// logChange is a change of the log by a process.
 type logChange struct {
-	at     time.Duration // by the database's clock
-	counts statCounts    // what the process should count for it
+	at     time.Duration
+	counts statCounts
 }
 
-// processOfType names a process and a type.
 type processOfType struct{ process, businessType string }
 
-// checkStatistics asserts G43: each count of the statistics is stored once. It runs when all apps have ended, and
-// compares the statistics of each process with the changes that the process made in the log:
-//
-//   - No count is higher than the number of changes.
-//   - A process that was closed has counted nearly all of its outcomes.
-//   - A killed process has counted nearly all of its outcomes except those of about its last minute.
-//   - Folding has not changed the sums of all counts.
+// checkStatistics asserts G43 when all apps have ended: each count of the statistics is stored once.
 func (st *stage) checkStatistics() {
 	changes, last, err := st.logChanges()
 	if err != nil {
@@ -138,10 +125,9 @@ func (st *stage) checkStatistics() {
 	st.checkFoldedStatistics(total)
 }
 
-// expectedCounts returns the least and the most that a process may have counted for the changes in list. The process has surely
-// counted the outcomes up to the time until, except for the dropped ones. If the answer to the write of an outcome is lost, another
-// process may change the entry before the write is repeated. Then the process reports the outcome as dropped and does not count it. The
-// lower bound of recorded entries is 0, because a process counts an entry as recorded only if it has seen the commit.
+// If the answer to the write of an outcome is lost, another process may change the entry before the write is repeated.
+// Then the process reports the outcome as dropped and does not count it. The lower bound of recorded entries is 0,
+// because a process counts an entry as recorded only if it has seen the commit.
 func expectedCounts(list []logChange, until time.Duration, dropped int64) (least, most statCounts) {
 	for _, change := range list {
 		if most.add(change.counts); change.at <= until {
@@ -155,7 +141,6 @@ func expectedCounts(list []logChange, until time.Duration, dropped int64) (least
 	return least, most
 }
 
-// droppedOutcomes returns how many outcomes each process has reported as dropped.
 func (st *stage) droppedOutcomes() (dropped map[processOfType]int64, err error) {
 	dropped = make(map[processOfType]int64)
 	files, err := history.Files(st.cfg.Dir)
@@ -181,16 +166,13 @@ func (st *stage) droppedOutcomes() (dropped map[processOfType]int64, err error) 
 }
 
 const (
-	// The last counts that a killed process has stored are those of one minute. storedSurely is the part of this minute
-	// whose outcomes these counts surely include. The process may count a later outcome in the next minute: the faults
-	// move the database's clock by up to 8 s, and delay answers by some seconds.
+	// The process may count a later outcome in the next minute: the faults move the database's clock by up to 8 s, and
+	// delay answers by some seconds.
 	storedSurely = 25 * time.Second
-	// An outcome that a process did not store before its end is at most lostAtMost older than this end. That is a
-	// minute, and the time for which faults may delay the write of a minute.
+	// Faults may delay the write of a minute's counts by another minute.
 	lostAtMost = 2 * time.Minute
 )
 
-// logChanges returns the changes that each process has made in the log, and the time of its last change.
 func (st *stage) logChanges() (changes map[processOfType][]logChange, last map[string]time.Duration, err error) {
 	changes, last = make(map[processOfType][]logChange), make(map[string]time.Duration)
 	err = st.query(`SELECT process, business_type, now_us, op='i', new_state=1 AND COALESCE(old_state, 0)<>1, new_state=2 AND COALESCE(old_state, 0)<>2,
@@ -208,7 +190,6 @@ func (st *stage) logChanges() (changes map[processOfType][]logChange, last map[s
 	return changes, last, err
 }
 
-// countedByProcess returns what each process has counted, and the start of the last minute that it has stored.
 func (st *stage) countedByProcess() (counted map[processOfType]statCounts, stored map[string]time.Duration, err error) {
 	counted, stored = make(map[processOfType]statCounts), make(map[string]time.Duration)
 	err = st.query("SELECT process, business_type, `at`, "+strings.Join(statColumns, ", ")+" FROM stat_trail", func(scan func(...any) error) error {
@@ -225,7 +206,6 @@ func (st *stage) countedByProcess() (counted map[processOfType]statCounts, store
 	return counted, stored, err
 }
 
-// checkFoldedStatistics compares the table of statistics with what the processes have written to it.
 func (st *stage) checkFoldedStatistics(want statCounts) {
 	var got statCounts
 	columns := "SUM(" + strings.Join(statColumns, "), SUM(") + ")"

@@ -15,34 +15,31 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// job is an entry's content. It tells the handlers what to do.
 type job struct {
 	Key       string `json:"key"`
-	Fails     int    `json:"fails,omitempty"`      // recorded failures before the handler succeeds
-	How       string `json:"how,omitempty"`        // way in which it fails, one of the constants fail…
-	UndoFails int    `json:"undo_fails,omitempty"` // recorded failures before the compensation succeeds
-	Kills     int    `json:"kills,omitempty"`      // how many runs in a row kill the process
-	SleepMS   int    `json:"sleep_ms,omitempty"`   // duration of the handler
-	Evades    bool   `json:"evades,omitempty"`     // whether the handler sometimes asks for a later time, which is no failure
-	Text      string `json:"text,omitempty"`       // text that fills the content
+	Fails     int    `json:"fails,omitempty"` // recorded failures before the handler succeeds
+	How       string `json:"how,omitempty"`
+	UndoFails int    `json:"undo_fails,omitempty"`
+	Kills     int    `json:"kills,omitempty"`    // how many runs in a row kill the process
+	SleepMS   int    `json:"sleep_ms,omitempty"` // duration of the handler
+	Evades    bool   `json:"evades,omitempty"`   // whether the handler sometimes asks for a later time, which is no failure
+	Text      string `json:"text,omitempty"`
 }
 
-// These are the kinds of failure that a job can ask for. The empty string means a plain error.
 const (
 	failPermanently = "permanently"
-	failLater       = "later"  // returns RetryAfter
-	failLoudly      = "loudly" // panics
-	failSlowly      = "slowly" // waits until its timeout
+	failLater       = "later"
+	failLoudly      = "loudly"
+	failSlowly      = "slowly"
 )
 
 var ways = []string{"", "", "", "", failLater, failLater, failLoudly, failLoudly, failSlowly}
 
-// These are the business types. No process has a handler for typeOrphan.
 const (
 	typePay    = "pay"    // transactional, with a transactional compensation
 	typeShip   = "ship"   // acts outside the database, has no compensation
 	typeMail   = "mail"   // handled in batches
-	typeClose  = "close"  // often fails permanently; its compensation acts outside the database
+	typeClose  = "close"  // its compensation acts outside the database
 	typeSlow   = "slow"   // takes longer than its lease
 	typeFlaky  = "flaky"  // fails a few times first, sometimes too often
 	typeBook   = "book"   // calls outside the database, and then writes in the transaction of its success; has bookLimit
@@ -96,8 +93,8 @@ func (p *appProcess) register(c *compensator.Compensator) error {
 	return errors.Join(errs...)
 }
 
-// These are the limits of typeBook and typeRush for each partner. With Concurrent, or with a small Burst, a claim takes
-// no starts in advance. So bookLimit is for claims that take none, and rushLimit is for claims that take many.
+// With Concurrent, or with a small Burst, a claim takes no starts in advance. So bookLimit is for claims that take
+// none, and rushLimit is for claims that take many.
 var (
 	bookLimit = compensator.Limit{Rate: compensator.PerSecond(20), Burst: 3, Concurrent: 3, Key: func(e *compensator.Entry) string { return partnerOf(string(e.IdempotencyKey), bookPartners) }}
 	rushLimit = compensator.Limit{Rate: compensator.PerSecond(40), Burst: 20, Key: func(e *compensator.Entry) string { return partnerOf(string(e.IdempotencyKey), rushPartners) }}
@@ -110,8 +107,6 @@ const (
 	rushPartners = 3
 )
 
-// partnerOf returns the partner of an entry, computed from the last digits of its idempotency key. The checks know this
-// key from the audit.
 func partnerOf(key string, partners int) string {
 	n, _ := strconv.Atoi(key[strings.LastIndexByte(key, '-')+1:])
 	return strconv.Itoa(n % partners)
@@ -138,7 +133,6 @@ func (p *appProcess) typeConfig(t history.Type) compensator.HandlerConfig[job] {
 	return cfg
 }
 
-// pay is both the handler and the compensation of typePay. Its effect is a row that commits with the outcome.
 func (p *appProcess) pay(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, j job) error {
 	return p.attempt(ctx, e, func(uint64) verdict {
 		if err := insertEffect(ctx, tx, e); err != nil {
@@ -154,7 +148,6 @@ func insertEffect(ctx context.Context, tx *compensator.ScopedTx, e *compensator.
 	return err
 }
 
-// ship is a handler, and also a compensation. Its effect is outside the database.
 func (p *appProcess) ship(ctx context.Context, e *compensator.Entry, j job) error {
 	return p.attempt(ctx, e, func(run uint64) verdict {
 		effect := history.Effect{At: history.Now(), Run: run, ID: e.ID.Row(), Epoch: e.Epoch, Compensation: e.State == compensator.Compensating, Phase: history.EffectBefore}
@@ -168,7 +161,6 @@ func (p *appProcess) ship(ctx context.Context, e *compensator.Entry, j job) erro
 	})
 }
 
-// mail handles a batch.
 func (p *appProcess) mail(ctx context.Context, items []compensator.Item[job]) []error {
 	runs := make([]uint64, len(items))
 	for i, item := range items {
@@ -189,15 +181,12 @@ func (p *appProcess) mail(ctx context.Context, items []compensator.Item[job]) []
 	return verdicts
 }
 
-// preventsVerdicts reports whether the batch handler returns no valid results, because one of the entries panics or
-// runs into the timeout.
 func preventsVerdicts(items []compensator.Item[job]) bool {
 	return len(items) > 1 && slices.ContainsFunc(items, func(item compensator.Item[job]) bool {
 		return item.Entry.ProcessCount < item.Value.Fails && (item.Value.How == failLoudly || item.Value.How == failSlowly)
 	})
 }
 
-// guarded turns a panic into a failure of one entry, so that the rest of the batch is not affected.
 func (p *appProcess) guarded(ctx context.Context, e *compensator.Entry, j job) (v verdict) {
 	defer func() {
 		if recover() != nil {
@@ -207,7 +196,6 @@ func (p *appProcess) guarded(ctx context.Context, e *compensator.Entry, j job) (
 	return p.perform(ctx, e, j)
 }
 
-// verdict is what a handler returns, with the outcome's name in the history.
 type verdict struct {
 	outcome string
 	err     error
@@ -216,12 +204,11 @@ type verdict struct {
 
 var succeeded = verdict{outcome: history.OutcomeOK}
 
-// leastWait is the library's shortest delay before a retry. The library lengthens shorter delays to it.
+// The library lengthens delays below leastWait to it.
 const leastWait = 100 * time.Millisecond
 
 var errAsPlanned = errors.New("failed as planned")
 
-// perform does what the job plans for this attempt.
 func (p *appProcess) perform(ctx context.Context, e *compensator.Entry, j job) verdict {
 	if e.DeliveryCount <= j.Kills {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -260,7 +247,6 @@ func (j job) fail(ctx context.Context) verdict {
 	return verdict{outcome: history.OutcomeFail, err: errAsPlanned}
 }
 
-// interrupted returns the verdict of a handler whose context has ended.
 func interrupted(ctx context.Context) verdict {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return verdict{outcome: history.OutcomeCanceled, err: ctx.Err()}

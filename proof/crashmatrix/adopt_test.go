@@ -12,11 +12,9 @@ import (
 	"github.com/compensator-go/compensator/adopt"
 )
 
-// perPage is how many old rows one transaction turns into entries.
 const perPage = 4
 
-// openImport opens the import that the victims and the healthy process run. The import skips every seventh row, as if
-// the old system still handled these rows.
+// The import skips every seventh row, as if the old system still handled these rows.
 func openImport(p *process) (*adopt.Import, error) {
 	return adopt.Open(p.Compensator, adopt.Config{
 		Name: "old", Table: "old_rows", Key: "id", Columns: []string{"id % 7"}, Where: "state = 0", Take: "state = 9",
@@ -34,7 +32,6 @@ func openImport(p *process) (*adopt.Import, error) {
 	})
 }
 
-// addOldRows adds the old rows that a victim may import. They fill five pages.
 func (w *world) addOldRows() {
 	w.t.Helper()
 	for range 5 * perPage {
@@ -42,13 +39,11 @@ func (w *world) addOldRows() {
 	}
 }
 
-// awaitImport waits until the healthy process has imported every row.
 func (w *world) awaitImport() {
 	w.t.Helper()
 	w.eventually(func() bool { return w.count("old_rows WHERE state=0 AND id%7<>0") == 0 }, func() string { return "some old rows are not imported" })
 }
 
-// checkRows requires that each imported row has one entry, and that each entry has one imported row.
 func (w *world) checkRows() {
 	w.t.Helper()
 	const pairs = " JOIN common_process_log ON idempotent_id = CONCAT('old:', old_rows.id)"

@@ -9,7 +9,6 @@ import (
 	"github.com/compensator-go/compensator/migrations"
 )
 
-// surroundings names the state of the servers and the tables, and the tasks of a victim.
 type surroundings string
 
 const (
@@ -43,10 +42,8 @@ func (s surroundings) limited() bool {
 	return s == limited || s == adjusted || s == tenants || s == rated
 }
 
-// isBeside reports whether a healthy process runs while the victims are killed.
 func (s surroundings) isBeside() bool { return s == beside || s == recorders }
 
-// crash is one case of the matrix.
 type crash struct {
 	point failpoint.Point
 	most  int // largest number of times that a victim passes the point before it is killed
@@ -168,7 +165,6 @@ var matrix = []crash{
 	{point: failpoint.OutcomesDrained, most: 2},
 }
 
-// migrationParts returns the number of migration files of a log.
 func migrationParts() int {
 	files, err := fs.Glob(migrations.MySQL, "*/*.sql")
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// check compares the tables with the records that the service, handlers and triggers wrote.
 func (w *world) check(in surroundings) {
 	w.t.Helper()
 	if in == streamed {
@@ -46,7 +45,7 @@ func (w *world) check(in surroundings) {
 	logs := w.readLogs()
 	for _, l := range logs {
 		if l.check(w); w.t.Failed() {
-			break // Report only the first bad history, because more would be hard to read.
+			break
 		}
 	}
 	if in == inLine {
@@ -61,8 +60,7 @@ func (w *world) requireNone(what, from string, args ...any) {
 	assert.Zero(w.t, w.count(from, args...), what)
 }
 
-// checkLedger requires that each committed transaction has its entry, and that no other entry exists. Only the entries
-// that seed made old may be purged.
+// Only the entries that seed made old may be purged.
 func (w *world) checkLedger() {
 	w.t.Helper()
 	w.requireNone("committed rows without an entry", "ledger LEFT JOIN common_process_log ON idempotent_id=`key` WHERE id IS NULL AND `key` NOT LIKE 'old-%'")
@@ -72,8 +70,7 @@ func (w *world) checkLedger() {
 	w.requireNone("runs without an entry", "runs LEFT JOIN common_process_log l ON l.id=runs.entry WHERE l.id IS NULL")
 }
 
-// checkSlots requires one entry for each slot from the first to the last. No entry may be recorded before the time of
-// its slot.
+// No entry may be recorded before the time of its slot.
 func (w *world) checkSlots() {
 	w.t.Helper()
 	var slots []time.Time
@@ -95,7 +92,6 @@ func (w *world) checkSlots() {
 	}
 }
 
-// checkLimitChanges requires that each change of a limit has its audit record, and that each record has its change.
 func (w *world) checkLimitChanges() {
 	w.t.Helper()
 	w.requireNone("limits whose changes are not those on record", `common_process_log_limit l WHERE limit_key='' AND version<>(
@@ -104,9 +100,6 @@ func (w *world) checkLimitChanges() {
 }
 
 // checkCases requires that two things exist together or not at all, for each of these pairs:
-//   - a dead entry, and its open case
-//   - the audit row of an admin action, and the end of the case
-//   - the owner of a case, and the record of who took it
 //
 // There is one exception: an entry that a service cancelled may still have an open case.
 func (w *world) checkCases() {
@@ -126,18 +119,14 @@ func (w *world) checkCases() {
 	require.True(w.t, w.personHasActed(), "a person must have acted in the admin")
 }
 
-// personHasActed reports whether a victim has acted as a person through the Admin.
 func (w *world) personHasActed() bool {
 	w.t.Helper()
 	return w.count("common_process_log_audit WHERE actor='admin'")+w.count("common_process_log_operation") > 0
 }
 
-// countedRows is the number of statistics rows that each victim finds. Folding takes 500 rows per step.
+// Folding takes 500 rows per step.
 const countedRows = 1200
 
-// checkCounts requires that folding neither loses a count nor adds one twice. Folding adds up several rows of
-// statistics. The rows are up to a week old, so folding turns them into rows of minutes and of hours. checkCounts first
-// folds the rows that killed processes have left.
 func (w *world) checkCounts() {
 	w.t.Helper()
 	store, err := compensator.OpenStore(w.t.Context(), w.db, compensator.DefaultTable)
@@ -154,8 +143,6 @@ func (w *world) checkCounts() {
 	w.checkBacklog(store)
 }
 
-// checkBacklog requires that a new round stores the right backlog even if an earlier round was killed. It compares the
-// stored backlog with the log.
 func (w *world) checkBacklog(store processlog.Store) {
 	w.t.Helper()
 	require.NoError(w.t, backlog.Round(w.t.Context(), store.(backlog.Store), time.Now().Truncate(time.Minute).Add(time.Minute), backlog.Slice))
@@ -171,8 +158,6 @@ func (w *world) checkBacklog(store processlog.Store) {
 	}
 }
 
-// checkInstances requires that each victim has a row, and that the victim is listed as gone after three minutes. It was
-// killed before its end was stored.
 func (w *world) checkInstances() {
 	w.t.Helper()
 	w.exec("UPDATE common_process_log_instance SET seen_at=seen_at-200000")
@@ -188,16 +173,13 @@ func (w *world) checkInstances() {
 	}
 }
 
-// counted returns the sum of the counts in the table.
 func (w *world) counted() (sum int) {
 	w.t.Helper()
 	require.NoError(w.t, w.db.QueryRow("SELECT SUM(recorded) FROM common_process_log_stat WHERE business_type='counted'").Scan(&sum))
 	return sum
 }
 
-// checkAttempts compares the number of failures that a row counts in its current epoch with the number of stored failed
-// attempts. If an entry is dead-lettered because of crashes of its compensation, the row counts one more failed
-// compensation.
+// If an entry is dead-lettered because of crashes of its compensation, the row counts one more failed compensation.
 //
 // Entries that a person settled and erased entries are left out, because they keep the counts of an earlier epoch.
 func (w *world) checkAttempts() {
@@ -213,7 +195,6 @@ func (w *world) checkAttempts() {
 	require.NotZero(w.t, w.count("common_process_log_attempt"), "an attempt must have failed")
 }
 
-// checkEffects requires exactly one effect for each epoch that succeeded, and no other effects.
 func (w *world) checkEffects() {
 	w.t.Helper()
 	for _, e := range []struct {
@@ -230,7 +211,6 @@ func (w *world) checkEffects() {
 	w.requireNone("effects without an entry", "effects LEFT JOIN common_process_log l ON l.id=effects.entry WHERE l.id IS NULL")
 }
 
-// checkResults requires that each success of a handler with a result has this result, and that no other entry has one.
 func (w *world) checkResults() {
 	w.t.Helper()
 	w.requireNone("successes without their results", `common_process_log l LEFT JOIN common_process_log_result r ON r.entry_id=l.id AND r.result_epoch=l.epoch
@@ -241,8 +221,6 @@ func (w *world) checkResults() {
 	w.requireNone("results without an entry", "common_process_log_result r LEFT JOIN common_process_log l ON l.id=r.entry_id WHERE l.id IS NULL")
 }
 
-// checkRest requires that no settled entry has a lease or a delivery count, and that no erased entry keeps content. It
-// compares epochs with audit rows, and errors with the table of faults. At least one entry must have succeeded.
 func (w *world) checkRest(logs []*entryLog) {
 	w.t.Helper()
 	w.requireNone("settled entries with a lease or a delivery count", "common_process_log WHERE lease_until>0 OR delivery_count>0")
@@ -263,20 +241,19 @@ func (w *world) checkRest(logs []*entryLog) {
 	require.NotZero(w.t, byEnd[pay+" handler"], "at least one entry must have succeeded")
 }
 
-// entryLog is the history of one entry.
 type entryLog struct {
 	id    uint64
 	key   string
 	kind  string
-	line  string            // ordering key of the kind book
-	state compensator.State // current state in the table
+	line  string
+	state compensator.State
 	steps []step
-	runs  map[uint64][]run // keyed by the version of the claim
+	runs  map[uint64][]run
 }
 
 type step struct {
-	was, wasDue, wasLeased int64 // values before the write. The field `was` is the version before it, or −1 for an insert
-	began, at              int64 // when the statement began, and when the row was written
+	was, wasDue, wasLeased int64 // values before the write; was is −1 for an insert
+	began, at              int64
 	version                uint64
 	state                  compensator.State
 	failed, undoFailed     int
@@ -286,7 +263,6 @@ type step struct {
 	endedBy                compensator.EndedBy
 }
 
-// run is one call of a handler.
 type run struct {
 	epoch   int
 	undo    bool
@@ -296,7 +272,6 @@ type run struct {
 
 func (l *entryLog) last() step { return l.steps[len(l.steps)-1] }
 
-// readLogs reads the history of every existing entry.
 func (w *world) readLogs() (logs []*entryLog) {
 	w.t.Helper()
 	byID := make(map[uint64]*entryLog)
@@ -338,7 +313,6 @@ func (w *world) each(query string, row func(scan func(...any))) {
 	require.NoError(w.t, rows.Err())
 }
 
-// check verifies the history of an entry from its insert to its end.
 func (l *entryLog) check(w *world) {
 	w.t.Helper()
 	wrong := func(s step, what string, args ...any) {
@@ -381,11 +355,10 @@ func (l *entryLog) check(w *world) {
 	}
 }
 
-// badEnd says which rule the final state of an entry breaks. Each kind of entry allows only a few final states.
 func (l *entryLog) badEnd(f follower) string {
 	end := f.now
 	if end.endedBy == compensator.EndedByCrash {
-		return "" // follow has already verified that the entry has lost too many leases.
+		return ""
 	}
 	good := end.state == compensator.Succeeded && end.endedBy == compensator.EndedByHandler
 	switch l.kind {

@@ -12,16 +12,15 @@ import (
 // may still store a success while the lease of this claim runs. Then the entry is dead-lettered.
 const crashBudget = 3
 
-// follower knows the history of an entry up to a write. It checks whether the library may make the next write.
 type follower struct {
 	log     *entryLog
 	now     step
-	lost    int            // number of claims since the last outcome. It is counted here, not read from the row
-	claims  map[uint64]int // number of claims since the last outcome, this claim included, by the version that the claim wrote
-	claimed bool           // whether the last write of a new version was a claim
+	lost    int
+	claims  map[uint64]int // by the version that the claim wrote
+	claimed bool
 }
 
-// follow takes the next write. It returns which rule the write breaks, or "".
+// follow returns which rule the write breaks, or "".
 func (f *follower) follow(s step) string {
 	was := f.now
 	f.now = s
@@ -38,8 +37,7 @@ func (f *follower) follow(s step) string {
 	return what
 }
 
-// renewal checks a write that keeps the version. Only a renewal of a lease keeps the version, and it changes nothing
-// except the lease.
+// Only a renewal of a lease keeps the version, and it changes nothing except the lease.
 func (f *follower) renewal(was, s step) string {
 	same := s
 	same.was, same.wasDue, same.wasLeased, same.leased = was.was, was.wasDue, was.wasLeased, was.leased
@@ -50,7 +48,6 @@ func (f *follower) renewal(was, s step) string {
 	return ""
 }
 
-// step checks a write that sets a new version.
 func (f *follower) step(was, s step) string {
 	held := f.claimed
 	f.claimed = false
@@ -69,7 +66,7 @@ func (f *follower) step(was, s step) string {
 		f.lost-- // The recording process claims an entry that it inserted with a lease, so the delivery is already counted.
 		return f.claim(s)
 	case !moved && s.delivered == was.delivered-1 && held:
-		f.lost-- // The lease was released, or the entry was rescheduled during an attempt.
+		f.lost--
 		return ""
 	case s.delivered != 0 && moved:
 		return "changed its state and kept its delivery count"
@@ -77,12 +74,11 @@ func (f *follower) step(was, s step) string {
 		f.lost = 0
 		return f.ended(was, s)
 	case !moved && s.delivered == was.delivered && s.leased == was.leased:
-		return "" // The entry was rescheduled while it had no lease.
+		return ""
 	}
 	return f.outcome(was, s, held)
 }
 
-// manual checks a person's action: a requeue to the handler or to the compensation, a manual settle, or an erasure.
 func (f *follower) manual(was, s step) string {
 	fresh := s.failed == 0 && s.undoFailed == 0
 	switch {
@@ -95,8 +91,7 @@ func (f *follower) manual(was, s step) string {
 	return ""
 }
 
-// claim checks that the entry was due and had no valid lease when it was claimed. The claim's statement compares the
-// row with the time at which the statement began, so claim uses this time.
+// claim uses the time at which the statement began, because the statement compares the row with that time.
 func (f *follower) claim(s step) string {
 	f.lost++
 	f.claims[s.version] = f.lost
@@ -106,20 +101,18 @@ func (f *follower) claim(s step) string {
 		return "claimed without a lease"
 	case s.began < s.wasDue:
 		return fmt.Sprintf("claimed %d ms early", s.wasDue-s.began)
-	case s.began < s.wasLeased && s.was > 0: // The recording process may claim an entry again that it inserted with a lease.
+	case s.began < s.wasLeased && s.was > 0:
 		return fmt.Sprintf("claimed while leased for %d ms", s.wasLeased-s.began)
 	}
 	return ""
 }
 
-// serviceEnds reports whether a service ended a dead entry whose compensation never failed.
 func serviceEnds(was, s step) bool {
 	ended := s.state == compensator.Cancelled && s.endedBy == compensator.EndedByCancel ||
 		s.state == compensator.Succeeded && s.endedBy == compensator.EndedByComplete
 	return ended && was.state == compensator.Dead && was.undoFailed == 0
 }
 
-// ended checks a write by which a service ended the entry, with or without an attempt in progress.
 func (f *follower) ended(was, s step) string {
 	if was.state != compensator.Pending && was.state != compensator.Retrying && !serviceEnds(was, s) || s.failed != was.failed || s.undoFailed != was.undoFailed {
 		return fmt.Sprintf("from %s to %s", was.state, s.state)
@@ -127,12 +120,11 @@ func (f *follower) ended(was, s step) string {
 	return ""
 }
 
-// outcome checks a write that stores the outcome of an attempt, or dead-letters the entry after too many crashes.
 func (f *follower) outcome(was, s step, held bool) string {
 	lost := f.lost - 1
 	f.lost = 0
 	if s.endedBy == compensator.EndedByCrash {
-		undone := s.undoFailed - was.undoFailed // A compensation that has begun is counted.
+		undone := s.undoFailed - was.undoFailed
 		if lost <= crashBudget || !held || s.state != compensator.Dead || s.failed != was.failed || (undone == 1) != (was.state == compensator.Compensating) {
 			return fmt.Sprintf("dead-lettered by crashes after %d lost leases", lost)
 		}
@@ -178,8 +170,7 @@ func (f *follower) failure(was, s step) string {
 	return fmt.Sprintf("a failure led to the state %s", s.state)
 }
 
-// absorbed reports whether the library accepts a success of this entry while another process holds the lease. The
-// library does not accept it if the handler's effect and the outcome share one transaction.
+// The library does not accept it if the handler's effect and the outcome share one transaction.
 func (l *entryLog) absorbed(undo bool) bool {
 	if undo {
 		return l.kind == recall
@@ -187,8 +178,8 @@ func (l *entryLog) absorbed(undo bool) bool {
 	return l.kind != pay && l.kind != wire && l.kind != sum
 }
 
-// explained requires that a handler of this epoch returned the given verdict. It must have run under the claim that
-// this write ends. A success may come from another claim if absorbed returns true.
+// The handler must have run under the claim that this write ends. A success may come from another claim if absorbed
+// returns true.
 func (f *follower) explained(was, s step, verdict string, undo bool) string {
 	for version, runs := range f.log.runs {
 		for _, r := range runs {

@@ -13,49 +13,48 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// These are the kinds of entries. Each is a business type whose entries end in a different way.
 const (
-	pay    = "pay"    // transactional, succeeds
-	ship   = "ship"   // succeeds with its CallKey as the result
-	slow   = "slow"   // succeeds after at least one renewal of its lease
-	fail   = "fail"   // fails twice, then succeeds
-	refund = "refund" // exhausts its attempts; its transactional compensation fails once, then succeeds
-	recall = "recall" // fails permanently; its plain compensation fails once, then succeeds, and a person may repeat it
+	pay    = "pay"
+	ship   = "ship"
+	slow   = "slow"
+	fail   = "fail"
+	refund = "refund" // its transactional compensation fails once
+	recall = "recall" // fails permanently; its compensation fails once
 	hand   = "hand"   // fails permanently; succeeds after a person requeues it
-	mail   = "mail"   // succeeds in batches, some of which fail as a whole
-	later  = "later"  // succeeds; has a delay, and may be rescheduled or cancelled
-	wire   = "wire"   // calls outside, then writes an effect; succeeds with its CallKey as the result
-	book   = "book"   // succeeds, one at a time per business id, or is cancelled; only in the surroundings in-line
-	tick   = "tick"   // succeeds; recorded for each slot, only in the surroundings periodic
-	sum    = "sum"    // transactional, succeeds; runs after a batch of mail
+	mail   = "mail"
+	later  = "later" // succeeds; has a delay, and may be rescheduled or cancelled
+	wire   = "wire"
+	book   = "book" // succeeds, one at a time per business id, or is cancelled; only in the surroundings in-line
+	tick   = "tick"
+	sum    = "sum"
 )
 
 const (
 	failures         = 2 // an entry of the kind "fail" fails this often and then succeeds
-	refundFailures   = 2 // an entry of the kind "refund" is attempted this often, and fails each time
-	undoFailures     = 1 // each compensation of a "refund" or a "recall" fails this often and then succeeds
+	refundFailures   = 2
+	undoFailures     = 1
 	slowTakes        = 500 * time.Millisecond
 	recallTime       = 300 * time.Millisecond             // timeout of a recall's attempts
-	hangs            = recallTime + time.Second + 2*lease // how long a recall hangs: longer than its timeout and the lease after that
+	hangs            = recallTime + time.Second + 2*lease // longer than its timeout and the lease after that
 	batchSize        = 6
 	retryAfter       = 100 * time.Millisecond
-	ok, wrong, never = "ok", "failed", "permanent" // verdicts of handlers
+	ok, wrong, never = "ok", "failed", "permanent"
 )
 
 type content struct {
-	Breaks bool // whether the entry prevents the verdict of its batch
+	Breaks bool
 }
 
-// kinds holds the registered types. When a handler runs, it writes a row through the plain pool db.
+// When a handler runs, it writes a row through the plain pool db.
 type kinds struct {
 	db *sql.DB
 	of map[string]*compensator.Type[content]
 
 	ticks *compensator.Type[time.Time]
-	hang  bool // whether some compensations of recall run longer than their lease
+	hang  bool
 }
 
-// register registers the kinds. The kinds with a plain handler get the limit.
+// The kinds with a plain handler get the limit.
 func register(c *compensator.Compensator, db *sql.DB, limit compensator.Limit) (*kinds, error) {
 	k := &kinds{db: db, of: make(map[string]*compensator.Type[content])}
 	var problems []error
@@ -101,23 +100,21 @@ func register(c *compensator.Compensator, db *sql.DB, limit compensator.Limit) (
 	return k, errors.Join(append(problems, err)...)
 }
 
-// tickEvery is the time between two slots. Every slot must get an entry, if necessary after its time.
+// Every slot must get an entry, if necessary after its time.
 const tickEvery = 100 * time.Millisecond
 
 func (k *kinds) tick(ctx context.Context) error {
 	return compensator.Periodic(ctx, k.ticks, compensator.Every(tickEvery), &compensator.PeriodicConfig{CatchUp: 500})
 }
 
-// takeOrdering registers the kind book, which has an ordering key.
 func (k *kinds) takeOrdering(c *compensator.Compensator) (err error) {
 	k.of[book], err = compensator.Handle(context.Background(), c, book, k.plain, &compensator.HandlerConfig[content]{
 		Retry: compensator.Fixed(retryAfter), TypeConfig: compensator.TypeConfig{Serial: func(e *compensator.Entry) string { return e.BusinessID },
-			PassDead: true}, // An entry that was dead-lettered because of crashes does not block the next one.
+			PassDead: true},
 	})
 	return err
 }
 
-// verdict decides what the handler of an entry returns.
 func verdict(e *compensator.Entry) string {
 	switch {
 	case e.State == compensator.Compensating && e.CompensateCount < undoFailures:
@@ -132,7 +129,6 @@ func verdict(e *compensator.Entry) string {
 	return ok
 }
 
-// answer returns the error that stands for a verdict.
 func answer(verdict string) error {
 	switch verdict {
 	case wrong:
@@ -143,8 +139,7 @@ func answer(verdict string) error {
 	return nil
 }
 
-// noteRun stores one row for each entry whose handler has begun. It does not use the handlers' transactions, so a
-// rollback does not remove these rows.
+// noteRun does not use the handlers' transactions, so a rollback does not remove these rows.
 func (k *kinds) noteRun(ctx context.Context, entries ...*compensator.Entry) error {
 	var args []any
 	for _, e := range entries {
@@ -173,8 +168,8 @@ func (k *kinds) pay(ctx context.Context, tx *compensator.ScopedTx, e *compensato
 	return k.effect(ctx, tx, e)
 }
 
-// sum is the handler of an entry that must run after a batch. It copies the entries of the batch that have not ended
-// into the table early. The test requires that this table stays empty.
+// sum copies the entries of the batch that have not ended into the table early. The test requires that this table
+// stays empty.
 func (k *kinds) sum(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {
 	_, err := k.db.ExecContext(ctx, "INSERT INTO early SELECT id FROM common_process_log WHERE batch_id=? AND state IN (0,-1,-3)", e.BusinessID)
 	if err != nil {
@@ -187,8 +182,7 @@ func (k *kinds) undo(ctx context.Context, tx *compensator.ScopedTx, e *compensat
 	return k.effect(ctx, tx, e)
 }
 
-// undoPlain is a compensation that ignores its context. It may therefore return a success after another process has
-// claimed the entry.
+// undoPlain may therefore return a success after another process has claimed the entry.
 func (k *kinds) undoPlain(ctx context.Context, e *compensator.Entry) error {
 	if err := k.noteRun(context.WithoutCancel(ctx), e); err != nil {
 		return compensator.Unavailable(err)

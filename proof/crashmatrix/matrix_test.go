@@ -37,8 +37,7 @@ var (
 	seed  = flag.Uint64("seed", 0, "seed of the number n, where a process is killed at the nth time it reaches the point; 0: random")
 )
 
-// waitTimeout limits how long a victim may take to reach its point, and how long the healthy process may take to run
-// the remaining entries. It is so long because purge rounds begin a minute apart.
+// waitTimeout is so long because purge rounds begin a minute apart.
 const waitTimeout = 3 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -110,15 +109,12 @@ func TestProcessKilledAtAnyPointLosesNothingAndRepeatsNothing(t *testing.T) {
 	}
 }
 
-// random returns a random source that depends only on the seed and the case, so a case that runs alone repeats the same
-// kills.
 func (c crash) random() *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(c.name()))
 	return rand.New(rand.NewPCG(*seed, h.Sum64()))
 }
 
-// kill runs a victim, which is killed when it reaches its point for the nth time.
 func (w *world) kill(c crash, number, nth int) {
 	w.t.Helper()
 	text, err := json.Marshal(&victim{Number: number, In: c.in, Place: w.place})
@@ -131,7 +127,7 @@ func (w *world) kill(c crash, number, nth int) {
 	child.Env = append(os.Environ(), victimEnv+"="+string(text), fmt.Sprintf("%s=%s:%d", failpoint.Env, c.point, nth))
 	var said bytes.Buffer
 	child.Stderr = &said
-	stdin, err := child.StdinPipe() // This pipe closes when the test process ends. The victim exits when it closes.
+	stdin, err := child.StdinPipe()
 	require.NoError(w.t, err)
 	err = child.Run()
 	_ = stdin.Close()
@@ -141,7 +137,6 @@ func (w *world) kill(c crash, number, nth int) {
 	require.True(w.t, status.Signaled() && status.Signal() == syscall.SIGKILL, "victim %d: %v", number, err)
 }
 
-// startHealthy starts a healthy process. The process runs until w.stop is called or the test ends.
 func (w *world) startHealthy(in surroundings) {
 	w.t.Helper()
 	hang := in == beside
@@ -162,7 +157,6 @@ func (w *world) startHealthy(in surroundings) {
 	w.t.Cleanup(w.stop)
 }
 
-// awaitHealthy waits until the healthy process has ended every entry and the queue is empty. Then it stops the process.
 func (w *world) awaitHealthy() {
 	w.t.Helper()
 	defer w.stop()
@@ -187,7 +181,6 @@ func (w *world) queued() (members []string) {
 	return members
 }
 
-// describeOpen describes one entry that has not ended.
 func (w *world) describeOpen() string {
 	for _, l := range w.readLogs() {
 		if !l.state.Terminal() {
@@ -197,8 +190,6 @@ func (w *world) describeOpen() string {
 	return "the last entry ended just now"
 }
 
-// eventually calls the function check until it returns true. If that takes too long, the test fails with the text that
-// the function why returns.
 func (w *world) eventually(check func() bool, why func() string) {
 	w.t.Helper()
 	deadline := time.After(waitTimeout)
@@ -211,8 +202,8 @@ func (w *world) eventually(check func() bool, why func() string) {
 	}
 }
 
-// killMigrations kills Migrate after each part of the migration in turn. The next Migrate must complete the tables. The
-// result must equal tables that were made without a crash, and must have one schema fingerprint.
+// The next Migrate must complete the tables. The result must equal tables that were made without a crash, and must have
+// one schema fingerprint.
 func (w *world) killMigrations(c crash) {
 	w.t.Helper()
 	require.NoError(w.t, compensator.Migrate(w.t.Context(), w.db))
@@ -232,7 +223,6 @@ func (w *world) killMigrations(c crash) {
 	}
 }
 
-// logTables returns the log's tables with their CREATE TABLE statements.
 func (w *world) logTables() map[string]string {
 	w.t.Helper()
 	made := make(map[string]string)

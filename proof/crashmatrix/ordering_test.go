@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// checkOrdering checks the order of the entries of each ordering key.
 func (w *world) checkOrdering(logs []*entryLog) {
 	w.t.Helper()
 	lines := make(map[string][]*attempt)
@@ -28,8 +27,7 @@ func (w *world) checkOrdering(logs []*entryLog) {
 	}
 }
 
-// attempt is a run of a handler that began while its claim was valid. It lasts until the claim ends, by a write or by
-// the end of its lease.
+// attempt lasts until the claim ends, by a write or by the end of its lease.
 type attempt struct {
 	*entryLog
 	at, over int64
@@ -47,7 +45,6 @@ func (l *entryLog) attempts() (list []*attempt) {
 	return list
 }
 
-// claimOver returns the time at which the claim with this version ended.
 func (l *entryLog) claimOver(version uint64) (over int64) {
 	for _, s := range l.steps {
 		switch {
@@ -60,7 +57,7 @@ func (l *entryLog) claimOver(version uint64) (over int64) {
 	return over
 }
 
-// ended returns when an entry first reached a terminal state. The handler of a cancelled entry may run longer.
+// The handler of a cancelled entry may run longer.
 func (l *entryLog) ended() int64 {
 	for _, s := range l.steps {
 		if s.state.Terminal() {
@@ -70,19 +67,17 @@ func (l *entryLog) ended() int64 {
 	return math.MaxInt64
 }
 
-// unnoted is a suffix of idempotency keys. It marks entries that were recorded by plain SQL. Such an entry has no
-// position before its first claim.
+// An entry recorded by plain SQL has no position before its first claim.
 const unnoted = "-plain"
 
-// victim returns the victim that recorded the entry, and the number that the victim gave to the entry.
 func (l *entryLog) victim() (victim string, number int) {
 	victim, rest, _ := strings.Cut(strings.TrimSuffix(l.key, unnoted), "-")
 	number, _ = strconv.Atoi(rest)
 	return victim, number
 }
 
-// precedes reports whether an entry must run before other. Two entries of one victim must run in the order in which the
-// victim recorded them. Entries of different victims must run in the order of their ids.
+// Two entries of one victim must run in the order in which the victim recorded them. Entries of different victims must
+// run in the order of their ids.
 func (l *entryLog) precedes(other *entryLog) bool {
 	victim, number := l.victim()
 	if theirs, n := other.victim(); victim == theirs {
@@ -91,12 +86,9 @@ func (l *entryLog) precedes(other *entryLog) bool {
 	return l.id < other.id
 }
 
-// outOfOrder describes a violation among the attempts of one ordering key, or returns "". No attempt may begin before
-// the entries that precede it have ended. No attempt may begin during another attempt.
-//
-// The entries of one victim are committed in order. The entries of two victims may be committed in any order, because
-// the COMMIT of a killed process may complete late. So if two entries come from different victims, outOfOrder requires
-// their order only once the first of them has begun to run.
+// The entries of two victims may be committed in any order, because the COMMIT of a killed process may complete late.
+// So if two entries come from different victims, outOfOrder requires their order only once the first of them has begun
+// to run.
 func outOfOrder(attempts []*attempt) string {
 	for _, a := range attempts {
 		for _, b := range attempts {

@@ -16,8 +16,7 @@ import (
 
 var ann = admin.AuditInfo{Actor: "ann", Reason: "again"}
 
-// actManually acts as a person, with these steps in random order: repair dead entries, repeat compensations, and erase
-// repaired entries. The order is random so that a process may be killed during each of them.
+// The order is random so that a process may be killed during each of them.
 func (l *victim) actManually(ctx context.Context) error {
 	acts := []func(context.Context) error{l.repairDead, l.undoAgain, l.erase}
 	if l.In == adjusted {
@@ -32,7 +31,6 @@ func (l *victim) actManually(ctx context.Context) error {
 	return nil
 }
 
-// repairDead acts as a person who requeues dead entries, one by one or all at once, and settles others.
 func (l *victim) repairDead(ctx context.Context) error {
 	dead, err := l.latest(ctx, hand, compensator.Dead)
 	dead = slices.DeleteFunc(dead, func(e compensator.Entry) bool { return e.EndedBy != compensator.EndedByPermanent })
@@ -48,7 +46,7 @@ func (l *victim) repairDead(ctx context.Context) error {
 	for _, e := range dead {
 		settle := rand.N(2)
 		switch {
-		case e.Epoch == 0 && e.ID.Row()%3 == 0: // A service no longer wants this work, whatever the state of the entry is.
+		case e.Epoch == 0 && e.ID.Row()%3 == 0:
 			err = unlessLate(l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 				_, err := l.p.CancelTx(ctx, tx, e.ID)
 				return err
@@ -67,7 +65,6 @@ func (l *victim) repairDead(ctx context.Context) error {
 	return nil
 }
 
-// latest returns the latest entries of a kind that are in one of the given states, at most four.
 func (l *victim) latest(ctx context.Context, kind string, in ...compensator.State) ([]compensator.Entry, error) {
 	page, err := admin.Of(l.p.Compensator).List(ctx, admin.Filter{States: in, BusinessType: kind, Newest: true, Limit: 4})
 	return page.Entries, err
@@ -81,7 +78,6 @@ func (l *victim) requeueAll(ctx context.Context, entries []compensator.Entry) er
 	return err
 }
 
-// undoAgain acts as a person who repeats the compensation of some compensated entries.
 func (l *victim) undoAgain(ctx context.Context) error {
 	undone, err := l.latest(ctx, recall, compensator.Compensated)
 	for _, e := range undone {
@@ -92,7 +88,6 @@ func (l *victim) undoAgain(ctx context.Context) error {
 	return err
 }
 
-// erase acts as a person who erases some repaired entries.
 func (l *victim) erase(ctx context.Context) error {
 	rest, err := l.latest(ctx, hand, compensator.SettledManually, compensator.Succeeded)
 	for _, e := range rest {
@@ -104,7 +99,7 @@ func (l *victim) erase(ctx context.Context) error {
 	return err
 }
 
-// changeLimit changes the limit. Each change has a different reason, so that checkLimitChanges can count the changes.
+// Each change has a different reason, so that checkLimitChanges can count the changes.
 func (l *victim) changeLimit(ctx context.Context) error {
 	actor := admin.Actor{ID: "admin"}
 	limits, err := l.p.admin.Limits(ctx, actor)
@@ -115,8 +110,6 @@ func (l *victim) changeLimit(ctx context.Context) error {
 	return unlessLate(l.p.admin.ChangeLimit(ctx, actor, limits[0], values, admin.Why{Reason: fmt.Sprint(rand.Uint64())}))
 }
 
-// throughAdmin takes the case of an entry through package admin. Then it acts on the version of the entry that
-// admin.Entry returned.
 func (l *victim) throughAdmin(ctx context.Context, e compensator.Entry, action admin.Right) error {
 	actor, why := admin.Actor{ID: "admin"}, admin.Why{Reason: "again"}
 	view, err := l.p.admin.Entry(ctx, actor, e.ID)
@@ -132,8 +125,7 @@ func (l *victim) throughAdmin(ctx context.Context, e compensator.Entry, action a
 	return err
 }
 
-// tryOneFirst acts as a person who tries the oldest of several entries through the Admin, and then changes the rest. If
-// the process is killed after the first entry, a later process can continue the action.
+// If the process is killed after the first entry, a later process can continue the action.
 func (l *victim) tryOneFirst(ctx context.Context, entries []compensator.Entry) error {
 	actor := admin.Actor{ID: "admin"}
 	change := admin.Change{Action: admin.Requeue, Why: admin.Why{Reason: "all of them"}, Checked: true}
@@ -147,8 +139,7 @@ func (l *victim) tryOneFirst(ctx context.Context, entries []compensator.Entry) e
 	return l.p.admin.ContinueBulk(ctx, actor, id)
 }
 
-// actOnAll acts as a person who requeues through the Admin all entries that ended with a permanent error. The first
-// batch has one entry, so that a victim can be killed between two batches.
+// The first batch has one entry, so that a victim can be killed between two batches.
 func (l *victim) actOnAll(ctx context.Context) error {
 	actor := admin.Actor{ID: "admin"}
 	change := admin.Change{Action: admin.Requeue, Why: admin.Why{Reason: "all of them"}, Checked: true}
@@ -160,7 +151,6 @@ func (l *victim) actOnAll(ctx context.Context) error {
 	return l.p.admin.ContinueBulk(ctx, actor, id)
 }
 
-// unlessLate returns nil if the error says that the entry has changed or is leased.
 func unlessLate(err error) error {
 	var state *compensator.StateError
 	if errors.As(err, &state) || errors.Is(err, compensator.ErrBusy) || errors.Is(err, admin.ErrChanged) {

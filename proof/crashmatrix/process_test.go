@@ -20,17 +20,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// process is a Compensator with its connections. The child process and the test process both use it.
 type process struct {
 	*compensator.Compensator
 	*kinds
 	watched *sql.DB // pool on compensator.Connector
 	plain   *sql.DB
 	redis   *redis.Client
-	store   processlog.Store // set only if the test opened the store itself
-	intake  *intake.Intake   // set only in the surroundings streamed
-	adopted *adopt.Import    // set only in the surroundings adopting
-	admin   *admin.Admin     // set only in the surroundings staffed and adjusted
+	store   processlog.Store
+	intake  *intake.Intake
+	adopted *adopt.Import
+	admin   *admin.Admin
 }
 
 const lease = time.Second
@@ -76,7 +75,7 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 		return nil, errors.Join(err, p.close())
 	}
 	var limit compensator.Limit
-	if in.limited() { // These kinds share a few permits. A permit that a killed victim held must become free again, because the other entries cannot run without it.
+	if in.limited() { // A permit that a killed victim held must become free again.
 		limit = compensator.Limit{Rate: compensator.PerSecond(500), Burst: 20, Concurrent: 4, Of: "plain"}
 	}
 	if in == rated {
@@ -106,7 +105,6 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 	return p, err
 }
 
-// Run runs the Compensator, and the intake or the import if there is one.
 func (p *process) Run(ctx context.Context) error {
 	taken := make(chan error, 1)
 	switch {
@@ -131,7 +129,6 @@ func (p *process) close() error {
 	return errors.Join(append(problems, p.watched.Close(), p.plain.Close())...)
 }
 
-// storeWithoutIDs is a store whose Insert returns no ids for several rows.
 type storeWithoutIDs struct{ processlog.Store }
 
 func (b storeWithoutIDs) Insert(ctx context.Context, tx compensator.Tx, drafts []processlog.Draft, proven bool) ([]processlog.Inserted, error) {

@@ -10,9 +10,6 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// A victim seldom breaks a rule of the checks. So these tests break each rule once and require that the check reports
-// it.
-
 func TestClaimThatBeganTooSoonIsSeenHoweverLateItWasWritten(t *testing.T) {
 	for name, s := range map[string]step{
 		"early":          {was: 1, wasDue: 100},
@@ -33,7 +30,7 @@ func TestAttemptOutOfOrderIsSeen(t *testing.T) {
 	}
 	for name, attempts := range map[string]struct {
 		good          bool
-		first, second *attempt // in id order
+		first, second *attempt
 	}{
 		"in turn":                       {true, &attempt{entry(1, "0-1", 20), 10, 20}, &attempt{entry(2, "0-2", 40), 30, 40}},
 		"overtaken":                     {false, &attempt{entry(1, "0-1", 40), 30, 40}, &attempt{entry(2, "0-2", 20), 10, 20}},

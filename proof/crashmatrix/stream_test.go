@@ -17,7 +17,6 @@ import (
 	"github.com/compensator-go/compensator/intake"
 )
 
-// These are the texts of messages. The text decides how the processing of the message ends.
 const (
 	good     = "good"
 	failing  = "failing"  // fails until the entry in the log is retried
@@ -26,17 +25,16 @@ const (
 )
 
 const (
-	aside    = "aside" // business type of messages that were set aside
+	aside    = "aside"
 	takers   = "takers"
-	taker    = "taker" // consumer name of every second victim; each other victim has its own name
-	gone     = "gone"  // name of a consumer that has disappeared
+	taker    = "taker"
+	gone     = "gone"
 	perBatch = 4
 )
 
 func (p place) stream() string { return p.Prefix + ":messages" }
 
-// openIntake opens the intake that the victims and the healthy process run. MaxDeliveries is high, because each kill
-// counts as a delivery of the messages in progress.
+// MaxDeliveries is high, because each kill counts as a delivery of the messages in progress.
 func openIntake(p *process, at place) (*intake.Intake, error) {
 	stream := intake.Stream{Redis: p.redis, Stream: at.stream(), Group: takers, Block: 20 * time.Millisecond, Idle: 2 * time.Second, Trim: true}
 	if at.Named {
@@ -55,7 +53,6 @@ func entryOf(m *intake.Message) (compensator.NewEntry, error) {
 	return compensator.NewEntry{BusinessType: ship, Content: []byte("{}")}, nil
 }
 
-// writeTaken writes the service's row for each message.
 func writeTaken(ctx context.Context, tx *compensator.ScopedTx, batch []*intake.Message) error {
 	for _, m := range batch {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO taken (message) VALUES (?)", m.ID); err != nil {
@@ -71,8 +68,7 @@ func writeTaken(ctx context.Context, tx *compensator.ScopedTx, batch []*intake.M
 	return nil
 }
 
-// send adds the messages that a victim may take. They fill four batches. Of these, one and a half batches are already
-// pending for a consumer that no longer exists.
+// Of these, one and a half batches are already pending for a consumer that no longer exists.
 func (w *world) send(victim int) {
 	w.t.Helper()
 	if w.sent == nil {
@@ -91,7 +87,6 @@ func (w *world) send(victim int) {
 		Group: takers, Consumer: gone, Streams: []string{w.place.stream(), ">"}, Count: perBatch * 3 / 2, Block: -1}).Err())
 }
 
-// agePending makes all pending messages look as if they were idle for an hour, so that the test need not wait.
 func (w *world) agePending() {
 	w.t.Helper()
 	for _, p := range w.pending() {
@@ -108,7 +103,6 @@ func (w *world) pending() []redis.XPendingExt {
 	return pending
 }
 
-// awaitIntake waits until the healthy process has processed every message and trimmed the stream.
 func (w *world) awaitIntake() {
 	w.t.Helper()
 	length := func() int64 { return w.redis.XLen(w.t.Context(), w.place.stream()).Val() }
@@ -117,7 +111,6 @@ func (w *world) awaitIntake() {
 	})
 }
 
-// checkMessages requires one entry for each message, and one service row for each message that can be processed.
 func (w *world) checkMessages() {
 	w.t.Helper()
 	type entry struct {

@@ -18,10 +18,9 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// victimEnv is the environment variable that holds a victim as JSON. If it is not set, the process is a test run.
+// If it is not set, the process is a test run.
 const victimEnv = "COMPENSATOR_CRASH_VICTIM"
 
-// victim is a process that works until it is killed at its point.
 type victim struct {
 	Number int
 	In     surroundings
@@ -29,11 +28,10 @@ type victim struct {
 
 	p     *process
 	keys  int
-	mu    sync.Mutex    // guards ended
-	ended chan struct{} // closed when the current Run has returned
+	mu    sync.Mutex // guards ended
+	ended chan struct{}
 }
 
-// runVictim runs the victim. It returns only on an error, because otherwise the victim is killed.
 func runVictim(text string) error {
 	l := &victim{ended: make(chan struct{})}
 	if err := json.Unmarshal([]byte(text), l); err != nil {
@@ -64,7 +62,6 @@ func runVictim(text string) error {
 	return l.runProgram(ctx)
 }
 
-// runProgram runs the program that belongs to the victim's surroundings.
 func (l *victim) runProgram(ctx context.Context) error {
 	if l.In == streamed {
 		return l.p.intake.Run(ctx)
@@ -89,8 +86,7 @@ func (l *victim) runProgram(ctx context.Context) error {
 	return <-problems
 }
 
-// runAndClose takes the steps, runs entries for a while, and then closes the Compensator. The point of the case lies in
-// Close, so the process is killed before Close has returned.
+// The point of the case lies in Close, so the process is killed before Close has returned.
 func (l *victim) runAndClose(ctx context.Context, steps ...func(context.Context) error) error {
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -102,7 +98,6 @@ func (l *victim) runAndClose(ctx context.Context, steps ...func(context.Context)
 	return errors.Join(l.p.Run(running), l.p.Compensator.Close())
 }
 
-// runRepeatedly starts and stops Run again and again.
 func (l *victim) runRepeatedly(ctx context.Context) error {
 	longest := 600 * time.Millisecond
 	if l.In == keeping || l.In == counting {
@@ -123,14 +118,12 @@ func (l *victim) runRepeatedly(ctx context.Context) error {
 	}
 }
 
-// runEnded returns a channel that is closed when the current Run returns.
 func (l *victim) runEnded() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ended
 }
 
-// serve acts as the service: it takes the steps again and again.
 func (l *victim) serve(ctx context.Context, steps ...func(context.Context) error) error {
 	for round := 0; ; round++ {
 		for _, step := range steps {
@@ -140,7 +133,7 @@ func (l *victim) serve(ctx context.Context, steps ...func(context.Context) error
 		}
 		pause := 20 * time.Millisecond
 		if round > 5 {
-			pause = 300 * time.Millisecond // There are enough entries now, so go on slowly.
+			pause = 300 * time.Millisecond
 		}
 		<-time.After(pause)
 	}
@@ -151,8 +144,7 @@ func (l *victim) key() string {
 	return fmt.Sprintf("%d-%d", l.Number, l.keys)
 }
 
-// put records an entry and writes the service's own row, in one transaction. If the entry exists already, put changes
-// nothing.
+// If the entry exists already, put changes nothing.
 func (l *victim) put(ctx context.Context, tx compensator.Tx, kind, key string, delay time.Duration) (*compensator.Receipt, error) {
 	receipt, err := l.p.of[kind].Record(ctx, tx, content{}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key), Delay: delay})
 	if err != nil || receipt.Duplicate() {
@@ -162,7 +154,6 @@ func (l *victim) put(ctx context.Context, tx compensator.Tx, kind, key string, d
 	return receipt, err
 }
 
-// recordInTx records entries in a transaction of InTx. Such an insert can also lease the entries for this process.
 func (l *victim) recordInTx(ctx context.Context) error {
 	return l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		for _, kind := range []string{pay, ship, wire} {
@@ -174,8 +165,7 @@ func (l *victim) recordInTx(ctx context.Context) error {
 	})
 }
 
-// recordAgain records one of the previous victim's keys again, like a caller whose first call got no answer. If the key
-// belongs to an entry of another kind, the error names this kind, and recordAgain records the key with it.
+// If the key belongs to an entry of another kind, the error names this kind, and recordAgain records the key with it.
 func (l *victim) recordAgain(ctx context.Context) error {
 	key := fmt.Sprintf("%d-%d", l.Number-1, 1+rand.N(40))
 	as := func(kind string) error {
@@ -192,10 +182,9 @@ func (l *victim) recordAgain(ctx context.Context) error {
 	return err
 }
 
-// recordWatched records in the service's transaction. The Connector sees the end of that transaction.
 func (l *victim) recordWatched(ctx context.Context) error {
 	recorded := []string{slow, fail, refund}
-	if rand.N(3) == 0 { // Record this kind only sometimes, because its entries run up to three times when their compensation is repeated.
+	if rand.N(3) == 0 {
 		recorded = append(recorded, recall)
 	}
 	return inTx(ctx, l.p.watched, func(tx *sql.Tx) error {
@@ -208,7 +197,6 @@ func (l *victim) recordWatched(ctx context.Context) error {
 	})
 }
 
-// recordPlain records in a transaction that the library does not watch. After the commit it calls Receipt.Committed.
 func (l *victim) recordPlain(ctx context.Context) error {
 	var receipts []*compensator.Receipt
 	err := inTx(ctx, l.p.plain, func(tx *sql.Tx) error {
@@ -229,8 +217,7 @@ func (l *victim) recordPlain(ctx context.Context) error {
 	return err
 }
 
-// recordSilently records in a transaction that the library does not watch, without calling Receipt.Committed. The
-// reconciler must find the entry.
+// The reconciler must find the entry.
 func (l *victim) recordSilently(ctx context.Context) error {
 	return inTx(ctx, l.p.plain, func(tx *sql.Tx) error {
 		_, err := l.put(ctx, tx, ship, l.key(), 0)
@@ -238,8 +225,6 @@ func (l *victim) recordSilently(ctx context.Context) error {
 	})
 }
 
-// recordBatch records several entries in one call: a batch of entries that are due together, and an entry that runs
-// after the batch.
 func (l *victim) recordBatch(ctx context.Context) error {
 	return l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		var entries []compensator.NewEntry
@@ -267,11 +252,6 @@ func (l *victim) recordBatch(ctx context.Context) error {
 	})
 }
 
-// recordOrdering records entries under two ordering keys:
-//   - five in one call,
-//   - one without calling Receipt.Committed,
-//   - two by plain SQL,
-//   - one that it cancels.
 func (l *victim) recordOrdering(ctx context.Context) error {
 	record := func(tx compensator.Tx, lines ...string) (key string, err error) {
 		var entries []compensator.NewEntry
@@ -293,7 +273,7 @@ func (l *victim) recordOrdering(ctx context.Context) error {
 		_, err := record(tx, "b")
 		return err
 	})
-	// Plain SQL stores no position. The first claim of such an entry stores the position and releases the entry.
+	// The first claim of such an entry stores the position and releases the entry.
 	plain := inTx(ctx, l.p.plain, func(tx *sql.Tx) error {
 		for _, line := range []string{"a", "b"} {
 			key := l.key() + unnoted
@@ -321,8 +301,6 @@ func (l *victim) recordOrdering(ctx context.Context) error {
 
 var errTakenBack = errors.New("taken back")
 
-// recordAndTakeBack records entries in two transactions. It rolls back the whole first transaction, and rolls back the
-// second one to a savepoint. So none of these entries remains.
 func (l *victim) recordAndTakeBack(ctx context.Context) error {
 	err := l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		_, err := l.put(ctx, tx, pay, l.key(), 0)
@@ -343,7 +321,7 @@ func (l *victim) recordAndTakeBack(ctx context.Context) error {
 	})
 }
 
-// recordAcrossStop inserts an entry with a lease. It commits after the end of the Run that should have run the entry.
+// recordAcrossStop commits after the end of the Run that should have run the entry.
 func (l *victim) recordAcrossStop(ctx context.Context) error {
 	ended := l.runEnded()
 	key := l.key()
@@ -357,7 +335,6 @@ func (l *victim) recordAcrossStop(ctx context.Context) error {
 	return nil
 }
 
-// actOnLater cancels one entry, reschedules one and completes one. Each of these entries may have run before.
 func (l *victim) actOnLater(ctx context.Context) error {
 	keys := []string{l.key(), l.key(), l.key()}
 	err := inTx(ctx, l.p.watched, func(tx *sql.Tx) error {
@@ -380,12 +357,11 @@ func (l *victim) actOnLater(ctx context.Context) error {
 	return errors.Join(unlessLate(cancelled), unlessLate(moved), unlessLate(completed))
 }
 
-// purgeAge is less than the age of the seeded old entries, and more than the age of entries that victims record.
 const purgeAge = 30 * time.Minute
 
 func (l *victim) purge(ctx context.Context) error {
 	if l.In == keeping {
-		return nil // In these surroundings Config.Keep purges.
+		return nil
 	}
 	_, err := admin.Of(l.p.Compensator).Purge(ctx, purgeAge)
 	return err
@@ -396,7 +372,7 @@ func inTx(ctx context.Context, db *sql.DB, work func(tx *sql.Tx) error) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // Rollback has no effect after a commit.
+	defer func() { _ = tx.Rollback() }()
 	if err := work(tx); err != nil {
 		return err
 	}

@@ -17,26 +17,23 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// world is the environment of one case.
 type world struct {
 	t     *testing.T
 	place place
-	db    *sql.DB // plain pool for the checks
+	db    *sql.DB
 	redis *redis.Client
 
-	sent    map[string]string // texts of the stream's messages by id
-	healthy *process          // process that runs the entries which the victims leave
-	stop    func()            // stops the process healthy
+	sent    map[string]string
+	healthy *process
+	stop    func()
 }
 
-// place tells a process where its servers are.
 type place struct {
 	DSN, Redis, Prefix string
-	Named              bool // whether the victim uses the consumer name of an earlier victim; only in the surroundings streamed
+	Named              bool
 }
 
-// These tables are not the library's. The service writes the table ledger. Handlers and triggers record in the other
-// tables what happens.
+// Handlers and triggers record in the other tables what happens.
 var tables = []string{
 	"CREATE TABLE ledger (`key` VARCHAR(191) COLLATE utf8mb4_bin PRIMARY KEY)",
 	"CREATE TABLE effects (id BIGINT AUTO_INCREMENT PRIMARY KEY, entry BIGINT UNSIGNED, epoch INT, undoing BOOL)",
@@ -53,9 +50,8 @@ var tables = []string{
 	historyTrigger("UPDATE", "OLD.version, OLD.next_at, OLD.lease_until"),
 }
 
-// historyTrigger returns a trigger that writes a step of an entry's history. In a step, began is the time at which the
-// statement began and computed its values, and at is the time of the write. The times differ if the machine stalls in
-// between.
+// In a step, began is the time at which the statement began and computed its values, and at is the time of the write.
+// The times differ if the machine stalls in between.
 func historyTrigger(event, before string) string {
 	return "CREATE TRIGGER history_" + event + " AFTER " + event + " ON common_process_log FOR EACH ROW INSERT INTO history " +
 		"(entry, was, was_due, was_leased, began, at, version, state, process_count, compensate_count, delivery_count, epoch, due, leased, ended_by) VALUES " +
@@ -65,7 +61,7 @@ func historyTrigger(event, before string) string {
 
 func newWorld(t *testing.T) *world {
 	server := testservers.SharedRedis(t)
-	dsn := testservers.Database(t, "interpolateParams=true") // This saves a third of the round trips.
+	dsn := testservers.Database(t, "interpolateParams=true")
 	w := &world{t: t, place: place{DSN: dsn, Redis: server.Addr(), Prefix: server.Prefix(t)}}
 	db, err := sql.Open("mysql", w.place.DSN)
 	require.NoError(t, err)
@@ -78,7 +74,6 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// make creates the tables.
 func (w *world) make() {
 	w.t.Helper()
 	require.NoError(w.t, compensator.Migrate(w.t.Context(), w.db))
@@ -93,14 +88,12 @@ func (w *world) exec(query string, args ...any) {
 	require.NoError(w.t, err, query)
 }
 
-// count runs SELECT COUNT(*) FROM followed by from.
 func (w *world) count(from string, args ...any) (n int) {
 	w.t.Helper()
 	require.NoError(w.t, w.db.QueryRow("SELECT COUNT(*) FROM "+from, args...).Scan(&n), from)
 	return n
 }
 
-// makeWhole sets the mark that the queue holds all entries of every kind. The mark is true because the log is empty.
 // The test does not wait for the reconciler to set the mark, because a mutant may have no reconciler.
 func (w *world) makeWhole() {
 	w.t.Helper()
@@ -116,7 +109,6 @@ func (w *world) makeWhole() {
 	require.ElementsMatch(w.t, all, whole)
 }
 
-// prepare changes the tables and Redis as the surroundings require, before the next victim starts.
 func (w *world) prepare(in surroundings, victim int) {
 	w.t.Helper()
 	switch in {
@@ -131,15 +123,15 @@ func (w *world) prepare(in surroundings, victim int) {
 		w.seed(fmt.Sprintf("lost-three-%d", victim), 3, "state, delivery_count", "0, 3", 0)
 		w.seed(fmt.Sprintf("lost-four-%d", victim), 4, "state, delivery_count", "0, 4", 0)
 	case counting:
-		w.exec("INSERT INTO common_process_log_slots VALUES (' backlog', UNIX_TIMESTAMP()*1000-7200000) ON DUPLICATE KEY UPDATE slot=VALUES(slot)")    // The next count of the backlog is due now.
-		w.exec("INSERT INTO common_process_log_slots VALUES (' statistics', UNIX_TIMESTAMP()*1000-7200000) ON DUPLICATE KEY UPDATE slot=VALUES(slot)") // The next fold is due now.
+		w.exec("INSERT INTO common_process_log_slots VALUES (' backlog', UNIX_TIMESTAMP()*1000-7200000) ON DUPLICATE KEY UPDATE slot=VALUES(slot)")
+		w.exec("INSERT INTO common_process_log_slots VALUES (' statistics', UNIX_TIMESTAMP()*1000-7200000) ON DUPLICATE KEY UPDATE slot=VALUES(slot)")
 		rows := make([]string, countedRows)
 		for i := range rows {
 			rows[i] = fmt.Sprintf("('V%dX%d', UNIX_TIMESTAMP() DIV 60 * 60000 - 600000 * %d, 'counted', 1)", victim, i, 2+i%1000)
 		}
 		w.exec("INSERT INTO common_process_log_stat (instance, `at`, business_type, recorded) VALUES " + strings.Join(rows, ","))
 	case keeping:
-		w.exec("INSERT INTO common_process_log_slots VALUES (' keep', UNIX_TIMESTAMP()*1000-120000) ON DUPLICATE KEY UPDATE slot=VALUES(slot)") // The next purge round is due now.
+		w.exec("INSERT INTO common_process_log_slots VALUES (' keep', UNIX_TIMESTAMP()*1000-120000) ON DUPLICATE KEY UPDATE slot=VALUES(slot)")
 		w.seed(fmt.Sprintf("old-%d", victim), 400, "state, ended_by", "1, 'handler'", 7200)
 		w.seed(fmt.Sprintf("young-%d", victim), 10, "state, ended_by", "1, 'handler'", 60)
 	case streamed:
@@ -152,8 +144,7 @@ func (w *world) prepare(in surroundings, victim int) {
 	}
 }
 
-// seed inserts n entries as an earlier process would have left them. They became due secondsAgo seconds ago. For each
-// entry that has succeeded, seed inserts a result too.
+// For each entry that has succeeded, seed inserts a result too.
 func (w *world) seed(key string, n int, columns, values string, secondsAgo int) {
 	w.t.Helper()
 	var log, ledger []string

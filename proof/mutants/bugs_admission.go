@@ -1,6 +1,5 @@
 package main
 
-// ordering returns the mutants of rules that delay an entry: breakers, batches and ordering keys.
 func ordering() []mutant {
 	return []mutant{
 		{

@@ -1,6 +1,5 @@
 package main
 
-// claiming returns the mutants of claims: which entries are claimed, when, and by which process.
 func claiming() []mutant {
 	return []mutant{
 		{

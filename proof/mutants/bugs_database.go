@@ -1,6 +1,5 @@
 package main
 
-// surviving returns the mutants of code that handles the database and its other users.
 func surviving() []mutant {
 	return []mutant{
 		{

@@ -1,6 +1,5 @@
 package main
 
-// limiting returns the mutants of limits on the starts of entries.
 func limiting() []mutant {
 	const store = "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/"
 	return []mutant{

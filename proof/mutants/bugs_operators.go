@@ -1,6 +1,5 @@
 package main
 
-// operating returns the mutants of cases, rights, telemetry and the operators' pages.
 func operating() []mutant {
 	return []mutant{
 		{

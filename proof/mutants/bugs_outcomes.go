@@ -1,6 +1,5 @@
 package main
 
-// ending returns the mutants of outcomes, compensation and actions.
 func ending() []mutant {
 	return []mutant{
 		{

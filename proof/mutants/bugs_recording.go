@@ -1,6 +1,5 @@
 package main
 
-// recording returns the mutants of recording, transactions and idempotency keys.
 func recording() []mutant {
 	return []mutant{
 		{

@@ -1,6 +1,5 @@
 package main
 
-// resulting returns mutants of the results of handlers, of waits for an entry, and of HandleCall.
 func resulting() []mutant {
 	return []mutant{
 		{

@@ -1,6 +1,5 @@
 package main
 
-// exchanging returns the mutants of brokers, sources, schedules and the import of old tables.
 func exchanging() []mutant {
 	return []mutant{
 		{

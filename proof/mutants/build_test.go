@@ -24,9 +24,7 @@ import (
 
 const modulePath = "github.com/compensator-go/compensator"
 
-// TestEveryMutantBuilds type-checks the packages that mutants change. This finds each error that a build would find, in
-// a hundredth of the time. With the race detector the test takes eight times as long and finds nothing more, because it
-// has one goroutine. So under the detector, the test starts itself again in a process without the detector.
+// With the race detector the test takes eight times as long and finds nothing more, because it has one goroutine.
 func TestEveryMutantBuilds(t *testing.T) {
 	if raceEnabled {
 		output, err := exec.Command("go", "test", "-count=1", "-vet=off", "-ldflags=-w", "-v", "-run", "^"+t.Name()+"$", ".").CombinedOutput()
@@ -35,7 +33,7 @@ func TestEveryMutantBuilds(t *testing.T) {
 		return
 	}
 	tree := readTheTree(t)
-	packages := make(map[string][]map[string]string) // for each mutant: texts of the changed files by directory
+	packages := make(map[string][]map[string]string)
 	names := make(map[string][]string)
 	for _, m := range catalogue() {
 		texts, err := tree.changed(m.edits)
@@ -63,8 +61,7 @@ func TestEveryMutantBuilds(t *testing.T) {
 	}
 }
 
-// checker holds the compiled imports and the unchanged files of all packages. If two modules import the same package,
-// it uses the first module's version.
+// If two modules import the same package, it uses the first module's version.
 type checker struct {
 	root    string
 	fset    *token.FileSet
@@ -72,7 +69,6 @@ type checker struct {
 	parsed  map[string]*ast.File
 }
 
-// newChecker compiles the imports of the packages in these directories.
 func newChecker(t *testing.T, tree *tree, dirs []string) *checker {
 	byModule := make(map[string][]string)
 	for _, dir := range dirs {
@@ -80,7 +76,7 @@ func newChecker(t *testing.T, tree *tree, dirs []string) *checker {
 		byModule[module] = append(byModule[module], testPlace{module, dir}.pattern())
 	}
 	exports := make(map[string]string)
-	for _, module := range slices.Sorted(maps.Keys(byModule)) { // Begin with the root module.
+	for _, module := range slices.Sorted(maps.Keys(byModule)) {
 		addExports(t, exports, filepath.Join(tree.root, module), byModule[module]...)
 	}
 	fset := token.NewFileSet()
@@ -88,8 +84,7 @@ func newChecker(t *testing.T, tree *tree, dirs []string) *checker {
 	return &checker{root: tree.root, fset: fset, imports: importer.ForCompiler(fset, "gc", lookup), parsed: make(map[string]*ast.File)}
 }
 
-// addExports adds the compiled packages of the module in dir, and all packages that they import. It uses the flags of
-// make test, so that the build cache holds these packages.
+// addExports uses the flags of make test, so that the build cache holds these packages.
 func addExports(t *testing.T, exports map[string]string, dir string, packages ...string) {
 	list := exec.Command("go", append([]string{"list", "-race", "-gcflags=modernc.org/...=-race=false -d=checkptr=0", "-export", "-deps", "-json=ImportPath,Export"}, packages...)...)
 	var stderr bytes.Buffer
@@ -116,7 +111,7 @@ func (c *checker) check(t *testing.T, dir string, changed map[string]string) err
 			files = append(files, c.parsed[file])
 			continue
 		}
-		var source any // text of the file (nil: read the file)
+		var source any
 		if isChanged {
 			source = text
 		}

@@ -2,8 +2,7 @@ package main
 
 import "slices"
 
-// catalogue returns all mutants, in groups. Each breaks a promise. If two bugs fail the same tests for the same reason,
-// only one of them is listed.
+// If two bugs fail the same tests for the same reason, only one of them is listed.
 func catalogue() []mutant {
 	return slices.Concat(
 		recording(),

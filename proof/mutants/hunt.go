@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// hunt runs mutants through layers of tests and reports each run.
 type hunt struct {
 	tree    *tree
 	mutants []mutant
@@ -15,7 +14,6 @@ type hunt struct {
 	out     io.Writer
 }
 
-// baseline requires that the selected tests pass without a mutant.
 func (h hunt) baseline(ctx context.Context) error {
 	for _, l := range h.layers {
 		var all []string
@@ -39,7 +37,7 @@ func (h hunt) baseline(ctx context.Context) error {
 	return nil
 }
 
-// runAll runs every mutant in every layer whose tests should find it. It continues after a mutant that survives.
+// runAll continues after a mutant that survives.
 func (h hunt) runAll(ctx context.Context) error {
 	runs := 0
 	var bad []string
@@ -75,7 +73,6 @@ func (h hunt) report(name string, l layer, v verdict, text string) {
 	fmt.Fprintf(h.out, "%-36s %-10s %4.0fs  %s\n", name, l, v.took.Seconds(), text)
 }
 
-// accept reports whether the tests of a layer found the mutant as required. text is for the report.
 func accept(l layer, what string, v verdict) (good bool, text string) {
 	missed := v.missed(l.names(what))
 	switch {
@@ -83,7 +80,7 @@ func accept(l layer, what string, v verdict) (good bool, text string) {
 		return false, describe(v)
 	case v.kind == green:
 		return false, "SURVIVED"
-	case l == simulation && !v.saw("seed"): // A run may have failed only because it lacked variety. Such a failure proves nothing.
+	case l == simulation && !v.saw("seed"): // A run may have failed only because it lacked variety.
 		return false, "SURVIVED in every seed; " + describe(v)
 	case len(missed) > 0:
 		return false, "SURVIVED in " + strings.Join(missed, ", ") + "; " + describe(v)

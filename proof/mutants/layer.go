@@ -18,16 +18,13 @@ const (
 	chaos      layer = "chaos"      // the chaos harness; selection: duration
 )
 
-// layers lists the layers in the order in which they run, the fastest first.
 var layers = []layer{unit, simulation, crash, chaos}
 
-// command is one call of the go command.
 type command struct {
 	dir  string // directory relative to the root
 	args []string
 }
 
-// commands returns one call of go test for each module that has tests of the selection.
 func (l layer) commands(t *tree, what string) ([]command, error) {
 	switch l {
 	case unit:
@@ -43,7 +40,6 @@ func (l layer) commands(t *tree, what string) ([]command, error) {
 	panic("no command for layer " + l)
 }
 
-// anchored returns the pattern that matches the named tests and subtests, and no others.
 func anchored(names string) string {
 	patterns := strings.Split(names, "|")
 	for i, name := range patterns {
@@ -52,8 +48,7 @@ func anchored(names string) string {
 	return strings.Join(patterns, "|")
 }
 
-// names returns the tests of a selection that must all fail. If one failed test is enough for this layer, names returns
-// nil.
+// If one failed test is enough for this layer, names returns nil.
 func (l layer) names(what string) []string {
 	if l != unit {
 		return nil
@@ -61,9 +56,7 @@ func (l layer) names(what string) []string {
 	return strings.Split(what, "|")
 }
 
-// settings returns the edits that every run of the layer gets, with or without a mutant. They shorten how long tests
-// wait for an event. Tests on real servers wait for minutes, so that they do not fail on a slow machine. But with a
-// mutant, the event often never comes.
+// Tests wait only a short time for an event, because with a mutant the event often never comes.
 func (l layer) settings() []edit {
 	if l != unit {
 		return nil
@@ -74,7 +67,6 @@ func (l layer) settings() []edit {
 	}
 }
 
-// union returns one selection that includes all the given selections.
 func (l layer) union(all []string) string {
 	switch l {
 	case unit, crash:
@@ -85,8 +77,6 @@ func (l layer) union(all []string) string {
 	return slices.MaxFunc(all, func(a, b string) int { return cmp.Compare(l.length(a), l.length(b)) })
 }
 
-// length returns the length of a run: the number of seeds of the simulation, or the duration of the chaos run. union
-// needs it to find the longest run.
 func (l layer) length(what string) int64 {
 	if l == simulation {
 		seeds, err := strconv.ParseInt(what, 10, 64)

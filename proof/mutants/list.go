@@ -13,7 +13,6 @@ func printList(out io.Writer, mutants []mutant) {
 	}
 }
 
-// seenBy describes the layers that see the mutant, in their order.
 func (m mutant) seenBy() []string {
 	var lines []string
 	for _, l := range layers {
@@ -27,7 +26,6 @@ func (m mutant) seenBy() []string {
 	return lines
 }
 
-// selected describes a selection for human readers.
 func (l layer) selected(what string) string {
 	switch l {
 	case unit:

@@ -13,7 +13,6 @@ import (
 	"sync"
 )
 
-// declaration is a function, method, type, variable or constant of a package, with its source.
 type declaration struct {
 	file   string // path relative to the root
 	node   ast.Node
@@ -21,19 +20,16 @@ type declaration struct {
 	source string
 }
 
-// tree holds every declaration in all modules below a root. A declaration can have several names, and is stored under
-// each.
+// A declaration can have several names, and is stored under each.
 type tree struct {
 	root   string
 	byName map[string][]declaration
-	texts  []string               // paths of files that are not Go, relative to the root
-	tests  map[string][]testPlace // by the name of a test: the packages that have it
+	texts  []string // paths of files that are not Go, relative to the root
+	tests  map[string][]testPlace
 }
 
-// elsewhere lists names of directories that tree leaves out, because mutants never change them.
 var elsewhere = []string{".git", "build", "testdata", "node_modules", "bench", "examples", "mutants"}
 
-// theTree reads the tree that contains the current directory.
 var theTree = sync.OnceValues(func() (*tree, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -112,7 +108,6 @@ func (t *tree) add(files *token.FileSet, parsed *ast.File, file, source string) 
 	}
 }
 
-// receiverType returns the name of a method's type, or "".
 func receiverType(f *ast.FuncDecl) string {
 	if f.Recv == nil {
 		return ""
@@ -134,9 +129,8 @@ func receiverType(f *ast.FuncDecl) string {
 	}
 }
 
-// declared returns the declaration of a name. The forms of a name are name, Type.method, package.name and
-// package.Type.method. declared returns an error if no declaration matches, or several do. Declarations in test files
-// count only if no other file declares the name.
+// The forms of a name are name, Type.method, package.name and package.Type.method. declared returns an error if no
+// declaration matches, or several do. Declarations in test files count only if no other file declares the name.
 func (t *tree) declared(name string) (declaration, error) {
 	all := t.byName[name]
 	found := slices.DeleteFunc(slices.Clone(all), func(d declaration) bool { return strings.HasSuffix(d.file, "_test.go") })
@@ -153,8 +147,7 @@ func (t *tree) declared(name string) (declaration, error) {
 	return declaration{}, fmt.Errorf("%d declarations have the name %s, want one: %s", len(found), name, strings.Join(places, ", "))
 }
 
-// text returns the path of the file whose path ends with suffix, among the files that are not Go. It returns an error
-// if no file matches, or several do.
+// text returns an error if no file matches, or several do.
 func (t *tree) text(suffix string) (string, error) {
 	var found []string
 	for _, file := range t.texts {

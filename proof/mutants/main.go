@@ -6,18 +6,13 @@
 //	go run ./proof/mutants -all -layer unit -baseline
 //
 // A mutant is a list of edits. An edit names a declaration: a function, Type.method, or a type, constant or variable.
-// The name may begin with the package's name. If two packages declare the same name, it must begin with the package's
-// name. The edit finds the declaration anywhere in the tree, so code may move.
+// The name may begin with the package's name.
 //
 // Inside the declaration, the edit replaces one pattern of Go tokens, which must occur exactly once. In a pattern, $row
-// matches one identifier or expression, and $$rest matches any run of tokens. The replacement may use these names. A
-// pattern should contain only what makes it unique, so that it still matches after renames.
+// matches one identifier or expression, and $$rest matches any run of tokens. The replacement may use these names.
 //
 // The go command gets the changed files as an overlay. So the library has no switches for bugs, and the tree does not
 // change.
-//
-// The program fails if a mutant passes its tests, if its pattern is not in the code, if it does not build, or if
-// servers are missing.
 package main
 
 import (
@@ -76,7 +71,6 @@ func work(ctx context.Context) error {
 	return h.runAll(ctx)
 }
 
-// choose returns the mutants with these comma-separated names, or all mutants if names is empty.
 func choose(all []mutant, names string) ([]mutant, error) {
 	if names == "" {
 		return all, nil
@@ -106,7 +100,6 @@ func chooseLayers(only string) ([]layer, error) {
 	return chosen, nil
 }
 
-// moduleRoot returns the directory of the module: the current directory or one above it.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	for err == nil && dir != filepath.Dir(dir) {

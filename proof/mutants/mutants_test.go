@@ -50,8 +50,6 @@ func TestEachGuaranteeHasAMutant(t *testing.T) {
 	}
 }
 
-// Some mutants name switches of the model in proof/model. Program mutants does not run the model. The test checks that
-// these switches exist.
 func TestEveryModelThatIsNamedIsPlanned(t *testing.T) {
 	plan, err := os.ReadFile(root(t) + "/proof/model/plan")
 	require.NoError(t, err)
@@ -60,8 +58,7 @@ func TestEveryModelThatIsNamedIsPlanned(t *testing.T) {
 	}
 }
 
-// The go command reports no error for a test name that matches nothing, if another name in the same call matches. So
-// this test finds names of tests that were renamed.
+// The go command reports no error for a test name that matches nothing, if another name in the same call matches.
 func TestEveryTestThatIsNamedExists(t *testing.T) {
 	tree := readTheTree(t)
 	for _, m := range catalogue() {

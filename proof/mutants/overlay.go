@@ -11,13 +11,11 @@ import (
 	"strings"
 )
 
-// overlay is a file with which the go command reads changed files instead of those in the tree.
 type overlay struct {
-	dir  string // temporary directory that holds the changed files
+	dir  string
 	path string
 }
 
-// newOverlay applies edits to copies of a tree's files. A file may have several edits.
 func newOverlay(t *tree, edits []edit) (*overlay, error) {
 	texts, err := t.changed(edits)
 	if err != nil {
@@ -26,7 +24,6 @@ func newOverlay(t *tree, edits []edit) (*overlay, error) {
 	return writeOverlay(t.root, texts)
 }
 
-// changed returns the texts of the files that the edits change.
 func (t *tree) changed(edits []edit) (map[string]string, error) {
 	texts := make(map[string]string)
 	for _, e := range edits {
@@ -39,8 +36,6 @@ func (t *tree) changed(edits []edit) (map[string]string, error) {
 	return texts, nil
 }
 
-// apply returns the file that an edit changes, and its new text. before holds the texts of files that earlier edits
-// have changed.
 func (t *tree) apply(e edit, before map[string]string) (file, text string, err error) {
 	if e.isText() {
 		return t.applyToText(e, before)
@@ -62,7 +57,6 @@ func (t *tree) apply(e edit, before map[string]string) (file, text string, err e
 	return d.file, text, err
 }
 
-// findIn finds the declaration of a name in source, which is the changed text of the declaration's file.
 func (d declaration) findIn(source, name string) (declaration, error) {
 	files := token.NewFileSet()
 	parsed, err := parser.ParseFile(files, d.file, source, parser.SkipObjectResolution)

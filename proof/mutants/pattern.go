@@ -20,7 +20,7 @@ import (
 // If a name occurs twice in a pattern, both occurrences must match the same tokens. Patterns are compared token by
 // token. White space, line breaks, comments and trailing commas do not matter.
 
-// These marks replace the dollar sign when a pattern is scanned. No name in this repository begins with the letter Ⱦ.
+// No name in this repository begins with the letter Ⱦ.
 const (
 	oneMark = "Ⱦ"
 	runMark = "ȾȾ"
@@ -28,11 +28,10 @@ const (
 
 var metavariable = regexp.MustCompile(`\$\$?[A-Za-z_]\w*`)
 
-// lexeme is a token with its text and its position in the source.
 type lexeme struct {
 	token      token.Token
 	text       string
-	start, end int // byte offsets
+	start, end int
 }
 
 func (l lexeme) equals(other lexeme) bool { return l.token == other.token && l.text == other.text }
@@ -40,7 +39,6 @@ func (l lexeme) equals(other lexeme) bool { return l.token == other.token && l.t
 func (l lexeme) isRun() bool { return strings.HasPrefix(l.text, runMark) }
 func (l lexeme) isOne() bool { return strings.HasPrefix(l.text, oneMark) && !l.isRun() }
 
-// scanPattern returns the tokens of a pattern.
 func scanPattern(pattern string) ([]lexeme, error) {
 	marked := strings.ReplaceAll(pattern, "$", oneMark)
 	tokens, err := scanTokens(marked)
@@ -50,8 +48,8 @@ func scanPattern(pattern string) ([]lexeme, error) {
 	return tokens, err
 }
 
-// scanTokens returns the tokens of a source without comments. It leaves out a semicolon or comma before a closing
-// bracket, and a semicolon at the end. They do not change the meaning.
+// scanTokens leaves out a semicolon or comma before a closing bracket, and a semicolon at the end. They do not
+// change the meaning.
 func scanTokens(source string) ([]lexeme, error) {
 	var s scanner.Scanner
 	var failed error
@@ -84,14 +82,12 @@ func closes(t token.Token) bool {
 	return t == token.EOF || t == token.RPAREN || t == token.RBRACE || t == token.RBRACK
 }
 
-// code is a declaration as tokens. It also knows which expressions begin at each token, and where they end.
 type code struct {
 	source string
 	tokens []lexeme
 	ends   map[int][]int // key: index of the first token of expressions; value: for each of them the index behind its last token, longest first
 }
 
-// newCode reads a declaration from its file.
 func newCode(file *token.File, source string, declaration ast.Node) (code, error) {
 	from, to := file.Offset(declaration.Pos()), file.Offset(declaration.End())
 	tokens, err := scanTokens(source[from:to])
@@ -126,21 +122,19 @@ func newCode(file *token.File, source string, declaration ast.Node) (code, error
 	return c, nil
 }
 
-// match is a place in the code that a pattern matches, with the code that matches each name in the pattern.
 type match struct {
-	from, to int // indexes of tokens
+	from, to int
 	names    map[string]span
 }
 
 type span struct{ from, to int }
 
-// find returns every match of the pattern. If the pattern begins with a name, several matches may end at the same
-// token. Then only the longest counts.
+// If the pattern begins with a name, several matches may end at the same token. Then only the longest counts.
 func (c code) find(pattern []lexeme) []match {
 	var found []match
 	for i := range c.tokens {
 		if len(pattern) > 0 && pattern[0].isOne() && c.afterDot(i) {
-			continue // This token is the middle of a longer expression.
+			continue
 		}
 		names := make(map[string]span)
 		end, ok := c.fits(pattern, i, names)
@@ -157,8 +151,7 @@ func (c code) find(pattern []lexeme) []match {
 
 func (c code) afterDot(i int) bool { return i > 0 && c.tokens[i-1].token == token.PERIOD }
 
-// fits reports whether a pattern matches the tokens from index at on, and where the match ends. It stores in names
-// which tokens each name of the pattern matches.
+// fits stores in names which tokens each name of the pattern matches.
 func (c code) fits(pattern []lexeme, at int, names map[string]span) (end int, ok bool) {
 	if len(pattern) == 0 {
 		return at, true
@@ -185,7 +178,6 @@ func (c code) fits(pattern []lexeme, at int, names map[string]span) (end int, ok
 	return 0, false
 }
 
-// candidates returns the token indexes at which the match of a name can end.
 func (c code) candidates(name lexeme, at int) []int {
 	if name.isRun() {
 		return c.runs(at)
@@ -199,7 +191,6 @@ func (c code) candidates(name lexeme, at int) []int {
 	return c.ends[at]
 }
 
-// runs returns the ends of all runs of tokens with balanced brackets that begin at the token with the given index.
 func (c code) runs(at int) []int {
 	ends := []int{at}
 	depth := 0
@@ -224,7 +215,6 @@ func (c code) same(a, b span) bool {
 	return slices.EqualFunc(c.tokens[a.from:a.to], c.tokens[b.from:b.to], lexeme.equals)
 }
 
-// text returns the source of the tokens in s.
 func (c code) text(s span) string {
 	if s.from == s.to {
 		return ""
@@ -232,7 +222,6 @@ func (c code) text(s span) string {
 	return c.source[c.tokens[s.from].start:c.tokens[s.to-1].end]
 }
 
-// replace finds the only match of the pattern from. It returns the whole source with the match replaced by the code to.
 func (c code) replace(from, to string) (string, error) {
 	pattern, err := scanPattern(from)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// codeOf returns the declaration of a name in source as tokens.
 func codeOf(t *testing.T, name, source string) code {
 	files := token.NewFileSet()
 	parsed, err := parser.ParseFile(files, "x.go", source, parser.SkipObjectResolution)
@@ -92,7 +91,6 @@ func TestNameThatStandsTwiceMatchesTheSameTokens(t *testing.T) {
 	require.Equal(t, "package p\nfunc f() bool { return a.b == c.d || true }", got)
 }
 
-// writeTree writes files below a temporary root and reads them.
 func writeTree(t *testing.T, files map[string]string) *tree {
 	root := t.TempDir()
 	for name, text := range files {

@@ -9,7 +9,6 @@ import (
 	"time"
 )
 
-// run runs the selected tests of a layer with the edits, and returns the verdict.
 func run(ctx context.Context, t *tree, l layer, what string, edits []edit) (verdict, error) {
 	o, err := newOverlay(t, append(l.settings(), edits...))
 	if err != nil {

@@ -12,20 +12,19 @@ import (
 
 type verdict struct {
 	kind   kind
-	why    string    // why a broken run proves nothing
-	failed []failure // failed tests of a red run
+	why    string
+	failed []failure
 	took   time.Duration
 }
 
 type kind int
 
 const (
-	green  kind = iota
-	red         // A test failed by its own assertion.
-	broken      // The run proves nothing: it had no build, no tests, no servers, or no end.
+	green kind = iota
+	red
+	broken // The run proves nothing: it had no build, no tests, no servers, or no end.
 )
 
-// join combines the verdicts of two runs of the same selection.
 func (v verdict) join(other verdict) verdict {
 	switch {
 	case v.kind == broken:
@@ -36,7 +35,6 @@ func (v verdict) join(other verdict) verdict {
 	return verdict{kind: max(v.kind, other.kind), failed: append(v.failed, other.failed...)}
 }
 
-// failure is a failed test, with the first message that it printed.
 type failure struct{ test, said string }
 
 func (f failure) String() string {
@@ -46,12 +44,10 @@ func (f failure) String() string {
 	return f.test + ": " + f.said
 }
 
-// testEvent is a line of `go test -json`.
 type testEvent struct {
 	Action, Test, Output, FailedBuild string
 }
 
-// judge computes the verdict from a run's events. passed says whether the go command succeeded.
 func judge(events []byte, passed bool) verdict {
 	log := testLog{output: make(map[string]*strings.Builder)}
 	for line := range bytes.Lines(events) {
@@ -73,7 +69,7 @@ func judge(events []byte, passed bool) verdict {
 	return verdict{kind: broken, why: lastLines(log.build.String() + log.text(""))}
 }
 
-// testLog is the output of a run, by test. The key "" holds the output of the package itself.
+// The key "" holds the output of the package itself.
 type testLog struct {
 	output map[string]*strings.Builder
 	build  strings.Builder
@@ -110,7 +106,6 @@ func (l *testLog) text(test string) string {
 	return l.output[test].String()
 }
 
-// problem returns why the run proves nothing, or "" if it proves something.
 func (l *testLog) problem() string {
 	if l.noGo {
 		return "does not build: " + lastLines(l.build.String())
@@ -123,7 +118,7 @@ func (l *testLog) problem() string {
 			return "the tests timed out"
 		}
 		for _, m := range serverProblem.FindAllStringSubmatch(text.String(), -1) {
-			if !strings.HasPrefix(m[1], "drop ") && !strings.HasPrefix(m[1], "delete ") { // Ignore a failed cleanup, which happens if a test has left a connection or file open.
+			if !strings.HasPrefix(m[1], "drop ") && !strings.HasPrefix(m[1], "delete ") { // which happens if a test has left a connection or file open
 				return "the test servers failed: " + m[1]
 			}
 		}
@@ -131,10 +126,9 @@ func (l *testLog) problem() string {
 	return ""
 }
 
-// serverProblem matches the messages of internal/testservers.
 var serverProblem = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: testservers: (.*)$`)
 
-// failures returns the failed tests. If a subtest failed, its parent is left out.
+// If a subtest failed, its parent is left out.
 func (l *testLog) failures() []failure {
 	slices.Sort(l.failed)
 	var list []failure
@@ -147,17 +141,16 @@ func (l *testLog) failures() []failure {
 }
 
 var (
-	// seed matches the line of a failed seed of the simulation. This line comes after the steps of the seed.
+	// The line of a failed seed comes after the steps of the seed.
 	seed      = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: (seed \d+: .+)$`)
-	violated  = regexp.MustCompile(`(?m)^VIOLATED +(\w+(?: \w+)*)  `) // matches a violated check of a chaos run
+	violated  = regexp.MustCompile(`(?m)^VIOLATED +(\w+(?: \w+)*)  `)
 	panicked  = regexp.MustCompile(`(?m)^((?:panic|fatal error): .*)$`)
 	message   = regexp.MustCompile(`\tMessages:\s+(.*)`)
 	assertion = regexp.MustCompile(`(?s)\tError:\s+(.*?)\n\s+\tTest:`)
 	logged    = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: (.+)$`)
 )
 
-// firstWords returns the first message of a failed test. A message that the test itself printed has priority over the
-// message of an assertion.
+// A message that the test itself printed has priority over the message of an assertion.
 func firstWords(output string) string {
 	if seeds := seed.FindAllStringSubmatch(output, -1); len(seeds) > 0 {
 		return fmt.Sprintf("%s (%d seeds in all)", shorten(seeds[0][1]), len(seeds))
@@ -190,19 +183,16 @@ func lastLines(text string) string {
 	return strings.Join(lines[max(0, len(lines)-6):], "\n")
 }
 
-// missed returns the given tests that did not fail.
 func (v verdict) missed(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		return slices.ContainsFunc(v.failed, func(f failure) bool { return f.test == name || strings.HasPrefix(f.test, name+"/") })
 	})
 }
 
-// saw reports whether the message of a failed test begins with word.
 func (v verdict) saw(word string) bool {
 	return slices.ContainsFunc(v.failed, func(f failure) bool { return strings.HasPrefix(f.said, word+" ") })
 }
 
-// killers names the failed tests in one line.
 func (v verdict) killers() string {
 	if len(v.failed) > 2 {
 		return fmt.Sprintf("%s; and %d more", v.failed[0], len(v.failed)-1)

@@ -10,12 +10,10 @@ import (
 	"strings"
 )
 
-// testPlace is the package that contains a test.
 type testPlace struct{ module, dir string } // Both paths are relative to the root.
 
 var testDeclaration = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(\w \*testing\.[TF]\)`)
 
-// addTests adds the tests that a file declares.
 func (t *tree) addTests(file, source string) {
 	if !strings.HasSuffix(file, "_test.go") {
 		return
@@ -28,7 +26,6 @@ func (t *tree) addTests(file, source string) {
 	}
 }
 
-// moduleOf returns the directory of the module that a directory belongs to.
 func (t *tree) moduleOf(dir string) string {
 	for dir != "." {
 		if _, err := os.Stat(filepath.Join(t.root, dir, "go.mod")); err == nil {
@@ -39,7 +36,6 @@ func (t *tree) moduleOf(dir string) string {
 	return dir
 }
 
-// testCommands returns one call of go test for each module that has some of the named tests.
 func (t *tree) testCommands(names string) ([]command, error) {
 	selected, packages := make(map[string][]string), make(map[string][]string)
 	for name := range strings.SplitSeq(names, "|") {
@@ -64,21 +60,18 @@ func (t *tree) testCommands(names string) ([]command, error) {
 	return commands, nil
 }
 
-// testOf returns the call of go test for the package that contains a test. It returns an error if no package has the
-// test, or several have it.
+// testOf returns an error if no package has the test, or several have it.
 func (t *tree) testOf(test string, args ...string) ([]command, error) {
 	if len(t.tests[test]) != 1 {
 		return nil, fmt.Errorf("%d packages have a test called %s, want one", len(t.tests[test]), test)
 	}
 	place := t.tests[test][0]
-	// Flags of the test itself come after the package.
 	own := slices.IndexFunc(args, func(arg string) bool {
 		return strings.HasPrefix(arg, "-seeds") || strings.HasPrefix(arg, "-kills") || strings.HasPrefix(arg, "-chaos")
 	})
 	return []command{{place.module, slices.Insert(slices.Clone(args), own, place.pattern())}}, nil
 }
 
-// pattern returns the package as an argument of the go command, relative to its module.
 func (p testPlace) pattern() string {
 	if p.dir == p.module {
 		return "."

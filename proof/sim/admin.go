@@ -16,19 +16,16 @@ import (
 
 const adminStream = 7766
 
-// visit is one visit of a person to the admin pages. The person lists the dead entries, waits for the duration in
-// thinks, and then acts on the listed entries.
+// The person lists the dead entries, waits for the duration in thinks, and then acts on the listed entries.
 type visit struct {
 	at, thinks time.Duration
-	whom       int // number that picks the instance
+	whom       int
 	action     admin.Right
-	takes      bool // whether the person assigns the open cases first
+	takes      bool
 }
 
 var adminActions = [...]admin.Right{admin.Requeue, admin.SettleManually, admin.Cancel, admin.Complete, admin.Requeue, admin.Compensate}
 
-// drawAdmin decides at random whether Operations is configured and when people visit the admin pages. It is one of many
-// draw functions. Each of them draws one property of the seed.
 func (w *world) drawAdmin() {
 	rng := rand.New(rand.NewPCG(w.seed, adminStream))
 	if w.plan.calm || rng.IntN(6) > 0 {
@@ -43,7 +40,6 @@ func (w *world) drawAdmin() {
 	}
 }
 
-// adminAction maps a right to the action that it allows.
 var adminAction = map[admin.Right]processlog.Action{
 	admin.Requeue: processlog.ActionRequeue, admin.Compensate: processlog.ActionRequeue, admin.SettleManually: processlog.ActionSettleManually,
 	admin.Cancel: processlog.ActionCancel, admin.Complete: processlog.ActionComplete,
@@ -51,7 +47,7 @@ var adminAction = map[admin.Right]processlog.Action{
 
 var anybody = admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })
 
-// visit carries out one visit. Package admin may refuse an entry that has changed since it was listed.
+// Package admin may refuse an entry that has changed since it was listed.
 func (w *world) visit(v visit) {
 	time.Sleep(v.at)
 	n := w.alive(v.whom)
@@ -92,8 +88,8 @@ func (w *world) visit(v visit) {
 	case <-time.After(v.thinks):
 	case <-n.died:
 	}
-	// Two of three visitors have checked the entry's outcome elsewhere. The code does not draw a new random number for
-	// this, because a new number would change what happens in older seeds.
+	// The code does not draw a new random number for this, because a new number would change what happens in older
+	// seeds.
 	checked := v.thinks%3 > 0
 	if !checked {
 		ctx = context.WithValue(ctx, unchecked{}, true)
@@ -116,16 +112,13 @@ func (w *world) visit(v visit) {
 	w.tells(ctx, d, actor, id, len(seen))
 }
 
-// tells asserts G32 (actions of people): the record of an action on several entries counts each of them once, as
-// changed, skipped or left.
 func (w *world) tells(ctx context.Context, d *admin.Admin, actor admin.Actor, id admin.BulkID, entries int) {
 	if view, err := d.Bulk(ctx, actor, id); err == nil && view.Changed+len(view.Skipped)+view.Left != entries {
 		w.oracle.fail("G32: an action on %d entries tells of %d changed, %d skipped and %d left ones", entries, view.Changed, len(view.Skipped), view.Left)
 	}
 }
 
-// actOnAll acts on all dead entries. If the instance dies or a statement fails, the person continues the action through
-// another instance.
+// If the instance dies or a statement fails, the person continues the action through another instance.
 func (w *world) actOnAll(ctx context.Context, d *admin.Admin, actor admin.Actor, change admin.Change, v visit) {
 	ctx = context.WithValue(ctx, onAll{}, make(map[compensator.EntryID]bool))
 	search := admin.Search{Filter: admin.Filter{States: []compensator.State{compensator.Dead}}}
@@ -151,11 +144,9 @@ func (w *world) actOnAll(ctx context.Context, d *admin.Admin, actor admin.Actor,
 	}
 }
 
-// onAll is the context key of an action on all that match. Its value is the set of entries that the action has changed.
+// The value under onAll is the set of entries that the action has changed.
 type onAll struct{}
 
-// noteMatching notes the changes of a batch as requested by a person. The person has not named the entries of this
-// batch, so no earlier call has noted them.
 func (s *gatedStore) noteMatching(ctx context.Context, seen []processlog.Version, change processlog.Change) {
 	if ctx.Value(onAll{}) == nil {
 		return
@@ -165,7 +156,6 @@ func (s *gatedStore) noteMatching(ctx context.Context, seen []processlog.Version
 	}
 }
 
-// visitedOnce asserts G32 (actions of people): an action on all that match changes each entry at most once.
 func (s *gatedStore) visitedOnce(ctx context.Context, seen []processlog.Version, answers []processlog.Changed) {
 	changed, _ := ctx.Value(onAll{}).(map[compensator.EntryID]bool)
 	for i, v := range seen {
@@ -179,10 +169,8 @@ func (s *gatedStore) visitedOnce(ctx context.Context, seen []processlog.Version,
 	}
 }
 
-// unchecked marks the context of a change by a person who has not checked the outcome.
 type unchecked struct{}
 
-// casesOpened asserts G31 (each dead entry has a case): the statement that makes an entry dead also opens its case.
 func (s *gatedStore) casesOpened(outcomes []processlog.Outcome, answers []processlog.Settled) {
 	if !s.from.w.apart.admin || len(answers) != len(outcomes) {
 		return
@@ -199,8 +187,6 @@ func (s *gatedStore) casesOpened(outcomes []processlog.Outcome, answers []proces
 	}
 }
 
-// ChangeAll changes entries as a step of the scheduler. It asserts G32 (actions of people): the statement of the change
-// also writes the audit record. If the entry is no longer dead, the statement closes the entry's case too.
 func (s *gatedStore) ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) (answers []processlog.Changed, err error) {
 	op := &operation{kind: opChange, from: s.from, change: change, seen: make(map[compensator.EntryID]uint64)}
 	for _, v := range seen {
@@ -219,8 +205,6 @@ func (s *gatedStore) ChangeAll(ctx context.Context, seen []processlog.Version, c
 	return answers, nil
 }
 
-// ChangeBulk does what ChangeAll does. It also asserts that the record of the batch names the changed entries in the
-// versions that they have now.
 func (s *gatedStore) ChangeBulk(ctx context.Context, seen []processlog.Version, change processlog.Change, batch processlog.BulkBatch) (record uint64, answers []processlog.Changed, err error) {
 	op := &operation{kind: opChange, from: s.from, change: change, seen: make(map[compensator.EntryID]uint64)}
 	for _, v := range seen {
@@ -252,8 +236,6 @@ func (s *gatedStore) Bulk(ctx context.Context, id processlog.BulkID) (batches []
 	return batches, err
 }
 
-// batchRecorded asserts G32 (actions of people): the record of a batch names each changed entry once, in the version
-// that the entry has now. It names no other entry.
 func (s *gatedStore) batchRecorded(id processlog.BulkID, answers []processlog.Changed) {
 	batches, err := s.store.Bulk(context.Background(), id)
 	if err != nil || len(batches) == 0 {
@@ -306,8 +288,6 @@ func (s *gatedStore) changedAll(ctx context.Context, seen []processlog.Version, 
 	}
 }
 
-// checkCases asserts the second half of G31 (each dead entry has a case): at the end each dead entry has an open case,
-// and no other entry has one.
 func (w *world) checkCases() {
 	if !w.apart.admin || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
 		return
@@ -324,7 +304,7 @@ func (w *world) checkCases() {
 		}
 		return wrong == ""
 	}
-	if !w.await(15*time.Minute, right) { // 15 minutes are enough for a failed maintenance round and the rounds after it.
+	if !w.await(15*time.Minute, right) {
 		w.oracle.fail("G31: entry %s, and its case tells otherwise", wrong)
 	}
 }

@@ -11,45 +11,42 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// apart holds properties that only some seeds have. Each property draws from a separate random stream.
+// Each property draws from a separate random stream.
 type apart struct {
 	requeues bool // in a calm seed, a person requeues entries that wait for a retry
 
 	// These properties exist only in seeds that are not calm:
-	jammed compensator.IdempotencyKey // key of an entry whose handlers ignore their context and return only after all faults have ended
-	// If some instances run an older version of the service, former is 1, 2 or 3. Of three consecutive instances, the
-	// one with this position is older. The older version has no handlers for the types in formerLacks. If former is 0,
-	// no instance is older.
+	jammed compensator.IdempotencyKey
+	// Of three consecutive instances, the one with this position is older. If former is 0, no instance is older.
 	former    int
-	leases    []time.Duration // leases of the instances in the order of their numbers; they replace Config.Lease
-	sleepy    bool            // whether some handlers ask for a delay of months
-	connected bool            // whether instances can see that their database connections are new (drawConnections)
-	midway    bool            // whether some instances are stopped during a batch that then fails (drawMidway)
-	faulty    bool            // whether transactional handlers get errors that come from a temporary problem of the database (drawServerFaults)
+	leases    []time.Duration
+	sleepy    bool // whether some handlers ask for a delay of months
+	connected bool // whether instances can see that their database connections are new (drawConnections)
+	midway    bool
+	faulty    bool
 
-	losesAnswers bool          // whether some errors of handlers say that their call may have arrived (drawServerFaults)
-	wholeServer  bool          // whether the problem behind the field faulty concerns the whole database server
-	slots        slots         // slots of a periodic type (drawPeriodic)
-	outage       outage        // outage of services that handlers call; their types have breakers (drawBreakers)
-	keep         time.Duration // Config.Keep for ended entries (0: they are kept forever)
-	absent       bool          // whether no instance runs for most of Config.Keep (outlive)
-	admin        bool          // whether Operations is configured, with Attempts (drawAdmin)
-	counted      bool          // whether Operations has Statistics (drawStatistics)
-	listed       bool          // whether Operations has Instances (drawInstances)
+	losesAnswers bool
+	wholeServer  bool // whether the problem behind the field faulty concerns the whole database server
+	slots        slots
+	outage       outage
+	keep         time.Duration
+	absent       bool
+	admin        bool
+	counted      bool
+	listed       bool
 	visits       []visit
-	pausing      pausing                      // pause of a type through package admin (drawPauses)
-	ordering     ordering                     // entries with ordering keys (drawOrdering)
-	limits       map[string]compensator.Limit // of types, by name (drawLimits)
-	changesLimit bool                         // whether a person changes a limit (drawLimitChange)
-	returning    map[string]bool              // types that return results (drawResults)
+	pausing      pausing
+	ordering     ordering
+	limits       map[string]compensator.Limit
+	changesLimit bool
+	returning    map[string]bool
 	waits        []wait
 
 	// These properties exist in all seeds:
-	batchCalls int           // Concurrency of the batch type
-	batchWait  time.Duration // BatchWait of the batch type (drawBatches)
+	batchCalls int
+	batchWait  time.Duration
 }
 
-// longWait is longer than every wait, except for the delays of months that some handlers ask for.
 const longWait = 24 * time.Hour
 
 var formerLacks = map[string]bool{batchType: true, undoTxType: true}
@@ -70,7 +67,7 @@ func (w *world) drawApart() {
 	if rng.IntN(6) == 0 {
 		a.leases = []time.Duration{lease, max(time.Second, lease/time.Duration(2+rng.IntN(3)))}
 	}
-	if rng.IntN(6) == 0 { // This outage lasts longer than a lease.
+	if rng.IntN(6) == 0 {
 		w.schedule(event{at: w.began.Add(time.Duration(rng.Int64N(int64(w.plan.chaos)))), fault: storeDown, reads: rng.IntN(2) == 0,
 			span: lease + time.Duration(rng.Int64N(int64(3*lease)))})
 	}
@@ -80,7 +77,6 @@ func (w *world) drawApart() {
 	}
 }
 
-// crossOrders changes the business type of some entries that are recorded a second time under the same idempotency key.
 func (w *world) crossOrders(rng *rand.Rand) {
 	for i := 1; i < len(w.plan.orders); i++ {
 		first, again := &w.plan.orders[i-1], &w.plan.orders[i]
@@ -93,8 +89,7 @@ func (w *world) crossOrders(rng *rand.Rand) {
 	}
 }
 
-// wake makes entries due that would otherwise wait for longer than longWait. A service would do the same with
-// Reschedule.
+// A service would do the same with Reschedule.
 func (w *world) wake() {
 	if !w.apart.sleepy {
 		return
@@ -104,13 +99,12 @@ func (w *world) wake() {
 	for _, row := range w.store.Rows() {
 		if n := w.alive(0); n != nil && !row.State.Terminal() && row.DueIn > longWait {
 			w.oracle.noteRequest(processlog.ActionReschedule, false, row.ID)
-			_ = n.c.Reschedule(ctx, row.ID, 0) // If this fails, wake calls it again later.
+			_ = n.c.Reschedule(ctx, row.ID, 0)
 		}
 	}
 }
 
-// drawLosses chooses at random when the queue loses the entries of one type. Such a loss must not make an entry late,
-// so it happens in calm seeds too.
+// A loss of the entries of one type must not make an entry late, so it happens in calm seeds too.
 func (w *world) drawLosses() {
 	rng := rand.New(rand.NewPCG(w.seed, 3))
 	if !w.plan.sharedQueue || rng.IntN(4) > 0 {
@@ -134,11 +128,9 @@ func (w *world) configOf(n *instance) compensator.Config {
 	return cfg
 }
 
-// handles reports whether an instance has a handler for a type.
 func (n *instance) handles(businessType string) bool {
 	former := n.w.apart.former > 0 && n.number%3 == n.w.apart.former-1
 	return businessType != strayType && !(former && formerLacks[businessType])
 }
 
-// handlesAll reports whether an instance has all handlers.
 func (n *instance) handlesAll() bool { return n.handles(batchType) }

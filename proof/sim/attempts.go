@@ -7,8 +7,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// checkAttempts asserts G42: failed attempts are stored with their outcomes. At the end it compares the failed attempts
-// of each entry with the history of its row.
 func (w *world) checkAttempts() {
 	if !w.apart.admin || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
 		return
@@ -23,7 +21,6 @@ func (w *world) checkAttempts() {
 	}
 }
 
-// checkAttemptsLocked compares the listed attempts of an entry with the outcomes that the store accepted.
 func (o *oracle) checkAttemptsLocked(l *rowHistory, now processlog.Row, listed []processlog.FailedAttempt) {
 	if l == nil {
 		return

@@ -9,17 +9,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// shortSlice is how many entries of a range one statement counts at most. A log of the simulation has few entries, so a
-// longer slice would hold the whole range.
+// A log of the simulation has few entries, so a longer slice would hold the whole range.
 const shortSlice = 3
 
-// backlogRound is a round of an instance that counts the backlog.
 type backlogRound struct {
-	versions    map[compensator.EntryID]uint64 // version of each entry at the beginning
-	transitions int                            // number of changes of entries before the beginning
+	versions    map[compensator.EntryID]uint64
+	transitions int
 }
 
-// Count begins a backlogRound if the filter has AtMost 1, because a round sends this statement first.
 func (s *gatedStore) Count(ctx context.Context, tx compensator.Tx, filter admin.CountFilter) ([]admin.Count, error) {
 	if filter.AtMost == 1 {
 		rows := s.store.Rows()
@@ -41,7 +38,6 @@ func (s *gatedStore) CountBacklog(ctx context.Context, ranges []processlog.Backl
 	return counted, err
 }
 
-// WriteBacklog asserts G45 (the backlog is counted without a limit) for what a round has counted.
 func (s *gatedStore) WriteBacklog(ctx context.Context, slot time.Time, backlog []processlog.Backlog) error {
 	return s.from.step(ctx, classWrite, "write backlog", "", func() error {
 		rows := s.store.Rows()
@@ -54,8 +50,8 @@ func (s *gatedStore) ReadBacklog(ctx context.Context) (processlog.BacklogReading
 	return s.store.ReadBacklog(ctx)
 }
 
-// checkBacklogLocked compares a backlog with the rows at the end of the round. An entry that has not changed during the
-// round must be counted once. A changed entry may be counted in its old and in its new state.
+// An entry that has not changed during the round must be counted once. A changed entry may be counted in its old and in
+// its new state.
 func (o *oracle) checkBacklogLocked(round backlogRound, rows []processlog.Row, backlog []processlog.Backlog) {
 	if len(o.losses) > 0 || round.versions == nil {
 		return

@@ -9,10 +9,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// barrierPrefix begins the idempotency keys of entries whose handlers wait for each other.
 const barrierPrefix = "barrier-"
 
-// barrier makes the handlers of a type wait until a call runs in each slot of the type.
 type barrier struct {
 	slots map[string]int
 
@@ -30,8 +28,7 @@ func newBarrier(slots func(businessType string) int) *barrier {
 	return b
 }
 
-// wait blocks a handler until handlers hold all slots of the type, and then returns nil. If ctx ends first, wait returns an
-// error, and the handler's entry runs again later.
+// If ctx ends first, wait returns an error, and the handler's entry runs again later.
 func (b *barrier) wait(ctx context.Context, businessType string) error {
 	b.add(businessType, 1)
 	defer b.add(businessType, -1)
@@ -54,14 +51,12 @@ func (b *barrier) add(businessType string, calls int) {
 	}
 }
 
-// highestCounts returns for each type the highest number of calls that ran at the same time.
 func (b *barrier) highestCounts() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return maps.Clone(b.peak)
 }
 
-// full reports whether each type had all its slots in use at the same time.
 func (b *barrier) full() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,8 +12,6 @@ import (
 
 const batchesStream = 7711
 
-// drawBatches chooses at random the batch type's BatchWait and Concurrency, and entries that must run after a batch of
-// other entries.
 func (w *world) drawBatches() {
 	rng := rand.New(rand.NewPCG(w.seed, batchesStream))
 	w.apart.batchCalls = w.plan.types.Concurrency
@@ -27,11 +25,9 @@ func (w *world) drawBatches() {
 		w.apart.batchCalls = 1
 	}
 	w.plan.types.BatchSize = max(2, w.plan.types.BatchSize)
-	w.apart.batchWait = time.Millisecond * time.Duration(1+rng.IntN(1000)) // BatchWait is at most the shortest lease.
+	w.apart.batchWait = time.Millisecond * time.Duration(1+rng.IntN(1000))
 }
 
-// drawFollowed adds orders that record entries of several types under one batch id. Each order also records an entry
-// that must run after the batch.
 func (w *world) drawFollowed(rng *rand.Rand) {
 	p := &w.plan
 	for i := range 1 + rng.IntN(2) {
@@ -41,7 +37,7 @@ func (w *world) drawFollowed(rng *rand.Rand) {
 			opts.IdempotencyKey = compensator.IdempotencyKey(key)
 			o.entries = append(o.entries, compensator.NewEntry{BusinessType: businessType, Content: strconv.AppendQuote(nil, key), Options: opts})
 		}
-		add(batch+".after", txType, compensator.Options{BusinessID: batch}) // The order within the call must not matter, so add this entry before its batch.
+		add(batch+".after", txType, compensator.Options{BusinessID: batch}) // The order within the call must not matter.
 		for j := range 1 + rng.IntN(5) {
 			add(fmt.Sprintf("%s.%d", batch, j), handledTypes[rng.IntN(len(handledTypes))],
 				compensator.Options{BatchID: batch, Delay: time.Duration(rng.IntN(3)) * time.Second})
@@ -51,16 +47,14 @@ func (w *world) drawFollowed(rng *rand.Rand) {
 	p.countOrders()
 }
 
-// following sets AfterBatch to a function that returns the entry's BusinessID. An entry with a BusinessID then runs
-// after the batch with that id.
+// An entry with a BusinessID then runs after the batch with that id.
 func following(cfg compensator.HandlerConfig[content]) compensator.HandlerConfig[content] {
 	cfg.AfterBatch = func(e *compensator.Entry) string { return e.BusinessID }
 	return cfg
 }
 
-// checkFollows is called when an entry starts that must run after a batch. It asserts that each entry of the batch has
-// ended. An entry that has ended and was requeued counts as ended. After the database has lost writes, checkFollows
-// asserts nothing, because the end of an entry may be lost.
+// An entry that has ended and was requeued counts as ended. After the database has lost writes, checkFollows asserts
+// nothing, because the end of an entry may be lost.
 func (o *oracle) checkFollows(n *instance, e *compensator.Entry) {
 	if e.BusinessID == "" || e.State == compensator.Compensating {
 		return
@@ -87,7 +81,6 @@ func (w *world) batches() compensator.BatchConfig[content] {
 	return cfg
 }
 
-// calls returns how many calls of a type's handler an instance may run at once.
 func (w *world) calls(businessType string) int {
 	if businessType == batchType {
 		return w.apart.batchCalls
@@ -95,7 +88,6 @@ func (w *world) calls(businessType string) int {
 	return w.plan.types.Concurrency
 }
 
-// atOnce returns how many entries of a type an instance may run at once.
 func (w *world) atOnce(businessType string) int {
 	if businessType == batchType {
 		return w.apart.batchCalls * w.plan.types.BatchSize
@@ -103,7 +95,6 @@ func (w *world) atOnce(businessType string) int {
 	return w.plan.types.Concurrency
 }
 
-// maxLinger returns how long an entry of a type may wait for other entries to fill its batch.
 func (o *oracle) maxLinger(businessType string) time.Duration {
 	if businessType == batchType {
 		return o.w.apart.batchWait
@@ -111,10 +102,8 @@ func (o *oracle) maxLinger(businessType string) time.Duration {
 	return 0
 }
 
-// enter asserts that an instance runs no more batches than the type's Concurrency, and no batch larger than BatchSize.
-//
-// It does not count a batch of one entry, because the entries of a failed batch run again alone, in the slot of that
-// batch.
+// enter does not count a batch of one entry, because the entries of a failed batch run again alone, in the slot of
+// that batch.
 func (n *instance) enter(entries int) (leave func()) {
 	o, cfg := n.w.oracle, n.w.batches()
 	if entries > cfg.BatchSize {

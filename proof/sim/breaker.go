@@ -13,13 +13,11 @@ import (
 
 const breakerStream = 7755
 
-// outage is a period in which some types cannot reach the services that their handlers call.
 type outage struct {
 	from, to time.Time
 	types    map[string]bool
 }
 
-// drawBreakers chooses at random whether the types have breakers, and when an outage opens them.
 func (w *world) drawBreakers() {
 	rng := rand.New(rand.NewPCG(w.seed, breakerStream))
 	if w.plan.calm || rng.IntN(8) > 0 {
@@ -36,8 +34,7 @@ func (w *world) drawBreakers() {
 	w.plan.countOrders()
 }
 
-// duringOutage returns additional orders that run during the outage. Without them, no type would have many entries at
-// the same time.
+// Without orders during the outage, no type would have many entries at the same time.
 func duringOutage(rng *rand.Rand, from, chaos time.Duration) (orders []order) {
 	for i := range 4 + rng.IntN(8) {
 		key, kind := fmt.Sprint("o", i), handledTypes[rng.IntN(len(handledTypes))]
@@ -47,34 +44,31 @@ func duringOutage(rng *rand.Rand, from, chaos time.Duration) (orders []order) {
 	return orders
 }
 
-// applyOutage returns how an attempt behaves while the service that it calls is down. If the service is up, down is
-// false.
+// If the service is up, down is false.
 func (w *world) applyOutage(e *compensator.Entry, rng *rand.Rand) (b behaviour, down bool) {
 	o, now := w.apart.outage, time.Now()
 	if !o.types[e.BusinessType] || now.Before(o.from) || now.After(o.to) {
 		return behaviour{}, false
 	}
 	b = behaviour{manner: unavailable, took: time.Duration(rng.Int64N(int64(300 * time.Millisecond)))}
-	if rng.IntN(4) == 0 { // The service does not answer at all.
+	if rng.IntN(4) == 0 {
 		b.took, b.deaf = w.plan.types.Timeout+time.Duration(rng.Int64N(int64(w.plan.types.Timeout))), rng.IntN(2) == 0
 	}
 	return b, true
 }
 
-// breakerOn is the breaker of one type on one instance.
 type breakerOn struct {
 	n    *instance
 	kind string
 }
 
-// opening is an open breaker as its instance reported it. The field probes counts the calls since that report.
+// probes counts the calls since the instance reported the open breaker.
 type opening struct {
 	observe.OpenBreaker
 	said   time.Time
 	probes int
 }
 
-// noteBreakerOpenedLocked records that an instance reported an open breaker.
 func (o *oracle) noteBreakerOpenedLocked(n *instance, open observe.OpenBreaker) {
 	o.sights[sawBreakerOpen]++
 	o.sights[sawProbe] += min(1, open.Probes)
@@ -92,17 +86,15 @@ func (o *oracle) noteBreakerClosedLocked(n *instance, open observe.OpenBreaker) 
 	delete(o.opened, breakerOn{n, open.BusinessType})
 }
 
-// lookedAt names an attempt whose entry runs after a batch. The attempt first checks whether this batch has ended.
 type lookedAt struct {
 	n  *instance
 	id compensator.EntryID
 }
 
-// noteCallAdmittedLocked asserts G25 (breakers): while a type's breaker is open, only one call begins after each pause.
 // If the admitted entry waits for an unfinished batch, it makes no call. Then the next entry may make the one call.
 func (o *oracle) noteCallAdmittedLocked(n *instance, e observe.AttemptEvent) {
 	open := o.opened[breakerOn{n, e.BusinessType}]
-	if open != nil && open.said.Equal(time.Now()) { // The instance admitted this call just before, at the same nanosecond.
+	if open != nil && open.said.Equal(time.Now()) {
 		open = nil
 	}
 	if e.BusinessType == txType && e.BusinessID != "" && !e.Compensation {
@@ -111,17 +103,17 @@ func (o *oracle) noteCallAdmittedLocked(n *instance, e observe.AttemptEvent) {
 		}
 		o.looks[lookedAt{n, e.ID}] = open
 		if open == nil || !time.Now().Before(open.ProbeAt) {
-			return // checkBreakerCallLocked counts this call.
+			return
 		}
 	}
 	o.checkProbeLocked(n, e.ID, open)
 }
 
-// checkBreakerCallLocked counts the call of an entry that runs after a batch. It is called just before the handler
-// runs, when the attempt has seen that the batch has ended.
+// checkBreakerCallLocked is called just before the handler runs, when the attempt has seen that the batch has
+// ended.
 func (o *oracle) checkBreakerCallLocked(n *instance, e *compensator.Entry) {
 	open := o.opened[breakerOn{n, e.BusinessType}]
-	if let := o.looks[lookedAt{n, e.ID}]; let == open { // If the two differ, the attempt was admitted before this breaker opened.
+	if let := o.looks[lookedAt{n, e.ID}]; let == open {
 		o.checkProbeLocked(n, e.ID, open)
 	}
 }
@@ -136,8 +128,7 @@ func (o *oracle) checkProbeLocked(n *instance, id compensator.EntryID, open *ope
 	}
 }
 
-// maxBreakerPause returns how long open breakers may delay entries that only one instance handles. It allows for a
-// second pause, because the first probe may fail.
+// maxBreakerPause allows for a second pause, because the first probe may fail.
 func (o *oracle) maxBreakerPause() (longest time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -149,15 +140,13 @@ func (o *oracle) maxBreakerPause() (longest time.Duration) {
 	return longest
 }
 
-// openBreakerOf returns the open breaker that an instance last reported for a type, or nil if the breaker is closed.
 func (o *oracle) openBreakerOf(n *instance, kind string) *opening {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.opened[breakerOn{n, kind}]
 }
 
-// resume asserts the second half of G25 (breakers). When all services are up again, each breaker closes with the first
-// entry after its pause.
+// When all services are up again, each breaker closes with the first entry after its pause.
 func (w *world) resume(last *instance) {
 	for _, t := range handledTypes {
 		open := w.oracle.openBreakerOf(last, t)
@@ -181,8 +170,7 @@ func (w *world) resume(last *instance) {
 	}
 }
 
-// shortenDeadline returns ctx with a deadline after three quarters of the timeout, if types have breakers. A handler
-// that waits for other handlers then returns an error before its timeout. A timeout would open the breaker.
+// A timeout would open the breaker.
 func (w *world) shortenDeadline(ctx context.Context) context.Context {
 	if w.plan.types.Breaker == (compensator.Breaker{}) {
 		return ctx

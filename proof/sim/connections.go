@@ -14,11 +14,6 @@ import (
 
 const connectionsStream = 190
 
-// drawConnections chooses half of the seeds in which an outage takes the database back to an earlier state. These seeds
-// get more properties:
-//   - Instances can see that their connections are new.
-//   - Some entries come due after the outage.
-//   - During half of these outages, and up to 4 s longer, the database does not answer which rows it still has.
 func (w *world) drawConnections() {
 	rng := rand.New(rand.NewPCG(w.seed, connectionsStream))
 	if rng.IntN(2) > 0 {
@@ -37,7 +32,6 @@ func (w *world) drawConnections() {
 	w.plan.countOrders()
 }
 
-// dueAfter returns an order whose entries come due when the outage e is over.
 func (w *world) dueAfter(rng *rand.Rand, e event) (o order) {
 	o.at = time.Duration(rng.Int64N(int64(2 * time.Second)))
 	o.way = enqueued
@@ -50,21 +44,18 @@ func (w *world) dueAfter(rng *rand.Rand, e event) (o order) {
 	return o
 }
 
-// link is an instance's connection to the database.
 type link struct {
 	outage atomic.Int64 // number of the last outage before the newest connection was opened (0: no statement yet)
-	opened atomic.Int64 // number of connections opened
+	opened atomic.Int64
 }
 
-// connect opens a new connection for the first statement after an outage.
 func (n *instance) connect() {
 	if now := n.w.outages.Load(); n.link.outage.Swap(now) != now {
 		n.link.opened.Add(1)
 	}
 }
 
-// Connections returns how many connections were opened, in seeds in which instances can see that. Connections is an
-// optional method of a store.
+// Connections is an optional method of a store.
 func (s *gatedStore) Connections() int64 {
 	if !s.from.w.apart.connected {
 		return 0
@@ -74,15 +65,12 @@ func (s *gatedStore) Connections() int64 {
 
 func (s *gatedStore) ReadsCommitted() bool { return true }
 
-// claimed is a claim whose answer an instance received.
 type claimed struct {
 	row processlog.Row
-	at  time.Time // time at which the database made the claim
+	at  time.Time
 }
 
-// checkLoss is called when a handler is called. It asserts G19 (a loss is noticed): if the entry was claimed after the
-// database had lost writes, its handler starts only after the instance has noticed the loss. It asserts this only if
-// Config.StopOnLoss is set, and if instances can see that their connections are new.
+// checkLoss asserts this only if Config.StopOnLoss is set, and if instances can see that their connections are new.
 func (o *oracle) checkLoss(n *instance, e *compensator.Entry) {
 	if !o.w.apart.connected || n.dead.Load() {
 		return

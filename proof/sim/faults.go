@@ -7,20 +7,18 @@ import (
 	"time"
 )
 
-// class is a kind of step. It decides which faults a step can have.
 type class int
 
 const (
-	classOwn    class = iota // begin or end of a handler; has no fault
-	classRead                // a statement that changes nothing
-	classWrite               // a transaction of the store, which the store may repeat
-	classOnce                // a transaction that only the engine may repeat
-	classInTx                // a statement in an open transaction
-	classCommit              // COMMIT
-	classQueue               // a script or command of the queue
+	classOwn    class = iota
+	classRead         // a statement that changes nothing
+	classWrite        // a transaction of the store, which the store may repeat
+	classOnce         // a transaction that only the engine may repeat
+	classInTx         // a statement in an open transaction
+	classCommit       // COMMIT
+	classQueue        // a script or command of the queue
 )
 
-// fault is a fault of a step, or an event that happens between steps.
 type fault int
 
 const (
@@ -36,17 +34,17 @@ const (
 	txAborted         // the server rolls the transaction back
 
 	// The faults below are events.
-	crash      // an instance dies between its steps
-	pause      // all steps of an instance wait
-	restart    // an instance is stopped gracefully, and another one starts
-	queueLost  // the queue loses everything
-	queueBack  // the queue goes back to an earlier state
-	queueJump  // the queue's clock jumps
-	storeJump  // the database's clock jumps
-	storeCrash // the database loses its open transactions
-	storeDown  // the database does not answer for a while
-	queueDown  // the queue does not answer for a while
-	lockStorm  // a transaction locks rows
+	crash
+	pause
+	restart   // an instance is stopped gracefully, and another one starts
+	queueLost // the queue loses everything
+	queueBack
+	queueJump
+	storeJump
+	storeCrash
+	storeDown
+	queueDown
+	lockStorm
 
 	// Each event below has its own random stream (see drawLosses for example).
 	typeLost     // the queue loses the entries of one type
@@ -62,7 +60,7 @@ const (
 	stoppedMidway // an instance is stopped gracefully while it runs a batch that fails, and another one starts (drawMidway)
 	rowsRefused   // the database refuses to change some entries for a while (drawTriggers)
 
-	faults // number of faults
+	faults
 )
 
 var faultNames = [faults]string{
@@ -77,7 +75,6 @@ var faultNames = [faults]string{
 
 func (f fault) String() string { return faultNames[f] }
 
-// faultsOf lists the faults that a step of each class can have.
 var faultsOf = [...][]fault{
 	classRead:   {errBefore, hangBefore, slow, crashBefore, crashAfter},
 	classWrite:  {errBefore, errAfter, hangBefore, hangAfter, twice, slow, crashBefore, crashAfter},
@@ -87,18 +84,14 @@ var faultsOf = [...][]fault{
 	classQueue:  {errBefore, errAfter, hangBefore, hangAfter, twice, slow, crashBefore, crashAfter},
 }
 
-// slowest is the longest extra time that a slow step takes to reach the server. The answer may take up to the same
-// time.
+// The answer may take up to the same time.
 const slowest = 3 * time.Second
 
-// errBroken is the error of a failed step. The caller cannot tell from it whether the step was done.
+// The caller cannot tell from it whether the step was done.
 var errBroken = errors.New("sim: connection broken")
 
-// errDead is the error of a step whose instance has died.
 var errDead = errors.New("sim: this instance has died")
 
-// drawFault chooses the fault of a step at random, and returns by how much the fault delays the step. Each seed has a
-// set of possible faults. So some seeds have one kind of fault, and others have many kinds.
 func (w *world) drawFault(r *request) (later time.Duration) {
 	if r.lost != none {
 		r.verdict.fault = r.lost
@@ -120,8 +113,6 @@ func (w *world) drawFault(r *request) (later time.Duration) {
 	return later
 }
 
-// outage returns the fault that all steps of a class, or all steps of one operation, have at this moment, for example
-// because the database is down.
 func (w *world) outage(c class, op string) fault {
 	var until time.Time
 	switch {
@@ -141,17 +132,15 @@ func (w *world) outage(c class, op string) fault {
 	return none
 }
 
-// event is a fault that happens at a fixed time.
 type event struct {
 	at    time.Time
 	fault fault
-	whom  int           // index of the instance, row or snapshot, modulo their number
-	span  time.Duration // duration of the event, or distance of a clock jump
-	reads bool          // whether the database answers reads during its outage
-	after func()        // function to call instead of a fault; an earlier event has scheduled it
+	whom  int // index, modulo their number
+	span  time.Duration
+	reads bool
+	after func()
 }
 
-// fire carries out an event.
 func (w *world) fire(e event) {
 	if e.after != nil {
 		e.after()
@@ -224,17 +213,16 @@ func (w *world) fire(e event) {
 	}
 }
 
-// rebuilds is called when a process begins to rebuild the queue for the named types. If the fault rebuildLost hit one
-// of these types, rebuilds schedules the second loss of that type during the rebuild.
+// If the fault rebuildLost hit one of these types, rebuilds schedules the second loss of that type during the
+// rebuild.
 func (w *world) rebuilds(names string) {
 	if lost := w.loseAgain; lost != "" && slices.Contains(strings.Fields(names), lost) {
 		w.loseAgain = ""
 		w.later(w.loseAfter, func() { w.queue.LoseType(lost) })
-		w.gate.poke() // Wake the world's goroutine, because it does not wait for this new event yet.
+		w.gate.poke()
 	}
 }
 
-// later schedules a call of do, as a consequence of an event.
 func (w *world) later(in time.Duration, do func()) {
 	w.schedule(event{at: time.Now().Add(in), after: do})
 }
@@ -249,7 +237,6 @@ func (w *world) schedule(e event) {
 	w.events[i] = e
 }
 
-// pauseUntil delays every step of an instance.
 func (w *world) pauseUntil(n *instance, until time.Time) {
 	n.pausedUntil.Store(until.UnixNano())
 	for _, r := range w.gate.pending {

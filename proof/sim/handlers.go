@@ -13,14 +13,14 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// These are the business types. Every instance has a handler for each of them except strayType.
+// Every instance has a handler for each of them except strayType.
 const (
 	plainType  = "plain"
 	txType     = "tx"
 	batchType  = "batch"
-	undoType   = "undo"   // has a compensation
-	undoTxType = "undotx" // transactional, has a transactional compensation
-	strayType  = "stray"  // has no handler
+	undoType   = "undo"
+	undoTxType = "undotx"
+	strayType  = "stray" // has no handler
 )
 
 var handledTypes = []string{plainType, txType, batchType, undoType, undoTxType}
@@ -31,14 +31,12 @@ func transactional(businessType string) bool {
 
 type content = json.RawMessage
 
-// single returns the settings of the types without a batch handler.
 func (p *plan) single() compensator.HandlerConfig[content] {
 	t := &p.types
 	return compensator.HandlerConfig[content]{MaxAttempts: t.MaxAttempts, MaxCompensateAttempts: t.MaxCompensateAttempts, Timeout: t.Timeout,
 		Concurrency: t.Concurrency, Retry: t.Retry, Breaker: t.Breaker, MaxWait: t.MaxWait}
 }
 
-// register registers every type that the instance handles.
 func (n *instance) register(c *compensator.Compensator) error {
 	cfg := n.w.plan.single()
 	cfg.TypeConfig = n.ordered(plainType)
@@ -66,35 +64,33 @@ func (n *instance) register(c *compensator.Compensator) error {
 	return errors.Join(err1, err2, err3, err4, err5, n.periodic(c))
 }
 
-// manner is the way in which an attempt ends.
 type manner int
 
 const (
-	unfinished    manner = iota // has not ended, or has ended without a result for the entry
-	fine                        // returned nil
-	failed                      // returned an error
-	permanently                 // returned Permanent
-	laterOn                     // the handler asked for a retry after a time (RetryAfter)
-	snoozed                     // returned Snooze
-	unavailable                 // returned Unavailable
-	panicked                    // panicked
-	goexited                    // called runtime.Goexit
-	interrupted                 // returned the error of its ended context
-	serverFaulted               // returned an error that comes from the database's condition
-	serverDowned                // returned an error that comes from the whole server's condition
-	called                      // the call of a handler of HandleCall has returned nil, and its transaction has not begun
+	unfinished manner = iota // has not ended, or has ended without a result for the entry
+	fine
+	failed
+	permanently
+	laterOn // the handler asked for a retry after a time (RetryAfter)
+	snoozed
+	unavailable
+	panicked
+	goexited
+	interrupted
+	serverFaulted
+	serverDowned
+	called // the call of a handler of HandleCall has returned nil, and its transaction has not begun
 )
 
-// behaviour is what an attempt does. The seed, the entry and the number of earlier attempts determine it.
 type behaviour struct {
 	manner manner
 	took   time.Duration
-	deaf   bool // whether the handler ignores the end of its context
-	chain  bool // whether a transactional attempt records another entry
+	deaf   bool
+	chain  bool
 	after  time.Duration
-	kills  bool // whether the handler kills its process
-	jams   bool // whether the handler returns only after all faults have ended
-	deed   int  // number of an action on the entry during the attempt, from 1 (0: none)
+	kills  bool
+	jams   bool
+	deed   int // number of an action on the entry during the attempt, from 1 (0: none)
 }
 
 func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
@@ -137,12 +133,12 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 	case 0, 1, 2:
 	case 3, 4, 5:
 		b.took = time.Duration(rng.Int64N(int64(300 * time.Millisecond)))
-	case 6: // This attempt takes long enough for a renewal of the lease.
+	case 6:
 		b.took = time.Duration(rng.Int64N(int64(timeout)))
 	case 7:
 		if w.plan.calm {
 			b.took = timeout * 9 / 10
-		} else if rng.Float64() < w.plan.failing { // This attempt takes longer than its timeout and its lease.
+		} else if rng.Float64() < w.plan.failing {
 			b.took = timeout + time.Duration(rng.Int64N(int64(timeout)))
 			b.deaf = rng.IntN(2) == 0
 		}
@@ -160,7 +156,6 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 	return b
 }
 
-// attempt is the plain handler. It is also registered as Compensate.
 func (n *instance) attempt(ctx context.Context, e *compensator.Entry) error {
 	n.w.oracle.checkCall(n, e)
 	a, err := n.begin(ctx, e)
@@ -171,7 +166,6 @@ func (n *instance) attempt(ctx context.Context, e *compensator.Entry) error {
 	return n.conclude(a, n.decide(a, b, n.work(ctx, e, b)))
 }
 
-// attemptTx is the transactional handler. It is also registered as CompensateTx. Its effect is part of the transaction.
 func (n *instance) attemptTx(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
 	n.w.oracle.checkCall(n, e)
 	n.w.oracle.checkFollows(n, e)
@@ -187,7 +181,6 @@ func (n *instance) attemptTx(ctx context.Context, tx *compensator.ScopedTx, e *c
 	return n.conclude(a, n.decide(a, b, ended))
 }
 
-// writeTx writes the effect of a transactional attempt. Some attempts also record another entry.
 func (n *instance) writeTx(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, b behaviour) error {
 	_, err := tx.ExecContext(ctx, effectSQL, effect{e.ID, e.Epoch, e.State == compensator.Compensating})
 	if err == nil && b.chain && !strings.Contains(string(e.IdempotencyKey), "/") {
@@ -236,19 +229,18 @@ func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[js
 			if b.manner == panicked {
 				panic("sim: batch panics")
 			}
-			return make([]error, len(items)-1) // This is the wrong number of results.
+			return make([]error, len(items)-1)
 		}
 		ends[i] = n.decide(a, b, cut)
 	}
 	verdicts := make([]error, len(items))
-	for i, a := range attempts { // Decide the results of all attempts together, because the batch handler returns only once.
+	for i, a := range attempts {
 		verdicts[i] = n.conclude(a, ends[i])
 	}
 	return verdicts
 }
 
-// work waits for the time b.took. If ctx ends first, work returns the error of ctx. A handler that ignores its context
-// (b.deaf) continues to wait.
+// If ctx ends first, work returns the error of ctx. A handler that ignores its context (b.deaf) continues to wait.
 func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour) error {
 	if strings.HasPrefix(string(e.IdempotencyKey), barrierPrefix) {
 		return n.w.barrier.wait(n.w.shortenDeadline(ctx), e.BusinessType)
@@ -286,7 +278,7 @@ func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour) 
 	return nil
 }
 
-// meddle performs an action on the entry while one of its attempts runs. Any instance may perform the action.
+// Any instance may perform the action.
 func (n *instance) meddle(e *compensator.Entry, b behaviour) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -297,7 +289,6 @@ func (n *instance) meddle(e *compensator.Entry, b behaviour) {
 	}
 }
 
-// begin is the scheduler step in which the handler starts.
 func (n *instance) begin(ctx context.Context, e *compensator.Entry) (*attempt, error) {
 	key := make(args, 0, 16).id(e.ID).num(e.Version)
 	if v := n.w.gate.pass(&request{from: n, class: classOwn, op: "run", args: string(key)}); v.dead {
@@ -306,16 +297,13 @@ func (n *instance) begin(ctx context.Context, e *compensator.Entry) (*attempt, e
 	return n.w.oracle.noteAttemptStart(ctx, n, e), nil
 }
 
-// attemptEnd is the result that a handler has decided on.
 type attemptEnd struct {
 	manner manner
-	after  time.Duration // delay until the next call
-	cut    error         // error that interrupted the handler, nil if none did
-	dead   bool          // whether the instance of the attempt has died
+	after  time.Duration
+	cut    error
+	dead   bool
 }
 
-// decide is the scheduler step in which the handler decides on its result. cut is the error that interrupted the
-// handler, if any.
 func (n *instance) decide(a *attempt, b behaviour, cut error) attemptEnd {
 	n.w.oracle.checkAttemptEnd(a)
 	key := make(args, 0, 16).id(a.id).num(a.version)
@@ -360,8 +348,7 @@ func (n *instance) conclude(a *attempt, end attemptEnd) error {
 
 var errHandler = errors.New("sim: the handler failed")
 
-// errorOf returns the error of a handler. In some seeds every second attempt returns an error which says that the call
-// may have arrived.
+// In some seeds every second attempt returns an error which says that the call may have arrived.
 func (n *instance) errorOf(a *attempt, how manner) error {
 	if !n.w.apart.losesAnswers || a.start%2 == 0 || a.kind == batchType {
 		return errHandler

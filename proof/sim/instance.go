@@ -15,31 +15,30 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// instance is one process: a Compensator and its handlers. The goroutines of a dead instance continue, because Go
-// cannot end them. All their later steps fail.
+// The goroutines of a dead instance continue, because Go cannot end them. All their later steps fail.
 type instance struct {
 	w      *world
-	number int // number of the instance, from 1
+	number int
 	runs   bool
 
 	c        *compensator.Compensator
 	messages *compensator.Type[json.RawMessage]
-	results  map[string]*resultType // types that return results, by name
+	results  map[string]*resultType
 	store    *gatedStore
 	link     link
 	opening  bool // whether the instance is inside New, where steps do not wait for the scheduler
 	stop     context.CancelFunc
 	ended    chan struct{} // closed when Run has returned and the Compensator is closed
-	runErr   error         // error of Run, read after ended
+	runErr   error
 
-	ranWell     atomic.Bool // Run has returned nil
+	ranWell     atomic.Bool
 	mustEndWell atomic.Bool // whether Run must return nil, because no fault prevents an orderly stop
 
-	process processlog.InstanceID // row of the instance, guarded by oracle.mu
-	round   backlogRound          // round that the instance is counting or has counted last, guarded by oracle.mu
+	process processlog.InstanceID // guarded by oracle.mu
+	round   backlogRound          // guarded by oracle.mu
 
 	compared       time.Time      // time of the latest answer that says which rows the database still has; guarded by oracle.mu, like the fields below it
-	lossSeen       time.Time      // value of compared at the time when the instance noticed a loss and stopped
+	lossSeen       time.Time      // value of compared when the instance noticed a loss
 	newest         processlog.Row // latest row that this instance knows it has claimed
 	pendingRelease processlog.Row // equals newest, if the database has lost that row and the instance has not noticed
 	claims         map[compensator.EntryID]claimed
@@ -49,18 +48,18 @@ type instance struct {
 	dead        atomic.Bool
 	died        chan struct{}
 	once        sync.Once
-	retired     bool         // whether it was stopped gracefully; used only by the world's goroutine
-	stoppedAt   atomic.Int64 // time in unix ns at which Run's context ended (0: Run continues)
-	pausedUntil atomic.Int64 // end of the pause, in unix ns
+	retired     bool // used only by the world's goroutine
+	stoppedAt   atomic.Int64
+	pausedUntil atomic.Int64
 
 	mu  sync.Mutex
-	txs []*gatedTx // open transactions
+	txs []*gatedTx
 
-	batches atomic.Int32 // number of running batches with several entries
+	batches atomic.Int32
 }
 
-// launch starts an instance. Only one goroutine may call it at a time: first the caller of run, and then the goroutine
-// of the simulation's main loop.
+// Only one goroutine may call it at a time: first the caller of run, and then the goroutine of the simulation's main
+// loop.
 func (w *world) launch(runs bool) *instance {
 	w.launched++
 	n := &instance{w: w, number: w.launched, runs: runs, died: make(chan struct{}), ended: make(chan struct{}), opening: true,
@@ -95,7 +94,6 @@ func (w *world) launch(runs bool) *instance {
 	return n
 }
 
-// runAndClose calls Run and then Close.
 func (n *instance) runAndClose(ctx context.Context) {
 	defer close(n.ended)
 	if n.runs {
@@ -112,7 +110,6 @@ func (n *instance) runAndClose(ctx context.Context) {
 	}
 }
 
-// afterRun asserts the promises that must hold when Run has returned.
 func (n *instance) afterRun() {
 	switch {
 	case n.dead.Load():
@@ -124,7 +121,6 @@ func (n *instance) afterRun() {
 	}
 }
 
-// alive returns one of the living instances, or nil.
 func (w *world) alive(which int) *instance {
 	living := w.living()
 	if len(living) == 0 {
@@ -133,7 +129,6 @@ func (w *world) alive(which int) *instance {
 	return living[which%len(living)]
 }
 
-// living lists the instances that are neither dead nor stopped, by number.
 func (w *world) living() []*instance {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,7 +141,6 @@ func (w *world) living() []*instance {
 	return living
 }
 
-// retire stops an instance gracefully.
 func (w *world) retire(n *instance) {
 	w.mu.Lock()
 	n.retired = true
@@ -155,7 +149,7 @@ func (w *world) retire(n *instance) {
 	n.stop()
 }
 
-// die kills the instance. All its later steps fail. The main loop of the simulation later calls bury.
+// The main loop of the simulation later calls bury.
 func (n *instance) die() {
 	n.once.Do(func() {
 		n.dead.Store(true)
@@ -167,8 +161,6 @@ func (n *instance) die() {
 	})
 }
 
-// bury carries out the consequences of a death. The server ends the dead instance's transactions, and another instance
-// may start.
 func (w *world) bury() {
 	w.mu.Lock()
 	deaths := w.deaths
@@ -200,13 +192,12 @@ func (w *world) bury() {
 					w.launch(true)
 				}
 			})
-		case w.healed.Load(): // the instance died during the healing
+		case w.healed.Load():
 			w.ensureWorker()
 		}
 	}
 }
 
-// hangUp ends the transactions of a dead instance.
 func (n *instance) hangUp() {
 	n.mu.Lock()
 	txs := n.txs
@@ -236,19 +227,17 @@ func (n *instance) disown(tx *gatedTx) {
 
 func (n *instance) paused() time.Time { return time.Unix(0, n.pausedUntil.Load()) }
 
-// step runs one statement or script when the scheduler lets it run. The seed decides whether the function do is called,
-// and whether the caller gets the answer.
+// The seed decides whether the function do is called, and whether the caller gets the answer.
 func (n *instance) step(ctx context.Context, c class, op, args string, do func() error) error {
 	return n.stepUnder(ctx, processlog.Token{}, c, op, args, do)
 }
 
-// stepUnder does the same as step, for a call that carries the token of a claim.
 func (n *instance) stepUnder(ctx context.Context, token processlog.Token, c class, op, args string, do func() error) error {
 	_, err := n.judged(ctx, &request{from: n, class: c, op: op, args: args, claim: n.w.oracle.claimOf(token)}, func(verdict) error { return do() })
 	return err
 }
 
-// judged does the same as step. It also returns the verdict, which holds what the seed decided about the step.
+// judged also returns the verdict, which holds what the seed decided about the step.
 func (n *instance) judged(ctx context.Context, r *request, do func(verdict) error) (verdict, error) {
 	if err := ctx.Err(); err != nil {
 		return verdict{}, err
@@ -289,7 +278,7 @@ func (n *instance) judged(ctx context.Context, r *request, do func(verdict) erro
 	return v, err
 }
 
-// stepIn does the same as step, for a statement inside a transaction. A broken connection ends the transaction.
+// A broken connection ends the transaction.
 func (n *instance) stepIn(ctx context.Context, in compensator.Tx, op string, args args, do func() error) error {
 	tx := gatedOf(in)
 	if tx == nil || tx.broken.Load() {
@@ -306,7 +295,7 @@ func (n *instance) stepIn(ctx context.Context, in compensator.Tx, op string, arg
 		return do()
 	})
 	if errors.Is(err, driver.ErrBadConn) {
-		err = errBroken // Return errBroken, because the error of the double would say more than a broken connection can.
+		err = errBroken // The error of the double would say more than a broken connection can.
 	}
 	if v.fault == errAfter || v.fault == hangBefore || v.fault == hangAfter {
 		tx.broken.Store(true)
@@ -315,7 +304,7 @@ func (n *instance) stepIn(ctx context.Context, in compensator.Tx, op string, arg
 	return err
 }
 
-// reply waits until the answer arrives. A paused instance gets the answer after its pause.
+// A paused instance gets the answer after its pause.
 func (n *instance) reply(v verdict) {
 	time.Sleep(v.reply)
 	for until := n.paused(); time.Now().Before(until); until = n.paused() {
@@ -327,8 +316,8 @@ func (n *instance) reply(v verdict) {
 	}
 }
 
-// hang waits until ctx ends, and then as long as an answer would take. Without this second wait, other timers of the
-// engine could fire at the same instant, and the runtime would choose their order.
+// Without this second wait, other timers of the engine could fire at the same instant, and the runtime would choose
+// their order.
 func (n *instance) hang(ctx context.Context, v verdict) error {
 	select {
 	case <-ctx.Done():

@@ -10,19 +10,16 @@ import (
 
 const instanceStream = 7015
 
-// drawInstances decides at random whether instances write themselves to the list of processes.
 func (w *world) drawInstances() {
 	rng := rand.New(rand.NewPCG(w.seed, instanceStream))
 	w.apart.listed = w.apart.admin && rng.IntN(2) == 0
 }
 
-// listing is the row that an instance has written about itself.
 type listing struct {
 	stored, endStored bool // whether the instance knows that its row, or its end, is stored
 	endSent           bool // whether the instance has tried to store its end
 }
 
-// WriteInstance asserts G44 (the list of processes): an instance writes only the row about itself.
 func (s *gatedStore) WriteInstance(ctx context.Context, i processlog.Instance, age time.Duration, ended bool) error {
 	s.from.w.oracle.readCounts(func(o *oracle) {
 		if s.from.process == (processlog.InstanceID{}) {
@@ -64,7 +61,6 @@ func (s *gatedStore) ForgetInstances(ctx context.Context, age time.Duration) err
 	return s.from.step(ctx, classWrite, "forget instances", "", func() error { return s.store.ForgetInstances(ctx, age) })
 }
 
-// checkProcessMarkLocked asserts G44 (the list of processes): the token of a claim names the claiming process.
 func (o *oracle) checkProcessMarkLocked(n *instance, token processlog.Token) {
 	if o.w.apart.listed && !token.MarkedBy(n.process) {
 		o.failLocked("G44: a claim of instance %d has the token %x, without the mark of its process", n.number, token)
@@ -72,10 +68,6 @@ func (o *oracle) checkProcessMarkLocked(n *instance, token processlog.Token) {
 }
 
 // everyProcess asserts G44 (the list of processes):
-//   - An instance wrote each row in the list.
-//   - If an instance knows that its end is stored, its row says that the process has ended.
-//   - If an instance has not tried to store its end, its row does not say that the process has ended.
-//   - If an instance knows that its row is stored, the row is in the list, unless the row is a day old.
 func (w *world) everyProcess() {
 	if !w.apart.listed || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
 		return

@@ -11,8 +11,7 @@ import (
 
 const keepStream = 68
 
-// drawKeep chooses at random whether the library purges ended entries. Only a few seeds purge, because such a seed
-// takes long.
+// Only a few seeds purge, because such a seed takes long.
 func (w *world) drawKeep() {
 	rng := rand.New(rand.NewPCG(w.seed, keepStream))
 	if !w.plan.calm && rng.IntN(40) == 0 {
@@ -25,11 +24,10 @@ func (w *world) drawKeep() {
 	}
 }
 
-// roundsRarer multiplies the intervals in seeds that keep ended entries for an hour.
 const roundsRarer = 8
 
-// launchWorker stops all instances except one that handles every type. An instance of an older version could otherwise
-// take over the maintenance rounds, and it does not purge the types that it lacks.
+// An instance of an older version could otherwise take over the maintenance rounds, and it does not purge the types
+// that it lacks.
 func (w *world) launchWorker() {
 	started := make(chan struct{})
 	w.asWorld(func() {
@@ -40,12 +38,9 @@ func (w *world) launchWorker() {
 	w.endAllBut(w.worker())
 }
 
-// keptStates lists the states in which Config.Keep purges an entry. It repeats the library's own list, so that the
-// oracle finds a mistake in that list.
+// keptStates repeats the library's own list, so that the oracle finds a mistake in that list.
 var keptStates = states(compensator.Succeeded, compensator.Compensated, compensator.Cancelled)
 
-// checkKeptLocked asserts G24 (purge): the library purges only entries that have ended in one of keptStates and are old
-// enough.
 func (o *oracle) checkKeptLocked(row processlog.Row) {
 	if !o.keeping {
 		return
@@ -56,20 +51,16 @@ func (o *oracle) checkKeptLocked(row processlog.Row) {
 	}
 }
 
-// lastMinutes is how long before the first purge a new instance starts. In most seeds with a purge, all other instances
-// have stopped before.
+// In most seeds with a purge, all other instances have stopped before.
 const lastMinutes = 5 * time.Minute
 
-// outlive lets time pass and asserts the second half of G24 (purge). Every entry that is due for a purge must be
-// purged, and no other entry.
-//
-// In one of sixteen such seeds the last instance continues to run. In the others it stops, and a new instance starts
-// for the last minutes, because an hour of rounds takes as long as ten other seeds.
+// In the others it stops, and a new instance starts for the last minutes, because an hour of rounds takes as long as
+// ten other seeds.
 func (w *world) outlive() {
 	if w.apart.keep == 0 || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
 		return
 	}
-	var ahead time.Duration // how far the database's clock has jumped back since an entry ended
+	var ahead time.Duration
 	for _, row := range w.purgeable() {
 		ahead = max(ahead, row.DueIn)
 	}
@@ -82,7 +73,7 @@ func (w *world) outlive() {
 		time.Sleep(w.apart.keep + ahead)
 	}
 	overdue := func() int {
-		rows := slices.DeleteFunc(w.purgeable(), func(row processlog.Row) bool { return -row.DueIn < w.apart.keep }) // Leave out entries that are still too young, for example a slot that came due late.
+		rows := slices.DeleteFunc(w.purgeable(), func(row processlog.Row) bool { return -row.DueIn < w.apart.keep }) // Leave out entries that are still too young.
 		return len(rows)
 	}
 	if !w.await(3*time.Minute, func() bool { return overdue() == 0 }) {
@@ -90,8 +81,7 @@ func (w *world) outlive() {
 	}
 }
 
-// purgeable lists the entries that the library must purge once they are old enough. It leaves out types without a
-// handler, because no instance purges them.
+// purgeable leaves out types without a handler, because no instance purges them.
 func (w *world) purgeable() []processlog.Row {
 	return slices.DeleteFunc(w.store.Rows(), func(row processlog.Row) bool { return !keptStates[row.State] || row.BusinessType == strayType })
 }

@@ -7,9 +7,7 @@ import (
 
 const keysStream = 24
 
-// drawKeys chooses at random what other programs do to a shared queue: fill its memory, write their data to a type's
-// key, or rename another type's key to it. Each event happens once, because a key that is renamed back and forth would
-// set the queue back to an earlier state.
+// Each event happens once, because a key that is renamed back and forth would set the queue back to an earlier state.
 func (w *world) drawKeys() {
 	rng := rand.New(rand.NewPCG(w.seed, keysStream))
 	if w.plan.calm || !w.plan.sharedQueue || rng.IntN(8) > 0 {
@@ -23,7 +21,7 @@ func (w *world) drawKeys() {
 	}
 }
 
-// misuse carries out an event from drawKeys. The event ends after its span, or when all faults end.
+// The event ends after its span, or when all faults end.
 func (w *world) misuse(e event) {
 	name := handledTypes[e.whom%len(handledTypes)]
 	switch e.fault {
@@ -39,7 +37,6 @@ func (w *world) misuse(e event) {
 	}
 }
 
-// giveKeyBack removes the other program's data from a type's key.
 func (w *world) giveKeyBack() {
 	if w.taken != "" {
 		w.queue.LoseType(w.taken)

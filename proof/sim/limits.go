@@ -18,11 +18,10 @@ const limitChangeStream = 4114
 
 const limitPurgeStream = 4116
 
-// burstStream is the random stream that chooses limits under which starts are taken in advance.
 const burstStream = 4118
 
-// drawLimits chooses limits at random for the types without a batch handler. A seed in which the database's clock jumps
-// gets no limits, because after a jump back a limit grants no starts until the clock has caught up.
+// A seed in which the database's clock jumps gets no limits, because after a jump back a limit grants no starts until
+// the clock has caught up.
 func (w *world) drawLimits() {
 	rng := rand.New(rand.NewPCG(w.seed, limitStream))
 	if rng.IntN(4) > 0 || w.plan.active[storeJump] {
@@ -57,18 +56,16 @@ func (w *world) drawLimits() {
 	}
 }
 
-// grant is the number of starts that a claim took from a limit and did not return.
 type grant struct {
-	at      time.Time // by the database's clock
+	at      time.Time
 	starts  int
 	granted int64 // processlog.Room.Granted after the claim
 }
 
-// limitKey identifies one key of one limit.
 type limitKey struct{ limit, key string }
 
-// checkGrants checks a claim under a limit right after the database has made it. It asserts G41 (limits): in no period
-// of time are there more starts than the rate and the burst allow, and no more entries than Concurrent hold a lease.
+// checkGrants asserts G41 (limits) right after a claim: in no period are there more starts than rate and burst allow,
+// and no more than Concurrent entries hold a lease.
 func (o *oracle) checkGrants(limit *processlog.StartLimit, found processlog.Claimed, err error) {
 	if err != nil {
 		return
@@ -81,7 +78,7 @@ func (o *oracle) checkGrants(limit *processlog.StartLimit, found processlog.Clai
 	starts := make(map[string]int)
 	for i := range found.Mine {
 		row := found.Mine[i]
-		row.DeliveryCount-- // as it was before the claim
+		row.DeliveryCount--
 		if key, limited, _ := limit.Of(&row); limited {
 			starts[key]++
 			if limit.Concurrent == 0 {
@@ -108,8 +105,7 @@ func (o *oracle) checkGrants(limit *processlog.StartLimit, found processlog.Clai
 	o.countPermits(limit, starts)
 }
 
-// noteReturnedStarts subtracts returned starts from the grant of the claim that took them. If another claim has taken
-// starts since then, the database must ignore the return.
+// If another claim has taken starts since then, the database must ignore the return.
 func (o *oracle) noteReturnedStarts(limit *processlog.StartLimit, unused map[string]processlog.Unused, err error) {
 	if err != nil {
 		return
@@ -126,8 +122,7 @@ func (o *oracle) noteReturnedStarts(limit *processlog.StartLimit, unused map[str
 	}
 }
 
-// noteLimitChange notes that a person has changed a limit. From then on, the oracle checks only periods that begin
-// after the change.
+// From then on, the oracle checks only periods that begin after the change.
 func (o *oracle) noteLimitChange(limit processlog.StoredLimit) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -139,19 +134,18 @@ func (o *oracle) noteLimitChange(limit processlog.StoredLimit) {
 	}
 }
 
-// changeLimit changes a limit as a person would, while entries run under it. Later it changes the limit back.
 func (w *world) changeLimit() {
 	rng := rand.New(rand.NewPCG(w.seed, limitChangeStream+1))
 	time.Sleep(time.Duration(rng.Int64N(int64(w.plan.chaos))))
 	values := processlog.LimitValues{Interval: time.Duration(5+rng.IntN(200)) * time.Millisecond, Burst: 1 + rng.IntN(6), Concurrent: 1 + rng.IntN(4)}
-	var name string // of the changed limit
+	var name string
 	for _, values := range []processlog.LimitValues{values, {}} {
 		w.throughAdmin(func(ctx context.Context, d *admin.Admin, who admin.Actor) bool {
 			limits, err := d.Limits(ctx, who)
 			if err != nil || len(limits) == 0 {
-				return err == nil // no entry was claimed under a limit yet
+				return err == nil
 			}
-			// A limit may have been added before the changed one, and the list is sorted. So search for the changed limit again.
+			// The list is sorted, and a limit may have been added before the changed one.
 			i := max(0, slices.IndexFunc(limits, func(l admin.Limit) bool { return l.Name == name }))
 			name = limits[i].Name
 			return d.ChangeLimit(ctx, who, limits[i], values, admin.Why{Reason: "look"}) == nil
@@ -160,21 +154,20 @@ func (w *world) changeLimit() {
 	}
 }
 
-// purgeLimitKeys repeatedly deletes keys that were idle for a few milliseconds. The library waits until a key was idle
-// for a day, but G41 (limits) must hold without this wait.
+// The library waits until a key was idle for a day, but G41 (limits) must hold without this wait.
 func (w *world) purgeLimitKeys() {
 	rng := rand.New(rand.NewPCG(w.seed, limitPurgeStream))
 	for time.Sleep(time.Duration(rng.Int64N(int64(time.Second)))); !w.healed.Load() && !w.oracle.failed.Load(); time.Sleep(time.Duration(rng.Int64N(int64(time.Second)))) {
 		if n := w.alive(0); n != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
-			_, _ = n.store.PurgeLimitKeys(ctx, time.Duration(1+rng.IntN(20))*time.Millisecond) // The database may be down.
+			_, _ = n.store.PurgeLimitKeys(ctx, time.Duration(1+rng.IntN(20))*time.Millisecond)
 			cancel()
 		}
 	}
 }
 
-// countStarts asserts the part of G41 (limits) about rates. If the database has gone back to an earlier state, it no longer
-// knows the later grants. countStarts then begins to count again.
+// If the database has gone back to an earlier state, it no longer knows the later grants. countStarts then begins to
+// count again.
 func (o *oracle) countStarts(limit *processlog.StartLimit, starts map[string]int, rooms map[string]processlog.Room) {
 	if limit.Interval == 0 {
 		return
@@ -199,8 +192,7 @@ func (o *oracle) countStarts(limit *processlog.StartLimit, starts map[string]int
 	}
 }
 
-// countPermits asserts the part of G41 (limits) about entries that run at once. It looks at the keys for which a claim has
-// granted starts. After a person has lowered Concurrent, more entries than allowed may still run.
+// After a person has lowered Concurrent, more entries than allowed may still run.
 func (o *oracle) countPermits(limit *processlog.StartLimit, starts map[string]int) {
 	if limit.Concurrent == 0 {
 		return
@@ -221,8 +213,7 @@ func (o *oracle) countPermits(limit *processlog.StartLimit, starts map[string]in
 	}
 }
 
-// isFencedLocked reports whether a write took away the permit of an entry whose lease had ended. Such a write changes
-// only the version of the entry and UpdatedAt.
+// A write that takes the permit of an ended lease changes only the version of the entry and UpdatedAt.
 func (o *oracle) isFencedLocked(l *rowHistory, before, after processlog.Row) bool {
 	if o.w.apart.limits[l.kind].Concurrent == 0 && !o.w.apart.changesLimit || before.LeaseLeft > 0 || before.DeliveryCount == 0 {
 		return false
@@ -236,14 +227,11 @@ func (o *oracle) isFencedLocked(l *rowHistory, before, after processlog.Row) boo
 	return true
 }
 
-// drawLimitChange decides at random whether a person changes a limit.
 func (w *world) drawLimitChange() {
 	rng := rand.New(rand.NewPCG(w.seed, limitChangeStream))
 	w.apart.changesLimit = w.apart.admin && len(w.apart.limits) > 0 && rng.IntN(2) == 0
 }
 
-// limitTimeout returns how much longer it may take, because of limits, until all entries are at rest. Every attempt
-// takes a start, and a stuck attempt holds its permit as long as its lease.
 func (w *world) limitTimeout() (longest time.Duration) {
 	for _, limit := range w.apart.limits {
 		each := time.Duration(0)

@@ -9,8 +9,7 @@ import (
 
 const maxWaitStream = 7780
 
-// drawMaxWait chooses at random whether types have a MaxWait. If an entry is older than MaxWait, a handler's request to
-// wait costs an attempt.
+// If an entry is older than MaxWait, a handler's request to wait costs an attempt.
 func (w *world) drawMaxWait() {
 	rng := rand.New(rand.NewPCG(w.seed, maxWaitStream))
 	if rng.IntN(4) == 0 {
@@ -18,14 +17,10 @@ func (w *world) drawMaxWait() {
 	}
 }
 
-// askedToWait reports whether the handler returned a request to wait instead of an outcome.
 func (a *attempt) askedToWait() bool { return a.manner == snoozed || a.manner == unavailable }
 
-// age returns how old the entry was, by the store's clock, when this version of its row was written.
 func age(row processlog.Row) time.Duration { return row.NextAt.Sub(row.CreatedAt) - row.DueIn }
 
-// checkCountedWaitLocked is called when the row counts a handler's request to wait as a failure. It asserts G7 (no
-// false exhaustion): MaxWait is set, and the entry is not younger than MaxWait.
 func (o *oracle) checkCountedWaitLocked(before, after processlog.Row, a *attempt) {
 	o.sights[sawWaitedOut]++
 	most := o.w.plan.types.MaxWait
@@ -34,8 +29,6 @@ func (o *oracle) checkCountedWaitLocked(before, after processlog.Row, a *attempt
 	}
 }
 
-// checkFreeWaitLocked is called when the row does not count a handler's request to wait as a failure. It asserts G7 (no
-// false exhaustion): the entry was younger than MaxWait when it was claimed.
 func (o *oracle) checkFreeWaitLocked(l *rowHistory, after processlog.Row, a *attempt) {
 	most := o.w.plan.types.MaxWait
 	if most > 0 && age(l.steps[a.version].row) >= most && o.w.storeShift == 0 {

@@ -14,11 +14,8 @@ import (
 
 const messagesStream = 223698
 
-// retriedStream is the random stream that decides which consumers use WithRetry.
 const retriedStream = 363536
 
-// drawMessages chooses messages at random. Each message arrives two to four times at about the same time, at any
-// instance. For some messages a producer also records an entry with the same idempotency key for a handler.
 func (w *world) drawMessages() {
 	rng := rand.New(rand.NewPCG(w.seed, messagesStream))
 	if w.plan.calm || rng.IntN(6) > 0 {
@@ -48,7 +45,6 @@ func (w *world) drawMessages() {
 	w.plan.countOrders()
 }
 
-// runConsumer runs a consumer's transaction, with WithRetry if the order says so.
 func (n *instance) runConsumer(ctx context.Context, o order) error {
 	runs := 0
 	do := func(ctx context.Context) error {
@@ -68,7 +64,6 @@ func (n *instance) runConsumer(ctx context.Context, o order) error {
 	return err
 }
 
-// checkRetried asserts G36 (WithRetry): when WithRetry returns nil, an entry of the message has succeeded.
 func (o *oracle) checkRetried(key compensator.IdempotencyKey, runs int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -80,7 +75,7 @@ func (o *oracle) checkRetried(key compensator.IdempotencyKey, runs int) {
 	}
 }
 
-// hasSucceededLocked reports whether an entry of the message has ever succeeded. It counts a purged entry as succeeded.
+// hasSucceededLocked counts a purged entry as succeeded.
 func (o *oracle) hasSucceededLocked(key compensator.IdempotencyKey) bool {
 	l := o.keys[string(key)]
 	if l == nil {
@@ -89,7 +84,6 @@ func (o *oracle) hasSucceededLocked(key compensator.IdempotencyKey) bool {
 	return slices.ContainsFunc(l.steps, func(t transition) bool { return t.row.State == compensator.Succeeded })
 }
 
-// consume is a consumer's transaction. It does the message's work if the message is new.
 func (n *instance) consume(ctx context.Context, tx compensator.Tx, o order) error {
 	message := o.entries[0]
 	key := message.IdempotencyKey
@@ -109,15 +103,13 @@ func (n *instance) consume(ctx context.Context, tx compensator.Tx, o order) erro
 	return n.think(o)
 }
 
-// workDone identifies an entry and its epoch in which the work of its message was done. A new epoch begins when the
-// entry is requeued.
 type workDone struct {
 	id    compensator.EntryID
 	epoch uint32
 }
 
-// noteConsumed records the messages whose work a committed transaction has done. It asserts G35 (a message is processed
-// once): no other transaction did this work since the message's entry was recorded or last requeued.
+// noteConsumed asserts G35 (a message is processed once): no other transaction did this work since the message's entry
+// was recorded or last requeued.
 func (o *oracle) noteConsumed(keys []compensator.IdempotencyKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -138,8 +130,6 @@ func (o *oracle) noteConsumed(keys []compensator.IdempotencyKey) {
 	}
 }
 
-// checkDoneBefore is called when Once tells a consumer that the message was processed before. It asserts that an entry
-// of the message has succeeded or was purged.
 func (o *oracle) checkDoneBefore(key compensator.IdempotencyKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -149,8 +139,6 @@ func (o *oracle) checkDoneBefore(key compensator.IdempotencyKey) {
 	}
 }
 
-// checkDoneAsReportedLocked asserts G35 (a message is processed once): if an entry was inserted in a terminal state, a
-// consumer has done the work of its message.
 func (o *oracle) checkDoneAsReportedLocked(l *rowHistory) {
 	if l.steps[0].row.State.Terminal() && o.done[workDone{l.id, 0}] != 1 {
 		o.failLocked("G35: entry %s is inserted as done, but the work of its message was done %d times", l.id, o.done[workDone{l.id, 0}])

@@ -12,9 +12,8 @@ import (
 
 const midwayStream = 46
 
-// drawMidway chooses at random whether instances are stopped while they run a batch that then fails. It also adds
-// orders with several batch entries to the plan. Without these orders such stops would be very rare, because few claims
-// hold several entries of one type and few batches fail.
+// Without these orders such stops would be very rare, because few claims hold several entries of one type and few
+// batches fail.
 func (w *world) drawMidway() {
 	rng := rand.New(rand.NewPCG(w.seed, midwayStream))
 	p := &w.plan
@@ -35,9 +34,6 @@ func (w *world) drawMidway() {
 	p.countOrders()
 }
 
-// midway returns the behaviour of a batch whose first attempt has the behaviour b. In some batches the instance is
-// stopped while the handler runs. The handler continues after the stop, and the batch fails. For all other batches
-// midway returns b.
 func (n *instance) midway(e *compensator.Entry, start int, b behaviour) behaviour {
 	w := n.w
 	h := fnv.New64a()
@@ -50,17 +46,16 @@ func (n *instance) midway(e *compensator.Entry, start int, b behaviour) behaviou
 	w.asWorld(func() { w.schedule(event{at: time.Now().Add(stop), fault: stoppedMidway, whom: n.number}) })
 	b.took = stop + 1 + time.Duration(rng.Int64N(int64(w.plan.config.StopTimeout)))
 	switch rng.IntN(3) {
-	case 0: // The handler returns after its timeout, or earlier if Run's StopTimeout ends first.
+	case 0:
 		b.took, b.deaf = 2*w.plan.types.Timeout, false
 	case 1:
 		b.manner = panicked
-	case 2: // The handler returns the wrong number of results.
+	case 2:
 		b.manner = goexited
 	}
 	return b
 }
 
-// stopMidway stops the living instance with the given number gracefully, and starts another one.
 func (w *world) stopMidway(number int) {
 	for _, n := range w.living() {
 		if n.number == number {

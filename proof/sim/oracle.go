@@ -14,54 +14,52 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// oracle watches every committed transition of every row, and every attempt. It fails the seed at the first violation
-// of a promise. Its texts contain the promises' numbers from docs/reference/guarantees.md, for example G7.
+// The texts of violations contain the promises' numbers from docs/reference/guarantees.md.
 type oracle struct {
 	w      *world
 	failed atomic.Bool
-	ended  chan struct{} // closed at the first violation
+	ended  chan struct{}
 
-	// resting holds a value if an entry has come to rest since the script last checked all entries. An entry at rest has
-	// ended or waits for a person.
+	// resting holds a value if an entry has come to rest since the script last checked all entries.
 	resting chan struct{}
 
 	mu        sync.Mutex // guards the fields below it
-	verdict   string     // text of the first violated promise
-	at        int        // number of steps before that violation
+	verdict   string
+	at        int
 	ops       map[processlog.Token]*operation
-	claimed   int // number of claims that the database has made so far
+	claimed   int
 	histories map[compensator.EntryID]*rowHistory
-	keys      map[string]*rowHistory // rows in the database by idempotency key
+	keys      map[string]*rowHistory
 	orders    map[string]*keyFate
-	wished    map[string][]wish // entries that producers asked for, by idempotency key
+	wished    map[string][]wish
 	asked     map[deedOn]bool
-	open      int // number of entries of handled types that are not at rest
+	open      int
 	effect    map[effect]int
 	done      map[workDone]int
-	working   map[string]int  // number of entries that are not at rest, for each business type
+	working   map[string]int
 	crowded   map[string]bool // types that at some time had more work than half of an instance's slots allow
 
-	transitions int // number of changes of entries
+	transitions int
 
-	counts   map[string]*countedMinute // by instance and minute
+	counts   map[string]*countedMinute
 	listings map[processlog.InstanceID]*listing
-	losses   []time.Time // times at which the database went back
-	goOn     time.Time   // last time at which a person accepted a loss
-	purged   bool        // whether a person has purged entries, which may have been young
+	losses   []time.Time
+	goOn     time.Time
+	purged   bool // whether a person has purged entries, which may have been young
 
-	pausedType string    // type that a person has paused, empty if none
-	pausedAt   time.Time // start of the pause
+	pausedType string
+	pausedAt   time.Time
 	pauseEnds  time.Time // when it ends by itself, by the database's clock; zero: only a person ends it
-	calmSince  time.Time // time at which the last fault ended
+	calmSince  time.Time
 
 	keeping bool // whether the library may purge entries that are old enough
 
-	rebuilding map[processlog.Token]time.Time // start of each rebuild
-	opened     map[breakerOn]*opening         // open breakers
-	looks      map[lookedAt]*opening          // breaker that was open when an entry's attempt checked its batch
+	rebuilding map[processlog.Token]time.Time
+	opened     map[breakerOn]*opening
+	looks      map[lookedAt]*opening // breaker that was open when an entry's attempt checked its batch
 	sights     [sights]int
 
-	grants  map[limitKey][]grant                  // starts that limits have granted since the last loss, oldest first
+	grants  map[limitKey][]grant
 	forgot  int                                   // number of losses before these grants
 	permits map[limitKey]map[processlog.Held]bool // claims that began with a permit, by limit and key
 }
@@ -79,8 +77,8 @@ const (
 
 var opNames = [...]string{opInsert: "recorded", opClaim: "claimed", opSettle: "settled", opChange: "changed", opRelease: "released", opPurge: "purged"}
 
-// operation is a write that was sent to the database. The database may have carried it out or not. If a row holds the
-// token of an operation, this operation wrote the row.
+// The database may have carried it out or not. If a row holds the token of an operation, this operation wrote the
+// row.
 type operation struct {
 	kind     opKind
 	from     *instance
@@ -89,30 +87,28 @@ type operation struct {
 	outcomes []processlog.Outcome
 	change   processlog.Change
 	seen     map[compensator.EntryID]uint64 // for a change of several entries: the version of each entry that the caller saw
-	inTx     bool                           // whether it is a change in a caller's transaction
-	unknown  bool                           // for an insert: whether its COMMIT got no answer
-	failed   bool                           // for a claim: whether the call returned an error
-	back     map[compensator.EntryID]bool   // for a claim: entries that the instance released, or tried to release
-	number   int                            // number of the claim, once the database has made it
+	inTx     bool
+	unknown  bool // for an insert: whether its COMMIT got no answer
+	failed   bool
+	back     map[compensator.EntryID]bool // for a claim: entries that the instance released, or tried to release
+	number   int                          // number of the claim, once the database has made it
 }
 
-// rowHistory holds all versions of one row.
 type rowHistory struct {
 	id       compensator.EntryID
 	key      string
-	kind     string // business type
+	kind     string
 	content  []byte
 	steps    []transition
 	attempts []*attempt
 	readBy   map[*instance]uint64 // version of the row that each instance has read, plus 1
-	blocked  bool                 // whether an instance learned that another entry of the key blocks this one
+	blocked  bool
 }
 
-// transition is the write of one version of a row.
 type transition struct {
 	op      *operation
 	outcome processlog.Outcome
-	row     processlog.Row // row after the write
+	row     processlog.Row
 	at      time.Time
 	counts  bool // whether the claim may start no attempt, because it only counts the lost lease of a stuck handler
 
@@ -120,7 +116,6 @@ type transition struct {
 	answered bool // for a claim: whether the database has answered about the outcome of its attempt
 }
 
-// attempt is one run of a handler.
 type attempt struct {
 	from       *instance
 	ctx        context.Context
@@ -133,15 +128,15 @@ type attempt struct {
 	start      int // number of attempts before this one
 	at         time.Time
 
-	manner  manner        // guarded by oracle.mu, like the fields below it
-	asked   time.Duration // delay that the handler asked for
+	manner  manner // guarded by oracle.mu, like the fields below it
+	asked   time.Duration
 	ended   bool
 	endedAt time.Time
-	lostAt  time.Time // time at which the instance learned that the lease was lost
-	stored  bool      // whether the database has stored the outcome, or refused it for good
-	told    bool      // whether the library had ended the attempt's context when the handler decided on its result
-	refused bool      // whether the database refuses to change the row for now; such an attempt no longer counts as one that may crash its process
-	acted   bool      // whether the call of a handler of HandleCall has returned nil, or the error of the handler is a lostAnswer
+	lostAt  time.Time
+	stored  bool // whether the database has stored the outcome, or refused it for good
+	told    bool // whether the library had ended the attempt's context when the handler decided on its result
+	refused bool // whether the database refuses to change the row for now; such an attempt no longer counts as one that may crash its process
+	acted   bool
 
 	repeated bool // whether the entry ran again alone under the same claim, because its batch had no result
 }
@@ -155,7 +150,6 @@ func (op *operation) draft(key processlog.IdempotencyKey) (found processlog.Draf
 	return found
 }
 
-// outcome returns the outcome that a write stores for an entry.
 func (op *operation) outcome(id compensator.EntryID) (out processlog.Outcome, found bool) {
 	i := slices.IndexFunc(op.outcomes, func(out processlog.Outcome) bool { return out.ID == id })
 	if i < 0 {
@@ -164,8 +158,8 @@ func (op *operation) outcome(id compensator.EntryID) (out processlog.Outcome, fo
 	return op.outcomes[i], true
 }
 
-// wants reports whether the claim asks for this entry with this token. If the claiming instance has inserted the entry
-// with a lease, the token is the lease's token. Otherwise the token is zero.
+// If the claiming instance has inserted the entry with a lease, the token is the lease's token. Otherwise the token is
+// zero.
 func (op *operation) wants(id compensator.EntryID, token processlog.Token) bool {
 	return slices.Contains(op.want, processlog.Wanted{ID: id, Token: token})
 }
@@ -178,7 +172,6 @@ func newOracle(w *world) *oracle {
 	}
 }
 
-// fail records the first violation and ends the seed.
 func (o *oracle) fail(format string, values ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -200,7 +193,6 @@ func (o *oracle) readCounts(count func(*oracle)) {
 	count(o)
 }
 
-// noteOperation records a write before it is sent.
 func (o *oracle) noteOperation(token processlog.Token, op *operation) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -210,9 +202,8 @@ func (o *oracle) noteOperation(token processlog.Token, op *operation) {
 	o.ops[token] = op
 }
 
-// checkSameOfferLocked compares two Settles with the same token, and adds the outcomes of the first to the second. An
-// instance sends an outcome again if the database did not store it, because a row was locked or a trigger refused the
-// change. The outcome must be the same each time.
+// An instance sends an outcome again if the database did not store it, because a row was locked or a trigger refused
+// the change.
 func (o *oracle) checkSameOfferLocked(first, again *operation) {
 	if again.kind != opSettle || again.from != first.from {
 		o.failLocked("G4: a write of instance %d carries the token of outcomes from instance %d", again.from.number, first.from.number)
@@ -229,7 +220,6 @@ func (o *oracle) checkSameOfferLocked(first, again *operation) {
 	}
 }
 
-// numberClaim gives the next number to a claim that took effect in the database.
 func (o *oracle) numberClaim(op *operation) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -237,7 +227,6 @@ func (o *oracle) numberClaim(op *operation) {
 	op.number = o.claimed
 }
 
-// claimOf returns the number of the claim that took effect with this token, or 0.
 func (o *oracle) claimOf(token processlog.Token) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -247,8 +236,6 @@ func (o *oracle) claimOf(token processlog.Token) int {
 	return 0
 }
 
-// checkEffects records the effects that a committed transaction holds. It asserts G5 (exactly once in this database):
-// each effect happens at most once.
 func (o *oracle) checkEffects(list []effect) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -259,7 +246,6 @@ func (o *oracle) checkEffects(list []effect) {
 	}
 }
 
-// noteRows records the rows that the store returned to an instance.
 func (o *oracle) noteRows(n *instance, rows []processlog.Row) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -270,7 +256,7 @@ func (o *oracle) noteRows(n *instance, rows []processlog.Row) {
 	}
 }
 
-// checkTransition checks one change of a row. The store calls it for each change, while the store is locked.
+// The store calls it for each change, while the store is locked.
 func (o *oracle) checkTransition(before, after processlog.Row) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -278,7 +264,7 @@ func (o *oracle) checkTransition(before, after processlog.Row) {
 	switch {
 	case len(o.losses) > 0:
 		o.checkAfterLossLocked(before, after)
-		o.wakeScriptLocked() // After a loss the numbers of open entries are not kept, so let the script check after each transition.
+		o.wakeScriptLocked()
 	case before.ID.IsZero():
 		o.checkInsertLocked(after)
 	case after.ID.IsZero():
@@ -384,7 +370,6 @@ func (o *oracle) checkChangeLocked(before, after processlog.Row) {
 	}
 }
 
-// countLocked updates the number of rows that are not at rest.
 func (o *oracle) countLocked(kind string, change int) {
 	if kind == strayType {
 		return
@@ -396,7 +381,6 @@ func (o *oracle) countLocked(kind string, change int) {
 	o.crowded[kind] = o.crowded[kind] || o.working[kind] > spareSlots
 }
 
-// wakeScriptLocked wakes the script, which then checks whether all entries are at rest.
 func (o *oracle) wakeScriptLocked() {
 	select {
 	case o.resting <- struct{}{}:
@@ -406,13 +390,11 @@ func (o *oracle) wakeScriptLocked() {
 
 func (l *rowHistory) last() *transition { return &l.steps[len(l.steps)-1] }
 
-// checkClaimLocked asserts G9 (nothing starts early): the entry was due, and no other process had a valid lease on it.
-// It also asserts that the claim counts the delivery.
 func (o *oracle) checkClaimLocked(l *rowHistory, before, after processlog.Row, t *transition) {
 	inserted := l.last().op
 	own := before.Version == 0 && before.DeliveryCount == 1 && inserted.kind == opInsert && inserted.from == t.op.from && t.op.wants(after.ID, before.Token)
 	deliveries := before.DeliveryCount + 1
-	if own { // The insert has counted the delivery already.
+	if own {
 		deliveries--
 	}
 	switch {

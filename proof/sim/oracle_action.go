@@ -5,12 +5,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// actions lists, for each action, the states from which it is allowed and its effect. It repeats the library's own
-// rules, so that the oracle finds a mistake in them.
+// actions repeats the library's own rules, so that the oracle finds a mistake in them.
 var actions = map[processlog.Action]struct {
 	epoch uint32
 	from  map[compensator.State]bool
-	to    compensator.State // resulting state; not used for actions that keep the state, and for a requeue of the compensation
+	to    compensator.State
 	by    compensator.EndedBy
 }{
 	processlog.ActionComplete: {from: states(compensator.Pending, compensator.Retrying, compensator.Dead),
@@ -26,14 +25,12 @@ var actions = map[processlog.Action]struct {
 		to: compensator.SettledManually, by: compensator.EndedByPerson},
 }
 
-// deedOn is an action on an entry that a person or a service requested.
 type deedOn struct {
 	ref        compensator.Ref
 	action     processlog.Action
 	compensate bool
 }
 
-// noteRequest records a requested action before the library gets the request.
 func (o *oracle) noteRequest(action processlog.Action, compensate bool, refs ...compensator.Ref) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -42,9 +39,6 @@ func (o *oracle) noteRequest(action processlog.Action, compensate bool, refs ...
 	}
 }
 
-// checkRequestedLocked asserts G3 (a terminal state is left only on request): the action was requested for this entry,
-// by its id or its key, and has the documented effect. checkRequestedLocked compares the row with the request, and does
-// not trust the library's Change.
 func (o *oracle) checkRequestedLocked(before, after processlog.Row, change processlog.Change) {
 	byID, byKey := deedOn{after.ID, change.Action, change.Compensate}, deedOn{after.IdempotencyKey, change.Action, change.Compensate}
 	if !o.asked[byID] && !o.asked[byKey] {
@@ -70,7 +64,6 @@ func states(list ...compensator.State) map[compensator.State]bool {
 	return set
 }
 
-// checkErasureLocked asserts that an erasure emptied all personal fields and left the history of the entry unchanged.
 func (o *oracle) checkErasureLocked(before, after processlog.Row) {
 	o.sights[sawErased]++
 	kept := after.State == before.State && after.EndedBy == before.EndedBy && after.NextAt.Equal(before.NextAt) && after.ProcessCount == before.ProcessCount

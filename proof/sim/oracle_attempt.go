@@ -11,9 +11,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// noteAttemptStart records the start of an attempt. It asserts G2 (nothing uncommitted runs): the entry is committed,
-// and this instance has read it. It does not assert that the entry was due, because checkClaimLocked has done so at the
-// claim.
+// noteAttemptStart does not assert that the entry was due, because checkClaimLocked has done so at the claim.
 func (o *oracle) noteAttemptStart(ctx context.Context, n *instance, e *compensator.Entry) *attempt {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -39,7 +37,6 @@ func (o *oracle) noteAttemptStart(ctx context.Context, n *instance, e *compensat
 	return a
 }
 
-// checkFoundationLocked asserts that this instance made the claim, and that the handler gets the stored content.
 func (o *oracle) checkFoundationLocked(l *rowHistory, n *instance, e *compensator.Entry) {
 	if e.Version >= uint64(len(l.steps)) {
 		o.failLocked("G2: entry %s runs as version %d, but its newest version is %d", e.ID, e.Version, len(l.steps))
@@ -64,7 +61,7 @@ func (o *oracle) checkFoundationLocked(l *rowHistory, n *instance, e *compensato
 		o.failLocked("G18: entry %s runs, but its type has no handler", e.ID)
 	}
 	o.checkPromptStartLocked(l, s)
-	if e.State == compensator.Compensating { // Assert G12 (compensation): the compensation was decided, and the epoch has no success.
+	if e.State == compensator.Compensating {
 		for _, t := range l.steps[:e.Version] {
 			if t.row.Epoch == e.Epoch && t.row.State == compensator.Succeeded {
 				o.failLocked("G12: the compensation of entry %s runs in epoch %d, but the entry succeeded in that epoch", e.ID, e.Epoch)
@@ -73,8 +70,7 @@ func (o *oracle) checkFoundationLocked(l *rowHistory, n *instance, e *compensato
 	}
 }
 
-// checkNotRepeatedLocked asserts G16 (repetitions are counted): a claim has one attempt. If the first attempt was in a
-// batch that returned no results, a second attempt may follow.
+// If the first attempt was in a batch that returned no results, a second attempt may follow.
 func (o *oracle) checkNotRepeatedLocked(l *rowHistory, a *attempt) {
 	most := 0
 	if a.kind == batchType && !a.compensate {
@@ -91,7 +87,6 @@ func (o *oracle) checkNotRepeatedLocked(l *rowHistory, a *attempt) {
 	}
 }
 
-// noteResult records the result of an attempt.
 func (o *oracle) noteResult(a *attempt, how manner, after time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -101,8 +96,8 @@ func (o *oracle) noteResult(a *attempt, how manner, after time.Duration) {
 	}
 }
 
-// checkAnswers records the database's answers to outcomes. It asserts G8 (a success is stored): the database refuses a
-// success only if the entry has changed since the claim.
+// checkAnswers asserts G8 (a success is stored): the database refuses a success only if the entry has changed since
+// the claim.
 func (o *oracle) checkAnswers(n *instance, outcomes []processlog.Outcome, answers []processlog.Settled) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -112,15 +107,15 @@ func (o *oracle) checkAnswers(n *instance, outcomes []processlog.Outcome, answer
 		}
 		l := o.histories[out.ID]
 		if answers[i].Refused != nil {
-			o.sights[sawTrigger]++ // The instance keeps the outcome and offers it again.
+			o.sights[sawTrigger]++
 			o.checkRefusedRowLocked(l, n, out.Version)
 			continue
 		}
 		if l == nil {
-			continue // The entry was never committed, and began has already reported that.
+			continue // began has already reported it.
 		}
 		l.answeredLocked(n, out.Version)
-		for _, a := range l.attempts { // After a batch without a result, several attempts have the same version.
+		for _, a := range l.attempts {
 			a.stored = a.stored || a.version == out.Version && a.from == n
 		}
 		now := l.last()
@@ -130,7 +125,6 @@ func (o *oracle) checkAnswers(n *instance, outcomes []processlog.Outcome, answer
 	}
 }
 
-// checkRefusedRowLocked records that the database refused to change the row of an attempt whose handler has returned.
 // From then on, the attempt does not count as one that may crash its process.
 func (o *oracle) checkRefusedRowLocked(l *rowHistory, n *instance, version uint64) {
 	if l == nil {
@@ -141,8 +135,6 @@ func (o *oracle) checkRefusedRowLocked(l *rowHistory, n *instance, version uint6
 	}
 }
 
-// absorbable reports whether a row with the given state must accept a success even if another attempt holds the entry.
-// to is the state to which the success leads.
 func absorbable(to, state compensator.State) bool {
 	switch state {
 	case compensator.Pending, compensator.Retrying:
@@ -153,13 +145,11 @@ func absorbable(to, state compensator.State) bool {
 	return false
 }
 
-// voidable reports whether the attempt may have been in a batch that returned no results.
 func (a *attempt) voidable() bool {
 	timedOut := errors.Is(context.Cause(a.ctx), compensator.ErrTimeout)
 	return a.kind == batchType && !a.compensate && (timedOut || a.manner == panicked || a.manner == goexited)
 }
 
-// void removes the attempt's result, because the whole batch returned no results.
 func (a *attempt) void() {
 	o := a.from.w.oracle
 	o.mu.Lock()
@@ -167,7 +157,6 @@ func (a *attempt) void() {
 	a.manner, a.ended, a.endedAt = unfinished, true, time.Now()
 }
 
-// observer returns the Observer of an instance. It passes the events to the oracle.
 func (o *oracle) observer(n *instance) observe.Observer {
 	living := func(count func(*oracle)) {
 		if !n.dead.Load() {
@@ -200,7 +189,6 @@ func (o *oracle) observer(n *instance) observe.Observer {
 	}
 }
 
-// checkMissingLocked asserts that an entry reported as missing does not exist, and that no other entry has its id.
 func (o *oracle) checkMissingLocked(e observe.MissingEvent) {
 	o.sights[sawMissing]++
 	if l := o.histories[e.ID]; l != nil && o.keys[l.key] == l {
@@ -208,8 +196,6 @@ func (o *oracle) checkMissingLocked(e observe.MissingEvent) {
 	}
 }
 
-// checkDurableLocked checks an event that reports an entry as settled. It asserts that the entry's history contains the
-// outcome that the event names. If the event names a completion, the history must contain that completion.
 func (o *oracle) checkDurableLocked(e observe.SettledEvent) {
 	l := o.histories[e.ID]
 	if l == nil {

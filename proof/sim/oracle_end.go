@@ -8,12 +8,11 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// keyFate counts what producers learned about an idempotency key, and what the database did.
 type keyFate struct {
-	rows    int             // number of rows that were ever committed under the key
-	kinds   map[string]bool // business types of those rows
-	yes     int             // number of transactions reported as committed
-	unknown int             // number of transactions with an unknown result, or whose process died
+	rows    int
+	kinds   map[string]bool
+	yes     int
+	unknown int // number of transactions with an unknown result, or whose process died
 	no      int
 }
 
@@ -24,7 +23,6 @@ func (o *oracle) fateLocked(key string) *keyFate {
 	return o.orders[key]
 }
 
-// noteOrderResult records the result that a producer got for its transaction.
 func (o *oracle) noteOrderResult(order order, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -50,8 +48,6 @@ func (o *oracle) noteOrderResult(order order, err error) {
 	}
 }
 
-// checkRefusedOrderLocked asserts G11 (one entry for each key): if a key is refused because of its type, the key was
-// recorded with another type.
 func (o *oracle) checkRefusedOrderLocked(order order, err error) {
 	var other *compensator.OtherTypeError
 	if !errors.As(err, &other) {
@@ -66,15 +62,12 @@ func (o *oracle) checkRefusedOrderLocked(order order, err error) {
 	}
 }
 
-// historyOfKey returns the history of the row that the database has under an idempotency key, or nil.
 func (o *oracle) historyOfKey(key compensator.IdempotencyKey) *rowHistory {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.keys[string(key)]
 }
 
-// checkResolved checks the answer of Resolve for an idempotency key. before is the history of the row when the call
-// began.
 func (o *oracle) checkResolved(key compensator.IdempotencyKey, before *rowHistory, happened bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -86,7 +79,6 @@ func (o *oracle) checkResolved(key compensator.IdempotencyKey, before *rowHistor
 	}
 }
 
-// checkStoppedRun asserts G15 (stopping loses nothing): when Run has returned nil, no handler of its instance runs.
 func (o *oracle) checkStoppedRun(n *instance) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -102,11 +94,8 @@ func (o *oracle) checkStoppedRun(n *instance) {
 	}
 }
 
-// checkClosed asserts G15 (stopping loses nothing). Once Run has returned nil and Close has returned, the instance
-// holds no claim whose handler did not start.
-//
-// A claim whose release the database refused is an exception. checkClosed is called after Close, because a release may
-// still be on its way when Run returns, and Close waits for it.
+// checkClosed is called after Close, because a release may still be on its way when Run returns, and Close waits for
+// it.
 func (o *oracle) checkClosed(n *instance) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -117,15 +106,14 @@ func (o *oracle) checkClosed(n *instance) {
 	}
 }
 
-// hasUnstartedLocked reports whether an instance has a valid claim on an entry that it neither started nor released. It
-// ignores a claim that dead-lettered the entry after repeated crashes, and a claim that only counted a lost lease.
+// hasUnstartedLocked ignores a claim that dead-lettered the entry after repeated crashes, and a claim that only counted
+// a lost lease.
 func (o *oracle) hasUnstartedLocked(n *instance, l *rowHistory) bool {
 	last := l.last()
 	told := last.op.kind == opClaim && last.op.from == n && n.claims[l.id].row.Version == last.row.Version
 	return told && !last.counts && !last.op.back[l.id] && last.row.DeliveryCount <= crashBudget && l.attemptOf(last.row.Version, n) == nil
 }
 
-// checkAtRest asserts the promises about the final state of all entries.
 func (o *oracle) checkAtRest() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -158,11 +146,6 @@ func (o *oracle) idsLocked() []compensator.EntryID {
 	return ids
 }
 
-// checkNothingLostLocked asserts G8 (a success is stored): the database has stored the outcome of each attempt that has
-// ended. There are three exceptions:
-//   - The process died, or its Run returned an error.
-//   - A transactional handler succeeded. Then its own transaction stores the outcome.
-//   - A trigger refused the outcome, and a person has requeued the entry since.
 func (o *oracle) checkNothingLostLocked(l *rowHistory) {
 	for _, a := range l.attempts {
 		gone := a.from.dead.Load() || a.from.failedToStop()
@@ -174,8 +157,6 @@ func (o *oracle) checkNothingLostLocked(l *rowHistory) {
 	}
 }
 
-// checkExactlyOnceLocked asserts G5 (exactly once in this database): in each epoch, a transactional handler has one
-// effect if the entry succeeded, and none otherwise. The same holds for a transactional compensation.
 func (o *oracle) checkExactlyOnceLocked(l *rowHistory) {
 	if !transactional(l.kind) {
 		return
@@ -196,7 +177,6 @@ func (o *oracle) checkExactlyOnceLocked(l *rowHistory) {
 	}
 }
 
-// failedToStop reports whether Run has returned an error. In that case an outcome may be missing.
 func (n *instance) failedToStop() bool {
 	select {
 	case <-n.ended:
@@ -217,7 +197,6 @@ func (o *oracle) describeNotAtRest() string {
 	return "none"
 }
 
-// isIdle reports whether no handler runs on a living instance.
 func (o *oracle) isIdle() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -231,7 +210,6 @@ func (o *oracle) isIdle() bool {
 	return true
 }
 
-// countNotAtRest returns the number of entries of handled types that are not at rest.
 func (o *oracle) countNotAtRest() int {
 	if n, back := o.countNotAtRestAfterLoss(); back {
 		return n

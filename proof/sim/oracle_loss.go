@@ -11,14 +11,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// lossPromise is the only promise that the oracle still asserts after the database has gone back to an earlier state.
 // Most other promises assume that the database keeps what it has acknowledged.
 const lossPromise = "G19"
 
-// lossModeStream is the random stream that decides Config.StopOnLoss.
 const lossModeStream = 1934
 
-// drawLoss decides at random whether and when the database goes back, and to which earlier state.
 func (w *world) drawLoss() {
 	w.plan.config.StopOnLoss = rand.New(rand.NewPCG(w.seed, lossModeStream)).IntN(2) == 0
 	rng := rand.New(rand.NewPCG(w.seed, 4))
@@ -33,7 +30,7 @@ func (w *world) drawLoss() {
 		lag := between(50*time.Millisecond, 8*time.Second)
 		w.schedule(event{at: e.at.Add(-min(lag, e.at.Sub(w.began))), after: func() { w.lagging = w.store.Snapshot() }})
 		w.schedule(e)
-		if rng.IntN(2) == 0 { // A person may accept the loss before all instances have noticed it.
+		if rng.IntN(2) == 0 {
 			w.schedule(event{at: e.at.Add(e.span + between(0, 10*time.Second)), after: func() {
 				if !w.healed.Load() {
 					w.act(w.acceptLoss)
@@ -43,7 +40,6 @@ func (w *world) drawLoss() {
 	}
 }
 
-// goBack restores the database to the state of a replica that lags behind.
 func (w *world) goBack() {
 	w.store.Restore(w.lagging)
 	living, forgotten := w.living(), w.forgotten()
@@ -60,8 +56,7 @@ func (w *world) goBack() {
 	})
 }
 
-// forgotten returns a function that reports whether the database has visibly lost a version of a row. If the row has
-// reached the same version number again, but with another token, the version counts as lost.
+// If the row has reached the same version number again, but with another token, the version counts as lost.
 func (w *world) forgotten() func(processlog.Row) bool {
 	rows := make(map[compensator.EntryID]processlog.Row)
 	for _, row := range w.store.Rows() {
@@ -74,7 +69,6 @@ func (w *world) forgotten() func(processlog.Row) bool {
 	}
 }
 
-// noteClaimAnswer records the claimed rows in an answer that reached the instance.
 func (o *oracle) noteClaimAnswer(n *instance, mine []processlog.Row, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -83,10 +77,8 @@ func (o *oracle) noteClaimAnswer(n *instance, mine []processlog.Row, at time.Tim
 	}
 }
 
-// checkLossNoticedLocked asserts that an instance reports a loss only after a loss.
-//
-// There is one exception. If the database's clock has jumped and young entries were purged, an instance may report a
-// loss, because it cannot tell whether the purge explains the missing entries.
+// If the database's clock has jumped and young entries were purged, an instance may report a loss, because it cannot
+// tell whether the purge explains the missing entries.
 func (o *oracle) checkLossNoticedLocked(n *instance, loss *processlog.LossError) {
 	switch {
 	case len(o.losses) > 0:
@@ -102,14 +94,12 @@ func (o *oracle) checkLossNoticedLocked(n *instance, loss *processlog.LossError)
 		o.sights[sawLoss]++
 	} else {
 		o.sights[sawLossReported]++
-		n.newest, n.ran = processlog.Row{}, processlog.Row{} // the instance has forgotten what it saw before
+		n.newest, n.ran = processlog.Row{}, processlog.Row{}
 	}
-	// The instance saw the loss in its latest answer, which came before now. The answer does not show a loss that
-	// happened between the answer and now.
+	// The answer does not show a loss that happened between the answer and now.
 	n.lossSeen, n.pendingRelease, n.lost = n.compared, processlog.Row{}, processlog.Row{}
 }
 
-// noteLogAction records an action of a person on the whole log.
 func (o *oracle) noteLogAction(action processlog.Action) {
 	o.readCounts(func(o *oracle) {
 		switch action {
@@ -121,15 +111,11 @@ func (o *oracle) noteLogAction(action processlog.Action) {
 	})
 }
 
-// mustStopLocked reports whether an instance must do nothing, because StopOnLoss is set and the instance has noticed a
-// loss that no person has accepted. If a person accepts a loss before the instance notices it, the instance need not
-// stop.
+// If a person accepts a loss before the instance notices it, the instance need not stop.
 func (o *oracle) mustStopLocked(n *instance) bool {
 	return o.w.plan.config.StopOnLoss && slices.ContainsFunc(o.losses, func(at time.Time) bool { return at.After(o.goOn) && !at.After(n.lossSeen) })
 }
 
-// checkContinues asserts G19 (a loss is noticed): a stopped instance continues only after a person has accepted the
-// loss. action is what the instance is about to do.
 func (o *oracle) checkContinues(n *instance, action string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -138,12 +124,7 @@ func (o *oracle) checkContinues(n *instance, action string) {
 	}
 }
 
-// checkAfterLossLocked checks a change of a row after the database has lost writes. It asserts two rules of G19 (a loss
-// is noticed). A row that is new to the oracle begins a history.
-//
-//   - An outcome is written only to the entry whose attempt it ended. After a loss a new entry may have the id of that
-//     entry.
-//   - Only an action of a person or a service changes the terminal state of an entry.
+// checkAfterLossLocked asserts G19 (a loss is noticed). A row that is new to the oracle begins a history.
 func (o *oracle) checkAfterLossLocked(before, after processlog.Row) {
 	if before.ID.IsZero() {
 		o.histories[after.ID] = &rowHistory{id: after.ID, key: string(after.IdempotencyKey), kind: after.BusinessType, content: after.Content,
@@ -164,8 +145,6 @@ func (o *oracle) checkAfterLossLocked(before, after processlog.Row) {
 	}
 }
 
-// countNotAtRestAfterLoss counts the entries that are not at rest, from the database's rows. back is false if there was
-// no loss.
 func (o *oracle) countNotAtRestAfterLoss() (n int, back bool) {
 	o.mu.Lock()
 	back = len(o.losses) > 0
@@ -181,9 +160,7 @@ func (o *oracle) countNotAtRestAfterLoss() (n int, back bool) {
 	return n, true
 }
 
-// accept runs after all faults have ended. It waits until every instance that claimed a lost version has noticed the
-// loss. If StopOnLoss is set, these instances have stopped, and a person now accepts the loss. Otherwise the instances
-// continue, and acceptLate accepts the loss when all entries are at rest.
+// accept waits until every instance that claimed a lost version has noticed the loss.
 func (w *world) accept() {
 	o := w.oracle
 	o.mu.Lock()
@@ -202,8 +179,6 @@ func (w *world) accept() {
 	}
 }
 
-// acceptLate runs when all entries are at rest. It does nothing if StopOnLoss is set or if there was no loss. Otherwise
-// a person accepts the loss. acceptLate then asserts G19 (a loss is noticed): no instance reports the loss any more.
 func (w *world) acceptLate() {
 	o := w.oracle
 	o.mu.Lock()
@@ -219,7 +194,6 @@ func (w *world) acceptLate() {
 	}
 }
 
-// reporting returns a living instance that reports a loss, or nil.
 func (w *world) reporting() *instance {
 	for _, n := range w.living() {
 		if !n.runs {
@@ -235,9 +209,8 @@ func (w *world) reporting() *instance {
 	return nil
 }
 
-// instanceUnawareOfLoss returns a living instance that claimed a lost version and has not noticed the loss. It returns
-// nil if a person has accepted a loss. It also returns nil if young entries were purged, because missing rows may then
-// come from the purge.
+// instanceUnawareOfLoss also returns nil if young entries were purged, because missing rows may then come from the
+// purge.
 func (o *oracle) instanceUnawareOfLoss() *instance {
 	living, forgotten := o.w.living(), o.w.forgotten()
 	o.mu.Lock()
@@ -250,7 +223,6 @@ func (o *oracle) instanceUnawareOfLoss() *instance {
 	return nil
 }
 
-// acceptLoss calls AcceptLoss, as a person would.
 func (w *world) acceptLoss() {
 	by := admin.AuditInfo{Actor: "somebody", Reason: "because"}
 	w.await(2*time.Minute, func() bool {

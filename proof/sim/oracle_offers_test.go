@@ -13,7 +13,7 @@ import (
 )
 
 // A trigger refuses one row of a Settle, and a transaction has locked another row. The instance offers both outcomes
-// again, in separate calls that run at the same time. The oracle must accept these calls.
+// again, in separate calls that run at the same time.
 func TestOracleKnowsOutcomesThatAreOfferedAgainApart(t *testing.T) {
 	locked, refused := processlog.RowID(1), processlog.RowID(2)
 	outcome := func(id compensator.EntryID, version uint64) processlog.Outcome {
@@ -21,7 +21,7 @@ func TestOracleKnowsOutcomesThatAreOfferedAgainApart(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		again   processlog.Outcome
-		other   bool // whether another instance offers the outcome
+		other   bool
 		verdict string
 	}{
 		"the same outcome":                     {again: outcome(refused, 1)},
@@ -55,9 +55,9 @@ func TestOracleKnowsAttemptsWhoseTransactionHasNotBegun(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind      string
 		unstarted bool // the first claim started no attempt
-		answered  bool // the database answered about the first claim's outcome before the second claim
+		answered  bool
 		epoch     uint32
-		forgotten bool // the oracle must report a fault
+		forgotten bool
 	}{
 		"its transaction has not begun":         {kind: txType},
 		"no attempt was started":                {kind: txType, unstarted: true, forgotten: true},

@@ -8,10 +8,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// crashBudget is the number of consecutive leases that an entry may lose before it is dead-lettered.
 const crashBudget = 3
 
-// checkSettleLocked asserts that the new row matches the result of an attempt of the same epoch.
 func (o *oracle) checkSettleLocked(l *rowHistory, before, after processlog.Row, t *transition) {
 	out, named := t.op.outcome(after.ID)
 	if !named {
@@ -57,8 +55,6 @@ func (o *oracle) checkSettleLocked(l *rowHistory, before, after processlog.Row, 
 	o.doubtLocked(before, after, out, a)
 }
 
-// checkEndedByLocked asserts G7 (no false exhaustion): EndedBy gives the real reason why the entry ended, and is empty
-// while the entry has not ended.
 func (o *oracle) checkEndedByLocked(after processlog.Row, a *attempt) {
 	var want compensator.EndedBy
 	switch {
@@ -66,7 +62,7 @@ func (o *oracle) checkEndedByLocked(after processlog.Row, a *attempt) {
 		want = compensator.EndedByHandler
 	case after.State != compensator.Dead:
 	case after.EndedBy == compensator.EndedByCrash:
-		return // checkCrashLocked checks this end.
+		return
 	case a != nil && a.manner == permanently:
 		want = compensator.EndedByPermanent
 	default:
@@ -77,8 +73,7 @@ func (o *oracle) checkEndedByLocked(after processlog.Row, a *attempt) {
 	}
 }
 
-// attemptOf returns the last attempt that an instance made under the claim of this version. There may be two such
-// attempts: if a batch returns no results, each of its entries runs again alone.
+// If a batch returns no results, each of its entries runs again alone, under the same version.
 func (l *rowHistory) attemptOf(version uint64, from *instance) *attempt {
 	for i := len(l.attempts) - 1; i >= 0; i-- {
 		if a := l.attempts[i]; a.version == version && a.from == from {
@@ -88,8 +83,6 @@ func (l *rowHistory) attemptOf(version uint64, from *instance) *attempt {
 	return nil
 }
 
-// checkSuccessLocked asserts G6 (no false success): an attempt of this epoch returned nil. It also asserts G12
-// (compensation): the entry was not compensating before.
 func (o *oracle) checkSuccessLocked(l *rowHistory, before, after processlog.Row, a *attempt) {
 	if a == nil || a.manner != fine || a.compensate {
 		o.failLocked("G6: entry %s succeeded, but its attempt is %+v", after.ID, a)
@@ -102,8 +95,6 @@ func (o *oracle) checkSuccessLocked(l *rowHistory, before, after processlog.Row,
 	}
 }
 
-// checkCompensationLocked asserts G12 (compensation): a compensation of this epoch returned nil, and no other outcome
-// was stored before.
 func (o *oracle) checkCompensationLocked(before, after processlog.Row, a *attempt) {
 	o.sights[sawCompensated]++
 	if a == nil || a.manner != fine || !a.compensate || before.State != compensator.Compensating {
@@ -115,16 +106,14 @@ func (o *oracle) checkCompensationLocked(before, after processlog.Row, a *attemp
 	}
 }
 
-// checkCrashLocked asserts G7 (no false exhaustion): an entry is dead-lettered for crashes only after enough consecutive
-// lost leases.
 func (o *oracle) checkCrashLocked(before, after processlog.Row) {
 	o.sights[sawQuarantined]++
-	lost := before.DeliveryCount - 1 // Do not count the claim that dead-lettered the entry.
-	if lost <= crashBudget {         // One more lost lease is allowed, because a success may still wait to be stored.
+	lost := before.DeliveryCount - 1
+	if lost <= crashBudget { // One more lost lease is allowed, because a success may still wait to be stored.
 		o.failLocked("G7: entry %s was dead-lettered for crashes after only %d lost leases", after.ID, lost)
 	}
 	undone := 0
-	if before.State == compensator.Compensating { // The row must count a compensation that has begun.
+	if before.State == compensator.Compensating {
 		undone = 1
 	}
 	if after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount+undone {
@@ -136,13 +125,11 @@ func (o *oracle) checkCrashLocked(before, after processlog.Row) {
 	}
 }
 
-// checkNothingSpentLocked checks an outcome that spends no attempt: Snooze, Unavailable or an interruption. It asserts
-// that the handler did not fail.
 func (o *oracle) checkNothingSpentLocked(l *rowHistory, after processlog.Row, a *attempt) {
 	switch {
-	case a != nil && a.voidable(): // The batch of the attempt may have had no result, and another instance may have claimed its entries after that.
+	case a != nil && a.voidable():
 	case a == nil:
-		if !transactional(l.kind) { // Only a transactional type has a transaction that can fail to begin.
+		if !transactional(l.kind) {
 			o.failLocked("G4: entry %s was put back with an outcome, but it had no attempt", after.ID)
 		}
 	case a.manner == failed, a.manner == permanently, a.manner == laterOn, a.manner == panicked, a.manner == goexited,
@@ -153,9 +140,6 @@ func (o *oracle) checkNothingSpentLocked(l *rowHistory, after processlog.Row, a 
 	}
 }
 
-// checkSpentLocked checks an outcome that spends an attempt. It asserts G4 (one history): the row counts one more
-// failure. It also asserts G7 (no false exhaustion): the attempt did fail, and only the last allowed failure exhausts
-// the entry.
 func (o *oracle) checkSpentLocked(l *rowHistory, before, after processlog.Row, a *attempt) {
 	late := a != nil && (a.manner == fine || a.manner == called) && transactional(l.kind) && errors.Is(context.Cause(a.ctx), compensator.ErrTimeout)
 	if a == nil || !a.ended || (a.manner == fine || a.manner == called) && !late && !l.refused(before, after, a) {

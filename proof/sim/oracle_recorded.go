@@ -10,15 +10,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// wish is an entry that a producer asks an instance to record.
 type wish struct {
 	compensator.NewEntry
 	on      *instance
-	carried string // value that the Propagator must carry to the handler
-	done    bool   // whether the recording transaction does the work itself
+	carried string
+	done    bool
 }
 
-// noteRecordings records entries before the library gets them.
 func (o *oracle) noteRecordings(n *instance, noteRecordings ...wish) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -28,9 +26,7 @@ func (o *oracle) noteRecordings(n *instance, noteRecordings ...wish) {
 	}
 }
 
-// checkRecordedLocked asserts G9 (nothing starts early) and G11 (one entry for each key): for each committed entry, a
-// producer asked this instance to record it. Entries of periodic slots are an exception, because the library makes
-// them.
+// Entries of periodic slots are an exception, because the library makes them.
 func (o *oracle) checkRecordedLocked(row processlog.Row, op *operation) {
 	if strings.HasPrefix(string(row.IdempotencyKey), plainType+"@") {
 		return
@@ -41,7 +37,6 @@ func (o *oracle) checkRecordedLocked(row processlog.Row, op *operation) {
 	}
 }
 
-// matches reports whether a new row has all values of the wish.
 func (w wish) matches(row processlog.Row) bool {
 	in := row.NextAt.Sub(row.CreatedAt)
 	var state compensator.State
@@ -53,5 +48,5 @@ func (w wish) matches(row processlog.Row) bool {
 		row.BusinessType == w.BusinessType && bytes.Equal(row.Content, w.Content) && row.MaxAttempts == w.MaxAttempts &&
 		row.BatchID == w.BatchID && row.BusinessID == w.BusinessID && row.BusinessExtID == w.BusinessExtID &&
 		row.UserID == w.UserID && row.UserName == w.UserName && row.Headers["order"] == w.carried &&
-		in >= w.Delay && in <= w.Delay+2*time.Millisecond // The store rounds up to whole milliseconds.
+		in >= w.Delay && in <= w.Delay+2*time.Millisecond
 }

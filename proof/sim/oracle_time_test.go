@@ -10,13 +10,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A service reschedules an entry while the entry's batch runs. When the lease ends, the entry can be claimed although
-// the batch continues. The instance that runs the batch gets the entry from the queue and must put it back. The oracle
-// must not call this entry late.
+// The instance that runs the batch gets the entry from the queue and must put it back. The oracle must not call this
+// entry late.
 func TestEntryThatItsOwnInstanceStillHoldsIsNotLate(t *testing.T) {
 	for name, c := range map[string]struct {
-		before   uint32        // number of epochs that began after the attempt
-		endedAgo time.Duration // time since the attempt ended (0: it is still running)
+		before   uint32
+		endedAgo time.Duration
 		late     bool
 	}{
 		"the attempt goes on":             {},

@@ -8,7 +8,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// noteRebuild records when a rebuild begins.
 func (o *oracle) noteRebuild(token processlog.Token) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -17,12 +16,8 @@ func (o *oracle) noteRebuild(token processlog.Token) {
 	}
 }
 
-// checkRebuilt is called when an instance reports that the queue holds all entries of some types again. It asserts that
-// the queue holds each entry that existed when the rebuild began and that is due within the horizon. The horizon is the
-// time for which the queue holds entries in advance.
-//
-// checkRebuilt asserts nothing if the queue goes back in time or the database's clock jumps. The oracle cannot know the
-// horizon in these seeds.
+// checkRebuilt asserts nothing if the queue goes back in time or the database's clock jumps, because the horizon is
+// then unknown.
 func (o *oracle) checkRebuilt(types []string, token processlog.Token) {
 	if o.w.plan.active[queueBack] || o.w.plan.active[storeJump] {
 		return
@@ -51,7 +46,6 @@ func (o *oracle) checkRebuilt(types []string, token processlog.Token) {
 	}
 }
 
-// everEnded reports whether an instance may have removed the entry from the queue.
 func (l *rowHistory) everEnded() bool {
 	return slices.ContainsFunc(l.steps, func(t transition) bool { return t.row.State.Terminal() })
 }

@@ -16,16 +16,14 @@ import (
 
 const orderingStream = 7733
 
-// ordering tells which entries have ordering keys.
 type ordering struct {
-	kinds    map[string]bool // ordered types; nil if no type is ordered
-	keys     uint64          // number of keys of each type
+	kinds    map[string]bool
+	keys     uint64
 	passDead bool
-	ignorant bool // whether some instances that only record are not configured with the serial types
+	ignorant bool // some instances that only record do not know the serial types
 }
 
-// drawOrdering chooses at random which types are serial. In a calm seed no type is serial, because a blocked entry
-// would be late.
+// In a calm seed no type is serial, because a blocked entry would be late.
 func (w *world) drawOrdering() {
 	rng := rand.New(rand.NewPCG(w.seed, orderingStream))
 	if w.plan.calm || rng.IntN(6) > 0 {
@@ -43,7 +41,6 @@ func (w *world) drawOrdering() {
 	}
 }
 
-// crowd adds many orders for a few keys at about the same time.
 func (w *world) crowd(rng *rand.Rand) {
 	from, span := time.Duration(rng.Int64N(int64(w.plan.chaos*7/10))), time.Duration(rng.Int64N(int64(3*time.Second)))
 	kind := handledTypes[rng.IntN(len(handledTypes))]
@@ -65,10 +62,8 @@ func (w *world) crowd(rng *rand.Rand) {
 	}
 }
 
-// key returns the ordering key of an entry, or an empty string if it has none.
 func (l *ordering) key(kind, idempotencyKey string) string {
-	// An entry that runs after a batch may be recorded before the batch. With the same key, the entry and its batch
-	// would wait for each other.
+	// With the same key, the entry and its batch would wait for each other.
 	if !l.kinds[kind] || strings.HasPrefix(idempotencyKey, barrierPrefix) || strings.HasSuffix(idempotencyKey, ".after") {
 		return ""
 	}
@@ -82,18 +77,14 @@ func (l *ordering) key(kind, idempotencyKey string) string {
 	}
 }
 
-// hasPosition reports whether an entry in this state has a position under its key.
 func (l *ordering) hasPosition(state compensator.State) bool {
 	return !state.Terminal() || state == compensator.Dead && !l.passDead
 }
 
-// knowsSerial reports whether the instance's configuration makes a type serial.
 func (n *instance) knowsSerial(kind string) bool {
 	return n.handles(kind) && (n.runs || !n.w.apart.ordering.ignorant || n.number%2 == 0)
 }
 
-// ordered returns the TypeConfig of a type on this instance: its limit, and its ordering key if the instance's
-// configuration makes the type serial.
 func (n *instance) ordered(kind string) (cfg compensator.TypeConfig) {
 	l := &n.w.apart.ordering
 	if l.kinds[kind] && n.knowsSerial(kind) {
@@ -104,9 +95,6 @@ func (n *instance) ordered(kind string) (cfg compensator.TypeConfig) {
 	return cfg
 }
 
-// checkOrderLocked asserts G30 (order of a key). No attempt begins while another attempt with a valid lease runs under
-// the same key. No attempt begins while another entry is open that certainly comes before it under the key. That entry
-// must have had its position before the attempt's claim.
 func (o *oracle) checkOrderLocked(l *rowHistory, a *attempt) {
 	lines := &o.w.apart.ordering
 	key := lines.key(l.kind, l.key)
@@ -133,9 +121,8 @@ func (o *oracle) checkOrderLocked(l *rowHistory, a *attempt) {
 	}
 }
 
-// isInFrontLocked reports whether the entry other certainly comes before l under their ordering key. A position is an
-// entry's id. If one call records several entries, their positions are in the order in which the call lists them. An
-// entry that lost its position gets its own id as its new position.
+// If one call records several entries, their positions are in the order in which the call lists them. An entry that
+// lost its position gets its own id as its new position.
 func (o *oracle) isInFrontLocked(other, l *rowHistory) bool {
 	for _, a := range []compensator.EntryID{other.id, o.orderIDLocked(other)} {
 		for _, b := range []compensator.EntryID{l.id, o.orderIDLocked(l)} {
@@ -150,12 +137,10 @@ func (o *oracle) isInFrontLocked(other, l *rowHistory) bool {
 	return true
 }
 
-// mayBeRenotedLocked reports whether an entry may have lost its position and got a new one.
 func (o *oracle) mayBeRenotedLocked(l *rowHistory) bool {
 	return slices.ContainsFunc(l.steps, func(s transition) bool { return s.row.State.Terminal() }) || l.steps[0].op.from == nil
 }
 
-// orderIDLocked returns the id that became the entry's position when it was recorded.
 func (o *oracle) orderIDLocked(l *rowHistory) compensator.EntryID {
 	lines, inserted := &o.w.apart.ordering, l.steps[0].op
 	if inserted.from == nil || !inserted.from.knowsSerial(l.kind) || l.steps[0].row.State.Terminal() {
@@ -196,8 +181,6 @@ func (o *oracle) anyLocked(is func(*rowHistory) bool) bool {
 	return false
 }
 
-// noteBlocked records the entries that an instance does not run because they are blocked. It asserts for each of them
-// that another entry has a position under its key.
 func (o *oracle) noteBlocked(ids []compensator.EntryID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -218,15 +201,12 @@ func (o *oracle) noteBlocked(ids []compensator.EntryID) {
 	}
 }
 
-// isLeasedLocked reports whether the row still carries an attempt's claim, and the lease that this claim set has
-// certainly not ended.
 func (o *oracle) isLeasedLocked(l *rowHistory, a *attempt) bool {
 	return l.holdsLocked(a.version) && time.Since(l.steps[a.version].at) < o.w.configOf(a.from).Lease && !o.w.plan.active[storeJump]
 }
 
-// wasCountingLocked reports whether an entry had a known position under its key before the given time. If the recording
-// instance knew the type as serial, the position is known from the insert. Otherwise it is known from the entry's first
-// attempt.
+// If the recording instance knew the type as serial, the position is known from the insert. Otherwise it is known from
+// the entry's first attempt.
 func (o *oracle) wasCountingLocked(l *rowHistory, before time.Time) bool {
 	lines := &o.w.apart.ordering
 	stands, known := false, false
@@ -243,8 +223,6 @@ func (o *oracle) wasCountingLocked(l *rowHistory, before time.Time) bool {
 	return stands && known
 }
 
-// checkBlockLocked checks a released claim. If the release sets a new due time, the entry was blocked, so it must have
-// an ordering key.
 func (o *oracle) checkBlockLocked(l *rowHistory, before, after processlog.Row) {
 	if after.NextAt.Equal(before.NextAt) {
 		return
@@ -255,8 +233,7 @@ func (o *oracle) checkBlockLocked(l *rowHistory, before, after processlog.Row) {
 	}
 }
 
-// checkWakeLocked asserts G9 (nothing starts early): an entry is made due only if it is blocked and has no lease. A
-// blocked entry was due when it was claimed. Its state and its epoch must stay the same.
+// A blocked entry was due when it was claimed.
 func (o *oracle) checkWakeLocked(l *rowHistory, before, after processlog.Row) {
 	if o.isFencedLocked(l, before, after) {
 		return
@@ -269,7 +246,6 @@ func (o *oracle) checkWakeLocked(l *rowHistory, before, after processlog.Row) {
 	}
 }
 
-// letPass settles dead entries manually, as a person would, so that they no longer block their keys.
 func (w *world) letPass() {
 	l := &w.apart.ordering
 	if l.kinds == nil || l.passDead {
@@ -280,13 +256,11 @@ func (w *world) letPass() {
 	for _, row := range w.store.Rows() {
 		if n := w.alive(0); n != nil && row.State == compensator.Dead && l.key(row.BusinessType, string(row.IdempotencyKey)) != "" {
 			w.oracle.noteRequest(processlog.ActionSettleManually, false, row.ID)
-			_ = admin.Of(n.c).SettleManually(ctx, row.ID, admin.AuditInfo{Actor: "ann", Reason: "others wait"}) // If this fails, letPass calls it again later.
+			_ = admin.Of(n.c).SettleManually(ctx, row.ID, admin.AuditInfo{Actor: "ann", Reason: "others wait"})
 		}
 	}
 }
 
-// orderingTimeout returns how much longer the entries may take to come to rest because entries of one key run one after
-// another.
 func (w *world) orderingTimeout() time.Duration {
 	if w.apart.ordering.kinds == nil {
 		return 0

@@ -14,18 +14,16 @@ import (
 
 const pausesStream = 9528
 
-// pausing is a pause of one type through package admin. It begins during the faults and ends a while after them.
+// pausing begins during the faults and ends a while after them.
 type pausing struct {
-	kind string // type that is paused (empty: none)
+	kind string
 	at   time.Duration
-	// after is how long the pause continues after the end of the faults. It counts from the time at which every process
-	// has read the setting.
+	// after counts from the time at which every process has read the setting.
 	after time.Duration
-	ends  bool // whether the pause ends by itself, and not by a person
+	ends  bool
 	again bool // whether the pause replaces one with another end
 }
 
-// drawPauses decides at random whether a person pauses a type.
 func (w *world) drawPauses() {
 	rng := rand.New(rand.NewPCG(w.seed, pausesStream))
 	if !w.apart.admin || rng.IntN(2) > 0 {
@@ -35,10 +33,8 @@ func (w *world) drawPauses() {
 		after: 5*time.Second + time.Duration(rng.Int64N(int64(20*time.Second))), ends: rng.IntN(2) == 0, again: rng.IntN(2) == 0}
 }
 
-// otherLength is the length that a pause has before it gets its final end. No other pause is so long.
 const otherLength = 5 * time.Hour
 
-// length returns how long the pause p lasts, or 0 if it does not end by itself. Usually a pause ends after the faults.
 func (w *world) length(p pausing) time.Duration {
 	if !p.ends {
 		return 0
@@ -46,7 +42,6 @@ func (w *world) length(p pausing) time.Duration {
 	return w.plan.chaos - p.at + 2*w.settingDelay() + p.after
 }
 
-// pause tries to pause the type until that succeeds. Later it resumes the type, or waits until the pause ends by itself.
 func (w *world) pause(p pausing) {
 	time.Sleep(p.at)
 	opts := admin.PauseOptions{For: w.length(p)}
@@ -88,14 +83,13 @@ func (w *world) pause(p pausing) {
 	})
 }
 
-// recordPaused records an entry of the paused type. Without the pause, its instance would claim it at once.
+// Without the pause, its instance would claim it at once.
 func (w *world) recordPaused(kind string, whom int) {
 	key := fmt.Sprint("p", whom)
 	w.produce(order{whom: whom, way: inTx, entries: []compensator.NewEntry{{BusinessType: kind, Content: strconv.AppendQuote(nil, key),
 		Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key)}}}})
 }
 
-// pausedType returns the paused type. It returns nil if there is none or if the call fails.
 func (w *world) pausedType(ctx context.Context, d *admin.Admin, who admin.Actor) *admin.Paused {
 	paused, err := d.Paused(ctx, who)
 	if err != nil || len(paused) == 0 {
@@ -104,7 +98,6 @@ func (w *world) pausedType(ctx context.Context, d *admin.Admin, who admin.Actor)
 	return &paused[0]
 }
 
-// throughAdmin calls the function try with the Admin of some living process until try returns true.
 func (w *world) throughAdmin(try func(context.Context, *admin.Admin, admin.Actor) bool) {
 	w.await(5*time.Minute, func() bool {
 		n := w.alive(0)
@@ -121,10 +114,8 @@ func (w *world) throughAdmin(try func(context.Context, *admin.Admin, admin.Actor
 	})
 }
 
-// settingDelay returns how long a process may take to read the pause and to finish claims that it has already sent.
 func (w *world) settingDelay() time.Duration { return w.plan.config.ReconcileInterval*6/5 + inFlight }
 
-// noteSetting records the begin or the end of a pause.
 func (o *oracle) noteSetting(s processlog.Setting) {
 	s.At = o.w.store.Now()
 	o.mu.Lock()
@@ -137,16 +128,14 @@ func (o *oracle) noteSetting(s processlog.Setting) {
 	}
 }
 
-// pauseEnd returns when the pause ends by itself, by the database's clock. It is zero if there is no such end.
+// pauseEnd is zero if there is no such end.
 func (o *oracle) pauseEnd() time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.pauseEnds
 }
 
-// checkNotPausedLocked asserts that no entry of a paused type is claimed or inserted with a lease before the pause has ended,
-// by the database's clock. It asserts this only when every process has had time to read the pause. During the faults it
-// asserts nothing, because that time is unknown.
+// During the faults it asserts nothing, because that time is unknown.
 func (o *oracle) checkNotPausedLocked(l *rowHistory, n *instance) {
 	if l.kind != o.pausedType || o.calmSince.IsZero() {
 		return

@@ -10,30 +10,27 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// deed is an action of a service or a person on an entry.
 type deed struct {
 	at    time.Duration
-	whom  int // number that picks the instance
+	whom  int
 	entry int
 	what  int
 	delay time.Duration
 	inTx  bool
-	fails bool // whether the transaction is rolled back
+	fails bool
 	holds time.Duration
 }
 
 const (
-	requeueDeed = 3 // starts a new epoch while an attempt runs
+	requeueDeed = 3
 	purgeDeed   = 6
 )
 
-// serviceDeeds are the actions of a service. The service may take them in its own transaction.
+// The service may take them in its own transaction.
 var serviceDeeds = [...]processlog.Action{processlog.ActionCancel, processlog.ActionComplete, processlog.ActionReschedule}
 
-// purgeAge is the age from which a person purges an ended entry.
 const purgeAge = time.Minute
 
-// drawDeeds decides at random the actions of services and people.
 func (w *world) drawDeeds() (deeds []deed) {
 	for range w.rng.IntN(7) {
 		deeds = append(deeds, deed{
@@ -42,7 +39,7 @@ func (w *world) drawDeeds() (deeds []deed) {
 			holds: time.Duration(w.rng.Int64N(int64(w.plan.holds))),
 		})
 	}
-	if w.plan.chaos > purgeAge { // In a shorter run no entry is old enough for a purge.
+	if w.plan.chaos > purgeAge {
 		deeds = append(deeds, deed{at: w.plan.chaos - time.Second, what: purgeDeed})
 	}
 	return deeds
@@ -58,11 +55,10 @@ func (w *world) do(d deed) {
 	defer cancel()
 	n.act(ctx, d, compensator.IdempotencyKey("e"+strconv.Itoa(d.entry)))
 	if id := w.firstDead(); !id.IsZero() && (d.what == 0 || d.what == 1) {
-		n.act(ctx, d, id) // For example, a payment arrives whose closing entry is dead.
+		n.act(ctx, d, id)
 	}
 }
 
-// firstDead returns the first dead entry, or a zero id.
 func (w *world) firstDead() (first compensator.EntryID) {
 	for _, row := range w.store.Rows() {
 		if row.State == compensator.Dead && (first.IsZero() || row.ID.Compare(first) < 0) {
@@ -72,7 +68,7 @@ func (w *world) firstDead() (first compensator.EntryID) {
 	return first
 }
 
-// act carries out a deed on an entry. It ignores the result, because a refusal can be right. The oracle checks the row.
+// act ignores the result, because a refusal can be right. The oracle checks the row.
 func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 	by := admin.AuditInfo{Actor: "somebody", Reason: "because"}
 	switch d.what {
@@ -91,7 +87,7 @@ func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 			_ = n.c.Reschedule(ctx, ref, d.delay)
 		}
 	case requeueDeed:
-		if d.inTx { // A requeue has no variant in a transaction.
+		if d.inTx {
 			n.requeueAll(ctx, d, admin.RequeueOptions{AuditInfo: by})
 			return
 		}
@@ -105,7 +101,7 @@ func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 			_ = admin.Of(n.c).Requeue(ctx, ref, admin.RequeueOptions{AuditInfo: by, Compensate: true})
 		}
 	case 5:
-		if d.inTx && d.fails { // These actions have no variant that fails in a transaction.
+		if d.inTx && d.fails {
 			n.w.oracle.noteRequest(processlog.ActionErase, false, ref)
 			_, _ = admin.Of(n.c).Erase(ctx, ref, by)
 			n.w.oracle.noteRequest(processlog.ActionRequeue, false, ref)
@@ -119,8 +115,6 @@ func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 	}
 }
 
-// requeueAll lists a page of entries, waits for up to ten seconds like a person who reads the page, and requeues the
-// entries.
 func (n *instance) requeueAll(ctx context.Context, d deed, opts admin.RequeueOptions) {
 	page, err := admin.Of(n.c).List(ctx, admin.Filter{States: []compensator.State{compensator.Dead, compensator.Retrying}})
 	if err != nil {
@@ -136,7 +130,7 @@ func (n *instance) requeueAll(ctx context.Context, d deed, opts admin.RequeueOpt
 	_, _ = admin.Of(n.c).RequeueAll(ctx, page.Entries, opts)
 }
 
-// deedInTx carries out a deed in a transaction. Half of these transactions are opened with the library's InTx.
+// Half of these transactions are opened with the library's InTx.
 func (n *instance) deedInTx(ctx context.Context, d deed, ref compensator.Ref) {
 	act := func(ctx context.Context, tx compensator.Tx) (err error) {
 		switch d.what {
@@ -171,8 +165,7 @@ func (n *instance) deedInTx(ctx context.Context, d deed, ref compensator.Ref) {
 	_ = tx.Commit()
 }
 
-// lockRows locks rows in a transaction for a while, as a caller's transaction does. It releases them at the latest when
-// all faults end.
+// lockRows releases them at the latest when all faults end.
 func (w *world) lockRows(e event) {
 	token := processlog.Token{}
 	token[0], token[1] = 0xff, byte(e.whom)

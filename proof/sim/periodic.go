@@ -12,8 +12,7 @@ import (
 
 const periodicStream = 5820
 
-// drawPeriodic chooses at random whether a type is periodic. All running instances record its slots until the faults
-// end.
+// All running instances record its slots until the faults end.
 func (w *world) drawPeriodic() {
 	rng := rand.New(rand.NewPCG(w.seed, periodicStream))
 	if w.plan.calm || rng.IntN(8) > 0 {
@@ -23,13 +22,11 @@ func (w *world) drawPeriodic() {
 	w.apart.slots = slots{every: every, last: w.began.Add(w.plan.chaos)}
 }
 
-// slots is a Schedule with a last slot.
 type slots struct {
-	every time.Duration // time between two slots (0: no type is periodic)
+	every time.Duration
 	last  time.Time
 }
 
-// Next implements compensator.Schedule.
 func (s slots) Next(after time.Time) time.Time {
 	next := compensator.Every(s.every).Next(after)
 	if next.After(s.last) {
@@ -38,8 +35,7 @@ func (s slots) Next(after time.Time) time.Time {
 	return next
 }
 
-// periodic registers the periodic type. CatchUp is so large that the type records every slot that it missed during an
-// outage. So every slot must have an entry.
+// CatchUp is so large that every slot must have an entry.
 func (n *instance) periodic(c *compensator.Compensator) error {
 	if n.w.apart.slots.every == 0 {
 		return nil
@@ -51,8 +47,6 @@ func (n *instance) periodic(c *compensator.Compensator) error {
 	return compensator.Periodic(context.Background(), t, n.w.apart.slots, &compensator.PeriodicConfig{CatchUp: processlog.MaxRows})
 }
 
-// checkSlotLocked asserts G23 (periodic slots): no slot is recorded before its time, and no slot is recorded again
-// after its entry was purged.
 func (o *oracle) checkSlotLocked(row processlog.Row, fate *keyFate) {
 	name, at, found := strings.Cut(string(row.IdempotencyKey), "@")
 	if !found || name != plainType {
@@ -70,7 +64,6 @@ func (o *oracle) checkSlotLocked(row processlog.Row, fate *keyFate) {
 	}
 }
 
-// checkSlots asserts the second half of G23 (periodic slots): each slot up to the database's current time has an entry.
 func (w *world) checkSlots() {
 	if w.apart.slots.every == 0 {
 		return
@@ -85,8 +78,7 @@ func (w *world) checkSlots() {
 	}
 }
 
-// missingSlot returns the first slot without an entry, or the zero time. After a loss it always returns the zero time,
-// because the lost slots are unknown.
+// After a loss, missingSlot returns the zero time, because the lost slots are unknown.
 func (o *oracle) missingSlot() time.Time {
 	now := o.w.store.Now()
 	o.mu.Lock()

@@ -9,21 +9,19 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// order is one transaction of a producer.
 type order struct {
-	at       time.Duration // when the order runs, counted from the start
-	whom     int           // number that picks the instance
+	at       time.Duration
+	whom     int
 	way      way
 	entries  []compensator.NewEntry
-	fails    bool          // whether the business code returns an error at the end
-	undone   bool          // whether a rollback to a savepoint undoes the first part, which holds the entries
-	thinking time.Duration // time between Record and the end of the transaction
-	stubborn bool          // whether the business code ignores the error for a key that another type owns
-	retried  bool          // run with WithRetry (drawMessages)
-	lost     fault         // fault of the first COMMIT
+	fails    bool
+	undone   bool // whether a rollback to a savepoint undoes the first part, which holds the entries
+	thinking time.Duration
+	stubborn bool // ignores the error for a key that another type owns
+	retried  bool
+	lost     fault
 }
 
-// courier is a Propagator that carries the name of an order to the handlers of its entries.
 type courier struct{}
 
 type orderName struct{}
@@ -42,7 +40,6 @@ func (courier) Extract(ctx context.Context, headers map[string]string) context.C
 	return ctx
 }
 
-// way is the way in which a producer runs its transaction.
 type way int
 
 const (
@@ -53,7 +50,6 @@ const (
 	once                 // InTx, and the transaction does the work itself (drawMessages)
 )
 
-// drawOrders decides at random the transactions of producers.
 func (w *world) drawOrders() (orders []order) {
 	total := 4 + w.rng.IntN(9)
 	for made := 0; made < total; {
@@ -72,7 +68,7 @@ func (w *world) drawOrders() (orders []order) {
 			o.thinking = time.Duration(w.rng.Int64N(int64(2 * w.plan.config.Lease)))
 		}
 		orders = append(orders, o)
-		if w.rng.IntN(6) == 0 { // Record the same event a second time.
+		if w.rng.IntN(6) == 0 {
 			again := o
 			again.at += time.Duration(w.rng.Int64N(int64(3 * time.Second)))
 			again.whom = w.rng.IntN(8)
@@ -104,7 +100,6 @@ func (w *world) drawEntry(number int) compensator.NewEntry {
 	return e
 }
 
-// produce runs an order.
 func (w *world) produce(o order) {
 	time.Sleep(o.at)
 	n := w.alive(o.whom)
@@ -127,7 +122,7 @@ func (w *world) produce(o order) {
 		err = n.plainTransaction(ctx, o)
 	}
 	if n.dead.Load() {
-		err = errDead // The producer died and got no result.
+		err = errDead
 	}
 	w.oracle.noteOrderResult(o, err)
 	if err != nil && errors.Is(err, compensator.ErrCommitUnknown) {
@@ -137,7 +132,6 @@ func (w *world) produce(o order) {
 
 var errBusiness = errors.New("sim: the business decided against it")
 
-// business is the business code in the producer's transaction.
 func (n *instance) business(ctx context.Context, tx compensator.Tx, o order) (*compensator.Receipt, error) {
 	inner := gatedOf(tx)
 	if o.undone {
@@ -164,8 +158,6 @@ func (n *instance) business(ctx context.Context, tx compensator.Tx, o order) (*c
 	return receipt, nil
 }
 
-// think waits between the recording and the end of the transaction. It returns an error if the business code wants a
-// rollback.
 func (n *instance) think(o order) error {
 	if o.thinking > 0 {
 		select {
@@ -179,7 +171,6 @@ func (n *instance) think(o order) error {
 	return nil
 }
 
-// record records entries. The Propagator takes their headers from ctx.
 func (n *instance) record(ctx context.Context, tx compensator.Tx, entries ...compensator.NewEntry) (*compensator.Receipt, error) {
 	for _, e := range entries {
 		n.w.oracle.noteRecordings(n, wish{NewEntry: e, carried: carriedBy(ctx)})
@@ -211,14 +202,13 @@ func (n *instance) plainTransaction(ctx context.Context, o order) error {
 	return nil
 }
 
-// resolve asks for the outcome of a COMMIT that returned an error.
 func (n *instance) resolve(ctx context.Context, o order) {
 	if !o.undone {
 		_, _ = n.ask(ctx, o.entries[0].IdempotencyKey)
 	}
 }
 
-// ask looks up an entry. If ref is an idempotency key, ask checks the answer.
+// If ref is an idempotency key, ask checks the answer.
 func (n *instance) ask(ctx context.Context, ref compensator.Ref) (*compensator.Entry, error) {
 	key, named := ref.(compensator.IdempotencyKey)
 	before := n.w.oracle.historyOfKey(key)

@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// gatedQueue is one instance's view of the shared queue. Every script is a step.
+// Every script is a step.
 type gatedQueue struct {
 	from  *instance
 	queue *memory.QueueClient

@@ -17,9 +17,7 @@ import (
 
 const resultStream = 3840
 
-// drawResults chooses at random which types return results. HandleCall registers the transactional ones, and
-// HandleResult the others. drawResults also adds callers that wait for entries. All of them wait on one instance, so
-// that one statement reads several of their entries.
+// All of them wait on one instance, so that one statement reads several of their entries.
 func (w *world) drawResults() {
 	rng := rand.New(rand.NewPCG(w.seed, resultStream))
 	if rng.IntN(4) > 0 {
@@ -41,12 +39,12 @@ func (w *world) drawResults() {
 
 type wait struct {
 	at       time.Duration
-	whom     int // number that picks the instance
+	whom     int
 	patience time.Duration
 	entry    compensator.NewEntry
 }
 
-// answer is the result of an attempt. Text names the attempt, so that no two results are equal.
+// Text names the attempt, so that no two results are equal.
 type answer struct {
 	Text string
 	a    *attempt
@@ -59,7 +57,6 @@ func answerOf(id compensator.EntryID, version uint64) string {
 
 type resultType = compensator.ResultType[content, *answer]
 
-// handle registers the plain handler of a type. In some seeds the handler returns results.
 func (n *instance) handle(c *compensator.Compensator, kind string, cfg *compensator.HandlerConfig[content]) (*compensator.Type[content], error) {
 	run := func(ctx context.Context, e *compensator.Entry, _ content) (*answer, error) {
 		n.w.oracle.checkHandled(kind, e)
@@ -74,8 +71,7 @@ func (n *instance) handle(c *compensator.Compensator, kind string, cfg *compensa
 	return n.returning(compensator.HandleResult(context.Background(), c, kind, run, cfg))
 }
 
-// handleTx registers the transactional handler of a type. In some seeds HandleCall registers it. The handler then has a
-// first part that runs before the transaction begins.
+// The handler then has a first part that runs before the transaction begins.
 func (n *instance) handleTx(c *compensator.Compensator, kind string, cfg *compensator.HandlerConfig[content]) (*compensator.Type[content], error) {
 	if !n.w.apart.returning[kind] {
 		return compensator.HandleTx(context.Background(), c, kind, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {
@@ -102,8 +98,7 @@ func (n *instance) returning(t *resultType, err error) (*compensator.Type[conten
 	return t.Type, nil
 }
 
-// firstPart is the first part of a handler of HandleCall. Some attempts fail here, and others in secondPart. An error
-// of the database comes in secondPart, because firstPart has no transaction.
+// An error of the database comes in secondPart, because firstPart has no transaction.
 func (n *instance) firstPart(ctx context.Context, e *compensator.Entry) (*answer, error) {
 	n.w.oracle.checkCall(n, e)
 	n.w.oracle.checkFollows(n, e)
@@ -123,11 +118,8 @@ func (n *instance) firstPart(ctx context.Context, e *compensator.Entry) (*answer
 	return r, nil
 }
 
-// worksLate reports whether the attempt's working time is spent in the second part of the handler. Otherwise it is
-// spent in the first part.
 func (r *answer) worksLate() bool { return r.a.start%3 == 2 }
 
-// secondPart is the second part of a handler of HandleCall.
 func (n *instance) secondPart(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content, r *answer) error {
 	n.w.oracle.checkContinuesAfterCall(r.a, e)
 	var err error
@@ -140,7 +132,6 @@ func (n *instance) secondPart(ctx context.Context, tx *compensator.ScopedTx, e *
 	return n.conclude(r.a, n.decide(r.a, r.b, err))
 }
 
-// noteCallReturned notes that the first part of an attempt has returned nil.
 func (o *oracle) noteCallReturned(a *attempt) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -148,8 +139,7 @@ func (o *oracle) noteCallReturned(a *attempt) {
 	o.sights[sawCalls]++
 }
 
-// endCall is a middleware around both parts. If the transaction cannot begin, the second part does not run, and endCall
-// notes the end of the attempt.
+// If the transaction cannot begin, the second part does not run, and endCall notes the end of the attempt.
 func (n *instance) endCall(next compensator.HandlerFunc) compensator.HandlerFunc {
 	return func(ctx context.Context, e *compensator.Entry) error {
 		defer n.w.oracle.readCounts(func(o *oracle) {
@@ -163,8 +153,6 @@ func (n *instance) endCall(next compensator.HandlerFunc) compensator.HandlerFunc
 	}
 }
 
-// checkContinuesAfterCall asserts a part of G40 (what follows a call): the second part runs only after the first part
-// of the same attempt has returned nil.
 func (o *oracle) checkContinuesAfterCall(a *attempt, e *compensator.Entry) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -174,9 +162,6 @@ func (o *oracle) checkContinuesAfterCall(a *attempt, e *compensator.Entry) {
 	a.manner = unfinished
 }
 
-// checkResultLocked asserts G38 (success and result): an entry has a result if, and only if, a success of its handler
-// was stored in this epoch. The result is the one that the successful attempt returned. If the entry was erased, it has
-// no result.
 func (o *oracle) checkResultLocked(l *rowHistory, t *transition, before processlog.Row) {
 	var want []byte
 	after := t.row
@@ -194,7 +179,6 @@ func (o *oracle) checkResultLocked(l *rowHistory, t *transition, before processl
 	}
 }
 
-// wait calls Wait, and checks its answer.
 func (w *world) wait(c wait) {
 	time.Sleep(c.at)
 	n := w.alive(c.whom)
@@ -211,9 +195,6 @@ func (w *world) wait(c wait) {
 	}
 }
 
-// checkWaitResult asserts G39 (a wait ends with its entry) for one call of Wait. The entry that Wait returned must have
-// been stored in this state at some time. If Wait returned a result, a stored success must have returned that result.
-// before is the history of the row with this key when the call began, or nil.
 func (o *oracle) checkWaitResult(key compensator.IdempotencyKey, before *rowHistory, kind string, e *compensator.Entry, r *answer, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -236,8 +217,6 @@ func (o *oracle) checkWaitResult(key compensator.IdempotencyKey, before *rowHist
 	}
 }
 
-// checkPassedLocked asserts that the database stored the returned version of the entry. The version must have a
-// terminal state, and fits must return true for its row.
 func (o *oracle) checkPassedLocked(e *compensator.Entry, fits func(row processlog.Row) bool) {
 	l := o.histories[e.ID]
 	if l == nil || !slices.ContainsFunc(l.steps, func(t transition) bool {
@@ -247,8 +226,7 @@ func (o *oracle) checkPassedLocked(e *compensator.Entry, fits func(row processlo
 	}
 }
 
-// checkResults waits for each entry when all entries are at rest. It asserts that each wait ends, and that it returns
-// the result if there is one.
+// checkResults asserts that each wait ends, and that it returns the result if there is one.
 func (w *world) checkResults() {
 	n := w.worker()
 	if n == nil || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {

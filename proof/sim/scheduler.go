@@ -9,46 +9,42 @@ import (
 	"time"
 )
 
-// request is a step that waits for the scheduler. Requests are sorted by their instance, operation, arguments, claim
-// and origin in the code. The order of their arrival and their tokens do not matter, because both depend on the order
-// of goroutines, which the seed does not determine.
+// Requests are sorted by their instance, operation, arguments, claim and origin in the code. The order of their
+// arrival and their tokens do not matter, because both depend on the order of goroutines, which the seed does not
+// determine.
 type request struct {
 	from   *instance
 	class  class
 	op     string
 	args   string
-	claim  int                  // number of the claim under which the step runs (0: none)
+	claim  int
 	origin [originDepth]uintptr // program counters of the innermost callers
-	lost   fault                // fault that the plan fixed for this step (none: drawFault chooses at random)
+	lost   fault
 
 	// The scheduler sets these fields when it admits the request. world.own guards them.
-	turn    *time.Timer // fires at ready
-	ready   time.Time   // time at which the step runs
+	turn    *time.Timer
+	ready   time.Time
 	verdict verdict
 }
 
-// verdict holds the seed's decisions about a step.
 type verdict struct {
 	fault fault
-	reply time.Duration // time that the answer takes
-	dead  bool          // the instance has died, so the step is not done
+	reply time.Duration
+	dead  bool
 }
 
-// scheduler lets one step run at a time, each at a moment that was chosen at random from the seed.
 type scheduler struct {
-	arrived chan struct{} // holds a value if arrivals may hold requests
+	arrived chan struct{}
 
 	mu       sync.Mutex // guards arrivals and timers
 	arrivals []*request
-	timers   []*time.Timer // stopped timers for reuse
+	timers   []*time.Timer
 
 	pending []*request // admitted requests; guarded by world.own
 }
 
-// The origin of a step consists of its innermost callers, without runtime.Callers and pass. It tells apart two claims
-// of one entry, one for an id from the queue and one for an id from the database. It also tells apart the releases of
-// such claims. Their callers differ only ten calls up, so originDepth is 12. Other steps have no origin, because
-// reading the stack takes a tenth of the time of a step.
+// The origin tells apart two claims of one entry, one for an id from the queue and one for an id from the database.
+// Other steps have no origin, because reading the stack is slow.
 const (
 	originSkip  = 2
 	originDepth = 12
@@ -56,8 +52,7 @@ const (
 
 func newScheduler() *scheduler { return &scheduler{arrived: make(chan struct{}, 1)} }
 
-// pass waits until a step may run. The main loop of the simulation chooses the moment at random, and then starts the
-// request's timer.
+// The main loop of the simulation chooses the moment at random, and then starts the request's timer.
 func (t *scheduler) pass(r *request) verdict {
 	if r.from.dead.Load() {
 		return verdict{dead: true}
@@ -75,7 +70,6 @@ func (t *scheduler) pass(r *request) verdict {
 	}
 }
 
-// arrive hands a request to the world's goroutine.
 func (t *scheduler) arrive(r *request) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,7 +97,6 @@ func (t *scheduler) poke() {
 	}
 }
 
-// take removes all arrivals and returns them in an order that does not depend on the order of arrival.
 func (t *scheduler) take() []*request {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -120,18 +113,16 @@ func compareRequests(a, b *request) int {
 		cmp.Compare(a.claim, b.claim), slices.Compare(a.origin[:], b.origin[:]))
 }
 
-// roundsPerSlice is how many rounds of the loop run before the goroutine yields its time slice.
 const roundsPerSlice = 16
 
-// loop admits steps and fires events until the script has ended.
 func (w *world) loop() {
 	timer := time.AfterFunc(time.Hour, w.gate.poke)
 	defer timer.Stop()
-	var alarm time.Time // time at which the timer fires
+	var alarm time.Time
 	for round := 0; !w.over.Load(); round++ {
 		synctest.Wait()
 		if round%roundsPerSlice == 0 {
-			runtime.Gosched() // Begin a new time slice, because the runtime interrupts a goroutine after 10 ms.
+			runtime.Gosched() // The runtime interrupts a goroutine after 10 ms.
 		}
 		next, fired := w.visitGate()
 		if fired {
@@ -145,9 +136,8 @@ func (w *world) loop() {
 	}
 }
 
-// yieldToAll lets all other goroutines run. runtime.Gosched puts the caller into the runtime's global queue, from which
-// it usually returns after all other goroutines. But at every 61st choice the runtime looks into this queue first, so
-// the caller may return at once. The second call then lets the others run.
+// yieldToAll calls runtime.Gosched twice, because at every 61st choice the runtime looks first into the global queue
+// and may return to the caller at once.
 func yieldToAll() {
 	runtime.Gosched()
 	runtime.Gosched()
@@ -173,8 +163,7 @@ func (w *world) visitGate() (next time.Time, fired bool) {
 	return time.Time{}, true
 }
 
-// admit chooses at random, for each request, the moment at which it runs and its fault. Two requests that compare as
-// equal get the same moment and fault, because the seed cannot tell them apart.
+// Two requests that compare as equal get the same moment and fault, because the seed cannot tell them apart.
 func (w *world) admit(arrivals []*request) {
 	for i, r := range arrivals {
 		if i > 0 && compareRequests(arrivals[i-1], r) == 0 && !r.from.dead.Load() {
@@ -201,36 +190,33 @@ func (w *world) admitOne(r *request) {
 		ready = until.Add(w.latency())
 	}
 	for slices.ContainsFunc(w.gate.pending, func(other *request) bool { return other.ready.Equal(ready) }) {
-		ready = ready.Add(1) // Give each step a time of its own. For two steps at the same time, the Go runtime and not the seed would choose the order.
+		ready = ready.Add(1) // For two steps at the same time, the Go runtime and not the seed would choose the order.
 	}
 	w.gate.pending = append(w.gate.pending, r)
 	r.readyAt(ready)
 	w.awaitAnswer(r)
 }
 
-// readyAt sets the time at which a request runs.
 func (r *request) readyAt(at time.Time) {
 	r.ready = at
 	r.turn.Reset(time.Until(at))
 }
 
-// refuse ends the wait of a request whose instance has died. place is the index of the request among those that wait
-// together. These requests end a nanosecond apart, because the runtime would choose the order of timers that fire at
-// the same instant.
+// The requests of a dead instance end a nanosecond apart, because the runtime would choose the order of timers that
+// fire at the same instant.
 func (r *request) refuse(place int) {
 	r.verdict = verdict{dead: true}
 	r.readyAt(time.Now().Add(time.Duration(place)))
 }
 
-// awaitAnswer notes when the answer to a request arrives.
 func (w *world) awaitAnswer(r *request) {
 	if answered := r.ready.Add(r.verdict.reply); answered.After(w.answered) {
 		w.answered = answered
 	}
 }
 
-// serve decides whether a step runs now. The goroutine of the step calls serve when the timer of its request has fired.
-// If the simulation has moved the step to a later time, served is false.
+// The goroutine of the step calls serve when the timer of its request has fired. If the simulation has moved the step
+// to a later time, served is false.
 func (w *world) serve(r *request) (v verdict, served bool) {
 	w.own.Lock()
 	defer w.own.Unlock()
@@ -262,11 +248,10 @@ func (w *world) serve(r *request) (v verdict, served bool) {
 	return r.verdict, true
 }
 
-// maxSteps limits the steps of a seed. No seed needs nearly as many.
+// No seed needs nearly as many.
 const maxSteps = 60_000
 
-// latency chooses at random how long a step takes to reach the server. The result is exact to the nanosecond, so that
-// two steps hardly ever run at the same instant. If they did, the runtime would choose the order of their timers.
+// The latency is exact to the nanosecond, because the runtime would choose the order of two steps at the same instant.
 func (w *world) latency() time.Duration {
 	return 50*time.Microsecond + time.Duration(w.rng.Int64N(int64(2*time.Millisecond)))
 }

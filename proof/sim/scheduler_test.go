@@ -7,8 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Two requests arrive at the same nanosecond with the same operation and arguments. Their order must depend on the
-// place in the code from which they come, and not on which of them arrived first.
+// Two requests arrive at the same nanosecond with the same operation and arguments.
 func TestStepsAreOrderedByWhereTheyComeFromNotByWhoWasFirst(t *testing.T) {
 	ask := func(gate *scheduler) { gate.pass(&request{from: &instance{w: new(world)}, op: "claim", args: "4"}) }
 	fromQueue := func(gate *scheduler) { ask(gate) }

@@ -29,7 +29,6 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// runSeed runs one seed in a bubble.
 func runSeed(t *testing.T, seed uint64, logger *slog.Logger) *world {
 	var w *world
 	synctest.Test(t, func(*testing.T) {
@@ -40,8 +39,7 @@ func runSeed(t *testing.T, seed uint64, logger *slog.Logger) *world {
 	return w
 }
 
-// TestSeed replays one seed in a separate process, as TestSeeds does. With -v it prints every step and the engine's
-// log.
+// With -v it prints every step and the engine's log.
 func TestSeed(t *testing.T) {
 	process := startWorker(t, workerBinary(t), share{From: *seedFlag, Step: 1, Count: 1, Walk: testing.Verbose(), Log: testing.Verbose()})
 	for _, report := range process.wait() {
@@ -49,7 +47,6 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// TestSeeds runs many seeds on all processors.
 func TestSeeds(t *testing.T) {
 	reports := runAll(t, *fromFlag, *seedsFlag)
 	var sum tally
@@ -66,7 +63,6 @@ func TestSeeds(t *testing.T) {
 }
 
 // A run of enoughSeeds seeds always reaches every fault and every situation of the tally, whatever its first seed is.
-// The rarest situation occurs in more than one of fifty seeds.
 const enoughSeeds = 1000
 
 func TestRegressionSeeds(t *testing.T) {
@@ -79,12 +75,8 @@ func TestRegressionSeeds(t *testing.T) {
 	}
 }
 
-// TestSameSeedWalksTheSameWay runs each seed in two processes, each time after different other seeds. Both runs must
-// make the same decisions.
-//
-// On a busy machine a process may wait more than 10 ms for a processor. The runtime may then interrupt a goroutine
-// between two steps. The standard library cannot prevent this. So the test runs each seed that differed again in more
-// processes, where a real difference appears again. If more than one seed in fifty differed, the test fails.
+// On a busy machine the runtime may interrupt a goroutine between two steps. So the test runs each seed that differed
+// again in more processes.
 func TestSameSeedWalksTheSameWay(t *testing.T) {
 	binary := workerBinary(t)
 	there := startWorker(t, binary, share{From: *fromFlag, Step: 1, Count: *replayFlag})
@@ -99,7 +91,6 @@ func TestSameSeedWalksTheSameWay(t *testing.T) {
 	t.Logf("%d seeds lived twice; interrupted by the runtime: %v", *replayFlag, differ)
 }
 
-// differing lists the seeds for which two processes made different decisions.
 func differing(t *testing.T, first, second []*seedReport, count int) (differ []uint64) {
 	t.Helper()
 	other := make(map[uint64]*seedReport, count)
@@ -117,7 +108,7 @@ func differing(t *testing.T, first, second []*seedReport, count int) (differ []u
 	return differ
 }
 
-// requireSameWalk runs a seed in four more processes. At least three of them must agree.
+// At least three of them must agree.
 func requireSameWalk(t *testing.T, binary string, seed uint64) {
 	t.Helper()
 	walks := make(map[uint64]int)

@@ -13,19 +13,16 @@ import (
 
 const statisticStream = 7014
 
-// drawStatistics decides at random whether instances write statistics.
 func (w *world) drawStatistics() {
 	rng := rand.New(rand.NewPCG(w.seed, statisticStream))
 	w.apart.counted = w.apart.admin && rng.IntN(2) == 0
 }
 
-// countedMinute holds the counts that an instance wants to store for a minute.
 type countedMinute struct {
 	stats  []processlog.Stat
-	stored bool // whether the instance knows that they are stored
+	stored bool
 }
 
-// WriteStats asserts G43 (each count is stored once): if an instance writes a minute again, its counts are the same.
 func (s *gatedStore) WriteStats(ctx context.Context, instance string, at time.Time, stats []processlog.Stat) error {
 	key := fmt.Sprint(instance, at.UnixMilli())
 	s.from.w.oracle.readCounts(func(o *oracle) {
@@ -49,9 +46,8 @@ func (s *gatedStore) WriteStats(ctx context.Context, instance string, at time.Ti
 	return err
 }
 
-// checkCounts asserts G43 (each count is stored once). The table has all counts that instances know to be stored, even
-// after rows were folded. It has only counts that an instance wanted to store. It counts at most as many ends of
-// entries as the histories of the rows have.
+// The table has all counts that instances know to be stored, even after rows were folded. It counts at most as many
+// ends of entries as the histories of the rows have.
 func (w *world) checkCounts() {
 	if !w.apart.counted || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
 		return
@@ -101,7 +97,6 @@ func (o *oracle) countsLocked(stats []processlog.Stat) {
 	}
 }
 
-// endsLocked counts the ends of entries in the rows' histories, by type.
 func (o *oracle) endsLocked() map[string]processlog.StatCounts {
 	truth := make(map[string]processlog.StatCounts)
 	for _, l := range o.histories {

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// gatedStore is one instance's view of the shared store. Every statement is a step.
+// Every statement is a step.
 type gatedStore struct {
 	from  *instance
 	store *memory.Store
@@ -21,7 +21,6 @@ type gatedStore struct {
 
 var _ processlog.Store = (*gatedStore)(nil)
 
-// args builds the text that identifies a step.
 type args []byte
 
 func (a args) id(id compensator.EntryID) args {
@@ -30,7 +29,7 @@ func (a args) id(id compensator.EntryID) args {
 func (a args) num(n uint64) args  { return append(strconv.AppendUint(a, n, 10), ' ') }
 func (a args) text(s string) args { return append(append(a, s...), ' ') }
 
-// ids appends the ids in ascending order, because the order in which goroutines pass them is random.
+// ids appends the ids in ascending order, because goroutines pass them in random order.
 func (a args) ids(ids []compensator.EntryID) args {
 	sorted := slices.SortedFunc(slices.Values(ids), func(a, b compensator.EntryID) int { return cmp.Compare(a.Row(), b.Row()) })
 	for _, id := range sorted {
@@ -102,7 +101,7 @@ func (s *gatedStore) Insert(ctx context.Context, tx compensator.Tx, drafts []pro
 		return nil, err
 	}
 	if len(drafts) > 1 && s.from.w.plan.bulkIDsHidden {
-		for i := range answers { // Remove the ids, because MySQL returns no ids of a bulk insert either.
+		for i := range answers { // MySQL returns no ids of a bulk insert either.
 			if !answers[i].Duplicate {
 				answers[i].ID = compensator.EntryID{}
 			}
@@ -216,7 +215,6 @@ func (s *gatedStore) PurgeLimitKeys(ctx context.Context, idle time.Duration) (de
 
 func (s *gatedStore) CheckLimits(ctx context.Context) error { return s.store.CheckLimits(ctx) }
 
-// claim sends a statement that claims entries.
 func (s *gatedStore) claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, accept func(*processlog.Row) bool, send func(accept func(*processlog.Row) bool) (processlog.Claimed, error)) (found processlog.Claimed, err error) {
 	s.from.w.oracle.checkContinues(s.from, "claims")
 	key := idsOf(want, func(w processlog.Wanted) compensator.EntryID { return w.ID })

@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// These are the situations that must occur in a run of many seeds, in addition to the faults.
 const (
 	sawCommitted = iota
 	sawAttempts
@@ -143,7 +142,6 @@ var sightNames = [sights]string{
 	sawWaits:            "waits that returned a result",
 }
 
-// tally counts how often each fault and each situation occurred.
 type tally struct {
 	Faults [faults]int
 	Sights [sights]int
@@ -158,7 +156,6 @@ func (a *tally) add(b tally) {
 	}
 }
 
-// missing lists the faults and situations that never occurred.
 func (a tally) missing() (names []string) {
 	for i, n := range a.Faults {
 		if n == 0 {

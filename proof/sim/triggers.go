@@ -12,8 +12,6 @@ const triggerStream = 1644
 
 var errTrigger = errors.New("sim: a trigger refuses to change this entry")
 
-// drawTriggers chooses at random when the database refuses to change some entries. While it refuses them, they cannot
-// be claimed, renewed, released or settled.
 func (w *world) drawTriggers() {
 	rng := rand.New(rand.NewPCG(w.seed, triggerStream))
 	if w.plan.calm || rng.IntN(6) > 0 {
@@ -25,7 +23,6 @@ func (w *world) drawTriggers() {
 	}
 }
 
-// refuseRows makes the database refuse changes of about half of the entries until the end of the event's span.
 func (w *world) refuseRows(e event) {
 	var ids []processlog.ID
 	for i, row := range w.store.Rows() {
@@ -37,7 +34,6 @@ func (w *world) refuseRows(e event) {
 	w.schedule(event{at: time.Now().Add(e.span), after: w.allowRows})
 }
 
-// allowRows ends every refusal.
 func (w *world) allowRows() {
 	for _, row := range w.store.Rows() {
 		w.store.Refuse(nil, row.ID)

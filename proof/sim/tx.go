@@ -14,23 +14,21 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// gatedTx is a transaction whose statements and COMMIT are steps. Besides entries it holds effects, which stand for the
-// writes that a transactional handler makes in this database.
+// Besides entries it holds effects, which stand for the writes that a transactional handler makes in this database.
 type gatedTx struct {
 	*memory.Tx
 	from    *instance
-	first   string      // first statement, which identifies the transaction
-	broken  atomic.Bool // the connection is broken
-	effects []effect    // effects of the transaction; used by one goroutine, like the fields below it
+	first   string
+	broken  atomic.Bool
+	effects []effect // used by one goroutine, like the fields below it
 	inserts []*operation
 
-	consumed []compensator.IdempotencyKey // idempotency keys of the messages whose work this transaction does
-	lost     fault                        // fault of its COMMIT
+	consumed []compensator.IdempotencyKey
+	lost     fault
 }
 
 var _ processlog.Transaction = (*gatedTx)(nil)
 
-// effect is one effect of a transactional handler.
 type effect struct {
 	id         compensator.EntryID
 	epoch      uint32
@@ -39,10 +37,6 @@ type effect struct {
 
 const effectSQL = "INSERT INTO effects"
 
-// ExecContext handles three cases:
-//   - gatedOf asks which transaction is behind a handle. The answer is this transaction.
-//   - The statement effectSQL adds an effect.
-//   - All other statements come from the store, and go to the store's transaction.
 func (tx *gatedTx) ExecContext(ctx context.Context, query string, values ...any) (sql.Result, error) {
 	if found, asked := ctx.Value(whichTx{}).(**gatedTx); asked {
 		*found = tx
@@ -62,7 +56,7 @@ func (tx *gatedTx) ExecContext(ctx context.Context, query string, values ...any)
 	return nil, err
 }
 
-// Commit is a step whose answer may be lost. If the transaction has committed, the oracle records its effects.
+// If the transaction has committed, the oracle records its effects.
 func (tx *gatedTx) Commit() error {
 	if tx.broken.Load() {
 		_ = tx.Rollback()
@@ -75,7 +69,7 @@ func (tx *gatedTx) Commit() error {
 			tx.Abort()
 			return errRefused
 		}
-		open := w.store.Probe(context.Background(), tx.Tx) == nil // Check this before the COMMIT, because a server accepts the COMMIT of a transaction that it has rolled back.
+		open := w.store.Probe(context.Background(), tx.Tx) == nil // Check this first, because a server accepts the COMMIT of a transaction that it has rolled back.
 		err := tx.Tx.Commit()
 		if applied = err == nil && open; applied {
 			w.oracle.checkEffects(tx.effects)
@@ -101,11 +95,9 @@ func (tx *gatedTx) Commit() error {
 	return err
 }
 
-// errRefused is the error of a COMMIT that made the server roll back.
 var errRefused = &mysql.MySQLError{Number: 1213, Message: "deadlock at commit"}
 
-// Rollback is not a step, because a lost answer does not change the outcome: if the connection breaks, the server rolls
-// back, too.
+// Rollback is not a step: if the connection breaks, the server rolls back, too.
 func (tx *gatedTx) Rollback() error {
 	defer tx.from.disown(tx)
 	return tx.Tx.Rollback()
@@ -116,10 +108,8 @@ func (tx *gatedTx) abort() error {
 	return fmt.Errorf("%w: deadlock", compensator.ErrTxAborted)
 }
 
-// whichTx is the context key with which gatedOf asks for the transaction.
 type whichTx struct{}
 
-// gatedOf returns the transaction that a handle wraps.
 func gatedOf(tx compensator.Tx) (found *gatedTx) {
 	if tx, ok := tx.(*gatedTx); ok {
 		return tx

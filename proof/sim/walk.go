@@ -6,13 +6,11 @@ import (
 	"time"
 )
 
-// walk is the list of all decisions of a seed, with a hash.
 type walk struct {
 	list []decision
 	hash uint64
 }
 
-// decision is one step that ran, or one event.
 type decision struct {
 	at    time.Duration // time since the start
 	who   int           // number of the instance (0: the step is an event)
@@ -29,7 +27,6 @@ func (w *walk) add(at time.Duration, who int, op, args string, f fault) {
 	w.text(args)
 }
 
-// mix adds eight bytes to the hash, with FNV-1a.
 func (w *walk) mix(v uint64) { w.hash = (w.hash ^ v) * 1099511628211 }
 
 func (w *walk) text(s string) {
@@ -38,7 +35,6 @@ func (w *walk) text(s string) {
 	}
 }
 
-// describeBefore prints the last n decisions before a position in the list.
 func (w *walk) describeBefore(place, n int) string {
 	var b strings.Builder
 	for _, d := range w.list[max(0, place-n):place] {

@@ -15,15 +15,12 @@ var (
 	walkSeedsFlag = flag.Int("walk-seeds", 200, "how many seeds it writes")
 )
 
-// TestRecordWalks writes every decision of many seeds, one file for each seed. Program proof/traces compares them. The
-// runtime may interrupt a seed, as TestSameSeedWalksTheSameWay explains. The test therefore runs each seed until two
-// runs have made the same decisions.
 func TestRecordWalks(t *testing.T) {
 	if *walksFlag == "" {
 		t.Skip("make traces runs this, with a directory to write to")
 	}
 	binary := workerBinary(t)
-	waiting := make(map[uint64]map[uint64]int) // number of runs that ended with each walk, by seed and by the hash of the walk
+	waiting := make(map[uint64]map[uint64]int)
 	for i := range *walkSeedsFlag {
 		waiting[uint64(i)+1] = make(map[uint64]int)
 	}
@@ -47,10 +44,9 @@ func TestRecordWalks(t *testing.T) {
 	}
 }
 
-// maxRunsOfAWalk is the maximum number of runs of one seed.
 const maxRunsOfAWalk = 12
 
-// runSeeds runs seeds and returns their walks. Consecutive seeds run in one process.
+// Consecutive seeds run in one process.
 func runSeeds(t *testing.T, binary string, seeds []uint64) (reports []*seedReport) {
 	t.Helper()
 	for len(seeds) > 0 {

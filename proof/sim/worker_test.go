@@ -18,20 +18,18 @@ import (
 	"time"
 )
 
-// workEnv is the environment variable that holds a worker's share as JSON. Each worker process has one processor and
-// collects no garbage during a seed, so that only the seed decides the order of goroutines.
+// A worker has one processor and collects no garbage during a seed, so that only the seed decides the order of
+// goroutines.
 const workEnv = "COMPENSATOR_SIM_SHARE"
 
-// share names the seeds that one worker runs.
 type share struct {
 	From  uint64
 	Step  int64
 	Count int
-	Walk  bool // whether to report the decisions of every seed
-	Log   bool // whether to print the engine's log
+	Walk  bool
+	Log   bool
 }
 
-// seedReport is a worker's report on one seed, one line of JSON.
 type seedReport struct {
 	Seed    uint64
 	Hash    uint64
@@ -41,7 +39,6 @@ type seedReport struct {
 	Tally   tally
 }
 
-// walkShown is how many decisions of a failing seed are printed.
 const walkShown = 60
 
 func (l *seedReport) report(t *testing.T) {
@@ -54,11 +51,10 @@ func (l *seedReport) report(t *testing.T) {
 	}
 }
 
-// TestWorker is the main function of a worker process.
 func TestWorker(t *testing.T) {
 	asked := os.Getenv(workEnv)
 	if asked == "" {
-		return // This is the test run itself, and not a process that startWorker started.
+		return
 	}
 	var s share
 	if err := json.Unmarshal([]byte(asked), &s); err != nil {
@@ -74,7 +70,7 @@ func TestWorker(t *testing.T) {
 	for i := range s.Count {
 		seed := uint64(int64(s.From) + int64(i)*s.Step)
 		_ = json.NewEncoder(out).Encode(seedReport{Seed: seed, Verdict: "did not end"})
-		_ = out.Flush() // Write the seed's number now, because the next seed may end the process.
+		_ = out.Flush() // The next seed may end the process.
 		if i%seedsPerCollection == 0 {
 			collectWithDeepStacks()
 		}
@@ -90,15 +86,12 @@ func TestWorker(t *testing.T) {
 	}
 }
 
-// seedsPerCollection is how many seeds run between two garbage collections.
 const seedsPerCollection = 20
 
-// stackInUse is how many bytes of stack most goroutines of the engine use.
 const stackInUse = 13 << 10
 
-// collectWithDeepStacks collects garbage while many goroutines use as much stack as the engine's goroutines do. With
-// the runtime setting adaptivestackstart, new goroutines then start with this much stack. Otherwise the growth of their
-// stacks would take an eighth of a seed's time.
+// With the runtime setting adaptivestackstart, new goroutines then start with this much stack. Otherwise the growth of
+// their stacks would take an eighth of a seed's time.
 func collectWithDeepStacks() {
 	var deep, ended sync.WaitGroup
 	release := make(chan struct{})
@@ -126,15 +119,14 @@ func callDeep(bytes int, f func()) (frame [512]byte) {
 	} else {
 		f()
 	}
-	frame[0]++ // This keeps the frame in use until f has returned.
+	frame[0]++ // keeps the frame in use
 	return frame
 }
 
-// worker is a process that runs seeds.
 type worker struct {
 	t       *testing.T
 	command *exec.Cmd
-	output  bytes.Buffer // output of the process, without its reports
+	output  bytes.Buffer
 	reports chan []*seedReport
 }
 
@@ -145,7 +137,7 @@ func startWorker(t *testing.T, binary string, s share) *worker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var waitTimeout time.Duration // the rest of this test's time (0: no limit)
+	var waitTimeout time.Duration
 	if deadline, ok := t.Deadline(); ok {
 		waitTimeout = time.Until(deadline)
 	}
@@ -163,7 +155,6 @@ func startWorker(t *testing.T, binary string, s share) *worker {
 	return p
 }
 
-// readReports returns for every seed the last report that the worker wrote.
 func readReports(from *bufio.Reader) (reports []*seedReport) {
 	decoder := json.NewDecoder(from)
 	for {
@@ -179,7 +170,7 @@ func readReports(from *bufio.Reader) (reports []*seedReport) {
 	}
 }
 
-// wait returns the reports of the process. If the process crashed, the last report is about the seed that crashed it.
+// If the process crashed, the last report is about the seed that crashed it.
 func (p *worker) wait() []*seedReport {
 	p.t.Helper()
 	reports := <-p.reports
@@ -191,7 +182,6 @@ func (p *worker) wait() []*seedReport {
 	return reports
 }
 
-// runAll runs seeds in one worker per processor.
 func runAll(t *testing.T, from uint64, count int) (reports []*seedReport) {
 	t.Helper()
 	binary := workerBinary(t)
@@ -209,9 +199,8 @@ func runAll(t *testing.T, from uint64, count int) (reports []*seedReport) {
 	return reports
 }
 
-// workerBinary builds the worker without the race detector. The detector makes the order of goroutines random on
-// purpose, and with bubbles it sometimes ends the process (golang/go#78156). The tests against real servers run the
-// engine with the detector.
+// The detector makes the order of goroutines random on purpose, and with bubbles it sometimes ends the process
+// (golang/go#78156).
 func workerBinary(t *testing.T) string {
 	t.Helper()
 	if !raceEnabled {
@@ -224,10 +213,9 @@ func workerBinary(t *testing.T) string {
 	return binary
 }
 
-// builtDir is the directory of the binary from builtWorker.
 var builtDir string
 
-// builtWorker builds the binary once. TestMain removes it.
+// TestMain removes it.
 var builtWorker = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "sim")
 	if err != nil {
@@ -242,7 +230,7 @@ var builtWorker = sync.OnceValues(func() (string, error) {
 	return binary, nil
 })
 
-// regressionSeeds reads testdata/seeds.txt. Each line has a seed and the fault that it found.
+// Each line has a seed and the fault that it found.
 func regressionSeeds(t *testing.T) (seeds []uint64) {
 	t.Helper()
 	content, err := os.ReadFile("testdata/seeds.txt")

@@ -17,7 +17,6 @@ import (
 	"github.com/compensator-go/compensator/internal/jitter"
 )
 
-// world is everything that one seed runs: a database, a queue, and the instances that use them.
 type world struct {
 	seed   uint64
 	rng    *rand.Rand // used only by the world's goroutine
@@ -31,62 +30,61 @@ type world struct {
 	gate   *scheduler
 	oracle *oracle
 
-	own    sync.Mutex // guards the fields below, down to the field answered. The world's goroutine and the running step share them
+	own    sync.Mutex // guards the fields down to answered
 	walk   walk
 	counts [faults]int
 	steps  int
 
 	events                 []event // sorted by time
 	snapshots              []memory.QueueState
-	lagging                memory.StoreState // state of the lagging replica
+	lagging                memory.StoreState
 	storeDown, queueDown   time.Time
-	storeReads             bool          // whether the database answers reads during its outage
-	loseAgain              string        // type that the queue loses again during its rebuild
-	loseAfter              time.Duration // time from the start of that rebuild to the second loss
-	taken                  string        // type whose key in the queue holds another program's data
+	storeReads             bool
+	loseAgain              string
+	loseAfter              time.Duration
+	taken                  string
 	outcomesDown           time.Time
 	questionsDown          time.Time
 	storeShift, queueShift time.Duration
-	answered               time.Time // time at which the answer to the last step arrives
+	answered               time.Time
 
 	mu        sync.Mutex // guards the fields from here to launched, and instance.retired
 	instances []*instance
 	deaths    []*instance
-	errands   []func() // functions for the world's goroutine
+	errands   []func()
 	launched  int
 
 	healed   atomic.Bool
-	problem  context.Context // ends when all faults end
+	problem  context.Context
 	calmed   context.CancelFunc
-	outages  atomic.Int64 // number of outages of the database's connections, plus 1
-	stuck    atomic.Int64 // number of steps without an answer
-	meddling atomic.Int64 // number of actions that run on the entry of an attempt. An action may outlive its instance
+	outages  atomic.Int64
+	stuck    atomic.Int64
+	meddling atomic.Int64 // An action may outlive its instance
 	barrier  *barrier
-	wg       sync.WaitGroup // counts all goroutines of the simulation itself
-	actors   sync.WaitGroup // counts the goroutines of producers and people
-	over     atomic.Bool    // whether the script has ended
+	wg       sync.WaitGroup
+	actors   sync.WaitGroup
+	over     atomic.Bool
 }
 
-// plan holds the properties of a seed.
 type plan struct {
 	config            compensator.Config
 	types             compensator.BatchConfig[content]
-	chaos             time.Duration // how long faults occur
-	rate              float64       // share of steps that may get a fault
-	failing           float64       // share of attempts that fail
-	meddling          float64       // share of attempts during which an action on the entry runs
+	chaos             time.Duration
+	rate              float64 // share of steps that may get a fault
+	failing           float64
+	meddling          float64 // share of attempts during which an action on the entry runs
 	active            [faults]bool
 	sharedQueue       bool
 	bulkIDsHidden     bool
 	compensateCrashed bool
-	calm              bool   // no faults, so no entry may be late
+	calm              bool
 	hog               string // in a calm seed, the type whose handlers hang
 	// ordered counts all orders for an idempotency key. untold counts the orders whose commit is not reported to the
 	// library.
 	ordered, untold map[string]int
-	thinking        map[string]time.Duration   // by idempotency key: longest time from the recording to the end of a transaction
-	holds           time.Duration              // longest time for which a person's transaction holds locks
-	killer          compensator.IdempotencyKey // entry whose attempts kill their instance
+	thinking        map[string]time.Duration // longest time by idempotency key
+	holds           time.Duration
+	killer          compensator.IdempotencyKey
 	runners         int
 	recorders       int
 	orders          []order
@@ -130,18 +128,14 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-// randomDuration returns a random duration between two durations.
 func (w *world) randomDuration(minimum, maximum time.Duration) time.Duration {
 	return minimum + time.Duration(w.rng.Int64N(int64(maximum-minimum)+1))
 }
 
-// drawPlan decides at random all properties of the seed that are known before it runs.
 func (w *world) drawPlan() {
 	p := &w.plan
 	p.config = compensator.Config{
-		// These durations are not round on purpose. Renewals happen at tenths of the lease, and entries come due at
-		// whole milliseconds of the same clock. If two timers fired at the same instant, the runtime would choose their
-		// order.
+		// If two timers fired at the same instant, the runtime would choose their order.
 		Lease: w.randomDuration(time.Second, 4*time.Second), Grace: w.randomDuration(500*time.Millisecond, 2*time.Second),
 		ReconcileInterval: w.randomDuration(time.Second, 6*time.Second), PollInterval: w.randomDuration(500*time.Millisecond, 2*time.Second),
 		Horizon: w.randomDuration(20*time.Second, 3*time.Minute), StopTimeout: w.randomDuration(3*time.Second, 9*time.Second),
@@ -177,7 +171,6 @@ func (w *world) drawPlan() {
 	w.drawRefusals()
 }
 
-// drawCalm makes the seed calm: only handlers fail, and every type has free slots.
 func (w *world) drawCalm() {
 	p := &w.plan
 	p.calm, p.rate, p.meddling, p.killer, p.holds = true, 0, 0, "", time.Millisecond
@@ -202,7 +195,6 @@ func (p *plan) countOrders() {
 	}
 }
 
-// drawEvents decides at random which events happen and when.
 func (w *world) drawEvents() {
 	for f := crash; f < typeLost; f++ {
 		if !w.plan.active[f] || !w.plan.sharedQueue && (f == queueLost || f == queueBack || f == queueJump || f == queueDown) {
@@ -233,11 +225,9 @@ func (w *world) drawEvents() {
 	}
 }
 
-// refusalStream is the random stream for refused outcomes. It is separate, because draws from one stream are not
-// independent. With this number, the seeds in testdata/seeds.txt get no additional refused outcomes.
+// refusalStream is separate, because draws from one stream are not independent.
 const refusalStream = 156202
 
-// drawRefusals picks the times at which the database refuses outcomes.
 func (w *world) drawRefusals() {
 	rng := rand.New(rand.NewPCG(w.seed, refusalStream))
 	if w.plan.calm || rng.IntN(4) > 0 {
@@ -249,10 +239,10 @@ func (w *world) drawRefusals() {
 	}
 }
 
-// run runs the seed. Each call needs a separate bubble.
+// Each call needs a separate bubble.
 func (w *world) run() {
 	w.launch(true)
-	for i := 1; i < w.plan.runners+w.plan.recorders; i++ { // Start them one after the other, so that their timers do not coincide.
+	for i := 1; i < w.plan.runners+w.plan.recorders; i++ { // so that their timers do not coincide
 		w.later(w.randomDuration(1, time.Second), func() { w.launch(i < w.plan.runners) })
 	}
 	for _, o := range w.plan.orders {
@@ -288,8 +278,6 @@ func (w *world) act(do func()) {
 	})
 }
 
-// script runs the phases of a seed. It waits during the faults and ends them. Then it waits until all entries are at
-// rest, and stops the instances gracefully.
 func (w *world) script() {
 	defer w.gate.poke()
 	defer w.over.Store(true)
@@ -304,7 +292,7 @@ func (w *world) script() {
 	w.checkSlots()
 	w.rest()
 	w.acceptLate()
-	w.await(3*w.plan.types.Timeout, w.oracle.isIdle) // Wait for handlers that ignore their context. Other instances may have claimed their entries by now.
+	w.await(3*w.plan.types.Timeout, w.oracle.isIdle) // Other instances may have claimed their entries by now.
 	if !w.oracle.failed.Load() {
 		w.fillEverySlot()
 	}
@@ -320,16 +308,12 @@ func (w *world) script() {
 	}
 }
 
-// tick is the time between two checks of the script. It is not a round number, so that no other timer fires at the same
-// instant.
+// tick is not a round number, so that no other timer fires at the same instant.
 const tick = 97_003_019 * time.Nanosecond
 
-// looksPerVisit is how many checks the script makes between two rounds of people's actions. People act on the entries
-// that only they can bring to rest.
 const looksPerVisit = 8
 
-// await calls condition again and again, until condition returns true or the timeout is over. It also returns after a
-// violation.
+// await also returns after a violation.
 func (w *world) await(timeout time.Duration, condition func() bool) bool {
 	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {
 		if condition() {
@@ -343,8 +327,7 @@ func (w *world) await(timeout time.Duration, condition func() bool) bool {
 	return condition()
 }
 
-// awaitRest waits until every entry is at rest, or until the timeout is over. Between its checks, people act on the
-// entries that only people can bring to rest.
+// Between its checks, people act on the entries that only people can bring to rest.
 func (w *world) awaitRest(timeout time.Duration) bool {
 	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {
 		w.wake()
@@ -359,9 +342,8 @@ func (w *world) awaitRest(timeout time.Duration) bool {
 	return w.oracle.countNotAtRest() == 0
 }
 
-// lookForRest waits until every entry is at rest, for at most the duration in span. It checks at once, and then at the
-// first tick after each change that may have brought the last entry to rest. If it checked at every tick, the checks
-// would take as long as all steps of a seed with few events.
+// lookForRest checks at once, and then at the first tick after each change that may have brought the last entry to
+// rest. If it checked at every tick, the checks would take as long as all steps of a seed with few events.
 func (w *world) lookForRest(span time.Duration) bool {
 	began := time.Now()
 	end := time.NewTimer(span)
@@ -382,8 +364,7 @@ func (w *world) lookForRest(span time.Duration) bool {
 	return false
 }
 
-// heal ends all faults and makes sure that an instance runs. It returns when every step that waits has run or hangs.
-// These steps include slow ones and those of paused instances.
+// heal returns when every step that waits has run or hangs.
 func (w *world) heal() {
 	w.healed.Store(true)
 	var answered time.Time
@@ -398,26 +379,23 @@ func (w *world) heal() {
 		w.hangUpTheDead()
 		answered = w.answered
 		for _, n := range w.living() {
-			if until := n.paused().Add(time.Millisecond); until.After(answered) { // reply delays the answer to a paused instance.
+			if until := n.paused().Add(time.Millisecond); until.After(answered) {
 				answered = until
 			}
 			n.pausedUntil.Store(now.UnixNano())
 		}
 		if w.ensureWorker() && answered.Before(now) {
-			answered = now // The new instances start before the script goes on. It may stop some of them.
+			answered = now // The script may stop some of the new instances.
 		}
 		close(ready)
 	})
 	<-ready
-	time.Sleep(time.Until(answered) + 1) // Wait one nanosecond more, because the runtime chooses the order of timers that fire at the same instant.
+	time.Sleep(time.Until(answered) + 1) // The runtime chooses the order of timers that fire at the same instant.
 	w.oracle.readCounts(func(o *oracle) { o.calmSince = time.Now() })
 }
 
-// unhindered reports whether the effects of the faults have ended: no step still waits for an answer (stuck), and no
-// action on the entry of an attempt still runs (meddling).
 func (w *world) unhindered() bool { return w.stuck.Load() == 0 && w.meddling.Load() == 0 }
 
-// hangUpTheDead ends all transactions of dead instances, because these transactions may hold row locks.
 func (w *world) hangUpTheDead() {
 	w.mu.Lock()
 	instances := slices.Clone(w.instances)
@@ -429,7 +407,7 @@ func (w *world) hangUpTheDead() {
 	}
 }
 
-// ensureWorker starts an instance if no running instance handles every type. It reports whether it has started one.
+// ensureWorker reports whether it has started one.
 func (w *world) ensureWorker() bool {
 	if w.worker() != nil {
 		return false
@@ -439,7 +417,6 @@ func (w *world) ensureWorker() bool {
 	return true
 }
 
-// worker returns the last running instance that handles every type, or nil.
 func (w *world) worker() (last *instance) {
 	for _, n := range w.living() {
 		if n.runs && n.handlesAll() {
@@ -449,7 +426,6 @@ func (w *world) worker() (last *instance) {
 	return last
 }
 
-// asWorld queues a function for the world's goroutine.
 func (w *world) asWorld(do func()) {
 	w.mu.Lock()
 	w.errands = append(w.errands, do)
@@ -467,8 +443,8 @@ func (w *world) runErrands() {
 	}
 }
 
-// waitTimeout returns how long the entries may take to come to rest. It covers delays that are still running, the
-// leases of dead instances, the reconciler's rounds, and retries of attempts that failed just before.
+// waitTimeout covers delays that are still running, the leases of dead instances, the reconciler's rounds, and
+// retries of attempts that failed just before.
 func (w *world) waitTimeout() time.Duration {
 	cfg, types := w.plan.config, w.plan.types
 	var due time.Duration
@@ -481,11 +457,8 @@ func (w *world) waitTimeout() time.Duration {
 	return due + w.oracle.maxBreakerPause() + cfg.StopTimeout + 3*attempt + cfg.Grace + 6*cfg.ReconcileInterval + 10*time.Second + w.orderingTimeout() + w.limitTimeout()
 }
 
-// inFlight is how long a statement or a call of the queue may take after the healing.
 const inFlight = 15 * time.Second
 
-// rest asserts G1 (a committed entry is never forgotten): every entry has ended or waits for a person, and the queue
-// holds none of these entries.
 func (w *world) rest() {
 	waitTimeout := w.waitTimeout()
 	if !w.awaitRest(waitTimeout) {
@@ -505,9 +478,7 @@ func (w *world) rest() {
 		}
 		return left == ""
 	}
-	// A call of the queue may still be on its way when the last row comes to rest. This call may add an entry to the
-	// queue again, due at the end of the entry's last lease. If the database's clock has jumped back, Redis's clock
-	// reaches this time later.
+	// A call of the queue may still be on its way when the last row comes to rest.
 	if w.await(inFlight, clean) {
 		return
 	}
@@ -520,7 +491,7 @@ func (w *world) rest() {
 	}
 }
 
-// end stops all living instances. Unless the seed has failed already, it asserts G15 (stopping loses nothing).
+// Unless the seed has failed already, it asserts G15 (stopping loses nothing).
 func (w *world) end() {
 	for _, n := range w.living() {
 		if w.oracle.failed.Load() {
@@ -538,7 +509,6 @@ func (w *world) end() {
 	w.wg.Wait()
 }
 
-// endAllBut stops the living instances except last gracefully, one after the other.
 func (w *world) endAllBut(last *instance) {
 	for _, n := range w.living() {
 		if n != last {
@@ -549,17 +519,16 @@ func (w *world) endAllBut(last *instance) {
 	}
 }
 
-// fillEverySlot asserts that no attempt has kept its slot. On the last instance, every type must be able to run as many
-// entries at the same time as its Concurrency allows.
+// On the last instance, every type must be able to run as many entries at the same time as its Concurrency allows.
 func (w *world) fillEverySlot() {
 	var last *instance
-	// Wait until an instance runs. A handler may have just killed its process, and another instance starts after that.
+	// A handler may have just killed its process, and another instance starts after that.
 	w.await(time.Minute, func() bool { last = w.worker(); return last != nil })
 	w.endAllBut(last)
 	w.resume(last)
 	w.barrier = newBarrier(func(t string) int {
 		if w.apart.limits[t].Concurrent > 0 {
-			return 0 // The limit allows fewer calls than the slots, perhaps for several types together.
+			return 0
 		}
 		return w.calls(t)
 	})

@@ -7,14 +7,12 @@ import (
 	"strings"
 )
 
-// rule explains why a name is missing. It holds a successor of the name, or the reason why there is none.
 type rule struct {
 	old, successor, reason string
-	segment                bool // whether old and successor are one segment in the name of any subtest
+	segment                bool
 }
 
-// parseRules reads the file that explains missing names. It ignores empty lines and lines that begin with #. Each other
-// line has one of these forms:
+// Each other line of the file has one of these forms:
 //
 //	TestOld -> TestNew                also for its subtests
 //	TestOld/case -> TestNew/other     one subtest, and those below it
@@ -45,7 +43,6 @@ func parseRules(text string) ([]rule, error) {
 	return rules, nil
 }
 
-// follow returns the successor of a name under this rule, and whether the rule applies to the name.
 func (r rule) follow(name string) (string, bool) {
 	if r.segment {
 		segments := strings.Split(name, "/")
@@ -64,8 +61,6 @@ func (r rule) follow(name string) (string, bool) {
 	return r.successor + rest, true
 }
 
-// compare returns the problems and the number of rules that were used. The problems are missing names, missing
-// successors, tests that are now skipped, and rules that apply to no name.
 func compare(before, after record, rules []rule) (problems []string, used int) {
 	all, ran := before.counts()
 	allNow, ranNow := after.counts()

@@ -1,14 +1,9 @@
-// Program testnames compares the names of tests and subtests before and after a change. It shows that a change which
-// renames or moves code has lost no test.
+// Program testnames compares the names of tests and subtests before and after a change.
 //
 //	go run ./proof/testnames -record build/testnames/before.txt 'build/testnames/runs/*.json'
 //	go run ./proof/testnames -compare build/testnames/before.txt build/testnames/after.txt
 //
-// A record has a line for each test, fuzz target, example and benchmark that the source of any module declares. It also
-// has a line for each subtest in the output of `go test -json`, because the source does not list subtests.
-//
-// The comparison requires that each name in the first record occurs as often in the second record, in any package. For
-// the names for which this does not hold, the file successors.txt gives the reason.
+// A record has a line for each test, fuzz target, example and benchmark that the source of any module declares.
 package main
 
 import (

@@ -14,18 +14,15 @@ import (
 	"strings"
 )
 
-// entry names a test in a package.
 type entry struct {
-	name string // name with its subtest, as go test prints it
-	dir  string // directory of the package, relative to the root; for a subtest its import path, because the output has only that
+	name string
+	dir  string
 }
 
-// record maps each test to whether it was skipped in all runs.
 type record map[entry]bool
 
 var declaration = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example|Benchmark)\w*)\(`)
 
-// addDeclared adds the tests that the test files below a directory declare, under any build tag.
 func (r record) addDeclared(root string) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -65,7 +62,7 @@ func (r record) addRunFile(file string) error {
 	for lines.Scan() {
 		var e struct{ Action, Package, Test string }
 		if json.Unmarshal(lines.Bytes(), &e) != nil || e.Action == "" {
-			continue // The go command also prints lines that are no events.
+			continue
 		}
 		known++
 		r.addEvent(e.Action, e.Package, e.Test)
@@ -79,8 +76,7 @@ func (r record) addRunFile(file string) error {
 	return nil
 }
 
-// addEvent adds the subtest of an event, if the event ends the subtest. It ignores top-level tests, because the source
-// lists them.
+// addEvent ignores top-level tests, because the source lists them.
 func (r record) addEvent(action, pkg, test string) {
 	if !strings.Contains(test, "/") {
 		return
@@ -96,7 +92,6 @@ func (r record) addEvent(action, pkg, test string) {
 	}
 }
 
-// String returns the record in the form that parseRecord reads, sorted.
 func (r record) String() string {
 	lines := make([]string, 0, len(r))
 	for e, skipped := range maps.All(r) {
@@ -122,7 +117,6 @@ func parseRecord(text string) (record, error) {
 	return r, nil
 }
 
-// counts returns for each name how many packages have it, and in how many packages it ran.
 func (r record) counts() (all, ran map[string]int) {
 	all, ran = make(map[string]int), make(map[string]int)
 	for e, skipped := range r {

@@ -3,15 +3,7 @@
 //	make traces TRACES=build/traces/before      # in each tree
 //	go run ./proof/traces build/traces/before build/traces/after
 //
-// A directory of traces has three parts:
-//
-//   - decisions: the steps of each of 200 seeds of the simulation, one line for each step. A line has the time, the
-//     instance, the operation, its arguments, and its fault, if any.
-//   - sql: the statements that each scenario of the store's suite sends to MariaDB.
-//   - redis: the commands that Redis runs for each scenario of the queue's suite, including those of scripts.
-//
-// No trace contains a Go identifier. Each file has the name of its scenario, and the simulation has its own words for
-// operations. If such a name or word changes, the file given with -renamed needs a line "old -> new" for it.
+// No trace contains a Go identifier.
 package main
 
 import (
@@ -67,7 +59,6 @@ func work(args []string, out io.Writer) error {
 	return nil
 }
 
-// readWords reads the file given with -renamed.
 func readWords(file string) (*strings.Replacer, error) {
 	if file == "" {
 		return strings.NewReplacer(), nil
@@ -87,8 +78,6 @@ func readWords(file string) (*strings.Replacer, error) {
 	return strings.NewReplacer(pairs...), nil
 }
 
-// compareFiles compares each file in the directory before with the file of the same name in the directory after. words
-// turns the name of an old file into its new name. compareFiles returns the number of files that differ.
 func compareFiles(out io.Writer, before, after string, words *strings.Replacer, compare func(before, after string) (string, error)) (differ int, err error) {
 	there, err := namesIn(before)
 	if err != nil {
@@ -145,10 +134,8 @@ func namesIn(dir string) ([]string, error) {
 	return names, err
 }
 
-// shownBefore is how many equal lines firstDifference shows before the first difference.
 const shownBefore = 5
 
-// firstDifference describes the first difference between two lists of lines, or returns "".
 func firstDifference(before, after string) string {
 	if before == after {
 		return ""

@@ -29,11 +29,9 @@ var tracesFlag = flag.String("traces", "", "the directory into which TestRecordT
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// recordedRuns is how often each scenario runs. The differences between the runs show what is random in the scenario.
+// The differences between the runs show what is random in the scenario.
 const recordedRuns = 3
 
-// TestRecordTraces writes the statements and commands that the scenarios of both suites send. The scenarios run in
-// parallel, each with a separate database or Redis.
 func TestRecordTraces(t *testing.T) {
 	if *tracesFlag == "" {
 		t.Skip("make traces runs this, with a directory to write to")
@@ -52,13 +50,12 @@ func TestRecordTraces(t *testing.T) {
 	r.write(t, *tracesFlag)
 }
 
-// recorder holds what each scenario sent in each run.
 type recorder struct {
 	mu        sync.Mutex
-	scenarios map[string]scenario // runs by "sql/Name" or "redis/Name"
+	scenarios map[string]scenario
 }
 
-// add adds the lines of one run. The scenario's name is the test's name without the number of the run.
+// The scenario's name is the test's name without the number of the run.
 func (r *recorder) add(test string, lines []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,14 +81,13 @@ func (r *recorder) write(t *testing.T, dir string) {
 	t.Logf("%3d scenarios agree with themselves in no view", agreed[-1])
 }
 
-// statements collects the statements that the clients of a proxy send.
 type statements struct {
 	mu          sync.Mutex
-	connections map[uint64]int // key: number of a connection in the proxy; value: its number in the trace, in the order of first use
+	connections map[uint64]int
 	lines       []string
 }
 
-// match records every request. It always returns false, so that the proxy applies no fault.
+// match always returns false, so that the proxy applies no fault.
 func (s *statements) match(r faultproxy.Request) bool {
 	if r.Text == "" || r.Command == comStmtClose {
 		return false
@@ -106,7 +102,6 @@ func (s *statements) match(r faultproxy.Request) bool {
 	return false
 }
 
-// These are command bytes of the MySQL protocol.
 const (
 	comQuery       = 0x03
 	comStmtPrepare = 0x16
@@ -114,7 +109,6 @@ const (
 	comStmtClose   = 0x19
 )
 
-// tracedStore opens a store behind a proxy. The proxy adds all later statements to one run of the test's scenario.
 func tracedStore(t *testing.T, r *recorder) suite.Harness {
 	t.Parallel()
 	config, err := mysql.ParseDSN(testservers.Database(t))
@@ -135,8 +129,6 @@ func tracedStore(t *testing.T, r *recorder) suite.Harness {
 	return h
 }
 
-// tracedQueue opens a queue on a separate server. It adds all commands that the server runs to one run of the test's
-// scenario.
 func tracedQueue(t *testing.T, r *recorder) suite.QueueHarness {
 	t.Parallel()
 	server := testservers.NewRedis(t)
@@ -170,10 +162,9 @@ func tracedQueue(t *testing.T, r *recorder) suite.QueueHarness {
 	}
 }
 
-// endOfTrace is a key that no scenario uses. The command with this key marks the end of a run.
+// The command with this key marks the end of a run.
 const endOfTrace = "end-of-trace"
 
-// commandsUntilMark returns the commands that the server ran before the command with endOfTrace.
 func commandsUntilMark(t *testing.T, client *redis.Client, monitored <-chan string) []string {
 	require.ErrorIs(t, client.Get(context.Background(), endOfTrace).Err(), redis.Nil)
 	var lines []string
@@ -193,11 +184,8 @@ func commandsUntilMark(t *testing.T, client *redis.Client, monitored <-chan stri
 	}
 }
 
-// script matches the text of a script in a command.
 var script = regexp.MustCompile(`^(?i)("eval") "(?:[^"\\]|\\.)*"`)
 
-// command returns a line of MONITOR with its random values replaced. A line of MONITOR is, for example,
-// 1700000000.123456 [0 127.0.0.1:5000] "get" "key".
 func command(line string, connections map[string]int) string {
 	_, line, _ = strings.Cut(line, "[")
 	from, line, found := strings.Cut(line, "] ")

@@ -9,13 +9,11 @@ import (
 	"strings"
 )
 
-// scenario holds the runs of one scenario. A run has one line for each statement or command, which begins with the
-// number of the connection.
+// A run has one line for each statement or command, which begins with the number of the connection.
 type scenario [][]string
 
 const runMark = "== run\n"
 
-// String returns the scenario in the form that parseScenario reads.
 func (s scenario) String() string {
 	var b strings.Builder
 	for _, run := range s {
@@ -45,14 +43,13 @@ func parseScenario(text string) (scenario, error) {
 	return s, nil
 }
 
-// view is a way to compare runs. It ignores some differences.
 type view struct {
 	name string
 	of   func(run []string) []string
 }
 
-// views lists the views to try, the strictest first. Looser views are needed, because goroutines run in random order.
-// If a scenario waits for a time, the number of some statements is random too.
+// Looser views are needed, because goroutines run in random order. If a scenario waits for a time, the number of some
+// statements is random too.
 var views = []view{
 	{"every statement in order, by connection", func(run []string) []string { return run }},
 	{"every statement in order", func(run []string) []string { return each(run, withoutConnection) }},
@@ -85,8 +82,7 @@ var (
 	manyWords = regexp.MustCompile(`"\?"(?: "\?")+`)
 )
 
-// withoutNumbers removes the connection and all numbers. It also shortens lists, so that lists of different lengths
-// become equal.
+// withoutNumbers also shortens lists, so that lists of different lengths become equal.
 func withoutNumbers(line string) string {
 	line = number.ReplaceAllString(withoutConnection(line), "?")
 	line = repeats.ReplaceAllString(line, "?")
@@ -94,8 +90,7 @@ func withoutNumbers(line string) string {
 	return manyRows.ReplaceAllString(line, "$1")
 }
 
-// agreed returns the index of the strictest view in which all runs are equal, among the views from index from on. It
-// returns -1 if no view makes the runs equal.
+// agreed returns -1 if no view makes the runs equal.
 func (s scenario) agreed(from int) int {
 	for i := from; i < len(views); i++ {
 		first := views[i].of(s[0])
@@ -106,9 +101,8 @@ func (s scenario) agreed(from int) int {
 	return -1
 }
 
-// compareScenarios describes the first difference between two traces of a scenario, or returns "". It uses the
-// strictest view in which the runs of each trace are equal. If there is no such view, both traces must contain the same
-// statements, without numbers.
+// compareScenarios uses the strictest view in which the runs of each trace are equal. If there is no such view, both
+// traces must contain the same statements, without numbers.
 func compareScenarios(before, after string) (string, error) {
 	old, err := parseScenario(before)
 	if err != nil {
@@ -126,7 +120,6 @@ func compareScenarios(before, after string) (string, error) {
 		difference := surplus("-", old.distinct(), now.distinct()) + surplus("+", now.distinct(), old.distinct())
 		return titled("any statement of any run, without numbers", difference), nil
 	}
-	// In this view all runs of a trace are equal, so the comparison needs only one run of each trace.
 	a, b := views[at].of(old[0]), views[at].of(now[0])
 	if strings.Contains(views[at].name, "in order") {
 		return titled(views[at].name, firstDifference(strings.Join(a, "\n"), strings.Join(b, "\n"))), nil
@@ -141,7 +134,6 @@ func titled(name, difference string) string {
 	return "  (" + name + ")\n" + difference
 }
 
-// distinct returns the different statements of all runs, without numbers.
 func (s scenario) distinct() map[string]int {
 	all := make(map[string]int)
 	for _, run := range s {
@@ -160,7 +152,6 @@ func counted(run []string) map[string]int {
 	return n
 }
 
-// surplus lists the lines that occur more often in a than in b. Each listed line begins with the text in sign.
 func surplus(sign string, a, b map[string]int) string {
 	var out strings.Builder
 	for _, line := range slices.Sorted(maps.Keys(a)) {

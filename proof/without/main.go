@@ -1,24 +1,18 @@
-// Program without shows that the library works without each of its features. It takes out one feature after the other,
-// and finally all of them:
+// Program without shows that the library works without each of its features.
 //
 //	go run ./proof/without
 //	go run ./proof/without -name pause
 //	go run ./proof/without -name limits,waiting -overlay build/without.json
 //
-// With -overlay it checks nothing. It only writes the overlay, with which go build and go test can take out the features.
+// With -overlay it checks nothing.
 //
-// A feature is a package directly below internal/features, and the file with the same name in internal/features. Redis
-// is a feature too. Its package is internal/redisqueue, and its file is queue_redis.go in the root. When Redis is taken
-// out, a file whose functions return an error replaces queue_redis.go.
+// A feature is a package directly below internal/features, and the file with the same name in internal/features.
 //
 // Without the package, its tests and its file, the following must pass:
 //
 //   - the root module builds, and go vet accepts the root package with its tests;
 //   - the tests of internal/engine;
 //   - package smoke: one entry succeeds, and another is compensated.
-//
-// The program changes no file. The go command reads an overlay in which the files of the feature are missing, so most
-// packages come from the build cache.
 package main
 
 import (
@@ -36,10 +30,8 @@ import (
 	"time"
 )
 
-// below is the directory that holds the features.
 const below = "internal/features"
 
-// Redis is the only feature whose package and file are outside internal/features.
 const (
 	redis        = "redis"
 	redisPackage = "internal/redisqueue"
@@ -57,7 +49,7 @@ func openRedisQueue(redis.UniversalClient, string) (processlog.Queue, error) {
 }
 
 func prefixProblem(string) string { return "" }
-` // stands in the place of redisFile
+`
 )
 
 func main() {
@@ -102,8 +94,7 @@ func work(args []string, out io.Writer) error {
 	return try(root, names, checks, out)
 }
 
-// takeOutEach takes out each feature alone, and then all of them. It continues after a failure, so that one run names
-// every feature that other code needs.
+// takeOutEach continues after a failure, so that one run names every feature that other code needs.
 func takeOutEach(root string, features []string, out io.Writer) error {
 	var failed []error
 	for _, name := range features {
@@ -112,8 +103,6 @@ func takeOutEach(root string, features []string, out io.Writer) error {
 	return errors.Join(append(failed, try(root, features, checks, out))...)
 }
 
-// list returns the names of the features. It returns an error if a package lacks the file that attaches it to the
-// engine, or if such a file lacks its package.
 func list(root string) ([]string, error) {
 	found, err := os.ReadDir(filepath.Join(root, below))
 	if err != nil {
@@ -145,14 +134,12 @@ func list(root string) ([]string, error) {
 	return names, nil
 }
 
-// checks holds the arguments of the go commands that must pass.
 var checks = [][]string{
 	{"build", "./..."},
 	{"vet", "."},
 	{"test", "-vet=off", "-ldflags=-w", "./internal/engine", "./proof/without/smoke"},
 }
 
-// try runs the checks without the given features.
 func try(root string, features []string, checks [][]string, out io.Writer) error {
 	began, without := time.Now(), "without "+strings.Join(features, ", ")
 	dir, err := os.MkdirTemp("", "without-*")
@@ -177,7 +164,6 @@ func try(root string, features []string, checks [][]string, out io.Writer) error
 	return err
 }
 
-// hide writes an overlay in which the files of the features are missing.
 func hide(root string, features []string, overlay string) error {
 	replace := make(map[string]string) // "": the file is missing
 	for _, name := range features {

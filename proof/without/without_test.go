@@ -17,7 +17,6 @@ func TestEveryFeatureHasItsPackageAndItsFile(t *testing.T) {
 	require.NotEmpty(t, features)
 }
 
-// tree writes a module with two features. The root of the module imports the given packages.
 func tree(t *testing.T, imports ...string) (root string) {
 	t.Helper()
 	root = t.TempDir()

@@ -3,7 +3,7 @@
 //	go run ./check DIR
 //
 // The command also requires that enough happened in the run, for example that enough entries were committed. These
-// demands are listed in verdict/vacuity.go. A run that does not meet them proves nothing.
+// demands are listed in verdict/vacuity.go.
 //
 // The exit status is 0 when every check held and the run met its demands. It is 1 when a check was violated. It is 2
 // when the history cannot be read or the run did not meet its demands.

@@ -11,7 +11,6 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// end judges the given records. It returns the exit status and the output.
 func end(t *testing.T, records ...history.Record) (int, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -47,7 +46,6 @@ func TestExitTellsTheVerdict(t *testing.T) {
 	require.Contains(t, text, "HELD")
 }
 
-// demands returns the names of the unmet demands in the output of the command.
 func demands(text string) (names []string) {
 	_, list, _ := bytes.Cut([]byte(text), []byte("Vacuous"))
 	for _, line := range bytes.Split(list, []byte("\n"))[1:] {

@@ -1,21 +1,20 @@
 package history
 
-// Action is a call by a person or a service. It is written before the call is made.
+// Action is written before the call is made.
 type Action struct {
-	At         int64  `json:"at"`            // wall clock in µs
-	Call       uint64 `json:"call"`          // number of the call in this process, from 1
-	Action     string `json:"action"`        // one of the constants Action…
-	ID         uint64 `json:"id,omitempty"`  // id of the entry (0: only Key names the entry)
-	Key        string `json:"key,omitempty"` // idempotency key of the entry; ID may be set, too
-	Tx         uint64 `json:"tx,omitempty"`  // the process's transaction to which the call belongs (0: the library's own transaction)
+	At         int64  `json:"at"`
+	Call       uint64 `json:"call"`
+	Action     string `json:"action"`
+	ID         uint64 `json:"id,omitempty"`
+	Key        string `json:"key,omitempty"`
+	Tx         uint64 `json:"tx,omitempty"` // the process's transaction to which the call belongs (0: the library's own transaction)
 	DelayMS    int64  `json:"delay_ms,omitempty"`
 	Compensate bool   `json:"compensate,omitempty"` // for a requeue: requeue to the compensation
 }
 
-// ActionEnd is the answer to an Action. If the Action names a Tx, the change takes effect when that transaction
-// commits.
+// If the Action names a Tx, the change takes effect when that transaction commits.
 type ActionEnd struct {
-	At     int64  `json:"at"` // wall clock in µs
+	At     int64  `json:"at"`
 	Call   uint64 `json:"call"`
 	Err    string `json:"err,omitempty"` // one of the constants Err…; ErrState, ErrNotFound and ErrBusy mean that nothing changed
 	Detail string `json:"detail,omitempty"`
@@ -24,7 +23,6 @@ type ActionEnd struct {
 	Dead    bool `json:"dead,omitempty"`    // for a cancel or a complete: the entry was dead
 }
 
-// These are the names of the actions, as in the library.
 const (
 	ActionComplete       = "complete"
 	ActionCancel         = "cancel"
@@ -33,9 +31,8 @@ const (
 	ActionSettleManually = "settle by hand"
 )
 
-// Event is one call of the library's observer.
 type Event struct {
-	At       int64  `json:"at"` // wall clock in µs
+	At       int64  `json:"at"`
 	Event    string `json:"event"`
 	ID       uint64 `json:"id,omitempty"`
 	Type     string `json:"type,omitempty"`
@@ -48,8 +45,8 @@ type Event struct {
 	Detail   string `json:"detail,omitempty"`
 }
 
-// These are the events of the observer. Settled events may be missing, because the audit holds them. Reconciled events
-// are written only for rounds that found an entry.
+// Settled events may be missing, because the audit holds them. Reconciled events are written only for rounds that
+// found an entry.
 const (
 	EventSettled        = "settled"
 	EventOutcomeDropped = "outcome dropped"
@@ -60,11 +57,8 @@ const (
 	EventAttemptBroken  = "attempt broken" // the database or the connection failed; the result of the handler does not matter
 )
 
-// Kind implements Record.
 func (*Action) Kind() string { return "action" }
 
-// Kind implements Record.
 func (*ActionEnd) Kind() string { return "action_end" }
 
-// Kind implements Record.
 func (*Event) Kind() string { return "event" }

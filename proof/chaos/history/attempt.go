@@ -1,15 +1,15 @@
 package history
 
-// Attempt says that a handler begins to run. Its values are those of the handler's Entry. The outermost middleware or
-// the first line of the handler writes it. A batch handler writes one Attempt for each of its entries.
+// The outermost middleware or the first line of the handler writes it. A batch handler writes one Attempt for each of
+// its entries.
 type Attempt struct {
-	At           int64  `json:"at"`  // wall clock, µs
+	At           int64  `json:"at"`
 	Run          uint64 `json:"run"` // number of this run of a handler on one entry; counts from 1 in each process
-	ID           uint64 `json:"id"`  // id of the entry
-	Key          string `json:"key"` // idempotency key
+	ID           uint64 `json:"id"`
+	Key          string `json:"key"`
 	Version      uint64 `json:"version"`
 	Epoch        uint32 `json:"epoch,omitempty"`
-	Attempt      int    `json:"attempt"` // Entry.Attempt
+	Attempt      int    `json:"attempt"`
 	State        int8   `json:"state"`
 	Compensation bool   `json:"compensation,omitempty"`
 	Batch        int    `json:"batch,omitempty"` // number of entries in the call of the batch handler (0: not a batch handler)
@@ -17,12 +17,11 @@ type Attempt struct {
 	NextAt       int64  `json:"next_at"`         // Entry.NextAt in ms of the database's clock
 }
 
-// AttemptEnd holds the handler's result. It is written before the handler returns. If an Attempt has no AttemptEnd, its
-// process was killed.
+// AttemptEnd is written before the handler returns. If an Attempt has no AttemptEnd, its process was killed.
 type AttemptEnd struct {
-	At      int64  `json:"at"` // wall clock, µs
+	At      int64  `json:"at"`
 	Run     uint64 `json:"run"`
-	ID      uint64 `json:"id"`                 // id of the entry, as in Attempt
+	ID      uint64 `json:"id"`
 	Outcome string `json:"outcome"`            // one of the constants Outcome…
 	AfterMS int64  `json:"after_ms,omitempty"` // delay that the handler asked for with RetryAfter or Snooze
 	Cause   string `json:"cause,omitempty"`    // reason why the handler's context ended, one of the constants Cause… (empty: the context has not ended)
@@ -40,8 +39,6 @@ const (
 	OutcomeNoVerdict   = "noverdict" // the batch handler panicked or returned the wrong number of results
 )
 
-// These constants name the reasons why a handler's context ended. A handler gets the reason from context.Cause, as one
-// of the library's errors.
 const (
 	CauseLeaseLost = "lease lost"
 	CauseCancelled = "cancelled"
@@ -50,41 +47,35 @@ const (
 	CauseOther     = "other"
 )
 
-// Effect is a handler's effect outside the database. It is written twice: before the effect happens with Phase
-// EffectBefore, and once it has happened with EffectAfter.
+// Effect is written twice: before the effect happens with Phase EffectBefore, and once it has happened with
+// EffectAfter.
 type Effect struct {
-	At           int64  `json:"at"`  // wall clock, µs
-	Run          uint64 `json:"run"` // number of the run, as in Attempt
+	At           int64  `json:"at"`
+	Run          uint64 `json:"run"`
 	ID           uint64 `json:"id"`
 	Epoch        uint32 `json:"epoch,omitempty"`
 	Compensation bool   `json:"compensation,omitempty"`
 	Phase        string `json:"phase"`
 }
 
-// These are the phases of an effect.
 const (
 	EffectBefore = "before"
 	EffectAfter  = "after"
 )
 
-// EffectRow is a row that a transactional handler or compensation wrote in its own transaction. Such a handler writes
-// exactly one row before it returns nil. The driver dumps these rows at the end, from a table without a unique key.
+// The driver dumps these rows at the end, from a table without a unique key.
 type EffectRow struct {
-	ID           uint64 `json:"id"` // id of the entry
+	ID           uint64 `json:"id"`
 	Key          string `json:"key"`
 	Epoch        uint32 `json:"epoch,omitempty"`
 	Version      uint64 `json:"version,omitempty"` // version of the attempt
 	Compensation bool   `json:"compensation,omitempty"`
 }
 
-// Kind implements Record.
 func (*Attempt) Kind() string { return "attempt" }
 
-// Kind implements Record.
 func (*AttemptEnd) Kind() string { return "attempt_end" }
 
-// Kind implements Record.
 func (*Effect) Kind() string { return "effect" }
 
-// Kind implements Record.
 func (*EffectRow) Kind() string { return "effect_row" }

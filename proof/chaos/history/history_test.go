@@ -14,7 +14,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// onlyFile returns the name of the single file in a run's directory.
 func onlyFile(t *testing.T, dir string) string {
 	t.Helper()
 	files, err := Files(dir)
@@ -30,7 +29,6 @@ func read(t *testing.T, name string) []Record {
 	return found
 }
 
-// filled sets every field of a record to a value other than zero.
 func filled(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:

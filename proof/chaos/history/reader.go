@@ -12,7 +12,6 @@ import (
 
 const suffix = ".history.jsonl"
 
-// Files returns the names of a run's files.
 func Files(dir string) ([]string, error) {
 	return filepath.Glob(filepath.Join(dir, "*"+suffix))
 }
@@ -24,8 +23,8 @@ type Line struct {
 
 func (l Line) String() string { return fmt.Sprintf("%s:%d", filepath.Base(l.File), l.Number) }
 
-// ReadFile calls the function each for every record of one file, in order. It stops when that function returns an
-// error. It ignores an incomplete last line, which a killed process may leave.
+// ReadFile stops when that function returns an error. It ignores an incomplete last line, which a killed process
+// may leave.
 func ReadFile(name string, each func(Line, Record) error) error {
 	file, err := os.Open(name)
 	if err != nil {
@@ -37,7 +36,7 @@ func ReadFile(name string, each func(Line, Record) error) error {
 		line, err := readLine(in)
 		switch {
 		case err == io.EOF:
-			return nil // Leave out an incomplete last line.
+			return nil
 		case err != nil:
 			return fmt.Errorf("%v: %w", at, err)
 		}
@@ -51,8 +50,7 @@ func ReadFile(name string, each func(Line, Record) error) error {
 	}
 }
 
-// readLine reads one line with its line end. The slice is valid until the next read. If the file ends without a line
-// end, readLine returns io.EOF.
+// The slice is valid until the next read. If the file ends without a line end, readLine returns io.EOF.
 func readLine(in *bufio.Reader) ([]byte, error) {
 	line, err := in.ReadSlice('\n')
 	if err != bufio.ErrBufferFull {
@@ -63,7 +61,6 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	return append(long, rest...), err
 }
 
-// Decode parses one line.
 func Decode(line []byte) (Record, error) {
 	kind, ok := kindOf(line)
 	if !ok {
@@ -80,7 +77,6 @@ func Decode(line []byte) (Record, error) {
 	return record, nil
 }
 
-// kindOf returns the first field of a line, without parsing the rest.
 func kindOf(line []byte) (string, bool) {
 	rest, ok := bytes.CutPrefix(line, []byte(`{"kind":"`))
 	if !ok {

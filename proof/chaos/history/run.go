@@ -1,19 +1,19 @@
 package history
 
-// Process names the process that writes the file. Create writes it as the first line of every file.
+// Create writes it as the first line of every file.
 type Process struct {
-	App string `json:"app"` // name of the app: "app1", "producer" or "driver"; the same after each restart
+	App string `json:"app"`
 	PID int    `json:"pid"`
-	At  int64  `json:"at"` // wall clock, µs
+	At  int64  `json:"at"`
 }
 
-// Run holds what the checker must know about the run as a whole. The driver writes it once, before anything else.
+// The driver writes it once, before anything else.
 type Run struct {
-	At       int64             `json:"at"` // wall clock, µs
+	At       int64             `json:"at"`
 	Seed     uint64            `json:"seed"`
 	Versions map[string]string `json:"versions,omitempty"` // versions by name: "mariadb" → "10.11.19", "redis", "go", "commit" …
 
-	Types []Type `json:"types"` // every business type that producers record
+	Types []Type `json:"types"`
 
 	GraceMS             int64 `json:"grace_ms"`
 	ReconcileIntervalMS int64 `json:"reconcile_interval_ms"`
@@ -21,8 +21,8 @@ type Run struct {
 	HorizonMS           int64 `json:"horizon_ms"`
 	PurgeAgeMS          int64 `json:"purge_age_ms,omitempty"` // smallest age passed to Purge (0: no purge, so no row may be deleted)
 
-	// SettleMS is the time within which an outcome is stored if there is no fault. checkLostSuccess looks at attempts that
-	// ended more than this time before the end of their lease. 0 means 1,500.
+	// SettleMS is the time within which an outcome is stored if there is no fault. checkLostSuccess looks at attempts
+	// that ended more than this time before the end of their lease. 0 means 1,500.
 	SettleMS int64 `json:"settle_ms,omitempty"`
 
 	// PutOffMS is the longest delay that the library chooses after an attempt whose handler named no delay. 0 means
@@ -35,20 +35,15 @@ type Run struct {
 	Unavailable map[string]string `json:"unavailable,omitempty"` // reason why this machine cannot make a fault, by kind of fault
 
 	// Excused names events that the checker must not demand of this run, for example because the run is too short. The
-	// checker demands these events of all other runs, because its checks prove nothing without them. The keys are the
-	// checker's names of the events, such as "quarantine". The values are the reasons.
+	// values are the reasons.
 	Excused map[string]string `json:"excused,omitempty"`
 }
 
-// Type is a business type's configuration.
 type Type struct {
 	Name string `json:"name"`
 
-	// Handler is the kind of handler: HandlerPlain, HandlerTx, HandlerBatch, or HandlerNone for a type that no process
-	// registers.
 	Handler string `json:"handler"`
 
-	// Compensation is CompensationNone, CompensationPlain or CompensationTx.
 	Compensation string `json:"compensation,omitempty"`
 
 	MaxAttempts           int   `json:"max_process_count,omitempty"`
@@ -56,10 +51,9 @@ type Type struct {
 	LeaseMS               int64 `json:"lease_ms,omitempty"`
 	TimeoutMS             int64 `json:"timeout_ms,omitempty"`
 	CompensateCrashed     bool  `json:"compensate_crashed,omitempty"`
-	Returns               bool  `json:"returns,omitempty"` // whether the handler returns a result
+	Returns               bool  `json:"returns,omitempty"`
 }
 
-// These are the kinds of handlers and compensations.
 const (
 	HandlerPlain = "plain"
 	HandlerTx    = "tx"
@@ -71,23 +65,21 @@ const (
 	CompensationTx    = "tx"
 )
 
-// Mark is a turning point of the run.
 type Mark struct {
-	At   int64  `json:"at"` // wall clock, µs
+	At   int64  `json:"at"`
 	What string `json:"what"`
 }
 
-// These are the marks of a run.
 const (
 	MarkHealed    = "healed"    // Every fault is over. Every server and every app runs.
 	MarkStopped   = "stopped"   // Producers and people make no more changes.
 	MarkQuiescent = "quiescent" // Nothing is left to do, and the dumps follow. Without this mark the run never came to its end.
 	MarkGaveUp    = "gave up"   // Entries were still open at the deadline. The dumps follow.
-	MarkExit      = "exit"      // This is the last line of an app that ends normally, after Run and Close have returned.
+	MarkExit      = "exit"
 )
 
-// Clock relates the clocks of the machine, the database and Redis. The driver writes one every second, and one right
-// after each fault that moves a clock. If a run has no Clock line, the checker assumes that the clocks are equal.
+// The driver writes one every second, and one right after each fault that moves a clock. If a run has no Clock line,
+// the checker assumes that the clocks are equal.
 type Clock struct {
 	At       int64  `json:"at"`                  // wall clock in µs, read before the database's clock
 	DBNow    int64  `json:"db_now"`              // the database's clock in µs
@@ -95,35 +87,28 @@ type Clock struct {
 	AuditSeq uint64 `json:"audit_seq,omitempty"` // greatest seq of the audit table that is visible
 }
 
-// Stall is a time in which the machine was overloaded. To detect stalls, a process repeatedly commits a small change to
-// the database, without a proxy. It writes a Stall if a commit takes far too long. A Stall of the driver counts for all
-// apps, because the driver's process carries all connections.
+// Stall is a time in which a commit to the database, without a proxy, took far too long. A Stall of the driver counts
+// for all apps, because the driver's process carries all connections.
 type Stall struct {
 	At    int64 `json:"at"`    // wall clock in µs of the last commit in time
 	Until int64 `json:"until"` // end of the stall: wall clock in µs
 }
 
-// Sample is a reading of resource usage, for long runs. The checker does not judge it.
+// The checker does not judge it.
 type Sample struct {
-	At     int64              `json:"at"` // wall clock, µs
+	At     int64              `json:"at"`
 	App    string             `json:"app"`
 	Values map[string]float64 `json:"values"`
 }
 
-// Kind implements Record.
 func (*Process) Kind() string { return "process" }
 
-// Kind implements Record.
 func (*Run) Kind() string { return "run" }
 
-// Kind implements Record.
 func (*Mark) Kind() string { return "mark" }
 
-// Kind implements Record.
 func (*Clock) Kind() string { return "clock" }
 
-// Kind implements Record.
 func (*Stall) Kind() string { return "stall" }
 
-// Kind implements Record.
 func (*Sample) Kind() string { return "sample" }

@@ -8,11 +8,9 @@ import (
 	"time"
 )
 
-// Now returns the wall clock in µs since 1970, for the At field of a record.
 func Now() int64 { return time.Now().UnixMicro() }
 
-// Hash returns the FNV-1a hash, 64 bits, of an entry's content. Insert and Attempt lines carry it instead of the
-// content.
+// Insert and Attempt lines carry it instead of the content.
 func Hash(content []byte) uint64 {
 	h := uint64(14695981039346656037)
 	for _, b := range content {
@@ -21,13 +19,12 @@ func Hash(content []byte) uint64 {
 	return h
 }
 
-// Writer appends to the file of one process. Several goroutines may use it.
+// Several goroutines may use it.
 type Writer struct {
 	file *os.File
 }
 
-// Create creates the file of this process in the existing directory dir and writes its Process line. A restarted app
-// gets a new file.
+// A restarted app gets a new file.
 func Create(dir, app string) (*Writer, error) {
 	p := &Process{App: app, PID: os.Getpid(), At: Now()}
 	name := filepath.Join(dir, fmt.Sprintf("%s-%d-%d%s", app, p.At, p.PID, suffix))
@@ -39,19 +36,17 @@ func Create(dir, app string) (*Writer, error) {
 	return w, w.Write(p)
 }
 
-// Write appends records, one line each, with a single write(2). After Write returns nil, the lines survive a crash of
-// the process, but not of the machine. After an error the process must end, because its history has a gap.
+// After Write returns nil, the lines survive a crash of the process, but not of the machine. After an error the
+// process must end, because its history has a gap.
 func (w *Writer) Write(records ...Record) error {
 	lines, err := Encode(records...)
 	if err != nil {
 		return err
 	}
-	// os.File continues after a short write. On a local file a short write happens only when the disk is full.
 	_, err = w.file.Write(lines)
 	return err
 }
 
-// Encode returns records as lines of JSON.
 func Encode(records ...Record) ([]byte, error) {
 	var lines []byte
 	for _, r := range records {
@@ -68,5 +63,4 @@ func Encode(records ...Record) ([]byte, error) {
 	return lines, nil
 }
 
-// Close closes the file.
 func (w *Writer) Close() error { return w.file.Close() }

@@ -1,10 +1,8 @@
-// Command report describes a chaos run for human readers. It writes DIR/report.md, and a picture of the run as
-// DIR/report.png and DIR/report.svg:
+// Command writes DIR/report.md, and a picture of the run as DIR/report.png and DIR/report.svg:
 //
 //	go run ./report DIR
 //
-// The report contains the same verdict as the command check. The exit status is 0 for every verdict, and 2 if the
-// history cannot be read.
+// The exit status is 0 for every verdict, and 2 if the history cannot be read.
 package main
 
 import (

@@ -11,7 +11,6 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// page returns the report in Markdown.
 func page(l *verdict.Ledger, v *verdict.Verdict) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -130,5 +129,4 @@ func sayList(say func(string, ...any), title string, lines []string) {
 	}
 }
 
-// marks are the marks drawn in the picture.
 var marks = []string{history.MarkHealed, history.MarkStopped, history.MarkQuiescent, history.MarkGaveUp}

@@ -34,7 +34,6 @@ const (
 	laneHeight = 0.19 * vg.Inch
 )
 
-// picture shows the course of a run: entries recorded and settled, lateness, and faults.
 type picture struct {
 	begin   int64
 	seconds []verdict.Second
@@ -42,7 +41,6 @@ type picture struct {
 	marks   map[string]float64 // in seconds since begin
 }
 
-// draw writes the picture as PNG and as SVG.
 func draw(l *verdict.Ledger, png, svg string) error {
 	p := picture{faults: l.Faults, marks: make(map[string]float64)}
 	p.begin, p.seconds = l.Timeline()
@@ -78,7 +76,6 @@ func save(name string, canvas io.WriterTo) error {
 	return file.Close()
 }
 
-// stack draws panels below each other, with aligned time axes.
 func stack(c vgdraw.Canvas, panels []*plot.Plot, heights []vg.Length) {
 	top := c.Max.Y
 	var cut []vgdraw.Canvas
@@ -96,7 +93,6 @@ func stack(c vgdraw.Canvas, panels []*plot.Plot, heights []vg.Length) {
 
 func (p *picture) second(at int64) float64 { return float64(at-p.begin) / 1e6 }
 
-// axes returns an empty panel over the whole run. It shows faults as a shaded background, and marks as vertical lines.
 func (p *picture) axes(y string, low, high float64) *plot.Plot {
 	axes := plot.New()
 	axes.Y.Label.Text = y
@@ -126,7 +122,6 @@ func (p *picture) drawMarks(axes *plot.Plot, low, high float64) {
 	}
 }
 
-// box returns a filled rectangle.
 func box(left, low, right, high float64, fill color.Color) *plotter.Polygon {
 	right = max(right, left+0.25) // Keep short faults visible.
 	polygon, err := plotter.NewPolygon(plotter.XYs{{X: left, Y: low}, {X: right, Y: low}, {X: right, Y: high}, {X: left, Y: high}})
@@ -140,13 +135,12 @@ func box(left, low, right, high float64, fill color.Color) *plotter.Polygon {
 func lineOf(points plotter.XYs, c color.Color, points2 float64) *plotter.Line {
 	line, err := plotter.NewLine(points)
 	if err != nil {
-		panic(err) // This fails only without points or with NaN, as in box.
+		panic(err)
 	}
 	line.Color, line.Width = c, vg.Points(points2)
 	return line
 }
 
-// work plots how many entries were recorded, and how many were settled, in each second.
 func (p *picture) work(title string) *plot.Plot {
 	recorded, settled := make(plotter.XYs, len(p.seconds)), make(plotter.XYs, len(p.seconds))
 	high := 1.0
@@ -165,7 +159,6 @@ func (p *picture) work(title string) *plot.Plot {
 	return axes
 }
 
-// names returns labels with the names of the marks, at the height y.
 func (p *picture) names(y float64) *plotter.Labels {
 	var at plotter.XYLabels
 	for _, name := range marks {
@@ -177,15 +170,14 @@ func (p *picture) names(y float64) *plotter.Labels {
 	}
 	labels, err := plotter.NewLabels(at)
 	if err != nil {
-		panic(err) // This fails only without points or with NaN, as in box.
+		panic(err)
 	}
 	for i := range labels.TextStyle {
-		labels.TextStyle[i].XAlign = -1 // Put the name to the left of its line.
+		labels.TextStyle[i].XAlign = -1
 	}
 	return labels
 }
 
-// lateness plots for each second how long after their due time the attempts began, on a logarithmic scale.
 func (p *picture) lateness() *plot.Plot {
 	const low = 0.1 // smallest value shown, in ms
 	high := 1000.0
@@ -222,7 +214,6 @@ func (p *picture) lateness() *plot.Plot {
 	return axes
 }
 
-// kinds returns the kinds of faults that fired, sorted.
 func (p *picture) kinds() (kinds []string) {
 	for _, f := range p.faults {
 		if f.Fired && !slices.Contains(kinds, f.Fault.Fault) {
@@ -233,7 +224,6 @@ func (p *picture) kinds() (kinds []string) {
 	return kinds
 }
 
-// lanes plots when each kind of fault was active, one row for each kind.
 func (p *picture) lanes() *plot.Plot {
 	kinds := p.kinds()
 	axes := plot.New()
@@ -259,10 +249,8 @@ func (p *picture) lanes() *plot.Plot {
 	return axes
 }
 
-// clockTicks labels seconds as minutes:seconds.
 type clockTicks struct{}
 
-// Ticks implements plot.Ticker.
 func (clockTicks) Ticks(low, high float64) (ticks []plot.Tick) {
 	step := 5.0
 	for _, s := range []float64{10, 30, 60, 120, 300, 600, 1800, 3600, 7200} {
@@ -276,10 +264,8 @@ func (clockTicks) Ticks(low, high float64) (ticks []plot.Tick) {
 	return ticks
 }
 
-// decades labels powers of ten.
 type decades struct{}
 
-// Ticks implements plot.Ticker.
 func (decades) Ticks(low, high float64) (ticks []plot.Tick) {
 	for at := math.Pow(10, math.Floor(math.Log10(low))); at <= high; at *= 10 {
 		if at < low {

@@ -16,7 +16,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// synthetic writes a run that lasts two minutes. Entries that become due during a fault begin when the fault ends.
 func synthetic(t *testing.T, dir string) {
 	r := rand.New(rand.NewPCG(1, 2))
 	const begin, seconds = int64(1_700_000_000_000_000), 120

@@ -1,4 +1,3 @@
-// Package smoke shows that a build of the library can run entries. It must pass without any of the features.
 package smoke
 
 import (
@@ -18,14 +17,12 @@ import (
 
 type order struct{ Number int }
 
-// TestEntrySucceedsAndAnotherIsCompensated records two entries and runs them. One succeeds. The other fails
-// permanently, so it is compensated.
 func TestEntrySucceedsAndAnotherIsCompensated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, c.Close()) }()
-		var mu sync.Mutex // guards ran and undone
+		var mu sync.Mutex
 		var ran, undone []int
 		note := func(list *[]int, o order) {
 			mu.Lock()
@@ -59,7 +56,7 @@ func TestEntrySucceedsAndAnotherIsCompensated(t *testing.T) {
 			require.NoError(t, err)
 			return e.State
 		}
-		deadline := time.Now().Add(time.Hour) // of the bubble's clock
+		deadline := time.Now().Add(time.Hour)
 		for !(state(0).Terminal() && state(1).Terminal()) && time.Now().Before(deadline) {
 			time.Sleep(time.Second)
 		}

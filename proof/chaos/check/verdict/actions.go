@@ -8,19 +8,17 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// action is a manual action by a person or a service on an entry.
 type action struct {
 	history.Action
 	tx       *transaction // transaction of the caller (nil: the library's own transaction)
 	answered int64        // time of its ActionEnd (0: no answer)
 	err      string
-	already  bool // the answer said that the entry was already cancelled
-	dead     bool // the answer said that the entry was dead
+	already  bool
+	dead     bool
 	undone   bool
 	place    Place
 }
 
-// tookEffect returns whether an action changed its entry, as far as the history proves it.
 func (a *action) tookEffect() certainty {
 	did := effectDespiteError(a.err)
 	switch {
@@ -35,7 +33,6 @@ func (a *action) tookEffect() certainty {
 	return did
 }
 
-// move returns the name of the change that the action makes to its entry, as it stands in moves.go.
 func (a *action) move() string {
 	if a.Action.Action == history.ActionRequeue && a.Compensate {
 		return moveRequeueUndo
@@ -53,7 +50,6 @@ type call struct {
 	surely bool // whether the action certainly changed this entry
 }
 
-// entryMove is a map key for one move of one entry.
 type entryMove struct {
 	id   uint64
 	move string
@@ -68,7 +64,7 @@ func (d entryMove) compare(other entryMove) int {
 //   - There are no more moves than actions that may have taken effect.
 //
 // An action that got no answer may have its move at any later time, because its statement may still be on its way to
-// the server. The same is true if its connection broke.
+// the server.
 func checkActions(l *Ledger, c *Check) {
 	calls := l.callsByMove(c)
 	there := make(map[entryMove][]*step)
@@ -104,8 +100,7 @@ func checkActions(l *Ledger, c *Check) {
 	}
 }
 
-// callsByMove returns, for each move of each entry, the calls that may have made it. A call that names an idempotency
-// key may have changed any entry that ever had this key.
+// A call that names an idempotency key may have changed any entry that ever had this key.
 func (l *Ledger) callsByMove(c *Check) map[entryMove][]call {
 	calls := make(map[entryMove][]call)
 	rows := l.entriesByKey()
@@ -135,7 +130,6 @@ func (l *Ledger) callsByMove(c *Check) map[entryMove][]call {
 	return calls
 }
 
-// cancelledBefore reports whether an entry to which an action may refer was cancelled before the action was answered.
 func (l *Ledger) cancelledBefore(a *action, named []*Entry) bool {
 	if e := l.Entries[a.ID]; e != nil {
 		named = append(slices.Clone(named), e)
@@ -147,8 +141,8 @@ func (l *Ledger) cancelledBefore(a *action, named []*Entry) bool {
 	})
 }
 
-// mayMake reports whether the call a may have made the step s. For this, the step must lie within the time of the call,
-// start from the state that the call reported, and make the entry due as requested.
+// For mayMake the step must lie within the time of the call, start from the state that the call reported, and make the
+// entry due as requested.
 func (l *Ledger) mayMake(a call, s *step) bool {
 	answered := a.answered != 0 && a.err == ""
 	inTime := s.wall+jump >= a.At && (!answered || s.wall <= a.answered+jump)
@@ -158,10 +152,8 @@ func (l *Ledger) mayMake(a call, s *step) bool {
 	return (inTime || !l.compares(s, a.At)) && (!setsDueTime(s.move) || s.dueIn([]delay{exactly(a.DelayMS)}))
 }
 
-// endsEntry reports whether a move is a Complete or a Cancel call of a service.
 func endsEntry(move string) bool { return move == moveComplete || move == moveCancel }
 
-// setsDueTime reports whether a move makes its entry due at a time that the caller chose.
 func setsDueTime(move string) bool {
 	return move == moveReschedule || move == moveRequeue || move == moveRequeueUndo
 }

@@ -2,18 +2,12 @@ package verdict
 
 import "slices"
 
-// checkAttempts requires four things of each attempt:
-//   - The attempt ran after its claim was made.
-//   - Its Entry equals what the claim left in the row.
-//   - The handler ran while the entry was waiting, the compensation while the entry was compensating.
-//   - If the insert wrote the lease, the attempt ran in the process that inserted. No other process knows of that lease.
-//
-// The check does not require that the lease still ran when the attempt began. The answer to a claim may come late, and
-// a process may be stopped between that answer and its handler.
+// checkAttempts does not require that the lease still ran when the attempt began, because the answer to a claim may
+// come late.
 func checkAttempts(l *Ledger, c *Check) {
 	l.eachEntry(func(e *Entry) {
 		if len(e.steps) == 0 {
-			return // checkPhantom reports this case.
+			return
 		}
 		for i := range e.attempts {
 			a := &e.attempts[i]
@@ -37,7 +31,6 @@ func checkAttempts(l *Ledger, c *Check) {
 	})
 }
 
-// attempt returns the number of the attempt that a claim begins.
 func (s *step) attempt() int32 {
 	if s.new.state == compensating {
 		return s.new.compensateCount + 1
@@ -45,12 +38,11 @@ func (s *step) attempt() int32 {
 	return s.new.processCount + 1
 }
 
-// checkContent requires that each attempt received the content that was inserted.
 func checkContent(l *Ledger, c *Check) {
 	l.eachEntry(func(e *Entry) {
 		from := l.possibleInserts(e)
 		if len(from) == 0 {
-			return // checkPhantom reports this case.
+			return
 		}
 		for i := range e.attempts {
 			a := &e.attempts[i]

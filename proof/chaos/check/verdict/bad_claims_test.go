@@ -2,7 +2,6 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// wrongClaims are wrong histories of claims and attempts.
 var wrongClaims = []wrongHistory{
 	{"a change from an image that was not there", []string{"linear history"}, func(s *story) {
 		e := s.committed("ship")

@@ -2,7 +2,6 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// wrongExistence are wrong histories: a row exists that must not exist, or a row is missing.
 var wrongExistence = []wrongHistory{
 	{"a committed entry is not there", []string{"lost"}, func(s *story) {
 		x := s.begin()

@@ -2,7 +2,6 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// wrongOutcomes are wrong histories of outcomes.
 var wrongOutcomes = []wrongHistory{
 	{"a transactional handler returned nil in time, and failed", []string{"lost success", "outcome"}, func(s *story) {
 		s.run.Types[1].TimeoutMS = 500

@@ -2,7 +2,6 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// wrongPeople are wrong histories of people and producers.
 var wrongPeople = []wrongHistory{
 	{"a cancellation that was answered is not there", []string{"actions"}, func(s *story) {
 		e := s.committed("ship")

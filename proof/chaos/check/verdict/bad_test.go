@@ -9,7 +9,6 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// wrongHistory is a history with one defect, and the checks that must find it.
 type wrongHistory struct {
 	name   string
 	checks []string
@@ -18,7 +17,6 @@ type wrongHistory struct {
 
 var wrong = slices.Concat(wrongExistence, wrongClaims, wrongOutcomes, wrongPeople, wrongResults)
 
-// cancelOpen cancels an entry that a story left open. Otherwise the checks would also report the open entry.
 func (s *story) cancelOpen(e *subject) {
 	e.act(history.ActionCancel, "")
 	e.settle(cancelled, "cancel", nil)

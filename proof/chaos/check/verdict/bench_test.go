@@ -12,8 +12,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// BenchmarkRun reads and judges a run of CHECK_ENTRIES entries (default 5,000). Each entry has one failed attempt and
-// one renewal, so it makes about 18 lines of history.
+// Each entry has one failed attempt and one renewal, so it makes about 18 lines of history.
 func BenchmarkRun(b *testing.B) {
 	entries, err := strconv.Atoi(os.Getenv("CHECK_ENTRIES"))
 	if err != nil {
@@ -32,7 +31,6 @@ func BenchmarkRun(b *testing.B) {
 	b.ReportMetric(float64(lines), "lines")
 }
 
-// writeLargeRun writes a run piece by piece, so that the whole run is never in memory.
 func writeLargeRun(b *testing.B, dir string, entries int) (lines int) {
 	s := newStory(b)
 	out := make(map[string]*bufio.Writer)

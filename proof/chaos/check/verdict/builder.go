@@ -8,11 +8,10 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// builder adds records to a Ledger. Records of one process arrive in order. Records of different processes arrive in
-// any order.
+// Records of one process arrive in order. Records of different processes arrive in any order.
 type builder struct {
 	l        Ledger
-	texts    map[string]string         // interned strings
+	texts    map[string]string
 	process  []int32                   // by file; -1: the Process line has not been read yet
 	txs      []map[uint64]*transaction // by process
 	inserts  []map[insertName][]int32  // by process: inserts without an answer, in their order
@@ -26,7 +25,6 @@ type insertName struct {
 	key string
 }
 
-// attemptName locates an attempt: its entry, and its index in Entry.attempts.
 type attemptName struct {
 	entry *Entry
 	index int
@@ -208,13 +206,12 @@ func (b *builder) inserted(p int32, r *history.Inserted) error {
 	return nil
 }
 
-// aborts reports whether an error with this class means that the server has rolled the transaction back.
 func aborts(class string) bool {
 	return class == history.ErrDeadlock || class == history.ErrTxAborted
 }
 
-// undo applies a ROLLBACK TO SAVEPOINT. It marks as undone every insert and action that the transaction has made since
-// it last set a savepoint with this name. That savepoint remains, and later ones are removed.
+// undo marks as undone every insert and action that the transaction has made since it last set a savepoint with this
+// name. That savepoint remains, and later ones are removed.
 func (b *builder) undo(p int32, r *history.SavepointRollback) error {
 	tx := b.tx(p, r.Tx)
 	for i, s := range slices.Backward(tx.savepoints) {
@@ -255,7 +252,7 @@ func (b *builder) entry(id uint64) *Entry {
 	return e
 }
 
-// keyed returns the entry with the given id. It returns an error if an earlier record gave the entry a different key.
+// keyed returns an error if an earlier record gave the entry a different key.
 func (b *builder) keyed(id uint64, key string) (*Entry, error) {
 	e := b.entry(id)
 	if e.Key == "" {
@@ -380,14 +377,13 @@ func (b *builder) image(i *history.Image) image {
 	}
 }
 
-// tokenHash shortens a token to save memory. The checks only compare tokens for equality.
+// The checks only compare tokens for equality.
 func tokenHash(token string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(token))
 	return h.Sum64()
 }
 
-// text interns a string that occurs often.
 func (b *builder) text(s string) string {
 	if known, ok := b.texts[s]; ok {
 		return known

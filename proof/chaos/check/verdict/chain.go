@@ -2,8 +2,8 @@ package verdict
 
 import "slices"
 
-// checkLinear requires that each change starts from the values that the previous change of the entry left, and that it
-// is one of the moves in moves.go.
+// checkLinear requires that each change starts from what the previous change left, and is one of the moves in
+// moves.go.
 func checkLinear(l *Ledger, c *Check) {
 	l.eachEntry(func(e *Entry) {
 		for _, p := range e.torn {
@@ -27,7 +27,6 @@ func checkLinear(l *Ledger, c *Check) {
 	})
 }
 
-// checkLease requires that a lease has the length that is configured for its type.
 func (l *Ledger) checkLease(e *Entry, s *step, c *Check) {
 	t := l.typeOf(e)
 	if t == nil || t.LeaseMS == 0 {
@@ -39,8 +38,7 @@ func (l *Ledger) checkLease(e *Entry, s *step, c *Check) {
 }
 
 // checkOwnClaim judges a claim that leaves delivery_count unchanged. Only the process that inserted the entry with a
-// lease may make such a claim, because its insert has already counted the delivery. No handler may have run between the
-// insert and the claim.
+// lease may make such a claim, because its insert has already counted the delivery.
 //
 // If no attempt followed the claim, the history does not tell which process made it. checkOwnClaim does not judge such
 // a claim.
@@ -55,19 +53,16 @@ func (l *Ledger) checkOwnClaim(e *Entry, s *step, c *Check) {
 	}
 }
 
-// checkRelease reports a lease that was released although a handler ran under it.
 func (l *Ledger) checkRelease(e *Entry, s *step, c *Check) {
 	if a := e.lastAttempt(s.old.version); a != nil {
 		c.violate(e, append(a.places(), s.place), "released without an outcome, although it had run")
 	}
 }
 
-// recorded reports whether a process may have inserted an entry.
 func (l *Ledger) recorded(process int32, e *Entry) bool {
 	return slices.ContainsFunc(l.possibleInserts(e), func(in *insert) bool { return in.tx.process == process })
 }
 
-// placeBefore returns the place of the change that precedes the change at p. The result is empty for the first change.
 func (e *Entry) placeBefore(p Place) []Place {
 	for i := 1; i < len(e.steps); i++ {
 		if e.steps[i].place == p {

@@ -6,12 +6,10 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// clock converts times from the database's clock to the wall clock. Faults may move the database's clock.
 type clock struct{ samples []history.Clock }
 
-// jump is the smallest difference between the offsets of two samples that counts as a move of the clock. Reading the
-// clocks takes time, which causes smaller differences.
-const jump = 100_000 // in µs
+// Reading the clocks takes time, which causes smaller differences.
+const jump = 100_000
 
 func (c *clock) sort() {
 	slices.SortStableFunc(c.samples, func(a, b history.Clock) int { return int(a.At - b.At) })
@@ -19,8 +17,7 @@ func (c *clock) sort() {
 
 func offset(s history.Clock) int64 { return s.DBNow - s.At }
 
-// samplesAround returns the last sample before an audit row was written and the first sample after it. At the beginning
-// and at the end of the run, both are the same sample.
+// At the beginning and at the end of the run, both are the same sample.
 func (c *clock) samplesAround(seq uint64) (before, after int) {
 	i, _ := slices.BinarySearchFunc(c.samples, seq, func(s history.Clock, seq uint64) int {
 		if s.AuditSeq < seq {
@@ -31,7 +28,6 @@ func (c *clock) samplesAround(seq uint64) (before, after int) {
 	return max(0, i-1), min(i, len(c.samples)-1)
 }
 
-// wall converts the time of an audit row to the wall clock.
 func (c *clock) wall(seq uint64, now int64) int64 {
 	if len(c.samples) == 0 {
 		return now
@@ -47,7 +43,6 @@ func (c *clock) wall(seq uint64, now int64) int64 {
 
 func inside(at int64, from, to history.Clock) bool { return at >= from.At-jump && at <= to.At+jump }
 
-// moved reports whether the database's clock moved at about the time when an audit row was written.
 func (c *clock) moved(seq uint64) bool {
 	if len(c.samples) == 0 {
 		return false

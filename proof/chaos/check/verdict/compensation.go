@@ -3,8 +3,7 @@ package verdict
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
 // checkCompensation requires a reason for each compensation: in the same epoch, an attempt failed, a process crashed or
-// a person asked for it. An epoch that succeeded or was cancelled must not be compensated. A new epoch begins when the
-// entry is requeued.
+// a person asked for it.
 func checkCompensation(l *Ledger, c *Check) {
 	l.eachEntry(func(e *Entry) {
 		success, begun, ended := make(map[uint32]Place), make(map[uint32]bool), make(map[uint32]Place)
@@ -39,8 +38,8 @@ func checkCompensation(l *Ledger, c *Check) {
 	})
 }
 
-// checkUndoOf requires that an entry without attempts left is compensated if its type has a compensation. Otherwise the
-// entry must be dead. After crashes, the entry is compensated only if its type asks for that (CompensateCrashed).
+// checkUndoOf requires that an entry without attempts left is compensated if its type has a compensation. After
+// crashes, the entry is compensated only if its type asks for that (CompensateCrashed).
 func (l *Ledger) checkUndoOf(e *Entry, s *step, c *Check) {
 	t := l.typeOf(e)
 	if t == nil {

@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// describe returns a step as text for human readers.
 func describe(s *step) string {
 	switch s.move {
 	case moveInsert:
@@ -27,7 +26,6 @@ func (i image) String() string {
 	return text + "}"
 }
 
-// SumStalls returns how often the machine was overloaded, as text.
 func (l *Ledger) SumStalls() string {
 	var total int64
 	for _, s := range l.Stalls {
@@ -37,13 +35,11 @@ func (l *Ledger) SumStalls() string {
 		time.Duration(total*1000).Round(time.Millisecond))
 }
 
-// moment is one event in an entry's history.
 type moment struct {
 	at   int64
 	text string
 }
 
-// EntryHistory returns one line for each event of an entry, in the order of the wall clock.
 func (l *Ledger) EntryHistory(id uint64) []string {
 	e := l.Entries[id]
 	if e == nil {

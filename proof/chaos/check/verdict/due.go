@@ -2,8 +2,7 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// checkEarly requires that no claim takes an entry that is not due or is leased. The time of a claim is the time that a
-// trigger read from the database's clock and stored with the changed row.
+// checkEarly requires that no claim takes an entry that is not due or is leased.
 //
 // A claim selects rows in one statement and updates them in another. If the clock is set back between the two, the
 // claim looks too early by as much. checkEarly counts such a claim and does not judge it.
@@ -31,8 +30,7 @@ func checkEarly(l *Ledger, c *Check) {
 	}
 }
 
-// earliness returns by how many ms a claim came too soon, and why. It does not judge a claim made by an insert, because
-// checkDue judges inserts.
+// earliness does not judge a claim made by an insert, because checkDue judges inserts.
 func earliness(s *step) (why string, by int64) {
 	if s.move == moveInsert {
 		return "", 0
@@ -43,10 +41,7 @@ func earliness(s *step) (why string, by int64) {
 	return "before it was due", s.old.nextAt - s.nowMS()
 }
 
-// checkDue requires that an entry becomes due after the right delay. The right delay is one of these:
-//   - the delay with which the entry was recorded,
-//   - the delay that a handler asked for, or
-//   - a delay within the range from which the library chooses at random.
+// checkDue requires that an entry becomes due after the right delay.
 //
 // checkActions judges the delays that people ask for. A wrong due time is a violation even if a clock was moved,
 // because the statement that writes the due time also reads the clock.
@@ -74,15 +69,13 @@ func checkDue(l *Ledger, c *Check) {
 	})
 }
 
-// delay is a range of delays in ms.
 type delay struct{ least, most int64 }
 
-// The library adds roundUpMS to every delay. So a fraction of a millisecond never makes an entry due early.
+// The library adds roundUpMS to every delay, so that a fraction of a millisecond never makes an entry due early.
 const roundUpMS = 1
 
 func exactly(ms int64) delay { return delay{ms, ms + roundUpMS} }
 
-// dueIn reports whether a step makes its entry due within one of these delays.
 func (s *step) dueIn(wanted []delay) bool {
 	in := s.new.nextAt - s.nowMS()
 	for _, d := range wanted {
@@ -93,8 +86,7 @@ func (s *step) dueIn(wanted []delay) bool {
 	return false
 }
 
-// allowedDelays returns the delays that the outcome of an attempt may give its entry. If the handler named a time, only
-// that time is allowed.
+// If the handler named a time, only that time is allowed.
 func (l *Ledger) allowedDelays(a *attempt) []delay {
 	switch {
 	case a != nil && (a.outcome == history.OutcomeRetryAfter || a.outcome == history.OutcomeSnooze):

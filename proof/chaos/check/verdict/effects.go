@@ -2,14 +2,8 @@ package verdict
 
 import "slices"
 
-// checkEffects counts the committed effects of each epoch of an entry. A new epoch begins when the entry is requeued. A
-// transactional handler or compensation writes its effect as a row of a separate table:
-//
-//   - If an attempt ended the epoch with success, there is exactly one row, and this attempt wrote it.
-//   - Otherwise there is no row.
-//
-// A handler with effects outside the database may have more than one effect. If it ended the epoch with success, there
-// is at least one.
+// checkEffects counts the committed effects of each epoch: exactly one row of a transactional handler whose attempt
+// succeeded, otherwise none. A handler with effects outside the database may have more than one.
 func checkEffects(l *Ledger, c *Check) {
 	outside := l.actingTypes()
 	l.eachEntry(func(e *Entry) {
@@ -51,13 +45,11 @@ type effectKey struct {
 	undo  bool
 }
 
-// actor is the handler or the compensation of a type.
 type actor struct {
 	businessType string
 	undo         bool
 }
 
-// actingTypes returns the handlers and compensations whose attempts write effects outside the database.
 func (l *Ledger) actingTypes() map[actor]bool {
 	found := make(map[actor]bool)
 	l.eachEntry(func(e *Entry) {

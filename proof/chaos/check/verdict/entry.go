@@ -6,7 +6,6 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// Entry is one row of the process log.
 type Entry struct {
 	ID   uint64
 	Key  string
@@ -23,7 +22,6 @@ type Entry struct {
 	torn        []Place // audit rows that do not start from the result of the audit row before
 }
 
-// image holds the columns of a row that the library changes.
 type image struct {
 	version, token                               uint64
 	nextAt, leaseUntil                           int64 // in ms of the database's clock
@@ -33,7 +31,6 @@ type image struct {
 	endedBy                                      string // interned
 }
 
-// step is one change of a row.
 type step struct {
 	move  string // name of the move (empty: the contract has no such move)
 	old   image  // zero for an insert
@@ -65,7 +62,6 @@ type attempt struct {
 	endPlace     Place
 }
 
-// last returns the current image of the row, and whether the row exists.
 func (e *Entry) last() (image, bool) {
 	if len(e.steps) == 0 || e.deleted {
 		return image{}, false
@@ -73,7 +69,6 @@ func (e *Entry) last() (image, bool) {
 	return e.steps[len(e.steps)-1].new, true
 }
 
-// deletion returns the step that deleted the row, or nil while the row exists.
 func (e *Entry) deletion() *step {
 	if !e.deleted {
 		return nil
@@ -81,8 +76,7 @@ func (e *Entry) deletion() *step {
 	return &e.steps[len(e.steps)-1]
 }
 
-// stepThatWrote returns the claim or the insert that wrote a version of the row. It ignores renewals, which keep the
-// version.
+// stepThatWrote ignores renewals, which keep the version.
 func (e *Entry) stepThatWrote(version uint64) *step {
 	i, ok := slices.BinarySearchFunc(e.steps, version, func(s step, v uint64) int {
 		switch {
@@ -102,7 +96,6 @@ func (e *Entry) stepThatWrote(version uint64) *step {
 	return &e.steps[i]
 }
 
-// stepThatEnded returns the step that replaced a version of the row, or nil if the version is the last one.
 func (e *Entry) stepThatEnded(version uint64) *step {
 	for i := range e.steps {
 		s := &e.steps[i]
@@ -113,8 +106,7 @@ func (e *Entry) stepThatEnded(version uint64) *step {
 	return nil
 }
 
-// lastLease returns the last step that leased a version of the row, and the wall clock time at which that lease ends. A
-// lease is renewed while the handler runs and while an outcome waits to be stored. If the version has no lease,
+// A lease is renewed while the handler runs and while an outcome waits to be stored. If the version has no lease,
 // lastLease returns nil.
 func (e *Entry) lastLease(version uint64) (last *step, end int64) {
 	for i := range e.steps {
@@ -126,9 +118,8 @@ func (e *Entry) lastLease(version uint64) (last *step, end int64) {
 	return last, end
 }
 
-// lastAttempt returns the last attempt that ran a version of the row. A version can have two attempts: when a batch
-// returns no verdict about an entry, the entry runs again alone. The outcome of the last attempt is the one that is
-// stored.
+// A version can have two attempts: when a batch returns no verdict about an entry, the entry runs again alone. The
+// outcome of the last attempt is the one that is stored.
 func (e *Entry) lastAttempt(version uint64) *attempt {
 	for i := len(e.attempts) - 1; i >= 0; i-- {
 		if e.attempts[i].version == version {
@@ -147,7 +138,6 @@ func (e *Entry) firstAttempt(version uint64) *attempt {
 	return nil
 }
 
-// lines returns the places of all records about a version of an entry.
 func (e *Entry) lines(version uint64) []Place {
 	var found []Place
 	for i := range e.steps {

@@ -6,15 +6,13 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// lostForNoReason is how many of a thousand claims may lose their lease without a fault. A busy machine may stop a
-// process for longer than a lease.
+// A busy machine may stop a process for longer than a lease.
 const lostForNoReason = 1
 
 // checkExecutions requires that each claim leads to at most one run of the entry, in one process. An entry of a batch
 // may run twice if the batch returned no verdict about it.
 //
-// If two claims of an entry follow each other without an outcome in between, the first claim lost its lease. There must
-// be a reason: its process died, or a fault prevented the renewal of the lease.
+// There must be a reason: its process died, or a fault prevented the renewal of the lease.
 func checkExecutions(l *Ledger, c *Check) {
 	claims, lost, unexplained := 0, 0, 0
 	var first []Place
@@ -45,9 +43,8 @@ func checkExecutions(l *Ledger, c *Check) {
 	}
 }
 
-// foundLapsed reports whether the lease of an earlier claim ran out without an outcome before this claim. It returns
-// false if the entry was rescheduled during that lease, because a reschedule discards the outcome of the running
-// attempt.
+// foundLapsed returns false if the entry was rescheduled during that lease, because a reschedule discards the
+// outcome of the running attempt.
 func (e *Entry) foundLapsed(claim *step) bool {
 	if claim.move != moveClaim || claim.old.leaseUntil == 0 || claim.old.leaseUntil > claim.nowMS() {
 		return false
@@ -76,8 +73,6 @@ func (l *Ledger) checkRuns(e *Entry, c *Check) {
 
 // runsAgain reports whether one claim may run an entry twice: first in a batch, as attempt a, and then alone, as the
 // attempt in again. There are two such cases:
-//   - The batch returned no verdict about the entry. A batch may hold a single entry.
-//   - The batch timed out. If the entry had got a verdict before, the second run must begin after the timeout.
 func (l *Ledger) runsAgain(e *Entry, a, again *attempt) bool {
 	t := l.typeOf(e)
 	switch {
@@ -92,9 +87,8 @@ func (l *Ledger) runsAgain(e *Entry, a, again *attempt) bool {
 	return !known || again.began+jump >= up || !l.compares(e.stepThatWrote(a.version), a.began)
 }
 
-// mayLoseLease reports whether something that happened after the last renewal explains why the lease ended before
-// claim. If no attempt ran under that lease, the history does not tell which process had it. Then a fault in any
-// process is an explanation.
+// If no attempt ran under that lease, the history does not tell which process had it. Then a fault in any process
+// is an explanation.
 func (l *Ledger) mayLoseLease(e *Entry, claim *step) bool {
 	renewed, _ := e.lastLease(claim.old.version)
 	if renewed == nil {
@@ -114,7 +108,6 @@ func (l *Ledger) mayLoseLease(e *Entry, claim *step) bool {
 		history.TouchesAppToDB, history.TouchesLocks, history.TouchesDBClock)
 }
 
-// diedBetween reports whether a process was killed between two times.
 func (l *Ledger) diedBetween(from, to int64) bool {
 	return slices.ContainsFunc(l.processes, func(p process) bool { return p.killed && p.last >= from-recovery && p.last <= to })
 }

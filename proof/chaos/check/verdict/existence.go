@@ -6,8 +6,6 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// checkLost requires that the entries of an acknowledged commit are in the table. It also requires that every entry in
-// the table has ended or is not due yet, whether its commit was acknowledged or not.
 func checkLost(l *Ledger, c *Check) {
 	rows := l.entriesByKey()
 	for i := range l.inserts {
@@ -33,19 +31,17 @@ func checkLost(l *Ledger, c *Check) {
 			return
 		}
 		if e.row == nil || e.row.NextAt*1000 > e.row.DBNow {
-			return // The entry is not due yet. If its row is missing, checkAudit reports it.
+			return
 		}
 		c.violate(e, append(e.lines(last.version), e.rowPlace), "left in state %d, although due %d ms before the end", last.state, e.row.DBNow/1000-e.row.NextAt)
 	})
 }
 
-// mayHaveMade reports whether this insert may have made entry e.
 func (in *insert) mayHaveMade(e *Entry) bool {
 	return (in.id == 0 || in.id == e.ID) && e.Type == in.Type
 }
 
-// mayFind reports whether an insert can have found an existing entry in the table. While a purge is deleting the entry,
-// the insert may still see it. After the purge it cannot.
+// While a purge is deleting the entry, the insert may still see it. After the purge it cannot.
 func (l *Ledger) mayFind(in *insert, e *Entry) bool {
 	gone := e.deletion()
 	return (in.id == 0 || in.id == e.ID) && (gone == nil || gone.wall+jump >= in.At || !l.compares(gone, in.At))
@@ -61,7 +57,6 @@ func (l *Ledger) entriesByKey() map[string][]*Entry {
 	return rows
 }
 
-// possibleInserts returns the inserts that may have made an entry.
 func (l *Ledger) possibleInserts(e *Entry) (found []*insert) {
 	for _, n := range l.keys[e.Key] {
 		if in := &l.inserts[n]; in.madeRow() != never && in.mayHaveMade(e) {
@@ -71,8 +66,6 @@ func (l *Ledger) possibleInserts(e *Entry) (found []*insert) {
 	return found
 }
 
-// checkPhantom requires that each row comes from a transaction that may have committed: its COMMIT was sent, and did
-// not certainly fail. No attempt may begin before the COMMIT was sent.
 func checkPhantom(l *Ledger, c *Check) {
 	rows := l.entriesByKey()
 	l.eachEntry(func(e *Entry) {
@@ -101,13 +94,11 @@ func checkPhantom(l *Ledger, c *Check) {
 	})
 }
 
-// overlaps reports whether e was inserted while the entry other was in the table.
 func (e *Entry) overlaps(other *Entry) bool {
 	inserted, gone := e.steps[0].seq, other.deletion()
 	return other.steps[0].seq < inserted && (gone == nil || gone.seq > inserted)
 }
 
-// insertPlaces returns the places of all inserts with a key. Some of them may have made no row.
 func (l *Ledger) insertPlaces(key string) (found []Place) {
 	for _, n := range l.keys[key] {
 		found = append(found, l.inserts[n].place)
@@ -115,14 +106,12 @@ func (l *Ledger) insertPlaces(key string) (found []Place) {
 	return found
 }
 
-// checkResolve requires that an entry that Resolve found is in the table. If Resolve did not find an entry, its
-// transaction must have been rolled back.
 func checkResolve(l *Ledger, c *Check) {
 	rows := l.entriesByKey()
 	for i := range l.resolved {
 		r := &l.resolved[i]
 		if r.Err != "" && r.Err != history.ErrNotFound {
-			continue // Resolve did not know the result. If Resolve knows no result in a whole run, the check has no case, and the run proves nothing.
+			continue // Resolve did not know the result.
 		}
 		for _, n := range r.tx.inserts {
 			in := &l.inserts[n]

@@ -2,8 +2,6 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// strangeCommits are histories of recorded entries. They look like faults of the library, but the checker must accept
-// them.
 var strangeCommits = map[string]func(s *story){
 	"an entry runs and succeeds": func(s *story) {
 		s.committed("ship").claim().run("app1").end(history.OutcomeOK).succeed()
@@ -92,7 +90,7 @@ var strangeCommits = map[string]func(s *story){
 		e.run("app1").end(history.OutcomeOK)
 		s.wait(1500)
 		e.renew()
-		s.wait(1000) // Wait past the end of the first lease.
+		s.wait(1000)
 		s.write("app1", &history.Event{At: s.now, Event: history.EventQueueUp})
 		s.start("app1 again", "app1")
 		s.wait(5000)

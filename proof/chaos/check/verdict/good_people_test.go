@@ -2,7 +2,6 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// strangePeople are histories of people and producers that look wrong but are legal.
 var strangePeople = map[string]func(s *story){
 	"completed while it runs": func(s *story) {
 		e := s.committed("ship").claim()

@@ -6,7 +6,6 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// strangeRuns are histories of claims, attempts and outcomes that look wrong but are legal.
 var strangeRuns = map[string]func(s *story){
 	"released unrun": func(s *story) {
 		s.committed("ship").claim().release().claim().run("app1").end(history.OutcomeOK).succeed()
@@ -86,7 +85,7 @@ var strangeRuns = map[string]func(s *story){
 		e.claim().run("app1").end(history.OutcomeOK)
 		s.fault("cut", "app1", 10, history.TouchesAppToDB)
 		e.pause()
-		e.claim().pause() // Pause, because the transaction could not begin.
+		e.claim().pause()
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
 		e.effectRow(0, false)
 	},
@@ -197,7 +196,7 @@ var strangeRuns = map[string]func(s *story){
 		s.clock()
 		s.skew = 600_000_000
 		s.clock()
-		e.claim().run("app1").end(history.OutcomeFail).fail() // The entry is due by the clock that was set ahead.
+		e.claim().run("app1").end(history.OutcomeFail).fail()
 		s.clock()
 		s.skew = 0
 		e.claim() // The claim decided before the clock jumped, and wrote afterwards.
@@ -213,7 +212,7 @@ var strangeRuns = map[string]func(s *story){
 		s.skew = 4_000_000
 		s.clock()
 		s.skew = 0
-		e.claim() // The entry is due by the clock that was set ahead.
+		e.claim()
 		s.wait(1000)
 		s.clock()
 		e.run("app1").end(history.OutcomeOK).succeed()
@@ -222,7 +221,7 @@ var strangeRuns = map[string]func(s *story){
 		s.run.Types[3].TimeoutMS = 500
 		e := s.committed("mail").claim()
 		e.runAs("app1", func(a *history.Attempt) { a.Batch = 5 }).end(history.OutcomeOK)
-		s.wait(500) // In this time the last of the five handlers is stuck.
+		s.wait(500)
 		e.runAs("app1", func(a *history.Attempt) { a.Batch = 1 }).end(history.OutcomeOK).succeed()
 	},
 	"a batch whose time is up, and its lease is lost before its shares run alone": func(s *story) {

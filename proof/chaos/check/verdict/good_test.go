@@ -5,7 +5,6 @@ import (
 	"testing"
 )
 
-// legalHistories holds all histories that look wrong but are legal.
 var legalHistories = union(strangeCommits, strangeRuns, strangePeople, strangeResults)
 
 func union(parts ...map[string]func(s *story)) map[string]func(s *story) {
@@ -16,7 +15,6 @@ func union(parts ...map[string]func(s *story)) map[string]func(s *story) {
 	return whole
 }
 
-// separateHistories names the legalHistories that cannot share a run with another history.
 var separateHistories = []string{
 	"open at the end and not due", "open at the end, beyond the horizon", "the database's clock jumps ahead, and back under a claim",
 	"the database's clock is set back between a claim's look and its write",

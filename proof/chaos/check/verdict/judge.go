@@ -5,7 +5,6 @@ import (
 	"slices"
 )
 
-// Verdict is the result of all checks of a run.
 type Verdict struct {
 	Checks  []*Check
 	Vacuous []string // demands that the run did not meet; if there are any, the verdict does not count
@@ -18,23 +17,21 @@ func (v *Verdict) Violated() bool {
 
 type Check struct {
 	Name       string
-	Rule       string    // rule that must hold
-	Looked     int       // number of cases that the check looked at
-	Violations int       // number of cases that broke the rule
-	Findings   []Finding // the first violations
-	Notes      []string  // observations that are reported but not judged
+	Rule       string
+	Looked     int
+	Violations int
+	Findings   []Finding
+	Notes      []string
 
-	whenAny bool // whether a run may have no case of this check. For example, a short run purges nothing, and a busy machine has no time without stalls
+	whenAny bool // whether a run may have no case of this check
 }
 
-// Finding is one violation.
 type Finding struct {
 	What  string
-	Entry uint64  // id of the entry (0: the violation concerns no single entry)
-	Lines []Place // lines that prove the violation
+	Entry uint64
+	Lines []Place
 }
 
-// findings is the maximum number of violations that one check stores and prints.
 const findings = 5
 
 func (c *Check) violate(e *Entry, lines []Place, format string, args ...any) {
@@ -59,7 +56,6 @@ func (c *Check) note(format string, args ...any) {
 	c.Notes = append(c.Notes, fmt.Sprintf(format, args...))
 }
 
-// Judge runs every check over the ledger.
 func Judge(l *Ledger) *Verdict {
 	v := &Verdict{}
 	for _, check := range []struct {

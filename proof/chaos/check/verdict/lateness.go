@@ -8,16 +8,14 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// Start tells when an attempt began and how late it was.
 type Start struct {
 	At   int64 // wall clock in µs
 	Late int64 // delay in µs
-	Calm bool  // whether no fault affected the time of the delay
+	Calm bool
 }
 
-// Starts measures how late the first attempt of each claim began. The delay counts from the due time of the entry, or
-// from the answer to the COMMIT if that came later. Starts leaves out a claim that had to wait until the lease of an
-// earlier claim ran out.
+// The delay counts from the due time of the entry, or from the answer to the COMMIT if that came later. Starts leaves
+// out a claim that had to wait until the lease of an earlier claim ran out.
 func (l *Ledger) Starts() []Start {
 	var starts []Start
 	l.eachEntry(func(e *Entry) {
@@ -35,18 +33,14 @@ func (l *Ledger) Starts() []Start {
 	return starts
 }
 
-// tooLateAfter returns how many µs late an attempt may begin if no fault delays it. The result is twice the sum of a
-// lost lease, the grace period for an entry that was not enqueued, and a round of the reconciler.
 func (l *Ledger) tooLateAfter() int64 {
 	return 2 * 1000 * (l.longestLease() + l.Run.GraceMS + l.Run.ReconcileIntervalMS)
 }
 
-// lateForNoReason is how many of a thousand starts without a fault or stall nearby may be later than tooLateAfter.
 const lateForNoReason = 1
 
-// checkLate requires that a due entry begins in time while there is no fault and no stall. During faults it reports
-// lateness but does not judge it. If the machine was overloaded for much of the run, checkLate judges no start, because
-// work left over from a stall still delays entries after the stall.
+// checkLate judges no start on a machine that was overloaded for much of the run, because work left over from a stall
+// still delays entries.
 func checkLate(l *Ledger, c *Check) {
 	late := 0
 	for _, s := range l.Starts() {
@@ -67,7 +61,6 @@ func checkLate(l *Ledger, c *Check) {
 	c.violate(nil, nil, "%d of %d attempts began more than %d ms late, without a fault", late, c.Looked, l.tooLateAfter()/1000)
 }
 
-// readyAt returns the earliest wall clock time at which a process could have made this claim.
 func (l *Ledger) readyAt(e *Entry, claim *step) int64 {
 	due := claim.wall + claim.new.nextAt*1000 - claim.now
 	if claim.move != moveInsert && claim.old.version != 0 {
@@ -81,13 +74,11 @@ func (l *Ledger) readyAt(e *Entry, claim *step) int64 {
 	return due
 }
 
-// Percentiles summarize how late attempts began.
 type Percentiles struct {
 	N                        int
 	P50, P90, P99, P999, Max time.Duration
 }
 
-// Sum summarizes the starts for which match returns true.
 func Sum(starts []Start, match func(Start) bool) Percentiles {
 	var late []int64
 	for _, s := range starts {
@@ -117,9 +108,9 @@ func (p Percentiles) String() string {
 }
 
 type Second struct {
-	Recorded int // number of entries inserted
-	Settled  int // number of entries that reached a terminal state
-	Attempts int // number of attempts that began
+	Recorded int
+	Settled  int
+	Attempts int
 	Late     Percentiles
 }
 
@@ -158,13 +149,11 @@ func (l *Ledger) Timeline() (begin int64, seconds []Second) {
 	return begin, seconds
 }
 
-// Counts are a run's totals.
 type Counts struct {
 	Entries, Commits, UnknownCommits, Attempts, Claims, LostLeases, Dropped int
-	ByEnd                                                                   map[string]int // number of entries by the move that ended them
+	ByEnd                                                                   map[string]int
 }
 
-// Count computes a run's totals.
 func (l *Ledger) Count() Counts {
 	c := Counts{ByEnd: make(map[string]int)}
 	for _, tx := range l.txs {
@@ -202,6 +191,5 @@ func (l *Ledger) Count() Counts {
 	return c
 }
 
-// Mark returns the time at which the run last wrote the given mark, in µs of the wall clock. It returns 0 if the run
-// has no such mark.
+// Mark returns 0 if the run has no such mark.
 func (l *Ledger) Mark(what string) int64 { return l.marks[what] }

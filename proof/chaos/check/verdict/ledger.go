@@ -8,36 +8,33 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// Ledger holds a run as its history describes it.
 type Ledger struct {
 	Run       history.Run
 	Entries   map[uint64]*Entry
-	IDs       []uint64 // keys of Entries, ascending
-	Faults    []Fault  // ordered by their start
+	IDs       []uint64
+	Faults    []Fault // ordered by their start
 	Stalls    []Stall
 	Deadlocks []history.Deadlock
 	Members   []history.Member
-	Lines     int // number of lines read
+	Lines     int
 
 	files     []string
 	types     map[string]*history.Type
 	processes []process
 	txs       []*transaction
 	inserts   []insert
-	keys      map[string][]int32 // inserts by idempotency key
+	keys      map[string][]int32
 	resolved  []resolved
 	waits     []waited
 	actions   []action
 	events    []history.Event
-	marks     map[string]int64 // last time of each mark, in µs of the wall clock
+	marks     map[string]int64
 	clock     clock
 	felt      int64 // time in µs for which a stall still has effects after its end
 }
 
-// Place is a line of a history file.
 type Place struct{ file, line int32 }
 
-// process is one process of an app, which may be restarted.
 type process struct {
 	app     string
 	started int64
@@ -46,30 +43,26 @@ type process struct {
 	killed  bool  // whether it ended without MarkExit, and its app was started again
 }
 
-// diedBefore reports whether the process was killed before a time.
 func (p process) diedBefore(at int64) bool { return p.killed && p.last < at }
 
 func (l *Ledger) typeOf(e *Entry) *history.Type { return l.types[e.Type] }
 
-// served reports whether any process has a handler for the entry.
 func (l *Ledger) served(e *Entry) bool {
 	t := l.typeOf(e)
 	return t != nil && t.Handler != history.HandlerNone
 }
 
-// eachEntry visits the entries in the order of their ids.
 func (l *Ledger) eachEntry(visit func(e *Entry)) {
 	for _, id := range l.IDs {
 		visit(l.Entries[id])
 	}
 }
 
-// placeName returns a place as file:line.
 func (l *Ledger) placeName(p Place) string {
 	return history.Line{File: l.files[p.file], Number: int(p.line)}.String()
 }
 
-// finish sorts and classifies all records. It is called once all files are read.
+// finish is called once all files are read.
 func (l *Ledger) finish() error {
 	if len(l.types) == 0 {
 		return fmt.Errorf("the history has no Run line, or its Run line has no types")
@@ -113,8 +106,7 @@ func (l *Ledger) findKilled() {
 	}
 }
 
-// findSeen marks each transaction that has a row in the table. Such a transaction committed, even if the COMMIT
-// returned an error.
+// A transaction that has a row in the table committed, even if the COMMIT returned an error.
 func (l *Ledger) findSeen() {
 	for i := range l.inserts {
 		in := &l.inserts[i]

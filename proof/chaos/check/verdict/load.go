@@ -8,8 +8,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// Load reads the run in a directory. It returns an error if the directory holds no history, or if records contradict
-// each other.
+// Load returns an error if the directory holds no history, or if records contradict each other.
 func Load(dir string) (*Ledger, error) {
 	files, err := history.Files(dir)
 	if err != nil {
@@ -30,7 +29,6 @@ type chunk struct {
 
 const chunkLines = 2000
 
-// load decodes the files in parallel and enters their records in one Ledger.
 func load(files []string) (*Ledger, error) {
 	chunks := make(chan chunk, 8)
 	var readers sync.WaitGroup

@@ -13,7 +13,6 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// save writes the files of a story as its processes would have written them.
 func (s *story) save(dir string) {
 	s.t.Helper()
 	for i, file := range s.order {

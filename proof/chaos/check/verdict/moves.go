@@ -6,7 +6,6 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// These are the values of the column state.
 const (
 	pending      int8 = 0
 	retrying     int8 = -1
@@ -20,30 +19,29 @@ const (
 
 func terminal(state int8) bool { return !slices.Contains(open, state) }
 
-// The slice open holds the states in which an entry can be claimed. If the state is also in the slice waiting, the next
-// attempt calls the handler. In state compensating, the next attempt calls the compensation.
+// If the state is also in the slice waiting, the next attempt calls the handler. In state compensating, the next
+// attempt calls the compensation.
 var (
 	open    = []int8{pending, retrying, compensating}
 	waiting = []int8{pending, retrying}
 )
 
-// change is what a move does to a column.
 type change int
 
 const (
-	same       change = iota
-	plusOne           // grows by one
-	minusOne          // falls by one
-	zero              // becomes 0 from any value
-	fresh             // another value than before
-	kept              // stays the same. If the row is rescheduled during a lease, it may become one less
-	now               // becomes the present time of the database
-	nowOrLater        // becomes the present time or later
-	ended             // becomes 0 from another value, because a lease is released
-	renewed           // becomes the present time or later, because a lease is taken or renewed
+	same change = iota
+	plusOne
+	minusOne
+	zero
+	fresh
+	kept       // otherwise one less after a reschedule during a lease
+	now        // becomes the present time of the database
+	nowOrLater // becomes the present time or later
+	ended      // becomes 0 from another value, because a lease is released
+	renewed    // becomes the present time or later, because a lease is taken or renewed
 )
 
-// move is one kind of change that the library may make to a row. Columns that a move does not list keep their values.
+// Columns that a move does not list keep their values.
 type move struct {
 	name     string
 	inserted bool // whether no claim may have changed the row since its insert leased it; such an insert has already counted the delivery
@@ -90,8 +88,8 @@ const (
 
 var nobody = []string{""}
 
-// moves lists every change of a row that the library may make. Some moves have several lines, because they change the
-// row differently in different states. TestNoTwoMovesFitOneChange proves that no two lines fit the same change.
+// A move has a line for each way in which it changes the row. TestNoTwoMovesFitOneChange proves that no two lines fit
+// the same change.
 var moves = []move{
 	{name: moveTouch},
 	{name: moveRenew, from: open, lease: renewed},
@@ -136,7 +134,6 @@ var moves = []move{
 		delivery: zero, lease: zero, next: now, token: fresh, by: []string{"person"}},
 }
 
-// classify returns the name of the move that matches a step, or "" when no move matches.
 func classify(s *step) string {
 	switch {
 	case s.move == moveInsert && insertedRight(s):
@@ -169,18 +166,15 @@ func (m *move) fits(s *step) bool {
 		(m.by == nil && n.endedBy == o.endedBy || slices.Contains(m.by, n.endedBy))
 }
 
-// leads reports whether the move may start in state from and end in state to.
 func (m *move) leads(from, to int8) bool {
 	return (m.from == nil || slices.Contains(m.from, from)) && (m.to == nil && to == from || slices.Contains(m.to, to))
 }
 
-// claims reports whether a step takes a lease for an attempt, by a claim or by an insert.
 func (s *step) claims() bool {
 	return s.move == moveClaim || s.move == moveOwnClaim || s.move == moveInsert && s.new.deliveryCount > 0
 }
 
-// rounding is the greatest difference in ms between the time that the trigger reads and the time that its statement
-// reads. Both read one clock, in different precision.
+// The trigger and its statement read one clock in different precision.
 const rounding = 2
 
 func (c change) fits(before, after, at int64) bool {
@@ -207,8 +201,6 @@ func (c change) fits(before, after, at int64) bool {
 	return false
 }
 
-// insertedRight reports whether an insert is legal. The row must be pending and due now or later. It has either no
-// lease or a lease that the insert wrote. Only an entry that is due at once may have such a lease.
 func insertedRight(s *step) bool {
 	n := &s.new
 	fresh := image{token: n.token, nextAt: n.nextAt, leaseUntil: n.leaseUntil, deliveryCount: n.deliveryCount}
@@ -217,7 +209,7 @@ func insertedRight(s *step) bool {
 	return *n == fresh && (leased || free)
 }
 
-// actionOf maps each move of people and services to its action. All other moves are made by the engine.
+// All other moves are made by the engine.
 var actionOf = map[string]string{
 	moveComplete: history.ActionComplete, moveCancel: history.ActionCancel, moveReschedule: history.ActionReschedule,
 	moveRequeue: history.ActionRequeue, moveRequeueUndo: history.ActionRequeue, moveSettledManually: history.ActionSettleManually,

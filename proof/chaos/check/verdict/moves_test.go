@@ -8,7 +8,7 @@ import (
 )
 
 // The checker looks up each change of a row in the list of moves, and takes the move that fits. So no change may fit
-// two moves. The test tries all combinations of changes of the columns.
+// two moves.
 func TestNoTwoMovesFitOneChange(t *testing.T) {
 	const at = 1_700_000_000_000
 	states := []int8{pending, retrying, dead, compensating, succeeded, compensated, cancelled, manual}
@@ -19,7 +19,7 @@ func TestNoTwoMovesFitOneChange(t *testing.T) {
 	fitted := make(map[string]int)
 	for _, from := range states {
 		for _, to := range states {
-			var leading []*move // moves that may begin and end in these states
+			var leading []*move
 			for i := range moves {
 				if moves[i].leads(from, to) {
 					leading = append(leading, &moves[i])

@@ -6,7 +6,6 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// explains lists, for each move of the engine, the outcomes of attempts that lead to it.
 var explains = map[string][]string{
 	moveRetry: {history.OutcomeFail, history.OutcomeRetryAfter, history.OutcomePanic, history.OutcomeCanceled},
 	moveExhausted: {history.OutcomeFail, history.OutcomeRetryAfter, history.OutcomePanic, history.OutcomeCanceled,
@@ -19,9 +18,6 @@ var explains = map[string][]string{
 		history.OutcomePermanent},
 }
 
-// checkOutcomes checks each outcome that is stored in a row. Every outcome ends a claim. An attempt under this claim
-// must have returned the outcome.
-//
 // A success may also come from an earlier attempt of the same epoch, because the library accepts a late success. The
 // success of a transactional handler or compensation must come from an attempt under the claim that it ends.
 func checkOutcomes(l *Ledger, c *Check) {
@@ -57,13 +53,12 @@ func (l *Ledger) checkSuccess(e *Entry, s *step, c *Check) {
 	c.violate(e, append(e.lines(s.old.version), s.place), "%s in epoch %d, and no attempt of that epoch returned nil", s.move, s.new.epoch)
 }
 
-// tooSoon reports whether a step happened while its attempt was still running. It returns false if the times of the
-// step and of the attempt cannot be compared, or differ by no more than the constant jump.
+// tooSoon returns false if the times of the step and of the attempt cannot be compared, or differ by no more than
+// the constant jump.
 func (l *Ledger) tooSoon(s *step, a *attempt) bool {
 	return s.wall+jump < a.ended && l.compares(s, a.ended)
 }
 
-// crashBudget is how many leases in a row may end without an outcome.
 const crashBudget = 3
 
 func (l *Ledger) checkCrashes(e *Entry, c *Check) {
@@ -77,10 +72,8 @@ func (l *Ledger) checkCrashes(e *Entry, c *Check) {
 	}
 }
 
-// checkQuarantine requires two things of an entry that was dead-lettered because of crashes. More than crashBudget
-// claims lost their lease, and the last claim, which dead-lettered the entry, ran no handler. Only an outcome resets
-// the delivery count, so the count tells how many leases were lost in a row. checkLinear verifies every change of this
-// count.
+// Only an outcome resets the delivery count, so the count tells how many leases were lost in a row. checkLinear
+// verifies every change of this count.
 func (l *Ledger) checkQuarantine(e *Entry, s *step, c *Check) {
 	if lost := s.old.deliveryCount - 1; lost <= crashBudget {
 		c.violate(e, append(e.lines(s.old.version), s.place), "was quarantined after %d lost leases; the budget is %d, plus one lease for a success that waits to be stored", lost, crashBudget)
@@ -114,26 +107,23 @@ func (l *Ledger) checkOutcome(e *Entry, s *step, c *Check) {
 	l.checkBudget(e, s, a, lines, c)
 }
 
-// mayFailToBegin reports whether a fault may have kept a process from beginning the transaction of a handler. The
-// history does not name that process, so a fault in any process counts.
+// The history does not name that process, so a fault in any process counts.
 func (l *Ledger) mayFailToBegin(e *Entry, s *step) bool {
 	claim := e.stepThatWrote(s.old.version)
 	return claim != nil && (l.stalled(claim.wall, s.wall, "") || l.hit(claim.wall, s.wall, "",
 		history.TouchesApp, history.TouchesDatabase, history.TouchesAppToDB, history.TouchesLocks, history.TouchesDBClock))
 }
 
-// mayLeadTo reports whether the outcome of attempt a may lead to step s.
 func (l *Ledger) mayLeadTo(e *Entry, s *step, a *attempt) bool {
 	switch {
 	case a.outcome == history.OutcomeCanceled && a.batch == 0 && a.cause != "" && slices.Contains(explains[s.move], a.outcome):
 		stopped := a.cause == history.CauseStopping || a.cause == history.CauseLeaseLost
 		return stopped == (s.move == movePause)
 	case slices.Contains(explains[s.move], a.outcome):
-		// The attempt ran in a batch, or its cause is unknown. The history then does not say whether the process
-		// stopped the handler, so a stop counts as possible.
+		// The history then does not say whether the process stopped the handler, so a stop counts as possible.
 		return true
 	case s.move == movePause && l.outOfTime(e, s, a):
-		return true // The batch timed out, and the process stopped before the entry could run alone.
+		return true
 	case a.outcome == history.OutcomeOK && !l.transactional(e, s.old.state):
 		return false
 	case a.outcome == history.OutcomeOK: // The transaction could not commit; see checkLostSuccess.
@@ -146,8 +136,8 @@ func (l *Ledger) mayLeadTo(e *Entry, s *step, a *attempt) bool {
 	return false
 }
 
-// outOfTime reports whether the batch of an attempt may have timed out. If a batch times out, the library ignores all
-// its verdicts. So the attempt may have returned a verdict before the timeout.
+// If a batch times out, the library ignores all its verdicts. So the attempt may have returned a verdict before the
+// timeout.
 func (l *Ledger) outOfTime(e *Entry, s *step, a *attempt) bool {
 	if a.batch <= 1 || a.cause == history.CauseTimeout {
 		return a.batch > 0 && a.cause == history.CauseTimeout
@@ -156,11 +146,8 @@ func (l *Ledger) outOfTime(e *Entry, s *step, a *attempt) bool {
 	return known && (s.wall+jump >= up || !l.compares(s, a.ended))
 }
 
-// tooLate reports whether an attempt may have timed out before its handler returned nil. The transaction of such an
-// attempt did not commit.
-//
-// The process may be stopped between the time a.ended and the handler's return. So the attempt may have timed out even
-// if a.ended is earlier than the timeout. If the failure was recorded before the timeout, it has another cause.
+// The process may be stopped before the handler returns, so the attempt may have timed out even if a.ended is earlier.
+// If the failure was recorded before the timeout, it has another cause.
 func (l *Ledger) tooLate(e *Entry, s *step, a *attempt) bool {
 	up, known := l.earliestTimeout(e, a.version)
 	switch {
@@ -175,8 +162,7 @@ func (l *Ledger) tooLate(e *Entry, s *step, a *attempt) bool {
 	return a.ended+jump >= up || l.stalled(a.ended, up, app) || l.hit(a.ended, up, app, history.TouchesApp)
 }
 
-// earliestTimeout returns the earliest wall clock time at which an attempt at a version can time out. The timeout
-// starts when the attempt begins, which is after the claim.
+// The timeout starts when the attempt begins, which is after the claim.
 func (l *Ledger) earliestTimeout(e *Entry, version uint64) (up int64, known bool) {
 	t, claim := l.typeOf(e), e.stepThatWrote(version)
 	if t == nil || t.TimeoutMS == 0 || claim == nil {
@@ -185,7 +171,6 @@ func (l *Ledger) earliestTimeout(e *Entry, version uint64) (up int64, known bool
 	return claim.wall + t.TimeoutMS*1000, true
 }
 
-// transactional reports whether an entry in this state is settled in the transaction of its handler or compensation.
 func (l *Ledger) transactional(e *Entry, state int8) bool {
 	t := l.typeOf(e)
 	if t == nil {
@@ -197,7 +182,6 @@ func (l *Ledger) transactional(e *Entry, state int8) bool {
 	return t.Handler == history.HandlerTx
 }
 
-// checkBudget requires that an entry is exhausted exactly when its attempts are used up.
 func (l *Ledger) checkBudget(e *Entry, s *step, a *attempt, lines []Place, c *Check) {
 	spent, most := int(s.new.processCount), l.maxFailures(e)
 	if s.old.state == compensating {
@@ -219,7 +203,6 @@ func (l *Ledger) checkBudget(e *Entry, s *step, a *attempt, lines []Place, c *Ch
 	}
 }
 
-// maxFailures returns the number of failures that exhaust an entry, or 0 if that number is unknown.
 func (l *Ledger) maxFailures(e *Entry) int {
 	for _, in := range l.possibleInserts(e) {
 		if in.Max > 0 {

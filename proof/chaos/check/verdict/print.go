@@ -9,11 +9,8 @@ import (
 	"text/tabwriter"
 )
 
-// mostLines is how many history lines are printed for one violation.
 const mostLines = 12
 
-// Print writes a verdict for human readers. First it prints a line for each check. Then it prints each violation with
-// the lines that prove it. For each violated check it also prints the history of the entry in its first violation.
 func Print(out io.Writer, l *Ledger, v *Verdict) error {
 	texts, err := l.texts(v)
 	if err != nil {
@@ -44,7 +41,6 @@ func Print(out io.Writer, l *Ledger, v *Verdict) error {
 	return w.Flush()
 }
 
-// Word returns the verdict of a check as one word.
 func (c *Check) Word() string {
 	switch {
 	case c.Violations > 0:
@@ -55,7 +51,6 @@ func (c *Check) Word() string {
 	return "held"
 }
 
-// Sum returns the verdict as one sentence.
 func (v *Verdict) Sum() string {
 	switch {
 	case v.Violated():
@@ -100,7 +95,6 @@ func printList(w io.Writer, title string, lines []string) {
 	}
 }
 
-// texts reads the lines that the findings name.
 func (l *Ledger) texts(v *Verdict) (map[Place]string, error) {
 	wanted := make(map[int32]map[int32]bool)
 	for _, c := range v.Checks {
@@ -136,7 +130,7 @@ func readLines(name string, wanted map[int32]bool, each func(line int32, text st
 			delete(wanted, n)
 		}
 		if err != nil {
-			return nil // The last line is incomplete or the file ends, so missing lines have no text.
+			return nil
 		}
 	}
 	return nil

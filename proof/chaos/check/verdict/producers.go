@@ -8,11 +8,8 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// checkProducers requires that no deadlock involves both a producer's statement and a statement that the library sends
-// in its own transaction.
-//
-// It reports lock waits of producers but does not judge them, because the server does not say which transaction held
-// the lock. The holder may be another producer that uses the same key.
+// checkProducers reports lock waits of producers but does not judge them, because the server does not say which
+// transaction held the lock. The holder may be another producer that uses the same key.
 func checkProducers(l *Ledger, c *Check) {
 	for i := range l.Deadlocks {
 		d := &l.Deadlocks[i]
@@ -43,7 +40,6 @@ func checkProducers(l *Ledger, c *Check) {
 	c.note("inserts that failed: %d in a lock wait (%d of them while no fault affected locks or the database), %d in a deadlock", waits, outside, deadlocks)
 }
 
-// These are the programs that may have sent a statement in a deadlock report.
 const (
 	roleNemesis  = "nemesis"
 	roleLibrary  = "library"
@@ -51,8 +47,7 @@ const (
 	roleOther    = "other"
 )
 
-// role finds the program that sent a statement, by the statement's text. CancelTx and similar calls by a service are
-// roleOther, because they lock rows in the service's own transaction.
+// CancelTx and similar calls by a service are roleOther, because they lock rows in the service's own transaction.
 func role(statement string) string {
 	s := strings.Join(strings.Fields(strings.ToUpper(statement)), " ")
 	engine := strings.Contains(s, "VERSION=VERSION+1") || strings.Contains(s, "SET LEASE_UNTIL=") || strings.Contains(s, "SKIP LOCKED")
@@ -67,7 +62,6 @@ func role(statement string) string {
 	return roleOther
 }
 
-// counted merges equal lines into one line that ends with their number, for example "(3 times)".
 func counted(lines []string) []string {
 	count := make(map[string]int)
 	var order []string

@@ -1,13 +1,8 @@
 package verdict
 
-// settleSlack is how many µs the queue has at the end of a run to remove stale members.
 const settleSlack = 10_000_000
 
-// checkQueue looks at the queue at the end of the run. It must hold every open entry that is due within the horizon,
-// which is the time for which the queue holds entries in advance. The score must be no later than the entry's due time
-// or the end of its lease, whichever is later, plus the longest lease and settleSlack.
-//
-// A member without an open entry is stale. A claim removes a stale member once its score is due.
+// A score must be no later than the due time or the end of the lease, plus the longest lease and settleSlack.
 func checkQueue(l *Ledger, c *Check) {
 	members := make(map[uint64]float64, len(l.Members))
 	stale := 0

@@ -11,7 +11,6 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// notDue records an entry that is not due yet when the run ends.
 func (s *story) notDue() *subject {
 	e := s.entry("ship")
 	e.delay = 30_000
@@ -19,7 +18,6 @@ func (s *story) notDue() *subject {
 	return e
 }
 
-// removeRecords removes the records of a file for which match returns true.
 func (s *story) removeRecords(file string, match func(history.Record) bool) {
 	var rest []history.Record
 	for _, r := range s.records[file] {
@@ -32,7 +30,6 @@ func (s *story) removeRecords(file string, match func(history.Record) bool) {
 
 func member(r history.Record) bool { _, ok := r.(*history.Member); return ok }
 
-// wrongAtRest are histories whose last records, about the end of the run, are wrong.
 var wrongAtRest = []struct {
 	name  string
 	check string
@@ -85,7 +82,6 @@ func TestEveryWrongEndIsCaughtByItsCheck(t *testing.T) {
 	}
 }
 
-// fullRun returns a run that meets every demand.
 func fullRun(t *testing.T) *story {
 	s := newStory(t)
 	for _, name := range slices.Sorted(maps.Keys(legalHistories)) {
@@ -133,7 +129,7 @@ func TestWhatARunDidNotShowIsNamed(t *testing.T) {
 	}
 }
 
-// failFaults ends every fault of a kind with an error. The checker then treats the fault as not made.
+// The checker then treats the fault as not made.
 func (s *story) failFaults(kind string) {
 	of := make(map[uint64]bool)
 	for _, r := range s.records["driver"] {
@@ -148,7 +144,6 @@ func (s *story) failFaults(kind string) {
 	}
 }
 
-// emptyRun returns a run in which nothing happened.
 func emptyRun(t *testing.T) *story {
 	s := newStory(t)
 	s.rest()
@@ -165,7 +160,6 @@ func TestEveryDemandIsMissedByARunInWhichNothingHappened(t *testing.T) {
 	}
 }
 
-// For each demand the table names a story that meets it.
 func TestDemandIsMetByItsStory(t *testing.T) {
 	for demand, name := range map[string]string{
 		ShowsUnknownHappened:   "unknown commit that happened",
@@ -206,11 +200,10 @@ func hasPrefix(lines []string, prefix string) bool {
 	return false
 }
 
-// If the driver's stalls make up more than a twentieth of the run, a stall excuses lost leases until 10 s after its
-// end. Otherwise it excuses them until 1 s after its end.
+// Stalls of more than a twentieth of the run excuse lost leases until 10 s after their end, others until 1 s.
 func TestLostLeaseNearAStallOfAMachineThatIsTooBusy(t *testing.T) {
 	for _, test := range []struct {
-		busy, later int64 // in ms
+		busy, later int64
 		lost        bool
 	}{{1000, 5000, true}, {100_000, 5000, false}, {100_000, 15_000, true}} {
 		s := newStory(t)
@@ -232,8 +225,6 @@ func TestLostLeaseNearAStallOfAMachineThatIsTooBusy(t *testing.T) {
 	}
 }
 
-// The driver's stalls make up more than a twentieth of this run. The checker reports a late start without judging it,
-// even if no fault was near.
 func TestLateStartIsNotJudgedOnAMachineThatIsTooBusy(t *testing.T) {
 	s := newStory(t)
 	s.run.At = s.now

@@ -6,17 +6,13 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// waited is an answer of Wait.
 type waited struct {
 	history.Waited
 	place Place
 }
 
 // checkResults requires that an entry has a result of its current epoch if, and only if, its handler succeeded in this
-// epoch. A new epoch begins when the entry is requeued. An attempt of this epoch must have returned the result together
-// with a nil error. If the type is transactional, the effect of this attempt must have committed.
-//
-// An answer of Wait must be about the entry that the caller asked for, in a version that was stored.
+// epoch.
 func checkResults(l *Ledger, c *Check) {
 	l.eachEntry(func(e *Entry) {
 		last, exists := e.last()
@@ -64,7 +60,6 @@ func (l *Ledger) checkWait(w *waited, c *Check) {
 	}
 }
 
-// returned reports whether an attempt of this epoch returned the result, and was able to store it.
 func (l *Ledger) returned(e *Entry, r history.Result, epoch uint32) bool {
 	if r.ID != e.ID || !slices.ContainsFunc(e.attempts, func(a attempt) bool {
 		return a.version == r.Version && a.epoch == epoch && !a.compensation && a.outcome == history.OutcomeOK

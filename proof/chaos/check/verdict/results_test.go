@@ -2,13 +2,11 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// quoted records an entry whose type returns results, and runs it to its success.
 func (s *story) quoted() *subject {
 	e := s.committed("quote").claim()
 	return e.run("app1").end(history.OutcomeOK).succeed()
 }
 
-// resultRow writes the entry's row of the table of results.
 func (e *subject) resultRow(epoch uint32, version uint64) {
 	e.s.write("driver", &history.ResultRow{ID: e.id, Epoch: epoch, Result: history.Result{ID: e.id, Version: version}})
 }
@@ -20,12 +18,10 @@ func (e *subject) waited(change func(w *history.Waited)) {
 	e.s.write("producer", w)
 }
 
-// answered writes an answer of Wait with the result of the attempt that ran last.
 func (e *subject) answered() {
 	e.waited(func(w *history.Waited) { w.Result = &history.Result{ID: e.id, Version: e.ran} })
 }
 
-// wrongResults are wrong histories of results and waits.
 var wrongResults = []wrongHistory{
 	{"a success without its result", []string{"results"}, func(s *story) { s.quoted() }},
 	{"a result of an attempt that failed", []string{"results"}, func(s *story) {
@@ -94,7 +90,6 @@ var wrongResults = []wrongHistory{
 	}},
 }
 
-// strangeResults are histories of results that look wrong but are legal.
 var strangeResults = map[string]func(s *story){
 	"a success with its result": func(s *story) {
 		e := s.quoted()

@@ -6,8 +6,8 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// checkAudit requires that the audit is complete. If a row differs from its last image in the audit, it was changed
-// without the triggers, or the database lost a commit.
+// If a row differs from its last image in the audit, it was changed without the triggers, or the database lost a
+// commit.
 func checkAudit(l *Ledger, c *Check) {
 	l.eachEntry(func(e *Entry) {
 		c.Looked++
@@ -33,13 +33,9 @@ func (i image) is(r *history.Row) bool {
 	}
 }
 
-// purged are the states that Purge deletes by default. A dead entry is not purged, because a person must look at it. An
-// entry that a person settled is kept as evidence.
+// A dead entry is not purged, because a person must look at it. An entry that a person settled is kept as evidence.
 var purged = []int8{succeeded, compensated, cancelled}
 
-// checkPurge requires that a row is deleted only in a state that Purge deletes, and only if it has reached the age
-// given to Purge.
-//
 // One statement finds the row and another deletes it, and both read the clock. If the clock moved at about that time,
 // checkPurge does not judge the age.
 func checkPurge(l *Ledger, c *Check) {
@@ -65,7 +61,6 @@ func checkPurge(l *Ledger, c *Check) {
 
 func (l *Ledger) purges() bool { return l.Run.PurgeAgeMS > 0 }
 
-// checkUnknownTypes requires that an entry without a handler stays as it was inserted. Only people may change it.
 func checkUnknownTypes(l *Ledger, c *Check) {
 	l.eachEntry(func(e *Entry) {
 		if len(e.steps) == 0 || l.served(e) {

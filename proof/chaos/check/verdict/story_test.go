@@ -14,23 +14,22 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// storyLease and purgeAge apply to every story. Both are in ms.
+// storyLease and purgeAge are in ms.
 const (
 	storyLease = 2000
 	purgeAge   = 5000
 )
 
-// story builds a history: a run with a driver, a producer and apps. The clock of the story moves only when the method
-// wait is called.
+// The clock of the story moves only when the method wait is called.
 type story struct {
 	t       testing.TB
 	run     history.Run
-	now     int64 // wall clock in µs
-	skew    int64 // offset of the database's clock in µs
+	now     int64
+	skew    int64
 	records map[string][]history.Record
-	order   []string // names of the files, in the order of their first line
+	order   []string
 	seq     uint64
-	count   uint64 // last number given to a transaction, run, call, fault or token
+	count   uint64
 	people  []*subject
 	members []history.Member
 }
@@ -57,7 +56,6 @@ func newStory(t testing.TB) *story {
 	return s
 }
 
-// start begins the file of a new process of an app.
 func (s *story) start(file, app string) {
 	s.order = append(s.order, file)
 	s.write(file, &history.Process{App: app, PID: len(s.order), At: s.now})
@@ -65,7 +63,6 @@ func (s *story) start(file, app string) {
 
 func (s *story) write(file string, r history.Record) { s.records[file] = append(s.records[file], r) }
 
-// wait advances the clock by ms milliseconds.
 func (s *story) wait(ms int64) { s.now += ms * 1000 }
 
 func (s *story) dbNow() int64 { return s.now + s.skew }
@@ -74,7 +71,6 @@ func (s *story) dbMS() int64 { return s.dbNow() / 1000 }
 
 func (s *story) next() uint64 { s.count++; return s.count }
 
-// tx is a producer's transaction.
 type tx struct {
 	s *story
 	n uint64
@@ -82,7 +78,6 @@ type tx struct {
 
 func (s *story) begin() tx { return tx{s, s.next()} }
 
-// askCommit writes the Commit line, which precedes the COMMIT.
 func (x tx) askCommit() { x.s.write("producer", &history.Commit{At: x.s.now, Tx: x.n}) }
 
 func (x tx) answer(outcome string) {
@@ -91,7 +86,6 @@ func (x tx) answer(outcome string) {
 
 func (x tx) commit(outcome string) { x.askCommit(); x.answer(outcome) }
 
-// resolve writes the answer of Resolve about an entry of the transaction.
 func (x tx) resolve(e *subject, id uint64, class string) {
 	x.s.write("producer", &history.Resolved{At: x.s.now, Tx: x.n, Key: e.key, ID: id, Err: class})
 }
@@ -108,7 +102,6 @@ func (x tx) rollbackTo(name string) {
 
 func (s *story) token() string { return fmt.Sprintf("%032x", s.next()) }
 
-// fault writes a fault that lasts ms milliseconds, and its end.
 func (s *story) fault(kind, target string, ms int64, touches ...string) {
 	n := s.next()
 	s.write("driver", &history.Fault{At: s.now, N: n, Fault: kind, Target: target, Touches: touches})
@@ -116,7 +109,6 @@ func (s *story) fault(kind, target string, ms int64, touches ...string) {
 	s.write("driver", &history.FaultEnd{At: s.now, N: n})
 }
 
-// stall writes a stall of an app. The stall lasts ms milliseconds and ends now.
 func (s *story) stall(app string, ms int64) {
 	at := s.now
 	s.wait(ms)
@@ -127,7 +119,6 @@ func (s *story) clock() {
 	s.write("driver", &history.Clock{At: s.now, DBNow: s.dbNow(), AuditSeq: s.seq})
 }
 
-// The method rest ends the story normally. All entries have ended, and the table and the queue are dumped.
 func (s *story) rest() {
 	s.wait(1000)
 	s.write("driver", &history.Mark{At: s.now, What: history.MarkQuiescent})
@@ -145,7 +136,6 @@ func (s *story) rest() {
 	}
 }
 
-// buildLedger builds the Ledger from the story's files, as load does.
 func (s *story) buildLedger() (*Ledger, error) {
 	b := newBuilder(s.order)
 	for i, file := range s.order {
@@ -169,7 +159,6 @@ func (s *story) judge() *Verdict {
 	return Judge(l)
 }
 
-// violates requires that exactly the given checks are violated.
 func (s *story) violates(want ...string) *Verdict {
 	s.t.Helper()
 	v := s.judge()
@@ -189,7 +178,6 @@ func (s *story) violates(want ...string) *Verdict {
 	return v
 }
 
-// holds fails the test if any check is violated.
 func (s *story) holds() *Verdict {
 	s.t.Helper()
 	return s.violates()

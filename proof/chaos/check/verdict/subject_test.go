@@ -6,7 +6,6 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// subject is an entry of a story, with the current values of its row.
 type subject struct {
 	s     *story
 	id    uint64
@@ -15,8 +14,8 @@ type subject struct {
 	delay int64
 	max   int
 	row   history.Image
-	ran   uint64 // version of the last attempt
-	gone  bool   // whether the row does not exist, because it is not inserted yet or was purged
+	ran   uint64
+	gone  bool
 }
 
 func (s *story) entry(typ string) *subject {
@@ -28,7 +27,6 @@ func (s *story) entry(typ string) *subject {
 
 func (e *subject) hash() uint64 { return e.id*1000 + 1 }
 
-// insert writes the Insert line and its answer, in a transaction. writeInsert writes the row.
 func (e *subject) insert(x tx) *subject {
 	s := e.s
 	s.write("producer", &history.Insert{At: s.now, Tx: x.n, Key: e.key, Type: e.typ, Hash: e.hash(), DelayMS: e.delay, Max: e.max})
@@ -36,15 +34,12 @@ func (e *subject) insert(x tx) *subject {
 	return e
 }
 
-// repeat writes an Insert of a key that was recorded before. The answer says that it is a duplicate of the entry with
-// this id.
 func (e *subject) repeat(x tx, id uint64) {
 	s := e.s
 	s.write("producer", &history.Insert{At: s.now, Tx: x.n, Key: e.key, Type: e.typ, Hash: 5})
 	s.write("producer", &history.Inserted{At: s.now, Tx: x.n, Key: e.key, ID: id, Duplicate: true})
 }
 
-// writeInsert writes the audit row of the insert.
 func (e *subject) writeInsert(inserted bool) *subject {
 	s := e.s
 	e.row = history.Image{NextAt: s.dbMS() + e.delay, Token: s.token()}
@@ -56,15 +51,13 @@ func (e *subject) writeInsert(inserted bool) *subject {
 	return e
 }
 
-// The method committed records an entry without a lease, in a transaction that commits.
 func (s *story) committed(typ string) *subject {
 	e := s.entry(typ).record(false, history.CommitOK)
 	s.wait(1)
 	return e
 }
 
-// record inserts the entry in a separate transaction. The parameter answer is the recorded answer to the COMMIT. The
-// COMMIT takes effect even if the answer is an error.
+// The COMMIT takes effect even if the answer is an error.
 func (e *subject) record(inserted bool, answer string) *subject {
 	x := e.s.begin()
 	e.insert(x)
@@ -74,7 +67,6 @@ func (e *subject) record(inserted bool, answer string) *subject {
 	return e
 }
 
-// insertedWithLease records an entry with a lease that its insert wrote. Its transaction commits ms milliseconds later.
 func (s *story) insertedWithLease(ms int64) *subject {
 	e, x := s.entry("ship"), s.begin()
 	e.insert(x).writeInsert(true)
@@ -97,7 +89,6 @@ func (s *story) audit(op string, e *subject, before, after *history.Image) {
 
 func copied(i *history.Image) *history.Image { c := *i; return &c }
 
-// update writes a change of the row with a new version and token, 1 ms later.
 func (e *subject) update(change func(r *history.Image)) *subject {
 	e.s.wait(1)
 	before := e.row
@@ -112,7 +103,6 @@ func (e *subject) claim() *subject {
 	return e.update(func(r *history.Image) { r.DeliveryCount++; r.LeaseUntil = e.s.dbMS() + storyLease })
 }
 
-// killThree runs the entry's handler three times. Each run kills its process.
 func (e *subject) killThree() *subject {
 	for range 3 {
 		e.claim().run("app1")
@@ -121,15 +111,14 @@ func (e *subject) killThree() *subject {
 	return e
 }
 
-// killThreeAndClaim does the same as killThree, and then writes a claim that runs no handler. It waits until the lease
-// of this claim has ended, because the library dead-letters the entry only then.
+// killThreeAndClaim waits until the lease of this claim has ended, because the library dead-letters the entry only
+// then.
 func (e *subject) killThreeAndClaim() *subject {
 	e.killThree().claim()
 	e.s.wait(2 * storyLease)
 	return e
 }
 
-// ownClaim claims an entry with a lease that its insert wrote. The claim comes from the process that inserted.
 func (e *subject) ownClaim() *subject {
 	return e.update(func(r *history.Image) { r.LeaseUntil = e.s.dbMS() + storyLease })
 }
@@ -146,8 +135,7 @@ func (e *subject) release() *subject {
 	return e.update(func(r *history.Image) { r.Token = token; r.DeliveryCount--; r.LeaseUntil = 0 })
 }
 
-// settle writes an outcome with the given state. The parameter by becomes the value of ended_by. The entry is due at
-// once. The function change may modify the row before it is written.
+// The entry is due at once.
 func (e *subject) settle(state int8, by string, change func(r *history.Image)) *subject {
 	return e.update(func(r *history.Image) {
 		r.State, r.EndedBy, r.DeliveryCount, r.LeaseUntil, r.NextAt = state, by, 0, 0, e.s.dbMS()
@@ -188,7 +176,6 @@ type run struct {
 	row  history.Image
 }
 
-// attemptLine returns the Attempt line of run n. The caller may modify the line before it is written.
 func (e *subject) attemptLine(n uint64) *history.Attempt {
 	r := e.row
 	a := &history.Attempt{
@@ -222,7 +209,6 @@ func (r *run) endAs(outcome string, change func(a *history.AttemptEnd)) *subject
 	return r.e
 }
 
-// effect adds to the history an effect outside the database.
 func (r *run) effect() *run {
 	s := r.e.s
 	for _, phase := range []string{history.EffectBefore, history.EffectAfter} {
@@ -231,14 +217,12 @@ func (r *run) effect() *run {
 	return r
 }
 
-// effectRow writes the committed effect row of the transactional handler that ran last.
 func (e *subject) effectRow(epoch uint32, undo bool) { e.effectRowAt(epoch, undo, e.ran) }
 
 func (e *subject) effectRowAt(epoch uint32, undo bool, version uint64) {
 	e.s.write("driver", &history.EffectRow{ID: e.id, Key: e.key, Epoch: epoch, Compensation: undo, Version: version})
 }
 
-// act adds to the history a person's action and the answer.
 func (e *subject) act(action, class string) { e.actAs(action, class, func(*history.Action) {}) }
 
 func (e *subject) actAs(action, class string, change func(a *history.Action)) {
@@ -250,7 +234,6 @@ func (e *subject) actAs(action, class string, change func(a *history.Action)) {
 	s.write("producer", &history.ActionEnd{At: s.now, Call: a.Call, Err: class, Dead: dead})
 }
 
-// cancelAgain adds to the history a cancel call whose answer says that the entry was already cancelled.
 func (e *subject) cancelAgain() {
 	s := e.s
 	n := s.next()
@@ -258,8 +241,8 @@ func (e *subject) cancelAgain() {
 	s.write("producer", &history.ActionEnd{At: s.now, Call: n, Already: true})
 }
 
-// reschedule adds to the history that a person moves the due time of the entry to ms milliseconds from now. Like the
-// store, it subtracts a running attempt from DeliveryCount, because the outcome of that attempt may be dropped.
+// Like the store, it subtracts a running attempt from DeliveryCount, because the outcome of that attempt may be
+// dropped.
 func (e *subject) reschedule(ms int64) *subject {
 	e.actAs(history.ActionReschedule, "", func(a *history.Action) { a.DelayMS = ms })
 	return e.update(func(r *history.Image) {
@@ -268,7 +251,6 @@ func (e *subject) reschedule(ms int64) *subject {
 	})
 }
 
-// undo adds to the history that a person requeues the entry for its compensation.
 func (e *subject) undo() *subject {
 	e.actAs(history.ActionRequeue, "", func(a *history.Action) { a.Compensate = true })
 	return e.requeue(compensating)

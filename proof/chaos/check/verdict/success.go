@@ -8,16 +8,14 @@ import (
 
 const defaultSettle = 1500
 
-// putOffForNoReason is how many of a thousand transactional handlers may be retried without a fault although they
-// returned nil. A transaction can fail for reasons that only the server knows.
+// A transaction can fail for reasons that only the server knows.
 const putOffForNoReason = 5
 
-// checkLostSuccess requires that a success is stored. It looks at attempts that returned nil well before their lease
-// ended. It skips an attempt whose process died or could not reach the database. The next stored step of the entry must
-// be the success, unless a person or a service changed the entry.
+// checkLostSuccess looks at attempts that returned nil well before their lease ended. It skips an attempt whose process
+// died or could not reach the database. The next stored step of the entry must be the success, unless a person or a
+// service changed the entry.
 //
-// A transactional handler that returned nil may be retried in a few cases, because its COMMIT may have failed. See
-// putOffForNoReason.
+// A transactional handler that returned nil may be retried in a few cases, because its COMMIT may have failed.
 func checkLostSuccess(l *Ledger, c *Check) {
 	transactional, putOff := 0, 0
 	var firstOf *Entry
@@ -70,16 +68,13 @@ func (l *Ledger) timeLeft(e *Entry, a *attempt, next *step) (leftMS int64, canSt
 	return leftMS, leftMS >= settle && !l.disturbed(a, until)
 }
 
-// disturbed reports whether an event between the attempt's end and the time until may have kept the process from
-// storing the outcome.
 func (l *Ledger) disturbed(a *attempt, until int64) bool {
 	p := l.processes[a.process]
 	return p.last < until && !p.ended || l.stalled(a.ended, until, p.app) || l.hit(a.ended, until, p.app,
 		history.TouchesApp, history.TouchesDatabase, history.TouchesAppToDB, history.TouchesLocks, history.TouchesDBClock)
 }
 
-// attemptError returns the class of the error that the library's observer reported for an attempt whose handler
-// returned nil. It is for human readers and does not affect the verdict.
+// attemptError is for human readers and does not affect the verdict.
 func (l *Ledger) attemptError(e *Entry, a *attempt, next *step) string {
 	for i := range l.events {
 		ev := &l.events[i]

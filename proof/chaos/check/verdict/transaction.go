@@ -2,7 +2,6 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// transaction is a caller's transaction.
 type transaction struct {
 	process    int32
 	inserts    []int32
@@ -12,8 +11,8 @@ type transaction struct {
 	answered   int64
 	outcome    string
 	rolledBack bool
-	aborted    bool // whether the server rolled it back because of a statement
-	seen       bool // whether one of its rows is in the table
+	aborted    bool
+	seen       bool
 }
 
 type savepoint struct {
@@ -32,14 +31,12 @@ type insert struct {
 	place    Place
 }
 
-// resolved is the answer of Resolve about an insert whose COMMIT had an unknown outcome.
 type resolved struct {
 	history.Resolved
 	tx    *transaction
 	place Place
 }
 
-// certainty tells whether a request to the database took effect: always, never or maybe.
 type certainty int
 
 const (
@@ -48,7 +45,6 @@ const (
 	surely
 )
 
-// committed returns whether a transaction committed, as far as that is certain.
 func (tx *transaction) committed() certainty {
 	switch {
 	case tx.aborted, tx.rolledBack, tx.asked == 0, tx.outcome == history.CommitFail:
@@ -59,7 +55,6 @@ func (tx *transaction) committed() certainty {
 	return maybe
 }
 
-// madeRow returns whether an insert made a row, as far as that is certain.
 func (in *insert) madeRow() certainty {
 	switch {
 	case in.undone, in.dup:
@@ -72,7 +67,6 @@ func (in *insert) madeRow() certainty {
 	return in.tx.committed()
 }
 
-// effectDespiteError returns whether a statement took effect although it returned an error with this class.
 func effectDespiteError(class string) certainty {
 	switch class {
 	case "":

@@ -6,14 +6,12 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// Fault is a fault of the run, with its end.
 type Fault struct {
 	history.Fault
 	End   int64 // wall clock in µs; if the fault has no end, the time at which all faults or the run ended
 	Fired bool
 }
 
-// Stall is a time in which the overloaded machine delayed one app, or all apps.
 type Stall struct {
 	history.Stall
 	app string // name of the app; "driver" stands for all apps
@@ -22,7 +20,6 @@ type Stall struct {
 // recovery is the time in µs for which a fault still has effects after its end.
 const recovery = 3_000_000
 
-// hit reports whether a fault that touches one of the given parts may have affected an app between two times.
 func (l *Ledger) hit(from, to int64, app string, touches ...string) bool {
 	for i := range l.Faults {
 		f := &l.Faults[i]
@@ -41,16 +38,14 @@ func (l *Ledger) hit(from, to int64, app string, touches ...string) bool {
 	return false
 }
 
-// targetOnly reports whether a fault that touches this part affects only the fault's target.
 func targetOnly(touches string) bool {
 	return touches == history.TouchesApp || touches == history.TouchesAppToDB
 }
 
-// driver is the name of the driver's process.
 const driver = "driver"
 
-// stalled reports whether a stall slowed an app between two times. An empty app means any app. A stall excuses only
-// delays: a lost lease, an outcome not stored in time, or a late start.
+// An empty app means any app. A stall excuses only delays: a lost lease, an outcome not stored in time, or a late
+// start.
 func (l *Ledger) stalled(from, to int64, app string) bool {
 	return slices.ContainsFunc(l.Stalls, func(s Stall) bool {
 		return s.At <= to && s.Until+l.felt >= from && (app == "" || s.app == app || s.app == driver)
@@ -64,8 +59,7 @@ const (
 	stallFeltLong = 10_000_000
 )
 
-// overloaded reports whether the driver's stalls make up more than a twentieth of the run. Such a machine is slow
-// between the stalls too.
+// An overloaded machine is slow between the stalls too.
 func (l *Ledger) overloaded() bool {
 	var total int64
 	for _, s := range l.Stalls {
@@ -76,13 +70,10 @@ func (l *Ledger) overloaded() bool {
 	return total*20 > l.endOfRun()-l.Run.At
 }
 
-// compares reports whether the time of a step can be compared with the time at, which comes from a process's clock. It
-// returns false if the database's clock was moved at about one of these times.
 func (l *Ledger) compares(s *step, at int64) bool {
 	return !l.clock.moved(s.seq) && !l.hit(at, at, "", history.TouchesDBClock)
 }
 
-// Calm reports whether no fault and no stall had effects between two times.
 func (l *Ledger) Calm(from, to int64) bool {
 	for i := range l.Faults {
 		if f := &l.Faults[i]; f.At <= to && f.End+recovery >= from {

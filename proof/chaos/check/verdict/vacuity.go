@@ -7,8 +7,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// These are the demands that a run must meet. In addition, each kind of fault must have fired, and each check must have
-// found a case. The keys of Run.Excused are these names, "fault: <kind>" and "check: <name>".
+// The keys of Run.Excused are these names, "fault: <kind>" and "check: <name>".
 const (
 	ShowsEntries           = "enough entries"
 	ShowsUnknownHappened   = "unknown commit that happened"
@@ -68,7 +67,6 @@ func (v *Verdict) judgeVacuity(l *Ledger) {
 	slices.Sort(v.Excused)
 }
 
-// shown returns the number of cases of each demand.
 func (l *Ledger) shown() map[string]int {
 	n := make(map[string]int)
 	count := func(name string, happened bool) {
@@ -116,8 +114,7 @@ func (l *Ledger) shownByProducers(count func(string, bool)) {
 	}
 }
 
-// soonAfter is how many µs after a loss of the queue's data the reconciler may take to enqueue entries again. Only an
-// enqueue within this time counts for the demand ShowsEnqueued.
+// Only an enqueue within this time counts for the demand ShowsEnqueued.
 const soonAfter = 60_000_000
 
 func (l *Ledger) lostBefore(at int64) bool {
