@@ -125,6 +125,8 @@ var listFilters = []struct {
 	{"ended since, of a type", processlog.Filter{EndedFrom: unixMilli(listedFrom + 20), BusinessType: "type 1"}, "k_due"},
 	{"dead since", processlog.Filter{EndedFrom: unixMilli(listedFrom + 20), States: []processlog.State{processlog.Dead}}, "k_due"},
 	{"dead of a type within, by user", processlog.Filter{EndedFrom: unixMilli(listedFrom + 20), EndedTo: unixMilli(listedFrom + 70), BusinessType: "type 1", UserID: "u2"}, "k_due"},
+	{"running of a type", processlog.Filter{BusinessType: "type 1", Leased: true}, "k_due"},
+	{"running of a type in a process", processlog.Filter{BusinessType: "type 1", Leased: true, LeasedBy: processlog.InstanceID{1}}, "k_due"},
 	{"due before", processlog.Filter{DueTo: unixMilli(listedFrom + 60)}, "k_due"},
 	{"due within, of two types", processlog.Filter{DueFrom: unixMilli(listedFrom + 10), DueTo: unixMilli(listedFrom + 60), BusinessTypes: two}, "k_due"},
 	{"ended within, recorded within", processlog.Filter{EndedFrom: unixMilli(listedFrom + 20), CreatedFrom: unixMilli(listedFrom + 10)}, "k_created_at"},
@@ -141,7 +143,7 @@ func narrow(f processlog.Filter) processlog.Filter {
 
 func admits(f processlog.Filter, r listedRow) bool {
 	created := unixMilli(r.created)
-	return (len(f.States) == 0 || slices.Contains(f.States, r.state)) &&
+	return !f.Leased && (len(f.States) == 0 || slices.Contains(f.States, r.state)) &&
 		(f.BusinessType == "" || f.BusinessType == r.kind) &&
 		(len(f.BusinessTypes) == 0 || slices.Contains(f.BusinessTypes, r.kind)) &&
 		isWanted(f, f.BatchID, r.batch) && isWanted(f, f.BusinessID, r.business) && isWanted(f, f.BusinessExtID, r.external) &&
