@@ -75,8 +75,8 @@ func (a *arena) exec(query string, args ...any) {
 	a.must(err)
 }
 
-// MySQL has no sequence engine, so the expression is recursive. The options in newArena raise the server's limit for
-// such recursions.
+// numbers returns a recursive expression, because MySQL has no sequence engine. The options in newArena raise the server's
+// limit for such recursions.
 func numbers(first, last int) string {
 	return fmt.Sprintf("(WITH RECURSIVE n (seq) AS (SELECT %d UNION ALL SELECT seq+1 FROM n WHERE seq<%d) SELECT seq FROM n) AS numbers", first, last)
 }

@@ -58,7 +58,7 @@ type Queue interface {
 	Listen(ctx context.Context, wake func(businessType string))
 
 	// Lead reports whether the caller should reconcile during the next period. It usually returns true to one process
-	// only. Two or none for one period do no harm.
+	// only. Two leaders, or none for one period, do no harm.
 	Lead(ctx context.Context, period time.Duration) (bool, error)
 
 	// Close releases the resources that the queue opened itself. After Close, every method fails, and Listen calls wake no

@@ -265,8 +265,8 @@ type Row struct {
 
 	Faults Faults // set by Claim and by Operations.DeadWithoutCase only
 
-	// Result is the encoded result of the handler. Only Ends sets it, for an entry that succeeded with a result in its
-	// present epoch, and the handler's call in its process.
+	// Result is the encoded result of the handler. Ends sets it for an entry that succeeded with a result in its present
+	// epoch. In the process that runs the entry, the handler's call sets it.
 	Result []byte
 
 	Token     Token         // token of the write that last changed the row

@@ -14,7 +14,7 @@ import (
 // redisTimeout limits the connect, the write and the read of a command. The queue is only a hint, so do not wait longer.
 const redisTimeout = 2 * time.Second
 
-// leastConns is the number of connections to a server that the queue needs: one for commands and one for the subscription.
+// leastConns is one connection for commands and one for the subscription.
 const leastConns = 2
 
 // ownRedisClient opens a separate client to the servers of the user's client, without its hooks. It obeys contexts, and
@@ -87,8 +87,7 @@ func ownClusterClient(opt redis.ClusterOptions) *redis.ClusterClient {
 	return cluster
 }
 
-// poolWithin returns a pool size that leaves room for the subscription. MaxActiveConns of go-redis would fail a command at
-// the limit, instead of waiting, and refuse the subscription.
+// poolWithin leaves room for the subscription. MaxActiveConns of go-redis would fail a command at the limit.
 func poolWithin(size, limit int) int {
 	if limit > 0 && (size <= 0 || size > limit-1) {
 		return limit - 1

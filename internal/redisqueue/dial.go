@@ -74,8 +74,8 @@ func (c *eraConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// SyscallConn returns an error for a stale connection. go-redis calls it before it takes an idle connection, and then
-// takes another one.
+// SyscallConn returns an error for a stale connection. go-redis calls it for an idle connection, and then takes another
+// one.
 func (c *eraConn) SyscallConn() (syscall.RawConn, error) {
 	if c.isStale() {
 		return nil, errStale

@@ -19,8 +19,7 @@ type redisKeys struct {
 	tags   uint32 // number of hash tags: 1 on a single server, clusterTags on a cluster
 }
 
-// clusterTags spreads the types of one prefix over a cluster. If it changes, entries are enqueued again from the database
-// under their new keys.
+// clusterTags spreads the types of one prefix over a cluster. If it changes, entries are enqueued again from the database.
 const clusterTags = 16
 
 var validPrefix = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,64}$`)
@@ -48,7 +47,7 @@ func (k redisKeys) tag(n uint32) string {
 	return "{" + k.prefix + ":v1:" + strconv.FormatUint(uint64(n), 10) + "}"
 }
 
-// dueKey returns the key of the zset with a type's due and leased entries. The 0 is the partition, of which there is one.
+// dueKey returns the key of the zset with a type's due and leased entries. The 0 is the only partition.
 func (k redisKeys) dueKey(businessType string) string {
 	return k.tag(k.tagOf(businessType)) + ":" + businessType + ":0:due"
 }
@@ -64,8 +63,6 @@ func rebuilder(token processlog.Token) string { return hex.EncodeToString(token[
 // owner returns the key with the fingerprint of the only database that may use the keys of the tag.
 func (k redisKeys) owner(tag uint32) string { return k.tag(tag) + ":owner" }
 
-// lead returns the key with the name of the instance that reconciles.
 func (k redisKeys) lead() string { return k.tag(0) + ":lead" }
 
-// wake returns the channel for business types whose earliest due time has become earlier.
 func (k redisKeys) wake() string { return k.prefix + ":v1:wake" }

@@ -109,7 +109,7 @@ func (q *Queue) Check(ctx context.Context, fingerprint string) error {
 	if err := q.checkVersion(ctx); err != nil {
 		return fmt.Errorf("check redis: %w", err)
 	}
-	// Stamp the first tag alone, so that of two databases that start together, one gets all tags.
+	// Stamp the first tag alone, so that one of two databases that start together gets all tags.
 	for _, tags := range [][]uint32{q.allTags()[:1], q.allTags()[1:]} {
 		owners, err := q.stampOwner(ctx, tags, fingerprint)
 		if err != nil {
@@ -346,8 +346,8 @@ func (q *Queue) Lead(ctx context.Context, period time.Duration) (bool, error) {
 	return replies[0] == int64(1), nil
 }
 
-// Evicts returns the maxmemory policy if it may evict the keys of the queue, and otherwise, or if the server does not
-// tell, "". Eviction costs only latency.
+// Evicts returns the maxmemory policy if it may evict the keys of the queue. Otherwise, or if the policy is unknown, it
+// returns "".
 func (q *Queue) Evicts(ctx context.Context) string {
 	const setting = "maxmemory-policy"
 	config, err := q.client.ConfigGet(ctx, setting).Result()
@@ -368,7 +368,6 @@ func (q *Queue) allTags() []uint32 {
 	return tags
 }
 
-// stampOwner writes the fingerprint where there is none, and returns the fingerprints that are there now.
 func (q *Queue) stampOwner(ctx context.Context, tags []uint32, fingerprint string) ([]string, error) {
 	var calls []scriptCall
 	for _, tag := range tags {

@@ -12,7 +12,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// splitStatements limits the number of statements that one writeApart sends to find the refused items.
 const splitStatements = 64
 
 type refusal[T any] struct {
@@ -148,8 +147,7 @@ func (p *splitter[T]) piecewise(items []T) error {
 
 const (
 	piecesAtFirst = 16
-	// splitWaits limits how many statements of one writeApart may wait in vain for a lock.
-	splitWaits = 3
+	splitWaits    = 3
 )
 
 func timeFor(ctx context.Context, wait time.Duration) bool {
@@ -174,7 +172,6 @@ func waitIn(err error) *waitError {
 	return waitErr
 }
 
-// writeHeld runs a statement in a transaction that has locked all rows to write.
 func (s *Store) writeHeld(ctx context.Context, tx processlog.Tx, query string) (changedRows int64, err error) {
 	startedAt := time.Now()
 	if changedRows, err = execCount(ctx, tx, query); err != nil {

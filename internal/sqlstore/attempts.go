@@ -25,7 +25,6 @@ const (
 	attemptsErase  = "UPDATE {attempt}{by id} SET error={empty} WHERE entry_id={entry_id}"
 )
 
-// attemptColumns lists the columns that a later failure in the same slot overwrites.
 var attemptColumns = []string{"row_version", "epoch", "attempt", "compensating", "verdict", "timed_out", "lost_leases", "instance",
 	"due_at", "started_at", "took_ms", "next_at", "trace", "error"}
 
@@ -42,7 +41,7 @@ func (s *Store) KeepAttempts(ctx context.Context) error {
 	return nil
 }
 
-// writeAttempts stores the failed attempts of outcomes that the same transaction has just written under token.
+// writeAttempts runs in the transaction that has just written the outcomes under token.
 func (s *Store) writeAttempts(ctx context.Context, tx processlog.Tx, ids []processlog.ID, token processlog.Token, of func(id processlog.ID) *processlog.Outcome) error {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id processlog.ID) bool { return !hasAttempt(of(id)) })
 	if len(ids) == 0 {
@@ -128,8 +127,7 @@ func scanAttempts(rows *sql.Rows) ([]processlog.FailedAttempt, error) {
 	return attempts, rows.Err()
 }
 
-// lookForAttempts finds out whether a purge must delete failed attempts of any process. Call it after the entries to purge
-// were read.
+// lookForAttempts must run after the entries to purge were read.
 func (s *Store) lookForAttempts(ctx context.Context) error {
 	if s.attempts.Load() {
 		return nil

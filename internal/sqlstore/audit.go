@@ -11,8 +11,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// audit writes the audit records of a change in its transaction. isInBatch hides them in the audit log, which shows the
-// record of the batch instead.
+// audit hides the records of a batch (isInBatch) in the audit log, which shows the record of the batch instead.
 func (s *Store) audit(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow, isInBatch bool) error {
 	records := make([]auditRow, len(rows))
 	for i := range rows {
@@ -63,7 +62,6 @@ type storedAudit struct {
 	LastError    string `json:"last_error,omitempty"`
 }
 
-// inBatchPrefix begins before_state in the record of an entry that an action on several entries has changed.
 const inBatchPrefix = `{"in_batch":`
 
 func storedState(r processlog.AuditState, isInBatch bool) []byte {

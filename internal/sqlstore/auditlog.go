@@ -11,7 +11,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// auditLogRead limits how many rows of each table are read for one page of the audit log.
 const auditLogRead = 10_000
 
 type auditLogTable struct {

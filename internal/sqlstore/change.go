@@ -12,7 +12,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// changeTimeout limits how long a Change outside a caller's transaction tries to lock the row.
 const changeTimeout = 2 * time.Second
 
 // Change implements Store.

@@ -48,7 +48,6 @@ var sideColumns = map[string][]string{
 	"_instance": {"id", "name", "library", "build", "started_at", "seen_at", "ended_at", "running", "queue", "types"},
 }
 
-// sideTables says which of the tables in sideColumns exist, and with which columns.
 type sideTables map[string][]string // columns by suffix, in small letters
 
 func readSideTables(rows *sql.Rows, base string) (sideTables, error) {
@@ -132,8 +131,6 @@ func viewNotTable(name tableName) error {
 	return &processlog.FieldError{Field: "table " + name.quoted(""), Reason: "is a view, and the log needs a table. Name another table in Config.Table, and create it with MigrateTable"}
 }
 
-// checkForeign returns an error if a view or a user's own table has the log's name. CREATE TABLE IF NOT EXISTS would leave
-// it as it is.
 func checkForeign(ctx context.Context, d *dialect, db *sql.DB, name tableName) error {
 	schema := d.schema(name)
 	kindQuery := "SELECT table_type LIKE '%VIEW' FROM information_schema.tables WHERE table_schema=" + schema + " AND table_name=?"

@@ -72,8 +72,7 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 	return checkInstruments(ctx, s)
 }
 
-// leftElsewhere returns an error if the checked session is in another database than a new connection. Without a Connector
-// it returns nil.
+// leftElsewhere compares the checked session with a new connection, for which it needs a Connector.
 func (s *Store) leftElsewhere(ctx context.Context) error {
 	if s.ownPool == nil {
 		return nil
@@ -102,7 +101,6 @@ func keepsReadOnly(ctx context.Context, s *Store) bool {
 	return mysqlerr.IsReadOnly(err)
 }
 
-// mysqlSession holds the settings on which the safety of the library's statements depends.
 type mysqlSession struct {
 	version      string
 	database     string
@@ -271,8 +269,7 @@ func carriesUTF8(charset string, read bool) bool {
 	return false
 }
 
-// contentLimit is half of the largest packet, because a client that writes values into the statement may double their
-// size.
+// contentLimit is half of the largest packet, because a client may double the size of values.
 func (m mysqlSession) contentLimit() int { return int(m.maxPacket-packetOverhead) / 2 }
 
 // packetOverhead is kept free in a packet, in bytes, for other columns and the statement itself.

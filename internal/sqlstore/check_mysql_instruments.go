@@ -69,9 +69,8 @@ type lookout struct {
 }
 
 const (
-	proofTimeout = 15 * time.Second
-	spareTimeout = 3 * time.Second
-	// proofLockWait is the lock wait timeout, in seconds, of a session whose statement must not wait for a locked row.
+	proofTimeout  = 15 * time.Second
+	spareTimeout  = 3 * time.Second
 	proofLockWait = 3
 )
 
@@ -204,7 +203,6 @@ func (p *proof) insert(ctx context.Context, tx processlog.Tx, suffix string, pro
 
 const tryUpdate = "UPDATE {log}{by id} SET version=version+1 WHERE id={id} AND version={version}{and in tx}"
 
-// update returns how many rows changed, or -1 if the UPDATE failed.
 func (p *proof) update(ctx context.Context, tx processlog.Tx, id processlog.ID, version int) int64 {
 	changedRows, err := execCount(ctx, tx, p.s.sql(tryUpdate, "id", id.String(), "version", signed(int64(version))))
 	if err != nil {

@@ -89,7 +89,7 @@ func (p *proof) leave() {
 	p.beside = nil
 }
 
-// spare returns another connection of the pool, or errNoSecond if all are in use for spareTimeout.
+// spare returns errNoSecond if all connections of the pool are in use for spareTimeout.
 func spare(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	timeout := proofTimeout
 	if has := db.Stats(); has.MaxOpenConnections > 0 && has.InUse >= has.MaxOpenConnections {
@@ -197,8 +197,8 @@ func (p *proof) tryReadCommitted(ctx context.Context, id processlog.ID) error {
 	return err
 }
 
-// tryIsolation requires that the server sets the level that a transaction requests. Otherwise the sessions must be at READ
-// COMMITTED by default, and the own pool always.
+// If the server ignores the level that a transaction requests, the sessions must be at READ COMMITTED by default. The own
+// pool must be in any case.
 func (p *proof) tryIsolation(ctx context.Context, id processlog.ID) error {
 	if p.s.ownPool != nil {
 		level, err := readIsolation(ctx, p.s.ownPool)

@@ -96,7 +96,7 @@ func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processl
 	return c.writePermits(ctx, tx, c.result.Mine)
 }
 
-// choose moves the rows that may be claimed to the front of rows, and returns them.
+// choose moves the rows that may be claimed to the front of rows.
 func (c *claim) choose(rows []processlog.Row, accept func(*processlog.Row) bool) (claimedRows []processlog.Row) {
 	claimedRows = rows[:0]
 	for i := range rows {
@@ -263,7 +263,7 @@ func (c *claim) markClaimed(row *processlog.Row) {
 
 const claimKept = "SELECT id FROM {log} WHERE id IN ({ids}) AND token={token}"
 
-// keepTaken reads which rows carry the claim's token, and adds the others to the waiting ones.
+// keepTaken adds the rows without the claim's token to the waiting ones.
 func (c *claim) keepTaken(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
 	ids := make([]processlog.ID, len(rows))
 	for i := range rows {

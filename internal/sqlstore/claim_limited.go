@@ -164,7 +164,6 @@ func (p *permits) rowLock() string {
 	return p.s.d.lock
 }
 
-// lock locks and reads the rows of the wanted keys. It creates the first row of the limit if it does not exist.
 func (p *permits) lock(ctx context.Context, tx processlog.Tx) error {
 	name, keys := p.s.d.text(p.limit.Name), []string{p.s.d.binary(nil)}
 	for key, k := range p.keys {
@@ -359,7 +358,7 @@ func byKey(written []*keyPermits, value func(k *keyPermits) string) string {
 	return "CASE" + cases.String() + " ELSE " + most + " END"
 }
 
-// insertLimits does the same as raiseLimits, also for keys without a row or with a new interval.
+// insertLimits also serves keys without a row or with a new interval.
 const insertLimits = "INSERT INTO {limit} (limit_name, limit_key, tat, granted_at, starts, holders, start_interval, burst, concurrent) VALUES {values}{again}, tat={moved}"
 
 func (p *permits) insert(written []*keyPermits) string {

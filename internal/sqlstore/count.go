@@ -129,8 +129,7 @@ func (g group) where(s *Store) string {
 	return s.sql("state={state} AND business_type={type}", "state", signed(int64(g.state)), "type", s.d.text(g.businessType))
 }
 
-// groups lists the groups of the given states and types. Empty states and nil types mean all. Its cost does not grow with
-// the entries.
+// groups takes empty states and nil types for all.
 func (s *Store) groups(ctx context.Context, tx processlog.Tx, states []processlog.State, types []string) ([]group, error) {
 	if len(states) == 0 {
 		states = processlog.States[:]

@@ -46,7 +46,6 @@ const (
 	eraseReasons = "UPDATE {operation} SET reason={empty} WHERE entry_id={entry_id}"
 )
 
-// eraseTexts runs a statement on a table that a log may lack.
 func (s *Store) eraseTexts(ctx context.Context, tx processlog.Tx, statement string) error {
 	err := s.mayFail(ctx, tx, func() error {
 		_, err := execCount(ctx, tx, statement)

@@ -15,7 +15,7 @@ const (
 	faultsDelete = "{DELETE FROM fault} WHERE entry_id IN ({ids})"
 )
 
-// writeFaults stores the Faults of outcomes that the same transaction has just written under token.
+// writeFaults runs in the transaction that has just written the outcomes under token.
 func (s *Store) writeFaults(ctx context.Context, tx processlog.Tx, ids []processlog.ID, token processlog.Token, of func(id processlog.ID) *processlog.Faults) error {
 	number := func(value func(f *processlog.Faults) int) string {
 		return byRow("id", ids, func(i int) int64 { return int64(value(of(ids[i]))) }, signed)
@@ -42,7 +42,7 @@ func (s *Store) writeFaults(ctx context.Context, tx processlog.Tx, ids []process
 	return nil
 }
 
-// addFaults sets the Faults of rows that have failed before. If there are none, it sends no statement.
+// addFaults sends no statement if no row has failed before.
 func (s *Store) addFaults(ctx context.Context, readTx processlog.Tx, rows []processlog.Row) error {
 	var ids []processlog.ID
 	for i := range rows {

@@ -18,7 +18,7 @@ import (
 // maxStatementBytes is about the maximum size of one INSERT.
 const maxStatementBytes = 1 << 20
 
-// rowBytes is the estimated size of a row in the statement, in addition to its values.
+// rowBytes is the estimated size of a row without its values.
 const rowBytes = 256
 
 // insertRows begins an INSERT. One insertRow for each entry follows, and insertedIDs if the statement returns ids. The
@@ -209,7 +209,6 @@ func newInsertTexts(s *Store) *insertTexts {
 	return &insertTexts{guards: [2]string{s.guard(false), s.guard(true)}, rows: make(map[rowKind]string)}
 }
 
-// insertTexts returns a new set in each call, until Check has chosen the guards.
 func (s *Store) insertTexts() *insertTexts {
 	if texts := s.inserts.Load(); texts != nil {
 		return texts
@@ -240,7 +239,7 @@ func (t *insertTexts) row(s *Store, kind rowKind) string {
 	return text
 }
 
-// rowSQL returns insertRow for a kind of row. The INSERT itself writes a lease and counts a delivery.
+// The INSERT itself writes a lease and counts a delivery.
 func (s *Store) rowSQL(kind rowKind, key string) string {
 	lease, delivered, state, ended := "0", "0", "0", s.d.empty
 	if kind.lease > 0 {
@@ -306,7 +305,6 @@ func (f draftForm) headers() string {
 
 const hexBytes = "UNHEX(?)"
 
-// sent converts bytes into the argument for placeholder: hexadecimal digits for hexBytes, and otherwise the bytes.
 func sent(b []byte, placeholder string) any {
 	if placeholder == hexBytes {
 		return hex.EncodeToString(b)

@@ -63,7 +63,6 @@ func (in *insertion) readKeys(ctx context.Context, tx processlog.Tx, keys []proc
 	return err
 }
 
-// answerDuplicates returns the places of the drafts whose keys do not exist.
 func (in *insertion) answerDuplicates(places []int, existing map[processlog.IdempotencyKey]processlog.Row) []int {
 	var rest []int
 	for _, i := range places {

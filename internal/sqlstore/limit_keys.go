@@ -92,7 +92,6 @@ func (s *Store) purgeKeys(ctx context.Context, keys []limitKey, age time.Duratio
 	return deleted, err
 }
 
-// lockIdleKeys locks the free rows that may still be deleted, and returns their holders.
 func (s *Store) lockIdleKeys(ctx context.Context, tx processlog.Tx, keys []limitKey, age time.Duration) (map[limitKey][]holder, error) {
 	lock := s.d.skipLocked
 	if s.d.halves {

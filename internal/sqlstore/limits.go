@@ -28,7 +28,6 @@ func decodeTypes(text string) []string {
 const limitColumns = "{text business_types}, keyed, program_interval, program_burst, program_concurrent," +
 	" person_interval, person_burst, person_concurrent, version, {text actor, reason}, changed_at"
 
-// limitScan returns scan destinations for limitColumns, and done, which sets l from them.
 func limitScan(l *processlog.StoredLimit) (places []any, done func()) {
 	var types string
 	var program, person, at int64
@@ -40,7 +39,6 @@ func limitScan(l *processlog.StoredLimit) (places []any, done func()) {
 	}
 }
 
-// declared returns the new content of the limit's first row after a claim of a type.
 func (p *permits) declared(stored *processlog.StoredLimit) (now processlog.StoredLimit, changed bool) {
 	now = *stored
 	now.Name, now.Keyed, now.Program = p.limit.Name, p.limit.Keyed, p.program

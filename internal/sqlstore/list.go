@@ -151,7 +151,6 @@ func (l *listing) columns() string {
 // {reach} is the condition for the part of the index after the cursor.
 const listRows = "SELECT {what} FROM {log}{by index} WHERE {reach} ORDER BY {order} LIMIT {limit}"
 
-// along returns the query for columns of at most n rows after the cursor.
 func (l *listing) along(columns string, n int) string {
 	index, order := "", "id"
 	switch {
@@ -251,7 +250,7 @@ func (l *listing) directed(columns string) string {
 	return columns
 }
 
-// load reads the rows at the given positions. It leaves out rows that no longer match the filter.
+// load leaves out rows that no longer match the filter.
 func (l *listing) load(ctx context.Context, positions []listPosition) ([]processlog.Row, error) {
 	ids := idsOf(positions)
 	load := l.s.Load

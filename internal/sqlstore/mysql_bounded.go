@@ -12,7 +12,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// rowWait limits how long the library's statements wait for a row lock.
 const rowWait = txwatch.RowWait
 
 // A user's session waits 50 s for a row lock by default, and MySQL has no hint for a statement. The library locks its rows

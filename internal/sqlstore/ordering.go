@@ -29,7 +29,7 @@ func (s *Store) Join(ctx context.Context, tx processlog.Tx, positions []processl
 	return nil
 }
 
-// positionNote is a row for the _turns table, called a note in this package.
+// positionNote is a row for the _turns table, called a note.
 type positionNote struct {
 	processlog.Position
 	blockedVersion uint64 // the version that Block will leave in the entry, or notBlocked
@@ -80,7 +80,6 @@ func counting(deadBlocks bool) string {
 	return "0,-1,-3"
 }
 
-// keyed returns a query for the keys, each with its index n in the list.
 func (s *Store) keyed(keys []string) string {
 	var b strings.Builder
 	for i, key := range keys {
@@ -215,7 +214,6 @@ func (s *Store) leaveKey(ctx context.Context, tx processlog.Tx, row processlog.R
 
 const notesOfEntry = "SELECT turn_key, epoch FROM {turns} WHERE business_type={type} AND entry_id={entry_id}{every row}"
 
-// positionsOf finds several notes only if Serial has returned different keys for the entry.
 func (s *Store) positionsOf(ctx context.Context, tx processlog.Tx, row processlog.Row) (positions []processlog.Position, err error) {
 	rows, err := tx.QueryContext(ctx, s.sql(notesOfEntry, "type", s.d.text(row.BusinessType), "entry_id", row.ID.String()))
 	if err != nil {

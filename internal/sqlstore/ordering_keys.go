@@ -42,7 +42,7 @@ func (s *Store) Blocked(ctx context.Context, businessType string, ids []processl
 const blockedBy = "SELECT {first of o.turn_key} FROM {turns} o{by id} {then join} {log} e{by id} ON e.id=o.entry_id AND e.epoch=o.epoch" +
 	" WHERE o.entry_id={entry_id} AND o.business_type={type}{every row}"
 
-// BlockedBy implements Operations. An entry has several notes if Serial has returned different keys for it.
+// BlockedBy implements Operations.
 func (s *Store) BlockedBy(ctx context.Context, businessType string, id processlog.ID, deadBlocks bool) (by processlog.ID, err error) {
 	query := s.sql(blockedBy, "first of o.turn_key", s.firstOf(businessType, "o.turn_key", deadBlocks), "entry_id", id.String(), "type", s.d.text(businessType))
 	err = s.readLatest(ctx, func(readTx processlog.Tx) error {
@@ -259,7 +259,7 @@ const membersOfKeys = "SELECT t.turn_key, t.entry_id, t.epoch, CASE WHEN l.lease
 	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
 	" WHERE t.business_type={type} AND t.turn_key IN ({keys}) AND l.state+0 IN ({counting}) ORDER BY t.turn_key, t.place, t.entry_id LIMIT {limit}"
 
-// readKeyStates returns how many keys it read: at least one, and as many as one statement can read completely.
+// readKeyStates returns how many keys it read completely, at least one.
 func (s *Store) readKeyStates(ctx context.Context, businessType string, keys []string, token processlog.Token, deadBlocks bool, lookup *keyQuery) (int, error) {
 	list := make([]string, len(keys))
 	for i, key := range keys {

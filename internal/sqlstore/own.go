@@ -13,7 +13,6 @@ import (
 
 const ownPoolSize = 4
 
-// setUp makes the session of a new connection independent of the DSN and of the server's defaults.
 type setUp func(ctx context.Context, conn driver.ExecerContext) error
 
 // openOwn opens the library's own pool, whose sessions are set up once, so that BEGIN takes a single round trip.

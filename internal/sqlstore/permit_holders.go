@@ -130,7 +130,7 @@ func (s *Store) permitStates(ctx context.Context, tx processlog.Tx, asked []hold
 
 const fenceRows = "UPDATE {log}{by id} SET version=version+1, updated_at={stamp} WHERE id IN ({ids}) AND lease_until<={now}{and steady}"
 
-// fence raises the versions of entries whose leases have ended, also in rows. It skips locked rows.
+// fence raises the versions of entries whose leases have ended, also in rows.
 func (p *permits) fence(ctx context.Context, tx processlog.Tx, ids []processlog.ID, rows []processlog.Row) error {
 	slices.SortFunc(ids, processlog.ID.Compare)
 	free, err := p.s.lockFree(ctx, tx, slices.Compact(ids))

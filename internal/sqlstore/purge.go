@@ -65,7 +65,6 @@ type purge struct {
 	hasHeld    bool                  // whether an entry behind lastPassed stays
 }
 
-// purgeWaits limits the waits of one purge for locks that a trigger wants.
 const purgeWaits = 4
 
 type endedEntry struct {
@@ -74,11 +73,8 @@ type endedEntry struct {
 	key    string // the bytes of its idempotency key
 }
 
-// maxPassed limits the entries that one Purge skips because it cannot delete them.
 const maxPassed = 1000
 
-// run deletes up to limit of the oldest entries. It starts after those that are known to be refused, and leaves those that
-// it cannot delete.
 func (p *purge) run(ctx context.Context, limit int) error {
 	refusedUntil := p.s.refusals.of(p.group)
 	p.lastPassed = refusedUntil.position
@@ -268,7 +264,7 @@ func (r *purgeRefusals) of(g group) refusedUpTo {
 	return r.positions[g]
 }
 
-// store stores a new position. unfinished says that the next Purge continues after it, and refusedFor starts again.
+// If unfinished is set, the next Purge continues after the position, and refusedFor starts again.
 func (r *purgeRefusals) store(g group, position endedEntry, unfinished bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

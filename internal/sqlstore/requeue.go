@@ -37,8 +37,7 @@ func (s *Store) applyBatch(ctx context.Context, tx processlog.Tx, ch processlog.
 
 type applying func(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error
 
-// changeSeen changes rows that still have the version that was seen. begin runs before a row is locked, and finish with
-// all answers. Either may be nil.
+// changeSeen runs begin before it locks a row, and finish with all answers. Either may be nil.
 func (s *Store) changeSeen(ctx context.Context, seenVersions []processlog.Version, ch processlog.Change, apply applying, begin func(tx processlog.Tx) error, finish func(tx processlog.Tx, answers []processlog.Changed) error) ([]processlog.Changed, error) {
 	places := make([]int, len(seenVersions))
 	for i := range places {
@@ -100,7 +99,6 @@ func (s *Store) changeChunk(ctx context.Context, tx processlog.Tx, seenVersions 
 
 const seenRows = "SELECT {outline} FROM {log}{by id} WHERE id IN ({ids}) ORDER BY id{lock}"
 
-// lockSeen locks the rows that are free. It leaves the contents out.
 func (s *Store) lockSeen(ctx context.Context, tx processlog.Tx, ids []processlog.ID) ([]processlog.Row, error) {
 	return readFree(ctx, s, ids, func(ids []processlog.ID, lock string) ([]processlog.Row, error) {
 		return s.queryRows(ctx, tx, len(ids), s.sql(seenRows, "ids", idList(ids), "lock", lock))

@@ -18,7 +18,7 @@ const (
 	resultsDelete = "{DELETE FROM result} WHERE entry_id IN ({ids})"
 )
 
-// writeResults stores the Results of outcomes that the same transaction has just written under token.
+// writeResults runs in the transaction that has just written the outcomes under token.
 func (s *Store) writeResults(ctx context.Context, tx processlog.Tx, ids []processlog.ID, token processlog.Token, of func(id processlog.ID) *processlog.Outcome) error {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id processlog.ID) bool { return !hasResult(of(id)) })
 	if len(ids) == 0 {

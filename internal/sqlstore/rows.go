@@ -153,7 +153,6 @@ func scanIDs(rows *sql.Rows, into map[processlog.IdempotencyKey]processlog.ID) e
 	return rows.Err()
 }
 
-// byRow writes a CASE that gives each row its own value, or only the value if all are equal.
 func byRow[T comparable](column string, ids []processlog.ID, value func(i int) T, literal func(T) string) string {
 	first, alike := value(0), true
 	for i := 1; i < len(ids) && alike; i++ {
@@ -254,7 +253,7 @@ const (
 	lockByKey = "SELECT {columns} FROM {log} WHERE id = (SELECT id FROM {log}{by uk_idempotent_id} WHERE idempotent_id = {key}){and in schema} LIMIT 1{lock}"
 )
 
-// find locks the one row that ref names. It finds none in a caller's transaction on another database.
+// find returns no row in a caller's transaction on another database.
 func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, lock string) (processlog.Row, error) {
 	inSchema := s.fragments["and in schema"]
 	if _, own := tx.(ownTx); own && s.namesSchema {

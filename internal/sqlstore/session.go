@@ -30,8 +30,7 @@ func (s *Store) steady() string {
 	return " AND " + s.d.steady
 }
 
-// wrongClock ends a SELECT that reads by the database's clock. A session with its own timestamp, which would show no due
-// entry, adds the given row.
+// A session with its own timestamp would show no due entry. In such a session wrongClock adds the given row.
 func (s *Store) wrongClock(row string) string {
 	if s.ownPool != nil || s.d.steady == "" {
 		return ""
@@ -41,7 +40,7 @@ func (s *Store) wrongClock(row string) string {
 
 var errWrongClock = sessionError("timestamp", "is set in this session: entries would be due by that clock; SET timestamp=DEFAULT")
 
-// discardWrongClock makes the pool close a user's session with its own timestamp when tx ends. The library has begun tx.
+// discardWrongClock makes the pool close a user's session with its own timestamp when tx ends.
 func (s *Store) discardWrongClock(ctx context.Context, tx processlog.Tx) {
 	if s.steady() != "" {
 		s.discardSession(ctx, tx, s.d.whyUnfit(ctx, tx))

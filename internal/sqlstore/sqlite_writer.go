@@ -61,7 +61,7 @@ const (
 	breath      = 25 * time.Millisecond
 )
 
-// pauseIfBusy leaves the writer free for breath after continuous use for breathEvery. The holder of the turn calls it.
+// The holder of the turn calls pauseIfBusy.
 func (w *writer) pauseIfBusy(ctx context.Context) error {
 	w.mu.Lock()
 	now := time.Now()
@@ -87,7 +87,7 @@ func (w *writer) pauseIfBusy(ctx context.Context) error {
 	return nil
 }
 
-// takeOrQueue returns nil if it took the turn, and otherwise a channel that closes when the turn comes.
+// takeOrQueue returns nil if it took the turn.
 func (w *writer) takeOrQueue(urgent bool) chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,7 +134,6 @@ func (w *writer) passTurn() {
 	w.lastWasUrgent = urgent
 }
 
-// writers holds the writers of all files that are open in this process.
 var writers struct {
 	mu     sync.Mutex // guards byFile, and the holders of each writer
 	byFile map[string]*writer
@@ -172,7 +171,6 @@ type (
 	holdingKey struct{}
 )
 
-// urgently marks the context of a statement that stores finished work, which comes before others.
 func (s *Store) urgently(ctx context.Context) context.Context {
 	if s.writer == nil {
 		return ctx
@@ -189,7 +187,7 @@ func (s *Store) Holding(ctx context.Context) context.Context {
 	return context.WithValue(ctx, holdingKey{}, s.writer)
 }
 
-// awaitTurn waits for the turn of a transaction that writes. Call release when the transaction has ended.
+// Call release when the transaction has ended.
 func (s *Store) awaitTurn(ctx context.Context) (release func(), err error) {
 	if s.writer == nil || ctx.Value(holdingKey{}) == s.writer {
 		return func() {}, nil

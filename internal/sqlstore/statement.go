@@ -110,8 +110,7 @@ func (s *Store) placeholders(statement string) string {
 	return b.String()
 }
 
-// mayFail runs statements whose failure must not end the transaction. Where a failed statement breaks its transaction, it
-// uses a savepoint.
+// Where a failed statement breaks its transaction, mayFail uses a savepoint.
 func (s *Store) mayFail(ctx context.Context, tx processlog.Tx, run func() error) error {
 	if !s.d.breaks {
 		return run()

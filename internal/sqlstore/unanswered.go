@@ -40,7 +40,6 @@ const (
 	silence = time.Second
 )
 
-// send waits until a statement may be sent, and runs it. It stops waiting when ctx ends.
 func (u *unanswered) send(ctx context.Context, d *dialect, kind statementKind, run func() error) error {
 	isProbe, err := u.admitOrWait(ctx, kind)
 	if err != nil {
@@ -139,8 +138,8 @@ func (b bounded) QueryContext(ctx context.Context, query string, args ...any) (r
 	return rows, err
 }
 
-// send leaves statements uncounted on SQLite, which has no sessions, and while the user's pool is exhausted, because they
-// may wait for a connection.
+// send leaves statements uncounted on SQLite, which has no sessions. The same holds while the user's pool is exhausted,
+// because the statement may wait for a connection.
 func (s *Store) send(ctx context.Context, kind statementKind, run func() error) error {
 	if s.OneWriter() {
 		return run()

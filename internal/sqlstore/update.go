@@ -106,8 +106,8 @@ func (s *Store) updateFreeAfter(ctx context.Context, ids []processlog.ID, update
 	return changedRows, busy, nil
 }
 
-// updateFreeFrom returns a rowUpdate. Its first call sends no statement and returns waitErr, the wait of an earlier
-// statement for the same rows. Later calls run updateFree.
+// The first call of the rowUpdate sends no statement and returns waitErr, the wait of an earlier statement for the same
+// rows.
 func (s *Store) updateFreeFrom(waitErr *waitError) rowUpdate {
 	return func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (int64, []processlog.ID, error) {
 		if first := waitErr; first != nil {
@@ -123,8 +123,7 @@ const (
 	presentRows = "SELECT id FROM {log}{by id} WHERE id IN ({ids}) ORDER BY id"
 )
 
-// lockFree locks the rows that no other transaction has locked, and returns their ids. A row that does not exist counts
-// as free.
+// lockFree returns rows that do not exist, too.
 func (s *Store) lockFree(ctx context.Context, tx processlog.Tx, ids []processlog.ID) ([]processlog.ID, error) {
 	if s.d.skipLocked == "" {
 		return ids, nil // The transaction has locked the whole database.

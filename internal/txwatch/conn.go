@@ -49,7 +49,7 @@ func (c *watchedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (drive
 		warnLeftOpen(ctx, err)
 		return nil, driver.ErrBadConn // Nothing was sent, so database/sql may try another connection.
 	}
-	// Treat the transaction as the service's, until Store.Begin says with a Question that it is the library's.
+	// The transaction is the service's, until Store.Begin says with a Question that it is the library's.
 	c.touched, c.recordingTx = true, nil
 	c.afterBegin(err)
 	if err != nil {

@@ -164,7 +164,6 @@ func unfilled(ctx context.Context) *Question {
 	return e
 }
 
-// warnLeftOpen reports to the Compensator whose statement has ctx, and otherwise logs.
 func warnLeftOpen(ctx context.Context, err error) {
 	err = fmt.Errorf("%w: %w", errLeftOpen, err)
 	if report.Send(ctx, report.Session, err) {
@@ -180,7 +179,6 @@ var leftOpenWarned atomic.Int64 // time of the last log line in unix ns, for sta
 
 var errLeftOpen = errors.New("compensator: a pooled connection was left inside a transaction (BEGIN without an end, autocommit=0 or completion_type=1 set on a session); it was thrown away")
 
-// Answered reports whether ctx carries a Question that a connection has filled in.
 func Answered(ctx context.Context) bool {
 	e, ok := ctx.Value(enlistmentKey{}).(*Question)
 	return ok && e.watched != nil

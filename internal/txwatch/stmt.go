@@ -34,7 +34,7 @@ func (s *watchedStmt) prepare(ctx context.Context) error {
 	return nil
 }
 
-// ready prepares the inner statement. It returns an error if the statement must not run.
+// ready returns an error if the statement must not run.
 func (s *watchedStmt) ready(ctx context.Context) error {
 	if err := s.conn.beforeStatement(ctx, s.kind); err != nil {
 		return err

@@ -117,8 +117,7 @@ func kindOfSavepoint(rest string) sqlKind {
 	return sqlSavepoint
 }
 
-// hidesWords reports whether rest has a comment whose content the server executes, with which a chained transaction or the
-// name of a savepoint could be missed.
+// The server executes the content of some comments, which may hide a chained transaction or the name of a savepoint.
 func hidesWords(rest string) bool {
 	return strings.Contains(rest, "/*!") || strings.Contains(rest, "/*M!")
 }
@@ -146,7 +145,7 @@ func kindOfRollback(rest string) sqlKind {
 	return sqlRollback
 }
 
-// chains reports whether rest has AND CHAIN, after which a transaction is open without a BEGIN.
+// After AND CHAIN, a transaction is open without a BEGIN.
 func chains(rest string) bool {
 	last := ""
 	for word, rest := nextWord(rest); word != ""; word, rest = nextWord(rest) {

@@ -69,14 +69,13 @@ func (t *txWatch) beforeLoss(kind sqlKind) error {
 	switch {
 	case t.recordingTx != nil:
 		return t.recordingTx.Over()
-	// These statements would be committed by themselves in an aborted transaction of the service.
+	// In an aborted transaction these statements would be committed by themselves.
 	case t.state == txAborted && t.currentTx != nil && (kind == sqlPlain || kind == sqlDoubt || kind == sqlDDL):
 		return t.currentTx.Err()
 	}
 	return nil
 }
 
-// doomed refuses a statement that may commit, because an entry was not written.
 func (t *txWatch) doomed() error {
 	// A transaction that has ended cannot be committed any more.
 	if t.currentTx == nil || t.currentTx.Over() != nil {
@@ -130,7 +129,6 @@ func (t *txWatch) committed(err error, outcome Outcome) error {
 	return err
 }
 
-// afterRefusal follows a ROLLBACK that was sent in place of a COMMIT.
 func (t *txWatch) afterRefusal(refusal, rollback error) error {
 	aborted := t.state == txAborted
 	t.end(RolledBack)
@@ -206,7 +204,7 @@ func (t *txWatch) aborted() {
 }
 
 func (t *txWatch) doubt() {
-	// These states say more than a doubtful one. Only the end of the transaction changes them.
+	// These states say more than a doubtful one.
 	if t.state == txAborted || t.state == txDetached {
 		return
 	}
