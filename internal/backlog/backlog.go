@@ -19,6 +19,7 @@ const (
 	IdleSlice = 40 * Slice
 )
 
+// Store is the part of a store that Round needs.
 type Store interface {
 	Count(ctx context.Context, tx processlog.Tx, filter processlog.CountFilter) ([]processlog.Count, error)
 	CountBacklog(ctx context.Context, ranges []processlog.BacklogRange, limit int) ([]processlog.BacklogSlice, error)

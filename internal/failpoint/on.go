@@ -14,6 +14,7 @@ import (
 // Env is the environment variable that arms a point.
 const Env = "COMPENSATOR_FAILPOINT"
 
+// Points returns every point, in the order of an entry's life.
 func Points() []Point { return slices.Clone(points) }
 
 var points = []Point{
@@ -74,4 +75,5 @@ func Reach(p Point) {
 	select {}
 }
 
+// Farewell begins the last line that a process writes to stderr before it ends itself.
 const Farewell = "failpoint: died at "

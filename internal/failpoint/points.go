@@ -10,7 +10,7 @@
 // Package crashmatrix kills processes at every step.
 package failpoint
 
-// The name of a Point says what the process did last before it dies.
+// Point is a step. The name of a Point says what the process did last before it dies.
 type Point string
 
 const (

@@ -104,8 +104,8 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// Without a fault, each side must get them unchanged, except for the TLS and compression flags. A fault may at
-// most break the session. When both sides have closed, no goroutine may remain.
+// Without a fault, each side must get the bytes of the other unchanged, except for the TLS and compression flags. A
+// fault may at most break the session. When both sides have closed, no goroutine may remain.
 func FuzzMySQLSession(f *testing.F) {
 	for _, c := range conversations {
 		for fault := range DelayReply + 2 {

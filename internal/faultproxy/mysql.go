@@ -27,7 +27,7 @@ func NewMySQL(target string) (*MySQL, error) {
 	})
 }
 
-// If several rules match a request, only the one that was armed first has an effect.
+// Arm activates a rule. If several rules match a request, only the one that was armed first has an effect.
 func (p *MySQL) Arm(rule Rule) *Trap {
 	t := &Trap{rule: rule, firstFired: make(chan struct{})}
 	p.trapsMu.Lock()

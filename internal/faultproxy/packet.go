@@ -16,7 +16,6 @@ type message struct {
 	payload   []byte // without the packet headers
 }
 
-// A message may be shorter or longer than a TCP segment.
 func readMessage(r io.Reader) (message, error) {
 	var m message
 	for {

@@ -149,7 +149,6 @@ func (l *link) cut() {
 	})
 }
 
-// When one direction ends, runBoth closes the link.
 func (l *link) runBoth(requests, replies func()) {
 	repliesEnded := make(chan struct{})
 	go func() {

@@ -98,7 +98,7 @@ func (t *Trap) Await(ctx context.Context) error {
 	}
 }
 
-// Connections that the trap has broken stay broken.
+// Disarm ends the rule. Connections that the trap has broken stay broken.
 func (t *Trap) Disarm() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -26,7 +26,8 @@ func (p *TCP) Swallowed() int64 { return p.swallowedBytes.Load() }
 // Latency delays each reply by at least d. Zero ends the delay.
 func (p *TCP) Latency(d time.Duration) { p.latency.Store(int64(d)) }
 
-// Dropped replies stay lost, so a connection that waits for one keeps waiting.
+// Heal ends SwallowReplies, Latency and Refuse. Dropped replies stay lost, so a connection that waits for one keeps
+// waiting.
 func (p *TCP) Heal() {
 	p.isSwallowing.Store(false)
 	p.latency.Store(0)

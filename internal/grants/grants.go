@@ -127,7 +127,8 @@ func (p *period) check() (reached int, err error) {
 	return reached, nil
 }
 
-// Call Note once for every change of an entry's row, in the order of the changes.
+// Permits counts the entries that hold a permit at the same time. Call Note once for every change of an entry's row, in
+// the order of the changes.
 type Permits struct {
 	held map[string]map[uint64]int64
 	most int

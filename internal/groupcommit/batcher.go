@@ -12,6 +12,7 @@ import (
 	"time"
 )
 
+// Batcher implements group commit.
 type Batcher[T any] struct {
 	Max     int
 	Workers int
@@ -27,7 +28,7 @@ type Batcher[T any] struct {
 	fullSignal     chan struct{} // closed when a full batch waits; nil if no worker pauses
 }
 
-// If the waiting items would then exceed Bound, Add adds no item and returns false.
+// Add adds items and returns at once. If the waiting items would then exceed Bound, Add adds no item and returns false.
 func (b *Batcher[T]) Add(items ...T) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -70,8 +71,8 @@ func (b *Batcher[T]) recordDuration(took time.Duration) {
 	b.Pace.End(took)
 }
 
-// A simulation replaces it before it uses a Batcher, because runtime.Gosched may return although other goroutines have
-// not run.
+// Yield lets other goroutines run. A simulation replaces it before it uses a Batcher, because runtime.Gosched may
+// return although other goroutines have not run.
 var Yield = runtime.Gosched
 
 const mostYields = 16
@@ -141,12 +142,14 @@ func (b *Batcher[T]) takeBatch() []T {
 	return batch
 }
 
+// Size returns the number of items that wait for a flush.
 func (b *Batcher[T]) Size() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.queued)
 }
 
+// Quiet reports whether nothing waits and nothing is being flushed.
 func (b *Batcher[T]) Quiet() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

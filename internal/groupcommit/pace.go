@@ -2,9 +2,9 @@ package groupcommit
 
 import "time"
 
-// Between two starts there is at least twice the duration of the first of the two operations. After a longer pause
-// an operation starts at once. Operations that take no time are delayed only by Least. The owner's mutex guards a
-// Pace.
+// Pace adds pauses between operations that each cost a statement and a synced write, which producers would wait for.
+// Between two starts there is at least twice the duration of the first of the two operations. After a longer pause an
+// operation starts at once. Operations that take no time are delayed only by Least. The owner's mutex guards a Pace.
 type Pace struct {
 	Most      time.Duration // 0: only Least applies
 	Least     time.Duration // 0 means none

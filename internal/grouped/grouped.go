@@ -6,11 +6,13 @@ import (
 	"slices"
 )
 
+// Groups holds the groups and the order in which their keys first occurred.
 type Groups[K comparable, V any] struct {
 	Order  []K
 	Groups map[K][]V
 }
 
+// By groups items by key.
 func By[K comparable, V any](items []V, key func(V) K) Groups[K, V] {
 	g := Groups[K, V]{Groups: make(map[K][]V)}
 	for _, item := range items {
@@ -42,6 +44,7 @@ func Each[K comparable, V any](items []V, key func(V) K) iter.Seq2[K, []V] {
 	}
 }
 
+// Without returns the items that are not in the slice drop.
 func Without[T comparable](items, drop []T) []T {
 	if len(drop) == 0 {
 		return items

@@ -15,7 +15,8 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 )
 
-// The bubble's clock moves only when every goroutine is blocked.
+// InBubble runs test in a synctest bubble, with a Compensator on in-memory doubles. The bubble's clock moves only when
+// every goroutine is blocked.
 func InBubble(t *testing.T, register func(c *compensator.Compensator), test func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore)) {
 	InBubbleOf(t, compensator.Config{}, register, test)
 }
@@ -69,7 +70,8 @@ func (l *Lateness) RequireOnTime(t *testing.T, n int) {
 	require.Less(t, slices.Max(l.All), time.Second)
 }
 
-// The library must find the commit by itself.
+// RecordDelayedIn records n entries and commits them without calling Committed. The library must find the commit by
+// itself.
 func RecordDelayedIn(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, n int, delay time.Duration) *compensator.Receipt {
 	t.Helper()
 	tx, err := store.BeginTx(t.Context())

@@ -25,7 +25,8 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// The child runs a Compensator and stops at Point, where the test kills the process.
+// Program configures a child process. The child runs a Compensator and stops at Point, where the test kills the
+// process.
 type Program struct {
 	Record     bool
 	Point      string // point at which the child prints "paused" and waits
@@ -191,7 +192,7 @@ func (p *Child) Write(b []byte) (int, error) {
 	return p.wrong.Write(b)
 }
 
-// The end of the test kills the child if it still runs.
+// StartChild starts a child process on the world's servers. The end of the test kills the child if it still runs.
 func (w *World) StartChild(p Program) *Child {
 	w.T.Helper()
 	p.Redis, p.Prefix = w.Redis.Options().Addr, w.Name
@@ -203,7 +204,8 @@ func (w *World) StartChild(p Program) *Child {
 	return w.StartProcess(childEnv + "=" + string(text))
 }
 
-// The end of the test kills the process if it still runs.
+// StartProcess starts this test program again with an environment variable, NAME=value, that TestMain knows. The end of
+// the test kills the process if it still runs.
 func (w *World) StartProcess(env string) *Child {
 	w.T.Helper()
 	binary, err := os.Executable()

@@ -62,7 +62,8 @@ func MatchNext(firstMatch, secondMatch faultproxy.Match) faultproxy.Match {
 	}
 }
 
-// The reconciler runs only one round. waitReady waits for the end of that round.
+// HooksOnlyConfig returns a configuration in which only the commit notification starts an entry. The reconciler runs
+// only one round. waitReady waits for the end of that round.
 func (w *World) HooksOnlyConfig(cfg compensator.Config) (_ compensator.Config, waitReady func()) {
 	firstRound := make(chan struct{})
 	var once sync.Once
@@ -82,7 +83,7 @@ func (w *World) Wait(event <-chan struct{}, what string) {
 	}
 }
 
-// Claims still reach the server.
+// WithholdOutcomes makes the proxy drop outcomes and lease renewals. Claims still reach the server.
 func WithholdOutcomes(proxy *faultproxy.MySQL) {
 	proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("delivery_count=0, lease_until=0"), Fault: faultproxy.DropRequest})
 	proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("SET lease_until="), Fault: faultproxy.DropRequest})

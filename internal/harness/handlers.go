@@ -16,7 +16,8 @@ var ErrSoldOut = errors.New("sold out")
 
 func FailAlways(*compensator.Entry, int) error { return ErrSoldOut }
 
-// A nil verdict means success.
+// HandleGated registers a type whose handlers wait at a gate and then return the result of verdict. A nil verdict means
+// success.
 func HandleGated(t *testing.T, c *compensator.Compensator, name string, cfg compensator.HandlerConfig[Order], verdict func(e *compensator.Entry) error) (*compensator.Type[Order], *Gate) {
 	t.Helper()
 	g := NewGate()
@@ -42,7 +43,8 @@ func HandleTransactional(t *testing.T, c *compensator.Compensator, cfg compensat
 	return orders
 }
 
-// A nil verdict means success.
+// HandleCounted registers a type whose handler counts its calls and returns the result of verdict. A nil verdict means
+// success.
 func HandleCounted(t *testing.T, c *compensator.Compensator, name string, cfg compensator.HandlerConfig[Order], verdict func(e *compensator.Entry, call int) error) (*compensator.Type[Order], *Calls) {
 	t.Helper()
 	ran := new(Calls)

@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A hook can replace the call.
+// HookedStore is a Store whose claims and settles call hooks of the test. A hook can replace the call.
 type HookedStore struct {
 	processlog.Store
 	OnClaim  func() error

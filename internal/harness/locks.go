@@ -31,7 +31,8 @@ func (w *World) Deadlock(tx Statements) {
 	})
 }
 
-// The rival has locked row 2 of the table accounts. meetRival must update row 2, or rows 1 and 2, in tx.
+// DeadlockIn causes a deadlock between tx and a second transaction, the rival, in which the server rolls tx back. The
+// rival has locked row 2 of the table accounts. meetRival must update row 2, or rows 1 and 2, in tx.
 func (w *World) DeadlockIn(tx Statements, meetRival func() error) {
 	w.T.Helper()
 	w.Exec("CREATE TABLE IF NOT EXISTS accounts (id INT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")
@@ -107,7 +108,7 @@ func (w *World) IsConnected(id any) bool {
 	return false
 }
 
-// The end of the test rolls it back if it is still open.
+// Begin begins a transaction. The end of the test rolls it back if it is still open.
 func (w *World) Begin(db *sql.DB) *sql.Tx {
 	w.T.Helper()
 	tx, err := db.Begin()
@@ -116,7 +117,8 @@ func (w *World) Begin(db *sql.DB) *sql.Tx {
 	return tx
 }
 
-// On MariaDB it runs test with innodb_snapshot_isolation off and on, whatever the server's default is.
+// InEverySnapshotMode runs test on both kinds of pool. On MariaDB it runs test with innodb_snapshot_isolation off and
+// on, whatever the server's default is.
 func InEverySnapshotMode(t *testing.T, test func(t *testing.T, w *World, db *sql.DB, isWatched, isIsolated bool)) {
 	isolation := []string{""}
 	if testservers.SharedSQL(t).Flavor == "mariadb" {

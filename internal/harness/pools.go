@@ -69,7 +69,7 @@ func InOppositeModes(t *testing.T, test func(t *testing.T, w *World, cfg compens
 	}
 }
 
-// The library cannot recognize its type.
+// Traced wraps a transaction handle as a user's tracer does. The library cannot recognize its type.
 type Traced struct{ Tx compensator.Tx }
 
 func (t Traced) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
@@ -90,7 +90,8 @@ func (k Known) Scoped() *compensator.ScopedTx { return k.On }
 
 var Pools = map[string]func(dsn string) func() (*sql.DB, error){"connector": WatchedPool, "plain": PlainPool}
 
-// In such a session Record returns an error and writes nothing.
+// UnfitSessions returns statements that make a session unfit for Record. In such a session Record returns an error and
+// writes nothing.
 func UnfitSessions(t *testing.T) map[string]string {
 	statements := map[string]string{
 		"unique_checks": "SET unique_checks=0",
@@ -122,7 +123,8 @@ func InEveryPool(t *testing.T, test func(t *testing.T, w *World, db *sql.DB)) {
 	})
 }
 
-// Tests that read the shared server's counters need this.
+// InEveryPoolInTurn runs test on each kind of pool, one after the other, and no other test runs at that time. Tests
+// that read the shared server's counters need this.
 func InEveryPoolInTurn(t *testing.T, test func(t *testing.T, w *World, db *sql.DB)) {
 	for name, pool := range Pools {
 		t.Run(name, func(t *testing.T) {

@@ -31,7 +31,8 @@ func (w *World) RecordThrough(db *sql.DB, orders *compensator.Type[Order], numbe
 	return receipt.ID()
 }
 
-// The numbers of the entries start at 0 and are also their business ids.
+// RecordMany records n entries in one transaction. The numbers of the entries start at 0 and are also their business
+// ids.
 func (w *World) RecordMany(c *compensator.Compensator, orders *compensator.Type[Order], n int, opts compensator.Options) {
 	w.T.Helper()
 	entries := make([]compensator.NewEntry, n)
@@ -67,7 +68,7 @@ func (w *World) InsertDue(businessType string, first, n int) (ids []compensator.
 	return ids
 }
 
-// The type of the entry need not be registered in this process.
+// RecordDelayed records one delayed entry. The type of the entry need not be registered in this process.
 func (w *World) RecordDelayed(c *compensator.Compensator, delay time.Duration) compensator.EntryID {
 	w.T.Helper()
 	var receipt *compensator.Receipt
@@ -86,7 +87,7 @@ func NewUntyped(n int) []compensator.NewEntry {
 	return entries
 }
 
-// The order of their idempotency keys is the reverse of the order of the entries.
+// NewReverseKeyed makes n entries. The order of their idempotency keys is the reverse of the order of the entries.
 func NewReverseKeyed(prefix string, n int) []compensator.NewEntry {
 	entries := NewUntyped(n)
 	for i := range entries {

@@ -35,7 +35,7 @@ func (w *World) DueKey(businessType string) string {
 	return "{" + w.Name + ":v1:0}:" + businessType + ":0:due"
 }
 
-// While DueKey has it, the queue holds all entries of the type.
+// CompleteMark returns a special member of DueKey. While DueKey has it, the queue holds all entries of the type.
 func (w *World) CompleteMark(businessType string) string { return "whole " + w.DueKey(businessType) }
 
 func (w *World) WithRedis() *World {

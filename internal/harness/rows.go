@@ -32,7 +32,8 @@ func (w *World) WaitState(id compensator.EntryID, want compensator.State) {
 	w.Eventually(func() bool { return w.State(id) == want }, "entry %s becomes %s", id, want)
 }
 
-// The parameter may have a WHERE clause after the name of the table.
+// Count runs SELECT COUNT(*) FROM, followed by the parameter table. The parameter may have a WHERE clause after the
+// name of the table.
 func (w *World) Count(table string, args ...any) (n int) {
 	w.T.Helper()
 	require.NoError(w.T, w.DB.QueryRow("SELECT COUNT(*) FROM "+table, args...).Scan(&n))
@@ -86,7 +87,8 @@ func (w *World) LeaseOf(id compensator.EntryID) (endsAt int64) {
 	return endsAt
 }
 
-// A process that pauses for longer than the lease has the same effect.
+// EndLease expires the lease of a running attempt without the knowledge of its process. A process that pauses for
+// longer than the lease has the same effect.
 func (w *World) EndLease(id compensator.EntryID) {
 	w.T.Helper()
 	w.Exec("UPDATE common_process_log SET lease_until=1 WHERE id=?", id.Row())

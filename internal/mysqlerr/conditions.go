@@ -2,6 +2,7 @@ package mysqlerr
 
 import "strings"
 
+// Blame says whether an error is the fault of a statement or of the server.
 type Blame uint8
 
 const (
@@ -204,7 +205,8 @@ var conditions = map[uint16]condition{
 	9006: {Statement, "transaction older than the GC life time (TiDB)"},
 }
 
-// For an error that no server sent it returns Statement. If the connection broke, it returns Doubtful.
+// Blames says whether the statement or the server caused an error. For an error that no server sent it returns
+// Statement. If the connection broke, it returns Doubtful.
 func Blames(err error) Blame {
 	serverErr := answer(err)
 	if serverErr == nil {

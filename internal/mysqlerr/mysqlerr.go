@@ -70,9 +70,10 @@ func preventsWrites(serverErr *mysql.MySQLError) bool {
 // IsServers reports whether an error may be caused by the condition of the server or of the connection.
 func IsServers(err error) bool { return Blames(err) != Statement }
 
-// The effect of the last statement is then unknown.
+// IsBroken reports whether the connection broke. The effect of the last statement is then unknown.
 func IsBroken(err error) bool {
 	return errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn)
 }
 
+// IsInsideTransaction reports whether the server refused SET TRANSACTION because a transaction is open.
 func IsInsideTransaction(err error) bool { return Number(err) == Characteristics }

@@ -9,17 +9,22 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
+// Log is what package admin can do with a Compensator.
 type Log interface {
+	// Store returns the store of the log.
 	Store() processlog.Store
 
 	// Operations returns the part of the store for operations, or nil if Config.Operations is not set. Without it
 	// ChangeAll, Amounts and Scrub must not be called.
 	Operations() processlog.Operations
 
+	// KeepsAttempts reports whether failed attempts are kept.
 	KeepsAttempts() bool
 
+	// KeepsStatistics reports whether statistics are kept.
 	KeepsStatistics() bool
 
+	// KeepsInstances reports whether each process stores a description of itself.
 	KeepsInstances() bool
 
 	// Entry converts a row into a *compensator.Entry with the codec of its type.
@@ -35,14 +40,18 @@ type Log interface {
 	// SharedQueue reports whether there is a queue beside the database: Redis, or a queue of the user.
 	SharedQueue() bool
 
+	// Knows reports whether this process has a handler or a declaration of a business type.
 	Knows(businessType string) bool
 
+	// OpenBreakers returns the open breakers.
 	OpenBreakers() []observe.OpenBreaker
 
+	// Limited returns the types with entries that wait for a limit, as far as this process knows.
 	Limited() []observe.LimitedType
 
 	Local(row *processlog.Row) Local
 
+	// Schedules returns the schedules of the periodic types of this process.
 	Schedules() []Schedule
 	SlotKey(businessType string, slot time.Time) string
 
@@ -73,18 +82,20 @@ type Log interface {
 	AcceptLoss(ctx context.Context, by processlog.AuditInfo) ([]processlog.LostEntry, error)
 }
 
+// Schedule computes the slots of a periodic type.
 type Schedule struct {
 	Name string
 	Next func(after time.Time) (time.Time, error) // zero if there is none
 }
 
-// The root package sets it.
+// Of returns the Log of a *compensator.Compensator. The root package sets it.
 var Of func(of any) Log
 
 // ServerDown reports whether an error of a statement on any database says that the server serves no requests or no
 // writes. The root package sets it.
 var ServerDown func(err error) bool
 
+// Local is what one process knows about an entry and its type.
 type Local struct {
 	Handlers          int
 	Handler           bool

@@ -35,7 +35,8 @@ type problem struct {
 	endsAt time.Time
 }
 
-// While closed returns true, nothing is recorded.
+// New returns an empty List. number returns the server's number of an error, or 0. While closed returns true, nothing
+// is recorded.
 func New(log *slog.Logger, number func(error) uint16, closed func() bool) *List {
 	return &List{log: log, number: number, closed: closed, open: make(map[key]*problem), lastLogged: make(map[cause]time.Time)}
 }
@@ -48,6 +49,7 @@ type cause struct {
 	number uint16
 }
 
+// Failed records an error of a statement of the library, and logs it.
 func (t *List) Failed(what, businessType string, err error) {
 	if t.closed() {
 		return
@@ -57,6 +59,7 @@ func (t *List) Failed(what, businessType string, err error) {
 	t.LogLimited(what, err, "type", businessType, "times", times, "since", since)
 }
 
+// NoteResult records the error of a statement of the library, or nil if it has worked.
 func (t *List) NoteResult(what, businessType string, err error) {
 	if err != nil {
 		t.Failed(what, businessType, err)
@@ -65,8 +68,8 @@ func (t *List) NoteResult(what, businessType string, err error) {
 	t.Passed(what, businessType)
 }
 
-// A report with the text report.Session is about one database session, which is then closed. So it is logged, but does
-// not stay in Health.
+// Reported implements report.Receiver. A report with the text report.Session is about one database session, which is
+// then closed. So it is logged, but does not stay in Health.
 func (t *List) Reported(what string, err error) {
 	if what == report.Session {
 		t.LogLimited(what, err)
@@ -102,6 +105,7 @@ func (t *List) Passed(what, businessType string) {
 	t.anyOpen.Store(len(t.open) > 0)
 }
 
+// LogLimited logs err, unless the same cause was logged within the last minute.
 func (t *List) LogLimited(what string, err error, attrs ...any) {
 	now, c := time.Now(), cause{what, t.number(err)} // number may call methods of err, which are user code, so it runs without the lock.
 	t.mu.Lock()
@@ -116,8 +120,8 @@ func (t *List) LogLimited(what string, err error, attrs ...any) {
 	}
 }
 
-// No later success ends the problem. It ends when FailedFor was not called for the same operation and type for the
-// duration d.
+// FailedFor records an error and logs it, as Failed does. No later success ends the problem. It ends when FailedFor was
+// not called for the same operation and type for the duration d.
 func (t *List) FailedFor(d time.Duration, what, businessType string, err error) {
 	t.Failed(what, businessType, err)
 	t.mu.Lock()
@@ -127,6 +131,7 @@ func (t *List) FailedFor(d time.Duration, what, businessType string, err error) 
 	}
 }
 
+// Open returns the open problems, the oldest first.
 func (t *List) Open() []observe.Problem {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -23,6 +23,7 @@ type List struct {
 	unrunnable    int
 }
 
+// New returns an empty List.
 func New() *List {
 	return &List{reading: make(chan struct{}, 1), handedOut: make(map[processlog.ID]struct{}), claimsPerRead: 1}
 }
@@ -32,14 +33,15 @@ const maxClaimsPerRead = 16
 // maxRefusedUnrunnable limits how many refused and limited entries a read passes over.
 const maxRefusedUnrunnable = 10 * processlog.MaxRows
 
+// Share is one claim's part of what was read.
 type Share struct {
 	IDs      []processlog.ID
 	JustRead bool
 	MoreDue  bool
 }
 
-// If no entries are left, Take first reads new ones. The claim then also gets as many further entries as could not run
-// here at the last read.
+// Take hands out up to n entries for one claim. If no entries are left, Take first reads new ones. The claim then also
+// gets as many further entries as could not run here at the last read.
 func (r *List) Take(n int, read func(limit int) (ids []processlog.ID, more bool, err error)) (Share, error) {
 	r.reading <- struct{}{}
 	defer func() { <-r.reading }()
@@ -107,7 +109,8 @@ func (r *List) PutBack(s *Share, n int) {
 	s.IDs, s.MoreDue = s.IDs[:n:n], true
 }
 
-// If other processes got most of the share, they will also get most of the rest, so the rest is dropped.
+// ClaimEnded records how the claim of a share went. If other processes got most of the share, they will also get most
+// of the rest, so the rest is dropped.
 func (r *List) ClaimEnded(s Share, found processlog.Claimed, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

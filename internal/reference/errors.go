@@ -14,7 +14,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// An error that is an alias of one in processlog is listed once, with the text of processlog.
 var packagesWithErrors = []string{".", "admin", "processlog", "httpcall", "encrypt", "adopt", "intake", "orms/gormtx", "relay/rabbitmq", "relay/watermill"}
 
 type failure struct {

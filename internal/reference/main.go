@@ -50,7 +50,6 @@ func generate(root string) (map[string]string, error) {
 	return files, addSamples(root, files)
 }
 
-// People write the rest of their pages.
 var parts = []struct {
 	page, name string
 	make       func(root string) (string, error)

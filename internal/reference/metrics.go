@@ -107,7 +107,6 @@ func unquoted(e ast.Expr) string {
 	return value
 }
 
-// A test of internal/integration/oteltest compares them with a running service.
 var metricAttributes = map[string]string{
 	"messaging.process.duration":         "`messaging.system`, `messaging.operation.name`, `messaging.destination.name`, `error.type`",
 	"messaging.client.sent.messages":     "`messaging.system`, `messaging.operation.name` (always `record`), `messaging.destination.name`",

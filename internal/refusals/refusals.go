@@ -82,7 +82,8 @@ func (r *List) Note(what, businessType string, list []processlog.Refusal) {
 	r.NoteTry(what, businessType, time.Now(), list)
 }
 
-// RetryOutcomes does not count a try that was sent before it began.
+// NoteTry does what Note does, for a statement that was sent at the given time. RetryOutcomes does not count a try that
+// was sent before it began.
 func (r *List) NoteTry(what, businessType string, sentAt time.Time, list []processlog.Refusal) {
 	if len(list) == 0 {
 		return
@@ -161,6 +162,7 @@ func (r *List) ForgetOld() {
 	}
 }
 
+// Accepted records that the database has accepted the change of the entries, or that the change is no longer needed.
 func (r *List) Accepted(what, businessType string, ids ...processlog.ID) {
 	if !r.anyRefused.Load() {
 		return
@@ -233,6 +235,7 @@ func (r *List) IsPaused(what, businessType string, id processlog.ID) bool {
 	return e != nil && time.Now().Before(e.pausedUntil)
 }
 
+// PauseLeft returns the time until a refused entry may be claimed again.
 func (r *List) PauseLeft(businessType string, id processlog.ID) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -242,6 +245,7 @@ func (r *List) PauseLeft(businessType string, id processlog.ID) time.Duration {
 	return RetryUnknown
 }
 
+// Outcomes returns how many outcomes of a type wait because the database refuses them.
 func (r *List) Outcomes(businessType string) int {
 	if !r.anyRefused.Load() {
 		return 0
@@ -350,6 +354,7 @@ func (r *List) unstored() (unanswered bool, err error) {
 	return unanswered, refusalsIn(refused)
 }
 
+// Has reports whether an entry is in a list of refusals.
 func Has(list []processlog.Refusal, id processlog.ID) bool { return Of(list, id) != nil }
 
 // Of returns the error of an entry in a list of refusals, or nil if the entry is not in the list.

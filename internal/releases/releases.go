@@ -27,7 +27,7 @@ type List struct {
 	pending map[processlog.ID]int
 }
 
-// All fields are required.
+// Config is what releases need of the engine. All fields are required.
 type Config struct {
 	Release     func(ids []processlog.ID, token processlog.Token) (processlog.Unreleased, error)
 	NoteResult  func(err error)
@@ -53,13 +53,15 @@ func releasesOf(token processlog.Token, offered bool, entries []processlog.Queue
 	return list
 }
 
+// New returns an empty List.
 func New(cfg Config) *List {
 	d := &List{Config: cfg, pending: make(map[processlog.ID]int)}
 	d.Batcher.Max, d.Batcher.Workers, d.Batcher.Flush = processlog.MaxRows, 1, d.releaseAll
 	return d
 }
 
-// A new claim would give them another token, and the lost lease could no longer be released.
+// WithoutPending removes entries with a pending release from wanted. A new claim would give them another token, and the
+// lost lease could no longer be released.
 func (d *List) WithoutPending(wanted []processlog.Wanted, in time.Duration) (others []processlog.Wanted, pending []processlog.Scheduled) {
 	if !d.anyPending.Load() {
 		return wanted, nil
@@ -76,8 +78,8 @@ func (d *List) WithoutPending(wanted []processlog.Wanted, in time.Duration) (oth
 	return others, pending
 }
 
-// The first try runs in the caller's goroutine. If the database cannot release a lease now, its entry is offered after
-// a later try succeeds.
+// Release gives leases back, and then offers the entries to all processes. The first try runs in the caller's
+// goroutine. If the database cannot release a lease now, its entry is offered after a later try succeeds.
 func (d *List) Release(token processlog.Token, entries ...processlog.QueueEntry) {
 	d.releaseNow(releasesOf(token, true, entries))
 }
@@ -91,7 +93,8 @@ func (d *List) ReleaseUnknown(token processlog.Token, wanted []processlog.Wanted
 	d.releaseNow(releasesOf(token, false, entries))
 }
 
-// Callers use it when the database has just failed to answer, so that they need not wait.
+// ReleaseLater leaves it to the batcher to give leases back and to offer the entries to all processes. Callers use it
+// when the database has just failed to answer, so that they need not wait.
 func (d *List) ReleaseLater(token processlog.Token, entries ...processlog.QueueEntry) {
 	d.addPending(releasesOf(token, true, entries))
 }

@@ -14,11 +14,13 @@ const (
 // Interval is the minimum time between two log lines about the same cause.
 const Interval = time.Minute
 
-// The parameter what of Receiver names an operation. A nil err says that the operation works again.
+// Receiver receives reports. The parameter what of Receiver names an operation. A nil err says that the operation works
+// again.
 type Receiver interface{ Reported(what string, err error) }
 
 type key struct{}
 
+// To returns a context that sends reports to r.
 func To(ctx context.Context, r Receiver) context.Context { return context.WithValue(ctx, key{}, r) }
 
 // Send returns false if there is none.

@@ -76,7 +76,7 @@ var rules = []struct {
 	{words{"%40"}, regexp.MustCompile(`[A-Za-z0-9._+-]+%40([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)`), gone + "%40${1}"},
 }
 
-// A second call of Text changes nothing more.
+// Text returns its argument without confidential data. A second call of Text changes nothing more.
 func Text(text string) string {
 	for {
 		was, lowerText := text, strings.ToLower(text)

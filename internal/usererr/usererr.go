@@ -41,7 +41,8 @@ func Of(err error) error {
 	return c
 }
 
-// If a method of that error has panicked, or the error wraps errors without end, Original returns the copy.
+// Original returns the error from which a copy was made. If a method of that error has panicked, or the error wraps
+// errors without end, Original returns the copy.
 func Original(err error) error {
 	if c, ok := err.(*copied); ok && c.sound {
 		return c.of
@@ -49,10 +50,11 @@ func Original(err error) error {
 	return err
 }
 
-// Use it for errors that return to user code, which may inspect them in any way.
+// Safe returns err, or a copy if a method of err has panicked or its tree does not end. Use it for errors that return
+// to user code, which may inspect them in any way.
 func Safe(err error) error { return Original(Of(err)) }
 
-// If that method panics, Text returns a description of the problem.
+// Text returns err.Error(). If that method panics, Text returns a description of the problem.
 func Text(err error) string {
 	text, _ := read(err)
 	return text
@@ -92,8 +94,8 @@ func Contain(call func()) (problem string) {
 	return <-ended
 }
 
-// Package fmt recovers from a panic of String or Error, unless the value of that panic has a method that panics
-// again.
+// PanicText returns a panic's value as package fmt prints it. Package fmt recovers from a panic of String or Error,
+// unless the value of that panic has a method that panics again.
 func PanicText(p any) (text string) {
 	defer func() {
 		if recover() != nil {
@@ -103,7 +105,8 @@ func PanicText(p any) (text string) {
 	return fmt.Sprint(p)
 }
 
-// A method that panics, or that matches any error, counts as no match. Is gives up on a tree that does not end.
+// Is works like errors.Is for an error of user code. A method that panics, or that matches any error, counts as no
+// match. Is gives up on a tree that does not end.
 func Is(err, target error) bool {
 	if err == nil || target == nil {
 		return err == target
@@ -119,8 +122,8 @@ func Is(err, target error) bool {
 	return w.visit(err)
 }
 
-// A method that panics, or that returns true without setting target, counts as no match. The pointer target must not be
-// nil and must point to a zero value.
+// As works like errors.As for an error of user code. A method that panics, or that returns true without setting target,
+// counts as no match. The pointer target must not be nil and must point to a zero value.
 func As(err error, target any) bool {
 	if err == nil {
 		return false
@@ -137,7 +140,8 @@ func As(err error, target any) bool {
 	return w.visit(err)
 }
 
-// If such a method panics, the error counts as no match.
+// Any reports whether match returns true for an error in the tree of err. match may call the methods of the error. If
+// such a method panics, the error counts as no match.
 func Any(err error, match func(error) bool) bool {
 	w := walk{stepsLeft: mostNodes}
 	w.look = func(err error) bool {

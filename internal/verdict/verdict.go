@@ -14,6 +14,7 @@ import (
 // A verdict of RetrySoon waits for at least minSoonDelay, and for at most twice as long.
 const minSoonDelay = 100 * time.Millisecond
 
+// Kind is what a handler asks for.
 type Kind int
 
 const (
@@ -26,6 +27,7 @@ const (
 	KindServerDown  // the cause is that database alone
 )
 
+// Verdict is a handler's error, with what the error asks for.
 type Verdict struct {
 	Kind      Kind
 	After     time.Duration // time until the next attempt; ≤ 0: the type's schedule decides
@@ -41,8 +43,10 @@ type Verdict struct {
 // HandlerCalled reports whether the handler was called with a decoded content.
 func (v *Verdict) HandlerCalled() bool { return !v.NotCalled && !v.NoMaxWait && !v.Undecodable }
 
+// Error returns the text of the error.
 func (v *Verdict) Error() string { return v.err.Error() }
 
+// Unwrap returns the error that the handler has judged.
 func (v *Verdict) Unwrap() error { return v.err }
 
 // NoReason replaces an empty error text. An empty LastError means that no attempt has failed.
@@ -68,20 +72,24 @@ func Snooze(d time.Duration) error {
 
 func Unavailable(err error) error { return &Verdict{Kind: KindUnavailable, err: orNoReason(err)} }
 
+// LibraryUnavailable returns an Unavailable that the library makes, and not a handler.
 func LibraryUnavailable(err error) error {
 	return &Verdict{Kind: KindUnavailable, ByLibrary: true, err: orNoReason(err)}
 }
 
+// NotCalled returns an Unavailable that the library makes for an attempt that ended before its handler was called.
 func NotCalled(err error) error {
 	return &Verdict{Kind: KindUnavailable, ByLibrary: true, NotCalled: true, err: orNoReason(err)}
 }
 
-// The entry is soon due again, here or in another process.
+// RetrySoon returns a verdict of the library for an entry that has no fault. The entry is soon due again, here or in
+// another process.
 func RetrySoon(err error) error {
 	return &Verdict{Kind: KindSnooze, After: minSoonDelay + jitter.N(minSoonDelay), ByLibrary: true, err: err}
 }
 
-// MaxWait does not limit such a wait.
+// LibraryWait returns a verdict with which the library, and not the handler, asks to wait. MaxWait does not limit such
+// a wait.
 func LibraryWait(err error) error {
 	v := *Of(err)
 	v.NoMaxWait, v.err = true, err
@@ -94,6 +102,7 @@ func Undecodable(err error) error {
 	return &Verdict{Kind: KindUnavailable, Undecodable: true, err: orNoReason(err)}
 }
 
+// ForObserver does the same as VerdictOf in the root package.
 func ForObserver(err error) observe.Verdict {
 	if err == nil {
 		return observe.Success
@@ -125,7 +134,8 @@ func OutcomeUnknown(err error) error {
 	return unknown{err}
 }
 
-// Errors of package httpcall and of user code may have this method.
+// IsOutcomeUnknown reports whether an error in the tree of err has a method OutcomeUnknown that returns true. Errors of
+// package httpcall and of user code may have this method.
 func IsOutcomeUnknown(err error) bool {
 	return usererr.Any(err, func(err error) bool {
 		u, ok := err.(interface{ OutcomeUnknown() bool })
@@ -133,8 +143,8 @@ func IsOutcomeUnknown(err error) bool {
 	})
 }
 
-// A failure asks for nothing. RetryAfter around Unavailable becomes an Unavailable with the time of RetryAfter. err
-// may be an error of user code that was not copied.
+// Of returns what err asks for. A failure asks for nothing. RetryAfter around Unavailable becomes an Unavailable with
+// the time of RetryAfter. err may be an error of user code that was not copied.
 func Of(err error) *Verdict {
 	if err == nil {
 		return &noVerdict
@@ -183,12 +193,14 @@ func ServerCaused(err error, whole bool) error {
 	return &Verdict{Kind: KindServerFault, err: err}
 }
 
+// Judgement is what the error of an attempt says.
 type Judgement struct {
 	Verdict  observe.Verdict
 	Library  bool // the library or its database has failed, and the error says nothing about the handler
 	Uncalled bool
 }
 
+// JudgementOf reads the error of an attempt.
 func JudgementOf(err error) Judgement {
 	v := Of(err)
 	return Judgement{

@@ -124,7 +124,6 @@ func (p *appProcess) run() {
 	p.write(&history.Mark{At: history.Now(), What: history.MarkExit})
 }
 
-// When the driver's process ends, the app exits.
 func obey(endLoad, endWork context.CancelFunc) {
 	orders := bufio.NewScanner(os.Stdin)
 	for orders.Scan() {

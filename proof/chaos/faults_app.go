@@ -92,7 +92,6 @@ func (k *strike) healRedisProxy() error {
 	return nil
 }
 
-// The fault's duration counts from the first broken statement.
 func (k *strike) breakStatements(share float64, rule faultproxy.Rule) error {
 	match, draw := rule.Match, chance(k.rand, share)
 	rule.Match = func(r faultproxy.Request) bool { return match(r) && draw() }

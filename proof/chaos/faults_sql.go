@@ -218,7 +218,7 @@ func (k *strike) keepReadView() error {
 	return err
 }
 
-// All other statements on the table wait for the ALTER.
+// All other statements on the table wait while the ALTER waits.
 func (k *strike) alterTable() error {
 	k.begin("database")
 	if err := k.insist(3, "ALTER TABLE common_process_log ADD COLUMN extra INT NULL"); err != nil {

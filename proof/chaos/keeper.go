@@ -168,7 +168,7 @@ func (a *app) isUnloaded() bool {
 	return a.unloaded
 }
 
-// If that process dies first, await waits for its successor.
+// If the current process dies, await waits for its successor.
 func (a *app) await(ctx context.Context) error {
 	timer := time.NewTimer(waitTimeout)
 	defer timer.Stop()
@@ -225,7 +225,6 @@ func (a *app) sendStopLoad() {
 	}
 }
 
-// If the app ends with an error, the test fails.
 func (a *app) stop() {
 	a.setStopping()
 	a.mu.Lock()
@@ -256,7 +255,6 @@ func (a *app) isStopping() bool {
 	return a.stopping
 }
 
-// The nemesis sends it, or a handler kills its own process.
 func killed(err error) bool {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {

@@ -43,7 +43,6 @@ func newPlan(cfg Config, kinds []fault, apps int) *plan {
 	return p
 }
 
-// A plan with at least one kind of fault never ends.
 func (p *plan) next() round {
 	if len(p.rounds) == 0 {
 		p.rounds = p.cycle()

@@ -171,7 +171,7 @@ func (t *transaction) body(ctx context.Context, tx sqlTx) ([]*compensator.Receip
 	return []*compensator.Receipt{first, second}, err
 }
 
-// Sometimes it ignores a deadlock error, and the producer goes on although the server has rolled the transaction back.
+// After some deadlocks the producer goes on, although the server has rolled the transaction back.
 func (t *transaction) business(ctx context.Context, tx sqlTx) error {
 	for range t.rand.IntN(3) {
 		_, err := tx.ExecContext(ctx, "UPDATE /* producer */ accounts SET n=n+1 WHERE id=?", 1+t.rand.IntN(200))
@@ -223,7 +223,6 @@ func (t *transaction) insert(ctx context.Context, tx compensator.Tx, entries []c
 	return receipt, err
 }
 
-// If the outcome is unknown, it asks Resolve.
 func (t *transaction) committed(err error) {
 	end := &history.Committed{At: history.Now(), Tx: t.number, Outcome: outcomeOfCommit(err)}
 	end.Err, end.Detail = classOf(err)

@@ -38,7 +38,7 @@ type startedReplay struct {
 	dead map[uint64]uint64
 }
 
-// In a run with Config.Careful, both do nothing.
+// In a run with Config.Careful there are no replays.
 func (st *stage) startReplays() (r *replayer, stop func()) {
 	r = &replayer{stage: st, rand: rand.New(rand.NewPCG(st.cfg.Seed, 7))}
 	if st.cfg.Careful {
@@ -114,7 +114,7 @@ func (r *replayer) replay(ctx context.Context, businessType string, stops bool) 
 	}
 }
 
-// All requests have one key, so they must begin one action.
+// All requests of a form have one key, so they must begin one action.
 func (r *replayer) start(ctx context.Context, businessType string) (id admin.BulkID, ok bool) {
 	change := admin.Change{Action: admin.Requeue, Why: admin.Why{Reason: "chaos"}, Checked: true}
 	search := admin.Search{Filter: admin.Filter{BusinessType: businessType, States: []compensator.State{compensator.Dead}}}
@@ -140,8 +140,7 @@ func (r *replayer) start(ctx context.Context, businessType string) (id admin.Bul
 	return admin.BulkID{}, false
 }
 
-// Most of the tried entries die again and then match the search again, so the rest of the action must not visit them a
-// second time.
+// Most tried entries die again and match the search again, so the rest of the action must not visit them a second time.
 func (r *replayer) awaitTrial(ctx context.Context, id admin.BulkID) {
 	ctx, cancel := context.WithTimeout(ctx, trialTimeout)
 	defer cancel()
@@ -306,7 +305,8 @@ func (r *replayer) storedReplays() (actions map[string][]replayBatch, order []st
 	return actions, order, err
 }
 
-// The calls have no answers, so the checker does not demand their effects. checkReplays checks the effects.
+// The calls of the replayer have no answers, so the checker does not demand their effects. checkReplays checks the
+// effects.
 func (st *stage) dumpReplays(w *batchWriter) error {
 	call := uint64(0)
 	return st.query("SELECT id, idempotent_id FROM audit_trail WHERE op='u' AND process='"+replayName+"' ORDER BY seq", func(scan func(...any) error) error {

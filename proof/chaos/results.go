@@ -76,7 +76,6 @@ func (p *appProcess) endBooking(ctx context.Context, e *compensator.Entry, b *bo
 	p.end(ctx, e, b.run, v)
 }
 
-// The process's waiter can then call Wait for entries of these types.
 func (p *appProcess) declareResults(c *compensator.Compensator) error {
 	for _, t := range types {
 		if t.Returns {
@@ -112,7 +111,6 @@ func (w *waiter) run(ctx context.Context) func() {
 	}
 }
 
-// Errors that say nothing about the entry are left out.
 func (w *waiter) wait(entry recorded) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()

@@ -86,7 +86,6 @@ const blocks = 10
 // studentT is the two-sided 95 % quantile of Student's t distribution with blocks − 2 degrees of freedom.
 const studentT = 2.306
 
-// The hours are 0 when there are too few readings.
 func trend(points []point) (slope, within, hours float64) {
 	n := len(points) / blocks
 	if n == 0 {
@@ -144,8 +143,7 @@ func quantile(points []point, q float64) float64 {
 	return values[min(int(q*float64(len(values))), len(values)-1)]
 }
 
-// On a busy machine entries run later than their grace period. The reconciler then runs these entries without the
-// queue, as it should.
+// On a busy machine the reconciler runs late entries without the queue, so the value is only reported there.
 func (s *soak) spurious() gate {
 	wanted, taken := 0.0, 0.0
 	asked, got := s.series[claimsWanted], s.series[claimsTaken]

@@ -23,7 +23,7 @@ var mildFaults = []string{
 	"app paused", "connections killed", "redis replies swallowed", "statement hung", "commit delayed", "database paused", "redis partition",
 }
 
-// On a busy machine its values mean little. Run it with make soak.
+// On a busy machine the values of a soak mean little. Run it with make soak.
 func TestSoak(t *testing.T) {
 	if *soakDuration == 0 {
 		t.Skip("a measurement; see make soak")

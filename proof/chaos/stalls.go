@@ -13,7 +13,7 @@ const (
 	canaryLimit = 100 * time.Millisecond // A few ms are usual. The limit is higher, because a renewal of a lease takes several statements.
 )
 
-// The checker then knows that the machine was overloaded and may have caused a lost lease.
+// A commit that takes far too long shows the checker that the machine was overloaded and may have caused a lost lease.
 func watchForStalls(ctx context.Context, db *sql.DB, canary string, write func(...history.Record)) {
 	for last := time.Now(); ctx.Err() == nil; {
 		wait(ctx, canaryEvery)

@@ -93,8 +93,7 @@ func (p *appProcess) register(c *compensator.Compensator) error {
 	return errors.Join(errs...)
 }
 
-// With Concurrent, or with a small Burst, a claim takes no starts in advance. So bookLimit is for claims that take
-// none, and rushLimit is for claims that take many.
+// A claim takes no starts in advance under bookLimit, because of Concurrent, and many under rushLimit.
 var (
 	bookLimit = compensator.Limit{Rate: compensator.PerSecond(20), Burst: 3, Concurrent: 3, Key: func(e *compensator.Entry) string { return partnerOf(string(e.IdempotencyKey), bookPartners) }}
 	rushLimit = compensator.Limit{Rate: compensator.PerSecond(40), Burst: 20, Key: func(e *compensator.Entry) string { return partnerOf(string(e.IdempotencyKey), rushPartners) }}

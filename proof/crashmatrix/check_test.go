@@ -179,8 +179,6 @@ func (w *world) counted() (sum int) {
 	return sum
 }
 
-// If an entry is dead-lettered because of crashes of its compensation, the row counts one more failed compensation.
-//
 // Entries that a person settled and erased entries are left out, because they keep the counts of an earlier epoch.
 func (w *world) checkAttempts() {
 	w.t.Helper()

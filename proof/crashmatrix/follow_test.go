@@ -170,7 +170,7 @@ func (f *follower) failure(was, s step) string {
 	return fmt.Sprintf("a failure led to the state %s", s.state)
 }
 
-// The library does not accept it if the handler's effect and the outcome share one transaction.
+// The library does not accept a late success if the handler's effect and the outcome share one transaction.
 func (l *entryLog) absorbed(undo bool) bool {
 	if undo {
 		return l.kind == recall

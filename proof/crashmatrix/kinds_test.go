@@ -45,7 +45,6 @@ type content struct {
 	Breaks bool
 }
 
-// When a handler runs, it writes a row through the plain pool db.
 type kinds struct {
 	db *sql.DB
 	of map[string]*compensator.Type[content]
@@ -54,7 +53,6 @@ type kinds struct {
 	hang  bool
 }
 
-// The kinds with a plain handler get the limit.
 func register(c *compensator.Compensator, db *sql.DB, limit compensator.Limit) (*kinds, error) {
 	k := &kinds{db: db, of: make(map[string]*compensator.Type[content])}
 	var problems []error
@@ -100,7 +98,6 @@ func register(c *compensator.Compensator, db *sql.DB, limit compensator.Limit) (
 	return k, errors.Join(append(problems, err)...)
 }
 
-// Every slot must get an entry, if necessary after its time.
 const tickEvery = 100 * time.Millisecond
 
 func (k *kinds) tick(ctx context.Context) error {

@@ -57,7 +57,6 @@ func (l *entryLog) claimOver(version uint64) (over int64) {
 	return over
 }
 
-// The handler of a cancelled entry may run longer.
 func (l *entryLog) ended() int64 {
 	for _, s := range l.steps {
 		if s.state.Terminal() {

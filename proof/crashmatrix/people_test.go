@@ -16,7 +16,7 @@ import (
 
 var ann = admin.AuditInfo{Actor: "ann", Reason: "again"}
 
-// The order is random so that a process may be killed during each of them.
+// The order of the steps is random, so that a process may be killed during each of them.
 func (l *victim) actManually(ctx context.Context) error {
 	acts := []func(context.Context) error{l.repairDead, l.undoAgain, l.erase}
 	if l.In == adjusted {

@@ -68,7 +68,7 @@ func writeTaken(ctx context.Context, tx *compensator.ScopedTx, batch []*intake.M
 	return nil
 }
 
-// Of these, one and a half batches are already pending for a consumer that no longer exists.
+// One and a half of the four batches are already pending for a consumer that no longer exists.
 func (w *world) send(victim int) {
 	w.t.Helper()
 	if w.sent == nil {

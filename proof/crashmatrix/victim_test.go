@@ -18,7 +18,6 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// If it is not set, the process is a test run.
 const victimEnv = "COMPENSATOR_CRASH_VICTIM"
 
 type victim struct {
@@ -217,7 +216,7 @@ func (l *victim) recordPlain(ctx context.Context) error {
 	return err
 }
 
-// The reconciler must find the entry.
+// The reconciler must find an entry whose commit is not reported.
 func (l *victim) recordSilently(ctx context.Context) error {
 	return inTx(ctx, l.p.plain, func(tx *sql.Tx) error {
 		_, err := l.put(ctx, tx, ship, l.key(), 0)

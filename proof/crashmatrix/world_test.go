@@ -33,7 +33,6 @@ type place struct {
 	Named              bool
 }
 
-// Handlers and triggers record in the other tables what happens.
 var tables = []string{
 	"CREATE TABLE ledger (`key` VARCHAR(191) COLLATE utf8mb4_bin PRIMARY KEY)",
 	"CREATE TABLE effects (id BIGINT AUTO_INCREMENT PRIMARY KEY, entry BIGINT UNSIGNED, epoch INT, undoing BOOL)",
@@ -50,8 +49,7 @@ var tables = []string{
 	historyTrigger("UPDATE", "OLD.version, OLD.next_at, OLD.lease_until"),
 }
 
-// In a step, began is the time at which the statement began and computed its values, and at is the time of the write.
-// The times differ if the machine stalls in between.
+// began is when the statement began and computed its values, and at is the time of the write.
 func historyTrigger(event, before string) string {
 	return "CREATE TRIGGER history_" + event + " AFTER " + event + " ON common_process_log FOR EACH ROW INSERT INTO history " +
 		"(entry, was, was_due, was_leased, began, at, version, state, process_count, compensate_count, delivery_count, epoch, due, leased, ended_by) VALUES " +
@@ -144,7 +142,6 @@ func (w *world) prepare(in surroundings, victim int) {
 	}
 }
 
-// For each entry that has succeeded, seed inserts a result too.
 func (w *world) seed(key string, n int, columns, values string, secondsAgo int) {
 	w.t.Helper()
 	var log, ledger []string

@@ -24,7 +24,7 @@ import (
 
 const modulePath = "github.com/compensator-go/compensator"
 
-// With the race detector the test takes eight times as long and finds nothing more, because it has one goroutine.
+// Under the race detector the test takes eight times as long and finds nothing more, because it has one goroutine.
 func TestEveryMutantBuilds(t *testing.T) {
 	if raceEnabled {
 		output, err := exec.Command("go", "test", "-count=1", "-vet=off", "-ldflags=-w", "-v", "-run", "^"+t.Name()+"$", ".").CombinedOutput()

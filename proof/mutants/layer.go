@@ -48,7 +48,6 @@ func anchored(names string) string {
 	return strings.Join(patterns, "|")
 }
 
-// If one failed test is enough for this layer, names returns nil.
 func (l layer) names(what string) []string {
 	if l != unit {
 		return nil

@@ -17,10 +17,9 @@ type edit struct {
 	to   string
 }
 
-// For such a file, the field from holds plain text. Any white space in it matches any other white space.
+// In a file that is not Go, from is plain text, and any white space matches any other.
 func (e edit) isText() bool { return strings.Contains(e.in, "/") }
 
-// The form of the text depends on the layer.
 type selection map[layer]string
 
 func tests(names ...string) selection { return selection{unit: strings.Join(names, "|")} }

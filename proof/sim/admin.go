@@ -118,7 +118,6 @@ func (w *world) tells(ctx context.Context, d *admin.Admin, actor admin.Actor, id
 	}
 }
 
-// If the instance dies or a statement fails, the person continues the action through another instance.
 func (w *world) actOnAll(ctx context.Context, d *admin.Admin, actor admin.Actor, change admin.Change, v visit) {
 	ctx = context.WithValue(ctx, onAll{}, make(map[compensator.EntryID]bool))
 	search := admin.Search{Filter: admin.Filter{States: []compensator.State{compensator.Dead}}}

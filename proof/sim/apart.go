@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Each property draws from a separate random stream.
+// Each property of apart draws from a separate random stream.
 type apart struct {
 	requeues bool // in a calm seed, a person requeues entries that wait for a retry
 

@@ -47,14 +47,12 @@ func (w *world) drawFollowed(rng *rand.Rand) {
 	p.countOrders()
 }
 
-// An entry with a BusinessID then runs after the batch with that id.
 func following(cfg compensator.HandlerConfig[content]) compensator.HandlerConfig[content] {
 	cfg.AfterBatch = func(e *compensator.Entry) string { return e.BusinessID }
 	return cfg
 }
 
-// An entry that has ended and was requeued counts as ended. After the database has lost writes, checkFollows asserts
-// nothing, because the end of an entry may be lost.
+// A requeued entry of the batch counts as ended. After the database has lost writes, checkFollows asserts nothing.
 func (o *oracle) checkFollows(n *instance, e *compensator.Entry) {
 	if e.BusinessID == "" || e.State == compensator.Compensating {
 		return

@@ -44,7 +44,6 @@ func duringOutage(rng *rand.Rand, from, chaos time.Duration) (orders []order) {
 	return orders
 }
 
-// If the service is up, down is false.
 func (w *world) applyOutage(e *compensator.Entry, rng *rand.Rand) (b behaviour, down bool) {
 	o, now := w.apart.outage, time.Now()
 	if !o.types[e.BusinessType] || now.Before(o.from) || now.After(o.to) {
@@ -91,7 +90,7 @@ type lookedAt struct {
 	id compensator.EntryID
 }
 
-// If the admitted entry waits for an unfinished batch, it makes no call. Then the next entry may make the one call.
+// An admitted entry that waits for an unfinished batch makes no call, so the next entry may make the one call.
 func (o *oracle) noteCallAdmittedLocked(n *instance, e observe.AttemptEvent) {
 	open := o.opened[breakerOn{n, e.BusinessType}]
 	if open != nil && open.said.Equal(time.Now()) {
@@ -170,7 +169,7 @@ func (w *world) resume(last *instance) {
 	}
 }
 
-// A timeout would open the breaker.
+// A handler that waits for others returns an error before its timeout, because a timeout would open the breaker.
 func (w *world) shortenDeadline(ctx context.Context) context.Context {
 	if w.plan.types.Breaker == (compensator.Breaker{}) {
 		return ctx

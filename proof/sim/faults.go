@@ -84,7 +84,7 @@ var faultsOf = [...][]fault{
 	classQueue:  {errBefore, errAfter, hangBefore, hangAfter, twice, slow, crashBefore, crashAfter},
 }
 
-// The answer may take up to the same time.
+// slowest is the longest extra time of a step to the server, and of its answer.
 const slowest = 3 * time.Second
 
 // The caller cannot tell from it whether the step was done.

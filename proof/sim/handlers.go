@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Every instance has a handler for each of them except strayType.
+// Every instance has a handler for each type except strayType.
 const (
 	plainType  = "plain"
 	txType     = "tx"
@@ -278,7 +278,6 @@ func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour) 
 	return nil
 }
 
-// Any instance may perform the action.
 func (n *instance) meddle(e *compensator.Entry, b behaviour) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -348,7 +347,6 @@ func (n *instance) conclude(a *attempt, end attemptEnd) error {
 
 var errHandler = errors.New("sim: the handler failed")
 
-// In some seeds every second attempt returns an error which says that the call may have arrived.
 func (n *instance) errorOf(a *attempt, how manner) error {
 	if !n.w.apart.losesAnswers || a.start%2 == 0 || a.kind == batchType {
 		return errHandler

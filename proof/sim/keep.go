@@ -51,11 +51,8 @@ func (o *oracle) checkKeptLocked(row processlog.Row) {
 	}
 }
 
-// In most seeds with a purge, all other instances have stopped before.
 const lastMinutes = 5 * time.Minute
 
-// In the others it stops, and a new instance starts for the last minutes, because an hour of rounds takes as long as
-// ten other seeds.
 func (w *world) outlive() {
 	if w.apart.keep == 0 || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
 		return

@@ -122,7 +122,7 @@ func (o *oracle) noteReturnedStarts(limit *processlog.StartLimit, unused map[str
 	}
 }
 
-// From then on, the oracle checks only periods that begin after the change.
+// After a person has changed a limit, the oracle checks only periods that begin after the change.
 func (o *oracle) noteLimitChange(limit processlog.StoredLimit) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

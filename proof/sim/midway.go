@@ -12,8 +12,7 @@ import (
 
 const midwayStream = 46
 
-// Without these orders such stops would be very rare, because few claims hold several entries of one type and few
-// batches fail.
+// Stops during a failing batch would be very rare without orders of several batch entries.
 func (w *world) drawMidway() {
 	rng := rand.New(rand.NewPCG(w.seed, midwayStream))
 	p := &w.plan

@@ -77,8 +77,8 @@ const (
 
 var opNames = [...]string{opInsert: "recorded", opClaim: "claimed", opSettle: "settled", opChange: "changed", opRelease: "released", opPurge: "purged"}
 
-// The database may have carried it out or not. If a row holds the token of an operation, this operation wrote the
-// row.
+// The database may have carried out the write or not. If a row holds the token of an operation, this operation wrote
+// the row.
 type operation struct {
 	kind     opKind
 	from     *instance
@@ -256,7 +256,7 @@ func (o *oracle) noteRows(n *instance, rows []processlog.Row) {
 	}
 }
 
-// The store calls it for each change, while the store is locked.
+// The store calls checkTransition for each change, while the store is locked.
 func (o *oracle) checkTransition(before, after processlog.Row) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

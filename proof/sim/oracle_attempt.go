@@ -125,7 +125,7 @@ func (o *oracle) checkAnswers(n *instance, outcomes []processlog.Outcome, answer
 	}
 }
 
-// From then on, the attempt does not count as one that may crash its process.
+// An attempt whose row the database refuses to change no longer counts as one that may crash its process.
 func (o *oracle) checkRefusedRowLocked(l *rowHistory, n *instance, version uint64) {
 	if l == nil {
 		return

@@ -46,8 +46,8 @@ func (a *attempt) hasNoOutcomeLeft() bool {
 	return a.from.dead.Load() || a.repeated || a.stored || a.ended && inItsTransaction
 }
 
-// There is one exception. If a handler runs until long after its timeout, its instance may claim the entry to count the
-// lost lease. It must leave the other instances the time of one lease to claim the entry first.
+// If a handler runs until long after its timeout, its instance may claim the entry to count the lost lease, one lease
+// after the other instances could have claimed it.
 func (o *oracle) checkUnheldLocked(l *rowHistory, op *operation, before processlog.Row) {
 	for _, a := range l.attempts {
 		if a.from != op.from || a.epoch != before.Epoch || a.hasNoOutcomeLeft() {

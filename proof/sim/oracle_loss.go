@@ -11,7 +11,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Most other promises assume that the database keeps what it has acknowledged.
+// After a loss only lossPromise is asserted, because most other promises assume that the database keeps what it has
+// acknowledged.
 const lossPromise = "G19"
 
 const lossModeStream = 1934

@@ -26,7 +26,6 @@ func (o *oracle) noteRecordings(n *instance, noteRecordings ...wish) {
 	}
 }
 
-// Entries of periodic slots are an exception, because the library makes them.
 func (o *oracle) checkRecordedLocked(row processlog.Row, op *operation) {
 	if strings.HasPrefix(string(row.IdempotencyKey), plainType+"@") {
 		return

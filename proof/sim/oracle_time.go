@@ -21,8 +21,7 @@ const ranBeyond = time.Second
 // polledWithin is how long the library polls, from the INSERT on, for a commit that is not reported to it.
 const polledWithin = time.Second
 
-// Two kinds of types are excluded: the hog, whose handlers hang, and types with a limit, whose entries wait for the
-// limit.
+// The hog and types with a limit are excluded, because their handlers hang or their entries wait for the limit.
 func (o *oracle) mustBePromptLocked(l *rowHistory) bool {
 	p := &o.w.plan
 	_, limited := o.w.apart.limits[l.kind]

@@ -83,7 +83,6 @@ func (w *world) pause(p pausing) {
 	})
 }
 
-// Without the pause, its instance would claim it at once.
 func (w *world) recordPaused(kind string, whom int) {
 	key := fmt.Sprint("p", whom)
 	w.produce(order{whom: whom, way: inTx, entries: []compensator.NewEntry{{BusinessType: kind, Content: strconv.AppendQuote(nil, key),

@@ -26,7 +26,6 @@ const (
 	purgeDeed   = 6
 )
 
-// The service may take them in its own transaction.
 var serviceDeeds = [...]processlog.Action{processlog.ActionCancel, processlog.ActionComplete, processlog.ActionReschedule}
 
 const purgeAge = time.Minute

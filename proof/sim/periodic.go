@@ -12,7 +12,6 @@ import (
 
 const periodicStream = 5820
 
-// All running instances record its slots until the faults end.
 func (w *world) drawPeriodic() {
 	rng := rand.New(rand.NewPCG(w.seed, periodicStream))
 	if w.plan.calm || rng.IntN(8) > 0 {

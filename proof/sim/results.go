@@ -17,7 +17,7 @@ import (
 
 const resultStream = 3840
 
-// All of them wait on one instance, so that one statement reads several of their entries.
+// All callers of Wait use one instance, so that one statement reads several of their entries.
 func (w *world) drawResults() {
 	rng := rand.New(rand.NewPCG(w.seed, resultStream))
 	if rng.IntN(4) > 0 {
@@ -71,7 +71,6 @@ func (n *instance) handle(c *compensator.Compensator, kind string, cfg *compensa
 	return n.returning(compensator.HandleResult(context.Background(), c, kind, run, cfg))
 }
 
-// The handler then has a first part that runs before the transaction begins.
 func (n *instance) handleTx(c *compensator.Compensator, kind string, cfg *compensator.HandlerConfig[content]) (*compensator.Type[content], error) {
 	if !n.w.apart.returning[kind] {
 		return compensator.HandleTx(context.Background(), c, kind, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {

@@ -52,7 +52,6 @@ const (
 
 func newScheduler() *scheduler { return &scheduler{arrived: make(chan struct{}, 1)} }
 
-// The main loop of the simulation chooses the moment at random, and then starts the request's timer.
 func (t *scheduler) pass(r *request) verdict {
 	if r.from.dead.Load() {
 		return verdict{dead: true}
@@ -215,8 +214,8 @@ func (w *world) awaitAnswer(r *request) {
 	}
 }
 
-// The goroutine of the step calls serve when the timer of its request has fired. If the simulation has moved the step
-// to a later time, served is false.
+// serve is called when the timer of the request has fired. If the simulation has moved the step to a later time, served
+// is false.
 func (w *world) serve(r *request) (v verdict, served bool) {
 	w.own.Lock()
 	defer w.own.Unlock()

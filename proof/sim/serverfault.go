@@ -20,7 +20,6 @@ type lostAnswer struct{ error }
 
 func (lostAnswer) OutcomeUnknown() bool { return true }
 
-// In some seeds transactional handlers return it.
 var errServerFault = &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
 
 const wholeServerStream = 8451

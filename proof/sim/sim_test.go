@@ -108,7 +108,6 @@ func differing(t *testing.T, first, second []*seedReport, count int) (differ []u
 	return differ
 }
 
-// At least three of them must agree.
 func requireSameWalk(t *testing.T, binary string, seed uint64) {
 	t.Helper()
 	walks := make(map[uint64]int)

@@ -46,8 +46,8 @@ func (s *gatedStore) WriteStats(ctx context.Context, instance string, at time.Ti
 	return err
 }
 
-// The table has all counts that instances know to be stored, even after rows were folded. It counts at most as many
-// ends of entries as the histories of the rows have.
+// The table has all counts that instances know to be stored, even after rows were folded, and no more ends of entries
+// than the histories of the rows.
 func (w *world) checkCounts() {
 	if !w.apart.counted || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
 		return

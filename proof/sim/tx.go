@@ -56,7 +56,6 @@ func (tx *gatedTx) ExecContext(ctx context.Context, query string, values ...any)
 	return nil, err
 }
 
-// If the transaction has committed, the oracle records its effects.
 func (tx *gatedTx) Commit() error {
 	if tx.broken.Load() {
 		_ = tx.Rollback()

@@ -90,8 +90,7 @@ const seedsPerCollection = 20
 
 const stackInUse = 13 << 10
 
-// With the runtime setting adaptivestackstart, new goroutines then start with this much stack. Otherwise the growth of
-// their stacks would take an eighth of a seed's time.
+// Without adaptivestackstart and deep stacks at each collection, growing stacks would take an eighth of a seed's time.
 func collectWithDeepStacks() {
 	var deep, ended sync.WaitGroup
 	release := make(chan struct{})

@@ -327,7 +327,6 @@ func (w *world) await(timeout time.Duration, condition func() bool) bool {
 	return condition()
 }
 
-// Between its checks, people act on the entries that only people can bring to rest.
 func (w *world) awaitRest(timeout time.Duration) bool {
 	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {
 		w.wake()
@@ -491,7 +490,6 @@ func (w *world) rest() {
 	}
 }
 
-// Unless the seed has failed already, it asserts G15 (stopping loses nothing).
 func (w *world) end() {
 	for _, n := range w.living() {
 		if w.oracle.failed.Load() {

@@ -55,7 +55,6 @@ type recorder struct {
 	scenarios map[string]scenario
 }
 
-// The scenario's name is the test's name without the number of the run.
 func (r *recorder) add(test string, lines []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,7 +161,6 @@ func tracedQueue(t *testing.T, r *recorder) suite.QueueHarness {
 	}
 }
 
-// The command with this key marks the end of a run.
 const endOfTrace = "end-of-trace"
 
 func commandsUntilMark(t *testing.T, client *redis.Client, monitored <-chan string) []string {

@@ -48,8 +48,7 @@ type view struct {
 	of   func(run []string) []string
 }
 
-// Looser views are needed, because goroutines run in random order. If a scenario waits for a time, the number of some
-// statements is random too.
+// The views go from the strictest to looser ones, because goroutines run in random order.
 var views = []view{
 	{"every statement in order, by connection", func(run []string) []string { return run }},
 	{"every statement in order", func(run []string) []string { return each(run, withoutConnection) }},

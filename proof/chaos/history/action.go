@@ -12,7 +12,8 @@ type Action struct {
 	Compensate bool   `json:"compensate,omitempty"` // for a requeue: requeue to the compensation
 }
 
-// If the Action names a Tx, the change takes effect when that transaction commits.
+// ActionEnd is the answer to an Action. If the Action names a Tx, the change takes effect when that transaction
+// commits.
 type ActionEnd struct {
 	At     int64  `json:"at"`
 	Call   uint64 `json:"call"`
@@ -45,8 +46,6 @@ type Event struct {
 	Detail   string `json:"detail,omitempty"`
 }
 
-// Settled events may be missing, because the audit holds them. Reconciled events are written only for rounds that
-// found an entry.
 const (
 	EventSettled        = "settled"
 	EventOutcomeDropped = "outcome dropped"

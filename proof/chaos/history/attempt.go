@@ -1,7 +1,6 @@
 package history
 
-// The outermost middleware or the first line of the handler writes it. A batch handler writes one Attempt for each of
-// its entries.
+// The outermost middleware or the first line of the handler writes an Attempt for each entry.
 type Attempt struct {
 	At           int64  `json:"at"`
 	Run          uint64 `json:"run"` // number of this run of a handler on one entry; counts from 1 in each process
@@ -63,7 +62,8 @@ const (
 	EffectAfter  = "after"
 )
 
-// The driver dumps these rows at the end, from a table without a unique key.
+// EffectRow is written in the transaction of its handler. The driver dumps the rows at the end, from a table without a
+// unique key.
 type EffectRow struct {
 	ID           uint64 `json:"id"`
 	Key          string `json:"key"`

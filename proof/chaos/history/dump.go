@@ -1,6 +1,6 @@
 package history
 
-// A trigger writes it in the transaction of the change.
+// A trigger writes an Audit in the transaction of the change.
 type Audit struct {
 	Seq   uint64 `json:"seq"`
 	Op    string `json:"op"`

@@ -11,7 +11,7 @@ type Fault struct {
 	Touches []string `json:"touches"` // parts that the fault may slow, stop or break: constants Touches…
 }
 
-// The checker uses them to excuse deviations.
+// The checker uses the parts of the system that a fault touches to excuse deviations.
 const (
 	TouchesApp        = "app"         // The fault stops or kills Target.
 	TouchesDatabase   = "database"    // The fault affects the database, for all apps.
@@ -23,8 +23,8 @@ const (
 	TouchesQueueClock = "queue clock" // Redis's clock moves.
 )
 
-// A server that was killed answers again. An app that was killed has been restarted and has written a new Process
-// line.
+// At a FaultEnd, a server that was killed answers again, and an app that was killed has been restarted and has written
+// a new Process line.
 type FaultEnd struct {
 	At  int64  `json:"at"`
 	N   uint64 `json:"n"`

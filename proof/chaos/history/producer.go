@@ -1,6 +1,6 @@
 package history
 
-// A key may occur more than once in a transaction. The Inserted lines follow in the order of the Insert lines.
+// Insert says that one entry is about to be recorded. The Inserted lines follow in the order of the Insert lines.
 type Insert struct {
 	At      int64  `json:"at"`
 	Tx      uint64 `json:"tx"` // number of the caller's transaction in this process, from 1
@@ -28,7 +28,8 @@ type Savepoint struct {
 	Name string `json:"name"`
 }
 
-// If a ROLLBACK TO SAVEPOINT fails, the process must roll back the whole transaction.
+// SavepointRollback says that a ROLLBACK TO SAVEPOINT succeeded. If it fails, the process must roll back the whole
+// transaction.
 type SavepointRollback struct {
 	At   int64  `json:"at"`
 	Tx   uint64 `json:"tx"`

@@ -50,7 +50,8 @@ func ReadFile(name string, each func(Line, Record) error) error {
 	}
 }
 
-// The slice is valid until the next read. If the file ends without a line end, readLine returns io.EOF.
+// The slice that readLine returns is valid until the next read. If the file ends without a line end, readLine returns
+// io.EOF.
 func readLine(in *bufio.Reader) ([]byte, error) {
 	line, err := in.ReadSlice('\n')
 	if err != bufio.ErrBufferFull {

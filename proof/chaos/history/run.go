@@ -1,13 +1,13 @@
 package history
 
-// Create writes it as the first line of every file.
+// Create writes a Process as the first line of every file.
 type Process struct {
 	App string `json:"app"`
 	PID int    `json:"pid"`
 	At  int64  `json:"at"`
 }
 
-// The driver writes it once, before anything else.
+// The driver writes one Run, before anything else.
 type Run struct {
 	At       int64             `json:"at"`
 	Seed     uint64            `json:"seed"`
@@ -78,8 +78,8 @@ const (
 	MarkExit      = "exit"
 )
 
-// The driver writes one every second, and one right after each fault that moves a clock. If a run has no Clock line,
-// the checker assumes that the clocks are equal.
+// The driver writes a Clock every second, and one right after each fault that moves a clock. If a run has none, the
+// checker assumes that the clocks are equal.
 type Clock struct {
 	At       int64  `json:"at"`                  // wall clock in µs, read before the database's clock
 	DBNow    int64  `json:"db_now"`              // the database's clock in µs
@@ -94,7 +94,7 @@ type Stall struct {
 	Until int64 `json:"until"` // end of the stall: wall clock in µs
 }
 
-// The checker does not judge it.
+// Sample is a reading of resource usage. The checker does not judge it.
 type Sample struct {
 	At     int64              `json:"at"`
 	App    string             `json:"app"`

@@ -10,7 +10,7 @@ import (
 
 func Now() int64 { return time.Now().UnixMicro() }
 
-// Insert and Attempt lines carry it instead of the content.
+// Hash returns the hash of an entry's content that Insert and Attempt lines carry.
 func Hash(content []byte) uint64 {
 	h := uint64(14695981039346656037)
 	for _, b := range content {
@@ -19,12 +19,12 @@ func Hash(content []byte) uint64 {
 	return h
 }
 
-// Several goroutines may use it.
+// Several goroutines may use a Writer.
 type Writer struct {
 	file *os.File
 }
 
-// A restarted app gets a new file.
+// Create makes a new file for a restarted app.
 func Create(dir, app string) (*Writer, error) {
 	p := &Process{App: app, PID: os.Getpid(), At: Now()}
 	name := filepath.Join(dir, fmt.Sprintf("%s-%d-%d%s", app, p.At, p.PID, suffix))

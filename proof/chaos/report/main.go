@@ -1,4 +1,5 @@
-// Command writes DIR/report.md, and a picture of the run as DIR/report.png and DIR/report.svg:
+// Command report describes a chaos run for human readers. It writes DIR/report.md, and a picture of the run as
+// DIR/report.png and DIR/report.svg:
 //
 //	go run ./report DIR
 //

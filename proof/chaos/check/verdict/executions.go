@@ -12,7 +12,7 @@ const lostForNoReason = 1
 // checkExecutions requires that each claim leads to at most one run of the entry, in one process. An entry of a batch
 // may run twice if the batch returned no verdict about it.
 //
-// There must be a reason: its process died, or a fault prevented the renewal of the lease.
+// A lease that was lost without an outcome needs a reason: its process died, or a fault prevented the renewal.
 func checkExecutions(l *Ledger, c *Check) {
 	claims, lost, unexplained := 0, 0, 0
 	var first []Place

@@ -107,7 +107,7 @@ func (l *Ledger) checkOutcome(e *Entry, s *step, c *Check) {
 	l.checkBudget(e, s, a, lines, c)
 }
 
-// The history does not name that process, so a fault in any process counts.
+// The history does not name the process of the claim, so a fault in any process counts.
 func (l *Ledger) mayFailToBegin(e *Entry, s *step) bool {
 	claim := e.stepThatWrote(s.old.version)
 	return claim != nil && (l.stalled(claim.wall, s.wall, "") || l.hit(claim.wall, s.wall, "",

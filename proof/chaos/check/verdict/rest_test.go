@@ -129,7 +129,7 @@ func TestWhatARunDidNotShowIsNamed(t *testing.T) {
 	}
 }
 
-// The checker then treats the fault as not made.
+// The checker treats a fault that ended with an error as not made.
 func (s *story) failFaults(kind string) {
 	of := make(map[uint64]bool)
 	for _, r := range s.records["driver"] {

@@ -135,7 +135,6 @@ func (e *subject) release() *subject {
 	return e.update(func(r *history.Image) { r.Token = token; r.DeliveryCount--; r.LeaseUntil = 0 })
 }
 
-// The entry is due at once.
 func (e *subject) settle(state int8, by string, change func(r *history.Image)) *subject {
 	return e.update(func(r *history.Image) {
 		r.State, r.EndedBy, r.DeliveryCount, r.LeaseUntil, r.NextAt = state, by, 0, 0, e.s.dbMS()
@@ -241,7 +240,7 @@ func (e *subject) cancelAgain() {
 	s.write("producer", &history.ActionEnd{At: s.now, Call: n, Already: true})
 }
 
-// Like the store, it subtracts a running attempt from DeliveryCount, because the outcome of that attempt may be
+// Like the store, reschedule subtracts a running attempt from DeliveryCount, because the outcome of that attempt may be
 // dropped.
 func (e *subject) reschedule(ms int64) *subject {
 	e.actAs(history.ActionReschedule, "", func(a *history.Action) { a.DelayMS = ms })

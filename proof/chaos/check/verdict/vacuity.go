@@ -114,7 +114,6 @@ func (l *Ledger) shownByProducers(count func(string, bool)) {
 	}
 }
 
-// Only an enqueue within this time counts for the demand ShowsEnqueued.
 const soonAfter = 60_000_000
 
 func (l *Ledger) lostBefore(at int64) bool {
