@@ -165,7 +165,8 @@ func (r AuditRecord) Erased() AuditRecord {
 	return r
 }
 
-// AuditInfo names the person who acts on an entry, and the person's reason. Both are required.
+// AuditInfo names the person who acts on an entry, and the person's reason. Both are required, and
+// stored in the transaction of the change.
 type AuditInfo struct {
 	Actor  string // at most 191 characters
 	Reason string // at most 1,000 characters

@@ -141,7 +141,8 @@ func (e *RefusedError) Unwrap() error { return e.Refusals[0].Err }
 // LossError is the type of ErrHistoryLost.
 type LossError struct {
 	// Lost lists the entries that this process remembers and the database has lost, ordered by id. A process remembers the
-	// newest 512 entries that it has seen, and other processes may know further ones.
+	// newest 512 entries that it has seen, and other processes may know further ones. An entry that no process has read
+	// since its commit is in no list.
 	Lost []LostEntry
 
 	Stopped bool // this process claims and starts nothing until a person calls AcceptLoss: see Config.StopOnLoss

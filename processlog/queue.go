@@ -62,7 +62,7 @@ type Queue interface {
 	Lead(ctx context.Context, period time.Duration) (bool, error)
 
 	// Close releases the resources that the queue opened itself. After Close, every method fails, and Listen calls wake no
-	// more.
+	// more. Other processes that share the queue are not affected.
 	Close() error
 }
 

@@ -330,7 +330,7 @@ type Version struct {
 	Token          Token          // Row.Token
 }
 
-// Wanted is an entry to claim.
+// Wanted is an entry to claim. No handler has run under the lease of Token.
 type Wanted struct {
 	ID    ID    // id of the entry
 	Token Token // token of the caller's lease; zero: none
