@@ -34,7 +34,7 @@ func (s slots) Next(after time.Time) time.Time {
 	return next
 }
 
-// CatchUp is so large that every slot must have an entry.
+// With this CatchUp every slot must have an entry, also after an outage.
 func (n *instance) periodic(c *compensator.Compensator) error {
 	if n.w.apart.slots.every == 0 {
 		return nil

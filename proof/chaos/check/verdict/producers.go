@@ -47,7 +47,7 @@ const (
 	roleOther    = "other"
 )
 
-// CancelTx and similar calls by a service are roleOther, because they lock rows in the service's own transaction.
+// Calls by a service such as CancelTx are roleOther, because they lock rows in the service's own transaction.
 func role(statement string) string {
 	s := strings.Join(strings.Fields(strings.ToUpper(statement)), " ")
 	engine := strings.Contains(s, "VERSION=VERSION+1") || strings.Contains(s, "SET LEASE_UNTIL=") || strings.Contains(s, "SKIP LOCKED")
