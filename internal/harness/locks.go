@@ -31,8 +31,8 @@ func (w *World) Deadlock(tx Statements) {
 	})
 }
 
-// DeadlockIn causes a deadlock between tx and a second transaction, the rival, in which the server rolls tx back. The
-// rival has locked row 2 of the table accounts. meetRival must update row 2, or rows 1 and 2, in tx.
+// DeadlockIn lets the server roll tx back in a deadlock with a rival, which has locked row 2 of the table accounts.
+// meetRival must update row 2 in tx, and return the server's error.
 func (w *World) DeadlockIn(tx Statements, meetRival func() error) {
 	w.T.Helper()
 	w.Exec("CREATE TABLE IF NOT EXISTS accounts (id INT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")

@@ -9,7 +9,7 @@ import (
 
 var seeded atomic.Pointer[uint64]
 
-// N panics if n <= 0.
+// N returns a uniformly random duration in [0, n). It panics if n <= 0.
 func N(n time.Duration) time.Duration {
 	seed := seeded.Load()
 	if seed == nil {

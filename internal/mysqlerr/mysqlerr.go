@@ -1,4 +1,5 @@
-// Package imports no package of this module.
+// Package mysqlerr reads the errors of MySQL, MariaDB and servers that speak their protocol. It imports no package of
+// this module.
 package mysqlerr
 
 import (
@@ -48,7 +49,7 @@ func answer(err error) *mysql.MySQLError {
 	return serverErr
 }
 
-// Number returns 0 for an error that no server sent.
+// Number returns the server's number for an error. It returns 0 for an error that no server sent.
 func Number(err error) uint16 {
 	if serverErr := answer(err); serverErr != nil {
 		return serverErr.Number

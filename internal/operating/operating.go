@@ -30,7 +30,7 @@ type Log interface {
 	// Entry converts a row into a *compensator.Entry with the codec of its type.
 	Entry(row *processlog.Row) any
 
-	// Row returns ErrNotFound if there is none.
+	// Row reads one committed entry. It returns ErrNotFound if there is none.
 	Row(ctx context.Context, ref processlog.Ref) (processlog.Row, error)
 
 	// RememberedFor returns how long a process remembers an entry. A purge of younger entries must write a note into
@@ -62,8 +62,8 @@ type Log interface {
 	// Scrub returns an error's text without confidential data.
 	Scrub(text string) string
 
-	// Change also notifies the queue, and an attempt that runs in this process. ChangeTx works in tx and sends these
-	// notifications when tx commits.
+	// Change changes one entry. It also notifies the queue, and an attempt that runs in this process. ChangeTx works in
+	// tx and sends these notifications when tx commits.
 	Change(ctx context.Context, change processlog.Change) (processlog.Row, error)
 	ChangeTx(ctx context.Context, tx processlog.Tx, change processlog.Change) (processlog.Row, error)
 

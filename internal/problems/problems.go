@@ -15,8 +15,8 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// List keeps open problems. It logs a failure at once, and then at most once a minute for each cause. Health shows the
-// failure until the same operation works again.
+// List keeps open problems. Its methods are safe for concurrent use. It logs a failure at once, and then at most once a
+// minute for each cause. Health shows the failure until the same operation works again.
 type List struct {
 	log    *slog.Logger
 	number func(error) uint16
@@ -78,7 +78,7 @@ func (t *List) Reported(what string, err error) {
 	t.NoteResult(what, "", err)
 }
 
-// Record returns how many times the same operation has failed, and since when.
+// Record keeps an error for Health. It returns how many times the same operation has failed, and since when.
 func (t *List) Record(what, businessType string, err error) (times int, since time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,7 +94,7 @@ func (t *List) Record(what, businessType string, err error) (times int, since ti
 	return p.Times, p.Since
 }
 
-// Passed reads only one atomic flag while no problem is open.
+// Passed ends the problem of an operation that works again. It reads only one atomic flag while no problem is open.
 func (t *List) Passed(what, businessType string) {
 	if !t.anyOpen.Load() {
 		return
@@ -145,5 +145,5 @@ func (t *List) Open() []observe.Problem {
 	return list
 }
 
-// Any reads only one atomic flag.
+// Any reports whether a problem is open. It reads only one atomic flag.
 func (t *List) Any() bool { return t.anyOpen.Load() }

@@ -71,7 +71,8 @@ func (r *List) addRead(found []processlog.ID, more bool) (unrunnable int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.moreDue = more
-	// The database returns them until that claim commits, and two claims would try the same entries.
+	// The database returns entries that another claim is trying until that claim commits. Two claims would try the same
+	// entries.
 	r.ids = slices.DeleteFunc(found, func(id processlog.ID) bool {
 		_, isHandedOut := r.handedOut[id]
 		return isHandedOut
@@ -95,7 +96,7 @@ func (r *List) handOut(n int, justRead bool) Share {
 	return Share{ids, justRead, r.moreDue || len(r.ids) > 0 || !justRead} // an older read does not include entries that have come due since
 }
 
-// PutBack keeps the others for the next claim, which gets them first.
+// PutBack leaves n entries in a share. It keeps the others for the next claim, which gets them first.
 func (r *List) PutBack(s *Share, n int) {
 	if len(s.IDs) <= n {
 		return

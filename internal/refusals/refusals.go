@@ -1,8 +1,8 @@
 // Package refusals remembers the entries that the database refuses to change, for example because of a trigger or a
 // constraint.
 //
-// The change is tried less and less often, so that hundreds of refused entries do not cost a statement each in every
-// round.
+// A refused change is tried less and less often, so that hundreds of refused entries do not cost a statement each in
+// every round.
 package refusals
 
 import (
@@ -44,12 +44,12 @@ type List struct {
 	stopBegan time.Time
 }
 
-// New logs nothing once closed returns true.
+// New returns an empty List that reports to p and to log. It logs nothing once closed returns true.
 func New(p *problems.List, log *slog.Logger, closed func() bool) *List {
 	return &List{problems: p, log: log, closed: closed, answered: make(chan struct{}, 1), endPause: make(chan struct{}, 1), entries: make(map[change]map[processlog.ID]*refusedEntry)}
 }
 
-// Any reads only one atomic flag.
+// Any reports whether anything is refused. It reads only one atomic flag.
 func (r *List) Any() bool { return r.anyRefused.Load() }
 
 type change struct{ what, businessType string }
@@ -77,7 +77,7 @@ func Pause(refusals int) time.Duration {
 	return half + jitter.N(half)
 }
 
-// Note logs the entries that are new.
+// Note records that the database refuses a change of the listed entries. It logs the entries that are new.
 func (r *List) Note(what, businessType string, list []processlog.Refusal) {
 	r.NoteTry(what, businessType, time.Now(), list)
 }
@@ -138,7 +138,7 @@ func refusalsIn(entries map[processlog.ID]*refusedEntry) error {
 // forgetAfter is how long after its pause an entry is forgotten that was purged or that another process has claimed.
 const forgetAfter = 10 * maxPause
 
-// ForgetOld clears a problem that has no entries left.
+// ForgetOld forgets entries that were not tried again. It clears a problem that has no entries left.
 func (r *List) ForgetOld() {
 	if !r.anyRefused.Load() {
 		return
@@ -255,7 +255,8 @@ func (r *List) Outcomes(businessType string) int {
 	return len(r.entries[change{Outcome, businessType}])
 }
 
-// OutcomesFor returns 0 if fewer than n are refused.
+// OutcomesFor returns for how long at least n outcomes of a type have been refused. It returns 0 if fewer than n are
+// refused.
 func (r *List) OutcomesFor(businessType string, n int) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -270,8 +271,8 @@ func (r *List) OutcomesFor(businessType string, n int) time.Duration {
 	return time.Since(since[n-1])
 }
 
-// RefusedOutcome returns 0 if the database has not refused the outcome. atOnce says that RetryOutcomes waits for a
-// further try of this outcome.
+// RefusedOutcome returns how often the database has refused to store the outcome of an entry. It returns 0 if the
+// database has not refused the outcome. atOnce says that RetryOutcomes waits for a further try of this outcome.
 func (r *List) RefusedOutcome(businessType string, id processlog.ID) (refusals int, atOnce bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -281,8 +282,8 @@ func (r *List) RefusedOutcome(businessType string, id processlog.ID) (refusals i
 	return 0, false
 }
 
-// AwaitRetry returns false if ctx ends first. refusals is how often the database has refused them. AwaitRetry does not
-// pause if atOnce is set, or if the database has refused no outcome since the last call. RetryOutcomes ends a pause.
+// AwaitRetry waits before refused outcomes are tried again. It returns false if ctx ends first. It does not pause if
+// atOnce is set, or if the database has refused no outcome since the last call.
 func (r *List) AwaitRetry(ctx context.Context, refusals int, atOnce bool) bool {
 	if !r.outcomeRefused.Swap(false) || atOnce {
 		return true
@@ -297,9 +298,8 @@ func (r *List) AwaitRetry(ctx context.Context, refusals int, atOnce bool) bool {
 	return ctx.Err() == nil // select takes any ready case
 }
 
-// RetryOutcomes waits up to timeout until the database has answered each of these tries. The answer to a try that was
-// sent before does not count. RetryOutcomes returns an error that names the entries whose outcomes are still refused,
-// or nil if there are none.
+// RetryOutcomes asks for a further try of each refused outcome and waits up to timeout for the answers. The answer to a
+// try that was sent before does not count. The error names the entries whose outcomes are still refused.
 func (r *List) RetryOutcomes(timeout time.Duration) error {
 	if !r.askRetries() {
 		return nil

@@ -1,4 +1,5 @@
-// Package releases gives back leases of claims under which no handler ran.
+// Package releases gives back leases of claims under which no handler ran. It tries again until the database releases
+// them.
 //
 // A lease that expires counts as lost. An entry that loses three leases is dead-lettered, as if it had crashed a
 // process each time.
@@ -84,7 +85,7 @@ func (d *List) Release(token processlog.Token, entries ...processlog.QueueEntry)
 	d.releaseNow(releasesOf(token, true, entries))
 }
 
-// ReleaseUnknown offers no entry.
+// ReleaseUnknown gives back the leases that a failed claim may have taken. It offers no entry.
 func (d *List) ReleaseUnknown(token processlog.Token, wanted []processlog.Wanted) {
 	entries := make([]processlog.QueueEntry, len(wanted))
 	for i, w := range wanted {
@@ -205,7 +206,7 @@ func (d *List) releaseAll(batch []release) {
 	}
 	d.NoteResult(lastErr)
 	left = append(left, unanswered...)
-	// The releases are then not added, so their leases end by themselves and count as lost.
+	// After Close the releases are not added, so their leases end by themselves and count as lost.
 	if len(left) > 0 && d.Wait(d.Pause(max(1, left[len(left)-1].failures))) {
 		d.Batcher.Add(left...)
 	}

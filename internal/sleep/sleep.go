@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// For returns false if ctx ends first.
+// For waits for d. It returns false if ctx ends first.
 func For(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -10,11 +10,11 @@ import (
 	"reflect"
 )
 
-// A batch joins at most 500 errors.
+// mostNodes limits how many errors of one tree are inspected. A batch joins at most 500 errors.
 const mostNodes = 2000
 
-// copied has no Unwrap. errors.Is and errors.As get their answers only from the methods of the copy, which end in
-// limited time and recover from panics.
+// copied has no Unwrap, so that errors.Is and errors.As use only its methods, which end in limited time and recover
+// from panics.
 type copied struct {
 	text  string
 	of    error
