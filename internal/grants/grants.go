@@ -138,8 +138,8 @@ type Change struct {
 	ID          uint64
 	Key         string
 	Old, New    uint64
-	OldLease    int64
-	LeaseUntil  int64
+	OldLease    int64 // in ms
+	LeaseUntil  int64 // in ms
 	ChangedAtMS int64 // by the database's clock
 }
 

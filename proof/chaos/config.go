@@ -12,8 +12,8 @@ type Config struct {
 
 	Dir string // directory of the history; it is emptied first
 
-	Rate      float64
-	People    float64
+	Rate      float64       // entries per second over all apps (default 300)
+	People    float64       // actions per second over all apps (default 3)
 	KillEvery time.Duration // mean time between entries that kill their process (default 10 s; negative: none)
 
 	// Failing is the share of entries that fail once. Poison is the share of entries that never succeed. If both are
@@ -37,10 +37,10 @@ type Config struct {
 
 type Faults struct {
 	None  bool
-	Kinds []string
-	Most  int
-	Hold  time.Duration
-	Calm  time.Duration
+	Kinds []string      // nil: all kinds
+	Most  int           // default 3
+	Hold  time.Duration // mean (default 2 s)
+	Calm  time.Duration // mean (default 1 s)
 }
 
 func (cfg Config) withDefaults() Config {

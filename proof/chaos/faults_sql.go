@@ -169,6 +169,7 @@ func (k *strike) lockRows() error {
 	return nil
 }
 
+// lockCrosswise locks entries in another order than the library does, so that deadlocks happen.
 func (k *strike) lockCrosswise() error {
 	k.begin("database")
 	until := time.Now().Add(k.lasting(0.5))

@@ -64,7 +64,7 @@ func (a *app) keepRunning() {
 			a.tb.Errorf("%s ended without being stopped: %v\n%s", a.name, err, a.logTail())
 			return
 		}
-		wait(context.Background(), 200*time.Millisecond)
+		wait(context.Background(), 200*time.Millisecond) // A real restart takes time, too.
 	}
 }
 

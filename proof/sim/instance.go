@@ -48,9 +48,9 @@ type instance struct {
 	dead        atomic.Bool
 	died        chan struct{}
 	once        sync.Once
-	retired     bool // used only by the world's goroutine
-	stoppedAt   atomic.Int64
-	pausedUntil atomic.Int64
+	retired     bool         // used only by the world's goroutine
+	stoppedAt   atomic.Int64 // unix ns (0: Run continues)
+	pausedUntil atomic.Int64 // unix ns
 
 	mu  sync.Mutex
 	txs []*gatedTx

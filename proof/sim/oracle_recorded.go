@@ -47,5 +47,5 @@ func (w wish) matches(row processlog.Row) bool {
 		row.BusinessType == w.BusinessType && bytes.Equal(row.Content, w.Content) && row.MaxAttempts == w.MaxAttempts &&
 		row.BatchID == w.BatchID && row.BusinessID == w.BusinessID && row.BusinessExtID == w.BusinessExtID &&
 		row.UserID == w.UserID && row.UserName == w.UserName && row.Headers["order"] == w.carried &&
-		in >= w.Delay && in <= w.Delay+2*time.Millisecond
+		in >= w.Delay && in <= w.Delay+2*time.Millisecond // The store rounds up to whole milliseconds.
 }

@@ -27,8 +27,8 @@ type Image struct {
 	ProcessCount    int    `json:"pc,omitempty"`
 	CompensateCount int    `json:"cc,omitempty"`
 	DeliveryCount   int    `json:"dc,omitempty"`
-	NextAt          int64  `json:"na"`
-	LeaseUntil      int64  `json:"lu,omitempty"`
+	NextAt          int64  `json:"na"`           // in ms of the database's clock
+	LeaseUntil      int64  `json:"lu,omitempty"` // in ms of the database's clock
 	EndedBy         string `json:"by,omitempty"`
 }
 

@@ -9,7 +9,7 @@ import (
 type clock struct{ samples []history.Clock }
 
 // Reading the clocks takes time, which causes smaller differences.
-const jump = 100_000
+const jump = 100_000 // in µs
 
 func (c *clock) sort() {
 	slices.SortStableFunc(c.samples, func(a, b history.Clock) int { return int(a.At - b.At) })

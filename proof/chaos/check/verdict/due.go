@@ -69,7 +69,7 @@ func checkDue(l *Ledger, c *Check) {
 	})
 }
 
-type delay struct{ least, most int64 }
+type delay struct{ least, most int64 } // in ms
 
 // The library adds roundUpMS to every delay, so that a fraction of a millisecond never makes an entry due early.
 const roundUpMS = 1

@@ -7,7 +7,7 @@ import (
 )
 
 // A busy machine may stop a process for longer than a lease.
-const lostForNoReason = 1
+const lostForNoReason = 1 // per thousand
 
 // checkExecutions requires that each claim leads to at most one run of the entry, in one process. An entry of a batch
 // may run twice if the batch returned no verdict about it.

@@ -33,11 +33,12 @@ func (l *Ledger) Starts() []Start {
 	return starts
 }
 
+// The result of tooLateAfter is in µs.
 func (l *Ledger) tooLateAfter() int64 {
 	return 2 * 1000 * (l.longestLease() + l.Run.GraceMS + l.Run.ReconcileIntervalMS)
 }
 
-const lateForNoReason = 1
+const lateForNoReason = 1 // per thousand
 
 // checkLate judges no start on a machine that was overloaded for much of the run, because work left over from a stall
 // still delays entries.

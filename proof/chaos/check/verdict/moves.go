@@ -175,7 +175,7 @@ func (s *step) claims() bool {
 }
 
 // The trigger and its statement read one clock in different precision.
-const rounding = 2
+const rounding = 2 // in ms
 
 func (c change) fits(before, after, at int64) bool {
 	switch c {

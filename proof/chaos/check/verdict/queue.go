@@ -1,6 +1,6 @@
 package verdict
 
-const settleSlack = 10_000_000
+const settleSlack = 10_000_000 // in µs
 
 // A score must be no later than the due time or the end of the lease, plus the longest lease and settleSlack.
 func checkQueue(l *Ledger, c *Check) {

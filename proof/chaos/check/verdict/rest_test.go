@@ -203,7 +203,7 @@ func hasPrefix(lines []string, prefix string) bool {
 // Stalls of more than a twentieth of the run excuse lost leases until 10 s after their end, others until 1 s.
 func TestLostLeaseNearAStallOfAMachineThatIsTooBusy(t *testing.T) {
 	for _, test := range []struct {
-		busy, later int64
+		busy, later int64 // in ms
 		lost        bool
 	}{{1000, 5000, true}, {100_000, 5000, false}, {100_000, 15_000, true}} {
 		s := newStory(t)

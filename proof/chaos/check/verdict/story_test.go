@@ -24,8 +24,8 @@ const (
 type story struct {
 	t       testing.TB
 	run     history.Run
-	now     int64
-	skew    int64
+	now     int64 // in µs
+	skew    int64 // of the database's clock, in µs
 	records map[string][]history.Record
 	order   []string
 	seq     uint64

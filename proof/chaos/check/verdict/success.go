@@ -9,7 +9,7 @@ import (
 const defaultSettle = 1500
 
 // A transaction can fail for reasons that only the server knows.
-const putOffForNoReason = 5
+const putOffForNoReason = 5 // per thousand
 
 // checkLostSuccess looks at attempts that returned nil well before their lease ended. It skips an attempt whose process
 // died or could not reach the database. The next stored step of the entry must be the success, unless a person or a

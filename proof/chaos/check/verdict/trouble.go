@@ -18,7 +18,7 @@ type Stall struct {
 }
 
 // recovery is the time in µs for which a fault still has effects after its end.
-const recovery = 3_000_000
+const recovery = 3_000_000 // in µs
 
 func (l *Ledger) hit(from, to int64, app string, touches ...string) bool {
 	for i := range l.Faults {

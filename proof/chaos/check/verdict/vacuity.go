@@ -114,7 +114,7 @@ func (l *Ledger) shownByProducers(count func(string, bool)) {
 	}
 }
 
-const soonAfter = 60_000_000
+const soonAfter = 60_000_000 // in µs
 
 func (l *Ledger) lostBefore(at int64) bool {
 	return slices.ContainsFunc(l.Faults, func(f Fault) bool {
