@@ -19,8 +19,8 @@ func N(n time.Duration) time.Duration {
 	return time.Duration(rand.New(rand.NewPCG(*seed, now)).Int64N(int64(n)))
 }
 
-// Exponential returns a schedule with full jitter. The wait is random, between zero and base·2^(failures−1), but at
-// most limit.
+// Exponential returns a schedule with full jitter (M. Brooker, "Exponential Backoff And Jitter", 2015). The wait is
+// random, between zero and base·2^(failures−1), but at most limit.
 func Exponential(base, limit time.Duration) func(failures int) time.Duration {
 	return func(failures int) time.Duration {
 		if base <= 0 || limit <= 0 {

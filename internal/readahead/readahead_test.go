@@ -140,7 +140,7 @@ func TestEntriesBehindThoseThatCannotRunAreRead(t *testing.T) {
 	}
 }
 
-// G41 names this look-ahead. Behind more entries it waits.
+// G41 names this look-ahead of 5,000 entries. Behind more entries an entry waits.
 func TestEntryBehindFiveThousandLimitedEntriesIsRead(t *testing.T) {
 	for inFront, isRead := range map[int]bool{5000: true, 5100: false} {
 		rows, ahead := newDueRows(inFront+1), New()
