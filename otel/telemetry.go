@@ -39,9 +39,9 @@ type Options struct {
 	// secrets. If ErrorText is nil or panics, the span has no error text. ErrorText is called concurrently.
 	ErrorText func(text string) string
 
-	// ErrorType returns a word for a kind of error that the module would otherwise report as "failed". If the word is
-	// empty or ErrorType panics, the module reports "failed". The module reports the first 32 different words, each up
-	// to 64 bytes, and all other words as "_OTHER". ErrorType is called concurrently.
+	// ErrorType returns a word for a kind of error that is otherwise reported as "failed". If the word is empty or
+	// ErrorType panics, "failed" is reported. Only the first 32 different words are reported, each up to 64 bytes. All
+	// other words are reported as "_OTHER". ErrorType is called concurrently.
 	ErrorType func(err error) string
 }
 
