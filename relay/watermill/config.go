@@ -37,8 +37,8 @@ type Config struct {
 	//   - a message for which Publish was not called because no slot was free in time, which costs no attempt
 	//
 	// By default Permanent and Snooze mean the same as in a handler, and all other errors become Unavailable, which
-	// costs no attempt. The reason is that watermill does not distinguish an unreachable broker from a refused message.
-	// An outage must not use up the attempts of all entries. So by default a message that the broker refuses waits forever, with the
+	// costs no attempt. Watermill does not distinguish an unreachable broker from a refused message. An outage must not
+	// use up the attempts of all entries. So by default a message that the broker refuses waits forever, with the
 	// reason as LastError. If a person must see refused messages, set Judge, and return Permanent for them.
 	Judge func(err error) error
 }
