@@ -5,7 +5,7 @@ import "github.com/compensator-go/compensator/internal/features/attempts"
 func init() {
 	features = append(features, func(s *Set) {
 		if s.cfg.ScrubAttempt == nil {
-			return // no attempts are kept
+			return
 		}
 		attempts.Attach(s.Engine, s.cfg.Instance, s.cfg.ScrubAttempt)
 	})

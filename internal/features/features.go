@@ -1,8 +1,7 @@
 // Package features attaches the optional parts of the library to an engine.
 //
 // Each feature is a package of its own. One file here imports that package, and its init adds a function to the list of
-// features. If you delete that file and the feature's package, everything else still compiles. A call that needs the
-// feature then returns an error, or does nothing.
+// features. If you delete that file and the feature's package, everything else still compiles.
 package features
 
 import (
@@ -18,7 +17,7 @@ import (
 
 // Config is what the features need beyond the engine's own Config.
 type Config struct {
-	// Paused reads all settings. A pause of a type is a setting. Paused is nil if nobody can pause a type.
+	// Paused reads all settings. It is nil if nobody can pause a type.
 	Paused func(ctx context.Context) ([]processlog.Setting, error)
 
 	// CaseOf returns the case to open when an outcome makes its entry dead. It is nil if no cases are kept.
@@ -76,21 +75,20 @@ type Queue struct {
 // TypeSettings are the settings of a business type that belong to features.
 type TypeSettings struct {
 	Breaker Breaker // the zero value means no breaker
-	Batch   Batch   // the zero value means that a call of the handler takes one entry
+	Batch   Batch   // the zero value: a call of the handler takes one entry
 	Limit   Limit   // the zero value means no limit
 
 	PublishEnds bool // processes that wait for an entry of the type are notified of its end
 
-	// Ready is called before the handler, but not before the compensation. If it returns an error, the attempt ends with that
-	// error, and the handler is not called. Nil: the handler is always called.
+	// Ready is called before the handler, but not before the compensation. If it returns an error, the attempt ends
+	// with that error, and the handler is not called.
 	Ready func(ctx context.Context, row *processlog.Row) error
 
 	RunTx, UndoTx TxHandler   // nil: the handler or the compensation needs no transaction
 	RunCall       CallHandler // nil: the handler does not begin its transaction late
 }
 
-// Limit limits how many entries start, over all processes. Types with a limit of the same name share it. See
-// limits.Settings.
+// Types with a limit of the same name share it. See limits.Settings.
 type Limit struct {
 	Name       string
 	Interval   time.Duration
@@ -148,11 +146,11 @@ type Set struct {
 	// Busy reports whether this process has recorded, run or ended entries lately. It returns true if nothing counts them.
 	Busy func() bool
 
-	// PingQueue asks the queue whether it answers, and returns at once. The function answer waits for the result: nil, or an
-	// error that says why the queue cannot be used. The queue may use its engine.QueueShare of the time that ctx has left.
+	// PingQueue asks the queue whether it answers, and returns at once. The function answer waits for the result: nil,
+	// or an error that says why the queue cannot be used.
 	PingQueue func(ctx context.Context) (answer func() error)
 
-	// Health asks the database and the queue. It leaves History, OpenBreakers, Limited and Paused empty.
+	// Health asks the database and the queue.
 	Health func(ctx context.Context) observe.Health
 
 	// Lost returns the loss of data that was detected in the database, or nil if there is none or a person has accepted
@@ -163,7 +161,7 @@ type Set struct {
 	AcceptLoss func(ctx context.Context, by processlog.AuditInfo) ([]processlog.LostEntry, error)
 
 	// Recur calls p.Do for each slot of a schedule. For each slot, only one of all processes makes the call. Call Recur
-	// before Run. Recur asks the database.
+	// before Run.
 	Recur func(ctx context.Context, p Period) error
 
 	// Schedules returns the schedules of the periodic types of this process, in the order of their registration.
@@ -181,19 +179,19 @@ type Set struct {
 	Await       func(ctx context.Context, id processlog.ID, businessType string) (processlog.Row, error)
 	StopWaiting func()
 
-	// Attempt makes one attempt of one entry while no Run is under way. It is for tests.
+	// Attempt makes one attempt of one entry while no Run is under way.
 	Attempt func(ctx context.Context, id processlog.ID) error
 
 	cfg      Config
 	begin    []func(ctx context.Context) error
-	batch    func(t *engine.Type, b Batch)                 // nil if the feature is not built in
-	transact func(t *engine.Type, settings TypeSettings)   // nil if the feature is not built in
-	limit    func(l Limit) (func(t *engine.Type), error)   // nil if the feature is not built in
-	types    []func(t *engine.Type, settings TypeSettings) // each is called for each type, when the type is registered
+	batch    func(t *engine.Type, b Batch)               // nil if not built in
+	transact func(t *engine.Type, settings TypeSettings) // nil if not built in
+	limit    func(l Limit) (func(t *engine.Type), error) // nil if not built in
+	types    []func(t *engine.Type, settings TypeSettings)
 
-	// notify sends messages to the other processes. listen receives their messages until its context ends. Both are nil
-	// if no queue carries messages. handleMessage is called for each received message. It returns true if it has handled the
-	// message for a feature other than the queue.
+	// notify sends messages to the other processes. listen passes their messages to handleMessage until its context
+	// ends. Both are nil if no queue carries messages. handleMessage returns true if it has handled the message for a
+	// feature other than the queue.
 	notify        func(ctx context.Context, messages []string) error
 	listen        func(ctx context.Context)
 	handleMessage func(message string) bool
@@ -252,10 +250,9 @@ func New(ctx context.Context, cfg engine.Config, settings Config) *Set {
 	return s
 }
 
-// missing returns the error of a call that needs a feature which is not built in.
 func missing(what string) error { return fmt.Errorf("compensator: this build is without %s", what) }
 
-// Register adds a type with its features. Call it before Run. Errors name what is wrong.
+// Register adds a type with its features. Call it before Run.
 func (s *Set) Register(t engine.Type, settings TypeSettings) error {
 	if settings.Batch.Call != nil && s.batch == nil {
 		return missing("handlers of several entries")
@@ -291,7 +288,6 @@ func (s *Set) Register(t engine.Type, settings TypeSettings) error {
 	})
 }
 
-// whenReady returns a handler that calls run only if ready returns no error.
 func whenReady(ready func(ctx context.Context, row *processlog.Row) error, run engine.Handler) engine.Handler {
 	return func(a *engine.Attempt) engine.Result {
 		if err := ready(a.Context(), &a.Row); err != nil {
@@ -302,11 +298,7 @@ func whenReady(ready func(ctx context.Context, row *processlog.Row) error, run e
 }
 
 // ClaimHold returns why this process does not claim due entries of a type, or nil if it does. lostLeases is how many
-// leases the entries have lost. There are three reasons:
-//
-//   - Too many outcomes wait to be stored.
-//   - The database refuses too many outcomes of the type.
-//   - Too many suspects run, which are entries that may have crashed a process.
+// leases the entries have lost.
 func (s *Set) ClaimHold(t *engine.Type, lostLeases int) *processlog.ClaimHold {
 	e := s.Engine
 	switch {

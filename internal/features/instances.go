@@ -10,7 +10,7 @@ import (
 func init() {
 	features = append(features, func(s *Set) {
 		if s.cfg.Instances == nil {
-			return // processes say nothing about themselves
+			return
 		}
 		r := instances.Attach(s.Engine, s.cfg.Instances, s.cfg.Instance, func() processlog.InstanceQueue {
 			switch {
@@ -28,6 +28,6 @@ func init() {
 			return schedules
 		}, s.ClaimHold)
 		s.begin = append(s.begin, r.Begin)
-		s.loops = append(s.loops, func(context.Context) { r.Report() }) // when Run has begun
+		s.loops = append(s.loops, func(context.Context) { r.Report() })
 	})
 }

@@ -8,7 +8,7 @@ import (
 func init() {
 	features = append(features, func(s *Set) {
 		if s.cfg.Paused == nil {
-			return // nobody can pause a type
+			return
 		}
 		p := pause.New(s.Engine, s.cfg.Paused)
 		s.Paused = p.Paused

@@ -8,7 +8,7 @@ import (
 
 func init() {
 	features = append(features, func(s *Set) {
-		// Maintenance may take long. It has its own loop, so that no slot of a type waits for it.
+		// Maintenance may take long.
 		types, maintenance := periodic.New(s.Engine), periodic.New(s.Engine)
 		s.Recur = func(ctx context.Context, p Period) error {
 			if p.Problem != "" {

@@ -11,7 +11,7 @@ import (
 
 func init() {
 	dependents = append(dependents, func(s *Set) {
-		published := make(map[string]bool) // types whose ends are published. Types are registered before any entry ends
+		published := make(map[string]bool) // types whose ends are published; filled before any entry ends
 		w := waiting.New(s.Engine, func(t *engine.Type) bool { return published[t.Name] })
 		s.types = append(s.types, func(t *engine.Type, settings TypeSettings) { published[t.Name] = settings.PublishEnds })
 		s.Await, s.StopWaiting = w.Await, w.Close
@@ -31,8 +31,7 @@ func init() {
 	})
 }
 
-// endsPrefix begins the messages about ended entries. The other messages are business types, which have no control
-// characters.
+// The other messages are business types, which have no control characters.
 const endsPrefix = "\x00ended "
 
 func endsMessage(ids []processlog.ID) string {
@@ -43,7 +42,6 @@ func endsMessage(ids []processlog.ID) string {
 	return endsPrefix + strings.Join(words, ",")
 }
 
-// idsOf returns the entries that a message is about. It returns false for a message that is not about ended entries.
 func idsOf(message string) (ids []processlog.ID, isEnds bool) {
 	list, isEnds := strings.CutPrefix(message, endsPrefix)
 	if !isEnds {

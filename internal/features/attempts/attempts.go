@@ -31,7 +31,6 @@ func Attach(e *engine.Engine, instance string, scrub func(text string) string) {
 	})
 }
 
-// traceOf returns the trace id of an attempt, cut to the size of its column.
 func traceOf(a *engine.Attempt) string {
 	if a.Context() == nil {
 		return "" // no handler was called
@@ -40,8 +39,7 @@ func traceOf(a *engine.Attempt) string {
 	return id[:min(len(id), 32)]
 }
 
-// verdictOf returns what follows from an attempt, or "" if the attempt did not fail. A handler that snoozes has not
-// failed, unless it exceeded its timeout.
+// A handler that snoozes has not failed, unless it exceeded its timeout.
 func verdictOf(row *processlog.Row, result engine.Result, o *processlog.Outcome) processlog.AttemptVerdict {
 	kind := verdict.Of(result.Err).Kind
 	counted := engine.Counted(row, o)

@@ -30,8 +30,8 @@ type Settings struct {
 type Batches struct {
 	e *engine.Engine
 
-	mu       sync.Mutex                   // guards timedOut
-	timedOut map[*engine.Attempt]struct{} // attempts whose batch timed out
+	mu       sync.Mutex
+	timedOut map[*engine.Attempt]struct{}
 }
 
 // New makes the batches of an engine.
@@ -60,7 +60,6 @@ func (b *Batches) Attach(t *engine.Type, s Settings) {
 	t.AttachGrouping(engine.Grouping{Seats: s.Size, Start: c.start, Linger: s.Wait, EntryDue: c.entryDue, Look: c.look})
 }
 
-// batchCalls makes the handler calls of one type, for an engine.Grouping.
 type batchCalls struct {
 	lingerState
 	settings Settings
@@ -70,7 +69,6 @@ type batchCalls struct {
 	t *engine.Type
 }
 
-// start begins one call for several attempts.
 func (c *batchCalls) start(batch []*engine.Attempt) {
 	for _, admission := range c.t.Admissions() {
 		admission.SharedCallBegins(batch)
@@ -80,14 +78,12 @@ func (c *batchCalls) start(batch []*engine.Attempt) {
 
 // runBatch runs a batch under a context of its own, so that the end of one entry's attempt does not fail the others.
 //
-// If the handler does not return one verdict for each entry, the call costs no entry an attempt. Each entry then runs
-// again alone, which costs the entry its attempt.
+// Each entry then runs again alone, which costs the entry its attempt.
 func (c *batchCalls) runBatch(batch []*engine.Attempt) {
 	var verdicts []error
 	called, complete := false, false
 	ctx, cancel := c.e.HandlerContext(c.t)
-	// complete stays false if the handler calls runtime.Goexit, or if Run stops before the handler starts. The deferred
-	// function handles all entries in these cases too.
+	// complete stays false if the handler calls runtime.Goexit, or if Run stops before the handler starts.
 	defer func() {
 		timedOut := errors.Is(context.Cause(ctx), processlog.ErrTimeout)
 		for _, admission := range c.t.Admissions() {
@@ -124,7 +120,6 @@ func (c *batchCalls) runBatch(batch []*engine.Attempt) {
 	}
 }
 
-// shareSlot makes the attempts of one call share one slot. The slot is freed when n attempts have ended.
 func shareSlot(batch []*engine.Attempt, n int) {
 	left := new(atomic.Int32)
 	left.Store(int32(n))
@@ -133,8 +128,6 @@ func shareSlot(batch []*engine.Attempt, n int) {
 	}
 }
 
-// callHandler calls the handler. If verdicts is nil, all entries have succeeded. The result complete reports whether there is a
-// verdict for each entry.
 func (c *batchCalls) callHandler(ctx context.Context, rows []*processlog.Row) (verdicts []error, complete bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -153,21 +146,19 @@ func (c *batchCalls) callHandler(ctx context.Context, rows []*processlog.Row) (v
 	return verdicts, len(verdicts) == len(rows) && !timedOut
 }
 
-// call runs the handler. It returns copies of the errors: see package usererr.
 func (s *Settings) call(ctx context.Context, rows []*processlog.Row) []error {
 	verdicts := s.Call(ctx, rows)
 	if verdicts == nil {
 		return nil
 	}
-	copies := make([]error, len(verdicts)) // Copy the slice, because the handler may keep it.
+	copies := make([]error, len(verdicts))
 	for i, err := range verdicts {
 		copies[i] = usererr.Of(err)
 	}
 	return copies
 }
 
-// rerunAlone runs an entry of a failed batch alone. If the entry may not run any more, rerunAlone ends its attempt
-// instead. timedOut says whether the batch timed out. A batch that timed out may have done its work.
+// A batch that timed out may have done its work.
 func (c *batchCalls) rerunAlone(a *engine.Attempt, timedOut bool) {
 	if timedOut {
 		c.b.noteTimeout(a)
@@ -185,14 +176,12 @@ func (c *batchCalls) rerunAlone(a *engine.Attempt, timedOut bool) {
 	c.e.RunAlone(a)
 }
 
-// noteTimeout remembers that the batch of an attempt timed out.
 func (b *Batches) noteTimeout(a *engine.Attempt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.timedOut[a] = struct{}{}
 }
 
-// takeTimedOut reports whether the batch of an attempt timed out. It also forgets the attempt.
 func (b *Batches) takeTimedOut(a *engine.Attempt) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -201,8 +190,6 @@ func (b *Batches) takeTimedOut(a *engine.Attempt) bool {
 	return timedOut
 }
 
-// markTimedOut completes the outcome of an entry that has run alone after its batch timed out. The batch may have done its
-// work, so markTimedOut notes in the outcome that the effect is unknown.
 func markTimedOut(a *engine.Attempt, o *processlog.Outcome) {
 	if o.TimedOut || o.EndedBy == processlog.EndedByHandler {
 		return
@@ -219,14 +206,10 @@ func markTimedOut(a *engine.Attempt, o *processlog.Outcome) {
 	*o = engine.WithFaults(*o, &a.Row, faults)
 }
 
-// errNoVerdict ends the first call of an entry whose batch had no verdict. The entry runs again alone.
 var errNoVerdict = errors.New("compensator: the batch came to no verdict; its entries run alone")
 
-// errNotAdmitted ends the attempt of an entry whose batch had no verdict, if the entry may not run alone now. For example, the
-// failure of the batch has opened the type's breaker.
 var errNotAdmitted = errors.New("compensator: the batch came to no verdict, and its type may start nothing now; its entries wait")
 
-// singleVerdict returns the verdict of a batch with one entry.
 func singleVerdict(verdicts []error) error {
 	switch {
 	case verdicts == nil:

@@ -11,8 +11,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A batch that timed out may have done its work. If one of its entries then fails alone, the entry's outcome must say
-// so. A success need not say so.
+// A batch that timed out may have done its work.
 // Failure: F74
 func TestEntryThatFailsAloneAfterALateBatchSaysSo(t *testing.T) {
 	timedOut := &engine.Attempt{Type: &engine.Type{Timeout: 30 * time.Second}, Row: processlog.Row{ID: processlog.RowID(1), ProcessCount: 2, DeliveryCount: 1}}

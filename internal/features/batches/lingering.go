@@ -12,26 +12,23 @@ import (
 // A look is a read that counts the due entries and finds the one that has waited longest. The type is claimed when a
 // full batch is due, or when an entry has waited for BatchWait.
 
-// lookInterval returns the time between two looks at the due entries of a type. Looks are needed because other
-// processes do not report how many entries they record.
+// Looks are needed because other processes do not report how many entries they record.
 func lookInterval(wait time.Duration) time.Duration {
 	return min(max(wait/8, 10*time.Millisecond), 250*time.Millisecond)
 }
 
-// lingerState is the state of a type whose entries wait for a batch.
 type lingerState struct {
 	wait      time.Duration // 0: entries do not wait
-	batchSize int           // number of due entries that are claimed at once
+	batchSize int
 
 	mu         sync.Mutex // guards the fields below
 	waitEnds   time.Time  // when the next claim begins, because the first entry has waited for long enough then; zero if unknown
-	noneWaits  bool       // whether the last look has found no entry that waits, so another look must come before the claim
-	nextLook   time.Time  // no look before this time
-	dueReports int        // due entries reported since the last look
+	noneWaits  bool       // whether the last look found no entry that waits; then another look comes before the claim
+	nextLook   time.Time
+	dueReports int // due entries reported since the last look
 }
 
-// entryDue counts a due entry. It returns the time until the due entries must be read again or claimed. This time is 0
-// if enough due entries have arrived for a full batch.
+// entryDue counts a due entry. It returns the time until the due entries must be read again or claimed.
 func (l *lingerState) entryDue(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,7 +38,6 @@ func (l *lingerState) entryDue(now time.Time) time.Duration {
 	return l.untilNextLocked(now)
 }
 
-// untilNextLocked returns the time until the due entries must be read again or claimed, or 0 if that may be done now.
 func (l *lingerState) untilNextLocked(now time.Time) time.Duration {
 	next := l.nextLook
 	if !l.waitEnds.IsZero() && l.waitEnds.Before(next) {
@@ -51,8 +47,7 @@ func (l *lingerState) untilNextLocked(now time.Time) time.Duration {
 }
 
 // look returns nil if the next claim may begin. Otherwise the scanner must call ask, which returns the time until the
-// next call of look. If it is time to read the due entries, ask reads them first. full says that the last claim may
-// have left due entries behind. Then it is time at once.
+// next call of look. If it is time to read the due entries, ask reads them first.
 func (c *batchCalls) look(now time.Time, full bool) (ask func() time.Duration) {
 	begins, wait := c.beginLook(now, full)
 	switch {
@@ -64,8 +59,7 @@ func (c *batchCalls) look(now time.Time, full bool) (ask func() time.Duration) {
 	return nil
 }
 
-// beginLook reports whether the due entries must be read now. If not, wait is the time until they must be read or
-// claimed. wait is 0 if the claim may begin now.
+// beginLook reports whether the due entries must be read now. wait is 0 if the claim may begin now.
 func (l *lingerState) beginLook(now time.Time, full bool) (begins bool, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +77,6 @@ func (l *lingerState) beginLook(now time.Time, full bool) (begins bool, wait tim
 // endLook records the result of a look at the due entries: wait is how much longer they may wait, or Never if none
 // waits. It returns the time until the next look or claim.
 //
-// If no entry waits, the next look comes after the time that an entry may wait, or as soon as a due entry is reported.
 // A claim follows that look even if it finds nothing, because looks do not see compensations.
 func (l *lingerState) endLook(wait time.Duration, err error) time.Duration {
 	l.mu.Lock()
@@ -104,15 +97,14 @@ func (l *lingerState) endLook(wait time.Duration, err error) time.Duration {
 }
 
 // remainingWait returns how much longer the due entries of the type may wait for a batch. It returns 0 if they fill a
-// batch and Never if none waits. An entry that comes due before the next look counts as waiting. remainingWait leaves
-// out entries that this process holds. Otherwise stuck entries would look like a full batch.
+// batch and Never if none waits. remainingWait leaves out entries that this process holds.
 func (c *batchCalls) remainingWait() (time.Duration, error) {
 	dueCount, wait := 0, processlog.Never
 	heldIDs := c.e.HeldWithEndedLease(c.t)
 	for _, state := range []processlog.State{processlog.Pending, processlog.Retrying} { // compensations run alone
 		page, err := c.scanDue(state, c.batchSize+len(heldIDs))
 		if err != nil {
-			return processlog.Never, err // the claim will meet the same error and report it
+			return processlog.Never, err
 		}
 		page = slices.DeleteFunc(page, func(e processlog.Scheduled) bool { return heldIDs[e.ID] })
 		if page, err = c.withoutBlocked(page); err != nil {
@@ -131,7 +123,6 @@ func (c *batchCalls) remainingWait() (time.Duration, error) {
 	return max(0, wait), nil
 }
 
-// withoutBlocked leaves out blocked entries, because they cannot share a batch yet.
 func (c *batchCalls) withoutBlocked(page []processlog.Scheduled) ([]processlog.Scheduled, error) {
 	if !c.t.IsOrdered() {
 		return page, nil
@@ -146,7 +137,6 @@ func (c *batchCalls) withoutBlocked(page []processlog.Scheduled) ([]processlog.S
 	return slices.DeleteFunc(page, func(e processlog.Scheduled) bool { return slices.Contains(blocked, e.ID) }), err
 }
 
-// scanDue reads entries that are due, or come due before the next scan.
 func (c *batchCalls) scanDue(state processlog.State, limit int) ([]processlog.Scheduled, error) {
 	ctx, cancel := c.e.Statement()
 	defer cancel()

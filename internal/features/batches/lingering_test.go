@@ -28,8 +28,7 @@ func TestAsManyAsABatchTakesAreLookedAtAtOnce(t *testing.T) {
 	})
 }
 
-// After a claim of a full batch, the remaining entries may be too few for another batch. So the process must look at
-// once how many are due.
+// After a claim of a full batch, the remaining entries may be too few for another batch.
 func TestClaimOfAFullBatchIsFollowedByALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lingerState{wait: 20 * time.Second, batchSize: 3}
@@ -54,7 +53,6 @@ func TestWhatIsOverdueWaitsForOthersThatMuchLess(t *testing.T) {
 	})
 }
 
-// The entries that waited were claimed. An entry that comes due later must get its own wait.
 // Failure: F107
 func TestEachClaimNeedsALookOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -66,8 +64,7 @@ func TestEachClaimNeedsALookOfItsOwn(t *testing.T) {
 	})
 }
 
-// A look reads the due entries, but not the compensations. So a claim must follow after 20 seconds even if each look
-// finds nothing. Looks in between must not delay this claim.
+// A look does not see compensations.
 func TestClaimFollowsWhereNoEntryWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lingerState{wait: 20 * time.Second, batchSize: 3}
@@ -83,7 +80,6 @@ func TestClaimFollowsWhereNoEntryWaits(t *testing.T) {
 	})
 }
 
-// No entry was due for a minute. When the next entry is due, the process must look at once how many are due.
 // Failure: F107
 func TestEntryAfterALongRestIsLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -95,7 +91,6 @@ func TestEntryAfterALongRestIsLookedAt(t *testing.T) {
 	})
 }
 
-// A look at the waiting entries fails. The time of the next claim must stay as it is.
 func TestLookThatFailsPutsNoClaimOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lingerState{wait: 20 * time.Second, batchSize: 3}

@@ -22,15 +22,15 @@ type Settings struct {
 	Pause time.Duration // first pause before a probe
 }
 
-// maxPause limits the pause after failed probes. If Settings.Pause is longer, the pause does not grow.
+// The pause after failed probes grows up to maxPause.
 const maxPause = time.Minute
 
 // Breaker stops the claims of one type in this process while the handler's dependency is down.
 //
-// While the breaker is open, no call of the handler may begin. After a pause, one entry may be claimed as the probe.
-// The result of the probe's call closes the breaker or starts the next pause.
+// After a pause, one entry may be claimed as the probe. The result of the probe's call closes the breaker or starts the
+// next pause.
 //
-// The state is kept in memory. Each Run begins with a closed breaker.
+// Each Run begins with a closed breaker.
 type Breaker struct {
 	Settings
 	businessType string
@@ -53,7 +53,7 @@ type lastCall struct {
 	failed bool
 }
 
-// call is one handler call. The attempts of a batch share one call.
+// The attempts of a batch share one call.
 type call struct {
 	number     uint32 // number of the call within its attempt; see engine.Admission.Stuck
 	generation int
@@ -61,7 +61,6 @@ type call struct {
 	reported   bool
 }
 
-// report is what a call shows about the handler's dependency.
 type report int
 
 const (
@@ -94,7 +93,6 @@ func Attach(e *engine.Engine, t *engine.Type, s Settings) *Breaker {
 	return b
 }
 
-// reset closes the breaker without a log line or an event.
 func (b *Breaker) reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,7 +105,6 @@ func (b *Breaker) setLocked(open *observe.OpenBreaker) {
 	b.latest = nil
 }
 
-// room returns how many calls may begin.
 func (b *Breaker) room() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,7 +121,6 @@ func (b *Breaker) roomLocked() int {
 	return 1
 }
 
-// probeAt returns when the pause ends. It returns the zero time while the breaker is closed.
 func (b *Breaker) probeAt() time.Time {
 	if open := b.Current(); open != nil {
 		return open.ProbeAt
@@ -139,8 +135,8 @@ func (b *Breaker) Current() *observe.OpenBreaker {
 	return b.openState
 }
 
-// admit splits claimed attempts into those that may start and those that may not. room was asked before the claim, but
-// the breaker may have opened since. Also, two concurrent claims may each have leased an entry for the probe.
+// room was asked before the claim, but the breaker may have opened since. Two concurrent claims may each have leased an
+// entry for the probe.
 func (b *Breaker) admit(attempts []*engine.Attempt) (admitted, skipped []*engine.Attempt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,8 +148,7 @@ func (b *Breaker) admit(attempts []*engine.Attempt) (admitted, skipped []*engine
 	return attempts[:n:n], attempts[n:]
 }
 
-// readmit lets an attempt of a broken batch run alone, if the breaker is closed. If the breaker is open, the attempt
-// does not become the probe, because its batch has just called the handler.
+// An attempt of a broken batch does not become the probe, because its batch has just called the handler.
 func (b *Breaker) readmit(a *engine.Attempt) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -164,7 +159,6 @@ func (b *Breaker) readmit(a *engine.Attempt) bool {
 	return true
 }
 
-// shareCall makes the attempts of a batch share one call.
 func (b *Breaker) shareCall(batch []*engine.Attempt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -173,7 +167,6 @@ func (b *Breaker) shareCall(batch []*engine.Attempt) {
 	}
 }
 
-// attemptEnded handles the end of an attempt.
 func (b *Breaker) attemptEnded(a *engine.Attempt, r engine.Result) {
 	c := b.takeCall(a)
 	if r.Unstarted {
@@ -183,7 +176,6 @@ func (b *Breaker) attemptEnded(a *engine.Attempt, r engine.Result) {
 	b.applyReport(a, c, reportOf(r.Err, r.Cause).discountOverdue(a), r.Err)
 }
 
-// takeCall removes and returns the call of an attempt that has ended.
 func (b *Breaker) takeCall(a *engine.Attempt) *call {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -192,18 +184,15 @@ func (b *Breaker) takeCall(a *engine.Attempt) *call {
 	return c
 }
 
-// callEnded handles the end of a batch's call, before the attempts of the batch end.
 func (b *Breaker) callEnded(batch []*engine.Attempt, verdicts []error, complete bool, cause error) {
 	report, reason := batchReport(verdicts, complete, cause)
 	b.applyReport(batch[0], b.callOf(batch[0], 1), report.discountOverdue(batch...), reason)
 }
 
-// handlerStuck reports that the dependency is down, because a handler has not returned after its timeout.
 func (b *Breaker) handlerStuck(a *engine.Attempt, number uint32) {
 	b.applyReport(a, b.callOf(a, number), reportDown, processlog.ErrTimeout)
 }
 
-// callOf returns the call of an attempt, or nil if that call is over.
 func (b *Breaker) callOf(a *engine.Attempt, number uint32) *call {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -213,7 +202,6 @@ func (b *Breaker) callOf(a *engine.Attempt, number uint32) *call {
 	return nil
 }
 
-// applyReport applies the report of a call. It ignores later reports of the same call.
 func (b *Breaker) applyReport(a *engine.Attempt, c *call, r report, reason error) {
 	b.mu.Lock()
 	if c == nil || c.reported || c.generation != b.generation {
@@ -242,8 +230,6 @@ func (b *Breaker) applyReport(a *engine.Attempt, c *call, r report, reason error
 	}
 }
 
-// reopenLocked starts the next pause after a probe. The pause doubles, up to maxPause, if the probe found the
-// dependency down. It stays the same if the probe showed nothing.
 func (b *Breaker) reopenLocked(r report, reason error) {
 	next := *b.openState
 	if r == reportDown {
@@ -257,15 +243,13 @@ func (b *Breaker) reopenLocked(r report, reason error) {
 	b.openLocked(next, pause)
 }
 
-// openLocked starts a pause. It adds up to half of the pause at random, so that processes that failed together do not
-// probe together.
+// Up to half of the pause is added at random, so that processes that failed together do not probe together.
 func (b *Breaker) openLocked(open observe.OpenBreaker, pause time.Duration) {
 	open.ProbeAt = time.Now().Add(pause + jitter.N(pause/2+1))
 	b.setLocked(&open)
 }
 
-// countLocked adds the verdict of an entry, and reports whether too many of the latest entries have failed. It keeps
-// one verdict for each entry, so that one entry that keeps failing does not stop the others.
+// countLocked keeps one verdict for each entry, so that one entry that keeps failing does not stop the others.
 func (b *Breaker) countLocked(id processlog.ID, failed bool) bool {
 	b.latest = slices.DeleteFunc(b.latest, func(w lastCall) bool { return w.id == id })
 	if len(b.latest) == b.Of {
@@ -282,8 +266,7 @@ func (b *Breaker) countLocked(id processlog.ID, failed bool) bool {
 	return failed && len(b.latest) == b.Of && float64(failures) >= b.Share*float64(b.Of)-1e-9
 }
 
-// discountOverdue returns reportUp instead of reportDown if an attempt's entry is older than its MaxWait. Such an entry
-// must fail soon, so its calls must not open the breaker. An open breaker would make the entry wait.
+// An entry older than its MaxWait must fail soon, so its calls must not open the breaker.
 func (r report) discountOverdue(attempts ...*engine.Attempt) report {
 	if r == reportDown && slices.ContainsFunc(attempts, func(a *engine.Attempt) bool { return a.Type.PastMaxWait(&a.Row) }) {
 		return reportUp
@@ -291,8 +274,6 @@ func (r report) discountOverdue(attempts ...*engine.Attempt) report {
 	return r
 }
 
-// reportOf returns what the end of an attempt shows about the handler's dependency. cause is why the attempt's context
-// ended, or nil.
 func reportOf(err, cause error) report {
 	j := verdict.JudgementOf(err)
 	switch {
@@ -305,16 +286,14 @@ func reportOf(err, cause error) report {
 	case errors.Is(cause, processlog.ErrTimeout):
 		return reportDown
 	case cause != nil:
-		return reportNothing // Run stops, the lease is lost, or the entry was cancelled. In these cases the handler's error says nothing about the dependency.
+		return reportNothing // The handler's error says nothing about the dependency.
 	case j.Verdict == observe.Unavailable:
 		return reportDown
 	}
 	return reportUp
 }
 
-// batchReport returns what the call of a batch shows about the dependency. If the dependency answered for one entry,
-// the result is reportUp. If the batch returned too few verdicts, the result is reportDown after a timeout, and
-// otherwise reportNothing.
+// If the dependency answered for one entry, the result is reportUp.
 func batchReport(verdicts []error, complete bool, cause error) (r report, reason error) {
 	switch {
 	case !complete && errors.Is(cause, processlog.ErrTimeout):

@@ -19,7 +19,6 @@ import (
 
 var errDown = verdict.Unavailable(errors.New("no route"))
 
-// testBreaker is a type whose breaker looks at the latest four entries. It collects the events of the breaker.
 type testBreaker struct {
 	*Breaker
 	e                       *engine.Engine
@@ -43,7 +42,6 @@ func newBroken(t *testing.T) *testBreaker {
 	return b
 }
 
-// begin returns an attempt that the breaker admitted, or nil.
 func (b *testBreaker) begin() *engine.Attempt {
 	b.lastID++
 	admitted, _ := b.admit([]*engine.Attempt{{Type: b.t, Row: processlog.Row{ID: processlog.RowID(b.lastID)}}})
@@ -53,7 +51,6 @@ func (b *testBreaker) begin() *engine.Attempt {
 	return admitted[0]
 }
 
-// call makes one admitted call for each of the errors, and ends the call with that error.
 func (b *testBreaker) call(t *testing.T, errs ...error) {
 	t.Helper()
 	for _, err := range errs {
@@ -63,7 +60,6 @@ func (b *testBreaker) call(t *testing.T, errs ...error) {
 	}
 }
 
-// inBubble runs test in a synctest bubble, with random numbers from a fixed seed.
 func inBubble(t *testing.T, test func(t *testing.T, b *testBreaker)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -91,7 +87,6 @@ func TestBreakerOpensAtItsShareOfTheLatestCallsAndNotBefore(t *testing.T) {
 	require.Len(t, b.openEvents, 1, "two of four")
 }
 
-// One entry fails again and again. The entry itself may be at fault, so its calls alone must not open the breaker.
 // Failure: F78
 func TestOneEntryByItselfOpensNoBreaker(t *testing.T) {
 	b := newBroken(t)
@@ -114,8 +109,6 @@ func TestOneEntryByItselfOpensNoBreaker(t *testing.T) {
 	require.Len(t, b.openEvents, 1)
 }
 
-// A breaker chooses an entry as its probe. Another feature, for example a pause of the type, then refuses the same entry. The
-// breaker must not wait for this probe.
 func TestProbeThatAnotherFeatureRefusesIsFollowedByAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testBreaker) {
 		b.t.AttachAdmission(func(a *engine.Admission) {
@@ -161,7 +154,7 @@ func TestOpenBreakerLetsNothingInThenOneProbeWhichClosesIt(t *testing.T) {
 		}
 		require.Len(t, b.openEvents, 1, "four of four, but of before")
 		<-time.After(3 * time.Second)
-		b.attemptEnded(admitted[0], engine.Result{Err: errors.New("sold out")}) // The dependency answers this call with an error.
+		b.attemptEnded(admitted[0], engine.Result{Err: errors.New("sold out")})
 		require.Nil(t, b.Current())
 		require.Equal(t, []observe.OpenBreaker{open}, b.closeEvents)
 		require.Equal(t, engine.Unlimited, b.room())
@@ -225,8 +218,6 @@ func TestProbeThatMakesNoCallGivesWayAtOnce(t *testing.T) {
 	})
 }
 
-// A probe that ignores its context may never return. When the engine reports the probe's handler as stuck, the breaker
-// must count the probe as failed. Otherwise the type is never probed again.
 // Failure: F77
 func TestProbeThatHangsHasFailed(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testBreaker) {
@@ -289,8 +280,7 @@ func TestWhatACallTellsOfWhatItNeeds(t *testing.T) {
 	}
 }
 
-// The MaxWait of an entry is over, so an outage counts as a failure of the entry. The breaker must not delay the entry
-// any further. The entry's calls never open the breaker, but they can close it.
+// An outage counts as a failure of an entry whose MaxWait is over.
 func TestEntryThatHasHadItsTimeOpensNoBreaker(t *testing.T) {
 	synctest.Test(t, hadItsTime)
 }
@@ -309,7 +299,7 @@ func hadItsTime(t *testing.T) {
 		call(time.Hour)
 	}
 	require.Empty(t, b.openEvents)
-	for range 2 { // Two failures among the latest four verdicts open the breaker.
+	for range 2 {
 		call(time.Hour - time.Millisecond)
 	}
 	require.Len(t, b.openEvents, 1)
@@ -323,7 +313,6 @@ func hadItsTime(t *testing.T) {
 	require.Equal(t, reportNothing, reportNothing.discountOverdue(overdueBatch...))
 }
 
-// panickingError is a user's error whose methods panic.
 type panickingError struct{}
 
 func (panickingError) Error() string { return "panicky" }
@@ -366,7 +355,6 @@ func TestABatchIsOneCall(t *testing.T) {
 	require.False(t, b.readmit(b.begin()), "nor do entries of a broken batch run alone")
 }
 
-// rowOfAge returns a row of an entry with the given age.
 func rowOfAge(id uint64, age time.Duration) processlog.Row {
 	created := time.Date(2026, 11, 24, 9, 0, 0, 0, time.UTC)
 	next := created.Add(age - time.Second)

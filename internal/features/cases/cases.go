@@ -6,8 +6,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Attach makes the engine store a case in the transaction of each outcome that makes its entry dead. The function draft
-// returns the case.
+// Attach makes the engine store a case in the transaction of each outcome that makes its entry dead.
 func Attach(e *engine.Engine, draft func(row *processlog.Row, o *processlog.Outcome) *processlog.CaseDraft) {
 	e.Hooks.Prepare = append(e.Hooks.Prepare, func(a *engine.Attempt, o processlog.Outcome) processlog.Outcome {
 		if o.To == processlog.Dead {

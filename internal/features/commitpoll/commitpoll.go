@@ -14,70 +14,57 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// firstPolls lists when the first polls for a transaction come. The times count from the statement that records or
-// changes an entry.
+// The times count from the statement that records or changes an entry.
 var firstPolls = [...]time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second}
 
 const (
-	// minPollInterval is the shortest time between two polls. In a busy process, one poll then asks for many
-	// transactions.
+	// In a busy process, one poll then asks for many transactions.
 	minPollInterval = 50 * time.Millisecond
 
-	// slowPollInterval is the shortest time between two polls for slow transactions. One poll asks for all slow
-	// transactions that are due.
 	slowPollInterval = time.Second
 
-	// pollLimit is the time from the INSERT of a transaction's entries until the polls for the transaction end. After
-	// that, the reconciler finds the entries.
+	// Later, the reconciler finds the entries.
 	pollLimit = time.Minute
 
-	// reportTimeout is the time that the caller has to report a commit after a poll has found it. After this time a
-	// warning is logged.
 	reportTimeout = 200 * time.Millisecond
 
-	// maxWaiting is the maximum number of transactions that wait for a poll. No poll asks about further transactions.
-	// The reconciler finds their entries.
+	// The reconciler finds the entries of further transactions.
 	maxWaiting = 10_000
 
-	// maxSlow is the maximum number of slow transactions that wait for a poll, because one statement can ask for that
-	// many. If there are more, the oldest are dropped, because they have most likely been rolled back.
+	// One statement can ask for that many. If there are more, the oldest are dropped, because they have most likely
+	// been rolled back.
 	maxSlow = processlog.MaxRows
 )
 
-// transaction is a transaction that waits for a poll.
 type transaction struct {
 	recording *engine.Recording         // nil if the transaction has changed an entry
-	key       processlog.IdempotencyKey // idempotency key of a recorded entry; empty for a change
-	id        processlog.ID             // id of the entry; zero if a bulk insert did not return it
+	key       processlog.IdempotencyKey // of a recorded entry; empty for a change
+	id        processlog.ID             // zero if a bulk insert did not return it
 	token     processlog.Token          // token that a change writes to the row
-	committed func()                    // called at most once, when the transaction is found committed
+	committed func()                    // called at most once
 
 	sentAt     time.Time // time just before its statement was sent
-	nextPoll   time.Time // time of the next poll
-	polls      int       // number of polls so far
-	isFound    bool      // whether a poll found that it has committed
-	rolledBack bool      // whether it can no longer commit
+	nextPoll   time.Time
+	polls      int
+	isFound    bool
+	rolledBack bool
 }
 
-// isSlow reports whether a transaction has had all polls of firstPolls and no poll has found its commit.
 func (t *transaction) isSlow() bool { return t.polls >= len(firstPolls) && !t.isFound }
 
 // Poller asks the database whether transactions have committed, with one statement for all transactions that are due.
-// It asks about each transaction three times in the first second, and then every second. Once a transaction is older
-// than 8 s, the time between its polls is an eighth of its age.
 //
-// After a minute the poller gives up, and the reconciler finds the entries. The reconciler also finds the entries of
-// transactions whose process crashes.
+// After a minute the poller gives up, and the reconciler finds the entries.
 type Poller struct {
 	e      *engine.Engine
 	warned atomic.Bool
 
-	mu           sync.Mutex     // guards the fields below
-	waiting      []transaction  // without the transactions of the poll that is running
-	lastSlowPoll time.Time      // time of the last poll for slow transactions
-	timer        *time.Timer    // nil until the first transaction waits
-	wakeAt       time.Time      // time at which the timer fires, or at which the running poll began; zero if nothing waits
-	closed       bool           // whether polling has ended, so that no further poll begins
+	mu           sync.Mutex // guards the fields below
+	waiting      []transaction
+	lastSlowPoll time.Time
+	timer        *time.Timer // nil until the first transaction waits
+	wakeAt       time.Time   // time at which the timer fires, or at which the running poll began; zero if nothing waits
+	closed       bool
 	polling      sync.WaitGroup // counts the running poll; added to only while closed is false
 }
 
@@ -87,8 +74,7 @@ func Attach(e *engine.Engine) {
 	h.AwaitCommit, h.AwaitChange, h.Closing = append(h.AwaitCommit, p.recorded), append(h.AwaitChange, p.changed), append(h.Closing, p.close)
 }
 
-// recorded polls for the transaction of a Record call. It does not poll if the reconciler will find all entries in time. It drops the
-// contents and headers to save memory, because the poller may keep the recording for a minute after a rollback.
+// recorded drops the contents and headers, because the poller may keep the recording for a minute after a rollback.
 func (p *Poller) recorded(r *engine.Recording) {
 	for i := range r.Drafts {
 		r.Drafts[i].Content, r.Drafts[i].Headers = nil, nil
@@ -104,8 +90,7 @@ func (p *Poller) recorded(r *engine.Recording) {
 	}
 }
 
-// longestDelay returns the longest Delay of entries whose commit is polled for. Entries with a longer Delay need no
-// poll, because the reconciler finds them before they are due.
+// Entries with a longer Delay need no poll, because the reconciler finds them before they are due.
 func (p *Poller) longestDelay() time.Duration {
 	if p.e.Source().Scope() == engine.ScopeAll {
 		return 4 * p.e.ReconcileInterval
@@ -113,7 +98,7 @@ func (p *Poller) longestDelay() time.Duration {
 	return 2 * p.e.PollInterval
 }
 
-// changed polls for the transaction of a change. It does not poll if ChangeCommitted would do nothing.
+// changed does not poll if ChangeCommitted would do nothing.
 func (p *Poller) changed(before processlog.Row, ch processlog.Change) {
 	after, err := ch.After(before)
 	if err != nil || after.Version == before.Version {
@@ -125,7 +110,6 @@ func (p *Poller) changed(before processlog.Row, ch processlog.Change) {
 	p.add(transaction{id: before.ID, token: ch.Token, committed: func() { p.e.ChangeCommitted(before, ch) }})
 }
 
-// add starts polling for a transaction.
 func (p *Poller) add(t transaction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,7 +133,6 @@ func (p *Poller) scheduleLocked(at time.Time) {
 	}
 }
 
-// close ends polling, and waits for a running poll.
 func (p *Poller) close() {
 	p.mu.Lock()
 	p.closed = true
@@ -160,7 +143,6 @@ func (p *Poller) close() {
 	p.polling.Wait()
 }
 
-// poll asks the database about the transactions that are due, and schedules the next poll.
 func (p *Poller) poll() {
 	p.mu.Lock()
 	if p.closed {
@@ -184,8 +166,6 @@ func (p *Poller) poll() {
 	}
 }
 
-// takeDueLocked removes and returns the transactions that are due for a poll. It drops transactions whose commit the
-// caller has reported.
 func (p *Poller) takeDueLocked(now time.Time) (due []transaction) {
 	pollSlow := now.Sub(p.lastSlowPoll) >= slowPollInterval
 	p.waiting = slices.DeleteFunc(p.waiting, func(t transaction) bool {
@@ -205,7 +185,6 @@ func (p *Poller) takeDueLocked(now time.Time) (due []transaction) {
 	return due
 }
 
-// keepWaitingLocked lets transactions wait for their next poll, and drops those that need none.
 func (p *Poller) keepWaitingLocked(polled []transaction) {
 	now, slowCount := time.Now(), 0
 	for _, t := range polled {
@@ -231,9 +210,7 @@ func (p *Poller) keepWaitingLocked(polled []transaction) {
 	})
 }
 
-// scheduleNext sets the time of a transaction's next poll. It returns false if the transaction needs no further poll.
-// If a poll has found the commit, scheduleNext lets the transaction wait once more. If the caller has not reported the
-// commit by then, scheduleNext logs a warning.
+// If a poll has found the commit, scheduleNext waits once more for the caller's report, and then logs a warning.
 func (p *Poller) scheduleNext(t *transaction, now time.Time) bool {
 	switch {
 	case t.rolledBack, t.isFound && (t.recording == nil || p.warned.Load()):
@@ -264,7 +241,6 @@ func (p *Poller) nextPollLocked() (next time.Time) {
 	return next
 }
 
-// findCommitted asks the database which transactions have committed, and calls transaction.committed for each of them.
 func (p *Poller) findCommitted(due []transaction) {
 	var keys []processlog.IdempotencyKey
 	var ids []processlog.ID
@@ -299,7 +275,6 @@ func (p *Poller) findCommitted(due []transaction) {
 	}
 }
 
-// readIDs reads the ids of existing entries by their idempotency keys.
 func (p *Poller) readIDs(keys []processlog.IdempotencyKey) map[processlog.IdempotencyKey]processlog.ID {
 	if len(keys) == 0 {
 		return nil
@@ -327,7 +302,6 @@ func (p *Poller) readTokens(ids []processlog.ID) map[processlog.ID]processlog.To
 	return tokens
 }
 
-// warnUnreported logs once that the application does not report its commits to this process.
 func (p *Poller) warnUnreported(t *transaction) {
 	if t.recording == nil || p.warned.Swap(true) {
 		return

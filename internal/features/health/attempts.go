@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// These texts say what is wrong with attempts. Each is the key of a Problem, and appears in the log.
+// Each text is the key of a Problem, and appears in the log.
 const (
 	problemContent = "contents cannot be decoded here: their entries wait for a version of the code that can"
 	problemAttempt = "attempts end with nothing counted: something they need is not available"
@@ -17,8 +17,7 @@ const (
 )
 
 // Attach makes Health show errors that many attempts meet: content that cannot be decoded, errors of the database, and
-// systems that are unavailable. Some of these attempts are not counted as failures. Without Health, people would find
-// their errors only in the entries themselves.
+// systems that are unavailable.
 func Attach(e *engine.Engine) {
 	e.Hooks.Ended = append(e.Hooks.Ended, func(a *engine.Attempt, end engine.Result, counted bool) {
 		if !errors.Is(end.Cause, processlog.ErrCancelled) { // A cancelled handler may return any error, so do not report it as a problem.
@@ -32,8 +31,7 @@ func report(e *engine.Engine, businessType string, err error, counted bool) {
 	kind := v.Kind
 	switch {
 	case v.Undecodable:
-		// A waiting entry is tried again within MaxUnavailableDelay. Show the problem until then. A success of another
-		// entry must not end the problem, because the waiting entry may still fail.
+		// A success of another entry must not end the problem, because the waiting entry may still fail.
 		e.Problems.FailedFor(2*engine.MaxUnavailableDelay+time.Minute, problemContent, businessType, err)
 	case kind == verdict.KindServerFault && counted:
 		e.Problems.Failed(problemFaults, businessType, err)

@@ -12,8 +12,7 @@ import (
 )
 
 // Of asks the database and the queue at the same time. It waits for the database until ctx ends, and for the queue only
-// for engine.QueueShare of this time. Of also works without Run. It leaves History, OpenBreakers, Limited and Paused
-// empty.
+// for engine.QueueShare of this time.
 func Of(ctx context.Context, e *engine.Engine, pingQueue func(ctx context.Context) (answer func() error)) observe.Health {
 	ctx = e.Reporting(ctx)
 	types := e.Types()
@@ -30,14 +29,12 @@ func Of(ctx context.Context, e *engine.Engine, pingQueue func(ctx context.Contex
 	return h
 }
 
-// reading is one call of Of. It fills in the fields of Health that come from the database.
 type reading struct {
 	e     *engine.Engine
 	h     *observe.Health
-	known map[string]bool // names of the types with a handler in this process
+	known map[string]bool
 }
 
-// overdue looks for overdue entries of each type. An error means that the database does not answer.
 func (r *reading) overdue(ctx context.Context) error {
 	heads, err := r.e.Store.Heads(ctx)
 	for _, head := range heads {
@@ -46,13 +43,12 @@ func (r *reading) overdue(ctx context.Context) error {
 		}
 		err = r.add(ctx, head)
 		if ctx.Err() != nil {
-			err = nil // The database has answered one read, so it works. With many types, the other reads may take longer than a probe may last.
+			err = nil
 		}
 	}
 	return err
 }
 
-// add adds the oldest overdue entry of a type to Health.
 func (r *reading) add(ctx context.Context, head processlog.Head) error {
 	oldest, err := r.oldestUnblocked(ctx, head)
 	if err != nil || len(oldest) == 0 {
@@ -74,9 +70,7 @@ func (r *reading) add(ctx context.Context, head processlog.Head) error {
 	return nil
 }
 
-// oldestUnblocked returns the entry of a head that has been due for the longest time. It leaves out entries that an
-// earlier entry of their ordering key blocks. It reads only the beginning of a long backlog. It also works for serial
-// types that this process does not know.
+// oldestUnblocked also works for serial types that this process does not know.
 func (r *reading) oldestUnblocked(ctx context.Context, head processlog.Head) ([]processlog.Scheduled, error) {
 	for _, limit := range []int{1, processlog.MaxRows} {
 		due, err := r.e.Store.Scan(ctx, processlog.Window{BusinessType: head.BusinessType, State: head.State, From: -processlog.MaxDelay, To: 0, Free: true, Limit: limit})

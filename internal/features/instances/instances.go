@@ -1,8 +1,8 @@
 // Package instances stores a row in which this process describes itself to people: its name, its versions, its types,
 // and how busy they are.
 //
-// The process writes one row when it begins, when Run begins, once a minute, and when it is closed. Nothing reads the row to
-// decide anything. A process that is killed leaves its row. The old time in the row tells people that the process is gone.
+// The process writes one row when it begins, when Run begins, once a minute, and when it is closed. Nothing reads the
+// row to decide anything.
 package instances
 
 import (
@@ -19,7 +19,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// problem is what Health and the log say when the row cannot be written.
 const problem = "this process could not store that it runs"
 
 // Store stores what a process says about itself. See processlog.Operations.
@@ -31,7 +30,7 @@ type Store interface {
 type Reporter struct {
 	e         *engine.Engine
 	store     Store
-	self      processlog.Instance // what does not change
+	self      processlog.Instance
 	queue     func() processlog.InstanceQueue
 	schedules func() map[string]Schedule
 	claimHold func(t *engine.Type, lostLeases int) *processlog.ClaimHold
@@ -43,19 +42,15 @@ type Reporter struct {
 	ended bool
 }
 
-// report asks for one write of the row.
 type report struct{ ended bool }
 
-// mostReports limits how many reports wait to be written. Each report describes the process at the time of writing, so
-// more reports would say the same.
+// Each report describes the process at the time of writing, so more reports would say the same.
 const mostReports = 2
 
 // Schedule returns the first slot of a periodic type after a time, or the zero time if there is none.
 type Schedule func(after time.Time) (time.Time, error)
 
-// Attach makes the reporter of this process. name is the name of the process. queue returns the state of its queue.
-// schedules returns the schedules of its periodic types by name. claimHold returns why it does not claim entries of a
-// type. From then on, the lease tokens of the process begin with its instance id.
+// Attach makes the reporter of this process. From then on, the lease tokens of the process begin with its instance id.
 func Attach(e *engine.Engine, store Store, name string, queue func() processlog.InstanceQueue, schedules func() map[string]Schedule, claimHold func(t *engine.Type, lostLeases int) *processlog.ClaimHold) *Reporter {
 	r := &Reporter{e: e, store: store, queue: queue, schedules: schedules, claimHold: claimHold, startedAt: time.Now(), self: processlog.Instance{ID: processlog.NewInstanceID(), Name: name}}
 	r.self.Library, r.self.Build = versions(debug.ReadBuildInfo())
@@ -65,14 +60,11 @@ func Attach(e *engine.Engine, store Store, name string, queue func() processlog.
 	return r
 }
 
-// library is the module path of the library.
 const library = "github.com/compensator-go/compensator"
 
-// development is the version of a module that was built from a directory. It does not distinguish two builds.
+// The version of a module that was built from a directory does not distinguish two builds.
 const development = "(devel)"
 
-// versions returns the versions of the library and of the service. The version of a service that was built from a working tree
-// is its commit.
 func versions(info *debug.BuildInfo, known bool) (lib, build string) {
 	if !known {
 		return "", ""
@@ -126,8 +118,8 @@ func (r *Reporter) Report() {
 	}
 }
 
-// Done stores that this process has ended. It returns a channel that is closed when that is stored. The engine calls
-// Done at the end of its Close, when the outcomes are stored.
+// Done stores that this process has ended, and returns a channel that is closed when that is stored. The engine calls
+// Done at the end of its Close.
 func (r *Reporter) Done() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,8 +135,7 @@ func (r *Reporter) Done() <-chan struct{} {
 // Quiet reports whether no report waits.
 func (r *Reporter) Quiet() bool { return r.writer.Quiet() }
 
-// write stores reports. Only the last one counts, because all describe the process as it is now. A report that fails is not
-// repeated, because the next one follows within a minute.
+// A report that fails is not repeated, because the next one follows within a minute.
 func (r *Reporter) write(reports []report) {
 	ctx, cancel := r.e.Statement()
 	defer cancel()
@@ -152,7 +143,6 @@ func (r *Reporter) write(reports []report) {
 	r.e.NoteResult(problem, err)
 }
 
-// describe returns what this process is now.
 func (r *Reporter) describe() processlog.Instance {
 	i := r.self
 	i.Running, i.Queue = r.e.Accepts(), r.queue()
@@ -175,8 +165,6 @@ func (r *Reporter) describe() processlog.Instance {
 	return i
 }
 
-// describeSchedule returns the next slots of a schedule, or nil if there is no schedule. It leaves out slots that the schedule
-// fails to compute.
 func describeSchedule(schedule Schedule) *processlog.InstanceSchedule {
 	if schedule == nil {
 		return nil
@@ -192,8 +180,6 @@ func describeSchedule(schedule Schedule) *processlog.InstanceSchedule {
 	return s
 }
 
-// hold returns why this process does not claim due entries of a type, or nil. The answer may depend on how many leases
-// an entry has lost. hold begins with entries that have lost none.
 func (r *Reporter) hold(t *engine.Type) *processlog.ClaimHold {
 	for lostLeases := range mostLostLeases + 1 {
 		if hold := r.claimHold(t, lostLeases); hold != nil {

@@ -18,7 +18,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// table is a Store. It keeps every write.
 type table struct {
 	mu     sync.Mutex // guards the fields below
 	err    error
@@ -44,17 +43,14 @@ func (t *table) all() []written {
 	return slices.Clone(t.writes)
 }
 
-// setError makes every write return err.
 func (t *table) setError(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.err = err
 }
 
-// neverHeld says that the process claims the entries of all types.
 func neverHeld(*engine.Type, int) *processlog.ClaimHold { return nil }
 
-// reporting runs test with a reporter in a bubble.
 func reporting(t *testing.T, test func(t *testing.T, e *engine.Engine, r *Reporter, to *table)) {
 	synctest.Test(t, func(t *testing.T) {
 		to := new(table)
@@ -91,7 +87,6 @@ func TestProcessReportsOnceAMinuteAndAtItsEnd(t *testing.T) {
 	})
 }
 
-// A failed report must show as a problem until a later report is stored.
 func TestFailedReportIsFollowedByAnotherWithinAMinute(t *testing.T) {
 	reporting(t, func(t *testing.T, e *engine.Engine, _ *Reporter, to *table) {
 		to.setError(errors.New("gone away"))
@@ -162,7 +157,6 @@ func TestVersionsComeFromTheBuild(t *testing.T) {
 
 func noSchedules() map[string]Schedule { return nil }
 
-// A schedule may end or fail. The row must name the slots that it has computed, also for a type without a handler.
 func TestRowNamesTheNextSlotsOfPeriodicTypes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hour := time.Now().Truncate(time.Hour)

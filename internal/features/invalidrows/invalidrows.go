@@ -1,5 +1,5 @@
-// Package invalidrows reports rows that cannot run: rows that are never due, that are leased without an owner, or whose state
-// does not exist. Other programs may record entries by plain SQL. Nobody would notice their mistakes otherwise.
+// Package invalidrows reports rows that cannot run: rows that are never due, that are leased without an owner, or whose
+// state does not exist. Other programs may record entries by plain SQL.
 package invalidrows
 
 import (
@@ -16,7 +16,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Health and the log show problemRows if invalid rows exist, and problemSearch if the search for them fails.
 const (
 	problemRows   = "entries do not run as they stand: something else than this library has written them so"
 	problemSearch = "rows that cannot run could not be looked for"
@@ -26,12 +25,12 @@ const (
 	interval = 10 * time.Minute
 	timeout  = time.Minute // time limit of a search; some servers read many rows during a search
 
-	maxRows   = 100 // maximum number of rows that one search returns
-	rowsNamed = 3   // number of rows that are named for each reason
+	maxRows   = 100
+	rowsNamed = 3
 )
 
-// Watch searches the log for invalid rows until ctx ends: at once, and then every ten minutes. A search that fails is repeated
-// after a ReconcileInterval. Watch returns at once if the store cannot search.
+// Watch searches the log for invalid rows until ctx ends: at once, and then every ten minutes. Watch returns at once if
+// the store cannot search.
 func Watch(ctx context.Context, e *engine.Engine) {
 	finder, ok := e.Store.(processlog.InvalidRowFinder)
 	if !ok {
@@ -41,7 +40,6 @@ func Watch(ctx context.Context, e *engine.Engine) {
 	}
 }
 
-// search searches once. It returns the time until the next search.
 func search(ctx context.Context, e *engine.Engine, finder processlog.InvalidRowFinder) (pause time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -49,7 +47,7 @@ func search(ctx context.Context, e *engine.Engine, finder processlog.InvalidRowF
 	found, err := finder.InvalidRows(ctx, maxRows)
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
-		return 0 // Run has ended
+		return 0
 	case err != nil && ctx.Err() == nil: // A search that used up its time costs the server a lot, so do not repeat it soon.
 		pause = e.ReconcileInterval
 	}
@@ -60,7 +58,6 @@ func search(ctx context.Context, e *engine.Engine, finder processlog.InvalidRowF
 	return pause
 }
 
-// describe returns an error that names some of the rows for each reason, or nil if there are no rows.
 func describe(found []processlog.InvalidRow) error {
 	if len(found) == 0 {
 		return nil

@@ -15,7 +15,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// searched is a store that returns the answers one after the other, and then nothing. It notes when it was asked.
 type searched struct {
 	*double.Store
 	began   time.Time

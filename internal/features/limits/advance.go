@@ -9,46 +9,39 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// advanceLife is the maximum age at which a start that was taken in advance is given to an entry. After that the start
-// is returned. The entry's claim and the call of its handler must fit into the rest of grantLife.
+// The entry's claim and the call of its handler must fit into the rest of grantLife.
 const advanceLife = grantLife / 2
 
-// advanceAim is the time that the starts of one claim should last. It is shorter than advanceLife, so that most of
-// these starts are used.
+// advanceAim is shorter than advanceLife, so that most of the starts of a claim are used.
 const advanceAim = advanceLife * 4 / 5
 
-// maxGrowth limits how many starts of a key a claim takes in advance: at most maxGrowth for each entry of the key that
-// has started since the previous claim.
+// maxGrowth is how many starts a claim takes in advance for each entry of the key that has started since the previous
+// claim.
 const maxGrowth = 4
 
-// maxAdvance is the maximum number of starts of a key that a claim takes in advance.
 const maxAdvance = 32
 
-// sweepPause is the least time between two searches for starts that must be returned.
 const sweepPause = advanceLife / 5
 
-// advances holds the starts that this process has taken in advance for the entries of the next claims. These claims
-// then neither read nor write the rows of the keys. A claim takes starts only of a key of which this process claims
-// several entries within advanceLife. It leaves at least half of the burst to others.
+// advances holds the starts that this process has taken in advance for the entries of the next claims. A claim takes
+// starts only of a key of which this process claims several entries within advanceLife. It leaves at least half of
+// the burst to others.
 type advances struct {
-	allowed bool // whether Limits.ReturnAdvances runs, which returns the starts
+	allowed bool // whether Limits.ReturnAdvances runs
 	slow    bool // whether the last claim has taken so long that a start in advance would be too old
 	keys    map[string]*advance
 }
 
-// advance holds the starts of one key that were taken in advance. sentAt and started show how fast entries of the key
-// start.
+// The fields sentAt and started show how fast entries of the key start.
 type advance struct {
 	starts  []unusedStart // from the oldest to the newest
 	sentAt  time.Time     // just before the last claim was granted starts
 	started int           // entries that were leased since, with those of that claim
 }
 
-// isOld reports whether a start that was granted after sentAt may not begin any more.
 func isOld(sentAt, now time.Time) bool { return now.Sub(sentAt) >= advanceLife }
 
-// wanted returns how many starts of a key a claim takes in advance. left is how many starts the key still has. The
-// result lasts for advanceAim if entries of the key keep the speed of the time since the last claim.
+// left is how many starts the key still has.
 func (as *advances) wanted(key string, left, burst int, now time.Time) int {
 	a := as.keys[key]
 	if !as.allowed || as.slow || a == nil || isOld(a.sentAt, now) {
@@ -61,7 +54,6 @@ func (as *advances) wanted(key string, left, burst int, now time.Time) int {
 	return max(0, min(enough-len(a.starts), maxAdvance, left-(burst+1)/2))
 }
 
-// take takes a start of a key that was taken in advance.
 func (as *advances) take(key string, now time.Time) (start unusedStart, ok bool) {
 	a := as.keys[key]
 	if a == nil {
@@ -77,7 +69,6 @@ func (as *advances) take(key string, now time.Time) (start unusedStart, ok bool)
 	return start, ok
 }
 
-// giveBack takes back a start that was not used. It returns false if the start cannot be used any more.
 func (as *advances) giveBack(start unusedStart, now time.Time) bool {
 	a := as.keys[start.key]
 	if a == nil || isOld(start.sentAt, now) {
@@ -88,7 +79,7 @@ func (as *advances) giveBack(start unusedStart, now time.Time) bool {
 	return true
 }
 
-// note records that a claim was granted starts of a key: n in advance, and leased for its own entries.
+// n is the number of starts in advance, and leased the number of starts for the entries of the claim.
 func (as *advances) note(granted unusedStart, n, leased int) {
 	a := as.keys[granted.key]
 	if a == nil {
@@ -99,8 +90,7 @@ func (as *advances) note(granted unusedStart, n, leased int) {
 	a.sentAt, a.started = granted.sentAt, leased
 }
 
-// dropOld forgets the keys of which no start was granted for advanceLife. If all is true, it forgets all keys. It
-// returns the unused starts of these keys, and the time at which the next key must be forgotten.
+// next is the time at which the next key must be forgotten.
 func (as *advances) dropOld(all bool, now time.Time) (unused []unusedStart, next time.Time) {
 	for key, a := range as.keys {
 		if all || isOld(a.sentAt, now) {
@@ -116,14 +106,12 @@ func (as *advances) dropOld(all bool, now time.Time) (unused []unusedStart, next
 	return unused, next
 }
 
-// startsInAdvance lets the entries of one claim use starts that were taken in advance.
 type startsInAdvance struct {
 	lt     *limitedType
 	keys   map[processlog.ID]string      // keys of the entries that need a permit
 	starts map[processlog.ID]unusedStart // of the entries that need no permit, because they have a start already
 }
 
-// keyOf implements StartLimit.Key.
 func (s *startsInAdvance) keyOf(row *processlog.Row) (key string, isLimited, ok bool) {
 	if start, has := s.starts[row.ID]; has {
 		return start.key, false, true
@@ -141,14 +129,13 @@ func (s *startsInAdvance) keyOf(row *processlog.Row) (key string, isLimited, ok 
 	return key, true, true
 }
 
-// advance implements StartLimit.Advance.
 func (lt *limitedType) advance(key string, left int) int {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
 	return lt.advances.wanted(key, left, lt.currentLimit.Burst, time.Now())
 }
 
-// giveBack takes back the starts of entries that a claim has not leased. It returns those that must be returned.
+// giveBack returns the starts that the caller must return to the limit.
 func (lt *limitedType) giveBack(starts *startsInAdvance, mine []processlog.Row) (unused []unusedStart) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
@@ -172,8 +159,7 @@ func (lt *limitedType) giveBackLocked(starts *startsInAdvance, mine []processlog
 	return unused
 }
 
-// noteAdvancesLocked records the starts that a claim was granted. leased is the number of its entries by key. If the
-// Run has ended, noteAdvancesLocked returns the starts, and the caller must return them to the limit.
+// leased is the number of the claim's entries by key. The caller must return the unused starts to the limit.
 func (lt *limitedType) noteAdvancesLocked(claim *processlog.Claimed, leased map[string]int, sentAt time.Time) (unused []unusedStart) {
 	if len(lt.advances.keys) == 0 && len(leased) > 0 {
 		select {
@@ -205,7 +191,7 @@ func (l *Limits) ReturnAdvances(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-		case <-l.advanced: // The next search finds the time of the first key.
+		case <-l.advanced:
 		case <-timer.C:
 		}
 		next := time.Time{}
@@ -220,7 +206,6 @@ func (l *Limits) ReturnAdvances(ctx context.Context) {
 	}
 }
 
-// allowAdvances lets the types whose limits have keys take starts in advance. It returns these types.
 func (l *Limits) allowAdvances() (keyed []*limitedType) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -235,8 +220,7 @@ func (l *Limits) allowAdvances() (keyed []*limitedType) {
 	return keyed
 }
 
-// returnAdvances returns the starts that are too old. At the end of a Run it returns all starts, and later claims take
-// no more starts in advance.
+// At the end of a Run, all starts are returned, and later claims take no more starts in advance.
 func (lt *limitedType) returnAdvances(stops bool) (next time.Time) {
 	lt.mu.Lock()
 	if stops {

@@ -10,8 +10,6 @@ import (
 
 func newAdvances() *advances { return &advances{allowed: true, keys: make(map[string]*advance)} }
 
-// A process takes starts of a key in advance only if entries of the key have started lately. It takes as many as will probably start before
-// they are too old, and leaves half of the burst to others.
 func TestStartsAreTakenInAdvanceForKeysThatStartOften(t *testing.T) {
 	now := time.Now()
 	after := func(leased int, pause time.Duration, left, burst int) int {
@@ -34,8 +32,7 @@ func TestStartsAreTakenInAdvanceForKeysThatStartOften(t *testing.T) {
 	require.Zero(t, slow.wanted("a", 999, 1000, now), "the last claim was slow, so the next may take a start that is too old by its end")
 }
 
-// A start that was taken in advance may be used for advanceLife, because the limit counts it at the time of its grant.
-// After that it must be returned.
+// The limit counts a start at the time of its grant.
 func TestStartTakenInAdvanceIsUsedOnceAndNotLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		as := newAdvances()
@@ -73,7 +70,6 @@ func TestStartTakenInAdvanceIsUsedOnceAndNotLate(t *testing.T) {
 	})
 }
 
-// Two concurrent claims may both take starts of a key in advance. All these starts must be usable, the oldest first.
 func TestStartsOfTwoClaimsAreUsedInOrder(t *testing.T) {
 	now, as := time.Now(), newAdvances()
 	as.note(unusedStart{key: "a", granted: 1, sentAt: now}, 1, 1)

@@ -9,42 +9,36 @@ import (
 )
 
 const (
-	// maxGatherTime limits how long a type whose rate is used up waits, so that one claim can take several starts.
+	// maxGatherTime limits the wait of a type whose rate is used up. One claim can then take several starts.
 	maxGatherTime = 150 * time.Millisecond
 
-	// maxSharedGatherTime is the same limit while other processes start entries of the type, too. They also take the starts that
-	// become free meanwhile.
+	// maxSharedGatherTime is the same limit while other processes start entries of the type, too.
 	maxSharedGatherTime = 200 * time.Millisecond
 
 	// maxVainWait limits the extra random wait after vain claims: claims that got no start, because other processes
-	// took all free starts. The extra wait may double with each vain claim in a row, up to maxVainWait.
+	// took all free starts.
 	maxVainWait = 400 * time.Millisecond
 
-	// A process that waits for a permit of another process claims again after permitPoll plus a random time. The random
-	// time is at most permitPoll at first. After each claim that got no permit, this maximum doubles, up to
-	// maxPermitPoll.
+	// The wait for a permit of another process is permitPoll plus a random time. The range of the random time doubles
+	// with each claim that got no permit, up to maxPermitPoll.
 	permitPoll    = 50 * time.Millisecond
 	maxPermitPoll = time.Second
 
-	// maxGateWait limits how long a gate stays closed. Other processes may return starts or raise the limit meanwhile,
-	// and only a claim notices that.
+	// Other processes may return starts or raise the limit meanwhile, and only a claim notices that.
 	maxGateWait = 5 * time.Second
 )
 
-// reportGrace is how long a gate still reports its waiting entries after it has opened. The next claim follows within
-// this time.
 const reportGrace = time.Second
 
 // gate estimates, from the result of the last claim, for how many entries of a limited type the next claim can get a
-// start. The gate is closed while this number is 0. The zero value is open for the first claim. The gate of a limit
-// with keys makes no estimate and is always open: see isKeyed.
+// start. The zero value is open for the first claim.
 type gate struct {
 	isKeyed bool // the limit has keys, so the type is always worth a claim
 
 	hasResult      bool
 	room           processlog.Room // what the limit had left after the last claim
 	claimedAt      time.Time       // when that claim was answered
-	endedPermits   int             // number of permits of this process that have ended since then
+	endedPermits   int             // permits of this process that have ended since then
 	rateOpensAt    time.Time       // claim nothing before this time, because the rate is used up
 	permitOpensAt  time.Time       // claim nothing before this time, because all permits are held
 	nextClaimAt    time.Time       // when a limited entry is worth a claim; zero: none waits
@@ -53,7 +47,6 @@ type gate struct {
 	vainClaims     int             // claims in a row that brought nothing
 }
 
-// opensAt returns when the gate opens.
 func (g *gate) opensAt() time.Time {
 	if g.permitOpensAt.After(g.rateOpensAt) {
 		return g.permitOpensAt
@@ -61,7 +54,6 @@ func (g *gate) opensAt() time.Time {
 	return g.rateOpensAt
 }
 
-// countClaimable returns how many entries the next claim can start now.
 func (g *gate) countClaimable(limit *processlog.StartLimit, now time.Time) int {
 	switch {
 	case g.isKeyed || !g.hasResult:
@@ -92,7 +84,7 @@ func (g *gate) noteClaim(claim *processlog.Claimed, limit *processlog.StartLimit
 	}
 	if room.Starts == 0 {
 		g.nextStartAt = now.Add(room.Next)
-		// Entries were left over, and the claim got fewer starts than one claim waits for. So other processes took the others.
+		// Other processes took the starts that this claim did not get.
 		isShared := hasLimited && len(claim.Mine) > 0 && len(claim.Mine) < startsPerClaim(limit, false)
 		gatherDelay := time.Duration(startsPerClaim(limit, isShared)-1) * limit.Interval
 		g.rateOpensAt = now.Add(min(room.Next+gatherDelay, maxGateWait))
@@ -112,8 +104,7 @@ func (g *gate) noteClaim(claim *processlog.Claimed, limit *processlog.StartLimit
 	}
 }
 
-// reportWaiting returns how many entries are known to wait, and when the first of them may start. If hasMore is true,
-// further entries are due. Nobody claims and counts them while the gate is closed, so the result is at least 1.
+// While the gate is closed, nobody counts the entries, so the result is at least 1 if hasMore is true.
 func (g *gate) reportWaiting(now time.Time, hasMore bool) (waiting int, nextStartAt time.Time) {
 	if now.Sub(g.opensAt()) > reportGrace {
 		return 0, time.Time{}
@@ -124,10 +115,8 @@ func (g *gate) reportWaiting(now time.Time, hasMore bool) (waiting int, nextStar
 	return g.waitingEntries, g.nextStartAt
 }
 
-// startsPerClaim returns how many starts must be free before the next claim, so that one claim takes several starts.
-// Once Burst starts are free, no further start is saved, and a late claim loses starts. So the result is at most two
-// thirds of the burst, and at least 1. If other processes share the limit, their claims come between, so the result is at
-// most Burst - 1.
+// Once Burst starts are free, a late claim loses starts. So the result is at most two thirds of the burst. If other
+// processes share the limit, their claims come between, so the result is at most Burst - 1.
 func startsPerClaim(limit *processlog.StartLimit, isShared bool) int {
 	if limit.Interval == 0 {
 		return 1
@@ -138,7 +127,6 @@ func startsPerClaim(limit *processlog.StartLimit, isShared bool) int {
 	return max(1, min(limit.Burst*2/3, int(maxGatherTime/limit.Interval)))
 }
 
-// notePermitEnd notes that a permit of this process has ended. It reports whether an entry may wait for it.
 func (g *gate) notePermitEnd() bool {
 	g.endedPermits++
 	isAwaited := !g.permitOpensAt.IsZero()

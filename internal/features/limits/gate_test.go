@@ -11,8 +11,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// newClaim returns the result of a claim. The parameter mine is the number of claimed entries, and limited is the
-// number of entries without a permit. The parameter left is the room that the limit has after the claim.
 func newClaim(mine, limited int, left processlog.Room) *processlog.Claimed {
 	claim := &processlog.Claimed{Mine: make([]processlog.Row, mine), Rooms: map[string]processlog.Room{"": left}}
 	for range limited {
@@ -28,8 +26,6 @@ func TestGateIsOpenBeforeTheFirstClaimAndNeverUnlimited(t *testing.T) {
 	require.True(t, g.opensAt().IsZero())
 }
 
-// The rate is used up. The type must not be claimed before a start is free, and then only for as many entries as starts
-// are free.
 func TestGateStaysClosedUntilTheRateAllowsAStart(t *testing.T) {
 	var g gate
 	now, limit := time.Now(), &processlog.StartLimit{Interval: time.Second, Burst: 3}
@@ -47,8 +43,6 @@ func TestGateStaysClosedUntilTheRateAllowsAStart(t *testing.T) {
 	require.Zero(t, waiting, "nobody has claimed since, so nothing is due any more")
 }
 
-// Under a fast rate, one claim takes several starts. A third of the burst must stay free for a claim that comes late. If
-// other processes start entries too, one free start is enough.
 func TestGateWaitsForSeveralStartsOfAFastRate(t *testing.T) {
 	for _, of := range []struct {
 		interval     time.Duration
@@ -60,8 +54,7 @@ func TestGateWaitsForSeveralStartsOfAFastRate(t *testing.T) {
 	}
 }
 
-// Two processes that wait for three starts each get one or two starts in each claim. After such a claim the gate must stay
-// closed longer. A claim that got three, or that left no entry without a permit, does not show that other processes take
+// A claim that got three starts, or that left no entry without a permit, does not show that other processes take
 // starts.
 func TestGateWaitsLongerIfOtherProcessesTakeStarts(t *testing.T) {
 	now, limit := time.Now(), &processlog.StartLimit{Interval: 50 * time.Millisecond, Burst: 5}
@@ -76,8 +69,7 @@ func TestGateWaitsLongerIfOtherProcessesTakeStarts(t *testing.T) {
 	}
 }
 
-// The rate allows one start an hour or less. The gate must still open soon, because other processes may return starts,
-// and people may raise the limit.
+// Other processes may return starts, and people may raise the limit.
 func TestGateNeverStaysClosedForLong(t *testing.T) {
 	for _, interval := range []time.Duration{time.Hour, processlog.MaxBurstTime} {
 		var g gate
@@ -91,8 +83,7 @@ func TestGateNeverStaysClosedForLong(t *testing.T) {
 	}
 }
 
-// All permits are held. If the entry of a permit ends in this process, the gate must open at once. A permit of another process
-// ends unnoticed, so the gate must also open after a moment.
+// A permit of another process ends unnoticed, so the gate must also open after a moment.
 func TestGateOpensWhenAPermitEndsHere(t *testing.T) {
 	var g gate
 	now, limit := time.Now(), &processlog.StartLimit{Concurrent: 2}

@@ -37,18 +37,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// These are the texts of problems in Health and in the log.
 const (
 	problemKey    = "the function Key of a limit panicked"
 	problemReturn = "starts that were not used could not be returned to a limit"
 )
 
-// grantLife is the maximum age of a permit when its entry starts. The age counts from just before the statement that
-// grants the permit is sent, so it includes the commit. The limit counts a start at the time of its grant. If the entry
-// started much later, the window of that later time could hold more starts than the limit allows.
+// grantLife is the maximum age of a permit when its entry starts. If the entry started later, the window of that
+// later time could hold more starts than the limit allows.
 //
-// The age does not include the earlier statements of the claim. They may take longer than grantLife, because the database is
-// far away or because other claims hold the limit. If they counted, no entry would ever start then.
+// The age begins just before the statement that grants the permit. It does not include the earlier statements of the
+// claim, because with a slow database no entry would ever start.
 const grantLife = time.Second
 
 // Settings are the settings of TypeConfig.Limit. The fields mean the same as those of processlog.StartLimit. Key is nil, or returns
@@ -79,8 +77,8 @@ type unusedStart struct {
 	limit    *limitedType
 	key      string
 	granted  int64
-	interval time.Duration // under which it was granted
-	sentAt   time.Time     // just before it was granted
+	interval time.Duration
+	sentAt   time.Time
 }
 
 // New makes the limits of an engine.
@@ -105,19 +103,17 @@ type limitedType struct {
 	advances     advances              // used if the limit has keys
 }
 
-// holder is an entry with the version under which it holds a permit.
 type holder struct {
 	id      processlog.ID
 	version uint64
 }
 
-// permit is a permit that this process holds.
 type permit struct {
 	key      string
 	granted  int64         // processlog.Room.Granted after the claim
 	interval time.Duration // under which the start was granted
-	sentAt   time.Time     // just before the permit was granted
-	isUsed   bool          // the handler was called
+	sentAt   time.Time
+	isUsed   bool // the handler was called
 }
 
 // With returns a function that applies a limit to a type. With returns a *FieldError if another type has a limit of the
@@ -172,7 +168,6 @@ func (lt *limitedType) reportWaiting(now time.Time) (waiting int, startAt time.T
 	return lt.gate.reportWaiting(now, hasMore)
 }
 
-// registerLimit stores the settings of a limit. It returns an error if another type uses the limit with other settings.
 func (l *Limits) registerLimit(s *Settings) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,13 +179,12 @@ func (l *Limits) registerLimit(s *Settings) error {
 	return nil
 }
 
-// newKeyFunc returns the function for StartLimit.Key. The parameter key is the user's function, or nil. A claim that runs no
-// handler, because it only counts a lost lease, needs no permit.
+// A claim that only counts a lost lease runs no handler and needs no permit.
 func (lt *limitedType) newKeyFunc(settings Settings) func(row *processlog.Row) (string, bool, bool) {
 	return func(row *processlog.Row) (string, bool, bool) {
 		key, isLimited, err := settings.KeyOf(row)
 		if err != nil {
-			// Without its key, it is unknown which limit applies to this entry. So the function keeps the entry from starting.
+			// Without its key, it is unknown which limit applies to this entry, so the entry must not start.
 			lt.e.Problems.LogLimited(problemKey, err, "type", lt.t.Name, "entry", row.ID)
 		}
 		return key, isLimited, err == nil
@@ -209,7 +203,6 @@ func (s *Settings) KeyOf(row *processlog.Row) (key string, isLimited bool, err e
 	return key, key != "" && err == nil, err
 }
 
-// callKey calls a user's key function. A key that is too long is replaced by its hash.
 func callKey(key func(row *processlog.Row) string, row *processlog.Row) (text string, err error) {
 	draft := row.Draft()
 	recorded := draft.Row() // The function gets what was recorded and nothing else, so that it returns the same key each time.
@@ -223,7 +216,6 @@ func callKey(key func(row *processlog.Row) string, row *processlog.Row) (text st
 	return text, nil
 }
 
-// claim is the engine.Claimer of the type. Its statement leaves out entries that are known to wait for a permit.
 func (lt *limitedType) claim(ctx context.Context, wanted []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	sentAt := time.Now()
 	wanted, sleeping := lt.splitSleeping(wanted, sentAt)
@@ -246,16 +238,14 @@ func (lt *limitedType) claim(ctx context.Context, wanted []processlog.Wanted, to
 	return claim, nil
 }
 
-// splitSleeping separates wanted entries from those that still wait for a permit.
 func (lt *limitedType) splitSleeping(wanted []processlog.Wanted, now time.Time) (awake []processlog.Wanted, sleeping []processlog.Limited) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
 	return lt.line.splitSleeping(wanted, now)
 }
 
-// noteClaim records the result of a claim that was sent at sentAt. starts holds the keys and the starts of its entries.
-// noteClaim sets how long each limited entry waits. wokenIDs are entries that may get a permit now. unused are starts
-// that the caller must return to the limit.
+// noteClaim sets how long each limited entry waits. wokenIDs may get a permit now. The caller must return the unused
+// starts to the limit.
 func (lt *limitedType) noteClaim(claim *processlog.Claimed, starts *startsInAdvance, sentAt time.Time) (wokenIDs []processlog.ID, unused []unusedStart) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
@@ -292,8 +282,6 @@ func (lt *limitedType) noteClaim(claim *processlog.Claimed, starts *startsInAdva
 	return wokenIDs, unused
 }
 
-// noteValues stores the values of the limit under which the store has made a claim. It reports whether a person has
-// changed them since the last claim.
 func (lt *limitedType) noteValues(values *processlog.LimitValues) (changed bool) {
 	if values == nil || *values == lt.currentLimit.Values() {
 		return false
@@ -302,14 +290,12 @@ func (lt *limitedType) noteValues(values *processlog.LimitValues) (changed bool)
 	return true
 }
 
-// wake makes the entries due now, because they may get a permit.
 func (lt *limitedType) wake(ids []processlog.ID) {
 	for _, id := range ids {
 		lt.e.Source().Move(processlog.QueueEntry{BusinessType: lt.t.Name, ID: id})
 	}
 }
 
-// scheduleClaim schedules a claim of the type for the time when a waiting entry may get a permit.
 func (lt *limitedType) scheduleClaim() {
 	lt.mu.Lock()
 	at := lt.gate.nextClaimAt
@@ -322,8 +308,8 @@ func (lt *limitedType) scheduleClaim() {
 	}
 }
 
-// countClaimable returns how many entries the next claim can start. It never returns Unlimited, because entries of an
-// unlimited type are inserted with a lease, and such an entry would have no permit.
+// countClaimable never returns Unlimited, because entries of an unlimited type are inserted with a lease, and such an
+// entry would have no permit.
 func (lt *limitedType) countClaimable() int {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
@@ -336,7 +322,6 @@ func (lt *limitedType) nextClaimableAt() time.Time {
 	return lt.gate.opensAt()
 }
 
-// admit skips attempts whose permits are too old.
 func (lt *limitedType) admit(attempts []*engine.Attempt) (admitted, skipped []*engine.Attempt) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
@@ -359,7 +344,6 @@ func (lt *limitedType) admit(attempts []*engine.Attempt) (admitted, skipped []*e
 
 func holderOf(a *engine.Attempt) holder { return holder{a.Row.ID, a.Row.Version} }
 
-// noteAttemptEnd notes whether an attempt has called its handler.
 func (lt *limitedType) noteAttemptEnd(a *engine.Attempt, r engine.Result) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
@@ -369,15 +353,13 @@ func (lt *limitedType) noteAttemptEnd(a *engine.Attempt, r engine.Result) {
 	}
 }
 
-// removePermit is called when an attempt is over. It does nothing if the type has no limit.
 func (l *Limits) removePermit(a *engine.Attempt) {
 	if lt := l.types[a.Type]; lt != nil {
 		lt.removePermit(a)
 	}
 }
 
-// removePermit removes the permit of an attempt that is over. If the attempt called no handler, its start is returned
-// to the limit.
+// If the attempt called no handler, its start is returned to the limit.
 func (lt *limitedType) removePermit(a *engine.Attempt) {
 	lt.mu.Lock()
 	p, hasPermit := lt.permits[holderOf(a)]
@@ -404,7 +386,6 @@ func (lt *limitedType) removePermit(a *engine.Attempt) {
 	}
 }
 
-// wakeReturned wakes waiting entries that may use the starts that were returned.
 func (lt *limitedType) wakeReturned(starts map[string]processlog.Unused) {
 	lt.mu.Lock()
 	var wokenIDs []processlog.ID
@@ -420,7 +401,7 @@ func (lt *limitedType) wakeReturned(starts map[string]processlog.Unused) {
 	}
 }
 
-// returnStarts returns starts that were not used. If that fails, the limit allows a little less for a while.
+// If returnStarts fails, the limit allows a little less for a while.
 func (l *Limits) returnStarts(batch []unusedStart) {
 	type limitedInterval struct {
 		limit    *limitedType

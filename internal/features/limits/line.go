@@ -9,44 +9,37 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// maxSleepers is the maximum number of waiting entries of a type that a process remembers. If more entries wait, a claim
-// from the database may find only waiting entries. Entries of other keys then wait too, unless a queue offers them.
+// If more entries wait, a claim from the database may find only waiting entries.
 const maxSleepers = 5000
 
-// maxRounding limits the delay that is added before an entry's claim, so that one claim takes entries of several keys.
-// A key saves up to Burst starts, so a delay of up to (Burst-1) × Interval loses no start. The added delay is also at
-// most half of (Burst-1) × Interval.
+// A key saves up to Burst starts, so a delay of up to (Burst-1) × Interval loses no start.
 const maxRounding = 25 * time.Millisecond
 
-// maxSleep limits how long a waiting entry is left out of claims. Other processes may return starts or raise the limit,
-// and then the entry may start earlier.
+// Other processes may return starts or raise the limit, and then the entry may start earlier.
 const maxSleep = time.Minute
 
 // line remembers which entries wait for permits of keys. Each waiting entry of a key gets its own time, one interval
-// after the entry in front of it. The entry is claimed again at that time, and then usually gets a permit and starts.
+// after the entry in front of it.
 type line struct {
 	sleepers map[processlog.ID]sleeper
 	keys     map[string]*keyLine
 }
 
-// sleeper is an entry that waits.
 type sleeper struct {
 	key     string
 	claimAt time.Time // when it is claimed again
 	startAt time.Time // when the rate allows it to start; zero: it waits for the permit of a running entry
 }
 
-// keyLine are the waiting entries of a key.
 type keyLine struct {
 	ids    []processlog.ID // in order; some may have been woken
-	lastAt time.Time       // time of the last entry
+	lastAt time.Time
 }
 
 func newLine() line {
 	return line{sleepers: make(map[processlog.ID]sleeper), keys: make(map[string]*keyLine)}
 }
 
-// splitSleeping separates wanted entries from those that still wait.
 func (l *line) splitSleeping(wanted []processlog.Wanted, now time.Time) (awake []processlog.Wanted, sleeping []processlog.Limited) {
 	if len(l.sleepers) == 0 {
 		return wanted, nil
@@ -64,14 +57,12 @@ func (l *line) splitSleeping(wanted []processlog.Wanted, now time.Time) (awake [
 	return awake, sleeping
 }
 
-// noteClaim sets the time at which each entry without a permit is claimed again. If a key still has n free starts after
-// the claim, for example because a waiting entry was cancelled, noteClaim returns the first n waiting entries of the
-// key. These entries need not wait longer.
+// noteClaim returns the waiting entries that the free starts of their keys allow to start now.
 func (l *line) noteClaim(claim *processlog.Claimed, limit *processlog.StartLimit, now time.Time) (wokenIDs []processlog.ID) {
 	for i := range claim.Limited {
 		entry := &claim.Limited[i]
 		if s, isSleeping := l.sleepers[entry.ID]; isSleeping && s.key == entry.Key && now.Before(s.claimAt) {
-			entry.In = s.claimAt.Sub(now) // Another claim that ran at the same time has set the time of this entry.
+			entry.In = s.claimAt.Sub(now) // Another claim has set the time of this entry meanwhile.
 			continue
 		}
 		k := l.keys[entry.Key]
@@ -94,7 +85,7 @@ func (l *line) noteClaim(claim *processlog.Claimed, limit *processlog.StartLimit
 			k.ids = append(k.ids, entry.ID)
 		}
 	}
-	var keys []string // keys of the claim whose entries wait here
+	var keys []string
 	for key := range claim.Rooms {
 		if l.keys[key] != nil {
 			keys = append(keys, key)
@@ -113,8 +104,7 @@ func (l *line) noteClaim(claim *processlog.Claimed, limit *processlog.StartLimit
 	return wokenIDs
 }
 
-// entryInterval returns the time between two waiting entries of a key. If Concurrent is set, the next start depends on the end
-// of a permit, which another process may hold. No process knows that time, so the entries are tried one by one.
+// If Concurrent is set, no process knows when the next permit ends, so the entries are tried one by one.
 func entryInterval(limit *processlog.StartLimit) time.Duration {
 	if limit.Interval > 0 && limit.Concurrent == 0 {
 		return limit.Interval
@@ -122,7 +112,6 @@ func entryInterval(limit *processlog.StartLimit) time.Duration {
 	return max(limit.Interval, permitPoll+jitter.N(permitPoll))
 }
 
-// roundUp returns the delay to add before an entry's claim, so that several entries share the claim.
 func roundUp(at time.Time, limit *processlog.StartLimit) time.Duration {
 	grid := min(maxRounding, time.Duration(limit.Burst-1)*limit.Interval/2)
 	if grid <= 0 {
@@ -131,7 +120,6 @@ func roundUp(at time.Time, limit *processlog.StartLimit) time.Duration {
 	return at.Truncate(grid).Add(grid).Sub(at)
 }
 
-// wake takes the first n waiting entries of a key out of the line.
 func (l *line) wake(key string, n int) (ids []processlog.ID) {
 	k := l.keys[key]
 	if k == nil {
@@ -151,7 +139,6 @@ func (l *line) wake(key string, n int) (ids []processlog.ID) {
 	return ids
 }
 
-// wakeAll takes all waiting entries out of the line, in the order of their ids.
 func (l *line) wakeAll() (ids []processlog.ID) {
 	ids = slices.SortedFunc(maps.Keys(l.sleepers), processlog.ID.Compare)
 	clear(l.sleepers)
@@ -159,7 +146,6 @@ func (l *line) wakeAll() (ids []processlog.ID) {
 	return ids
 }
 
-// reportWaiting returns how many entries wait, and when the first of them may start.
 func (l *line) reportWaiting(now time.Time) (waiting int, startAt time.Time) {
 	for _, s := range l.sleepers {
 		if now.Sub(s.claimAt) > reportGrace {
@@ -173,8 +159,7 @@ func (l *line) reportWaiting(now time.Time) (waiting int, startAt time.Time) {
 	return waiting, startAt
 }
 
-// nextClaimAt returns the earliest time at which a waiting entry is claimed again, or the zero time. It forgets entries
-// whose times have long passed, because other processes have claimed them.
+// nextClaimAt forgets entries whose times have long passed, because other processes have claimed them.
 func (l *line) nextClaimAt() (at time.Time) {
 	for id, s := range l.sleepers {
 		if time.Since(s.claimAt) > sleeperLife {
@@ -188,5 +173,4 @@ func (l *line) nextClaimAt() (at time.Time) {
 	return at
 }
 
-// sleeperLife is how long an entry stays in the line after its time.
 const sleeperLife = 10 * time.Second

@@ -17,7 +17,6 @@ func newWanted(ids ...uint64) (wanted []processlog.Wanted) {
 	return wanted
 }
 
-// limitedIDs returns a claim whose entries all wait for a key. They wait for the duration wait.
 func limitedIDs(key string, wait time.Duration, ids ...uint64) *processlog.Claimed {
 	claim := &processlog.Claimed{Rooms: map[string]processlog.Room{key: {Permits: processlog.Unbounded, Next: wait}}}
 	for _, id := range ids {
@@ -26,8 +25,6 @@ func limitedIDs(key string, wait time.Duration, ids ...uint64) *processlog.Claim
 	return claim
 }
 
-// Each waiting entry of a key has its own time, one interval after the entry before. Until that time, claims leave the
-// entry out of their statements.
 func TestEntriesOfAKeyWaitOneIntervalAfterEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, limit := newLine(), &processlog.StartLimit{Interval: 10 * time.Second, Burst: 1}
@@ -50,8 +47,6 @@ func TestEntriesOfAKeyWaitOneIntervalAfterEachOther(t *testing.T) {
 	})
 }
 
-// Two claims of a type run at a time, and both may find the same entry without a permit. Each entry must still have only one place in
-// the line.
 func TestEntryThatTwoClaimsHaveFoundHasOneTime(t *testing.T) {
 	l, limit := newLine(), &processlog.StartLimit{Interval: 10 * time.Second, Burst: 1}
 	now := time.Now()
@@ -63,8 +58,7 @@ func TestEntryThatTwoClaimsHaveFoundHasOneTime(t *testing.T) {
 	require.Equal(t, []processlog.ID{processlog.RowID(1), processlog.RowID(2)}, l.wake("a", 5))
 }
 
-// The rate allows one start a day. The waiting entry must be tried again within a minute, because other processes may
-// return starts, and people may raise the limit.
+// Other processes may return starts, and people may raise the limit.
 func TestEntryOfASlowKeyIsTriedAgainWithinAMinute(t *testing.T) {
 	l, limit := newLine(), &processlog.StartLimit{Interval: 24 * time.Hour, Burst: 1}
 	now := time.Now()
@@ -75,8 +69,6 @@ func TestEntryOfASlowKeyIsTriedAgainWithinAMinute(t *testing.T) {
 	require.Equal(t, now.Add(24*time.Hour), free, "people are told when the rate allows the start")
 }
 
-// If a claim leaves starts of a key unused, the first entries that wait for this key are woken: as many as the starts
-// and permits that are left allow. wakeAll wakes all others.
 func TestStartsThatAreLeftWakeTheFirstEntriesOfTheirKey(t *testing.T) {
 	l, limit := newLine(), &processlog.StartLimit{Interval: time.Minute, Burst: 2}
 	now := time.Now()
@@ -89,8 +81,7 @@ func TestStartsThatAreLeftWakeTheFirstEntriesOfTheirKey(t *testing.T) {
 	require.Empty(t, l.wakeAll())
 }
 
-// No message reports that another process has claimed an entry. So the line must forget each entry
-// some time after the entry's time.
+// No message reports that another process has claimed an entry.
 func TestLineForgetsEntriesLongAfterTheirTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, limit := newLine(), &processlog.StartLimit{Interval: time.Second, Burst: 1}
@@ -104,7 +95,6 @@ func TestLineForgetsEntriesLongAfterTheirTime(t *testing.T) {
 	})
 }
 
-// A process remembers a bounded number of waiting entries.
 func TestLineIsBounded(t *testing.T) {
 	l, limit := newLine(), &processlog.StartLimit{Interval: time.Hour, Burst: 1}
 	var ids []uint64

@@ -9,11 +9,10 @@ import (
 )
 
 // handover claims the next entries of ordering keys while the outcomes of the entries in front of them are being
-// stored. The claim and the outcome each take a synced write, and neither write has to wait for the other. A claimed
-// entry starts only after both writes. Before it starts, its key is checked, as after every claim. If the outcome of
-// the entry in front was not stored, this check puts the claimed entry back.
+// stored. Neither write waits for the other.
 //
-// A handover begins only with an outcome that lets the next entry of the key run.
+// A claimed entry starts only after both writes, and after a check of its key. If the outcome was not stored, this
+// check puts the claimed entry back.
 type handover struct {
 	businessType  string
 	nextEntries   []nextEntry
@@ -25,14 +24,11 @@ type handover struct {
 	endedFronts map[processlog.ID]bool // entries in front that have ended
 }
 
-// waitsForOutcome reports whether the next entry of a key waits for the outcome of this attempt.
 func (o *Ordering) waitsForOutcome(a *engine.Attempt) bool {
 	return o.hasSerial.Load() && o.positions.get(a).position.Key != ""
 }
 
-// beginHandovers begins to claim the entries behind those whose outcomes are about to be stored. The caller calls
-// answered after the database has answered the statement that stores the outcomes. startAhead then checks and starts
-// the claimed entries.
+// The caller calls answered after the database has answered the statement that stores the outcomes.
 func (o *Ordering) beginHandovers(batch []engine.Settling) (answered func()) {
 	var handovers []*handover
 	for _, s := range batch {
@@ -63,7 +59,6 @@ func (o *Ordering) beginHandovers(batch []engine.Settling) (answered func()) {
 	}
 }
 
-// endHandover removes a handover from those of its attempts whose outcomes are not stored yet.
 func (h *heldPositions) endHandover(ended *handover) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,9 +69,8 @@ func (h *heldPositions) endHandover(ended *handover) {
 	}
 }
 
-// successorOf returns the entry that may run once an outcome is stored. The ID is zero if this process does not know that
-// entry, or if no handover may begin. In particular, no handover begins if the attempt's entry has lost a lease. Such
-// an entry may crash the process again, and the crash would also cost the next entry a lease.
+// No handover begins if the attempt's entry has lost a lease. Such an entry may crash the process again, and the
+// crash would also cost the next entry a lease.
 func (o *Ordering) successorOf(a *engine.Attempt, p processlog.Position, to processlog.State) (successor nextEntry) {
 	s, _ := o.serialOf(a.Type.Name)
 	if p.Key == "" || a.Type.Grouped() || !to.Terminal() || to == processlog.Dead && !s.PassDead || engine.LostLeases(&a.Row) > 0 {
@@ -113,8 +107,6 @@ func (o *Ordering) claimAhead(batch []*handover) {
 	}
 }
 
-// startAhead starts the claimed entries that no entry blocks any more. If an entry has ended but its next entry could
-// not be claimed, startAhead calls findSuccessor, which looks for the next entry.
 func (o *Ordering) startAhead(batch []*handover) {
 	for _, h := range batch {
 		<-h.claimDone

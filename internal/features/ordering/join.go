@@ -9,8 +9,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// recordPositions is an engine.Recorder: it stores the positions of recorded entries in the transaction of these entries. It
-// returns a *FieldError if the user's function panics.
+// recordPositions returns a *FieldError if the user's function panics.
 func (o *Ordering) recordPositions(drafts []processlog.Draft) (write engine.RecorderWrite, err error) {
 	if !o.hasSerial.Load() {
 		return nil, nil
@@ -60,9 +59,8 @@ func (o *Ordering) writePositions(ctx context.Context, tx processlog.Tx, drafts 
 	return err
 }
 
-// orderAsGiven orders the positions of one key as in the list. The ids are not in this order, because Insert sorts rows
-// by idempotency key, so that two transactions with the same keys do not deadlock. orderAsGiven assigns the ids once
-// more as order ids: the first position in the list takes the lowest id, and so on.
+// The ids are not in the order of the list, because Insert sorts rows by idempotency key, so that two transactions
+// with the same keys do not deadlock.
 func orderAsGiven(positions []processlog.Position) {
 	lists := make(map[orderingKey][]int, len(positions))
 	for i, p := range positions {
@@ -81,7 +79,6 @@ func orderAsGiven(positions []processlog.Position) {
 	}
 }
 
-// learnIDs reads the ids that the server did not return after the insert.
 func (o *Ordering) learnIDs(ctx context.Context, tx processlog.Tx, drafts []processlog.Draft, positions []processlog.Position, inserted []processlog.Inserted) error {
 	var keys []processlog.IdempotencyKey
 	for i, p := range positions {

@@ -11,26 +11,22 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// nextEntry is an entry that is probably not blocked any more by another entry of its key.
 type nextEntry struct {
 	businessType string
 	id           processlog.ID
-	front        processlog.Position // position of the entry that blocked it; the zero value if that is unknown
+	front        processlog.Position // the entry that blocked it; the zero value if that is unknown
 }
 
-// leaseGivenBack is called when an attempt has given its lease back before a handler was called. An earlier entry of
-// the key may have committed late. It could not run while this lease lasted, and may run now.
+// An earlier entry of the key that committed late could not run while this lease lasted. It may run now.
 func (o *Ordering) leaseGivenBack(a *engine.Attempt) {
 	o.attemptOver(o.positions.take(a).position, a.Row.State)
 }
 
-// endedByPerson is called when a service or a person has ended an entry.
 func (o *Ordering) endedByPerson(row *processlog.Row, to processlog.State) {
 	o.attemptOver(o.positionOf(row), to)
 }
 
-// attemptOver is called when an attempt of an entry is over. If the entry has ended, the next entry of its key may run.
-// If the entry has not ended, an earlier entry of the key that committed late may run.
+// If the entry has not ended, an earlier entry of its key that committed late may run now.
 func (o *Ordering) attemptOver(p processlog.Position, state processlog.State) {
 	switch {
 	case p.Key == "":
@@ -43,8 +39,6 @@ func (o *Ordering) attemptOver(p processlog.Position, state processlog.State) {
 	if state == processlog.Dead && !s.PassDead {
 		return
 	}
-	// If this process knows the next entry of the key, claimOrFind claims it at once. Otherwise, or if that claim fails,
-	// findNext looks for the next entry.
 	if next := o.seenEntries.remove(p); !next.IsZero() {
 		o.claimOrFind(nextEntry{businessType: p.BusinessType, id: next, front: p})
 	} else {
@@ -52,11 +46,9 @@ func (o *Ordering) attemptOver(p processlog.Position, state processlog.State) {
 	}
 }
 
-// maxAdvanceTries is the maximum number of times that this process looks for the next entry of a key. After that, only
-// a sweep through all keys finds the entry.
+// Later, only a sweep through all keys finds the entry.
 const maxAdvanceTries = 5
 
-// findNext finds the next entries behind the positions of a batch.
 func (o *Ordering) findNext(batch []processlog.Position) {
 	for businessType, positions := range grouped.Each(batch, func(p processlog.Position) string { return p.BusinessType }) {
 		s, _ := o.serialOf(businessType)
@@ -75,8 +67,8 @@ func (o *Ordering) findNext(batch []processlog.Position) {
 	o.toDelete.Add(batch...)
 }
 
-// sawAdvance handles the error of Store.Advance. It returns the error only if another try may help. If the database
-// refuses to make an entry due, the entry becomes due by itself at the end of its wait.
+// sawAdvance returns the error only if another try may help. An entry that the database refuses to make due becomes
+// due by itself at the end of its wait.
 func (o *Ordering) sawAdvance(businessType string, err error) error {
 	var refused *processlog.RefusedError
 	if errors.As(err, &refused) {
@@ -87,8 +79,7 @@ func (o *Ordering) sawAdvance(businessType string, err error) error {
 	return err
 }
 
-// deletePositions deletes the stored positions of entries that have ended. If the deletion fails, the position does no
-// harm, and a later check of the key deletes it.
+// If the deletion fails, the position does no harm, and a later check of the key deletes it.
 func (o *Ordering) deletePositions(batch []processlog.Position) {
 	batch = slices.DeleteFunc(batch, func(p processlog.Position) bool { return p.ID.IsZero() })
 	if len(batch) == 0 {
@@ -113,7 +104,6 @@ func (o *Ordering) claimOrFindAll(businessType string, ids []processlog.ID) {
 	o.claimOrFind(next...)
 }
 
-// claimOrFind claims entries that no other entry blocks any more, if they can run here.
 func (o *Ordering) claimOrFind(entries ...nextEntry) {
 	if len(entries) == 0 || o.toClaim.Add(entries...) {
 		return
@@ -123,8 +113,6 @@ func (o *Ordering) claimOrFind(entries ...nextEntry) {
 	}
 }
 
-// findSuccessor is called if e could not be claimed directly. If the entry that blocked e is known, findNext looks for
-// the next entry of the key. Otherwise e is enqueued.
 func (o *Ordering) findSuccessor(e nextEntry) {
 	if e.front.Key != "" {
 		o.toAdvance.Add(e.front)
@@ -133,16 +121,14 @@ func (o *Ordering) findSuccessor(e nextEntry) {
 	}
 }
 
-// enqueue tells the engine's source that an entry is due now, because no other entry blocks it any more.
 func (o *Ordering) enqueue(businessType string, id processlog.ID) {
 	o.e.Source().Move(processlog.QueueEntry{BusinessType: businessType, ID: id})
 	if o.e.Source().Scope() == engine.ScopeNone {
 		o.sweepOf(businessType).restart()
-		o.e.Expect(businessType, 0) // As long as the source answers, the source itself wakes the scanner.
+		o.e.Expect(businessType, 0) // The source wakes the scanner as long as it answers.
 	}
 }
 
-// claimNext claims as many of the entries as there are slots for.
 func (o *Ordering) claimNext(batch []nextEntry) {
 	for name, entries := range grouped.Each(batch, func(e nextEntry) string { return e.businessType }) {
 		known, tried := o.claimKnown(name, entries)
@@ -161,11 +147,8 @@ func (o *Ordering) claimNext(batch []nextEntry) {
 	}
 }
 
-// claimKnown claims entries by their ids, as many as there are slots for. Entries that are not due yet, or that must not
-// run here now, go to the source.
-//
-// tried is the number of entries that it tried, from the start of the list. It is 0 if the claim failed or could not
-// begin, for example because no slot was free.
+// Entries that must not run here now go to the source. tried is the number of entries that claimKnown tried, from the
+// start of the list. It is 0 if the claim failed or could not begin.
 func (o *Ordering) claimKnown(businessType string, entries []nextEntry) (found engine.ClaimedRows, tried int) {
 	t := o.e.AcceptingType(businessType)
 	if t == nil || t.Linger() > 0 || o.e.OutcomesBacklogged() || o.e.OutcomesRefused(t) || o.e.HoldReason() != nil {
@@ -198,9 +181,8 @@ func idsOf(rows []processlog.Row) map[processlog.ID]bool {
 	return ids
 }
 
-// AdvanceKeys makes the next entry of the ordering keys of ids due. It reports whether a blocked entry may run now.
-// AdvanceKeys is for tests. The next entry of a key becomes due a moment after the first one has ended. A test must not
-// take this moment for the end of all work.
+// AdvanceKeys makes the next entry of the ordering keys of ids due, and reports whether a blocked entry may run now.
+// Tests call it, because the next entry becomes due a moment after the first one has ended.
 func (o *Ordering) AdvanceKeys(ctx context.Context, ids []processlog.ID) (bool, error) {
 	if !o.hasSerial.Load() {
 		return false, nil

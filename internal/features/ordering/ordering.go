@@ -2,18 +2,13 @@
 // implements TypeConfig.Serial.
 //
 // An entry is blocked while an earlier entry of its key has not ended. Without PassDead, a dead entry counts as not
-// ended. Before a claim, Store.Blocked and Store.Fronts find the blocked entries by reads only, and the claim leaves
-// them out.
+// ended. A claim leaves out the blocked entries that Store.Blocked and Store.Fronts have found.
 //
 // These reads may be out of date, so each claimed entry is checked again before its handler starts. The entry must be
-// the first of its key that has not ended, and no other entry of the key may be leased. If the entry may not start,
-// this process gives it back without counting an attempt, and it becomes due after a while. When the first entry of a
-// key has ended, the next one is claimed here, or enqueued for other processes.
+// the first of its key that has not ended, and no other entry of the key may be leased. Otherwise this process gives
+// the entry back without counting an attempt.
 //
-// Two entries of a key never start at once (G30, one at a time in order). Suppose that two processes claim two entries
-// of a key. Both claims commit before either process checks its entry. So at least one process sees the other's lease,
-// and gives its entry back. If both give their entries back, each process looks once more, and the later look makes the
-// first entry due.
+// Two entries of a key never start at once (G30, one at a time in order), because each claim commits before this check.
 //
 //	ordering.go   which types have keys, and which claimed entries may start
 //	join.go       the positions of recorded entries
@@ -53,7 +48,6 @@ type Serial struct {
 	PassDead bool
 }
 
-// Health and the log show these texts.
 const (
 	problemRead        = "the earlier entries of ordering keys could not be read"
 	problemRefusedWake = "the database refuses to make entries due that no other entry of their key blocks any more"
@@ -72,19 +66,18 @@ type Ordering struct {
 	positions   heldPositions
 	seenEntries seenEntries
 
-	toAdvance        groupcommit.Batcher[processlog.Position] // positions whose next entries must be found
-	toDelete         groupcommit.Batcher[processlog.Position] // positions that must be deleted from the database
-	toClaim          groupcommit.Batcher[nextEntry]           // entries to claim
-	handoversToClaim groupcommit.Batcher[*handover]           // handovers whose next entries must be claimed
-	handoversToStart groupcommit.Batcher[*handover]           // handovers whose outcomes were stored, so that their claimed entries can start
+	toAdvance        groupcommit.Batcher[processlog.Position] // their next entries must be found
+	toDelete         groupcommit.Batcher[processlog.Position] // to be deleted from the database
+	toClaim          groupcommit.Batcher[nextEntry]
+	handoversToClaim groupcommit.Batcher[*handover] // their next entries must be claimed
+	handoversToStart groupcommit.Batcher[*handover] // their claimed entries can start
 }
 
-// waitBound is the maximum number of entries that wait in memory. A sweep through all keys finds the others.
+// A sweep through all keys finds further entries.
 const waitBound = 100_000
 
-// forgetPace is how long this process waits before it deletes stored positions, so that one DELETE removes several. No
-// entry waits for this DELETE. But each DELETE is a synced write, and it slows down the writes that the next entries
-// wait for. The wait is short because each check of a key reads all positions that are left.
+// One DELETE then removes several positions. Each DELETE is a synced write, and it slows down the writes that the
+// next entries wait for.
 const forgetPace = 20 * time.Millisecond
 
 // New makes the ordering of an engine.
@@ -94,8 +87,7 @@ func New(e *engine.Engine) *Ordering {
 	o.toDelete.Max, o.toDelete.Workers, o.toDelete.Bound, o.toDelete.Flush = processlog.MaxRows, 1, waitBound, o.deletePositions
 	o.toDelete.Pace.Least = forgetPace
 	o.toClaim.Max, o.toClaim.Workers, o.toClaim.Bound, o.toClaim.Flush = processlog.MaxRows, 2, waitBound, o.claimNext
-	// Each handover comes from one batch of outcomes. The engine stores at most two batches of outcomes concurrently,
-	// so two workers suffice.
+	// The engine stores at most two batches of outcomes concurrently, so two workers suffice.
 	o.handoversToClaim.Max, o.handoversToClaim.Workers, o.handoversToClaim.Flush = 1, 2, o.claimAhead
 	o.handoversToStart.Max, o.handoversToStart.Workers, o.handoversToStart.Flush = 1, 2, o.startAhead
 	e.Await(engine.WaitForClaims, &o.handoversToClaim, &o.handoversToStart)
@@ -109,8 +101,8 @@ func New(e *engine.Engine) *Ordering {
 	return o
 }
 
-// Serialize gives a type an ordering key, whether the type runs here or is only recorded here. It returns a *FieldError
-// if the store cannot order entries. If the type already has a handler, Serialize changes nothing.
+// Serialize gives a type an ordering key, whether the type runs here or is only recorded here. It returns a
+// *FieldError if the store cannot order entries.
 func (o *Ordering) Serialize(ctx context.Context, businessType string, s Serial) error {
 	if _, err := o.e.Store.KeyStates(ctx, businessType, nil, processlog.Token{}, false); err != nil {
 		return err
@@ -144,7 +136,6 @@ func (o *Ordering) Attach(t *engine.Type) {
 	})
 }
 
-// serialOf returns the key of a type, and false if it has none.
 func (o *Ordering) serialOf(businessType string) (Serial, bool) {
 	if !o.hasSerial.Load() {
 		return Serial{}, false
@@ -161,8 +152,8 @@ func (o *Ordering) Ordered(businessType string) bool {
 	return serial
 }
 
-// position returns the position of an entry. Its Key is empty if the entry has no ordering key. A key that is too long
-// is replaced by its hash. position returns a *FieldError if the user's function panics or ends its goroutine.
+// position replaces a key that is too long by its hash. It returns a *FieldError if the user's function panics or
+// ends its goroutine.
 func position(s Serial, row *processlog.Row) (p processlog.Position, err error) {
 	// Pass only what was recorded to the user's function, so that it returns the same key each time.
 	draft := row.Draft()
@@ -172,15 +163,14 @@ func position(s Serial, row *processlog.Row) (p processlog.Position, err error) 
 		return p, &processlog.FieldError{Field: "Serial", Reason: problem}
 	}
 	if len(key) >= processlog.MaxOrderingKey {
-		// A key of the same length as a hash could equal the hash of another key. So hash such a key too.
+		// Hash also a key that would just fit, because it could be the hash of another key.
 		sum := sha256.Sum256([]byte(key))
 		key = hex.EncodeToString(sum[:])
 	}
 	return processlog.Position{BusinessType: row.BusinessType, Key: key, ID: row.ID, Epoch: row.Epoch}, nil
 }
 
-// positionOf returns the position of an entry. Its Key is empty if the entry has no ordering key, or if the user's
-// function panics. After a panic, a sweep through all keys finds the next entry.
+// After a panic of the user's function, a sweep through all keys finds the next entry.
 func (o *Ordering) positionOf(row *processlog.Row) (p processlog.Position) {
 	if s, serial := o.serialOf(row.BusinessType); serial {
 		p, _ = position(s, row)
@@ -188,17 +178,15 @@ func (o *Ordering) positionOf(row *processlog.Row) (p processlog.Position) {
 	return p
 }
 
-// heldPositions are the positions of attempts that run, or whose outcomes are not stored yet. They are kept because a
-// handler may change the content from which its key was made.
+// Positions are kept because a handler may change the content from which its key was made.
 type heldPositions struct {
 	mu        sync.Mutex // guards the field below
 	byAttempt map[*engine.Attempt]heldPosition
 }
 
-// heldPosition is what this process knows about one attempt.
 type heldPosition struct {
 	position processlog.Position
-	handover *handover // claims the next entry of the key; nil if no handover does
+	handover *handover // nil if no handover claims the next entry of the key
 }
 
 func (h *heldPositions) set(a *engine.Attempt, v heldPosition) {
@@ -216,7 +204,6 @@ func (h *heldPositions) get(a *engine.Attempt) heldPosition {
 	return h.byAttempt[a]
 }
 
-// take returns and forgets what is known about an attempt that is over.
 func (h *heldPositions) take(a *engine.Attempt) heldPosition {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -225,7 +212,6 @@ func (h *heldPositions) take(a *engine.Attempt) heldPosition {
 	return v
 }
 
-// blocked returns which of the given entries of one type wait for another entry of their key.
 func (o *Ordering) blocked(ctx context.Context, businessType string, ids []processlog.ID) ([]processlog.ID, error) {
 	s, serial := o.serialOf(businessType)
 	if !serial || len(ids) == 0 {
@@ -236,15 +222,14 @@ func (o *Ordering) blocked(ctx context.Context, businessType string, ids []proce
 	return blocked, err
 }
 
-// waiter is a claimed attempt whose entry has a key.
 type waiter struct {
 	*engine.Attempt
 	position   processlog.Position
 	blockedFor time.Duration // how long the entry stays blocked if nothing makes it due earlier
 }
 
-// separate splits attempts into those that may start, and those that are blocked. If the key's entries cannot be read,
-// an attempt counts as blocked. The caller then calls giveUp, which gives the leases of the blocked entries back.
+// If the key's entries cannot be read, all attempts count as blocked. The caller calls giveUp, which gives the leases
+// of the blocked entries back.
 func (o *Ordering) separate(t *engine.Type, attempts []*engine.Attempt) (first, blocked []*engine.Attempt, giveUp func() error) {
 	s, _ := o.serialOf(t.Name)
 	var waiters []waiter
@@ -282,10 +267,8 @@ func attemptsOf(list []waiter) []*engine.Attempt {
 	return attempts
 }
 
-// checkOrder separates claimed entries into those that may start and those that wait. The entries share a token. An
-// entry also waits if its position is not stored, or is stored under an earlier epoch. This happens after a requeue,
-// and if a person or a process that did not know the key has recorded the entry. The block of the entry then stores its
-// position.
+// The waiters share a token. An entry also waits if its position is not stored, or is stored under an earlier epoch.
+// The block of the entry then stores its position.
 func (o *Ordering) checkOrder(s Serial, waiters []waiter) (first, waiting []waiter, err error) {
 	ctx, cancel := o.e.Statement()
 	defer cancel()
@@ -310,8 +293,7 @@ func (o *Ordering) checkOrder(s Serial, waiters []waiter) (first, waiting []wait
 	return first, waiting, nil
 }
 
-// keyStates reads the state of the keys of claimed entries. If seenEntries has the claimed entry of a key, keyStates
-// reads only the first entry of the key. Otherwise it reads all entries of the key.
+// If seenEntries has the claimed entry of a key, keyStates reads only the first entry of the key.
 func (o *Ordering) keyStates(ctx context.Context, s Serial, waiters []waiter) (map[string]processlog.KeyState, error) {
 	unseenKeys := make(map[string]bool)
 	for _, w := range waiters {
@@ -348,7 +330,6 @@ func (o *Ordering) keyStates(ctx context.Context, s Serial, waiters []waiter) (m
 	return keyStates, nil
 }
 
-// blockedWait returns how long a blocked entry waits if nothing makes it due earlier.
 func (o *Ordering) blockedWait() time.Duration {
 	if o.e.Source().Scope() != engine.ScopeAll {
 		return o.e.PollInterval
@@ -356,8 +337,7 @@ func (o *Ordering) blockedWait() time.Duration {
 	return o.e.ReconcileInterval
 }
 
-// block stores that entries are blocked. The entry in front of them may have ended just before, so block then looks for
-// an entry that may run. After an error the entries are still due.
+// After an error the entries are still due.
 func (o *Ordering) block(t *engine.Type, s Serial, waiting []waiter) error {
 	blocked, keys := make([]processlog.BlockedEntry, len(waiting)), make([]processlog.Position, len(waiting))
 	for i, w := range waiting {
@@ -372,8 +352,7 @@ func (o *Ordering) block(t *engine.Type, s Serial, waiting []waiter) error {
 		o.putBack(t, waiting)
 	}
 	failpoint.Reach(failpoint.OrderingBlocked)
-	// Look once more for an entry that may run. The first entry may have ended, or given its lease back, just before
-	// these entries were blocked. It could not wake entries that were not blocked yet.
+	// The first entry may have ended just before these entries were blocked, and could not wake them.
 	next, advanceErr := o.e.Store.Advance(ctx, t.Name, keys, !s.PassDead)
 	_ = o.sawAdvance(t.Name, advanceErr)
 	for _, w := range waiting {
@@ -388,8 +367,6 @@ func (o *Ordering) block(t *engine.Type, s Serial, waiting []waiter) error {
 	return err
 }
 
-// withoutRefused puts back the entries that the database refuses to block, and returns the others. If err is no
-// refusal, it returns all entries and err.
 func (o *Ordering) withoutRefused(t *engine.Type, waiting []waiter, err error) ([]waiter, error) {
 	var refused *processlog.RefusedError
 	if !errors.As(err, &refused) {
@@ -413,19 +390,17 @@ func (o *Ordering) withoutRefused(t *engine.Type, waiting []waiter, err error) (
 	return others, nil
 }
 
-// putBack gives back claimed entries if it is unknown whether they may run.
 func (o *Ordering) putBack(t *engine.Type, waiters []waiter) {
 	releases := make([]processlog.QueueEntry, len(waiters))
 	for i, w := range waiters {
 		releases[i] = processlog.QueueEntry{BusinessType: t.Name, ID: w.Row.ID, In: engine.SkippedRetry}
 	}
 	o.e.Releases.Release(waiters[0].Row.Token, releases...)
-	for _, w := range waiters { // Without this call, the entries would wait until their leases in the queue end.
+	for _, w := range waiters { // Otherwise the entries would wait until their leases in the queue end.
 		o.e.OfferAgain(w.Attempt, engine.SkippedRetry)
 	}
 }
 
-// reason returns an error that names the entry in front of an entry, or nil if no entry is in front.
 func (o *Ordering) reason(ctx context.Context, row *processlog.Row) error {
 	p := o.positionOf(row)
 	if p.Key == "" || row.State.Terminal() {

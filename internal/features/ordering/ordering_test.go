@@ -14,13 +14,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// newOrdering returns the ordering of an engine that does not run.
 func newOrdering(t *testing.T, store processlog.Store) *Ordering {
 	t.Helper()
 	return New(engine.New(t.Context(), engine.Config{Store: store, Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }, Lease: time.Hour}))
 }
 
-// orderingStore is a Store that orders entries.
 type orderingStore struct{ processlog.Store }
 
 func (orderingStore) KeyStates(context.Context, string, []processlog.Position, processlog.Token, bool) (map[string]processlog.KeyState, error) {
@@ -29,8 +27,7 @@ func (orderingStore) KeyStates(context.Context, string, []processlog.Position, p
 
 func (orderingStore) Forget(context.Context, []processlog.Position) error { return nil }
 
-// A service may declare a type with another key, or without a key, although the type has a handler here. The handler's
-// entries must keep their key.
+// A service may declare a type with another key, or without a key, although the type has a handler here.
 // Failure: F116
 func TestTypeThatHasAHandlerKeepsItsKey(t *testing.T) {
 	o := newOrdering(t, orderingStore{})
@@ -43,7 +40,6 @@ func TestTypeThatHasAHandlerKeepsItsKey(t *testing.T) {
 	require.True(t, o.e.Ordered("recorded_only"))
 }
 
-// failingStore is a Store whose Advance always fails.
 type failingStore struct {
 	orderingStore
 	triedAt []time.Time

@@ -6,36 +6,32 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// orderingKey identifies one ordering key of a business type.
 type orderingKey struct{ businessType, key string }
 
-// seenEntries remembers the entries of ordering keys that this process has read, in the order of each key. A remembered
-// entry is called seen. While an entry is seen, no later entry of its key can run. The zero value is ready to use.
+// seenEntries remembers the entries of ordering keys that this process has read, in the order of each key. The zero
+// value is ready to use.
 //
-// This process reads all entries of a key while no other entry of the key is leased. Another process may claim a later
-// entry after this read. That process then reads the key, finds the earlier entries and gives up its claim. So a seen
-// entry that is first of its key may start without checking whether later entries are leased.
+// While an entry is seen, no later entry of its key can run. Another process that claims one reads the key, finds the
+// earlier entries and gives up its claim. So a seen entry that is first of its key may start without a check of the
+// leases of later entries.
 //
-// An entry with an earlier position may commit after the read, and is not seen. When such an entry is first of its key,
-// this process checks whether later entries are leased.
-//
-// An entry stays seen within one epoch until it ends, whatever its state is. A requeue starts another epoch.
+// An entry with an earlier position may commit after the read, and is not seen. An entry stays seen within one epoch
+// until it ends. A requeue starts another epoch.
 type seenEntries struct {
 	mu   sync.Mutex // guards the fields below
 	keys map[orderingKey]*seenKey
-	size int // number of entries
+	size int
 }
 
-// seenKey holds the seen entries of one key.
 type seenKey struct {
 	epochs map[processlog.ID]uint32 // epochs of the entries that have not ended in this process
-	order  []processlog.ID          // entries in order; the first ones may have ended
+	order  []processlog.ID          // the first ones may have ended
 }
 
-// maxSeen is the maximum number of remembered entries. So many entries take about ten megabytes.
+// So many entries take about ten megabytes.
 const maxSeen = 100_000
 
-// add replaces the seen entries of a key. If there are more than maxSeen entries in all, it forgets all other keys.
+// If there are more than maxSeen entries in all, add forgets all other keys.
 func (s *seenEntries) add(key orderingKey, members []processlog.Member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +60,6 @@ func (s *seenEntries) removeLocked(key orderingKey) {
 	}
 }
 
-// contains reports whether the set holds the position of an entry in the present epoch of the entry.
 func (s *seenEntries) contains(position processlog.Position) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,8 +71,7 @@ func (s *seenEntries) contains(position processlog.Position) bool {
 	return found && epoch == position.Epoch
 }
 
-// successorOf returns the entry that will probably be first of its key once the given entry has ended. It returns zero if
-// that is not known.
+// The result is zero if the successor is not known.
 func (s *seenEntries) successorOf(position processlog.Position) (next processlog.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,8 +95,7 @@ func (s *seenEntries) successorOf(position processlog.Position) (next processlog
 	return next
 }
 
-// remove forgets an entry that has ended. It returns the entry that is probably first of its key now, or zero if that is
-// not known.
+// remove returns the entry that is probably first of its key now, or zero if that is not known.
 func (s *seenEntries) remove(position processlog.Position) (next processlog.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,48 +9,42 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// sweep looks through the entries of a type for those that may run. Usually the end of an entry starts the next one of
-// its key. A sweep finds the entries that are not started that way:
+// sweep looks through the entries of a type for those that may run. Usually the end of an entry starts the next one
+// of its key. A sweep finds the entries that are not started that way:
 //   - a backlog when a process starts
 //   - keys whose last entry ended in a process that was then killed
 //   - entries recorded by SQL
 //
-// A sweep reads page by page, and each read continues where the last one stopped. So the cost of a read does not depend
-// on how many entries wait. A sweep goes once through the keys. It also goes once through the due entries, because an
-// entry may have no stored position under its key.
+// A sweep reads page by page, and each read continues where the last one stopped. It also goes once through the due
+// entries, because an entry may have no stored position under its key.
 type sweep struct {
 	restarted atomic.Bool // restart was called since the last read
 
-	// guard is a lock with capacity 1 for the fields below. A claim holds it while it reads a page, so that two claims
-	// read different pages.
+	// guard is a lock with capacity 1 for the fields below.
 	guard      chan struct{}
-	pagesLeft  int    // number of pages in a row that may still be read without finding an entry
+	pagesLeft  int    // pages in a row that may still be read without finding an entry
 	finished   bool   // all keys and all due entries have been read
-	lastKey    string // last key read; "" before the first
-	keysDone   bool   // all keys have been read
+	lastKey    string // "" before the first
+	keysDone   bool
 	statesLeft []processlog.State
-	lastDue    processlog.Scheduled // last due entry that was read in the state statesLeft[0]
+	lastDue    processlog.Scheduled // the last one that was read in the state statesLeft[0]
 }
 
 func newSweep() *sweep { return &sweep{guard: make(chan struct{}, 1), statesLeft: openStates} }
 
 const (
-	// sweepPage is the maximum number of keys, and of due entries, in one page.
 	sweepPage = processlog.MaxRows / 2
 
 	// sweepPages limits how many pages in a row a sweep reads without finding an entry. After that the sweep stops
-	// until the reconciler's next round calls restart. A higher limit would cost too much if many keys or many entries
-	// wait.
+	// until the reconciler's next round calls restart.
 	sweepPages = 8
 )
 
-// restart allows the sweep to read sweepPages more pages. A sweep that has read everything starts again at the first
-// key.
+// A sweep that has read everything starts again at the first key.
 func (w *sweep) restart() { w.restarted.Store(true) }
 
 var openStates = []processlog.State{processlog.Pending, processlog.Retrying, processlog.Compensating}
 
-// readNext returns entries that may run, and whether there may be more.
 func (w *sweep) readNext(ctx context.Context, o *Ordering, businessType string) (ids []processlog.ID, more bool, err error) {
 	w.guard <- struct{}{}
 	defer func() { <-w.guard }()
@@ -76,7 +70,6 @@ func (w *sweep) readNext(ctx context.Context, o *Ordering, businessType string) 
 	}
 }
 
-// readPage reads the next page of keys and the next page of due entries.
 func (w *sweep) readPage(ctx context.Context, o *Ordering, businessType string) (ids []processlog.ID, err error) {
 	s, _ := o.serialOf(businessType)
 	if !w.keysDone {

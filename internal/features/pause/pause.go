@@ -16,25 +16,23 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// problem is what Health and the log say when the pauses could not be read.
 const problem = "what people have paused could not be read"
 
-// leastWait is the shortest time between two reads. If the database's clock is slower than the clock of this process, the
-// first read at the end of a pause comes early, and further reads follow.
+// If the database's clock is slower than the clock of this process, the first read at the end of a pause comes early,
+// and further reads follow.
 const leastWait = 10 * time.Millisecond
 
-// Pauses knows which types are paused. A paused type is not claimed in this process, and none of its entries start. Handlers
-// that run go on.
+// Pauses knows which types are paused. A paused type is not claimed in this process, and none of its entries start.
 type Pauses struct {
 	e    *engine.Engine
 	read func(ctx context.Context) ([]processlog.Setting, error)
 
 	known atomic.Bool // the pauses were read once
 
-	mu       sync.Mutex              // guards the fields below
-	paused   map[string]*atomic.Bool // by type
-	all      []observe.PausedType    // of the last successful read, sorted by type
-	firstEnd time.Time               // when the first of these pauses ends, by the clock of this process; zero: none ends by itself
+	mu       sync.Mutex // guards the fields below
+	paused   map[string]*atomic.Bool
+	all      []observe.PausedType // of the last successful read, sorted by type
+	firstEnd time.Time            // when the first of these pauses ends, by the clock of this process; zero: none ends by itself
 }
 
 // New makes the pauses of an engine. The function read returns all settings.
@@ -65,10 +63,10 @@ func (p *Pauses) Attach(t *engine.Type) {
 	})
 }
 
-// Look reads the pauses. If the read fails, the known pauses stay. Until the first read succeeds, every type counts as
-// paused.
+// Look reads the pauses. If the read fails, the known pauses stay. Until the first read succeeds, every type counts
+// as paused.
 //
-// The database's clock alone decides that a pause has ended. So no process starts an entry early, whatever its own clock says.
+// The database's clock alone decides that a pause has ended.
 func (p *Pauses) Look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
 	defer cancel()
@@ -91,8 +89,7 @@ func (p *Pauses) Look(ctx context.Context) {
 	}
 }
 
-// noteLocked stores the pauses of a read, and returns their types. It computes firstEnd from the present time. So call
-// it after the answer has arrived. Otherwise firstEnd would be early.
+// The field firstEnd counts from the present time, so call noteLocked after the answer has arrived.
 func (p *Pauses) noteLocked(settings []processlog.Setting) map[string]bool {
 	paused := make(map[string]bool)
 	p.all, p.firstEnd = nil, time.Time{}
@@ -121,15 +118,13 @@ func (p *Pauses) Paused() []observe.PausedType {
 	return slices.Clone(p.all)
 }
 
-// Keep reads the pauses again and again until ctx ends. It reads them with each round of the reconciler, when a pause ends,
-// and more often as long as no read has succeeded.
+// Keep reads the pauses again and again until ctx ends.
 func (p *Pauses) Keep(ctx context.Context) {
 	for sleep.For(ctx, p.untilNext()) {
 		p.Look(ctx)
 	}
 }
 
-// untilNext returns the time until the next read.
 func (p *Pauses) untilNext() time.Duration {
 	interval := p.e.ReconcileInterval
 	if !p.known.Load() {
@@ -144,5 +139,5 @@ func (p *Pauses) untilNext() time.Duration {
 	if left := time.Until(p.firstEnd); left > 0 {
 		return min(max(left, leastWait), interval)
 	}
-	return min(p.e.PollInterval, interval) // The read at the end of the pause has failed, so try again.
+	return min(p.e.PollInterval, interval) // The read at the end of the pause has failed.
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// pausable returns a type, and the Pauses of its engine, which call the function read.
 func pausable(t *testing.T, cfg engine.Config, read func(context.Context) ([]processlog.Setting, error)) (*Pauses, *engine.Type) {
 	t.Helper()
 	cfg.Log, cfg.ErrorNumber = slog.New(slog.DiscardHandler), func(error) uint16 { return 0 }
@@ -30,8 +29,6 @@ func pausable(t *testing.T, cfg engine.Config, read func(context.Context) ([]pro
 	return p, typ
 }
 
-// Before a process has read the pauses, it must run no type that may be paused. If a later read fails, it must keep the
-// pauses that it knows.
 // Failure: F124
 func TestNothingRunsBeforeThePausesAreKnown(t *testing.T) {
 	var paused []processlog.Setting
@@ -75,8 +72,6 @@ func TestPausesAreReadAgainSoonUntilTheyAreKnown(t *testing.T) {
 	})
 }
 
-// A pause must end by the database's clock, even if the clock of the process runs faster or slower. The process must
-// notice the end without waiting for the reconciler's next round, even if the database does not answer at that moment.
 // Failure: F124
 func TestPauseEndsWhenTheDatabasesClockSaysSo(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -121,8 +116,7 @@ func TestPauseEndsWhenTheDatabasesClockSaysSo(t *testing.T) {
 	}
 }
 
-// A person extends a pause. The process knows only the old end, and the reconciler's next round comes later. The type
-// must not start at the old end.
+// The process knows only the old end, and the reconciler's next round comes later.
 // Failure: F124
 func TestPauseWithANewEndGoesOnAtTheOldOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

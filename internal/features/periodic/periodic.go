@@ -1,7 +1,7 @@
 // Package periodic does work once for each slot of a schedule. If several processes are in Run, one of them does it.
 //
-// Each period has a mark in the database: the last slot that was done. Every process reads the marks. The process that
-// moves a mark does the slots in between. There is no leader, so no slot waits until a leader's lease ends.
+// Each period has a mark in the database: the last slot that was done. Every process reads the marks. The process
+// that moves a mark does the slots in between.
 package periodic
 
 import (
@@ -18,18 +18,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Health and the log show problemMarks when the marks cannot be read. They show problemSlot when a slot cannot be done.
 const (
 	problemMarks = "the slots of periodic types could not be looked for"
 	problemSlot  = "a slot could not be recorded"
 )
 
-// maxPause is the longest time between two reads of the marks. It limits how late a slot is done if the machine was
-// suspended, which stops timers, or if the database's clock was set. One test that runs for a year sets it longer.
+// maxPause limits how late a slot is done if the machine was suspended, which stops timers, or if the database's
+// clock was set. A test sets it longer.
 var maxPause = time.Minute
 
-// maxRest is the longest time between two reads of the marks if all periods are maintenance, which may be late. Without
-// a read, the calendar still asks the schedules every maxPause, because the schedule of a busy process has more slots.
+// maxRest is the longest time between two reads of the marks if all periods are maintenance.
 const maxRest = 4 * time.Minute
 
 // Period is work that is done once for each slot of a schedule.
@@ -40,22 +38,21 @@ type Period struct {
 	// Schedule returns the first slot after a time, or the zero time if there is none.
 	Schedule func(after time.Time) time.Time
 
-	// CatchUp is the maximum number of missed slots that are done. The newest ones are chosen. It is at least 1.
+	// CatchUp is the maximum number of missed slots that are done, at least 1. The newest ones are chosen.
 	CatchUp int
 
-	// Problem is the text in Health when Do fails. The empty string means that the period belongs to a periodic type.
-	// Any other text means that the period is maintenance, whose skipped slots are not logged.
+	// Problem is the text in Health when Do fails. It is empty for a periodic type. Any other text means maintenance,
+	// whose skipped slots are not logged.
 	Problem string
 
-	// Do does the work of the slots, which are in ascending order. In the same transaction it moves the mark to the
-	// last slot. The argument from is the time at which the mark must still be. Do returns false if another process has
-	// moved the mark. lastSlot is the last slot on the clock of this process.
+	// Do does the work of the slots, which are in ascending order. In the same transaction it moves the mark from the
+	// argument from to the last slot. It returns false if another process has moved the mark. lastSlot is by the
+	// clock of this process.
 	Do func(ctx context.Context, from time.Time, slots []time.Time, lastSlot time.Time) (bool, error)
 }
 
 func (p Period) maintenance() bool { return p.Problem != "" }
 
-// problemText returns the problem that Health shows when Do fails.
 func (p Period) problemText() (what, businessType string) {
 	if p.maintenance() {
 		return p.Problem, ""
@@ -73,11 +70,9 @@ type Calendar struct {
 // New returns a calendar without periods.
 func New(e *engine.Engine) *Calendar { return &Calendar{e: e} }
 
-// Add adds a period before Run. A period without a mark in the database gets a new mark. A period with a mark continues
-// from that mark.
+// Add adds a period before Run.
 //
-// Add accepts a schedule that has no further slot, and logs a warning. Such a schedule may have ended before this
-// process began.
+// Add accepts a schedule that has no further slot, and logs a warning.
 func (c *Calendar) Add(ctx context.Context, p Period) error {
 	if c.e.Running() {
 		return fmt.Errorf("register %q: %w: register types before Run", p.Name, processlog.ErrRunning)
@@ -131,15 +126,13 @@ func (c *Calendar) Run(ctx context.Context) {
 	}
 }
 
-// reading is what one read of the marks has found.
 type reading struct {
 	now    time.Time            // the database's time
 	readAt time.Time            // when it was read, by the clock of this process
-	marks  map[string]time.Time // marks after the round; nil if the next round must read them again
+	marks  map[string]time.Time // after the round; nil if the next round must read them again
 }
 
-// rest returns how long the next read of the marks may still wait. If the result is negative, the marks must be read
-// now.
+// rest returns a negative result if the marks must be read now.
 func (r *reading) rest(periods []Period) time.Duration {
 	const begin = -1
 	since := time.Since(r.readAt)
@@ -166,7 +159,6 @@ func allMaintenance(periods []Period) bool {
 	return !slices.ContainsFunc(periods, func(p Period) bool { return !p.maintenance() })
 }
 
-// runRound does the slots that are due. It returns the time until the next round, and what it has read.
 func (c *Calendar) runRound(ctx context.Context, periods []Period) (pause time.Duration, seen reading) {
 	names := make([]string, len(periods))
 	for i, p := range periods {
@@ -190,7 +182,7 @@ func (c *Calendar) runRound(ctx context.Context, periods []Period) (pause time.D
 		what, businessType := p.problemText()
 		if err != nil && ctx.Err() == nil {
 			c.e.Problems.Failed(what, businessType, err)
-		} else if err == nil && (newMark.After(mark) || !p.maintenance()) { // Maintenance moves its mark before it works. So after a failure no slot is due, and only work that was done ends the problem.
+		} else if err == nil && (newMark.After(mark) || !p.maintenance()) { // Maintenance moves its mark before it works, so only work that was done ends the problem.
 			c.e.Problems.Passed(what, businessType)
 		}
 		pause = min(pause, untilNext)
@@ -201,10 +193,7 @@ func (c *Calendar) runRound(ctx context.Context, periods []Period) (pause time.D
 	return max(0, pause-time.Since(readAt)), seen
 }
 
-// doSlots does the slots of a period that come after mark, up to now. The parameter now is the database's time. The
-// parameter readAt is the time at which this process read it, by its own clock.
-//
-// doSlots returns the time until the period's next slot, and the mark after doSlots. The mark is zero if this process does not know it.
+// now is the database's time, which this process read at readAt. newMark is zero if this process does not know it.
 func (c *Calendar) doSlots(ctx context.Context, p Period, mark, now, readAt time.Time) (untilNext time.Duration, newMark time.Time, err error) {
 	var found dueSlots
 	if problem := usererr.Contain(func() { found, err = p.slotsSince(ctx, mark, now) }); problem != "" {
@@ -232,8 +221,7 @@ func (c *Calendar) doSlots(ctx context.Context, p Period, mark, now, readAt time
 	return untilNext, last, nil
 }
 
-// replaceMark gives a new mark to a period whose mark was deleted after Add. Slots that have passed since the deleted
-// mark are not done.
+// Slots that have passed since the deleted mark are not done.
 func (c *Calendar) replaceMark(ctx context.Context, p Period) {
 	ctx, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
 	defer cancel()
@@ -247,7 +235,6 @@ func (c *Calendar) replaceMark(ctx context.Context, p Period) {
 	}
 }
 
-// readMarks reads the database's clock and the marks of periods.
 func (c *Calendar) readMarks(ctx context.Context, names []string) (time.Time, map[string]time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
 	defer cancel()
@@ -258,15 +245,13 @@ func (c *Calendar) readMarks(ctx context.Context, names []string) (time.Time, ma
 	return now, marks, err
 }
 
-// dueSlots holds the slots of a schedule between two moments.
 type dueSlots struct {
 	slots    []time.Time // the newest CatchUp slots
 	skipped  int         // number of older slots
 	nextSlot time.Time   // the first slot after the second moment; zero if there is none
 }
 
-// slotsSince lists the slots after mark, up to now. It asks the schedule for one slot at a time, because each slot may
-// depend on the slot before it.
+// Each slot may depend on the slot before it, so ask the schedule for one slot at a time.
 func (p Period) slotsSince(ctx context.Context, mark, now time.Time) (d dueSlots, err error) {
 	for d.nextSlot = mark; ; d.slots = append(d.slots, d.nextSlot) {
 		if d.nextSlot, err = p.NextSlot(d.nextSlot); err != nil {
@@ -276,15 +261,14 @@ func (p Period) slotsSince(ctx context.Context, mark, now time.Time) (d dueSlots
 			older := max(0, len(d.slots)-p.CatchUp)
 			d.skipped += older
 			d.slots = append(d.slots[:0], d.slots[older:]...)
-			if err := ctx.Err(); worked || err != nil { // A year of slots a second apart takes long, so stop when Run ends.
+			if err := ctx.Err(); worked || err != nil { // A year of slots a second apart takes long.
 				return d, err
 			}
 		}
 	}
 }
 
-// NextSlot returns the schedule's first slot after a time, rounded up to a whole millisecond. The schedule is user code, so
-// NextSlot turns a panic into an error.
+// NextSlot returns the schedule's first slot after a time, rounded up to a whole millisecond.
 func (p Period) NextSlot(after time.Time) (next time.Time, err error) {
 	defer func() {
 		if r := recover(); r != nil {

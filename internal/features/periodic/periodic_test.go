@@ -17,15 +17,13 @@ import (
 	"github.com/compensator-go/compensator/internal/engine"
 )
 
-// register lists the slots that all processes have done.
 type register struct {
 	store *double.Store
 	mu    sync.Mutex // guards done
 	done  []time.Time
 }
 
-// period returns a period that does its slots in the transaction that moves the mark. If mustFail returns true, the
-// transaction rolls back.
+// If mustFail returns true, the transaction rolls back.
 func (r *register) period(schedule func(time.Time) time.Time, mustFail func() bool) Period {
 	return Period{Name: "report", Schedule: schedule, CatchUp: 500, Do: func(ctx context.Context, from time.Time, slots []time.Time, _ time.Time) (bool, error) {
 		tx, err := r.store.BeginTx(ctx)
@@ -47,7 +45,7 @@ func (r *register) period(schedule func(time.Time) time.Time, mustFail func() bo
 	}}
 }
 
-// process runs a calendar until ctx ends. It may stop at any point, like a killed process.
+// process may stop at any point, like a killed process.
 func (r *register) process(t *testing.T, ctx context.Context, p Period) {
 	e := engine.New(ctx, engine.Config{Store: r.store, Log: slog.New(slog.DiscardHandler), PollInterval: time.Second, ErrorNumber: func(error) uint16 { return 0 }})
 	defer e.Close()
@@ -56,13 +54,12 @@ func (r *register) process(t *testing.T, ctx context.Context, p Period) {
 	c.Run(ctx)
 }
 
-// Three processes die and restart throughout a year. The schedule follows a local time with daylight saving time.
-// Each slot must be done once, in order.
+// Three processes die and restart throughout a year of a local time with daylight saving time.
 // Failure: F102
 func TestEachSlotOfAYearIsDoneOnce(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	require.NoError(t, err)
-	// The slots are at half past each hour of local time. The repeated hour has two, and the skipped hour has none.
+	// The repeated hour has two slots, and the skipped hour has none.
 	schedule := func(after time.Time) time.Time {
 		next := after.In(berlin).Truncate(30 * time.Minute)
 		for !next.After(after) || next.Minute() != 30 {
@@ -75,7 +72,7 @@ func TestEachSlotOfAYearIsDoneOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		r := &register{store: double.NewStore()}
-		p := r.period(schedule, func() bool { return rng.IntN(20) == 0 }) // The store's mark guards rng, because only one process holds the mark.
+		p := r.period(schedule, func() bool { return rng.IntN(20) == 0 }) // Only one process holds the mark, so the mark guards rng.
 		begin := time.Now()
 		var processes sync.WaitGroup
 		for range 3 {
@@ -101,7 +98,6 @@ func TestEachSlotOfAYearIsDoneOnce(t *testing.T) {
 	})
 }
 
-// readCounter counts how often the marks are read.
 type readCounter struct {
 	*double.Store
 	reads atomic.Int64
@@ -112,9 +108,7 @@ func (s *readCounter) Marks(ctx context.Context, names []string) (time.Time, map
 	return s.Store.Marks(ctx, names)
 }
 
-// An idle process must read the marks once for each slot of maintenance. When it becomes busy, its schedule has a slot
-// every minute, and it must do these slots. For a periodic type it must read the marks once a minute, because somebody
-// may set the database's clock.
+// For a periodic type the calendar reads the marks once a minute, because somebody may set the database's clock.
 func TestCalendarOfMaintenanceReadsTheMarksOncePerSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &readCounter{Store: double.NewStore()}

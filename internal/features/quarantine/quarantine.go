@@ -1,8 +1,7 @@
 // Package quarantine limits how many suspects run at once. A suspect is an entry that may have killed a process.
 //
-// An entry whose lease has ended without an outcome may have killed the process that ran it. Only a few such suspects
-// run at the same time, so that a crash costs only a few innocent entries a second lease. A suspect that has lost two
-// leases runs alone.
+// Only a few such suspects run at the same time, so that a crash costs only a few innocent entries a second lease. A
+// suspect that has lost two leases runs alone.
 package quarantine
 
 import (
@@ -14,30 +13,28 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A suspect that has lost loneLosses leases in a row runs alone.
 const loneLosses = 2
 
-// lonePause is a pause for suspects with one lost lease. It begins when a suspect with two lost leases was skipped
-// because others ran. The pause is long enough for the skipped suspect to be offered twice.
+// lonePause begins when a suspect with two lost leases was skipped because others ran. It is long enough for the
+// skipped suspect to be offered twice.
 const lonePause = 2 * engine.SkippedRetry
 
-// Quarantine limits the suspects of one process. A suspect takes a place, and keeps it until its outcome is durable.
-// For suspects with one lost lease, each type has a few places. While a suspect with two lost leases runs, no other
-// suspect of any type runs.
+// Quarantine limits the suspects of one process. A suspect keeps its place until its outcome is durable. For suspects
+// with one lost lease, each type has a few places. While a suspect with two lost leases runs, no other suspect of any
+// type runs.
 type Quarantine struct {
 	e *engine.Engine
 
 	mu              sync.Mutex      // guards the fields below
-	places          map[suspect]int // number of lost leases of each suspect that holds a place
+	places          map[suspect]int // lost leases of each suspect that holds a place
 	byType          map[*engine.Type]*typePlaces
-	shared          int       // places held by suspects with one lost lease
+	shared          int
 	sharedSince     time.Time // when shared last became greater than 0
-	loneSuspectRuns bool      // whether a suspect with two lost leases runs
-	loneSince       time.Time // when that suspect was accepted
+	loneSuspectRuns bool      // a suspect with two lost leases runs
+	loneSince       time.Time // when it was accepted
 	noEntryUntil    time.Time // until then no suspect with one lost lease may start, because a suspect with two was skipped
 }
 
-// suspect identifies an entry within one epoch.
 type suspect struct {
 	id    processlog.ID
 	epoch uint32
@@ -58,8 +55,6 @@ func (q *Quarantine) Attach(t *engine.Type) {
 	})
 }
 
-// accept takes a place for an entry, if a place is free. The parameter lostLeases is the number of leases that the entry has
-// lost. An entry that has lost none needs no place.
 func (q *Quarantine) accept(t *engine.Type, s suspect, lostLeases int) bool {
 	if lostLeases < engine.SuspectAfter {
 		return true
@@ -73,8 +68,7 @@ func (q *Quarantine) accept(t *engine.Type, s suspect, lostLeases int) bool {
 	return true
 }
 
-// Hold returns why suspects with the given number of lost leases may not start now, or nil if they may. It checks the
-// same conditions as enterLocked, in the same order.
+// Hold returns why suspects with the given number of lost leases may not start now, or nil if they may.
 func (q *Quarantine) Hold(t *engine.Type, lostLeases int) *processlog.ClaimHold {
 	if lostLeases < engine.SuspectAfter {
 		return nil
@@ -99,7 +93,6 @@ func (q *Quarantine) Hold(t *engine.Type, lostLeases int) *processlog.ClaimHold 
 	return &processlog.ClaimHold{Reason: processlog.HeldBySuspects, N: running, LostLeases: min(lostLeases, loneLosses), For: time.Since(since)}
 }
 
-// release gives the place of a suspect back.
 func (q *Quarantine) release(t *engine.Type, s suspect, reason engine.SuspectEnd) {
 	q.mu.Lock()
 	lostLeases, found := q.places[s]
@@ -110,18 +103,17 @@ func (q *Quarantine) release(t *engine.Type, s suspect, reason engine.SuspectEnd
 	}
 	q.mu.Unlock()
 	if hasRoom && reason != engine.NotClaimed {
-		q.e.ExpectBacklog(t.Name) // Suspects were skipped meanwhile.
+		q.e.ExpectBacklog(t.Name)
 	}
 }
 
-// enterLocked takes a place for a suspect that has lost the given number of leases.
 func (q *Quarantine) enterLocked(t *engine.Type, lostLeases int) bool {
 	switch {
 	case q.loneSuspectRuns:
 		return false
 	case lostLeases >= loneLosses && q.shared > 0:
-		// Without this wait, suspects with one lost lease could follow each other without a gap. A suspect with two lost
-		// leases would then never start.
+		// Otherwise suspects with one lost lease could follow each other without a gap, and a suspect with two would
+		// never start.
 		q.noEntryUntil = time.Now().Add(lonePause)
 		return false
 	case lostLeases >= loneLosses:
@@ -137,8 +129,6 @@ func (q *Quarantine) enterLocked(t *engine.Type, lostLeases int) bool {
 	return true
 }
 
-// leaveLocked gives a place back, and reports whether other suspects may start. The parameter ended says whether the
-// entry has an outcome.
 func (q *Quarantine) leaveLocked(t *engine.Type, lostLeases int, ended bool) (hasRoom bool) {
 	if lostLeases >= loneLosses {
 		q.loneSuspectRuns = false
@@ -155,34 +145,25 @@ func (q *Quarantine) placesOf(t *engine.Type) *typePlaces {
 	return q.byType[t]
 }
 
-// typePlaces counts the places of one type for suspects with one lost lease. Each suspect needs one place. A type without
-// a batch handler has as many places as the square root of its Concurrency.
-//
-// A type with a batch handler begins with the square root of the number of entries that fit into all its calls. Once that
-// many suspects have ended, the number of places triples. So if somebody kills a process whose entries are harmless,
-// these entries run again within a few rounds.
+// typePlaces counts the places of one type for suspects with one lost lease. A type without a batch handler has as
+// many places as the square root of its Concurrency. A type with a batch handler begins with the square root of the
+// number of entries that fit into all its calls. Once that many suspects have ended, the number of places triples.
 type typePlaces struct {
 	taken int
 	limit int
-	// skipping becomes true when all places are taken, and false when half of them are free again. Without it, each freed
-	// place would start a call with a single entry.
+	// Without skipping, each freed place would start a call with a single entry.
 	skipping   bool
 	fullSince  time.Time // when the last place was taken
-	endedCount int       // number of suspects that have ended since limit was raised
+	endedCount int       // suspects that have ended since limit was raised
 	releasedAt time.Time // when a place was last given back
 }
 
 const (
-	// placesGrowth is the factor by which the number of places of a batch type grows. A type with n places grows after
-	// n suspects have ended.
 	placesGrowth = 3
 
-	// After placesReset without suspects, a batch type has its first number of places again. Later suspects probably
-	// come from another crash.
 	placesReset = 10 * time.Second
 )
 
-// placeLimits returns the first and the largest number of places for suspects of a type.
 func placeLimits(t *engine.Type) (first, maximum int) {
 	maximum = t.Concurrency * t.Seats()
 	first = int(math.Ceil(math.Sqrt(float64(maximum))))
@@ -192,7 +173,6 @@ func placeLimits(t *engine.Type) (first, maximum int) {
 	return first, maximum
 }
 
-// takePlace occupies a place, if one is free.
 func (f *typePlaces) takePlace(t *engine.Type) bool {
 	first, _ := placeLimits(t)
 	if f.limit == 0 || f.taken == 0 && time.Since(f.releasedAt) > placesReset {
@@ -208,11 +188,8 @@ func (f *typePlaces) takePlace(t *engine.Type) bool {
 	return true
 }
 
-// isFull reports whether no place may be taken. A type without suspects has no limit yet, and is not full.
 func (f *typePlaces) isFull() bool { return f.skipping || f.limit > 0 && f.taken >= f.limit }
 
-// leave gives a place back, and reports whether other suspects may start. The parameter ended says whether the entry
-// has an outcome.
 func (f *typePlaces) leave(t *engine.Type, ended bool) (hasRoom bool) {
 	f.taken--
 	f.releasedAt = time.Now()

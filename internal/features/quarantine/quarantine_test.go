@@ -12,7 +12,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// testQuarantine is a quarantine that does not record which suspects hold its places.
 type testQuarantine struct{ *Quarantine }
 
 func (q *testQuarantine) enter(t *engine.Type, lostLeases int) bool {
@@ -64,8 +63,7 @@ func TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone(t *testing.T) {
 	require.True(t, q.enter(small, 1))
 }
 
-// Somebody has killed a healthy process, so all its entries are suspects. All of them must run again within a few
-// rounds of calls. The first rounds must take few entries.
+// Somebody has killed a healthy process, so all its entries are suspects.
 // Failure: F61
 func TestSuspectsOfABatchTypeAreLetInByMoreAndMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -120,7 +118,6 @@ func TestSuspectThatIsToRunAloneGetsItsTurn(t *testing.T) {
 	})
 }
 
-// Hold must return a reason for a suspect if and only if accept refuses the suspect.
 func TestHoldSaysWhyASuspectIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		typ, other := &engine.Type{Concurrency: 4}, &engine.Type{Concurrency: 4}
@@ -149,7 +146,7 @@ func TestHoldSaysWhyASuspectIsRefused(t *testing.T) {
 		held(typ, 1, 2, time.Second)
 		held(other, 1, 0, 0)
 		held(other, 2, 2, 2*time.Second)
-		held(other, 1, 2, 0) // A suspect with two lost leases was refused just now.
+		held(other, 1, 2, 0)
 		time.Sleep(lonePause)
 		held(other, 1, 0, 0)
 		q.release(typ, suspect{id: processlog.RowID(1)}, engine.OutcomeDecided)

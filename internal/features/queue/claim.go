@@ -11,8 +11,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// claimDue implements Source.ClaimDue. It claims entries that the queue reports as due. It also claims from the database
-// if the queue does not answer or holds only a part of the due entries.
+// claimDue also claims from the database if the queue does not answer or holds only a part of the due entries.
 func (q *Queue) claimDue(t *engine.Type, calls int, backlog bool) engine.ClaimResult {
 	before := q.claims.of(t.Name)
 	if !q.health.usable() {
@@ -24,19 +23,17 @@ func (q *Queue) claimDue(t *engine.Type, calls int, backlog bool) engine.ClaimRe
 		return q.claimFromStore(t, calls)
 	}
 	result := q.claimLeased(t, leased, calls, n)
-	// If the queue has left slots free and the database may hold due entries that the queue lacks, claim those too.
 	// After an error of the first claim do not ask the database again, because it would fail again.
 	if (backlog || leased.Lost) && result.Err == nil && !result.Full {
 		return q.alsoFromStore(t, calls, result)
 	}
-	q.e.Problems.Passed(engine.ProblemDue, t.Name) // Only a claim from the database would clear this problem. While the queue works there is none, so clear the problem here.
+	q.e.Problems.Passed(engine.ProblemDue, t.Name) // Only a claim from the database would clear this problem, and while the queue works there is none.
 	if delay := q.claims.asked(t.Name, len(leased.IDs), result); delay > 0 {
 		result.NextDueIn = min(max(0, result.NextDueIn), processlog.Never-delay) + delay // Never is the longest duration
 	}
 	return result
 }
 
-// claimFromStore claims from the database.
 func (q *Queue) claimFromStore(t *engine.Type, calls int) engine.ClaimResult {
 	result := q.e.ClaimFromStore(t, calls)
 	if result.Err == nil {
@@ -45,8 +42,7 @@ func (q *Queue) claimFromStore(t *engine.Type, calls int) engine.ClaimResult {
 	return result
 }
 
-// lease takes up to n due entries from the queue. The queue leases them: for the lease time of t it offers them to no other
-// process. lease returns false if the queue does not answer.
+// The queue offers the leased entries to no other process. lease returns false if the queue does not answer.
 func (q *Queue) lease(t *engine.Type, n int) (processlog.Leased, bool) {
 	ctx, cancel := q.call()
 	defer cancel()
@@ -61,7 +57,7 @@ func (q *Queue) lease(t *engine.Type, n int) (processlog.Leased, bool) {
 	return leased, true
 }
 
-// claimLeased claims entries that the queue has leased to this process. n is how many entries the queue was asked for.
+// n is how many entries the queue was asked for.
 func (q *Queue) claimLeased(t *engine.Type, leased processlog.Leased, calls, n int) engine.ClaimResult {
 	held := t.SlotsToSearch(calls)
 	needed := q.e.AdjustSlots(t, held, min(held, t.CallsFor(len(leased.IDs))))
@@ -93,8 +89,7 @@ func (q *Queue) claimLeased(t *engine.Type, leased processlog.Leased, calls, n i
 	})
 }
 
-// removeBlocked removes the blocked entries from the queue, and returns the others. When the earlier entry of the key ends,
-// the blocked entry is enqueued again or claimed directly.
+// When the earlier entry of the key ends, the blocked entry is enqueued again or claimed directly.
 func (q *Queue) removeBlocked(t *engine.Type, leased processlog.Leased) (unblocked []processlog.ID, err error) {
 	ctx, cancel := q.e.Statement()
 	defer cancel()
@@ -108,8 +103,7 @@ func (q *Queue) removeBlocked(t *engine.Type, leased processlog.Leased) (unblock
 	return grouped.Without(leased.IDs, blocked), nil
 }
 
-// settleUnclaimed settles the queue's leases of entries that were not claimed. Gone entries are removed, and the others
-// come due again. If settleUnclaimed did nothing, the queue would offer them to no process until its lease ends.
+// An unsettled lease keeps the queue from offering the entry to any process.
 func (q *Queue) settleUnclaimed(t *engine.Type, leased processlog.Leased, found engine.ClaimedRows, err error) {
 	settle := func(id processlog.ID, outcome processlog.QueueOutcome) {
 		outcome.ID, outcome.Token = id, leased.Token
@@ -117,33 +111,30 @@ func (q *Queue) settleUnclaimed(t *engine.Type, leased processlog.Leased, found 
 	}
 	if err != nil {
 		for _, id := range leased.IDs {
-			// The result of the claim is unknown, and the leases that it may have taken are released. Each entry comes
-			// due again after a random time. Without the random part, all processes would claim from the same database
-			// at the same moment.
+			// Without the random part, all processes would claim from the same database at the same moment.
 			settle(id, processlog.QueueOutcome{In: processlog.LockedRetry + jitter.N(10*processlog.LockedRetry)})
 		}
 	}
 	for _, id := range found.Gone {
-		// The entry has ended or was never committed. Each further offer would cost a claim.
+		// Each further offer would cost a claim.
 		settle(id, processlog.QueueOutcome{Remove: true})
 	}
 	for _, id := range found.WithoutCall {
-		settle(id, processlog.QueueOutcome{}) // for any process with a free call, perhaps this one
+		settle(id, processlog.QueueOutcome{})
 	}
 	for _, entry := range q.e.Unleased(t, found) {
-		// A row of another type under this id does not belong to this queue, so remove the id (G10, Redis is a hint).
+		// The row of another type under this id does not belong to this queue (G10, Redis is a hint).
 		settle(entry.ID, processlog.QueueOutcome{Remove: entry.BusinessType != t.Name, In: entry.In})
 	}
 }
 
-// alsoFromStore claims from the database after the queue has returned fewer entries than asked for.
 func (q *Queue) alsoFromStore(t *engine.Type, calls int, result engine.ClaimResult) engine.ClaimResult {
-	// Schedule the queue's next due time now, because the database's answer says nothing about later entries.
+	// The database's answer says nothing about later entries.
 	q.e.Expect(t.Name, result.NextDueIn)
-	// claimLeased has released the slots that it did not need. Take slots again.
+	// claimLeased has released the slots that it did not need.
 	held := t.Slots().Take(t.SlotsToSearch(calls))
 	if held == 0 {
-		result.Full = true // claim again as soon as a slot is free
+		result.Full = true
 		return result
 	}
 	if !t.IsOrdered() {
@@ -152,38 +143,33 @@ func (q *Queue) alsoFromStore(t *engine.Type, calls int, result engine.ClaimResu
 	return q.claimFromStore(t, calls)
 }
 
-// Notified schedules a claim of a type, because another process has reported a due entry of the type. All processes are
-// notified, but only one of them gets the entry. The more often this process came too late, the longer it waits before
-// its claim.
+// Notified schedules a claim of a type, because another process has reported a due entry of the type. The more often
+// this process came too late, the longer it waits before its claim.
 func (q *Queue) Notified(businessType string) {
 	q.e.Expect(businessType, q.claims.of(businessType).raceDelay())
 }
 
-// claims holds what the claims of each type have found.
 type claims struct {
 	mu     sync.Mutex // guards byType
 	byType map[string]*typeClaims
 }
 
-// typeClaims is what the claims of one type have found.
 type typeClaims struct {
-	// These two fields are the result of the last claim: offered is how many entries the queue offered, and runnable is
-	// how many of these were neither blocked nor limited. If many entries are not runnable, the next claim asks for
-	// more entries than there are slots. Otherwise it could get no runnable entry, again and again.
+	// offered is how many entries the queue offered to the last claim, and runnable is how many of these were neither
+	// blocked nor limited. If few are runnable, the next claim asks for more entries than there are slots.
 	offered, runnable int
 
-	emptyClaims int // consecutive claims for which the queue had nothing due, because other processes were faster
+	emptyClaims int // consecutive claims for which the queue had nothing due
 }
 
 const (
-	// wakeSpread keeps processes that wake for the same entry from claiming at the same moment. The next claim is delayed by
-	// a random time of at most n × wakeSpread. n is emptyClaims, up to maxEmptyClaims.
+	// The next claim is delayed by up to n × wakeSpread at random, so that processes that wake for the same entry do
+	// not claim at the same moment. n is emptyClaims, up to maxEmptyClaims.
 	wakeSpread     = time.Millisecond
 	maxEmptyClaims = 5
 )
 
-// entriesToRequest returns how many entries to ask for, so that about n of them can run. It assumes that the same share
-// of the offered entries can run as in the last claim.
+// The same share of the offered entries can probably run as in the last claim.
 func (c typeClaims) entriesToRequest(n int) int {
 	if c.offered == 0 {
 		return n
@@ -191,8 +177,6 @@ func (c typeClaims) entriesToRequest(n int) int {
 	return max(n, min(n*c.offered/max(1, c.runnable), processlog.MaxRows))
 }
 
-// raceDelay returns a random delay before this process claims a type. It draws a new value each time, so that two
-// processes do not claim at the same moments again and again.
 func (c typeClaims) raceDelay() time.Duration {
 	if c.emptyClaims == 0 {
 		return 0
@@ -226,13 +210,10 @@ func (c *claims) reset() {
 	c.byType = make(map[string]*typeClaims)
 }
 
-// answered records how many entries the queue offered, and how many of them were neither blocked nor limited.
 func (c *claims) answered(businessType string, offered, runnable int) {
 	c.change(businessType, func(t *typeClaims) { t.offered, t.runnable = offered, runnable })
 }
 
-// asked records how many entries the queue offered to a claim that did not ask the database. It returns how much longer the
-// next claim waits.
 func (c *claims) asked(businessType string, offered int, result engine.ClaimResult) (delay time.Duration) {
 	if result.Err != nil {
 		return 0

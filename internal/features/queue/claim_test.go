@@ -13,11 +13,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// offeringQueue is a queue that offers the entries of a backlog.
 type offeringQueue struct {
 	processlog.Queue
 	next    uint64
-	asked   []int // number of entries that each claim asked for
+	asked   []int
 	settled []processlog.QueueOutcome
 }
 
@@ -35,7 +34,6 @@ func (q *offeringQueue) Settle(_ context.Context, _ string, batch []processlog.Q
 	return nil
 }
 
-// wantedOnly is a Store that notes which entries claims want, and leases none.
 type wantedOnly struct {
 	processlog.Store
 	wanted int
@@ -46,7 +44,6 @@ func (s *wantedOnly) Claim(_ context.Context, want []processlog.Wanted, _ proces
 	return processlog.Claimed{}, nil
 }
 
-// countedSlots are slots that only claims take.
 type countedSlots struct {
 	engine.Slots
 	free int
@@ -60,7 +57,6 @@ func (s *countedSlots) Take(n int) int {
 	return n
 }
 
-// searching makes claims of a serial type that has 100 slots.
 type searching struct {
 	q     *Queue
 	queue *offeringQueue
@@ -69,8 +65,7 @@ type searching struct {
 	slots *countedSlots
 }
 
-// newSearching returns a searching. When a claim asks which of its entries are blocked, the test's function search
-// runs, and returns how many of the entries are not blocked.
+// When a claim asks which of its entries are blocked, search runs, and returns how many of them are not.
 func newSearching(t *testing.T, search func(s *countedSlots) (runnable int)) *searching {
 	t.Helper()
 	s := &searching{queue: &offeringQueue{}, store: &wantedOnly{}, slots: &countedSlots{free: 100}}
@@ -93,7 +88,7 @@ func newSearching(t *testing.T, search func(s *countedSlots) (runnable int)) *se
 	return s
 }
 
-// claim makes a claim for as many calls as there are free slots. It holds one slot, as each claim of a serial type does.
+// claim holds one slot, as each claim of a serial type does.
 func (s *searching) claim() engine.ClaimResult {
 	calls := s.slots.free
 	s.slots.Take(s.typ.SlotsToSearch(calls))
@@ -115,8 +110,7 @@ func TestClaimFromTheQueueHoldsOneSlotWhileItSearches(t *testing.T) {
 	})
 }
 
-// In this test, other entries take all other slots while the claim asks which entries are blocked. The claim must
-// give the entries without a slot back to the queue.
+// Other entries take all other slots while the claim asks which entries are blocked.
 func TestClaimWithTooFewSlotsGivesEntriesBackToTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSearching(t, func(s *countedSlots) int {
@@ -163,8 +157,6 @@ func TestClaimLooksPastABacklogOfBlockedEntries(t *testing.T) {
 	})
 }
 
-// Every process is notified of a due entry, and one process claims it. The others find nothing. They wait for a random time
-// before their next claim, so that they do not claim at the same moment again.
 func TestProcessThatCameForNothingHoldsBack(t *testing.T) {
 	var c claims
 	c.reset()

@@ -12,33 +12,31 @@ import (
 	"github.com/compensator-go/compensator/internal/groupcommit"
 )
 
-// health knows whether the queue answers. After one failed call, this process stops using the queue. It uses the queue
-// again after a probe, which each round of the reconciler sends, has succeeded. So a queue that fails now and then does
-// not make the engine switch again and again.
+// health knows whether the queue answers. After one failed call, this process stops using the queue until a probe of
+// the reconciler has succeeded. So a queue that fails now and then does not make the engine switch again and again.
 type health struct {
 	q *Queue
 
-	questions groupcommit.Batcher[chan<- error] // callers of Health that wait for the queue's answer
+	questions groupcommit.Batcher[chan<- error] // callers of Health
 
 	mu        sync.Mutex // guards the fields below
 	down      bool
-	lastTry   time.Time // time of the last call while the queue was down
-	downSince time.Time // time at which the queue was found down; zero: never
+	lastTry   time.Time
+	downSince time.Time // zero: never
 	err       error
-	hasGaps   bool // whether some entries were not enqueued
-	// warned is true if the log says that the queue is down. The log must then also say when the queue is back.
+	hasGaps   bool // some entries were not enqueued
+	// warned is true if the log says that the queue is down, and must also say when the queue is back.
 	warned   bool
-	loggedAt time.Time // time at which the log last said that the queue is down; zero: never
+	loggedAt time.Time // zero: never
 }
 
 // quietTime is how long the log stays silent after it said that the queue is down, because a queue may fail again and
-// again. If calls still fail after quietTime, the next failed call is logged.
+// again.
 const quietTime = 10 * time.Second
 
 func newHealth(q *Queue) *health {
 	h := &health{q: q}
-	// Use two workers. The first may be inside QueueUp or QueueDown, and this function of the observer may
-	// ask for Health. The second worker then answers.
+	// The first worker may be inside QueueUp or QueueDown, and this function of the observer may ask for Health.
 	h.questions.Max, h.questions.Workers, h.questions.Flush = maxWaiting, 2, h.askQueue
 	if q.Down { // New has logged the outage.
 		h.down, h.hasGaps, h.warned, h.downSince = true, true, true, time.Now()
@@ -47,17 +45,14 @@ func newHealth(q *Queue) *health {
 	return h
 }
 
-// usable reports whether this process uses the queue.
 func (h *health) usable() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return !h.down
 }
 
-// mayCall reports whether to send a call. If it returns true, the caller must send the call.
-//
-// While the queue is down, each round of the reconciler probes whether the queue answers again. A process that only
-// records has no rounds. In such a process, mayCall therefore allows one call per PollInterval.
+// If mayCall returns true, the caller must send the call. A process that only records has no rounds that probe the
+// queue, so mayCall allows it one call per PollInterval.
 func (h *health) mayCall() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -68,12 +63,11 @@ func (h *health) mayCall() bool {
 	return !h.down
 }
 
-// recordResult takes the result of a call to the queue. A failed call marks the queue as down.
 func (h *health) recordResult(err error) {
 	e := h.q.e
 	switch {
 	case err == nil && !e.Accepts():
-		h.recordProbe(nil) // In a process that only records, no rounds probe the queue.
+		h.recordProbe(nil)
 		return
 	case err == nil, e.Work.Err() != nil, errors.Is(err, context.Canceled):
 		return
@@ -98,8 +92,6 @@ func (h *health) recordResult(err error) {
 	}
 }
 
-// recordProbe takes the result of the probe that each round of the reconciler sends. A successful probe marks the queue
-// as usable again.
 func (h *health) recordProbe(err error) {
 	if err != nil {
 		h.recordResult(err)
@@ -123,7 +115,6 @@ func (h *health) recordProbe(err error) {
 	}
 }
 
-// lastError returns the error because of which this process does not use the queue, or nil.
 func (h *health) lastError() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -133,9 +124,8 @@ func (h *health) lastError() error {
 // Problem returns the error because of which this process does not use the queue, or nil. It sends no call.
 func (q *Queue) Problem() error { return q.health.lastError() }
 
-// Ping asks whether the queue answers, and returns at once. The returned function waits for the answer. It waits at most
-// for the queue's share of ctx, and never longer than 2 s. Both times count from the call of Ping. If the queue is known
-// to be down and mayCall returns false, Ping makes no call. Ping also makes no call for a queue in this process.
+// Ping asks whether the queue answers, and returns at once. The returned function waits for the answer. It waits at
+// most for the queue's share of ctx, and never longer than 2 s. Both times count from the call of Ping.
 func (q *Queue) Ping(ctx context.Context) (answer func() error) {
 	h := q.health
 	if err := h.lastError(); q.local || err != nil && !h.mayCall() {
@@ -148,7 +138,7 @@ func (q *Queue) Ping(ctx context.Context) (answer func() error) {
 	return func() error {
 		defer timeout.Stop()
 		select {
-		case err := <-answered: // an answer that has come counts even if the database has used up all the time
+		case err := <-answered: // An answer that has come counts even if the database has used up all the time.
 			return err
 		default:
 		}
@@ -163,8 +153,8 @@ func (q *Queue) Ping(ctx context.Context) (answer func() error) {
 	}
 }
 
-// askQueue sends one call for all callers that wait. The call has the usual timeout, even if the callers have shorter
-// deadlines. Otherwise a caller with a short deadline could make this process stop using the queue.
+// The call has the usual timeout. Otherwise a caller with a short deadline could make this process stop using the
+// queue.
 func (h *health) askQueue(waiting []chan<- error) {
 	ctx, cancel := h.q.call()
 	defer cancel()
@@ -175,14 +165,12 @@ func (h *health) askQueue(waiting []chan<- error) {
 	}
 }
 
-// recordGap notes that an entry was not enqueued.
 func (h *health) recordGap() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.hasGaps = true
 }
 
-// takeGaps reports whether recordGap was called after the previous call of takeGaps.
 func (h *health) takeGaps() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

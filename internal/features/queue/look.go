@@ -5,8 +5,6 @@ import (
 	"time"
 )
 
-// A look asks the queue when the next entry of each type is due. After the queue has lost entries, the next look comes
-// within lookAfterLoss.
 const lookAfterLoss = time.Second
 
 // Look asks the queue again and again when the next entry of each type is due, until ctx ends. If a notification is
@@ -30,8 +28,7 @@ func (q *Queue) Look(ctx context.Context) {
 	}
 }
 
-// lookNow makes a look at once, and returns the time of the next look. It first clears lossSignal, which asks for such
-// a look. If the queue still lacks entries, lookOnce sets lossSignal again.
+// lookNow first clears lossSignal, which asks for such a look. If the queue still lacks entries, lookOnce sets it again.
 func (q *Queue) lookNow(ctx context.Context) (next time.Time) {
 	select {
 	case <-q.lossSignal:
@@ -42,14 +39,14 @@ func (q *Queue) lookNow(ctx context.Context) (next time.Time) {
 	return next
 }
 
-// lookOnce asks for all types in one call, so that an idle type costs no call of its own.
+// One call asks for all types, so that an idle type costs no call of its own.
 func (q *Queue) lookOnce(ctx context.Context) {
 	if ctx.Err() != nil || !q.health.usable() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	names, notified := q.e.Notifications() // Call this before Peek. A notification during Peek is newer than Peek's answer.
+	names, notified := q.e.Notifications() // Call this before Peek, because a notification during Peek is newer than Peek's answer.
 	waits, lostTypes, err := q.Queue.Peek(ctx, names)
 	q.health.recordResult(err)
 	if err != nil {
@@ -57,9 +54,8 @@ func (q *Queue) lookOnce(ctx context.Context) {
 	}
 	q.noteRoom(names, lostTypes)
 	for i, wait := range waits {
-		// The next claim of the type should happen after the duration wait. Postpone moves the claim to that time if it
-		// is scheduled earlier, and Expect if it is scheduled later. Postpone does nothing if the type was notified
-		// after the call of Notifications above.
+		// Postpone moves the claim to a later time, and Expect to an earlier one. Postpone does nothing if the type
+		// was notified after the call of Notifications above.
 		q.e.Postpone(names[i], notified[i], wait)
 		q.e.Expect(names[i], wait)
 	}

@@ -34,8 +34,8 @@ type Config struct {
 	Limit       int           // maximum number of entries of one type
 }
 
-// Queue is the Source of an engine: see engine.Source. Callers hand entries over and do not wait for the queue. If the queue does not take an entry, the
-// reconciler enqueues it again.
+// Queue is the Source of an engine: see engine.Source. Callers hand entries over and do not wait for the queue. If
+// the queue does not take an entry, the reconciler enqueues it again.
 type Queue struct {
 	Config
 	local  bool // the queue knows only the entries of this process
@@ -48,38 +48,34 @@ type Queue struct {
 
 	lossSignal chan struct{} // of capacity 1: holds a token when the queue has lost entries, so that the next look comes sooner
 
-	recordedEntries groupcommit.Batcher[newEntry] // entries that come due
-	laterEntries    groupcommit.Batcher[newEntry] // entries that come due later than shareAfter
-	rescheduled     groupcommit.Batcher[newEntry] // entries that come due sooner than the queue knows
+	recordedEntries groupcommit.Batcher[newEntry]
+	laterEntries    groupcommit.Batcher[newEntry] // due later than shareAfter
+	rescheduled     groupcommit.Batcher[newEntry] // due sooner than the queue knows
 	outcomes        groupcommit.Batcher[settledEntry]
 }
 
-// newEntry is an entry that waits to be enqueued.
 type newEntry struct {
 	entry processlog.QueueEntry
-	since time.Time // when it began to wait, which is when entry.In was right
+	since time.Time // when entry.In was right
 }
 
-// settledEntry is an outcome of an entry that the queue has offered. It waits to be sent to the queue.
 type settledEntry struct {
 	businessType string
 	outcome      processlog.QueueOutcome
-	since        time.Time // when it began to wait, which is when outcome.In was right
+	since        time.Time // when outcome.In was right
 }
 
 const (
-	// callTimeout limits each call, so that a connection without answers does not hold up a batcher forever.
+	// A connection without answers must not hold up a batcher forever.
 	callTimeout = 2 * time.Second
 
-	// An entry that comes due later than shareAfter may wait up to laterPause for others, so that one call
-	// enqueues them all.
+	// Entries that come due later than shareAfter wait up to laterPause, so that one call enqueues several.
 	shareAfter = 100 * time.Millisecond
 	laterPause = 10 * time.Millisecond
 
-	// maxWaiting is the maximum number of entries that wait in memory. The reconciler finds the others.
+	// The reconciler finds further entries.
 	maxWaiting = 100_000
 
-	// problemNotify and problemFull are texts for Health and for the log.
 	problemNotify = "other processes could not be notified"
 	problemFull   = "the queue has no room for entries, which are found in the database"
 )
@@ -105,7 +101,6 @@ func (q *Queue) call() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(q.e.Work, callTimeout)
 }
 
-// scope implements Source.Scope.
 func (q *Queue) scope() engine.Scope {
 	switch {
 	case !q.health.usable():
@@ -116,8 +111,8 @@ func (q *Queue) scope() engine.Scope {
 	return engine.ScopeAll
 }
 
-// accepts implements Source.Accepts. The queue takes no entry that is due later than Config.Horizon plus one
-// ReconcileInterval. A queue in this process takes no entry of a type that does not run here.
+// The queue takes no entry that is due later than Config.Horizon plus one ReconcileInterval. A queue in this process
+// takes no entry of a type that does not run here.
 func (q *Queue) accepts(businessType string, in time.Duration) bool {
 	if in > q.Horizon+q.e.ReconcileInterval {
 		return false
@@ -125,7 +120,6 @@ func (q *Queue) accepts(businessType string, in time.Duration) bool {
 	return !q.local || q.e.AcceptingType(businessType) != nil
 }
 
-// enqueue implements Source.Enqueue.
 func (q *Queue) enqueue(entries []processlog.QueueEntry) {
 	if len(entries) == 0 {
 		return
@@ -140,32 +134,29 @@ func (q *Queue) enqueue(entries []processlog.QueueEntry) {
 		waiting = append(waiting, newEntry{entry, now})
 	}
 	if !batcher.Add(waiting...) {
-		q.health.recordGap() // There are too many entries to keep in memory.
+		q.health.recordGap()
 	}
 }
 
-// move implements Source.Move.
 func (q *Queue) move(entry processlog.QueueEntry) {
 	if q.accepts(entry.BusinessType, entry.In) && !q.rescheduled.Add(newEntry{entry, time.Now()}) {
-		q.health.recordGap() // There are too many entries to keep in memory.
+		q.health.recordGap()
 	}
 }
 
-// settle implements Source.Settle.
 func (q *Queue) settle(businessType string, o processlog.QueueOutcome) {
 	q.outcomes.Add(settledEntry{businessType, o, time.Now()})
 }
 
-// enqueueRecorded enqueues recorded entries. If the queue already has a due time for an entry, that time stays, because
-// a process may have leased the entry since.
+// If the queue already has a due time for an entry, that time stays, because a process may have leased the entry
+// since.
 func (q *Queue) enqueueRecorded(batch []newEntry) { q.flush(batch, q.e.LongestLease()) }
 
-// enqueueMoved enqueues entries whose due time has changed. It replaces the due time that the queue has, which may be
-// the end of a lease.
+// The new due time replaces the time that the queue has, which may be the end of a lease.
 func (q *Queue) enqueueMoved(batch []newEntry) { q.flush(batch, 0) }
 
-// flush enqueues a batch. While the queue is down, flush drops the batch, and the engine polls the database. When the
-// queue is back, the reconciler enqueues the dropped entries.
+// While the queue is down, flush drops the batch. When the queue is back, the reconciler enqueues the dropped
+// entries.
 func (q *Queue) flush(batch []newEntry, maxLease time.Duration) {
 	if !q.health.mayCall() {
 		return
@@ -177,10 +168,9 @@ func (q *Queue) flush(batch []newEntry, maxLease time.Duration) {
 	}
 	ctx, cancel := q.call()
 	defer cancel()
-	_ = q.enqueueNow(ctx, entries, maxLease) // The error is in health.
+	_ = q.enqueueNow(ctx, entries, maxLease)
 }
 
-// enqueueNow enqueues a batch, and wakes the scanners that sleep for its entries.
 func (q *Queue) enqueueNow(ctx context.Context, batch []processlog.QueueEntry, maxLease time.Duration) error {
 	failpoint.Reach(failpoint.EnqueueNext)
 	heads, lostTypes, err := q.Queue.Enqueue(ctx, batch, processlog.EnqueueRules{MaxLease: maxLease, Limit: q.Limit, Near: q.nearWindow()})
@@ -193,8 +183,7 @@ func (q *Queue) enqueueNow(ctx context.Context, batch []processlog.QueueEntry, m
 		}
 	}
 	for _, e := range batch {
-		// Call Expect only now. A claim before this point would find nothing, because the queue did not have
-		// the entry yet.
+		// An earlier claim would find nothing, because the queue did not have the entry yet.
 		q.e.Expect(e.BusinessType, e.In)
 	}
 	// If this process's scanner can begin a claim, the other processes need not wake.
@@ -203,7 +192,7 @@ func (q *Queue) enqueueNow(ctx context.Context, batch []processlog.QueueEntry, m
 		return t != nil && q.e.CanClaim(t)
 	})
 	if len(typesToNotify) > 0 && !q.local {
-		q.e.NoteResult(problemNotify, q.Queue.Notify(ctx, typesToNotify)) // This is only a hint, because every scanner looks by itself before long.
+		q.e.NoteResult(problemNotify, q.Queue.Notify(ctx, typesToNotify)) // This is only a hint.
 	}
 	return err
 }
@@ -219,10 +208,8 @@ func (q *Queue) Notify(ctx context.Context, messages []string) error {
 	return q.Queue.Notify(ctx, messages)
 }
 
-// nearWindow returns how far ahead each round of the reconciler looks. A round enqueues the entries that come due
-// within this time. The queue may lack such an entry, because its process has died or because the queue was full. The
-// time is longer than the lease of a dead leader plus one round of the next leader, so that no entry is missed. A queue
-// in this process has no leader.
+// Each round of the reconciler enqueues the entries that come due within nearWindow. It is longer than the lease of a
+// dead leader plus one round of the next leader, so that no entry is missed. A queue in this process has no leader.
 func (q *Queue) nearWindow() time.Duration {
 	if q.local {
 		return 2 * q.e.PollInterval
@@ -230,8 +217,7 @@ func (q *Queue) nearWindow() time.Duration {
 	return 4 * q.e.ReconcileInterval
 }
 
-// recordLeftOut notes the types for which the queue had no room, and reports whether there are any. The queue still
-// offers the entries that it has. The other entries of these types are found by polling the database.
+// Polls of the database find the entries for which the queue had no room.
 func (q *Queue) recordLeftOut(batch []processlog.QueueEntry, err error) bool {
 	var leftOutErr *processlog.LeftOutError
 	if !errors.As(err, &leftOutErr) {
@@ -249,8 +235,6 @@ func (q *Queue) recordLeftOut(batch []processlog.QueueEntry, err error) bool {
 	return len(leftOutErr.BusinessTypes) > 0
 }
 
-// noteRoom records in Health that the queue has room for the entries of businessTypes. It skips the types that are also in
-// lackingTypes.
 func (q *Queue) noteRoom(businessTypes, lackingTypes []string) {
 	if !q.e.Problems.Any() {
 		return
@@ -262,9 +246,8 @@ func (q *Queue) noteRoom(businessTypes, lackingTypes []string) {
 	}
 }
 
-// noteLoss notes that the queue may lack entries of some types. Until the queue is rebuilt, only the database knows when
-// the missing entries are due. So noteLoss schedules claims from the database, and makes Look ask the queue again within
-// lookAfterLoss. If the queue has not been rebuilt by then, lookOnce calls noteLoss again (G10, the queue is a hint).
+// Until the queue is rebuilt, only the database knows when the missing entries are due. So noteLoss schedules claims
+// from the database, and makes Look ask the queue again within lookAfterLoss (G10, the queue is a hint).
 func (q *Queue) noteLoss(businessTypes []string) {
 	if len(businessTypes) == 0 {
 		return
@@ -282,7 +265,7 @@ func (q *Queue) noteLoss(businessTypes []string) {
 
 func (q *Queue) flushSettled(batch []settledEntry) {
 	if !q.health.usable() {
-		return // The queue's leases end by themselves, and a claim finds out what has become of the entries.
+		return
 	}
 	for name, group := range grouped.Each(batch, func(s settledEntry) string { return s.businessType }) {
 		items := make([]processlog.QueueOutcome, len(group))
@@ -300,8 +283,7 @@ func (q *Queue) flushSettled(batch []settledEntry) {
 		}
 		for _, item := range items {
 			if !item.Remove {
-				// Call Expect only now. A claim before this point would find nothing, because the queue did not know
-				// the new due time yet.
+				// An earlier claim would find nothing, because the queue did not know the new due time yet.
 				q.e.Expect(name, item.In)
 			}
 		}

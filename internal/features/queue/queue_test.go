@@ -16,7 +16,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// newQueue returns the source of an engine that does not run.
 func newQueue(t *testing.T, q processlog.Queue) *Queue {
 	t.Helper()
 	e := engine.New(t.Context(), engine.Config{Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }, Lease: time.Hour,
@@ -24,7 +23,6 @@ func newQueue(t *testing.T, q processlog.Queue) *Queue {
 	return New(e, Config{Queue: q, Horizon: time.Hour}, false)
 }
 
-// storingQueue is a queue that keeps the entries it is given.
 type storingQueue struct {
 	processlog.Queue
 	mu      sync.Mutex
@@ -40,8 +38,7 @@ func (q *storingQueue) Enqueue(_ context.Context, batch []processlog.QueueEntry,
 	return nil, nil, nil
 }
 
-// Usually a round of the reconciler finds out that the queue is back. A process that stops or only records makes no
-// rounds, so one of its other calls must find this out.
+// A process that stops or only records makes no rounds of the reconciler.
 func TestCallThatFindsTheQueueBackTellsAllThatHasGathered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		has := &storingQueue{}
@@ -68,7 +65,6 @@ func TestCallThatFindsTheQueueBackTellsAllThatHasGathered(t *testing.T) {
 	})
 }
 
-// silentQueue is a queue that does not answer.
 type silentQueue struct {
 	processlog.Queue
 	settledTypes []string
@@ -80,7 +76,6 @@ func (q *silentQueue) Settle(ctx context.Context, businessType string, _ []proce
 	return context.Cause(ctx)
 }
 
-// The queue does not answer. A stop must wait for one call, and not for one call of each type.
 func TestQueueThatDoesNotAnswerForOneTypeIsNotAskedForTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := &silentQueue{}
@@ -95,7 +90,6 @@ func TestQueueThatDoesNotAnswerForOneTypeIsNotAskedForTheOthers(t *testing.T) {
 	})
 }
 
-// peekCounter is a queue that counts how often it is asked when its entries are due.
 type peekCounter struct {
 	processlog.Queue
 	peeks int
@@ -106,8 +100,6 @@ func (q *peekCounter) Peek(context.Context, []string) (waits []time.Duration, lo
 	return nil, nil, nil
 }
 
-// After a loss, the process must ask the queue for its due times earlier than usual. It must do so once, and then wait
-// for the usual time again.
 func TestOneLookServesAllThatWaitsForIt(t *testing.T) {
 	queue := &peekCounter{}
 	q := newQueue(t, queue)
@@ -118,8 +110,7 @@ func TestOneLookServesAllThatWaitsForIt(t *testing.T) {
 	require.Empty(t, q.lossSignal)
 }
 
-// A round of the reconciler must not begin under a context that has ended. A select with two ready cases takes either,
-// so the test tries many times.
+// A select with two ready cases takes either, so the test tries many times.
 func TestNoRoundBeginsAfterItsContextHasEnded(t *testing.T) {
 	q := newQueue(t, &silentQueue{})
 	ended, cancel := context.WithCancel(t.Context())
@@ -130,8 +121,6 @@ func TestNoRoundBeginsAfterItsContextHasEnded(t *testing.T) {
 	require.Empty(t, q.rounds.guard)
 }
 
-// Most delayed entries come due in minutes. Entries that are recorded within a few milliseconds must share one call. An
-// entry that comes due at once must not wait for that call.
 func TestEntriesThatComeDueLaterShareACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		has := &storingQueue{}
@@ -159,7 +148,6 @@ func TestEntriesThatComeDueLaterShareACall(t *testing.T) {
 	})
 }
 
-// The queue answers late, so an outcome waits for the call before it. The entry must not be due later because of this wait.
 func TestWaitOfAnOutcomeIsNoPartOfItsDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &slowQueue{}
@@ -172,7 +160,6 @@ func TestWaitOfAnOutcomeIsNoPartOfItsDelay(t *testing.T) {
 	})
 }
 
-// slowQueue is a queue that takes a second to answer.
 type slowQueue struct {
 	processlog.Queue
 	delays []time.Duration

@@ -15,16 +15,13 @@ import (
 )
 
 const (
-	// rebuildPeriod is how long other processes leave a type to the process that has begun to rebuild it. After this
-	// time they assume that it has died.
+	// rebuildPeriod is how long other processes leave a type to the process that has begun to rebuild it.
 	rebuildPeriod = 10 * time.Second
 
-	// rebuildPause is the pause before each rebuild, so that one rebuild restores several losses. It also limits the
-	// cost of a queue that loses entries again and again.
+	// rebuildPause is the pause before each rebuild, so that one rebuild restores several losses.
 	rebuildPause = 200 * time.Millisecond
 )
 
-// losses is the set of types of which the queue has lost entries. A rebuild takes the types out of the set.
 type losses struct {
 	newLoss chan struct{} // of capacity 1: holds a token after a loss
 
@@ -47,11 +44,10 @@ func (l *losses) add(businessTypes ...string) {
 	l.mu.Unlock()
 	select {
 	case l.newLoss <- struct{}{}:
-	default: // the rebuild has not looked since the last loss
+	default:
 	}
 }
 
-// containAll reports whether all the given types are lost, so that Restore will rebuild them.
 func (l *losses) containAll(businessTypes []string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,7 +57,6 @@ func (l *losses) containAll(businessTypes []string) bool {
 	})
 }
 
-// takeAll returns the lost types in order, and forgets them.
 func (l *losses) takeAll() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,14 +65,13 @@ func (l *losses) takeAll() []string {
 	return types
 }
 
-// rebuilding holds the types that one process rebuilds. When all their entries are enqueued, the queue marks the types
-// as complete. Until then the other processes ask the database too, and take over if this process dies.
+// When all entries of the types are enqueued, the queue marks the types as complete. Until then the other processes
+// ask the database too, and take over if this process dies.
 type rebuilding struct {
 	token processlog.Token
 	types []string
 }
 
-// beginRebuild returns the lost types that this process must rebuild.
 func (q *Queue) beginRebuild(ctx context.Context, lostTypes []string) rebuilding {
 	b := rebuilding{token: processlog.NewToken()}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -89,9 +83,7 @@ func (q *Queue) beginRebuild(ctx context.Context, lostTypes []string) rebuilding
 	return b
 }
 
-// endRebuild tells the queue that all entries of the types were enqueued, except entries of the types in
-// incompleteTypes. It returns the types that are complete. A type is missing from the result if the queue has lost
-// entries of it during the rebuild.
+// The queue marks no type as complete of which it has lost entries during the rebuild.
 func (q *Queue) endRebuild(ctx context.Context, b rebuilding, incompleteTypes []string) (completeTypes []string) {
 	b.types = slices.DeleteFunc(b.types, func(t string) bool { return slices.Contains(incompleteTypes, t) })
 	if len(b.types) == 0 {
@@ -121,8 +113,6 @@ func (q *Queue) Restore(ctx context.Context) {
 	}
 }
 
-// rebuildLost rebuilds only the types that the queue has lost, without waiting for the reconciler's next round. It
-// reports whether any of them is complete now.
 func (q *Queue) rebuildLost(ctx context.Context) bool {
 	if !q.rounds.lock(ctx) {
 		return false
@@ -134,7 +124,7 @@ func (q *Queue) rebuildLost(ctx context.Context) bool {
 	}
 	heads, err := q.e.ReadHeads(ctx)
 	if err != nil {
-		return false // No type is complete. Other processes take over after rebuildPeriod.
+		return false // Other processes take over after rebuildPeriod.
 	}
 	heads.List = slices.DeleteFunc(heads.List, func(head processlog.Head) bool { return !slices.Contains(b.types, head.BusinessType) })
 	var event observe.ReconciledEvent
@@ -144,11 +134,11 @@ func (q *Queue) rebuildLost(ctx context.Context) bool {
 	return len(event.RebuiltTypes) > 0
 }
 
-// beginAndNotify begins to rebuild lost types, and notifies the other processes. From then on they ask the database too. The
-// queue may belong to another database by now, so beginAndNotify checks it first.
+// From then on the notified processes ask the database too. The queue may belong to another database by now, so
+// beginAndNotify checks it first.
 func (q *Queue) beginAndNotify(ctx context.Context, lostTypes []string) rebuilding {
 	if !q.health.usable() {
-		return rebuilding{} // The database is polled until the queue is back.
+		return rebuilding{}
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
 	defer cancel()
@@ -158,7 +148,7 @@ func (q *Queue) beginAndNotify(ctx context.Context, lostTypes []string) rebuildi
 	}
 	b := q.beginRebuild(ctx, lostTypes)
 	if len(b.types) > 0 {
-		q.e.NoteResult(problemNotify, q.Queue.Notify(ctx, b.types)) // This is only a hint, because every scanner looks by itself before long.
+		q.e.NoteResult(problemNotify, q.Queue.Notify(ctx, b.types)) // This is only a hint.
 	}
 	return b
 }

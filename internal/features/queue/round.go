@@ -11,25 +11,22 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// pageSize is the number of entries that are read and enqueued at once.
 const pageSize = 1000
 
-// rounds is the queue's part in the rounds of the reconciler. It enqueues entries when they come due within
-// Config.Horizon, and enqueues lost entries again. Each round reads from the beginning, because a transaction may
-// commit an entry that is due earlier than the entries of the last round.
+// rounds enqueues entries when they come due within Config.Horizon, and enqueues lost entries again. Each round reads
+// from the beginning, because a transaction may commit an entry that is due earlier than the entries of the last
+// round.
 type rounds struct {
 	q *Queue
 
 	guard chan struct{} // of capacity 1, full while a round or a rebuild is under way; guards the fields below
-	// lacksOwnEntries is true if the queue may lack entries that only this process knows of: at the beginning of Run, and after an
-	// outage.
+	// The queue may lack entries that only this process knows of: at the beginning of Run, and after an outage.
 	lacksOwnEntries bool
-	rebuild         bool // whether this process, in its next round as leader, enqueues all entries within the horizon
+	rebuild         bool // in its next round as leader, this process enqueues all entries within the horizon
 }
 
 func newRounds(q *Queue) *rounds { return &rounds{q: q, guard: make(chan struct{}, 1)} }
 
-// lock waits until no other round is under way. It returns false if ctx ends first.
 func (r *rounds) lock(ctx context.Context) bool {
 	select {
 	case r.guard <- struct{}{}:
@@ -54,7 +51,6 @@ func (q *Queue) BeforeRun(ctx context.Context) {
 	}
 }
 
-// round implements Source.Round.
 func (q *Queue) round(ctx context.Context) func(context.Context, engine.Heads, *observe.ReconciledEvent) {
 	r := q.rounds
 	if !r.lock(ctx) {
@@ -77,30 +73,25 @@ func (q *Queue) round(ctx context.Context) func(context.Context, engine.Heads, *
 	}
 }
 
-// finish enqueues what a round has read.
 func (r *rounds) finish(ctx context.Context, isLeader, rebuild bool, b rebuilding, heads engine.Heads, event *observe.ReconciledEvent) {
 	event.Rebuilt = isLeader && r.rebuild
-	// The leader enqueues. Another process also enqueues if the queue may lack entries of which only that process
-	// knows, so that these entries need not wait for the leader's next round.
+	// A process that does not lead also enqueues if the queue may lack entries of which only that process knows.
 	if !isLeader && (!r.lacksOwnEntries || !r.q.health.usable()) {
 		return
 	}
 	incompleteTypes := r.q.enqueueAll(ctx, heads, rebuild, event)
 	if r.q.losses.containAll(incompleteTypes) { // This is also true if no type is incomplete.
-		// Only the leader enqueues all entries that come due within Config.Horizon. A process that does not lead keeps
-		// rebuild set, because it may lead next.
+		// A process that does not lead keeps rebuild set, because it may lead next.
 		r.lacksOwnEntries, r.rebuild = false, r.rebuild && !isLeader
 	}
 	r.q.endRebuild(ctx, b, incompleteTypes)
 }
 
-// probe asks whether the queue answers and still belongs to this database, and whether this process leads. Lead writes
-// to the queue, so a queue that only answers reads still counts as down. probe does not look for lost entries, because
-// the queue reports them when it is asked for entries.
+// Lead writes to the queue, so a queue that only answers reads still counts as down.
 func (r *rounds) probe(ctx context.Context) (isLeader bool) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	// Call Check before Lead, because nothing may be enqueued under the prefix of another database.
+	// Nothing may be enqueued under the prefix of another database.
 	err := r.q.Queue.Check(ctx, r.q.Fingerprint)
 	failpoint.Reach(failpoint.OwnerChecked)
 	if err == nil {
@@ -117,8 +108,6 @@ func (r *rounds) probe(ctx context.Context) (isLeader bool) {
 	return isLeader && err == nil
 }
 
-// enqueueAll enqueues the entries of the types and states in heads. It returns the types of which not all entries could
-// be enqueued.
 func (q *Queue) enqueueAll(ctx context.Context, heads engine.Heads, rebuild bool, event *observe.ReconciledEvent) (incompleteTypes []string) {
 	for _, head := range heads.List {
 		if q.local && q.e.TypeNamed(head.BusinessType) == nil {
@@ -133,8 +122,8 @@ func (q *Queue) enqueueAll(ctx context.Context, heads engine.Heads, rebuild bool
 	return incompleteTypes
 }
 
-// enqueueState enqueues entries of one type and state that are due within nearWindow, and overdue entries, which the queue may have
-// lost. In a rebuild it enqueues all entries within the horizon.
+// enqueueState enqueues entries of one type and state that are due within nearWindow, and overdue entries, which the
+// queue may have lost. In a rebuild it enqueues all entries within the horizon.
 func (q *Queue) enqueueState(ctx context.Context, head processlog.Head, readAt time.Time, rebuild bool) (enqueued int, complete bool) {
 	horizon := q.nearWindow()
 	if rebuild {
@@ -150,24 +139,21 @@ func (q *Queue) enqueueState(ctx context.Context, head processlog.Head, readAt t
 	nearEntries := window
 	nearEntries.From = 0
 	enqueued, complete = q.enqueueWindow(ctx, nearEntries, math.MaxInt)
-	// Most overdue entries of an ordered type may be blocked, and would be enqueued again with each round. The
-	// processes that run the type find the entries that are not blocked.
+	// Most overdue entries of an ordered type may be blocked, and would be enqueued again with each round.
 	if q.e.Ordered(head.BusinessType) {
 		return enqueued, complete
 	}
-	// Enqueue overdue entries too, if there are any. head.DueIn was computed at readAt, so subtract the time since
-	// then.
+	// head.DueIn was computed at readAt.
 	if !complete || head.DueIn > time.Since(readAt)+time.Millisecond-q.e.OverdueAfter() {
 		return enqueued, complete
 	}
-	// Leave out leased entries. Such an entry runs, or the queue makes it due again when its lease ends.
+	// A leased entry runs, or the queue makes it due again when its lease ends.
 	window.To, window.Free = -q.e.OverdueAfter(), true
 	n, complete := q.enqueueWindow(ctx, window, pageSize)
 	return enqueued + n, complete
 }
 
-// enqueueWindow enqueues a window page by page, at most limit entries. The end of the window is a fixed time. If it
-// moved on with the present time, a slow reader might never reach it.
+// The end of the window is a fixed time, because a slow reader might never reach one that moves on.
 func (q *Queue) enqueueWindow(ctx context.Context, w processlog.Window, limit int) (enqueued int, complete bool) {
 	windowEnd := time.Now().Add(w.To)
 	for enqueued < limit {

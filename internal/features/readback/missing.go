@@ -9,15 +9,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The constants name the likely causes of an entry that is missing although its transaction was reported as committed.
-// The log message contains these causes, because a person finds no other trace of what happened.
+// The log message names these causes, because a person finds no other trace of what happened.
 const (
 	missingUnwatched = "the server rolled its transaction back and the error was swallowed (a deadlock, say), Committed was called without a commit, " +
 		"it was rolled back to a savepoint, or somebody has deleted it"
 	missingWatched = "it was rolled back to a savepoint, or somebody has deleted it"
 )
 
-// reportUnfound reports entries that were reported as committed and not found.
 func (s *Starter) reportUnfound(unfound []engine.InsertedEntry) {
 	entries := make([]engine.RecordedEntry, len(unfound))
 	for i := range unfound {
@@ -26,9 +24,8 @@ func (s *Starter) reportUnfound(unfound []engine.InsertedEntry) {
 	s.ReportMissing(entries)
 }
 
-// ReportMissing reports entries that were not found. It first reads their idempotency keys, and leaves out an entry
-// whose key exists. Such an entry is not missing if the first read used an old snapshot, or if another transaction has
-// recorded the key after a rollback.
+// ReportMissing first reads the idempotency keys. An entry whose key exists is not missing: the first read used an
+// old snapshot, or another transaction has recorded the key after a rollback.
 func (s *Starter) ReportMissing(unfound []engine.RecordedEntry) {
 	if len(unfound) == 0 {
 		return
@@ -61,8 +58,7 @@ func (s *Starter) idsNow(ctx context.Context, keys []processlog.IdempotencyKey) 
 	return ids, errors.Join(err, tx.Rollback())
 }
 
-// reportMissingEntry logs one missing entry and calls Observer.EntryMissing. If the connection saw the commit, no error was ignored.
-// The usual cause is then a savepoint, which is logged at debug level only.
+// If the connection saw the commit, the usual cause is a savepoint, which is logged at debug level only.
 func (s *Starter) reportMissingEntry(f engine.RecordedEntry) {
 	event := observe.MissingEvent{ID: f.ID, BusinessType: f.BusinessType, IdempotencyKey: f.IdempotencyKey, LikelyCause: missingUnwatched}
 	log := s.e.Log.Warn

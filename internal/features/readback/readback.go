@@ -13,38 +13,33 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// waitBound is the maximum number of entries that wait in memory. The reconciler finds all further entries.
+// The reconciler finds all further entries.
 const waitBound = 100_000
 
-// Starter handles entries after their commit. Callers hand entries over and continue. Entries that arrive while a
-// statement runs share the next statement.
+// Starter handles entries after their commit.
 type Starter struct {
 	e *engine.Engine
 
-	idReads       groupcommit.Batcher[unresolvedEntry]      // reads the ids of entries from a bulk insert
-	verifications groupcommit.Batcher[engine.InsertedEntry] // reads back rows that were inserted with a lease
-	claims        groupcommit.Batcher[claimRequest]         // claims fresh rows by id
+	idReads       groupcommit.Batcher[unresolvedEntry]
+	verifications groupcommit.Batcher[engine.InsertedEntry] // read back rows that were inserted with a lease
+	claims        groupcommit.Batcher[claimRequest]         // claim fresh rows by id
 }
 
-// unresolvedEntry is an entry whose id must still be read from the database by its key.
 type unresolvedEntry struct {
 	engine.InsertedEntry
 	orphaned    bool // inserted with a lease but without a slot now; its lease is released once its id is known
-	failedReads int  // failed reads of its id
+	failedReads int
 }
 
-// claimRequest is a recorded entry that waits for its claim.
 type claimRequest struct {
 	engine.InsertedEntry
-	hasSlot bool // whether this request holds a slot; entries that share one handler call share the slot of one request
+	hasSlot bool // entries that share one handler call share the slot of one request
 }
 
-// Attach makes an engine start the entries that it records. When the engine stops, it waits for the reads and claims that
-// the starter has begun.
+// Attach makes an engine start the entries that it records.
 func Attach(e *engine.Engine) *Starter {
 	s := &Starter{e: e}
-	// Entries in verifications and claims hold slots, which limit their number. Entries in idReads may hold no slot, so
-	// idReads has its own Bound.
+	// Slots limit the number of entries in verifications and claims. Entries in idReads may hold no slot.
 	s.idReads.Max, s.idReads.Workers, s.idReads.Bound, s.idReads.Flush = processlog.MaxRows, 1, waitBound, s.resolveFresh
 	s.verifications.Max, s.verifications.Workers, s.verifications.Flush = processlog.MaxRows, 2, s.verifyFresh
 	s.claims.Max, s.claims.Workers, s.claims.Flush = processlog.MaxRows, 1, s.claimFresh
@@ -54,8 +49,6 @@ func Attach(e *engine.Engine) *Starter {
 	return s
 }
 
-// reserve reserves slots for the drafts that can be inserted with a lease. Such a draft is due at once, and its type
-// runs here.
 func (s *Starter) reserve(drafts []processlog.Draft) (reservations []engine.Reservation) {
 	if s.e.OutcomesBacklogged() {
 		return nil
@@ -66,8 +59,8 @@ func (s *Starter) reserve(drafts []processlog.Draft) (reservations []engine.Rese
 		if t == nil || t.IsOrdered() || d.Done || d.Delay > 0 || t.Linger() > 0 || s.e.OutcomesRefused(t) {
 			continue
 		}
-		// An entry inserted with a lease runs alone. Several entries recorded together are claimed together instead, so
-		// that they share a call.
+		// An entry inserted with a lease runs alone. Several entries are claimed together instead, so that they share
+		// a call.
 		if len(drafts) > 1 && t.Seats() > 1 {
 			t.Slots().Recorded()
 			continue
@@ -84,11 +77,7 @@ func (s *Starter) reserve(drafts []processlog.Draft) (reservations []engine.Rese
 	return reservations
 }
 
-// start decides where entries go after their transaction has committed. It reuses the memory of fresh.
-//
-//   - Entries inserted with a lease are read back.
-//   - Entries that are due now and get a free slot here are claimed by id.
-//   - All others are enqueued. start returns these.
+// start reuses the memory of fresh, and returns the entries that it has not started.
 func (s *Starter) start(fresh []engine.InsertedEntry) (toEnqueue []engine.InsertedEntry) {
 	toEnqueue = fresh[:0]
 	var toVerify []engine.InsertedEntry
@@ -98,15 +87,12 @@ func (s *Starter) start(fresh []engine.InsertedEntry) (toEnqueue []engine.Insert
 		t := s.e.AcceptingType(f.BusinessType)
 		switch {
 		case f.Reservation == nil && t == nil, f.Reservation == nil && time.Until(f.Due) > 0:
-			// This process does not run the type, or the entry is not due yet. The queue notifies a process that runs the
-			// type when the entry is due.
 			toEnqueue = append(toEnqueue, f)
 		case f.ID.IsZero():
 			s.findID(f)
 		case f.Reservation != nil:
 			toVerify = append(toVerify, f)
-		// Claim here only with a free slot. Do not claim while too many outcomes wait to be stored, or are refused. The
-		// queue offers an entry that is not claimed here to all processes.
+		// Do not claim while too many outcomes wait to be stored, or are refused.
 		case t.Linger() == 0 && !s.e.OutcomesBacklogged() && !s.e.OutcomesRefused(t):
 			if seated, slot := calls.takeSeat(t); seated {
 				toClaim = append(toClaim, claimRequest{f, slot})
@@ -122,13 +108,11 @@ func (s *Starter) start(fresh []engine.InsertedEntry) (toEnqueue []engine.Insert
 	return toEnqueue
 }
 
-// freshCalls counts how many more entries can join the current handler call of a type.
 type freshCalls struct {
 	t         *engine.Type
 	freeSeats int
 }
 
-// takeSeat reports whether an entry can join a handler call. The first entry of each call takes a slot for the call.
 func (c *freshCalls) takeSeat(t *engine.Type) (seated, slot bool) {
 	if c.t == t && c.freeSeats > 0 {
 		c.freeSeats--
@@ -141,21 +125,18 @@ func (c *freshCalls) takeSeat(t *engine.Type) (seated, slot bool) {
 	return true, true
 }
 
-// findID reads the id of an entry from the database, and then starts the entry. It always returns true.
 func (s *Starter) findID(f engine.InsertedEntry) bool {
 	if !s.idReads.Add(unresolvedEntry{InsertedEntry: f}) {
-		s.cancelReservation(f) // Too many entries wait already. The database has the entry, and the reconciler finds it.
+		s.cancelReservation(f) // The reconciler finds the entry.
 	}
 	return true
 }
 
-// cancelReservation gives back the slot that was reserved for an entry, because the entry will not use it.
 func (s *Starter) cancelReservation(f engine.InsertedEntry) {
 	s.e.CancelReservation(f.BusinessType, f.Reservation)
 }
 
-// releaseLater releases the lease that an entry was inserted with, once the database answers again. No handler has run
-// under the lease, but a lease that expires would count as lost.
+// No handler has run under the lease, but a lease that expires would count as lost.
 func (s *Starter) releaseLater(f engine.InsertedEntry) {
 	s.e.Releases.ReleaseLater(f.Token, queueEntry(f))
 }
@@ -164,7 +145,6 @@ func queueEntry(f engine.InsertedEntry) processlog.QueueEntry {
 	return processlog.QueueEntry{BusinessType: f.BusinessType, ID: f.ID}
 }
 
-// resolveFresh reads the ids of entries from a bulk insert, after their transaction has committed.
 func (s *Starter) resolveFresh(batch []unresolvedEntry) {
 	keys := make([]processlog.IdempotencyKey, len(batch))
 	for i := range batch {
@@ -195,15 +175,13 @@ func (s *Starter) resolveFresh(batch []unresolvedEntry) {
 	for _, f := range orphaned {
 		s.releaseLater(f)
 	}
-	// Route the entries again, now that their ids are known.
 	s.e.StartRecorded(found)
-	// Report missing entries only here, where the database has answered.
+	// Only here the database has answered.
 	s.reportUnfound(unfound)
 }
 
-// retryUnresolved handles entries whose ids could not be read. It leaves entries without a lease to the reconciler. If
-// an entry was inserted with a lease, retryUnresolved reads its id again, to release the lease. A lease that expires
-// would count as lost, although no handler has run.
+// retryUnresolved leaves entries without a lease to the reconciler. It reads the ids of the others again, to release
+// their leases.
 func (s *Starter) retryUnresolved(batch []unresolvedEntry) {
 	var leased []unresolvedEntry
 	failures := 0
@@ -222,9 +200,8 @@ func (s *Starter) retryUnresolved(batch []unresolvedEntry) {
 	}
 }
 
-// verifyFresh reads back rows that were inserted with a lease. The insert does not prove that the row was committed.
-// The application may have rolled back to a savepoint or ignored a deadlock error. Only rows that exist and are
-// unchanged run.
+// The insert does not prove that the row was committed. The application may have rolled back to a savepoint or
+// ignored a deadlock error. Only rows that exist and are unchanged run.
 func (s *Starter) verifyFresh(batch []engine.InsertedEntry) {
 	ids := make([]processlog.ID, len(batch))
 	for i := range batch {
@@ -232,8 +209,8 @@ func (s *Starter) verifyFresh(batch []engine.InsertedEntry) {
 	}
 	ctx, cancel := s.e.Statement()
 	defer cancel()
-	// Read the clock before the query, because the leases run while the answer is on its way (G16, repetitions are
-	// counted).
+	// The leases run while the answer is on its way (G16, repetitions are counted), so read the clock before the
+	// query.
 	sentAt := time.Now()
 	rows, err := s.e.Store.Load(ctx, ids)
 	s.e.NoteResult(engine.ProblemReadBack, err)
@@ -265,12 +242,12 @@ func (s *Starter) verifyFresh(batch []engine.InsertedEntry) {
 	s.reportUnfound(unfound)
 }
 
-// startRows starts the handlers for rows that were read back. The rows hold their slots already.
+// The rows hold their slots already.
 func (s *Starter) startRows(rows []processlog.Row, sentAt time.Time) {
 	for name, group := range grouped.Each(rows, func(row processlog.Row) string { return row.BusinessType }) {
 		t, callSize := s.e.TypeNamed(name), len(group)
 		if t.Seats() > 1 {
-			callSize = 1 // Each row holds a slot of its own, so the rows share no call.
+			callSize = 1 // Each row holds a slot of its own.
 		}
 		for chunk := range slices.Chunk(group, callSize) {
 			s.e.RunClaimed(engine.ClaimedRows{Claimed: processlog.Claimed{Mine: chunk}, Type: t, SentAt: sentAt})
@@ -278,23 +255,22 @@ func (s *Starter) startRows(rows []processlog.Row, sentAt time.Time) {
 	}
 }
 
-// mayStart reports whether a row that was read back is unchanged and may start now. The parameter sentAt is the time just
-// before the read. A row is claimed again if its lease is too short by now, or if its reservation lapsed.
+// The read began just after sentAt. A row is claimed again if its lease is too short by now, or if its
+// reservation lapsed.
 func (s *Starter) mayStart(f engine.InsertedEntry, row *processlog.Row, sentAt time.Time) bool {
 	t := s.e.TypeNamed(f.BusinessType)
-	// A write since the INSERT, such as a claim or a cancellation, means that the row is no longer this process's. A
-	// different token means that the id was assigned again to another entry (G2, what was rolled back never runs).
+	// The row is no longer this process's, or another entry has got its id (G2, what was rolled back never runs).
 	if row == nil || row.Version != 0 || row.Token != f.Token || row.State != processlog.Pending {
 		s.cancelReservation(f)
 		return false
 	}
-	// The lease runs from the INSERT. After a late commit it may end before it is renewed, and another process would
-	// run the entry too (G16, repetitions are counted).
+	// After a late commit the lease may end before it is renewed, and another process would run the entry too (G16,
+	// repetitions are counted).
 	inTime := time.Until(sentAt.Add(row.LeaseLeft)) >= t.Lease/2
 	switch slot := f.Reservation.Use(1); {
 	case !s.e.Accepts(), s.e.HoldReason() != nil:
-		// No entry may start here now. Either this process stops (G15, stopping loses nothing), or a loss holds it
-		// (G19, a loss is noticed). Release the lease, because a lease that expires counts as a lost lease.
+		// This process stops (G15, stopping loses nothing), or a loss holds it (G19, a loss is noticed). A lease that
+		// expires would count as lost.
 		if slot {
 			s.e.FreeSlots(t, 1)
 		}
@@ -302,8 +278,7 @@ func (s *Starter) mayStart(f engine.InsertedEntry, row *processlog.Row, sentAt t
 	case slot && inTime:
 		return true
 	case slot || t.Slots().TakeRecorded():
-		// Claim the row under the token with which it was inserted. No handler has run under that lease, so the lease does
-		// not count as lost.
+		// Claim under the token of the insert, so that its lease does not count as lost.
 		s.claims.Add(claimRequest{f, true})
 	default:
 		s.e.Releases.Release(f.Token, queueEntry(f))
@@ -311,7 +286,6 @@ func (s *Starter) mayStart(f engine.InsertedEntry, row *processlog.Row, sentAt t
 	return false
 }
 
-// claimFresh claims committed entries by id, for the slots that they hold.
 func (s *Starter) claimFresh(batch []claimRequest) {
 	for name, list := range grouped.Each(batch, func(f claimRequest) string { return f.BusinessType }) {
 		s.claimType(s.e.TypeNamed(name), list)
@@ -332,7 +306,7 @@ func (s *Starter) claimType(t *engine.Type, list []claimRequest) {
 	}
 	if list, wanted = s.withoutBlocked(t, list, wanted); len(wanted) == 0 {
 		s.e.FreeSlots(t, calls)
-		return // The entries are enqueued when the earlier entries of their keys end.
+		return // The ends of the earlier entries of their keys enqueue them.
 	}
 	claimed, err := s.e.ClaimWithSlots(t, wanted, calls)
 	if err != nil {
@@ -351,8 +325,8 @@ func (s *Starter) claimType(t *engine.Type, list []claimRequest) {
 	s.reportUnfound(missing)
 }
 
-// withoutBlocked leaves out blocked entries. If the check for blocked entries fails, it leaves out none. The
-// engine then finds the blocked entries after the claim: see engine.Order.Separate.
+// If the check for blocked entries fails, withoutBlocked leaves out none. The engine then finds them after the claim:
+// see engine.Order.Separate.
 func (s *Starter) withoutBlocked(t *engine.Type, list []claimRequest, wanted []processlog.Wanted) ([]claimRequest, []processlog.Wanted) {
 	if !t.IsOrdered() {
 		return list, wanted
@@ -368,9 +342,7 @@ func (s *Starter) withoutBlocked(t *engine.Type, list []claimRequest, wanted []p
 		slices.DeleteFunc(wanted, func(w processlog.Wanted) bool { return slices.Contains(blocked, w.ID) })
 }
 
-// releaseInsertLeases releases the leases with which entries were inserted, after a claim of these entries has returned
-// an error. If the claim took effect in spite of the error, it has replaced these leases, and releases its own leases
-// itself.
+// If the claim took effect in spite of its error, it has replaced these leases, and releases its own leases itself.
 func (s *Starter) releaseInsertLeases(list []claimRequest) {
 	for _, f := range list {
 		if f.Reservation != nil {
@@ -379,8 +351,7 @@ func (s *Starter) releaseInsertLeases(list []claimRequest) {
 	}
 }
 
-// returnSpare handles entries that fit into no call: all processes may claim them. If an entry was inserted with a
-// lease, the lease is released first, because no handler has run under it.
+// A lease from an insert is released first, because no handler has run under it.
 func (s *Starter) returnSpare(list []claimRequest, spare []processlog.ID) {
 	for _, f := range list {
 		switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// acceptance identifies the audit record by which a person has accepted a loss. Its fields never change.
+// acceptance identifies the audit record by which a person has accepted a loss.
 type acceptance struct {
 	at            int64
 	actor, reason string
@@ -18,10 +18,8 @@ func acceptanceOf(r processlog.AuditRecord) acceptance {
 	return acceptance{r.At.UnixMilli(), r.Actor, r.Reason}
 }
 
-// readNotes reads the audit records that belong to no entry. Some of them say that a person has accepted a loss. When
-// readNotes reads such a record for the first time, it computes the record's time on this process's clock. It does not
-// compute that time again. If somebody changes the database's clock, or a promoted replica has another clock, a second
-// computation could make an old record look new.
+// readNotes computes the time of an audit record on this process's clock once. After a change of the database's
+// clock, a second computation could make an old record look new.
 func (d *Detector) readNotes(ctx context.Context) ([]processlog.AuditRecord, error) {
 	sentAt := time.Now()
 	notes, err := d.e.Store.History(ctx, processlog.ID{})
@@ -33,14 +31,12 @@ func (d *Detector) readNotes(ctx context.Context) ([]processlog.AuditRecord, err
 	return notes, err
 }
 
-// acceptedSince reports whether a person has accepted a loss after a moment.
 func (d *Detector) acceptedSince(notes []processlog.AuditRecord, moment time.Time) bool {
 	return slices.ContainsFunc(notes, func(r processlog.AuditRecord) bool {
 		return r.Action == processlog.ActionAcceptLoss && d.acceptedAt[acceptanceOf(r)].After(moment)
 	})
 }
 
-// endIfAccepted checks whether a person has accepted the loss. If so, it ends the report.
 func (d *Detector) endIfAccepted(ctx context.Context, loss *loss) (accepted bool, err error) {
 	d.logLoss(loss)
 	notes, err := d.readNotes(ctx)
@@ -51,8 +47,7 @@ func (d *Detector) endIfAccepted(ctx context.Context, loss *loss) (accepted bool
 	return true, nil
 }
 
-// endReport ends the report of a loss. It forgets all versions, because versions of the lost history would be reported as
-// lost again.
+// Versions of the lost history would be reported as lost again, so endReport forgets all versions.
 func (d *Detector) endReport(loss *loss) {
 	d.versions.forget()
 	d.openLoss.Store(nil)
@@ -61,9 +56,8 @@ func (d *Detector) endReport(loss *loss) {
 	d.e.Wake()
 }
 
-// Accept writes an audit record by which a person accepts the loss, and ends the report. The other processes read that
-// record. Accept returns what the database has lost, as far as this process remembers it. It returns the error of ctx
-// if ctx ends first.
+// Accept writes an audit record by which a person accepts the loss, and ends the report. Accept returns what the
+// database has lost, as far as this process remembers it. It returns the error of ctx if ctx ends first.
 func (d *Detector) Accept(ctx context.Context, by processlog.AuditInfo) ([]processlog.LostEntry, error) {
 	if err := d.lock(ctx); err != nil {
 		return nil, err
@@ -76,7 +70,7 @@ func (d *Detector) Accept(ctx context.Context, by processlog.AuditInfo) ([]proce
 	if err := d.e.Store.Note(ctx, processlog.ActionAcceptLoss, by); err != nil {
 		return nil, err
 	}
-	// Read the record at once, so that its age is known from now on.
+	// Its age is known from now on.
 	if _, err := d.readNotes(ctx); ctx.Err() == nil {
 		d.e.NoteResult(problem, err)
 	}

@@ -14,41 +14,40 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// problem is the text in the list of problems if the detector's check fails.
 const problem = "what the database has kept so far could not be read back"
 
-// Detector remembers some versions of entries that this process has seen committed, and reads them back from time to time. A version
-// that the database no longer has is a loss. The success of an INSERT does not show that its row has committed. The
-// transaction may have been rolled back to a savepoint, or by a deadlock whose error was swallowed.
+// Detector remembers some versions of entries that this process has seen committed, and reads them back from time to
+// time. A version that the database no longer has is a loss.
+//
+// The success of an INSERT shows no commit, because its transaction may have been rolled back to a savepoint.
 type Detector struct {
 	e          *engine.Engine
 	stopOnLoss bool // a loss stops this process until a person accepts it
 	versions   versionMemory
 
-	reportMissing func(entries []engine.RecordedEntry) // see New
+	reportMissing func(entries []engine.RecordedEntry)
 
-	recorded        chan engine.RecordedEntry    // entries recorded here that were not read back yet, and so prove nothing
-	checks          groupcommit.Batcher[version] // checks that nobody waits for; the zero version only asks for a check
-	mustCheck       atomic.Bool                  // set after a failed statement, because another server may answer next
-	connectionsSeen atomic.Int64                 // number of connections that the library had opened at the last check
-	startedAt       time.Time                    // when the detector was made
-	lastCheck       atomic.Int64                 // time at which the database was last asked, in nanoseconds since startedAt
-	openLoss        atomic.Pointer[loss]         // loss that nobody has accepted; nil if there is none
+	recorded        chan engine.RecordedEntry    // entries that were not read back yet, and so prove nothing
+	checks          groupcommit.Batcher[version] // checks that nobody waits for; the zero version asks for a check only
+	mustCheck       atomic.Bool                  // another server may answer after a failed statement
+	connectionsSeen atomic.Int64                 // at the last check
+	startedAt       time.Time
+	lastCheck       atomic.Int64         // in nanoseconds since startedAt
+	openLoss        atomic.Pointer[loss] // nil if there is none
 
-	guard      chan struct{}            // holds a value while somebody asks the database; guards the fields below
-	loggedAt   time.Time                // time at which the loss was last logged
-	toReport   findings                 // findings of the checks since guard was filled; unlock reports them
-	acceptedAt map[acceptance]time.Time // time at which each acceptance was written, by this process's clock
+	guard      chan struct{} // holds a value during a check; guards the fields below
+	loggedAt   time.Time
+	toReport   findings                 // unlock reports them
+	acceptedAt map[acceptance]time.Time // when each acceptance was written, by this process's clock
 }
 
-// connectionReporter is implemented by stores that report on their connections.
 type connectionReporter interface {
-	Connections() int64   // number of connections that the library has opened so far
+	Connections() int64   // opened so far
 	ReadsCommitted() bool // whether a read outside a transaction returns committed rows only
 }
 
-// New makes a detector. The parameter stopOnLoss says whether a loss stops this process. The detector calls reportMissing with
-// recorded entries whose ids are not in the database. It notices nothing before Watch.
+// New makes a detector. The detector calls reportMissing with recorded entries whose ids are not in the database. It
+// notices nothing before Watch.
 func New(e *engine.Engine, stopOnLoss bool, reportMissing func(entries []engine.RecordedEntry)) *Detector {
 	d := &Detector{e: e, stopOnLoss: stopOnLoss, reportMissing: reportMissing, recorded: make(chan engine.RecordedEntry, recordedKept), startedAt: time.Now(), guard: make(chan struct{}, 1),
 		acceptedAt: make(map[acceptance]time.Time)}
@@ -77,33 +76,27 @@ func (d *Detector) Lost() error {
 	return nil
 }
 
-// sawRead remembers rows that were read outside a transaction. A pool at READ UNCOMMITTED also returns changes that are
-// rolled back later. Such changes would look lost later, so rows of such a pool are not remembered.
+// A pool at READ UNCOMMITTED also returns changes that are rolled back later and would then look lost.
 func (d *Detector) sawRead(rows []processlog.Row, sentAt time.Time) {
 	if s, ok := d.e.Store.(connectionReporter); !ok || s.ReadsCommitted() {
 		d.versions.sawRows(rows, sentAt)
 	}
 }
 
-// sawRecorded is called when the commit of entries is reported. It adds the entries to a list, and the next check asks the
-// database whether the entries of the list are there. It adds only the last recordedKept entries, because the list holds no
-// more. sawRecorded does not block, because the caller has just committed.
+// sawRecorded does not block, because the caller has just committed. If the list is full, the oldest entry is
+// dropped: a database that goes back to an earlier state loses its newest entries.
 //
-// A process without Run has no rounds of the reconciler. In such a process, sawRecorded starts a check in the background
-// if the last check is at least ReconcileInterval ago.
-//
-// If the list is full, sawRecorded drops the oldest entry. A database that goes back to an earlier state loses its newest
-// entries, so these must stay in the list.
+// A process without Run has no rounds of the reconciler, so sawRecorded starts a check in the background if none was
+// made for ReconcileInterval.
 func (d *Detector) sawRecorded(fresh []engine.InsertedEntry) {
 	for i := max(0, len(fresh)-recordedKept); i < len(fresh); i++ {
 		d.keepRecorded(fresh[i].RecordedEntry)
 	}
 }
 
-// keepRecorded adds an entry to the list of sawRecorded.
 func (d *Detector) keepRecorded(r engine.RecordedEntry) {
 	if r.ID.IsZero() {
-		return // There is no id to ask for.
+		return
 	}
 	for {
 		select {
@@ -121,8 +114,8 @@ func (d *Detector) keepRecorded(r engine.RecordedEntry) {
 	}
 }
 
-// rememberClaimed remembers claimed rows. It starts a check in the background if the rows contradict remembered versions, or if
-// the next answer may come from another server.
+// rememberClaimed starts a check in the background if the rows contradict remembered versions, or if the next answer
+// may come from another server.
 func (d *Detector) rememberClaimed(rows []processlog.Row, sentAt time.Time) error {
 	contradicted := d.versions.contradictedBy(rows)
 	if len(contradicted) == 0 && !d.serverMayDiffer() {
@@ -135,8 +128,7 @@ func (d *Detector) rememberClaimed(rows []processlog.Row, sentAt time.Time) erro
 }
 
 // verifyClaimed is used instead of rememberClaimed if a loss stops this process. It returns an error if the claimed
-// rows may not run. If the claim used a new connection, another server than before may have answered, and verifyClaimed
-// checks the database first.
+// rows may not run.
 func (d *Detector) verifyClaimed(rows []processlog.Row, sentAt time.Time) error {
 	ctx := d.e.Work
 	if contradicted := d.versions.contradictedBy(rows); len(contradicted) > 0 {
@@ -144,7 +136,7 @@ func (d *Detector) verifyClaimed(rows []processlog.Row, sentAt time.Time) error 
 			return err
 		}
 	}
-	// If the check gets no answer, nothing starts. The claim itself has committed, so its rows are remembered.
+	// Without an answer nothing starts. The claim has committed, so its rows are remembered.
 	if err := d.checkIf(ctx, d.serverMayDiffer); err != nil {
 		d.versions.sawUnconfirmed(rows, sentAt)
 		return err
@@ -156,15 +148,12 @@ func (d *Detector) verifyClaimed(rows []processlog.Row, sentAt time.Time) error 
 	return nil
 }
 
-// checkLater makes the next claim, or the reconciler's next round, check the database for lost versions.
 func (d *Detector) checkLater() { d.mustCheck.Store(true) }
 
-// serverMayDiffer reports whether the next answer may come from another server than at the last check.
 func (d *Detector) serverMayDiffer() bool {
 	return d.mustCheck.Load() || d.connections() != d.connectionsSeen.Load()
 }
 
-// connections returns how many connections the library has opened so far.
 func (d *Detector) connections() int64 {
 	if s, ok := d.e.Store.(connectionReporter); ok {
 		return s.Connections()
@@ -172,18 +161,15 @@ func (d *Detector) connections() int64 {
 	return 0
 }
 
-// checkDue reports whether at least one interval of the reconciler has passed since the last check.
 func (d *Detector) checkDue() bool {
 	return time.Since(d.startedAt)-time.Duration(d.lastCheck.Load()) >= d.e.ReconcileInterval
 }
 
-// checkInRound runs a check in a round of the reconciler, if one is needed. If a loss has stopped this process, every
-// round needs a check. The check finds out whether a person has accepted the loss.
+// After a loss has stopped this process, every round asks whether a person has accepted the loss.
 func (d *Detector) checkInRound(ctx context.Context) {
 	_ = d.checkIf(ctx, func() bool { return d.stopOnLoss && d.openLoss.Load() != nil || d.serverMayDiffer() || d.checkDue() })
 }
 
-// checkAside checks in the background.
 func (d *Detector) checkAside(batch []version) {
 	extraVersions := slices.DeleteFunc(batch, func(v version) bool { return v.ID.IsZero() })
 	if len(extraVersions) > 0 {
@@ -193,8 +179,6 @@ func (d *Detector) checkAside(batch []version) {
 	_ = d.checkIf(d.e.Work, func() bool { return d.serverMayDiffer() || d.checkDue() })
 }
 
-// checkIf waits until no other check runs, and then asks needed once more. If needed returns true, checkIf makes a
-// check.
 func (d *Detector) checkIf(ctx context.Context, needed func() bool) error {
 	if !needed() {
 		return nil
@@ -209,7 +193,6 @@ func (d *Detector) checkIf(ctx context.Context, needed func() bool) error {
 	return nil
 }
 
-// check reads back some of the remembered versions, and all of extraVersions.
 func (d *Detector) check(ctx context.Context, extraVersions []version) error {
 	if err := d.lock(ctx); err != nil {
 		return err
@@ -218,21 +201,19 @@ func (d *Detector) check(ctx context.Context, extraVersions []version) error {
 	return d.checkLocked(ctx, extraVersions)
 }
 
-// lock waits until no other check runs. If ctx ends first, lock returns the cause.
 func (d *Detector) lock(ctx context.Context) error {
 	select {
 	case d.guard <- struct{}{}:
 		if ctx.Err() == nil {
 			return nil
 		}
-		d.unlock() // The lock was free, but ctx had ended too.
+		d.unlock()
 	case <-ctx.Done():
 	}
 	return context.Cause(ctx)
 }
 
-// unlock lets the next check begin, and then reports what the checks under this lock have found. It reports after the
-// unlock, because the observer may call Accept, which needs the lock.
+// unlock reports the findings after the unlock, because the observer may call Accept, which needs the lock.
 func (d *Detector) unlock() {
 	found := d.toReport
 	d.toReport = findings{}
@@ -243,20 +224,17 @@ func (d *Detector) unlock() {
 	}
 }
 
-// findings are the results of checks. unlock passes them to the observer.
 type findings struct {
-	loss    *loss                  // nil if there is no new loss
-	missing []engine.RecordedEntry // recorded entries that were not found
+	loss    *loss // nil if there is no new loss
+	missing []engine.RecordedEntry
 }
 
-// checkLocked makes one check. The caller holds the lock. A check lasts for engine.StatementTimeout at most, and ends with ctx
-// and with Close.
+// The caller holds the lock. A check lasts for engine.StatementTimeout at most, and ends with ctx and with Close.
 func (d *Detector) checkLocked(ctx context.Context, extraVersions []version) error {
 	limited, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
 	defer cancel()
 	defer context.AfterFunc(d.e.Work, cancel)()
-	// Read the number of connections and clear mustCheck before the database is asked. If a connection opens or a
-	// statement fails meanwhile, another check is needed.
+	// If a connection opens or a statement fails during the check, another check is needed.
 	opened := d.connections()
 	d.mustCheck.Store(false)
 	d.lastCheck.Store(int64(time.Since(d.startedAt)))
@@ -272,8 +250,7 @@ func (d *Detector) checkLocked(ctx context.Context, extraVersions []version) err
 	return err
 }
 
-// askDatabase checks whether a person has accepted the reported loss. Without a reported loss it looks for one. A process
-// that a loss has stopped looks for no second loss, because a person has not decided about the first.
+// A process that a loss has stopped looks for no second loss.
 func (d *Detector) askDatabase(ctx context.Context, extraVersions []version) error {
 	if loss := d.openLoss.Load(); loss != nil {
 		accepted, err := d.endIfAccepted(ctx, loss)
@@ -284,7 +261,6 @@ func (d *Detector) askDatabase(ctx context.Context, extraVersions []version) err
 	return d.compareVersions(ctx, extraVersions)
 }
 
-// compareVersions reads back some of the remembered versions, and all of extraVersions.
 func (d *Detector) compareVersions(ctx context.Context, extraVersions []version) error {
 	remembered, began := slices.Concat(d.versions.latestNow(), d.versions.sweepOn(), extraVersions), time.Now()
 	recorded := d.takeRecorded()
@@ -306,8 +282,7 @@ func (d *Detector) compareVersions(ctx context.Context, extraVersions []version)
 	return d.confirmLoss(ctx, remembered, found)
 }
 
-// takeRecorded returns the recorded entries that no check has asked for yet. Each entry is asked for once. If that
-// check does not find the entry, the detector forgets it.
+// Each recorded entry is asked for once.
 func (d *Detector) takeRecorded() (list []engine.RecordedEntry) {
 	for range recordedKept {
 		select {

@@ -15,13 +15,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// unreliableStore is a Store whose Versions may fail or block.
 type unreliableStore struct {
 	processlog.Store
 	fails    bool
-	blocks   bool // whether Versions blocks until its context ends
+	blocks   bool // until its context ends
 	asked    int
-	lastIDs  []processlog.ID // ids that were last asked for
+	lastIDs  []processlog.ID // that were last asked for
 	rows     map[processlog.ID]processlog.Version
 	resolved map[processlog.ID]processlog.Row // what locking reads return
 	notes    []processlog.AuditRecord
@@ -66,19 +65,17 @@ func (s *unreliableStore) Resolve(_ context.Context, ref processlog.Ref) (proces
 	return row, nil
 }
 
-// hold adds an entry to the store, and lets d see it.
 func (s *unreliableStore) hold(d *Detector, id uint64) {
 	row := processlog.Row{ID: processlog.RowID(id), Version: 1}
 	s.rows[row.ID] = versionOf(&row)
 	d.versions.sawRows([]processlog.Row{row}, time.Now())
 }
 
-// claim returns the row of an entry that was just claimed.
 func claim(id, number uint64) []processlog.Row {
 	return []processlog.Row{{ID: processlog.RowID(id), Version: number, State: processlog.Pending, Token: processlog.NewToken()}}
 }
 
-// detecting returns the detector of a process, and a store that has all entries that the process claims.
+// The store has all entries that the process claims.
 func detecting(t *testing.T, stopOnLoss bool, observer observe.Observer) (*Detector, *unreliableStore) {
 	store := &unreliableStore{rows: make(map[processlog.ID]processlog.Version)}
 	e := engine.New(t.Context(), engine.Config{Store: store, Log: slog.New(slog.DiscardHandler), Observer: observer, ReconcileInterval: time.Minute,
@@ -88,8 +85,7 @@ func detecting(t *testing.T, stopOnLoss bool, observer observe.Observer) (*Detec
 	return d, store
 }
 
-// After a failed claim, the next answer may come from another server, which may lack commits. Nothing may start before
-// a check of that server.
+// After a failed claim, the next answer may come from another server, which may lack commits.
 func TestNothingStartsThatADatabaseLeasedWithoutSayingWhatItHasKept(t *testing.T) {
 	d, store := detecting(t, true, observe.Observer{})
 	store.hold(d, 7)
@@ -106,8 +102,6 @@ func TestNothingStartsThatADatabaseLeasedWithoutSayingWhatItHasKept(t *testing.T
 	require.Equal(t, sentAt, store.asked, "the database is asked only when there is a reason")
 }
 
-// A claim has committed, but the check of the database fails. The claim must be remembered beside the versions that
-// were seen before.
 func TestClaimOfADatabaseThatDoesNotSayWhatItHasKeptIsRemembered(t *testing.T) {
 	d, store := detecting(t, true, observe.Observer{})
 	store.hold(d, 6)
@@ -122,8 +116,7 @@ func TestClaimOfADatabaseThatDoesNotSayWhatItHasKeptIsRemembered(t *testing.T) {
 	require.Contains(t, store.lastIDs, processlog.RowID(1), "the next server is asked for it")
 }
 
-// The database was rolled back, and entries 6 and 7 are lost. Then another process has written entry 7 again. Its version
-// is not lower than the lost one, so entry 7 does not show the loss. Entry 6 must show it.
+// Another process has written entry 7 again, so only entry 6 shows the loss.
 func TestLossShowsBehindWhatOthersHaveCarriedPastIt(t *testing.T) {
 	d, store := detecting(t, true, observe.Observer{})
 	store.hold(d, 6)
@@ -134,7 +127,6 @@ func TestLossShowsBehindWhatOthersHaveCarriedPastIt(t *testing.T) {
 	require.ErrorIs(t, d.Lost(), processlog.ErrHistoryLost)
 }
 
-// If a loss does not stop a process, the process must start claimed entries at once, and check in the background.
 func TestClaimWaitsForNoCheckWhereALossDoesNotStopTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, store := detecting(t, false, observe.Observer{})
@@ -151,8 +143,6 @@ func TestClaimWaitsForNoCheckWhereALossDoesNotStopTheProcess(t *testing.T) {
 	})
 }
 
-// Work goes on after a loss, so a second loss may follow before a person has accepted the first. The report must then
-// hold both.
 func TestSecondLossIsAddedToTheReportOfTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []int
@@ -181,7 +171,6 @@ func TestSecondLossIsAddedToTheReportOfTheFirst(t *testing.T) {
 	})
 }
 
-// Accept and Close end while a check is blocked: Accept when its context ends, and Close within the check's timeout.
 func TestAcceptLossEndsWithItsContextWhileACheckIsBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, store := detecting(t, true, observe.Observer{})
@@ -207,8 +196,7 @@ func claimVersion(id uint64) version {
 	return version{Version: processlog.Version{ID: processlog.RowID(id), Number: 1}, seenAt: time.Now()}
 }
 
-// A check whose context has ended gets no answer. It must not count as a check that failed. A select with two ready cases
-// takes either, so the test tries many times.
+// A select with two ready cases takes either, so the test tries many times.
 func TestCheckDoesNotBeginAfterItsContextHasEnded(t *testing.T) {
 	d, store := detecting(t, false, observe.Observer{})
 	ended, cancel := context.WithCancel(t.Context())

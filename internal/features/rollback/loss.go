@@ -12,14 +12,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// loss describes what the database has lost, as long as no person has accepted the loss.
 type loss struct {
 	processlog.LossError
-	newest time.Time // time at which the newest of the lost versions was seen
+	newest time.Time // when the newest of the lost versions was seen
 }
 
-// lostOf returns those of the remembered versions that the database no longer has. A purged entry is not lost, because the purge has
-// written an audit record.
+// A purged entry is not lost, because the purge has written an audit record.
 func lostOf(remembered []version, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (lost []version) {
 	for _, v := range remembered {
 		now, exists := found[v.ID]
@@ -30,17 +28,15 @@ func lostOf(remembered []version, found map[processlog.ID]processlog.Version, no
 	return lost
 }
 
-// purgedSince reports whether an audit record shows a purge after a moment.
 func purgedSince(notes []processlog.AuditRecord, moment time.Time) bool {
 	since := time.Since(moment)
 	return slices.ContainsFunc(notes, func(r processlog.AuditRecord) bool { return r.Action == processlog.ActionPurge && r.Ago < since })
 }
 
-// confirmLoss checks with locking reads whether versions are really lost, because a lagging replica may have answered
-// the plain read.
+// confirmLoss uses locking reads, because a lagging replica may have answered the plain read.
 //
-// Another process may have reported the same loss, and a person may have accepted it. A database that goes back loses
-// its newest writes. So if it still has the audit record of the acceptance, it has lost nothing since then.
+// A database that goes back loses its newest writes. So if it still has the audit record of an acceptance, it has
+// lost nothing since then.
 func (d *Detector) confirmLoss(ctx context.Context, remembered []version, found map[processlog.ID]processlog.Version) error {
 	notes, err := d.readNotes(ctx)
 	if err != nil {
@@ -63,9 +59,8 @@ func (d *Detector) confirmLoss(ctx context.Context, remembered []version, found 
 	return nil
 }
 
-// withoutPurgeable leaves out missing entries that were last seen long ago, because other processes may have purged
-// them without an audit record. The age counts on the database's clock, because this process's clock stands still while
-// the machine is suspended. If the database's clock cannot be read, withoutPurgeable leaves out nothing.
+// Other processes may have purged entries that were last seen long ago. The age counts on the database's clock,
+// because this process's clock stands still while the machine is suspended.
 func (d *Detector) withoutPurgeable(ctx context.Context, lost []version, found map[processlog.ID]processlog.Version) []version {
 	now, _, err := d.e.Store.Marks(ctx, []string{noType})
 	if err != nil {
@@ -79,11 +74,10 @@ func (d *Detector) withoutPurgeable(ctx context.Context, lost []version, found m
 	})
 }
 
-// noType is a name that no business type has.
+// No business type has this name.
 const noType = " "
 
-// clockBy returns the database's time at which v was seen. If v has no databaseTime, clockBy computes it from another
-// version: the one that was seen nearest to v and has a databaseTime.
+// If v has no databaseTime, clockBy computes it from the version that was seen nearest to v.
 func (v *version) clockBy(all []version) (databaseTime int64, known bool) {
 	if v.databaseTime != 0 {
 		return v.databaseTime, true
@@ -97,16 +91,14 @@ func (v *version) clockBy(all []version) (databaseTime int64, known bool) {
 	return databaseTime, known
 }
 
-// confirmMost limits how many versions that look lost are read with a lock. If a lagging replica answers plain reads,
-// many versions look lost, and the locking reads find none of them lost.
+// If a lagging replica answers plain reads, many versions look lost, and the locking reads find none of them lost.
 const confirmMost = 8
 
-// newestLost returns the newest version that is lost according to locking reads. Usually the first read finds the loss,
-// because a database that goes back loses its newest writes. But other processes may have written the newest entry
-// again, until its version number was as high as the lost one. Then newestLost reads further versions.
+// The first read usually finds the loss. But other processes may have written the newest entry again, until its
+// version number was as high as the lost one.
 func (d *Detector) newestLost(ctx context.Context, lost []version) (newest version, confirmed bool, err error) {
 	byAge := slices.SortedStableFunc(slices.Values(lost), func(a, b version) int {
-		return cmp.Or(b.seenAt.Compare(a.seenAt), a.ID.Compare(b.ID)) // The order is fixed, so that a simulation can be repeated.
+		return cmp.Or(b.seenAt.Compare(a.seenAt), a.ID.Compare(b.ID)) // A fixed order makes a simulation repeatable.
 	})
 	byAge = slices.CompactFunc(byAge, func(a, b version) bool { return a.ID == b.ID })
 	for _, v := range byAge[:min(len(byAge), confirmMost)] {
@@ -122,14 +114,13 @@ func (d *Detector) newestLost(ctx context.Context, lost []version) (newest versi
 	return version{}, false, nil
 }
 
-// listLost returns all remembered versions that are lost, sorted by id. If the remembered versions cannot be read back,
-// listLost returns only the versions in known.
+// If the remembered versions cannot be read back, the result is only the versions in known.
 func (d *Detector) listLost(ctx context.Context, known []version, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (list []processlog.LostEntry) {
 	all := slices.Concat(known, d.versions.all())
 	if now, err := d.readVersions(ctx, all); err == nil {
 		known, found = lostOf(all, now, notes), now
 	}
-	slices.SortStableFunc(known, func(a, b version) int { return b.seenAt.Compare(a.seenAt) }) // Now the newest version of each entry comes first.
+	slices.SortStableFunc(known, func(a, b version) int { return b.seenAt.Compare(a.seenAt) })
 	for _, v := range known {
 		now := found[v.ID]
 		list = append(list, processlog.LostEntry{ID: v.ID, IdempotencyKey: v.IdempotencyKey, BusinessType: v.businessType, Seen: v.seenAt, Was: v.State,
@@ -138,15 +129,13 @@ func (d *Detector) listLost(ctx context.Context, known []version, found map[proc
 	return byID(list)
 }
 
-// byID sorts lost entries by id. For each id it keeps the first.
 func byID(list []processlog.LostEntry) []processlog.LostEntry {
 	slices.SortStableFunc(list, func(a, b processlog.LostEntry) int { return a.ID.Compare(b.ID) })
 	return slices.CompactFunc(list, func(a, b processlog.LostEntry) bool { return a.ID == b.ID })
 }
 
-// reportLoss logs a loss, and unlock then calls the observer. If the loss does not stop this process, reportLoss
-// forgets the versions of the lost history, so that the detector can notice another loss. If nobody has accepted an
-// earlier loss yet, reportLoss adds the new loss to the earlier one.
+// A loss that does not stop this process is added to an earlier one. The detector forgets the lost history, so that
+// it can notice another loss.
 func (d *Detector) reportLoss(found *loss) {
 	if previous := d.openLoss.Load(); previous != nil {
 		all := byID(slices.Concat(found.Lost, previous.Lost))
@@ -167,7 +156,6 @@ func (d *Detector) reportLoss(found *loss) {
 	d.toReport.loss = found
 }
 
-// logLoss logs the loss: at most once a minute if the process has stopped, and otherwise at most once an hour.
 func (d *Detector) logLoss(loss *loss) {
 	message, pause := "compensator: the database has gone back. Work goes on. Check the lost entries, then call AcceptLoss", time.Hour
 	if d.stopOnLoss {

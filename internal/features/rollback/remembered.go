@@ -10,34 +10,31 @@ import (
 
 const (
 	versionsRemembered = 512 // limits what a process can list as lost
-	recordedKept       = 32  // number of entries recorded here that a check asks for
-	sweepMost          = 32  // number of other remembered versions that a check asks for; 16 checks ask for all
+	recordedKept       = 32  // recorded entries that a check asks for
+	sweepMost          = 32  // other remembered versions that a check asks for
 
-	// The field latest covers the time of the last latestRounds rounds of the reconciler. It keeps two versions for
-	// each of latestParts parts of this time, because a process may see more versions than it can remember.
+	// The field latest keeps two versions for each of latestParts parts of the last latestRounds rounds, because a
+	// process may see more versions than it can remember.
 	latestRounds = 2
 	latestParts  = 16
 )
 
-// version is a version that an entry once had in the database.
 type version struct {
 	processlog.Version
 	businessType string
-	seenAt       time.Time // time just before sending the statement that returned the version
-	databaseTime int64     // what the database's clock said then, in Unix milliseconds; 0: unknown
+	seenAt       time.Time // just before sending the statement that returned the version
+	databaseTime int64     // database's clock then, in Unix milliseconds; 0: unknown
 }
 
 func rememberedAs(row *processlog.Row, sentAt time.Time) version {
 	return version{versionOf(row), row.BusinessType, sentAt, clockOf(row)}
 }
 
-// provesLoss reports whether the entry of v must still exist, so that a missing entry proves a loss. The zero version proves
-// nothing.
+// If provesLoss returns true and the entry is missing, the database has lost it.
 func (v *version) provesLoss(now time.Time) bool {
 	return !v.seenAt.IsZero() && now.Sub(v.seenAt) < engine.PurgeNoteAge
 }
 
-// clockOf returns the time on the database's clock when a row was read.
 func clockOf(row *processlog.Row) int64 {
 	if row.NextAt.IsZero() {
 		return 0
@@ -49,11 +46,8 @@ func versionOf(row *processlog.Row) processlog.Version {
 	return processlog.Version{ID: row.ID, IdempotencyKey: row.IdempotencyKey, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token}
 }
 
-// contradicts reports whether the database must have gone back. The database once had version v. The parameter found is
-// what the database has now. The parameter exists is false if the database lacks the entry.
-//
-// Version numbers only grow, and each number is written once. After a success only a person changes the entry, and that
-// change begins a new epoch. So if a success is gone although the epoch is the same, the success was lost.
+// Version numbers only grow, and each number is written once. After a success only a person changes the entry, and
+// that change begins a new epoch.
 func (v *version) contradicts(found processlog.Version, exists bool) bool {
 	switch {
 	case !exists:
@@ -67,19 +61,17 @@ func (v *version) contradicts(found processlog.Version, exists bool) bool {
 	return found.Number == v.Number || (v.State == processlog.Succeeded || v.State == processlog.Compensated) && found.Epoch == v.Epoch
 }
 
-// versionMemory holds the versions that a detector remembers.
 type versionMemory struct {
-	partLength time.Duration // how long each part of the field latest covers
+	partLength time.Duration // length of each part of latest
 
 	mu          sync.Mutex                  // guards the fields below
-	newest      [versionsRemembered]version // newest versions, each at the index id modulo versionsRemembered
-	latest      [latestParts][2]version     // first and last version of each part of the last rounds; every check asks for them
-	currentPart int                         // index of the present part
-	partBegan   time.Time                   // when the present part began
-	sweepIndex  int                         // index in newest of the next version that a check asks for beside latest
+	newest      [versionsRemembered]version // each at the index id modulo versionsRemembered
+	latest      [latestParts][2]version     // first and last version of each part; every check asks for them
+	currentPart int
+	partBegan   time.Time
+	sweepIndex  int // index in newest of the next version that a check asks for
 }
 
-// sawRows remembers rows that were read as committed, or claimed. sentAt is the time at which the statement was sent.
 // sawRows leaves out ended entries, because they may be old and purged at any moment.
 func (m *versionMemory) sawRows(rows []processlog.Row, sentAt time.Time) {
 	m.mu.Lock()
@@ -91,9 +83,8 @@ func (m *versionMemory) sawRows(rows []processlog.Row, sentAt time.Time) {
 	}
 }
 
-// sawUnconfirmed remembers claimed rows that no check has confirmed yet. The database that leased these rows may have
-// been rolled back to an earlier state. So sawUnconfirmed adds the rows only to the field newest. In the field latest
-// they could replace a version that shows the loss.
+// The database that leased these rows may have gone back to an earlier state. In the field latest they could replace
+// a version that shows the loss.
 func (m *versionMemory) sawUnconfirmed(rows []processlog.Row, sentAt time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,9 +93,8 @@ func (m *versionMemory) sawUnconfirmed(rows []processlog.Row, sentAt time.Time) 
 	}
 }
 
-// sawStored remembers a stored outcome. The parameter row is the entry as it was claimed. A success may be stored
-// although the row has changed since the claim. The version number in the database is then higher than the number that
-// sawStored remembers. It is never lower.
+// row is the entry as it was claimed. The number in the database may be higher than the remembered one, because a
+// success may be stored although the row has changed since.
 func (m *versionMemory) sawStored(row *processlog.Row, o *processlog.Outcome, token processlog.Token, sentAt time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -115,17 +105,15 @@ func (m *versionMemory) sawStored(row *processlog.Row, o *processlog.Outcome, to
 func (m *versionMemory) rememberLocked(v version) {
 	if time.Since(m.partBegan) > m.partLength {
 		m.partBegan, m.currentPart = time.Now(), (m.currentPart+1)%latestParts
-		// Keep the first version of each part, which is a short span of time. A late answer may show a version from
-		// before a loss. Later versions must not replace that version, because only it shows the loss.
+		// Later versions must not replace the first version of a part, because only it may show a loss.
 		m.latest[m.currentPart] = [2]version{v}
 	}
 	m.latest[m.currentPart][1] = v
 	m.keepLocked(v)
 }
 
-// keepLocked remembers v in the field newest. Ids grow, so newest has the newest entries, and each entry once. If v
-// contradicts the remembered version of its entry, keepLocked drops v. Either v is older, or the database has gone
-// back. If it has gone back, the remembered version may be the only proof.
+// Ids grow, so the field newest has the newest entries. A version that contradicts the remembered one is dropped,
+// because the remembered one may be the only proof of a loss.
 func (m *versionMemory) keepLocked(v version) {
 	place := &m.newest[v.ID.Row()%versionsRemembered]
 	if place.ID == v.ID && place.contradicts(v.Version, true) && time.Since(place.seenAt) < engine.PurgeNoteAge {
@@ -134,8 +122,7 @@ func (m *versionMemory) keepLocked(v version) {
 	*place = v
 }
 
-// contradictedBy returns the remembered versions that claimed rows contradict. These versions need not be lost, because
-// the answer to the claim may have been delayed. The caller must read them from the database once more.
+// The answer to the claim may have been delayed, so the caller must read these versions from the database once more.
 func (m *versionMemory) contradictedBy(rows []processlog.Row) (list []version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -148,7 +135,6 @@ func (m *versionMemory) contradictedBy(rows []processlog.Row) (list []version) {
 	return list
 }
 
-// latestNow returns the versions in the field latest. Every check reads them back.
 func (m *versionMemory) latestNow() (list []version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -165,12 +151,10 @@ func (m *versionMemory) latestNow() (list []version) {
 	return list
 }
 
-// sweepOn returns up to sweepMost versions of the field newest. Each call continues where the last one stopped.
+// Each call continues where the last one stopped.
 //
-// The versions in the field latest are not enough, because latest holds only the first and the last version of each
-// part. After a loss, other processes may change the entries of these two versions again. If the new version numbers
-// are higher than the remembered ones, the two versions no longer show the loss. Other versions of the part still show
-// it.
+// The versions in the field latest are not enough: other processes may change their entries again after a loss, and
+// then they no longer show it.
 func (m *versionMemory) sweepOn() (list []version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -187,9 +171,7 @@ func (m *versionMemory) sweepOn() (list []version) {
 	return list
 }
 
-// rememberFound remembers the recorded entries that were found, and returns the others. A found entry may be older than
-// the newest version seen so far. The found entries therefore begin a new part of the field latest, and do not replace
-// the newest version in its part.
+// A found entry may be older than the newest version seen so far, so it begins a new part of the field latest.
 func (m *versionMemory) rememberFound(recorded []engine.RecordedEntry, found map[processlog.ID]processlog.Version, sentAt time.Time) (missing []engine.RecordedEntry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

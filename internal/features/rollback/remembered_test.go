@@ -9,8 +9,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A database that went back may have written the same version number again. Only the first of the two versions shows
-// the loss.
+// A database that went back may have written the same version number again.
 func TestWhatRefutesWhatIsSeenLaterStaysRemembered(t *testing.T) {
 	var m versionMemory
 	lost := processlog.Row{ID: processlog.RowID(7), Version: 3, Token: processlog.Token{1}}

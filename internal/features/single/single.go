@@ -9,11 +9,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Attempt claims one entry, runs it, and stores its outcome. No loop claims other entries, and entries that the handler
-// records wait for a Run.
+// Attempt claims one entry, runs it, and stores its outcome. No loop claims other entries, and entries that the
+// handler records wait for a Run.
 //
-// Attempt returns ErrRunning during a Run, and ErrNotFound if the entry does not exist. Another error says why the
-// entry could not be claimed.
+// Attempt returns ErrRunning during a Run, and ErrNotFound if the entry does not exist.
 func Attempt(ctx context.Context, e *engine.Engine, id processlog.ID) error {
 	if err := e.Start(ctx, false); err != nil {
 		return err
@@ -32,7 +31,6 @@ func Attempt(ctx context.Context, e *engine.Engine, id processlog.ID) error {
 	return e.Drain()
 }
 
-// startEntry claims an entry and starts its handler, unless an earlier entry blocks it.
 func startEntry(ctx context.Context, e *engine.Engine, id processlog.ID) error {
 	rows, err := e.Store.Load(ctx, []processlog.ID{id})
 	if err != nil {
@@ -48,10 +46,10 @@ func startEntry(ctx context.Context, e *engine.Engine, id processlog.ID) error {
 	}
 	if t.IsOrdered() {
 		if err := t.Order().BlockReason(ctx, row); err != nil {
-			return err // Check before the claim, so that a blocked entry stays unchanged.
+			return err // A blocked entry must stay unchanged.
 		}
 	}
-	for range 2 { // An entry whose position under its ordering key is not stored yet is put off once, which stores the position. So try twice.
+	for range 2 { // The first claim of an entry without a stored position only stores the position.
 		if blocked, err := claimEntry(e, t, row); err != nil || !blocked {
 			return err
 		}
@@ -59,8 +57,6 @@ func startEntry(ctx context.Context, e *engine.Engine, id processlog.ID) error {
 	return fmt.Errorf("entry %v is blocked: another entry of its Serial key is running", id)
 }
 
-// claimEntry claims and starts an entry that no known entry blocks. It returns true if the claimed entry turns out to be
-// blocked.
 func claimEntry(e *engine.Engine, t *engine.Type, row *processlog.Row) (blocked bool, err error) {
 	t.Slots().Overdraw(1)
 	claimed, err := e.ClaimWithSlots(t, []processlog.Wanted{{ID: row.ID}}, 1)

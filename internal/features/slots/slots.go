@@ -1,9 +1,8 @@
 // Package slots bounds how many calls of a type's handler run at once in this process. It implements
 // HandlerConfig.Concurrency.
 //
-// Entries that a process records itself should start at once. So an open transaction can reserve slots for the entries
-// that it records. While a backlog is worked off, a fifth of the slots stays free for entries that are recorded
-// meanwhile.
+// So an open transaction can reserve slots for the entries that it records. While a backlog is worked off, a fifth of
+// the slots stays free for entries that are recorded meanwhile.
 package slots
 
 import (
@@ -16,15 +15,15 @@ import (
 // Slots count the calls of one type's handler. They implement engine.Slots.
 type Slots struct {
 	size               int
-	reservationTimeout time.Duration // time after which the reservation of an open transaction lapses
-	otherLimits        func() int    // how many calls other features allow to begin now
+	reservationTimeout time.Duration // after which the reservation of an open transaction lapses
+	otherLimits        func() int    // calls that other features allow to begin now
 
 	mu sync.Mutex // guards the fields below
 	// running counts running handlers, and calls that a claim under way may need. Overdraw may raise it above size.
 	running      int
 	reserved     int
-	reservations []*reservation // open reservations, the oldest first; the oldest lapses first
-	lastRecorded time.Time      // time at which an entry that is due at once was last recorded
+	reservations []*reservation // the oldest first
+	lastRecorded time.Time      // when an entry that is due at once was last recorded
 }
 
 // Attach bounds the calls of a type by its Concurrency.
@@ -32,8 +31,7 @@ func Attach(t *engine.Type) {
 	t.AttachSlots(&Slots{size: t.Concurrency, reservationTimeout: t.Lease / 3, otherLimits: t.CallsAllowed})
 }
 
-// reservation holds slots that an open transaction has reserved. It lapses after a while, because a transaction that
-// stays open must not hold up the type.
+// A transaction that stays open must not hold up the type, so its reservation lapses.
 type reservation struct {
 	s       *Slots
 	n       int
@@ -45,9 +43,9 @@ type reservation struct {
 // recordedShare.
 const recordedShare = 10 * time.Second
 
-// Reserve sets up to n slots aside for entries that are about to be inserted with a lease. Open transactions hold at
-// most half of all slots: they may stay open for long, and due entries have to run (G17, a slow type holds up no
-// other). Reserve returns nil if it can set none aside.
+// Reserve sets up to n slots aside for entries that are about to be inserted with a lease, or returns nil if it can
+// set none aside. Open transactions hold at most half of all slots, because they may stay open for long (G17, a slow
+// type holds up no other).
 func (s *Slots) Reserve(n int) engine.Reservation {
 	if r := s.reserve(n); r != nil {
 		return r
@@ -60,8 +58,7 @@ func (s *Slots) reserve(n int) *reservation {
 	defer s.mu.Unlock()
 	now := time.Now()
 	s.dropExpiredLocked(now)
-	// Set lastRecorded even if no slot can be reserved. Until recordedShare has passed, due entries then leave some slots
-	// free. The entries that are recorded next can use these slots.
+	// Until recordedShare has passed, due entries leave some slots free for the entries that are recorded next.
 	s.lastRecorded = now
 	if s.otherLimits() < engine.Unlimited {
 		return nil
@@ -84,7 +81,6 @@ func (s *Slots) Recorded() {
 	s.lastRecorded = time.Now()
 }
 
-// dropExpiredLocked gives back reservations that have lapsed. It is called before slots are counted, so that no timer is needed.
 func (s *Slots) dropExpiredLocked(now time.Time) {
 	for len(s.reservations) > 0 && (s.reservations[0].isSpent || !now.Before(s.reservations[0].expires)) {
 		s.spendLocked(s.reservations[0])
@@ -92,7 +88,6 @@ func (s *Slots) dropExpiredLocked(now time.Time) {
 	}
 }
 
-// spendLocked gives a reservation back. It returns false if the reservation was given back before.
 func (s *Slots) spendLocked(r *reservation) bool {
 	if r.isSpent {
 		return false
@@ -102,8 +97,8 @@ func (s *Slots) spendLocked(r *reservation) bool {
 	return true
 }
 
-// Use occupies the given number of the reserved slots and frees the others. It returns false if the reservation was used before. It
-// also returns false if the reservation has lapsed, because other entries may have its slots by now.
+// Use occupies the given number of the reserved slots and frees the others. It returns false if the reservation was
+// used before or has lapsed.
 func (r *reservation) Use(used int) bool {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
@@ -140,20 +135,20 @@ func (s *Slots) TakeRecorded() bool {
 	return true
 }
 
-// freeSlotsLocked returns how many slots a claim of due entries may take. The result is negative if Overdraw has taken
-// too many slots, or if more slots are kept for new entries than are free.
+// The result is negative if Overdraw has taken too many slots, or if more slots are kept for new entries than are
+// free.
 func (s *Slots) freeSlotsLocked() int {
 	now := time.Now()
 	s.dropExpiredLocked(now)
 	if limit := s.otherLimits(); limit < engine.Unlimited {
-		return min(limit, s.size-s.running-s.reserved) // Keep no slot for new entries, because the entry that has waited longest comes first.
+		return min(limit, s.size-s.running-s.reserved) // The entry that has waited longest comes first.
 	}
-	// Keep some slots free. A backlog would take every free slot, and new entries would wait behind all of it.
+	// A backlog would take every free slot, and new entries would wait behind all of it.
 	spare := 0
 	if s.size > 1 && now.Sub(s.lastRecorded) < recordedShare {
 		spare = max(1, s.size/5)
 	}
-	return s.size - s.running - s.reserved - max(0, spare-s.reserved) // Reserved slots are already kept for new entries.
+	return s.size - s.running - s.reserved - max(0, spare-s.reserved)
 }
 
 // Available returns the largest number of slots that Take can occupy now.

@@ -84,8 +84,6 @@ func TestPartOfTheSlotsIsKeptForNewEntriesWhileSuchArrive(t *testing.T) {
 	require.Equal(t, 1, small.Take(1), "a single slot is never kept from the backlog")
 }
 
-// One of five slots is kept for new entries, but no slot is reserved for a particular entry. The first new entry must
-// get the kept slot. A second one must not.
 // Failure: F67
 func TestNewEntryWithNothingReservedTakesWhatIsKeptForNewOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -102,7 +100,7 @@ func TestNewEntryWithNothingReservedTakesWhatIsKeptForNewOnes(t *testing.T) {
 	})
 }
 
-// slotStep is one call, or a wait. The field n is the number of slots, or of milliseconds.
+// n is the number of slots, or of milliseconds.
 type slotStep struct {
 	call string
 	n    int
@@ -116,15 +114,14 @@ func TestSlotsNeverCountBeyondTheirSizeOrBelowZero(t *testing.T) {
 		size := rapid.IntRange(1, 12).Draw(r, "size")
 		steps := rapid.SliceOf(step).Draw(r, "steps")
 		var wrong string
-		synctest.Test(t, func(*testing.T) { wrong = runSlots(size, steps) }) // Run the steps here, because rapid's panic must not leave the bubble.
+		synctest.Test(t, func(*testing.T) { wrong = runSlots(size, steps) }) // rapid's panic must not leave the bubble.
 		if wrong != "" {
 			r.Fatal(wrong)
 		}
 	})
 }
 
-// runSlots runs the steps. It returns a text that names the first wrong step and its problem, or "" if nothing is
-// wrong.
+// The result names the first wrong step, or is "".
 func runSlots(size int, steps []slotStep) string {
 	s := newSlots(size, time.Second)
 	var open []*reservation
@@ -163,8 +160,6 @@ func runSlots(size int, steps []slotStep) string {
 	return ""
 }
 
-// A limit or an open breaker allows fewer calls of the type than there are slots. Then all slots are for due entries,
-// and none may be reserved or kept free for new entries.
 func TestSlotsOfALimitedTypeAreForEntriesThatAreDue(t *testing.T) {
 	s := newSlots(10, time.Hour)
 	room := engine.Unlimited

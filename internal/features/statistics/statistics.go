@@ -1,7 +1,7 @@
 // Package statistics counts what this process does with entries, and stores the counts of each minute.
 //
-// The counts of a minute are stored once, under a name that no other process has. A repeated write changes nothing, so an
-// unknown result of a write is harmless. A process that is killed loses the counts that it has not stored yet.
+// A minute is stored under a name that no other process has, so that a repeated write changes nothing. A process that
+// is killed loses the counts that it has not stored yet.
 package statistics
 
 import (
@@ -19,14 +19,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// problem is what Health and the log say when counts cannot be stored.
 const problem = "statistics could not be stored"
 
-// mostMinutes is the maximum number of minutes whose counts wait to be stored. If more wait, the counts of the newest
-// minute are lost.
+// If more minutes wait, the counts of the newest are lost.
 const mostMinutes = 120
 
-// longestPause is the longest pause between two tries to store a minute, in seconds.
+// longestPause is in seconds.
 const longestPause = 30
 
 // Store stores counts. See processlog.Operations.
@@ -35,16 +33,16 @@ type Store interface {
 	WriteStats(ctx context.Context, instance string, at time.Time, stats []processlog.Stat) error
 }
 
-// Counter counts events by business type. A timer runs only during a minute in which something was counted.
+// Counter counts events by business type.
 type Counter struct {
 	e        *engine.Engine
 	store    Store
-	instance string // name of this process in the table
+	instance string // in the table
 	writer   groupcommit.Batcher[minute]
 
 	mu    sync.Mutex // guards the fields below
 	clock clock
-	types map[string]*processlog.StatCounts // counts of the present minute; nil if nothing was counted
+	types map[string]*processlog.StatCounts // nil if nothing was counted
 	at    time.Time                         // begin of that minute
 	next  time.Time                         // earliest begin of the following minute
 	timer *time.Timer                       // ends that minute
@@ -55,7 +53,6 @@ type minute struct {
 	types map[string]*processlog.StatCounts
 }
 
-// clock computes the database's clock from the time that has passed since it was read.
 type clock struct{ read, here time.Time }
 
 func (c clock) now() time.Time { return c.read.Add(time.Since(c.here)) }
@@ -85,8 +82,8 @@ func (c *Counter) Begin(ctx context.Context) error {
 	return err
 }
 
-// Done ends the present minute early. It returns a channel that is closed when its counts are stored. The engine calls
-// Done at the end of its Close, when the outcomes are stored.
+// Done ends the present minute early, and returns a channel that is closed when its counts are stored. The engine
+// calls Done at the end of its Close.
 func (c *Counter) Done() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,7 +109,7 @@ func (c *Counter) Busy() bool {
 	return c.types != nil || c.clock.now().Before(c.next.Add(processlog.StatMinute))
 }
 
-// of returns the counts of a type in the present minute, or nil if the engine is closed. The caller holds c.mu.
+// The result is nil if the engine is closed. The caller holds c.mu.
 func (c *Counter) of(businessType string) *processlog.StatCounts {
 	if c.types == nil && c.e.Work.Err() != nil {
 		return nil
@@ -128,8 +125,8 @@ func (c *Counter) of(businessType string) *processlog.StatCounts {
 	return counts
 }
 
-// beginMinute begins to count a minute of the database's clock. If that clock was set back, beginMinute takes the
-// minute after the last counted one, because counts of a stored minute must not change.
+// If the database's clock was set back, beginMinute takes the minute after the last counted one, because counts of a
+// stored minute must not change.
 func (c *Counter) beginMinute() {
 	now := c.clock.now()
 	c.at = now.Truncate(processlog.StatMinute)
@@ -145,7 +142,6 @@ func (c *Counter) beginMinute() {
 	})
 }
 
-// endMinute hands the counts of the present minute to the writer.
 func (c *Counter) endMinute() {
 	if c.types == nil {
 		return
@@ -157,7 +153,6 @@ func (c *Counter) endMinute() {
 	c.types, c.next = nil, c.at.Add(processlog.StatMinute)
 }
 
-// write stores minutes in the order in which they were counted. It tries each until the database answers.
 func (c *Counter) write(minutes []minute) {
 	for _, m := range minutes {
 		stats := make([]processlog.Stat, 0, len(m.types))
@@ -178,7 +173,6 @@ func (c *Counter) write(minutes []minute) {
 	}
 }
 
-// try stores one minute, and then reads the database's clock again.
 func (c *Counter) try(at time.Time, stats []processlog.Stat) error {
 	ctx, cancel := c.e.Statement()
 	defer cancel()
@@ -194,7 +188,6 @@ func (c *Counter) try(at time.Time, stats []processlog.Stat) error {
 	return nil
 }
 
-// recorded counts entries whose commit was seen.
 func (c *Counter) recorded(drafts []processlog.Draft, inserted []processlog.Inserted) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -225,7 +218,7 @@ func (c *Counter) attemptEnded(event observe.AttemptEvent) {
 	}
 }
 
-// stored counts a stored outcome. The parameter failed says whether it counts as a failure of the entry.
+// failed says whether the outcome counts as a failure of the entry.
 func (c *Counter) stored(a *engine.Attempt, to processlog.State, failed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -246,7 +239,6 @@ func (c *Counter) stored(a *engine.Attempt, to processlog.State, failed bool) {
 	}
 }
 
-// moved counts an entry that a Complete has ended.
 func (c *Counter) moved(row *processlog.Row, to processlog.State) {
 	if to != processlog.Succeeded {
 		return

@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// table is a Store. Its clock is ahead of this process's clock.
+// The table's clock is ahead of this process's clock.
 type table struct {
 	mu       sync.Mutex // guards the fields below
 	ahead    time.Duration
@@ -34,14 +34,12 @@ func (t *table) StatsClock(context.Context) (time.Time, error) {
 	return time.Now().Add(t.ahead), nil
 }
 
-// stored returns the counts that were stored, and the number of tries.
 func (t *table) stored() (written []processlog.Stat, asked int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.written), t.asked
 }
 
-// setError makes every write return err.
 func (t *table) setError(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -59,7 +57,6 @@ func (t *table) WriteStats(_ context.Context, instance string, at time.Time, sta
 	return t.err
 }
 
-// counting runs test with a counter in a bubble.
 func counting(t *testing.T, test func(t *testing.T, e *engine.Engine, c *Counter, to *table)) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &table{ahead: 7 * time.Hour}
@@ -71,7 +68,6 @@ func counting(t *testing.T, test func(t *testing.T, e *engine.Engine, c *Counter
 	})
 }
 
-// began counts one attempt of a type.
 func (c *Counter) began(businessType string) {
 	c.started(observe.AttemptEvent{BusinessType: businessType})
 }
@@ -118,7 +114,6 @@ func TestMinuteWithoutEventsSendsNothing(t *testing.T) {
 	})
 }
 
-// A process counts as busy in a minute with events and in the minute after it.
 func TestProcessIsBusyUntilAMinuteWithoutEventsHasPassed(t *testing.T) {
 	counting(t, func(t *testing.T, _ *engine.Engine, c *Counter, to *table) {
 		assert.False(t, c.Busy(), "nothing has happened yet")
@@ -135,8 +130,6 @@ func TestProcessIsBusyUntilAMinuteWithoutEventsHasPassed(t *testing.T) {
 	})
 }
 
-// The database does not answer for a while. When it answers again, the counts of each minute must be stored under
-// their own time.
 func TestCountsAreStoredUntilTheDatabaseAnswers(t *testing.T) {
 	counting(t, func(t *testing.T, e *engine.Engine, c *Counter, to *table) {
 		to.setError(errors.New("gone away"))
@@ -191,7 +184,6 @@ func TestCloseStoresTheCountsOfThePresentMinute(t *testing.T) {
 	})
 }
 
-// The database stores nothing for hours. The counts of the newest minutes must then be dropped, so that memory is bounded.
 func TestMinutesThatWaitAreBounded(t *testing.T) {
 	counting(t, func(t *testing.T, _ *engine.Engine, c *Counter, to *table) {
 		to.setError(errors.New("gone away"))

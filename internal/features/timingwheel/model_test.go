@@ -16,10 +16,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// queueModel is a simple model of a queue of one type.
 type queueModel struct {
 	start   time.Time
-	entries []modelEntry // earliest first, then in order of arrival
+	entries []modelEntry // then in order of arrival
 }
 
 type modelEntry struct {
@@ -104,7 +103,7 @@ func (m *queueModel) settle(items []processlog.QueueOutcome) {
 	}
 }
 
-// spans draws durations so that slots, rounds and whole revolutions of the wheel all occur.
+// The durations reach slots, rounds and whole revolutions of the wheel.
 func spans() *rapid.Generator[time.Duration] {
 	return rapid.OneOf(
 		rapid.Map(rapid.IntRange(-1000, 3000), func(us int) time.Duration { return time.Duration(us) * time.Microsecond }),
@@ -127,12 +126,11 @@ func TestWheelDoesWhatASortedListWould(t *testing.T) {
 	})
 }
 
-// comparison runs a wheel beside its model. It collects failures, because rapid fails a test by a panic, which must not
-// leave the bubble.
+// rapid fails a test by a panic, which must not leave the bubble. So failures are collected.
 type comparison struct {
 	Queue    *Queue
 	model    *queueModel
-	tokens   []int64 // tokens of all claims
+	tokens   []int64
 	failures []string
 }
 
@@ -181,8 +179,7 @@ func claimSteps() *rapid.Generator[step] {
 	})
 }
 
-// settleSteps draws calls of Settle. A call settles some entries with the token of a recent claim. Since that claim, the
-// entries may have got other leases.
+// The entries may have got other leases since the claim.
 func settleSteps() *rapid.Generator[step] {
 	return rapid.Custom(func(t *rapid.T) step {
 		ago := rapid.IntRange(0, 3).Draw(t, "claims ago")

@@ -1,14 +1,12 @@
-// Package timingwheel is the delay queue of a process without Redis. Its contents are visible only to this process and
-// are lost when the process ends. So the engine polls the database for entries of other processes, and for entries that
-// an earlier process had enqueued (G1, no entry is forgotten).
+// Package timingwheel is the delay queue of a process without Redis. Its contents are visible only to this process
+// and are lost when the process ends. So the engine polls the database for all other entries (G1, no entry is
+// forgotten).
 //
-// The queue is a hashed timing wheel for each business type, with slots of one millisecond. A wheel grows with its
-// entries. It implements the same interface of package processlog as the queue on Redis, so the engine is the same for
-// both. It never returns an entry before its due time (promise G9).
+// The queue is a hashed timing wheel for each business type, with slots of one millisecond. It never returns an entry
+// before its due time (G9).
 //
-// The engine calls the queue from any goroutine. One mutex guards everything. A wheel advances when a method is called.
-// The package starts no goroutine and no timer. The package uses ids, types and durations, and knows nothing about
-// entries.
+// One mutex guards everything. A wheel advances when a method is called. The package starts no goroutine and no
+// timer.
 package timingwheel
 
 import (
@@ -19,8 +17,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Queue is the queue of a process without Redis. Its wheels advance when a method is called. Peek and Claim return how
-// long a caller may sleep until the next entry.
+// Queue is the queue of a process without Redis. Peek and Claim return how long a caller may sleep until the next
+// entry.
 type Queue struct {
 	start time.Time // monotonic; all times below are whole milliseconds since start
 
@@ -88,7 +86,7 @@ func (w *Queue) Claim(ctx context.Context, businessType string, limit int, lease
 	}
 	t.turn(now.floor)
 	claimed := t.take(limit)
-	// The claimed entries are in no list now, so head returns the next entry.
+	// The claimed entries are in no list now.
 	leased.Next = w.untilLocked(t.head())
 	for _, e := range claimed {
 		leased.IDs = append(leased.IDs, e.id)
@@ -115,7 +113,7 @@ func (w *Queue) Settle(ctx context.Context, businessType string, items []process
 			continue
 		}
 		switch due := now.dueAfter(item.In); {
-		// The entry has another lease by now. Leave the entry alone, unless this outcome makes it due earlier.
+		// The entry has another lease by now, so only an earlier due time changes it.
 		case e.at != item.Token && (item.Remove || e.at <= due):
 		case item.Remove:
 			t.remove(e)
@@ -172,8 +170,7 @@ func (w *Queue) Close() error {
 	return nil
 }
 
-// wheelNow is one reading of the clock, rounded down and up to milliseconds. Due times are computed from ceil and
-// compared with floor, so that no entry is due early.
+// Due times are computed from ceil and compared with floor, so that no entry is due early.
 type wheelNow struct{ floor, ceil int64 }
 
 func (w *Queue) nowLocked() wheelNow {
@@ -181,7 +178,6 @@ func (w *Queue) nowLocked() wheelNow {
 	return wheelNow{int64(elapsed / time.Millisecond), processlog.Remaining(elapsed)}
 }
 
-// dueAfter returns the time at which the duration d has elapsed, in ms.
 func (n wheelNow) dueAfter(d time.Duration) int64 {
 	if d <= 0 {
 		return n.floor

@@ -6,21 +6,19 @@ import (
 	"slices"
 )
 
-// minWheelSlots is the size of a wheel with few entries. Sizes are powers of two, and multiples of 64, because an
-// element of occupied has 64 bits.
+// Sizes are powers of two and multiples of 64, because an element of occupied has 64 bits.
 const minWheelSlots = 64
 
-// wheelSlots is a hashed timing wheel. A wheel of n slots keeps an entry in the slot with the number due time mod n, in
-// ms. The list of a slot is ordered by due time. The wheel grows with its entries, so that a slot holds about one
-// entry. Adding, removing and expiring an entry take constant time.
+// wheelSlots is a hashed timing wheel. A wheel of n slots keeps an entry in the slot with the number due time mod n,
+// in ms. The list of a slot is ordered by due time.
 //
-// When the wheel advances, it visits only occupied slots, each at most once, even if its last advance was long ago.
+// The wheel grows with its entries, so that adding, removing and expiring an entry take constant time.
 type wheelSlots struct {
 	slots       []wheelList
 	occupied    []uint64 // one bit for each slot
 	count       int
-	turnedUntil int64 // time in ms; entries due until then have expired
-	next        int64 // due time of the earliest entry, noDue, or dueUnknown if it must be searched
+	turnedUntil int64 // ms; entries due until then have expired
+	next        int64 // earliest due time, noDue, or dueUnknown if it must be searched
 }
 
 const dueUnknown = -1
@@ -63,7 +61,6 @@ func (w *wheelSlots) take(e *wheelEntry) {
 	w.count--
 }
 
-// expire removes the entries that are due now and returns them, earliest first.
 func (w *wheelSlots) expire(now int64) []*wheelEntry {
 	if now <= w.turnedUntil {
 		return nil
@@ -89,7 +86,6 @@ func (w *wheelSlots) expire(now int64) []*wheelEntry {
 	return expired
 }
 
-// earliest returns the due time of the first entry, or noDue.
 func (w *wheelSlots) earliest() int64 {
 	if w.next != dueUnknown {
 		return w.next
@@ -102,8 +98,8 @@ func (w *wheelSlots) earliest() int64 {
 	return w.next
 }
 
-// visit calls f for each occupied slot, in the order in which the wheel reaches it. offset is the distance from turnedUntil
-// in ms. visit ends when f returns false. f may empty the slot.
+// visit calls f for each occupied slot, in the order in which the wheel reaches it, until f returns false. offset is
+// the distance from turnedUntil in ms. f may empty the slot.
 func (w *wheelSlots) visit(f func(slot *wheelList, offset int64) bool) {
 	n := int64(len(w.slots))
 	for offset := int64(1); offset <= n; {
@@ -123,7 +119,7 @@ func (w *wheelSlots) visit(f func(slot *wheelList, offset int64) bool) {
 
 func (w *wheelSlots) slotOf(at int64) int64 { return at & int64(len(w.slots)-1) }
 
-// shrink reduces the wheel to a quarter when less than an eighth is in use. The margin prevents a resize at every step.
+// The margin prevents a resize at every step.
 func (w *wheelSlots) shrink() {
 	if n := len(w.slots); n > minWheelSlots && w.count < n/8 {
 		w.resize(max(minWheelSlots, n/4))

@@ -6,16 +6,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// noDue is the due time if there is no entry.
 const noDue = math.MaxInt64
 
-// wheelType holds the entries of one business type. Due entries are in a list, in the order in which they came due.
-// Later entries are in slots.
 type wheelType struct {
 	members    map[processlog.ID]*wheelEntry
 	dueList    wheelList
 	laterSlots wheelSlots
-	largest    int // largest len(members) since members was created
+	largest    int
 }
 
 // wheelEntry is in exactly one list.
@@ -30,7 +27,6 @@ func newWheelType() *wheelType {
 	return &wheelType{members: make(map[processlog.ID]*wheelEntry), laterSlots: newWheelSlots(minWheelSlots)}
 }
 
-// turn moves the entries that are due now to the due list.
 func (t *wheelType) turn(now int64) {
 	for _, e := range t.laterSlots.expire(now) {
 		e.isDue = true
@@ -38,7 +34,6 @@ func (t *wheelType) turn(now int64) {
 	}
 }
 
-// head returns the earliest due time, or noDue.
 func (t *wheelType) head() int64 {
 	if t.dueList.first != nil {
 		return t.dueList.first.at
@@ -53,7 +48,7 @@ func (t *wheelType) add(id processlog.ID, at int64) {
 	t.place(e, at)
 }
 
-// take removes up to limit entries from the due list. They stay in members. place puts them into a list again.
+// The entries that take returns stay in members. place puts them into a list again.
 func (t *wheelType) take(limit int) []*wheelEntry {
 	var taken []*wheelEntry
 	for len(taken) < limit && t.dueList.first != nil {
@@ -94,7 +89,7 @@ func (t *wheelType) detach(e *wheelEntry) {
 	}
 }
 
-// shrinkMembers copies the map members when few entries are left, because a map never frees memory.
+// A map never frees memory.
 func (t *wheelType) shrinkMembers() {
 	if t.largest < 8*minWheelSlots || len(t.members)*8 > t.largest {
 		return
@@ -106,10 +101,10 @@ func (t *wheelType) shrinkMembers() {
 	t.members, t.largest = members, len(members)
 }
 
-// wheelList is a list that is ordered by due time, then by arrival.
+// wheelList is ordered by due time, then by arrival.
 type wheelList struct{ first, last *wheelEntry }
 
-// insert searches for the position from the end, where most entries belong.
+// Most entries belong near the end.
 func (l *wheelList) insert(e *wheelEntry) {
 	before := l.last
 	for before != nil && before.at > e.at {

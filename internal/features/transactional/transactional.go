@@ -20,8 +20,8 @@ type Settings struct {
 	// Begin starts the transaction that a handler and its outcome share.
 	Begin func(ctx context.Context) (Transaction, error)
 
-	// ServersFault gets an error of a transaction that Begin returned. possible says that a condition of the server may
-	// have caused the error. wholeServer says that the condition concerns the whole server, and not only this transaction.
+	// ServersFault reports whether a condition of the server may have caused an error of a transaction that Begin
+	// returned, and whether the condition concerns the whole server.
 	ServersFault func(err error) (possible, wholeServer bool)
 }
 
@@ -36,8 +36,8 @@ type Transaction interface {
 // Handler is a handler or a compensation that works in a transaction.
 type Handler func(ctx context.Context, tx Transaction, row *processlog.Row) error
 
-// CallHandler is a handler that begins its transaction when its work outside the database is done. It calls begin at most
-// once.
+// CallHandler is a handler that begins its transaction when its work outside the database is done. It calls begin at
+// most once.
 type CallHandler func(ctx context.Context, begin func() (Transaction, error), row *processlog.Row) error
 
 // Transactions runs transactional handlers for an engine.
@@ -49,8 +49,7 @@ type Transactions struct {
 // New makes the transactions of an engine.
 func New(e *engine.Engine, s Settings) *Transactions { return &Transactions{s, e} }
 
-// Attach makes the handler and the compensation of a type work in a transaction. Either may be nil. Call it when the
-// type is registered.
+// Attach makes the handler and the compensation of a type work in a transaction. Either may be nil.
 func (d *Transactions) Attach(t *engine.Type, run, undo Handler) {
 	if run != nil {
 		t.Run = func(a *engine.Attempt) engine.Result { return d.runInTx(a, run) }
@@ -65,12 +64,10 @@ func (d *Transactions) AttachCall(t *engine.Type, run CallHandler) {
 	t.Run = func(a *engine.Attempt) engine.Result { return d.runCall(a, run) }
 }
 
-// errEntryChanged means that another process or an admin had changed the entry.
 var errEntryChanged = fmt.Errorf("%w: the transaction was rolled back", processlog.ErrLeaseLost)
 
-// runInTx runs a transactional handler. The transaction's last statement stores the outcome if the row still has
-// the version of the claim. So the outcome and the handler's effect commit together or not at all. If a first attempt
-// has committed, the statement of a second attempt matches no row.
+// The transaction's last statement stores the outcome if the row still has the version of the claim. So the outcome
+// and the handler's effect commit together or not at all.
 func (d *Transactions) runInTx(a *engine.Attempt, handler Handler) engine.Result {
 	t := d.newAttemptTx(a)
 	defer t.close()
@@ -84,8 +81,7 @@ func (d *Transactions) runInTx(a *engine.Attempt, handler Handler) engine.Result
 	return t.storeSuccess(handler(a.Context(), tx, &a.Row))
 }
 
-// runCall runs a handler that begins its transaction late. If the handler never begins the transaction, its result
-// counts like the result of a handler without a transaction.
+// If the handler never begins the transaction, its result counts like the result of a handler without a transaction.
 func (d *Transactions) runCall(a *engine.Attempt, handler CallHandler) engine.Result {
 	t := d.newAttemptTx(a)
 	defer t.close()
@@ -102,13 +98,13 @@ func (d *Transactions) runCall(a *engine.Attempt, handler CallHandler) engine.Re
 	return t.storeSuccess(err)
 }
 
-// attemptTx is an attempt with the transaction that stores its outcome. Only the goroutine of the attempt uses it.
+// Only the goroutine of the attempt uses an attemptTx.
 type attemptTx struct {
 	*Transactions
 	a        *engine.Attempt
-	ctx      context.Context // context of the transaction
+	ctx      context.Context
 	abandon  context.CancelFunc
-	detach   func() bool // lets the transaction outlive the attempt's context; returns false if that context has ended
+	detach   func() bool // lets the transaction outlive the attempt's context; false if that context has ended
 	tx       Transaction // nil before it has begun
 	beginErr error       // why it could not begin
 	isOpen   bool
@@ -121,7 +117,7 @@ func (d *Transactions) newAttemptTx(a *engine.Attempt) *attemptTx {
 	return t
 }
 
-// close rolls back a transaction that is still open, also after a panic or runtime.Goexit.
+// close rolls back an open transaction, also after a panic or runtime.Goexit.
 func (t *attemptTx) close() {
 	if t.isOpen {
 		t.tx.Rollback()
@@ -141,13 +137,11 @@ func (t *attemptTx) beginTx() (Transaction, error) {
 
 var errBegunTwice = errors.New("compensator: a middleware has called a handler of HandleCall twice in one attempt")
 
-// beginOnce begins the transaction of a CallHandler, whose work outside the database is done. A second call is an
-// error.
 func (t *attemptTx) beginOnce() (Transaction, error) {
 	if t.tx != nil {
 		return nil, errBegunTwice
 	}
-	t.a.Acted = true // The handler has acted outside the database. From now on, only a stored success proves that the outcome is known.
+	t.a.Acted = true // From now on, only a stored success proves that the outcome is known.
 	failpoint.Reach(failpoint.CallReturned)
 	if ctx := t.a.Context(); ctx.Err() != nil {
 		t.beginErr = context.Cause(ctx)
@@ -156,11 +150,10 @@ func (t *attemptTx) beginOnce() (Transaction, error) {
 	return t.beginTx()
 }
 
-// storeSuccess stores the success in the transaction and commits it, if the handler has returned nil.
 func (t *attemptTx) storeSuccess(err error) engine.Result {
 	a, ctxErr := t.a, t.a.Context().Err
 	if err != nil {
-		// After a timeout the handler is responsible for the error, so do not blame the server.
+		// After a timeout the handler is responsible for the error.
 		if possible, wholeServer := t.ServersFault(usererr.Safe(err)); possible && ctxErr() == nil {
 			err = verdict.ServerCaused(err, wholeServer)
 		}
@@ -169,7 +162,7 @@ func (t *attemptTx) storeSuccess(err error) engine.Result {
 	if ctxErr() != nil || !t.detach() {
 		return engine.Result{Err: fmt.Errorf("handler returned too late: %w", context.Cause(a.Context()))}
 	}
-	if err := t.tx.Over(); err != nil { // The handler returned nil although its transaction had ended.
+	if err := t.tx.Over(); err != nil {
 		return engine.Result{Err: fmt.Errorf("handler returned nil: %w", err)}
 	}
 	token := processlog.NewToken()
@@ -181,8 +174,7 @@ func (t *attemptTx) storeSuccess(err error) engine.Result {
 	return t.resultOfCommit(a, t.tx.Commit(), token, sentAt)
 }
 
-// succeedIn stores the success as the transaction's last statement. token identifies this write when the row is read
-// later.
+// token identifies this write when the row is read later.
 func (d *Transactions) succeedIn(ctx context.Context, tx Transaction, a *engine.Attempt, token processlog.Token) error {
 	ctx, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
 	defer cancel()
@@ -199,17 +191,13 @@ func (d *Transactions) succeedIn(ctx context.Context, tx Transaction, a *engine.
 	return d.serverError(err)
 }
 
-// serverError classifies the error of the database after a handler has returned nil and its transaction could not commit.
 func (d *Transactions) serverError(err error) error {
 	_, wholeServer := d.ServersFault(err)
 	return verdict.ServerCaused(err, wholeServer)
 }
 
-// resultOfCommit finds out how a handler's transaction ended. If the reply to COMMIT was lost, resultOfCommit reads the
-// row. If the transaction has committed, the row has token.
-//
-// A rollback counts as a condition of the server: see verdict.ServerCaused. An outcome that stays unknown costs no
-// attempt.
+// If the reply to COMMIT was lost, resultOfCommit reads the row, which has token if the transaction has committed. An
+// outcome that stays unknown costs no attempt.
 func (d *Transactions) resultOfCommit(a *engine.Attempt, err error, token processlog.Token, sentAt time.Time) engine.Result {
 	if err == nil {
 		failpoint.Reach(failpoint.HandlerCommitted)
@@ -220,7 +208,7 @@ func (d *Transactions) resultOfCommit(a *engine.Attempt, err error, token proces
 	case processlog.IsSessionError(err): // The handler ignored that Record had refused the session.
 		return engine.Result{Err: d.serverError(fmt.Errorf("commit: %w", err))}
 	case errors.Is(err, processlog.ErrNotRecorded), errors.Is(err, processlog.ErrNoTransaction):
-		// This is a failure of the handler: it continued after Record had refused an entry, or after its transaction had ended.
+		// The handler continued after Record had refused an entry, or after its transaction had ended.
 		return engine.Result{Err: fmt.Errorf("commit: %w", err)}
 	default:
 		return engine.Result{Err: d.serverError(fmt.Errorf("commit: %w", err))}
@@ -235,7 +223,6 @@ func (d *Transactions) resultOfCommit(a *engine.Attempt, err error, token proces
 	case readErr == nil:
 		return engine.Result{Err: d.serverError(fmt.Errorf("commit: %w", err))}
 	}
-	// The result is unknown. Storing an outcome under the claimed version is safe: if the commit happened, the row has a
-	// later version and the write changes nothing.
+	// Storing an outcome under the claimed version is safe: if the commit happened, the write changes nothing.
 	return engine.Result{Err: verdict.LibraryUnavailable(fmt.Errorf("commit: %w; %w", err, readErr))}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// oneEntry is a Store with one entry of type close_order. It accepts no outcome outside a transaction.
+// oneEntry accepts no outcome outside a transaction.
 type oneEntry struct{ processlog.Store }
 
 func (oneEntry) Claim(_ context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, _ func(*processlog.Row) bool) (found processlog.Claimed, err error) {
@@ -33,15 +33,13 @@ func (oneEntry) Settle(context.Context, processlog.Token, []processlog.Outcome) 
 	return nil, errors.New("gone away")
 }
 
-// succeedingTx is a transaction whose every call succeeds.
 type succeedingTx struct{ processlog.Tx }
 
 func (succeedingTx) Over() error   { return nil }
 func (succeedingTx) Commit() error { return nil }
 func (succeedingTx) Rollback()     {}
 
-// attempt runs the entry of oneEntry once. Begin takes as long as beginTakes says. attempt returns what each
-// attempt ended with, and the time of the COMMIT for each stored outcome.
+// attempt returns what each attempt ended with, and the time of the COMMIT for each stored outcome.
 func attempt(t *testing.T, beginTakes time.Duration, handler Handler) (ended []observe.Verdict, stored []time.Time) {
 	t.Helper()
 	e := engine.New(t.Context(), engine.Config{
@@ -74,8 +72,7 @@ func attempt(t *testing.T, beginTakes time.Duration, handler Handler) (ended []o
 	return ended, stored
 }
 
-// BEGIN takes longer than the attempt may run. The attempt then counts as stuck, and another entry may use its slot. So
-// its handler must not begin any more.
+// An attempt that took longer than it may run counts as stuck, and another entry may use its slot.
 func TestHandlerIsNotCalledOnceItsAttemptIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended, stored := attempt(t, 2*time.Minute, func(context.Context, Transaction, *processlog.Row) error {
@@ -87,8 +84,7 @@ func TestHandlerIsNotCalledOnceItsAttemptIsOver(t *testing.T) {
 	})
 }
 
-// A person may accept a loss while a handler runs. The handler's success is stored after that, so its time must be the
-// time of the COMMIT, and not the start of the handler.
+// A person may accept a loss while a handler runs, so the time of its success must be the time of the COMMIT.
 func TestSuccessIsAsYoungAsItsCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var returned time.Time

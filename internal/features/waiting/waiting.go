@@ -1,9 +1,7 @@
 // Package waiting wakes callers that wait for the end of an entry.
 //
-// An entry that ends in this process wakes its callers at once. If the entry ends in another process, that process may
-// send a message through the queue. Both kinds of wake-up are hints. The database alone says whether an entry has
-// ended, so one loop reads all entries that somebody waits for. It reads them together, at common times, so that many
-// callers cost few statements.
+// An end in this process and a message from another process are hints. The database alone says whether an entry has
+// ended. One loop reads all entries that somebody waits for together, so that many callers cost few statements.
 package waiting
 
 import (
@@ -18,9 +16,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// pauses are the possible pauses between two reads of an entry that has not ended. The pause is 50 ms at first. It
-// grows with the time that the caller has waited, and is at most a fortieth of that time. Reads happen at multiples of
-// their pause, and each pause divides a second. So the reads of many callers fall together.
+// The pause between two reads of an entry is at most a fortieth of the time that the caller has waited. Reads happen
+// at multiples of their pause, and each pause divides a second, so the reads of many callers fall together.
 var pauses = [...]time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second}
 
 const pauseFactor = 40
@@ -37,11 +34,11 @@ type Waiting struct {
 	publish func(ctx context.Context, ids []processlog.ID) error
 	listen  func(ctx context.Context)
 
-	hasCallers atomic.Bool   // whether a caller waits. If none waits, the end of an entry costs one read of this flag
+	hasCallers atomic.Bool   // if none waits, the end of an entry costs one read of this flag
 	startedAt  time.Time     // multiples of pauses count from here
 	wakeUp     chan struct{} // of capacity 1: holds a token when an entry must be read now
 
-	endsToPublish groupcommit.Batcher[processlog.ID] // ids of ended entries that must be published
+	endsToPublish groupcommit.Batcher[processlog.ID]
 
 	ctx  context.Context // ends in Close
 	stop context.CancelCauseFunc
@@ -53,17 +50,15 @@ type Waiting struct {
 	closed  bool
 }
 
-// awaitedEntry is an entry that somebody waits for.
 type awaitedEntry struct {
 	calls      []*call
 	lastCallAt time.Time // when the latest call began
-	nextRead   time.Time // when to read the entry; the zero time: now
+	nextRead   time.Time // the zero time: now
 }
 
-// call is one call of Await.
 type call struct {
 	businessType string
-	readBegun    bool          // a read of the entry began after the call. An earlier read does not count, because it may not show the entry yet
+	readBegun    bool          // a read of the entry began after the call; an earlier read may not show the entry yet
 	done         chan struct{} // closed once the fields below are set
 	row          processlog.Row
 	err          error
@@ -89,8 +84,7 @@ func New(e *engine.Engine, published func(t *engine.Type) bool) *Waiting {
 	return w
 }
 
-// maxUnpublished is the maximum number of ended entries that wait to be published. The ends of further entries are not
-// published. Callers in other processes find these ends by reading the database.
+// Callers in other processes find further ends by reading the database.
 const maxUnpublished = 10_000
 
 // Carry sets the functions that notify other processes of ended entries and receive such notifications. Call it before
@@ -107,7 +101,7 @@ func (w *Waiting) publishEnds(ids []processlog.ID) {
 	w.e.NoteResult(problemPublish, w.publish(ctx, ids))
 }
 
-// publishTimeout limits one notification, so that a queue without answers does not hold up the next ones forever.
+// A queue without answers must not hold up the next notifications forever.
 const publishTimeout = 2 * time.Second
 
 // Ended makes the loop read an entry now, if a caller waits for it.
@@ -123,7 +117,6 @@ func (w *Waiting) Ended(id processlog.ID) {
 	}
 }
 
-// lookNow ends a pause of the loop.
 func (w *Waiting) lookNow() {
 	select {
 	case w.wakeUp <- struct{}{}:
@@ -132,8 +125,8 @@ func (w *Waiting) lookNow() {
 }
 
 // Await returns the row of an entry once the entry has ended. It returns at once for an entry of another type than
-// businessType. The row has its Result. Await returns processlog.ErrNotFound if there is no such entry, context.Cause(ctx)
-// when ctx ends, ErrClosed after Close, or the error of a read.
+// businessType. Await returns processlog.ErrNotFound if there is no such entry, context.Cause(ctx) when ctx ends,
+// ErrClosed after Close, or the error of a read.
 func (w *Waiting) Await(ctx context.Context, id processlog.ID, businessType string) (processlog.Row, error) {
 	c := &call{businessType: businessType, done: make(chan struct{})}
 	if !w.addCall(id, c) {
@@ -150,7 +143,6 @@ func (w *Waiting) Await(ctx context.Context, id processlog.ID, businessType stri
 	return processlog.Row{}, context.Cause(ctx)
 }
 
-// addCall adds a call, and starts the loop if it does not run.
 func (w *Waiting) addCall(id processlog.ID, c *call) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -172,7 +164,6 @@ func (w *Waiting) addCall(id processlog.ID, c *call) bool {
 	return true
 }
 
-// removeCall removes a call whose context has ended. It returns false if the call has been answered meanwhile.
 func (w *Waiting) removeCall(id processlog.ID, c *call) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -186,13 +177,12 @@ func (w *Waiting) removeCall(id processlog.ID, c *call) bool {
 	return true
 }
 
-// removeEntryLocked removes an entry. The caller holds mu.
+// The caller holds mu.
 func (w *Waiting) removeEntryLocked(id processlog.ID) {
 	delete(w.awaited, id)
 	w.hasCallers.Store(len(w.awaited) > 0)
 }
 
-// loop reads entries until nobody has waited for some time.
 func (w *Waiting) loop() {
 	ctx, cancel := context.WithCancel(w.ctx)
 	var listener sync.WaitGroup
@@ -203,7 +193,7 @@ func (w *Waiting) loop() {
 	defer cancel()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var idleSince time.Time // time since which no caller waits; zero: a caller waits
+	var idleSince time.Time // zero: a caller waits
 	for {
 		ids, nextRead := w.dueEntries(time.Now())
 		if len(ids) > 0 {
@@ -234,7 +224,6 @@ func (w *Waiting) loop() {
 	}
 }
 
-// stopIfIdle reports whether the loop may end, because nobody waits.
 func (w *Waiting) stopIfIdle() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -242,8 +231,7 @@ func (w *Waiting) stopIfIdle() bool {
 	return !w.looping
 }
 
-// dueEntries returns the entries to read now, and sets when to read them next. If there are none, it returns when the next one is
-// to be read, or the zero time if nobody waits.
+// The result nextRead is the zero time if nobody waits.
 func (w *Waiting) dueEntries(now time.Time) (ids []processlog.ID, nextRead time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -255,7 +243,7 @@ func (w *Waiting) dueEntries(now time.Time) (ids []processlog.ID, nextRead time.
 			continue
 		}
 		ids = append(ids, id)
-		// Set this before the read. If an end is reported during the read, the entry is then read again.
+		// Set this before the read, so that an end that is reported meanwhile causes another read.
 		a.nextRead = w.nextReadAt(now, now.Sub(a.lastCallAt))
 		for _, c := range a.calls {
 			c.readBegun = true
@@ -265,7 +253,7 @@ func (w *Waiting) dueEntries(now time.Time) (ids []processlog.ID, nextRead time.
 	return ids, nextRead
 }
 
-// nextReadAt returns when to read an entry again. The parameter waited is how long its latest caller has waited.
+// waited is how long its latest caller has waited.
 func (w *Waiting) nextReadAt(now time.Time, waited time.Duration) time.Time {
 	pause := pauses[0]
 	for _, candidate := range pauses {
@@ -276,7 +264,6 @@ func (w *Waiting) nextReadAt(now time.Time, waited time.Duration) time.Time {
 	return w.startedAt.Add(now.Sub(w.startedAt).Truncate(pause) + pause)
 }
 
-// readEntries reads entries, and answers the calls for those that have ended.
 func (w *Waiting) readEntries(ids []processlog.ID) {
 	ctx, cancel := context.WithTimeout(w.ctx, engine.StatementTimeout)
 	rows, err := w.e.Store.Ends(ctx, ids)
@@ -300,12 +287,11 @@ func (w *Waiting) readEntries(ids []processlog.ID) {
 	}
 }
 
-// answerCallsLocked ends the calls for an entry if its read failed or shows its end. Calls that began after the read go on. The
-// caller of answerCallsLocked holds mu.
+// Calls that began after the read go on. The caller of answerCallsLocked holds mu.
 func (w *Waiting) answerCallsLocked(id processlog.ID, row processlog.Row, err error) {
 	a := w.awaited[id]
 	if a == nil {
-		return // All its callers have left.
+		return
 	}
 	a.calls = slices.DeleteFunc(a.calls, func(c *call) bool {
 		ended := err != nil || row.State.Terminal() || row.BusinessType != c.businessType
