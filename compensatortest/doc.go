@@ -2,14 +2,12 @@
 //
 // Call and Attempt run one handler. RequireRecorded lists entries. Run, WaitIdle and Elapse let entries run. All of
 // them take any Compensator. Function New in module compensatortest/sqlitetest returns a Compensator on a real database
-// without a server. Transactional handlers run on it.
+// without a server.
 //
 // MemoryStore replaces the database when a test needs no SQL. Without a Redis in the Config, the library uses its
 // in-process timing wheel as the queue. MemoryQueue replaces a Redis that several Compensators share.
 //
-// In a testing/synctest bubble the doubles use the bubble's clock. A month of delay then takes about 3 seconds of real
-// time if PollInterval and ReconcileInterval are an hour. Shorter intervals take longer, because the bubble runs each
-// poll.
+// In a testing/synctest bubble the doubles use the bubble's clock.
 //
 // Package suite holds the conformance tests for your own store or queue.
 package compensatortest

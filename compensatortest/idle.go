@@ -15,17 +15,14 @@ import (
 	"github.com/compensator-go/compensator/internal/testkit"
 )
 
-// waitTimeout is how long WaitIdle waits without seeing a change before it fails the test.
 const waitTimeout = time.Minute
 
-// readInterval is the pause between two reads of the log.
 const readInterval = 5 * time.Millisecond
 
 // WaitIdle waits until no entry in c's log is due or running in any process.
 //
-// An entry that waits for its delay or for its next attempt is not due. It may block later entries of its ordering key.
-// WaitIdle does not count the blocked entries as due, if c has the type's TypeConfig.Serial. An entry that waits for
-// its TypeConfig.Limit is due, so WaitIdle waits until it has run.
+// An entry that waits for its delay or for its next attempt is not due. A blocked entry of such an ordering key is not
+// due either, if c has the type's TypeConfig.Serial. An entry that waits for its TypeConfig.Limit is due.
 //
 // WaitIdle fails the test when nothing has changed for a minute. The failure lists the entries that are left.
 func WaitIdle(tb testing.TB, c *compensator.Compensator) {
@@ -50,9 +47,8 @@ func WaitIdle(tb testing.TB, c *compensator.Compensator) {
 	}
 }
 
-// busyEntries describes each entry that is due or running. It reads the log twice, and returns an empty list only if
-// both reads are equal. One read consists of several statements. An entry that ends between two statements may make
-// another entry due that the read misses.
+// busyEntries returns an empty list only if two reads of the log are equal. One read consists of several statements,
+// and may miss an entry that becomes due between them.
 func busyEntries(tb testing.TB, c *compensator.Compensator) (busy []string) {
 	tb.Helper()
 	first := unfinishedEntries(tb, c)
@@ -67,7 +63,6 @@ func busyEntries(tb testing.TB, c *compensator.Compensator) (busy []string) {
 	return busy
 }
 
-// busyAmong returns a description of each of entries that is due or running.
 func busyAmong(tb testing.TB, c *compensator.Compensator, entries []compensator.Entry) (busy []string) {
 	tb.Helper()
 	ids := make([]compensator.EntryID, len(entries))
@@ -92,8 +87,7 @@ func busyAmong(tb testing.TB, c *compensator.Compensator, entries []compensator.
 	if hasAdvanced {
 		return []string{"the next entry of an ordering key"}
 	}
-	// Health reads the database's clock, which may be ahead of this process's clock. So an entry may be due although
-	// its NextAt is in the future here.
+	// Health reads the database's clock, which may be ahead of this process's clock.
 	health := c.Health(tb.Context())
 	require.NoError(tb, health.Database)
 	if health.OldestOverdue > 0 {
@@ -102,17 +96,16 @@ func busyAmong(tb testing.TB, c *compensator.Compensator, entries []compensator.
 	return busy
 }
 
-// unfinishedEntries lists the entries that are in no terminal state.
 func unfinishedEntries(tb testing.TB, c *compensator.Compensator) []compensator.Entry {
 	tb.Helper()
 	return listEntries(tb, c, admin.Filter{States: []compensator.State{compensator.Pending, compensator.Retrying, compensator.Compensating}})
 }
 
 // Elapse makes entries due as if d had passed. Each entry that waits for its delay or its next attempt becomes due d
-// sooner. If its remaining wait is d or less, it becomes due at once.
+// sooner, or at once if less than d is left.
 //
-// Elapse reschedules the entries. It does not sleep and it moves no clock, so a handler still reads the real time. It
-// leaves a failed compensation as it is, because a compensation cannot be rescheduled.
+// Elapse reschedules the entries and moves no clock, so a handler still reads the real time. It leaves a failed
+// compensation as it is, because a compensation cannot be rescheduled.
 //
 // Elapse computes the waits by this process's clock. If the database server's clock differs, the due times are off by
 // the difference.

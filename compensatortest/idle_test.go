@@ -16,7 +16,6 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 )
 
-// greeter returns a Compensator on the doubles with a type "greet" that runs handler.
 func greeter(t *testing.T, handler func(e *compensator.Entry) error) (*compensator.Compensator, *compensator.Type[string]) {
 	c, err := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore()})
 	require.NoError(t, err)
@@ -54,7 +53,6 @@ func TestWaitIdleWaitsForWhatIsDueAndForNothingElse(t *testing.T) {
 	})
 }
 
-// failing is a testing.TB whose failure the test expects.
 type failing struct {
 	testing.TB
 	messages string
@@ -64,7 +62,6 @@ func (f *failing) Errorf(format string, args ...any) { f.messages += fmt.Sprintf
 func (f *failing) FailNow()                          { runtime.Goexit() }
 func (f *failing) Helper()                           {}
 
-// failureOf returns the messages with which test fails.
 func failureOf(t *testing.T, test func(tb testing.TB)) string {
 	f, done := &failing{TB: t}, make(chan struct{})
 	go func() {

@@ -12,8 +12,7 @@ import (
 // RequireRecorded returns the committed entries of a type in the order in which they were recorded. It fails the test
 // unless there are n of them. It returns each entry in its current state.
 //
-// c may be any Compensator on the same log. It needs no handler for the type. The log may be on a real server or on a
-// double.
+// c may be any Compensator on the same log. It needs no handler for the type.
 //
 //	placeOrder(ctx, c, db) // the code under test
 //	entries := compensatortest.RequireRecorded(t, c, "close_order", 1)
@@ -24,7 +23,6 @@ func RequireRecorded(tb testing.TB, c *compensator.Compensator, businessType str
 	return entries
 }
 
-// listEntries returns the entries of all pages of a listing.
 func listEntries(tb testing.TB, c *compensator.Compensator, filter admin.Filter) (entries []compensator.Entry) {
 	tb.Helper()
 	filter.Limit = 1000

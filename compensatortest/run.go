@@ -36,8 +36,7 @@ func Run(tb testing.TB, c *compensator.Compensator) (stop func()) {
 // Call records v and makes one attempt of the entry. The type's handler runs with its middleware and its timeout. A
 // transactional handler runs in a transaction that commits when the handler succeeds.
 //
-// Call returns the entry after the attempt. State, LastError, ProcessCount and NextAt hold the outcome. No other entry
-// runs, not even an entry that the handler records.
+// No other entry runs, not even an entry that the handler records.
 //
 // c must have the type's handler and must not be inside Run. opts must leave the entry due at once, with an idempotency
 // key that is not in the log. If an earlier entry of the same ordering key blocks the entry (TypeConfig.Serial), Call

@@ -13,8 +13,6 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 )
 
-// lineUp returns a Compensator on the doubles with a serial type. It also returns the list of calls of the type's
-// handler.
 func lineUp(t *testing.T, cfg compensator.HandlerConfig[string], handler func(name string) error) (*compensator.Compensator, *compensator.Type[string], *[]string) {
 	c := newLog(t)
 	ran := new([]string)

@@ -33,7 +33,7 @@ func TestEntrySaysWhatBecameOfIt(t *testing.T) {
 		compensates bool
 		state       compensator.State
 		counted     int
-		due         time.Duration // time until the entry is due (0: it is due at once, or has ended)
+		due         time.Duration // 0: it is due at once, or has ended
 		endedBy     compensator.EndedBy
 	}{
 		"nil":                    {nil, false, compensator.Succeeded, 0, 0, compensator.EndedByHandler},
@@ -75,7 +75,7 @@ func TestEntrySaysWhatBecameOfIt(t *testing.T) {
 	}
 }
 
-// MaxWait counts by the store's clock. With the doubles in a bubble this is the bubble's clock.
+// MaxWait counts by the store's clock.
 func TestWaitsCountInABubbleOnceMaxWaitIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := newLog(t)
@@ -90,8 +90,6 @@ func TestWaitsCountInABubbleOnceMaxWaitIsOver(t *testing.T) {
 	})
 }
 
-// Call must give a batch handler a batch of one entry. This must hold for every call and for any state of the type's
-// breaker.
 func TestCallOfABatchIsABatchOfOne(t *testing.T) {
 	t.Parallel()
 	c := newLog(t)

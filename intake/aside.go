@@ -13,8 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// aside returns an item that records a message as an entry of Config.Type. The log tries a message of kind failed
-// again. A message of kind aside waits for a person, and reason says why.
+// reason says why a message of kind aside waits for a person.
 func (in *Intake) aside(m *Message, k kind, reason string) *item {
 	it := &item{message: m, kind: k, reason: reason, entry: compensator.NewEntry{BusinessType: in.cfg.Type}}
 	it.entry.IdempotencyKey = in.IdempotencyKey(m)
@@ -24,7 +23,7 @@ func (in *Intake) aside(m *Message, k kind, reason string) *item {
 	return it
 }
 
-// firstDelay returns the delay before the first attempt of a failed message. Aside.Retry is user code and may panic.
+// Aside.Retry is user code and may panic.
 func (in *Intake) firstDelay() (delay time.Duration) {
 	defer func() {
 		if recover() != nil {
@@ -34,16 +33,14 @@ func (in *Intake) firstDelay() (delay time.Duration) {
 	return min(max(0, in.cfg.Aside.Retry(1)), processlog.MaxDelay)
 }
 
-// setAside returns an item for a message that waits for a person. If the log holds the message already, the message is
-// only acknowledged.
+// If the log holds the message already, the message is only acknowledged.
 func (in *Intake) setAside(m *Message, reason string) *item {
 	reason = cmp.Or(processlog.FitError(reason), "no reason given")
 	in.cfg.Logger.Warn("intake: message is set aside for a person", "source", in.name, "message", m.ID, "reason", reason)
 	return in.aside(m, aside, reason)
 }
 
-// encode encodes the message of an item that is set aside, as the content of the item's entry. After an error the
-// Intake keeps the message and tries again, because the codec may lack its keys for a while.
+// After an error the Intake keeps the message and tries again, because the codec may lack its keys for a while.
 func (in *Intake) encode(it *item) (err error) {
 	if it.kind == meant || it.entry.Content != nil {
 		return nil
@@ -61,8 +58,7 @@ func (in *Intake) encode(it *item) (err error) {
 	return nil
 }
 
-// retry is the handler of Config.Type. It processes the message of one entry in the same way as processBatch
-// processes the messages of a batch.
+// retry is the handler of Config.Type.
 func (in *Intake) retry(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, m Message) error {
 	m.Entry = e
 	if m.SetAside != "" && e.Epoch == 0 { // After a person has requeued the entry, Epoch is above 0 and the message is processed.
@@ -72,7 +68,7 @@ func (in *Intake) retry(ctx context.Context, tx *compensator.ScopedTx, e *compen
 	if err != nil {
 		return compensator.Permanent(err)
 	}
-	entry.IdempotencyKey = idempotencyKey(in.name, m.ID, "again") // The key of the message itself is in use already, because entry e has it.
+	entry.IdempotencyKey = idempotencyKey(in.name, m.ID, "again") // Entry e has the key of the message itself.
 	receipt, err := in.c.Record(ctx, tx, entry)
 	if isRefusal(err) {
 		return compensator.Permanent(err)
@@ -83,7 +79,7 @@ func (in *Intake) retry(ctx context.Context, tx *compensator.ScopedTx, e *compen
 	return in.callHandler(ctx, tx, []*Message{&m})
 }
 
-// entry calls Config.Entry. A panic counts as an error, so the message is set aside.
+// A panic counts as an error, so the message is set aside.
 func (in *Intake) entry(m *Message) (entry compensator.NewEntry, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -95,15 +91,14 @@ func (in *Intake) entry(m *Message) (entry compensator.NewEntry, err error) {
 	return entry, usererr.Of(err)
 }
 
-// callHandler runs Config.Work in a separate goroutine and waits for it. It turns a panic or a runtime.Goexit into an error.
-// So a message that makes Work panic stops neither the process nor Run.
+// A panic or a runtime.Goexit of Work must stop neither the process nor Run, so Work runs in a goroutine of its own.
 func (in *Intake) callHandler(ctx context.Context, tx *compensator.ScopedTx, messages []*Message) error {
 	if in.cfg.Work == nil {
 		return nil
 	}
 	result := make(chan error, 1)
 	go func() {
-		err := error(new(compensator.PanicError)) // This error stays if Work calls runtime.Goexit, because then no other error is set.
+		err := error(new(compensator.PanicError)) // This error stays if Work calls runtime.Goexit.
 		defer func() {
 			if p := recover(); p != nil {
 				err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
@@ -115,8 +110,8 @@ func (in *Intake) callHandler(ctx context.Context, tx *compensator.ScopedTx, mes
 	return <-result
 }
 
-// work calls Config.Work. It returns a *workError in two cases: Work failed while the transaction still accepts writes,
-// or the transaction took too long. If the transaction no longer accepts writes, work returns the database's error.
+// work returns a *workError if Work failed while the transaction still accepts writes, or if the transaction took too
+// long.
 func (in *Intake) work(ctx context.Context, tx *compensator.ScopedTx, messages []*Message) error {
 	if len(messages) == 0 {
 		return nil
@@ -128,8 +123,8 @@ func (in *Intake) work(ctx context.Context, tx *compensator.ScopedTx, messages [
 	if context.Cause(ctx) == errSlow {
 		return &workError{errors.Join(errSlow, err)}
 	}
-	if _, broken := in.c.Record(ctx, tx, compensator.NewEntry{BusinessType: in.cfg.Type}); broken != nil { // This Record only tests whether the transaction accepts writes. Work has failed, so this entry is rolled back.
-		return fmt.Errorf("%w; Work: %v", broken, err) // Use only the text of Work's error, because that error may wrap an error of another log.
+	if _, broken := in.c.Record(ctx, tx, compensator.NewEntry{BusinessType: in.cfg.Type}); broken != nil { // This Record only tests whether the transaction accepts writes. It is rolled back.
+		return fmt.Errorf("%w; Work: %v", broken, err) // Work's error may wrap an error of another log, so use only its text.
 	}
 	return &workError{err}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// item is a message together with the log entry that will hold it.
 type item struct {
 	message   *Message
 	entry     compensator.NewEntry
@@ -23,10 +22,9 @@ type item struct {
 	isSettled bool
 }
 
-// condense sets dense and discards the encoded content. So the next encode produces fewer bytes for the message.
+// The next encode then produces fewer bytes for the message.
 func (it *item) condense() { it.dense, it.entry.Content = true, nil }
 
-// kind says which kind of entry an item is recorded as.
 type kind int
 
 const (
@@ -42,7 +40,7 @@ type batch struct {
 	fatal error
 }
 
-// processBatch settles a batch and acknowledges it. An error ends Run.
+// An error of processBatch ends Run.
 func (in *Intake) processBatch(works context.Context, messages []Message) error {
 	b := &batch{Intake: in, event: SettledEvent{Source: in.name, Messages: len(messages)}}
 	startedAt := time.Now()
@@ -70,7 +68,7 @@ func (in *Intake) processBatch(works context.Context, messages []Message) error 
 	return b.fatal
 }
 
-// prepare builds the item of a message. It sends nothing to the database.
+// prepare sends nothing to the database.
 func (in *Intake) prepare(m *Message) *item {
 	switch {
 	case m.Lost:
@@ -119,13 +117,11 @@ func (b *batch) settle(ctx context.Context, items []*item) {
 	}
 }
 
-// failuresUntilSuspect is the number of database errors after which the Intake suspects the batch. Most database errors
-// come from an outage. But a statement that is too large for the server breaks the connection too.
+// A statement that is too large for the server breaks the connection, and so looks like an outage.
 const failuresUntilSuspect = 4
 
-// suspect records parts of the batch in separate transactions, to find a message that the log cannot store. If
-// failsAlone proves that a message is the cause, suspect sets the message aside. suspect returns false if nothing is
-// proved, and the items must be tried again.
+// suspect records parts of the batch in separate transactions, to find a message that the log cannot store. It
+// returns false if nothing is proved, and the items must be tried again.
 func (b *batch) suspect(ctx context.Context, items []*item) bool {
 	it := items[0]
 	if len(items) > 1 {
@@ -160,8 +156,8 @@ func (b *batch) suspect(ctx context.Context, items []*item) bool {
 	return true
 }
 
-// failsAlone records an item in a transaction of its own. Before and after that, it tests whether the log accepts other
-// entries. If only the item fails, proved is true: the message is the cause, and not the database.
+// failsAlone tests before and after the item whether the log accepts other entries. If only the item fails, proved is
+// true: the message is the cause, and not the database.
 func (b *batch) failsAlone(ctx context.Context, it *item) (err error, proved bool) {
 	if err := b.trial(ctx); err != nil {
 		return err, false
@@ -169,18 +165,16 @@ func (b *batch) failsAlone(ctx context.Context, it *item) (err error, proved boo
 	if err = b.recordItems(ctx, []*item{it}); err == nil || serverDown(err) || sessionRefused(err) {
 		return err, false
 	}
-	// If the codec fails even for an empty message, its error does not show that this message is the cause.
+	// A codec that fails even for an empty message does not blame this message.
 	return err, b.trial(ctx) == nil && b.encode(b.aside(new(Message), failed, "")) == nil
 }
 
-// isRefusal reports whether err says that Record will never accept an entry.
 func isRefusal(err error) bool {
 	var field *compensator.FieldError
 	return errors.As(err, &field) || errors.Is(err, compensator.ErrOtherContent)
 }
 
-// without removes the items whose keys are in the map existing, and counts them as duplicates. It returns the remaining
-// items.
+// without removes the items whose keys are in the map existing, and counts them as duplicates.
 func (b *batch) without(items []*item, existing map[compensator.IdempotencyKey]bool) (remaining []*item) {
 	for _, it := range items {
 		if it.isSettled = existing[it.entry.IdempotencyKey]; it.isSettled {
@@ -192,7 +186,6 @@ func (b *batch) without(items []*item, existing map[compensator.IdempotencyKey]b
 	return remaining
 }
 
-// blame finds the message that caused err, and handles it separately from the other items.
 func (b *batch) blame(ctx context.Context, items []*item, err error) {
 	if len(items) == 1 {
 		b.condemn(ctx, items[0], err)
@@ -217,7 +210,6 @@ func (b *batch) halve(ctx context.Context, items []*item) {
 	b.settle(ctx, items[middle:])
 }
 
-// condemn sets aside a message that failed alone in a transaction.
 func (b *batch) condemn(ctx context.Context, it *item, err error) {
 	var work *workError
 	switch {
@@ -241,8 +233,7 @@ func (b *batch) condemn(ctx context.Context, it *item, err error) {
 	failpoint.Reach(failpoint.AsideSettled)
 }
 
-// recordItems runs transactions until one of them has a known result. If the answer to COMMIT is lost, it runs another
-// transaction.
+// If the answer to COMMIT is lost, recordItems runs another transaction.
 func (b *batch) recordItems(works context.Context, items []*item) error {
 	for failures := 0; ; failures++ {
 		retryNow, err := b.recordOnce(works, items)
@@ -252,8 +243,7 @@ func (b *batch) recordItems(works context.Context, items []*item) error {
 	}
 }
 
-// recordOnce runs one transaction. If retryNow is true, the answer to COMMIT was lost, and the caller must run another
-// transaction, which finds out whether the entries exist.
+// If retryNow is true, the answer to COMMIT was lost. Another transaction finds out whether the entries exist.
 func (b *batch) recordOnce(works context.Context, items []*item) (retryNow bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(works, b.cfg.Timeout, errSlow)
 	defer cancel()
@@ -288,7 +278,6 @@ func (b *batch) recordOnce(works context.Context, items []*item) (retryNow bool,
 	return false, nil
 }
 
-// recordSettled counts an item that is in the log.
 func (b *batch) recordSettled(it *item, duplicate bool) {
 	it.isSettled = true
 	switch {
@@ -303,7 +292,7 @@ func (b *batch) recordSettled(it *item, duplicate bool) {
 	}
 }
 
-// freshItems returns the messages whose entries are new. Config.Work gets only these messages.
+// Config.Work gets only messages whose entries are new.
 func freshItems(items []*item, receipt *compensator.Receipt) (messages []*Message) {
 	for i, it := range items {
 		if it.kind == meant && !receipt.Entries[i].Duplicate {
@@ -313,8 +302,8 @@ func freshItems(items []*item, receipt *compensator.Receipt) (messages []*Messag
 	return messages
 }
 
-// resolve is called when the answer to COMMIT was lost. It waits until the server has ended the transaction. It returns
-// false if ctx has ended.
+// resolve waits until the server has ended a transaction whose answer to COMMIT was lost. It returns false if ctx has
+// ended.
 func (b *batch) resolve(ctx context.Context, items []*item, receipt *compensator.Receipt) bool {
 	key := items[0].entry.IdempotencyKey
 	for i, recorded := range receipt.Entries {
@@ -335,8 +324,8 @@ func (b *batch) resolve(ctx context.Context, items []*item, receipt *compensator
 	}
 }
 
-// acknowledge acknowledges messages to the source. After three failures it gives up. The source then delivers the
-// messages again, and the Intake finds their entries in the log.
+// After three failures acknowledge gives up. The source then delivers the messages again, and the Intake finds their
+// entries in the log.
 func (in *Intake) acknowledge(ctx context.Context, done []Message) {
 	for failures := 1; len(done) > 0; failures++ {
 		err := usererr.Safe(in.source.Ack(ctx, done))
@@ -351,7 +340,6 @@ func (in *Intake) acknowledge(ctx context.Context, done []Message) {
 	}
 }
 
-// release gives back to the source the messages that were not settled before Run had to end.
 func (in *Intake) release(ctx context.Context, left []Message) {
 	r, ok := in.source.(releaser)
 	if !ok {

@@ -16,11 +16,10 @@ import (
 
 const childEnv = "COMPENSATOR_INTAKE_CHILD"
 
-// program configures a child process. The child runs an Intake until it is killed.
 type program struct {
 	DSN, Redis, Stream string
-	Killer             int    // number of the order whose Work ends the process (0: none)
-	Gate               string // Redis key that the child increments when everything is open. The child runs the Intake when the parent has deleted the key
+	Killer             int    // the order whose Work ends the process (0: none)
+	Gate               string // Redis key that the child increments when everything is open; it runs the Intake when the parent has deleted the key
 }
 
 func must(err error) {
@@ -41,7 +40,7 @@ func runChild() {
 	must(err)
 	quiet := slog.New(slog.DiscardHandler)
 	c, err := compensator.New(context.Background(), compensator.Config{DB: db, Logger: quiet})
-	for err != nil { // Try again, because the test cuts the child's connections too.
+	for err != nil { // The test cuts the child's connections too.
 		harness.Elapse(10 * time.Millisecond)
 		c, err = compensator.New(context.Background(), compensator.Config{DB: db, Logger: quiet})
 	}

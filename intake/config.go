@@ -74,7 +74,6 @@ func (cfg Config) validate() error {
 	return errors.Join(p...)
 }
 
-// problems collects the errors of a configuration.
 type problems []error
 
 func (p *problems) refuse(bad bool, field, reason string) {

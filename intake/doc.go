@@ -31,12 +31,11 @@
 //
 // If the database is unavailable, read-only or in an unknown state, no message is to blame. The batch waits, and the
 // Intake reads no further messages until the database works again. The Intake tests its own transaction to find out
-// whether the database works. It does not look at the error of Work. For example, if Work returns ErrClosed of another
-// log, the message has failed.
+// whether the database works. It does not look at the error of Work.
 //
-// There is one exception. Work may return an error with which a server says that it serves no requests, for example
-// "too many connections" or "disk full". Then the message is not to blame. The Intake tries the batch again until the
-// condition has passed. To set such a message aside, return compensator.Unavailable.
+// Work may return an error with which a server says that it serves no requests, for example "too many connections" or
+// "disk full". Then the message is not to blame. The Intake tries the batch again until the condition has passed. To
+// set such a message aside, return compensator.Unavailable.
 //
 // # Redis Streams
 //
@@ -51,8 +50,8 @@
 //
 // # A consumer of your own
 //
-// A consumer of a broker without a relay can record its failed messages with a [Recorder]. The Recorder also says when the
-// log will never accept a message, so that the consumer can set it aside.
+// A consumer of a broker without a relay can record its failed messages with a [Recorder]. The Recorder also says when
+// the log will never accept a message, so that the consumer can set it aside.
 //
 // # What is not promised
 //
@@ -62,10 +61,6 @@
 // timeout after each XADD. If WAIT returns less than 1, the producer must treat the message as not added.
 //
 // A producer that trims its stream with MAXLEN or MINID may delete messages that were never read.
-//
-// A stream may use one id for two messages. This happens if the producer sets the ids. It also happens if the stream is
-// created again after FLUSHALL on a server whose clock went back. The second message then counts as a duplicate of the
-// first.
 //
 // Two streams of the same name on two servers, or under two database numbers, use the same message ids. Suppose that
 // groups of the same name record both streams in one log. If two messages have the same id, the Intake acknowledges the

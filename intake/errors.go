@@ -30,22 +30,18 @@ type faultError struct {
 func (e *faultError) Error() string { return fmt.Sprintf("message %s: %v", e.id, e.err) }
 func (e *faultError) Unwrap() error { return e.err }
 
-// workError is an error of Work in a transaction that still accepts writes. Such an error is caused by the message, not
-// by the database.
+// workError is an error of Work in a transaction that still accepts writes, so the message is the cause.
 type workError struct{ err error }
 
 func (e *workError) Error() string { return e.err.Error() }
 func (e *workError) Unwrap() error { return e.err }
 
-// serverDown reports whether err says that a server serves no requests or no writes. Work may have received err from
-// any database. Such an error is not caused by the message. serverDown returns false if Work returned a verdict or took
-// too long.
+// Work may have received err from any database. serverDown returns false if Work returned a verdict or took too long.
 func serverDown(err error) bool {
 	return !errors.Is(err, errSlow) && compensator.VerdictOf(err) == observe.Failure && operating.ServerDown(err)
 }
 
-// sessionRefused reports whether the log refused only the database session. Another session of the pool may then record
-// the message. It returns false for an error of Work: Record has accepted the session before, so Work has spoiled the
+// Another session of the pool may record the message. An error of Work does not count, because Work has spoiled the
 // session itself.
 func sessionRefused(err error) bool {
 	var work *workError
@@ -55,7 +51,6 @@ func sessionRefused(err error) bool {
 func failure(operation string, err error) error { return fmt.Errorf("intake: %s: %w", operation, err) }
 
 // knownElsewhere returns the idempotency keys in an error of Record that already belong to entries of another type.
-// Each such key means that the message was recorded before: as a message set aside, or as the entry of Config.Entry.
 func knownElsewhere(err error) map[compensator.IdempotencyKey]bool {
 	existing := make(map[compensator.IdempotencyKey]bool)
 	var walk func(error)

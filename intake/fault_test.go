@@ -24,8 +24,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestBatchWhoseCommitIsInDoubtIsResolvedBeforeItIsAcknowledged loses the request or the answer of COMMIT. The Intake
-// must resolve the transaction before it acknowledges.
+// The request or the answer of COMMIT is lost.
 // Failure: F96
 func TestBatchWhoseCommitIsInDoubtIsResolvedBeforeItIsAcknowledged(t *testing.T) {
 	t.Parallel()
@@ -59,8 +58,7 @@ func TestBatchWhoseCommitIsInDoubtIsResolvedBeforeItIsAcknowledged(t *testing.T)
 	}
 }
 
-// TestLoneMessageWhoseCommitIsInDoubtIsNotSetAside loses the answer to COMMIT of a batch with one message. That message
-// must not be set aside.
+// The answer to COMMIT is lost.
 // Failure: F96
 func TestLoneMessageWhoseCommitIsInDoubtIsNotSetAside(t *testing.T) {
 	t.Parallel()
@@ -83,8 +81,6 @@ func TestLoneMessageWhoseCommitIsInDoubtIsNotSetAside(t *testing.T) {
 	}
 }
 
-// TestNothingIsAcknowledgedBeforeItIsCommitted makes the database unavailable during COMMIT and leaves it so. All
-// messages must come again.
 // Failure: F96
 func TestNothingIsAcknowledgedBeforeItIsCommitted(t *testing.T) {
 	t.Parallel()
@@ -114,14 +110,11 @@ func TestNothingIsAcknowledgedBeforeItIsCommitted(t *testing.T) {
 	r.requireBooks(100, 0)
 }
 
-// otherType changes a Config for a second Intake on the same Compensator.
 func otherType(cfg Config) Config {
 	cfg.Type += "_2"
 	return cfg
 }
 
-// TestDatabaseThatIsReadOnlyIsWaitedFor makes the database read-only. No message may be set aside for this reason.
-// While a batch waits, the Intake must not read more messages.
 // Failure: F96
 func TestDatabaseThatIsReadOnlyIsWaitedFor(t *testing.T) {
 	t.Parallel()
@@ -148,7 +141,7 @@ func TestDatabaseThatIsReadOnlyIsWaitedFor(t *testing.T) {
 	r.waitSettled("shop")
 	r.Exec("SET GLOBAL read_only=1")
 	r.add(101, 100)
-	for range 2 * failuresUntilSuspect { // In these rounds a batch is tried more often than failuresUntilSuspect allows.
+	for range 2 * failuresUntilSuspect {
 		e := harness.Receive(t, waiting)
 		require.ErrorContains(t, e.Err, "read-only")
 	}
@@ -163,7 +156,7 @@ func TestDatabaseThatIsReadOnlyIsWaitedFor(t *testing.T) {
 	r.Eventually(func() bool { return in.Err() == nil }, "the Intake works again")
 }
 
-// ordinaryUser returns a pool of an ordinary user. read_only applies to this user, but not to root.
+// read_only applies to an ordinary user, but not to root.
 func ordinaryUser(t *testing.T, w *harness.World) *sql.DB {
 	t.Helper()
 	w.Exec("CREATE USER intake@'%' IDENTIFIED BY 'secret'")
@@ -174,8 +167,6 @@ func ordinaryUser(t *testing.T, w *harness.World) *sql.DB {
 	return w.Open(harness.WatchedPool(config.FormatDSN()))
 }
 
-// TestProcessesThatDieDuringAnOutageCountNoMessageOut kills processes while the log accepts no entries. Deliveries
-// during this time must not count.
 // Failure: F99
 func TestProcessesThatDieDuringAnOutageCountNoMessageOut(t *testing.T) {
 	t.Parallel()
@@ -199,8 +190,7 @@ func TestProcessesThatDieDuringAnOutageCountNoMessageOut(t *testing.T) {
 	r.requireBooks(1, 0)
 }
 
-// TestMessageThatBreaksTheConnectionIsSetAside has messages that break the connection to the database. Such a message
-// looks like an outage, so the Intake must check whether the log accepts entries.
+// A message that breaks the connection looks like an outage.
 // Failure: F98, F101
 func TestMessageThatBreaksTheConnectionIsSetAside(t *testing.T) {
 	t.Parallel()
@@ -233,8 +223,6 @@ func TestConnectionThatBreaksUnderWorkIsNoMessagesFault(t *testing.T) {
 	breaksUnderWork(t, func(broken error) error { return broken })
 }
 
-// breaksUnderWork makes Work break its connection once and return wrap(err), where err is the connection's error. The
-// Intake must not blame the only message of the batch, but record it later.
 func breaksUnderWork(t *testing.T, wrap func(err error) error) {
 	r := newRig(t)
 	cfg := testConfig()
@@ -252,8 +240,6 @@ func breaksUnderWork(t *testing.T, wrap func(err error) error) {
 	r.requireBooks(1, 0)
 }
 
-// TestErrorOfAnotherLogIsOfItsMessage lets Work use another log and return its errors. They must count as failures of
-// the message.
 // Failure: F98
 func TestErrorOfAnotherLogIsOfItsMessage(t *testing.T) {
 	t.Parallel()
@@ -336,8 +322,6 @@ func TestRedisThatIsKilledIsWaitedFor(t *testing.T) {
 	r.requireBooks(1000, 0)
 }
 
-// TestStreamThatMovesWithinAClusterIsFollowed moves the stream's slot, with unacknowledged messages, to another node
-// of the cluster. The Intake must record all messages.
 func TestStreamThatMovesWithinAClusterIsFollowed(t *testing.T) {
 	t.Parallel()
 	cluster := testservers.NewRedisCluster(t)
@@ -367,9 +351,6 @@ func TestStreamThatMovesWithinAClusterIsFollowed(t *testing.T) {
 	r.requireBooks(245, 4)
 }
 
-// TestAcknowledgementThatIsRefusedIsMadeUpFor lets Redis refuse acknowledgements until the messages have been delivered
-// more often than MaxDeliveries. When Redis accepts acknowledgements again, the messages must be acknowledged, and none
-// may be set aside.
 // Failure: F96
 func TestAcknowledgementThatIsRefusedIsMadeUpFor(t *testing.T) {
 	t.Parallel()
@@ -393,8 +374,6 @@ func TestAcknowledgementThatIsRefusedIsMadeUpFor(t *testing.T) {
 	r.requireBooks(20, 0)
 }
 
-// TestMessageThatCannotBeEncodedIsHeld makes the codec fail. The Intake must not acknowledge the message, because its
-// content would be lost.
 // Failure: F101
 func TestMessageThatCannotBeEncodedIsHeld(t *testing.T) {
 	t.Parallel()
@@ -415,7 +394,6 @@ func TestMessageThatCannotBeEncodedIsHeld(t *testing.T) {
 	assert.Contains(t, content, "poison")
 }
 
-// lockedCodec fails while its keys are unavailable.
 type lockedCodec struct {
 	compensator.Codec
 	left int
@@ -491,8 +469,6 @@ func TestScheduleLongerThanTheLogKeepsIsCut(t *testing.T) {
 	r.requireBooks(0, 1)
 }
 
-// TestTwoConsumersOfOneMessageRecordItOnce lets a second consumer take over a message while the first consumer is
-// only slow. The message must be recorded once.
 // Failure: F97
 func TestTwoConsumersOfOneMessageRecordItOnce(t *testing.T) {
 	t.Parallel()
@@ -535,8 +511,6 @@ func (r *rig) pendingDeliveries(t *testing.T) int64 {
 	return pending[0].RetryCount
 }
 
-// TestMessageTooLargeForTheLogIsToldAndInNobodysWay delivers a message that is too large to be set aside. It must be
-// reported, and must not stop other messages.
 // Failure: F101
 func TestMessageTooLargeForTheLogIsToldAndInNobodysWay(t *testing.T) {
 	t.Parallel()
@@ -561,7 +535,6 @@ func TestMessageTooLargeForTheLogIsToldAndInNobodysWay(t *testing.T) {
 	assert.EqualValues(t, 1, stats.Refused)
 }
 
-// pickyCodec cannot encode messages that contain the word refused.
 type pickyCodec struct{ compensator.Codec }
 
 func (c pickyCodec) Marshal(v any) ([]byte, error) {
@@ -571,8 +544,7 @@ func (c pickyCodec) Marshal(v any) ([]byte, error) {
 	return c.Codec.Marshal(v)
 }
 
-// TestMessageWhoseRowIsRefusedIsInNobodysWay has a message that the log takes in no form. A trigger refuses each row with
-// its content, or the codec cannot encode the message. The message must be reported, and must not stop other messages.
+// A trigger refuses each row with the content, or the codec cannot encode the message.
 // Failure: F101
 func TestMessageWhoseRowIsRefusedIsInNobodysWay(t *testing.T) {
 	t.Parallel()
@@ -612,8 +584,8 @@ func TestMessageWhoseRowIsRefusedIsInNobodysWay(t *testing.T) {
 	}
 }
 
-// TestMessageOfHalfMaxContentIsSetAsideWhateverIsInIt fills messages with characters that take six bytes in JSON. The
-// error text may contain the whole message once more. The messages must fit their entries nevertheless.
+// The messages consist of characters that take six bytes in JSON, and the error text may contain the whole message
+// once more.
 // Failure: F101
 func TestMessageOfHalfMaxContentIsSetAsideWhateverIsInIt(t *testing.T) {
 	t.Parallel()

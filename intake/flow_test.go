@@ -22,7 +22,7 @@ var (
 	seed     = flag.Uint64("seed", 0, "seed of the faults; 0: random")
 )
 
-// child starts a process that runs an Intake. kill ends the process as a power failure would, and waits for its end.
+// kill ends the process as a power failure would, and waits for its end.
 func (r *rig) child(p program) (kill func(), ended <-chan struct{}) {
 	r.T.Helper()
 	text, err := json.Marshal(p)
@@ -47,8 +47,7 @@ func (r *rig) child(p program) (kill func(), ended <-chan struct{}) {
 	return kill, done
 }
 
-// TestNoMessageIsLostOrDoubledWhileIntakesAreKilled runs two processes at a time, kills them with -9 and restarts them.
-// It cuts connections to the database and to Redis meanwhile. One message in a thousand fails or cannot be decoded.
+// Two processes are killed and restarted, and their connections to the database and to Redis are cut.
 // Failure: F96
 func TestNoMessageIsLostOrDoubledWhileIntakesAreKilled(t *testing.T) {
 	t.Parallel()
@@ -69,7 +68,7 @@ func TestNoMessageIsLostOrDoubledWhileIntakesAreKilled(t *testing.T) {
 		killers[i], _ = r.child(p)
 	}
 	poison := *messages / 1000
-	go func() { // produces messages
+	go func() {
 		for first := 1; first <= *messages; first += 100 {
 			r.add(first, min(100, *messages-first+1))
 			if first%1000 == 1 && first/1000 < poison {
@@ -99,8 +98,6 @@ func TestNoMessageIsLostOrDoubledWhileIntakesAreKilled(t *testing.T) {
 	r.requireBooks(*messages-failed, failed+poison)
 }
 
-// TestMessageThatKillsItsProcessIsSetAside has a message that kills its process. It kills the process twice while it is
-// part of a batch. After that the Intake processes it alone.
 // Failure: F99
 func TestMessageThatKillsItsProcessIsSetAside(t *testing.T) {
 	t.Parallel()

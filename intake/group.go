@@ -15,14 +15,14 @@ import (
 // group is the Source of a stream. One goroutine calls all methods except Measure, which is safe for concurrent use.
 type group struct {
 	Stream
-	nameDrawn bool // whether the consumer's name is generated and unique
+	nameDrawn bool // the consumer's name is generated and unique
 	log       *slog.Logger
 
-	isCreated     bool      // whether the group exists, as far as this process knows
-	isOwn         bool      // whether this consumer may have pending messages
-	lastID        string    // id up to which this consumer's pending messages have been checked
-	lastTakeover  time.Time // time of the last search that found no pending messages of other consumers
-	cleanupFailed bool      // whether the last call of tidy failed
+	isCreated     bool      // the group exists, as far as this process knows
+	isOwn         bool      // this consumer may have pending messages
+	lastID        string    // up to which this consumer's pending messages have been checked
+	lastTakeover  time.Time // last search that found no pending messages of other consumers
+	cleanupFailed bool
 }
 
 var (
@@ -32,7 +32,7 @@ var (
 	_ leaver   = (*group)(nil)
 )
 
-// Name returns a name that is unique for server, stream and group. It escapes a ":" inside them.
+// Name escapes a ":" inside server, stream and group, so that it is unique for them.
 func (g *group) Name() string {
 	name := separated.Replace(g.Stream.Stream) + ":" + separated.Replace(g.Group)
 	if g.Server != "" {
@@ -75,12 +75,10 @@ func (g *group) nextMessages(ctx context.Context, max int64) ([]Message, error) 
 	return g.readMessages(ctx, max)
 }
 
-// recheckPending makes Next look again at the pending messages of this consumer. It is called after an error. The
-// answer of Redis may have been lost after Redis assigned messages to this consumer.
+// recheckPending is called after an error, because Redis may have assigned messages to this consumer.
 func (g *group) recheckPending() { g.isOwn, g.lastID = true, "" }
 
-// make creates the group if it does not exist. The group may have existed and been lost. Then Redis redelivers the
-// acknowledged messages, and the Intake finds their entries in the log.
+// If the group was lost, Redis redelivers the acknowledged messages, and the Intake finds their entries in the log.
 func (g *group) make(ctx context.Context) error {
 	if g.isCreated {
 		return nil
@@ -93,7 +91,6 @@ func (g *group) make(ctx context.Context) error {
 	return nil
 }
 
-// readMessages waits for new messages, for at most Stream.Block.
 func (g *group) readMessages(ctx context.Context, max int64) ([]Message, error) {
 	streams, err := g.Redis.XReadGroup(ctx, &redis.XReadGroupArgs{
 		Group: g.Group, Consumer: g.Consumer, Streams: []string{g.Stream.Stream, ">"}, Count: max, Block: g.Block,
@@ -148,15 +145,14 @@ func (g *group) Measure(ctx context.Context) (Backlog, error) {
 	}
 	b := Backlog{Lag: -1, Pending: pending.Val().Count}
 	for _, info := range groups.Val() {
-		// go-redis returns 0 for an unknown lag too. So trust a lag of 0 only if the group has received the last
-		// message.
+		// go-redis returns 0 for an unknown lag too.
 		if info.Name == g.Group && (info.Lag > 0 || info.LastDeliveredID == stream.Val().LastGeneratedID || stream.Val().Length == 0) {
 			b.Lag = info.Lag
 		}
 	}
 	if b.Pending > 0 {
 		ms, _, _ := strings.Cut(pending.Val().Lower, "-")
-		since, _ := strconv.ParseInt(ms, 10, 64) // Redis stores no time of a message except the one in its id.
+		since, _ := strconv.ParseInt(ms, 10, 64) // The id has the only time of a message.
 		b.OldestPending = max(now.Val().Sub(time.UnixMilli(since)), 1)
 	}
 	return b, nil

@@ -97,7 +97,7 @@ func (in *Intake) Run(ctx context.Context) error {
 	measured := make(chan struct{})
 	go func() {
 		defer close(measured)
-		in.measure(works) // Use the context works, which ends with the loop. ctx may not have ended when the Compensator was closed.
+		in.measure(works) // ctx may not have ended when the Compensator was closed.
 	}()
 	err := in.loop(ctx, works)
 	stop()
@@ -107,7 +107,7 @@ func (in *Intake) Run(ctx context.Context) error {
 	return err
 }
 
-// lasting returns a context that ends StopTimeout after ctx has ended. The current batch uses this context.
+// lasting returns a context that ends StopTimeout after ctx has ended.
 func (in *Intake) lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	works, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	var mu sync.Mutex // guards timer
@@ -130,8 +130,7 @@ func (in *Intake) lasting(ctx context.Context) (context.Context, context.CancelF
 	}
 }
 
-// loop takes one batch and settles it before it takes the next batch. So messages do not pile up in memory if the
-// database is slow.
+// Messages must not pile up in memory if the database is slow, so loop settles one batch before it takes the next.
 func (in *Intake) loop(ctx, works context.Context) error {
 	if err := in.prove(ctx); err != nil || ctx.Err() != nil {
 		return err
@@ -160,9 +159,8 @@ func (in *Intake) loop(ctx, works context.Context) error {
 	return nil
 }
 
-// prove waits until the log accepts an entry. Run calls prove before it takes any message, because taking a message
-// adds one to the message's deliveries. Without prove, a process that restarts again and again on a read-only database
-// would take the same messages each time. Healthy messages would soon exceed MaxDeliveries.
+// Taking a message adds one to its deliveries. Without prove, a process that restarts again and again on a read-only
+// database would drive healthy messages above MaxDeliveries.
 func (in *Intake) prove(ctx context.Context) error {
 	for failures := 1; ctx.Err() == nil; failures++ {
 		err := in.trial(ctx)
@@ -179,14 +177,13 @@ func (in *Intake) prove(ctx context.Context) error {
 	return nil
 }
 
-// trial returns nil if the log accepts entries at the moment.
 func (in *Intake) trial(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, in.cfg.Timeout, errSlow)
 	defer cancel()
 	return try(ctx, in.c, in.cfg.Type)
 }
 
-// waitAfter tells the observer why the Intake waits. It logs only the first report after a success.
+// Only the first report after a success is logged.
 func (in *Intake) waitAfter(messages int, err error) {
 	if in.set(err) {
 		in.cfg.Logger.Warn("intake: no messages are taken until the error has passed", "source", in.name, "messages", messages, "err", err)
@@ -200,7 +197,7 @@ func (in *Intake) isHealthy() {
 	}
 }
 
-// measure calls Observer.Measured in intervals, also while a batch waits.
+// Observer.Measured is called also while a batch waits.
 func (in *Intake) measure(ctx context.Context) {
 	if _, ok := in.source.(Measurer); !ok || in.cfg.Observer.Measured == nil {
 		return
@@ -219,7 +216,6 @@ func (in *Intake) measure(ctx context.Context) {
 	}
 }
 
-// leaveTimeout limits the calls that Run makes to a source after the context of Run has ended.
 const leaveTimeout = 2 * time.Second
 
 func (in *Intake) leaveGroup(ctx context.Context) {
@@ -234,10 +230,8 @@ func (in *Intake) leaveGroup(ctx context.Context) {
 	}
 }
 
-// longestPause is the longest pause between two attempts.
 const longestPause = 2 * time.Second
 
-// pause waits longer after each failure, at most longestPause. It returns false if ctx has ended.
 func pause(ctx context.Context, failures int) bool {
 	return sleep.For(ctx, min(20*time.Millisecond<<min(failures, 10), longestPause))
 }

@@ -74,8 +74,7 @@ func TestTwoGroupsOfAStreamHaveEntriesOfTheirOwn(t *testing.T) {
 	assert.Equal(t, 300, r.Count("effects"))
 }
 
-// TestStreamsOfOneNameOnTwoServersHaveEntriesOfTheirOwn uses two databases of one Redis server. Their streams have the
-// same name, and messages with the same ids. With Stream.Server, each message must have its own entry.
+// Two databases of one Redis server stand for two servers.
 // Failure: F100
 func TestStreamsOfOneNameOnTwoServersHaveEntriesOfTheirOwn(t *testing.T) {
 	t.Parallel()
@@ -163,8 +162,6 @@ func TestPoisonIsSetAsideAsItCameAndHoldsUpNobody(t *testing.T) {
 	assert.Equal(t, 200, r.Count("common_process_log WHERE business_type='take_order'"))
 }
 
-// TestMessageThatFailsForAWhileIsDoneByTheLog has a message that fails for a while. The message must leave the stream
-// at once, and the log must process it later.
 // Failure: F98
 func TestMessageThatFailsForAWhileIsDoneByTheLog(t *testing.T) {
 	t.Parallel()
@@ -266,8 +263,7 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 	assert.NotEqual(t, one.Consumer, two.Consumer)
 }
 
-// TestMessageWhoseValueCannotBeEncodedIsSetAsideAndHoldsUpNobody returns a value that cannot be encoded. Type.Entry
-// stores the error, and Record refuses the batch because of it.
+// Type.Entry stores the error, and Record refuses the batch because of it.
 func TestMessageWhoseValueCannotBeEncodedIsSetAsideAndHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -9,7 +9,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
-		runChild() // This process is a child that a test kills.
+		runChild()
 		return
 	}
 	harness.Main(m)

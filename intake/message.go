@@ -57,8 +57,8 @@ func MessageOf(e *compensator.Entry) (*Message, error) {
 	return m, nil
 }
 
-// storedMessage is the JSON form of a Message. JSON cannot hold invalid UTF-8, so such fields are stored in Binary as base64.
-// For a dense message, Binary also holds the fields that are shorter in base64.
+// JSON cannot hold invalid UTF-8, so such fields are stored in Binary as base64. For a dense message, Binary also
+// holds the fields that are shorter in base64.
 type storedMessage struct {
 	ID         string            `json:"id,omitempty"`
 	RawID      []byte            `json:"raw_id,omitempty"`
@@ -89,12 +89,11 @@ func (m Message) MarshalJSON() ([]byte, error) {
 	return json.Marshal(s)
 }
 
-// swells reports whether texts are longer in JSON than in base64. JSON takes six bytes for a control character and for
-// <, > and &.
+// JSON takes six bytes for a control character and for <, > and &.
 func swells(texts ...string) bool {
 	inJSON, inBase64 := 0, 0
 	for _, text := range texts {
-		quoted, _ := json.Marshal(text) // json.Marshal never fails for a string.
+		quoted, _ := json.Marshal(text)
 		inJSON += len(quoted) - len(`""`)
 		inBase64 += base64.StdEncoding.EncodedLen(len(text))
 	}
@@ -123,7 +122,7 @@ func (m *Message) UnmarshalJSON(text []byte) error {
 // separated escapes the separator, so that "a:b" and "c" differ from "a" and "b:c".
 var separated = strings.NewReplacer("%", "%25", ":", "%3A")
 
-// idempotencyKey returns the key under which a message is recorded. The key is hashed if the log cannot store it.
+// The key is hashed if the log cannot store it.
 func idempotencyKey(parts ...string) compensator.IdempotencyKey {
 	var id strings.Builder
 	id.WriteString("intake")

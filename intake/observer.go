@@ -43,7 +43,6 @@ type Stats struct {
 	Batches, Messages, Recorded, Duplicates, Failed, SetAside, Refused int64
 }
 
-// notify calls a function of an Observer. It recovers from a panic and logs it.
 func notify[E any](in *Intake, observe func(E), event E) {
 	if observe == nil {
 		return

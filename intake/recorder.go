@@ -57,7 +57,7 @@ func (r *Recorder[M]) Record(ctx context.Context, message M, options compensator
 	})
 }
 
-// insertError marks an error of the INSERT. Errors of BEGIN and COMMIT have no such mark.
+// Errors of BEGIN and COMMIT have no insertError.
 type insertError struct{ err error }
 
 func (e *insertError) Error() string { return e.err.Error() }
@@ -71,10 +71,9 @@ func (r *Recorder[M]) Trial(ctx context.Context) error {
 	return try(ctx, r.c, r.entries.Name())
 }
 
-// errTrial makes try roll back its transaction.
 var errTrial = errors.New("intake: rollback of a trial")
 
-// try returns nil if the log accepts an entry at the moment. It records the entry and rolls the transaction back.
+// try records an entry and rolls the transaction back.
 func try(ctx context.Context, c *compensator.Compensator, businessType string) error {
 	err := c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		if _, err := c.Record(ctx, tx, compensator.NewEntry{BusinessType: businessType}); err != nil {
@@ -92,7 +91,7 @@ func try(ctx context.Context, c *compensator.Compensator, businessType string) e
 type Attempts[M any] struct {
 	recorder *Recorder[M]
 	message  M
-	refusals int // number of consecutive attempts in which the log refused this message and took another entry
+	refusals int // consecutive attempts in which the log refused this message and took another entry
 }
 
 // Attempts returns the attempts to record a message.
@@ -100,15 +99,13 @@ func (r *Recorder[M]) Attempts(message M) *Attempts[M] {
 	return &Attempts[M]{recorder: r, message: message}
 }
 
-// enoughRefusals is the number of consecutive refusals of a message after which Record returns ErrRefused. A refusal
-// counts only if the log takes another entry right after it.
+// A refusal counts only if the log takes another entry right after it.
 const enoughRefusals = 3
 
 // ErrRefused says that the log will never accept a message. Attempts.Record returns an error that matches ErrRefused
 // with errors.Is. The text of the returned error is the reason.
 var ErrRefused = errors.New("intake: the log will never accept the message")
 
-// refusal is an error that matches ErrRefused. It has the text of the field reason.
 type refusal struct{ reason error }
 
 func (r *refusal) Error() string        { return r.reason.Error() }
@@ -132,8 +129,7 @@ func (a *Attempts[M]) Record(ctx context.Context, options compensator.Options) e
 	return err
 }
 
-// cannotHold reports whether no entry can hold a message. It returns false if the log refuses only the session, because
-// another session takes the message.
+// If the log refuses only the session, another session takes the message.
 func (r *Recorder[M]) cannotHold(message M, err error) bool {
 	var field *compensator.FieldError
 	var otherType *compensator.OtherTypeError
@@ -141,8 +137,8 @@ func (r *Recorder[M]) cannotHold(message M, err error) bool {
 }
 
 // refusesOnly reports whether the log refuses a message but takes another entry right afterwards. Then the message is
-// the cause: a trigger or a constraint of the user refuses its row, or the codec cannot encode it. refusesOnly returns
-// false if err may pass without a change of the message:
+// the cause: a trigger or a constraint of the user refuses its row, or the codec cannot encode it. refusesOnly
+// returns false if err may pass without a change of the message:
 //
 //   - The transaction did not reach the INSERT, or its COMMIT failed. The trial is rolled back, so it shows nothing about
 //     a COMMIT.
@@ -157,7 +153,7 @@ func (r *Recorder[M]) refusesOnly(ctx context.Context, err error) bool {
 	return r.encodes(r.cfg.Empty) && r.Trial(ctx) == nil
 }
 
-// encodes reports whether the codec encodes a message. The codec is code of the user, which may panic.
+// The codec is code of the user, which may panic.
 func (r *Recorder[M]) encodes(message M) bool {
 	var err error
 	problem := usererr.Contain(func() { _, err = r.cfg.Codec.Marshal(message) })

@@ -11,7 +11,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// newRecorder returns a Recorder of a new type.
 func newRecorder(w *harness.World) *Recorder[harness.Order] {
 	c := w.New(w.QuickConfig())
 	entries, err := compensator.Declare[harness.Order](w.T.Context(), c, "received", nil)
@@ -21,7 +20,6 @@ func newRecorder(w *harness.World) *Recorder[harness.Order] {
 	return r
 }
 
-// A trigger refuses one message. The third refusal in a row is final, because the log takes another entry each time.
 func TestMessageThatTheLogAlwaysRefusesIsErrRefused(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -40,8 +38,6 @@ func TestMessageThatTheLogAlwaysRefusesIsErrRefused(t *testing.T) {
 	require.Equal(t, 1, w.Count("common_process_log"))
 }
 
-// The log refuses only one session of the pool. Another session would record the message, so the message must not count
-// as refused.
 // Failure: F33, F92
 func TestMessageIsHeldIfTheLogRefusesOnlyTheSession(t *testing.T) {
 	err := fmt.Errorf("record: %w", &processlog.SessionError{Refusal: &compensator.FieldError{Field: "unique_checks", Reason: "is 0"}})

@@ -21,7 +21,6 @@ import (
 
 var errTest = errors.New("no luck")
 
-// rig is a harness.World with a stream.
 type rig struct {
 	*harness.World
 	rdb    redis.UniversalClient
@@ -33,13 +32,13 @@ func newRig(t *testing.T) *rig {
 	return &rig{World: w, rdb: w.Redis, stream: w.Name + ":orders"}
 }
 
-// withRedis moves the stream to a Redis that only this test uses, for faults that affect the whole server.
+// The faults affect the whole server, so only this test uses it.
 func (r *rig) withRedis(client redis.UniversalClient) *rig {
 	r.rdb = client
 	return r
 }
 
-// order is the content of the tests' messages. A message of the kind poison does not contain an order.
+// A message of the kind poison does not contain an order.
 type order struct {
 	N int `json:"n"`
 }
@@ -53,7 +52,6 @@ func decode(m *Message) (compensator.NewEntry, error) {
 	return compensator.NewEntry{BusinessType: "take_order", Content: []byte(m.Fields["order"]), Options: compensator.Options{Delay: time.Hour}}, nil
 }
 
-// effects writes a row for each message.
 func effects(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error {
 	marks, args := make([]string, len(batch)), make([]any, len(batch))
 	for i, m := range batch {
@@ -63,8 +61,7 @@ func effects(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) er
 	return err
 }
 
-// failing returns a function for Config.Work that calls answer for each message. If answer returns an error, the
-// function returns this error and writes nothing. Otherwise the function works like effects.
+// failing returns a Work that writes nothing if answer returns an error for a message.
 func failing(answer func(m *Message) error) func(context.Context, *compensator.ScopedTx, []*Message) error {
 	return func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error {
 		for _, m := range batch {
@@ -94,8 +91,7 @@ func (r *rig) open(c *compensator.Compensator, s Stream, cfg Config) *Intake {
 	return in
 }
 
-// openSoon opens a stream whose consumer counts as silent after a short time. Stream.Open does not allow such a short
-// Idle, because on a slow machine a batch would take longer than that.
+// Stream.Open does not allow such a short Idle, because on a slow machine a batch would take longer than that.
 func (r *rig) openSoon(c *compensator.Compensator, s Stream, idle time.Duration, cfg Config) *Intake {
 	r.T.Helper()
 	in, err := openSoon(c, s, idle, cfg)
@@ -109,7 +105,6 @@ func openSoon(c *compensator.Compensator, s Stream, idle time.Duration, cfg Conf
 	return Open(context.Background(), c, &group{Stream: s.withDefaults(), nameDrawn: drawn, log: cfg.Logger, isOwn: true}, cfg)
 }
 
-// start runs an Intake until the test ends or the returned function is called.
 func (r *rig) start(in *Intake) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan error, 1)
@@ -122,7 +117,6 @@ func (r *rig) start(in *Intake) (stop func()) {
 	return stop
 }
 
-// add adds n orders with the numbers first, first+1 and so on.
 func (r *rig) add(first, n int) {
 	r.T.Helper()
 	for from := first; from < first+n; from += 500 {
@@ -135,13 +129,11 @@ func (r *rig) add(first, n int) {
 	}
 }
 
-// addAs adds an order with a given id.
 func (r *rig) addAs(id string, n int) {
 	r.T.Helper()
 	assert.NoError(r.T, r.rdb.XAdd(r.T.Context(), &redis.XAddArgs{Stream: r.stream, ID: id, Values: []string{"order", fmt.Sprintf(`{"n":%d}`, n)}}).Err())
 }
 
-// addRaw adds a message and returns its id.
 func (r *rig) addRaw(values ...string) string {
 	r.T.Helper()
 	id, err := r.rdb.XAdd(r.T.Context(), &redis.XAddArgs{Stream: r.stream, Values: values}).Result()
@@ -149,7 +141,6 @@ func (r *rig) addRaw(values ...string) string {
 	return id
 }
 
-// waitSettled waits until the group has received and acknowledged all messages.
 func (r *rig) waitSettled(group string) {
 	r.T.Helper()
 	r.Eventually(func() bool { return r.atRest(group) }, "group %s has acknowledged everything", group)
@@ -172,7 +163,6 @@ func (r *rig) atRest(group string) bool {
 	return false
 }
 
-// requireBooks requires one entry and one effect for each of n orders, and the given number of messages set aside.
 func (r *rig) requireBooks(n, aside int) {
 	r.T.Helper()
 	require.Equal(r.T, n, r.Count("common_process_log WHERE business_type='take_order'"), "entries")

@@ -13,14 +13,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// simStream is an in-memory stream with one group. Its ids sort as text.
+// The ids of a simStream sort as text.
 type simStream struct {
 	mu        sync.Mutex // guards the fields below
-	there     bool       // whether the group exists
+	there     bool       // the group exists
 	messages  []redis.XMessage
-	given     int // number of delivered messages
+	given     int
 	pending   map[string]*simPending
-	consumers map[string]time.Time // time of each consumer's last command
+	consumers map[string]time.Time
 	acked     func(id string)
 }
 
@@ -48,7 +48,7 @@ func (s *simStream) atRest() bool {
 	return s.given == len(s.messages) && len(s.pending) == 0
 }
 
-// simRedis is the Redis client of one simLife. Each command is a separate step.
+// Each command is a separate step.
 type simRedis struct {
 	redis.UniversalClient // nil, because the Intake sends only the commands below
 	*simLife
@@ -122,7 +122,7 @@ func (r *simRedis) XClaim(ctx context.Context, a *redis.XClaimArgs) *redis.XMess
 	return redis.NewXMessageSliceCmdResult(claimed, err)
 }
 
-// XRangeN reads one message. It always finds the message, because no message is ever deleted.
+// No message is ever deleted.
 func (r *simRedis) XRangeN(ctx context.Context, _, start, _ string, _ int64) *redis.XMessageSliceCmd {
 	return redis.NewXMessageSliceCmdResult([]redis.XMessage{{ID: start}}, r.command(ctx, func(*simStream) {}))
 }
@@ -139,7 +139,7 @@ func (r *simRedis) XAck(ctx context.Context, _, _ string, ids ...string) *redis.
 func (r *simRedis) XInfoConsumers(ctx context.Context, stream, name string) *redis.XInfoConsumersCmd {
 	var list []redis.XInfoConsumer
 	err := r.command(ctx, func(s *simStream) {
-		byTime := func(a, b string) int { return s.consumers[a].Compare(s.consumers[b]) } // Compare by time, because the names are random and do not depend on the seed.
+		byTime := func(a, b string) int { return s.consumers[a].Compare(s.consumers[b]) } // The names are random and do not depend on the seed.
 		for _, name := range slices.SortedFunc(maps.Keys(s.consumers), byTime) {
 			list = append(list, redis.XInfoConsumer{Name: name, Pending: s.pendingOfLocked(name), Idle: time.Since(s.consumers[name])})
 		}

@@ -29,9 +29,8 @@ var (
 	simFrom  = flag.Uint64("sim-from", 1, "the first of them")
 )
 
-// TestNoSeedLosesOrDoublesAMessage simulates two intakes at the same time. Each restarts many times. The store and the
-// stream are in memory. The clock moves only when every goroutine waits. The seed determines the messages, the duration
-// of each step, and its faults.
+// Two intakes restart many times. The clock moves only when every goroutine waits. The seed determines the messages,
+// the duration of each step, and its faults.
 // Failure: F96
 func TestNoSeedLosesOrDoublesAMessage(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // One goroutine runs at a time, so a second thread would only cost time.
@@ -52,7 +51,6 @@ func TestNoSeedLosesOrDoublesAMessage(t *testing.T) {
 	}
 }
 
-// simTally counts the events of a simulation.
 type simTally struct {
 	Messages, Steps, Faults, Deaths, UnknownDone, UnknownNot, UnknownLate, Aside, Dead int
 }
@@ -69,22 +67,22 @@ func (s *simTally) add(o simTally) {
 	s.Dead += o.Dead
 }
 
-// simWorld is the state that survives each simulated restart of the process.
+// simWorld survives each simulated restart of the process.
 type simWorld struct {
 	seed   uint64
 	store  *memory.Store
 	stream *simStream
-	rate   float64 // rate of faults
+	rate   float64
 	ids    map[string]string
 
 	mu     sync.Mutex     // guards the fields below
-	rows   map[string]int // rows that Work has committed, by message
+	rows   map[string]int // by message
 	healed bool
 	wrong  []string
 	tally  simTally
 }
 
-// simKinds lists the kinds of messages. A kind that occurs more often is drawn more often.
+// A kind that occurs more often is drawn more often.
 var simKinds = strings.Fields("good good good good good good good good good failing failing named hopeless poison slow killer")
 
 func newSimWorld(seed uint64) *simWorld {
@@ -103,7 +101,6 @@ func (w *simWorld) fail(format string, args ...any) {
 	w.note(func() { w.wrong = append(w.wrong, fmt.Sprintf(format, args...)) })
 }
 
-// entries returns the committed entries by idempotency key.
 func (w *simWorld) entries() map[string]processlog.Row {
 	entries := make(map[string]processlog.Row)
 	for _, row := range w.store.Rows() {
@@ -114,14 +111,12 @@ func (w *simWorld) entries() map[string]processlog.Row {
 
 const simName = "orders:shop"
 
-// acked requires that a message is acknowledged only after its entry was committed.
 func (w *simWorld) acked(id string) {
 	if _, found := w.entries()[string(idempotencyKey(simName, id))]; !found {
 		w.fail("message %s was acknowledged, but is not in the log", id)
 	}
 }
 
-// committed checks the rows of a transaction.
 func (w *simWorld) committed(messages []string) {
 	w.note(func() {
 		for _, id := range messages {
@@ -132,7 +127,7 @@ func (w *simWorld) committed(messages []string) {
 	})
 }
 
-// run simulates a seed: one minute with faults, then without faults until everything is idle.
+// run simulates one minute with faults, then without faults until everything is idle.
 func (w *simWorld) run() {
 	rng := rand.New(rand.NewPCG(w.seed, 0))
 	w.rate = []float64{0.01, 0.05, 0.15}[rng.IntN(3)]
@@ -165,7 +160,6 @@ func within(d time.Duration, check func() bool) bool {
 	return false
 }
 
-// workOff runs a process of the log, in which the messages that were set aside are processed again.
 func (w *simWorld) workOff() {
 	l := &simLife{w: w}
 	c, _ := l.open("")
@@ -189,7 +183,6 @@ func (w *simWorld) workOff() {
 	}
 }
 
-// judge checks that each message has one entry and, if Work must run, one row.
 func (w *simWorld) judge() {
 	entries, worked := w.entries(), 0
 	for id, says := range w.ids {
@@ -204,7 +197,7 @@ func (w *simWorld) judge() {
 		}
 		if e.State == compensator.Dead {
 			w.tally.Dead++
-			good = good && !strings.Contains(e.LastError, "without success") // In this case too many processes died during the work on this message.
+			good = good && !strings.Contains(e.LastError, "without success") // Too many processes died during the work on this message.
 		} else if !good {
 			w.fail("%s message %s is %s", says, id, e.State)
 		}
@@ -229,7 +222,7 @@ const simAside = "order_aside"
 
 var errDead = errors.New("sim: this process has died")
 
-// simLife is one process. After its death its goroutines continue to their end, but their steps have no effect.
+// After the death of a simLife its goroutines continue to their end, but their steps have no effect.
 type simLife struct {
 	w    *simWorld
 	rng  *rand.Rand // nil if no step fails or takes time
@@ -237,7 +230,6 @@ type simLife struct {
 	dead bool // guarded by w.mu
 }
 
-// succession runs one simLife after the other.
 func (w *simWorld) succession(ctx context.Context, slot int) {
 	for number := uint64(slot); ctx.Err() == nil; number += 2 {
 		time.Sleep(time.Duration(slot+1) * time.Microsecond)
@@ -257,7 +249,6 @@ func (w *simWorld) succession(ctx context.Context, slot int) {
 	}
 }
 
-// open returns the life's Compensator and Intake.
 func (l *simLife) open(name string) (*compensator.Compensator, *Intake) {
 	quiet := slog.New(slog.DiscardHandler)
 	c, err := compensator.New(context.Background(), compensator.Config{Store: &simStore{l.w.store, l}, Logger: quiet})
@@ -333,7 +324,6 @@ func (l *simLife) sleep(ctx context.Context, d time.Duration) {
 
 /* ==== steps ==== */
 
-// simFault is the fault of a step.
 type simFault int
 
 const (
@@ -356,7 +346,6 @@ var (
 
 var errBroken = errors.New("sim: connection broken")
 
-// draw waits for the duration of a step and returns the step's fault.
 func (l *simLife) draw(ctx context.Context, faults []simFault) (fault simFault, err error) {
 	if l.rng == nil {
 		return fine, ctx.Err()
@@ -385,15 +374,14 @@ func (l *simLife) draw(ctx context.Context, faults []simFault) (fault simFault, 
 	return fault, ctx.Err()
 }
 
-// reply delays the answer to a step by a random time. So a process that waited for a lock and the process that held
-// it continue in a random order.
+// A process that waited for a lock and the process that held it continue in a random order.
 func (l *simLife) reply(ctx context.Context) {
 	if l.rng != nil {
 		l.sleep(ctx, time.Duration(1+l.rng.Int64N(int64(time.Millisecond))))
 	}
 }
 
-// step runs the function do as one step. After a fault, the caller may not know whether do has run.
+// After a fault, the caller may not know whether do has run.
 func (l *simLife) step(ctx context.Context, faults []simFault, do func() error) error {
 	fault, err := l.draw(ctx, faults)
 	if err != nil {
@@ -414,7 +402,6 @@ func (l *simLife) step(ctx context.Context, faults []simFault, do func() error) 
 	return err
 }
 
-// simStore is the database as one life uses it.
 type simStore struct {
 	*memory.Store
 	l *simLife
@@ -448,11 +435,11 @@ func (s *simStore) Resolve(ctx context.Context, ref processlog.Ref) (row process
 	return row, err
 }
 
-// simTx is a transaction. It holds entries and the rows of Work.
+// simTx holds entries and the rows of Work.
 type simTx struct {
 	*memory.Tx
 	l      *simLife
-	broken bool // whether its connection is broken
+	broken bool
 	rows   []string
 }
 
@@ -460,7 +447,6 @@ const simInsert = "INSERT INTO effects"
 
 type simTxKey struct{}
 
-// simTxOf returns the transaction inside a handle.
 func simTxOf(tx processlog.Tx) (found *simTx) {
 	_, _ = tx.ExecContext(context.WithValue(context.Background(), simTxKey{}, &found), "")
 	return found
@@ -480,7 +466,7 @@ func (tx *simTx) ExecContext(ctx context.Context, query string, values ...any) (
 	})
 }
 
-// statement is a step in the transaction. An error that does not come from the server breaks the connection.
+// An error that does not come from the server breaks the connection.
 func (tx *simTx) statement(ctx context.Context, do func() error) error {
 	if tx.broken {
 		return driver.ErrBadConn
@@ -504,7 +490,6 @@ func (tx *simTx) statement(ctx context.Context, do func() error) error {
 	return errors.Join(errBroken, err)
 }
 
-// Commit records the rows if the commit happens.
 func (tx *simTx) Commit() error {
 	if tx.broken {
 		_ = tx.Rollback()

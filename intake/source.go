@@ -37,12 +37,10 @@ type Backlog struct {
 	OldestPending time.Duration // age of the oldest pending message; zero if there is none
 }
 
-// releaser is a Source that can give messages back, so that other consumers can take them at once.
 type releaser interface {
 	release(ctx context.Context, messages []Message) error
 }
 
-// leaver is a Source that is notified when Run ends.
 type leaver interface {
 	leaveGroup(ctx context.Context) error
 }

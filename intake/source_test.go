@@ -17,7 +17,6 @@ import (
 	"github.com/compensator-go/compensator/compensatortest/memory"
 )
 
-// flaky is a source that delivers messages again until they are acknowledged, and whose methods fail from time to time.
 type flaky struct {
 	mu    sync.Mutex
 	left  []Message
@@ -35,7 +34,7 @@ func (f *flaky) Next(ctx context.Context, max int) ([]Message, error) {
 	}
 	batch := append([]Message(nil), f.left[:min(max, len(f.left))]...)
 	if len(batch) > 1 {
-		batch = append(batch, batch[0]) // The message is in the batch twice.
+		batch = append(batch, batch[0])
 	}
 	return batch, nil
 }
@@ -92,8 +91,6 @@ func TestSourceThatFailsAndRepeatsItselfGetsOneEntryAMessage(t *testing.T) {
 	assert.Len(t, f.acked, 500)
 }
 
-// measured is a source that measures its backlog. It is notified when Run has ended. A test sends messages into its
-// channel.
 type measured struct {
 	messages chan Message
 	left     bool
@@ -116,8 +113,6 @@ func (s *measured) Measure(context.Context) (Backlog, error) { return Backlog{La
 
 func (s *measured) leaveGroup(context.Context) error { s.left = true; return nil }
 
-// TestIntakeOfAClosedCompensatorEnds closes the Compensator while Run's context is alive and the source is being
-// measured. Run must return ErrClosed.
 func TestIntakeOfAClosedCompensatorEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -156,8 +151,6 @@ func TestIntakeOfAClosedCompensatorEnds(t *testing.T) {
 	})
 }
 
-// TestSlowBatchIsHalved makes the transaction of a batch too slow. The Intake must halve the batch, and must not treat
-// this as an outage.
 // Failure: F98
 func TestSlowBatchIsHalved(t *testing.T) {
 	t.Parallel()

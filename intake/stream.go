@@ -54,7 +54,7 @@ type Stream struct {
 
 func (s Stream) withDefaults() Stream {
 	if s.Consumer == "" {
-		host, _ := os.Hostname() // Ignore the error: the name is unique even without the host.
+		host, _ := os.Hostname() // The name is unique even without the host.
 		s.Consumer = fmt.Sprintf("%s-%d-%s", host, os.Getpid(), strings.ToLower(rand.Text()[:10]))
 	}
 	setDefault(&s.Block, 500*time.Millisecond)

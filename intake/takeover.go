@@ -11,12 +11,10 @@ import (
 	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
-// aloneFrom is the number of unsuccessful deliveries after which the group takes a message in a batch of its own. If
-// such a message crashes its process, the delivery count of no other message grows.
+// A message with aloneFrom deliveries may have crashed its process. In a batch of its own it adds no delivery to
+// other messages.
 const aloneFrom = 2
 
-// leftByMe takes each pending message of this consumer once. Such messages exist after an error, or if an earlier
-// process used the same consumer name.
 func (g *group) leftByMe(ctx context.Context, max int64) ([]Message, error) {
 	for {
 		start := "-"
@@ -37,8 +35,7 @@ func (g *group) leftByMe(ctx context.Context, max int64) ([]Message, error) {
 	}
 }
 
-// leftByOthers takes messages of any consumer that have been pending for Idle. It does not use XAUTOCLAIM. That command
-// counts a delivery for all messages that it finds, and it does not return the counts.
+// The command XAUTOCLAIM counts a delivery for all messages that it finds, and it does not return the counts.
 func (g *group) leftByOthers(ctx context.Context, max int64) ([]Message, error) {
 	for {
 		found, err := g.Redis.XPendingExt(ctx, &redis.XPendingExtArgs{
@@ -53,8 +50,7 @@ func (g *group) leftByOthers(ctx context.Context, max int64) ([]Message, error) 
 	}
 }
 
-// claimableIDs returns the messages that may be taken in one batch. A message with aloneFrom deliveries forms a batch
-// alone.
+// A message with aloneFrom deliveries forms a batch alone.
 func claimableIDs(found []redis.XPendingExt) []redis.XPendingExt {
 	for i := range found {
 		if found[i].RetryCount >= aloneFrom {
@@ -64,8 +60,7 @@ func claimableIDs(found []redis.XPendingExt) []redis.XPendingExt {
 	return found
 }
 
-// claimMessages assigns messages to this consumer and counts the delivery. It returns fewer messages if other consumers were
-// faster.
+// claimMessages returns fewer messages if other consumers were faster.
 func (g *group) claimMessages(ctx context.Context, chosen []redis.XPendingExt, idle time.Duration) ([]Message, error) {
 	args := &redis.XClaimArgs{Stream: g.Stream.Stream, Group: g.Group, Consumer: g.Consumer, MinIdle: idle}
 	for i := range chosen {
@@ -91,15 +86,15 @@ func (g *group) claimMessages(ctx context.Context, chosen []redis.XPendingExt, i
 		if err != nil {
 			return messages, err
 		}
-		if len(exists) == 0 { // The producer deleted the message while it was pending. XCLAIM has removed it from the pending list.
+		if len(exists) == 0 {
 			messages = append(messages, Message{ID: p.ID, Deliveries: int(p.RetryCount), Lost: true})
 		}
 	}
 	return messages, nil
 }
 
-// release gives messages back, so that other consumers can take them at once. It sets their idle time to Idle and
-// reduces their delivery count by one.
+// release sets the idle time of messages to Idle, so that other consumers can take them at once, and takes back the
+// delivery.
 func (g *group) release(ctx context.Context, messages []Message) error {
 	pipe := g.Redis.Pipeline()
 	for i := range messages {
@@ -111,8 +106,7 @@ func (g *group) release(ctx context.Context, messages []Message) error {
 	return err
 }
 
-// goneAfter is how long a consumer with nothing pending must have been silent before it is removed, as a multiple of
-// Idle.
+// goneAfter is the silence, as a multiple of Idle, after which a consumer with nothing pending is removed.
 const goneAfter = 10
 
 var (
@@ -125,8 +119,7 @@ var (
 	trim       = redis.NewScript(trimSource)
 )
 
-// tidy removes silent consumers. With Trim it also deletes the messages that all groups have acknowledged. It only logs
-// errors.
+// tidy only logs errors.
 func (g *group) tidy(ctx context.Context) {
 	err := g.forgetGone(ctx)
 	if err == nil && g.Trim {
@@ -149,13 +142,12 @@ func (g *group) forgetGone(ctx context.Context) error {
 	return err
 }
 
-// deleteConsumer removes a consumer that has no pending messages. XGROUP DELCONSUMER also deletes pending messages, so a
-// script checks first that there are none.
+// XGROUP DELCONSUMER also deletes pending messages, so a script checks first that there are none.
 func (g *group) deleteConsumer(ctx context.Context, consumer string) error {
 	return deleteIdleConsumer.Run(ctx, g.Redis, []string{g.Stream.Stream}, g.Group, consumer).Err()
 }
 
-// leaveGroup removes this consumer from the group if its name was generated, because no other process will use that name.
+// No other process will use a generated name.
 func (g *group) leaveGroup(ctx context.Context) error {
 	g.isCreated, g.lastTakeover = false, time.Time{}
 	g.recheckPending()

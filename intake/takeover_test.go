@@ -15,7 +15,6 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// given makes a consumer take n messages that it never acknowledges.
 func (r *rig) given(consumer string, n int64) {
 	r.T.Helper()
 	_ = r.rdb.XGroupCreateMkStream(r.T.Context(), r.stream, "shop", "0").Err() // The group may exist already.
@@ -25,7 +24,7 @@ func (r *rig) given(consumer string, n int64) {
 	require.Len(r.T, taken[0].Messages, int(n))
 }
 
-// age makes a pending message look as if it was delivered long ago, and as often as the parameter deliveries says.
+// The message looks as if it was delivered long ago.
 func (r *rig) age(consumer, id string, deliveries int) {
 	r.T.Helper()
 	require.NoError(r.T, r.rdb.Do(r.T.Context(), "XCLAIM", r.stream, "shop", consumer, 0, id,
@@ -63,8 +62,6 @@ func TestMessagesOfALivingConsumerAreLeftToIt(t *testing.T) {
 	}, "only the living consumer's messages are left")
 }
 
-// TestMessageThatAnotherWasFasterWithIsLeftToIt has a silent consumer that becomes active again just before XCLAIM. The
-// Intake must leave the message to that consumer.
 // Failure: F97
 func TestMessageThatAnotherWasFasterWithIsLeftToIt(t *testing.T) {
 	t.Parallel()
@@ -86,7 +83,7 @@ func TestMessageThatAnotherWasFasterWithIsLeftToIt(t *testing.T) {
 	assert.Equal(t, all[1].ID, messages[0].ID)
 }
 
-// beaten is a client whose XCLAIM arrives after the XCLAIM of another consumer.
+// The XCLAIM of another consumer arrives first.
 type beaten struct {
 	redis.UniversalClient
 	first func()
@@ -97,8 +94,6 @@ func (b *beaten) XClaim(ctx context.Context, args *redis.XClaimArgs) *redis.XMes
 	return b.UniversalClient.XClaim(ctx, args)
 }
 
-// TestConsumerThatHasMessagesIsNotRemoved delivers messages to a consumer just after the Intake has found that it has
-// none. The Intake must not remove the consumer.
 // Failure: F97
 func TestConsumerThatHasMessagesIsNotRemoved(t *testing.T) {
 	t.Parallel()
@@ -137,8 +132,7 @@ func TestOwnMessagesComeBeforeNewOnes(t *testing.T) {
 	assert.Equal(t, []string{"10 delivered 2", "20 delivered 1"}, order)
 }
 
-// TestMessageThatKeepsComingIsSetAsideAndItsNeighboursAreNot has a message that kills its processes, so all messages of
-// its batch are redelivered. Only the message that was delivered too often must be set aside.
+// A message that kills its processes causes redelivery of all messages of its batch.
 // Failure: F99
 func TestMessageThatKeepsComingIsSetAsideAndItsNeighboursAreNot(t *testing.T) {
 	t.Parallel()
@@ -174,8 +168,6 @@ func TestMessageThatKeepsComingIsSetAsideAndItsNeighboursAreNot(t *testing.T) {
 	assert.Equal(t, "delivered 5 times without success: it may have killed the processes that had it", m.SetAside)
 }
 
-// TestMessageThatIsInTheLogIsOnlyAcknowledged redelivers messages that are in the log, some of them more often than
-// MaxDeliveries. They must be acknowledged and not be set aside.
 // Failure: F97
 func TestMessageThatIsInTheLogIsOnlyAcknowledged(t *testing.T) {
 	t.Parallel()
@@ -225,8 +217,6 @@ func TestDeletedMessageIsToldByAnEntryThatWaitsForAPerson(t *testing.T) {
 	assert.True(t, m.Lost)
 }
 
-// TestTrimDeletesOnlyWhatEveryGroupHasAcknowledged has a second group that lags behind. Trim must
-// keep the messages that this group has not acknowledged. The reported backlog must be right.
 // Failure: F101
 func TestTrimDeletesOnlyWhatEveryGroupHasAcknowledged(t *testing.T) {
 	t.Parallel()

@@ -10,9 +10,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// A session of the pool has a setting with which the library records nothing. The Intake must record the message in
-// another session. Before its first read, the Intake records a trial entry, which closes the unfit session. So
-// Config.Entry makes a second session unfit.
+// The trial entry before the first read closes the first unfit session, so Config.Entry makes a second one unfit.
 // Failure: F33
 func TestUnfitSessionOfThePoolSetsNoMessageAside(t *testing.T) {
 	t.Parallel()

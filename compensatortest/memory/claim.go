@@ -10,7 +10,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// lockedRetry is the wait after which a claim should try a locked row again.
 const lockedRetry = 50 * time.Millisecond
 
 // Claim implements processlog.Store. It calls accept while it holds the store's lock, so accept must not call the
@@ -19,7 +18,6 @@ func (s *Store) Claim(ctx context.Context, wanted []processlog.Wanted, token pro
 	return s.claim(ctx, wanted, token, lease, nil, accept)
 }
 
-// claim implements Claim, and ClaimLimited if limit is not nil.
 func (s *Store) claim(ctx context.Context, wanted []processlog.Wanted, token processlog.Token, lease time.Duration, limit *processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	if err := ctx.Err(); err != nil {
 		return processlog.Claimed{}, err
@@ -45,7 +43,6 @@ func (s *Store) claim(ctx context.Context, wanted []processlog.Wanted, token pro
 	return c.result, nil
 }
 
-// claimCall is the state of one call of Claim.
 type claimCall struct {
 	store  *Store
 	now    int64
@@ -54,7 +51,7 @@ type claimCall struct {
 	accept func(*processlog.Row) bool
 	result processlog.Claimed
 
-	permits *permits // nil: the claim needs no permits
+	permits *permits // nil if the claim needs no permits
 }
 
 func (c *claimCall) claimLocked(id processlog.ID, heldToken processlog.Token) {
@@ -91,8 +88,7 @@ func (c *claimCall) claimLocked(id processlog.ID, heldToken processlog.Token) {
 	}
 }
 
-// newClaimedRow returns a claimed row as the SQL store returns it. UpdatedAt is the value before the claim, and
-// LeaseLeft is the whole lease.
+// As in the SQL store, UpdatedAt is the value before the claim, and LeaseLeft is the whole lease.
 func (c *claimCall) newClaimedRow(claimed *version, before processlog.Row) processlog.Row {
 	row := claimed.row(c.now)
 	if row.LastError != "" { // For other rows the SQL store reads no Faults.
@@ -129,7 +125,7 @@ func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processl
 }
 
 // Refuse makes the store fail with err when a call claims, renews, releases or settles one of the entries. A database
-// trigger has the same effect. With a nil err, Refuse allows these calls again. Refuse may be called at any time.
+// trigger has the same effect. With a nil err, Refuse allows these calls again.
 func (s *Store) Refuse(err error, ids ...processlog.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,8 +139,8 @@ func (s *Store) Refuse(err error, ids ...processlog.ID) {
 	}
 }
 
-// eachLocked calls do for every id. If an id has no row, do gets nil. Rows that no transaction holds come first. Then
-// eachLocked waits up to lockWait for the held rows. busyIndexes lists the rows that are still held after that.
+// For an id without a row, do gets nil. Rows that no transaction holds come first. busyIndexes lists the rows that are
+// still held after lockWait.
 func (s *Store) eachLocked(ctx context.Context, ids []processlog.ID, do func(i int, row *storedRow)) (busyIndexes []int, err error) {
 	ctx, cancel := withLockWait(ctx, nil)
 	defer cancel()
@@ -195,8 +191,7 @@ func (s *Store) Renew(ctx context.Context, heldEntries []processlog.Held, lease 
 	return left, nil
 }
 
-// withRenewal returns v with a longer lease. It keeps the version and the token, because the holder's outcome must still
-// match them.
+// withRenewal keeps the version and the token, because the holder's outcome must still match them.
 func (v *version) withRenewal(until int64) *version {
 	next := *v
 	next.leaseUntil = until

@@ -34,7 +34,6 @@ func TestMemoryStoreGoesByItsOwnClock(t *testing.T) {
 	})
 }
 
-// insertOne commits an entry.
 func insertOne(t *testing.T, store *memory.Store, key string) processlog.Row {
 	t.Helper()
 	tx := begin(t, store)

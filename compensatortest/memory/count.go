@@ -45,7 +45,6 @@ func (s *Store) Count(ctx context.Context, tx processlog.Tx, filter processlog.C
 	}), nil
 }
 
-// group is a pair of state and type, by which Heads and Count group entries.
 type group struct {
 	businessType string
 	state        processlog.State
@@ -53,7 +52,6 @@ type group struct {
 
 func (v *version) groupOf() group { return group{v.entry.BusinessType, v.entry.State} }
 
-// sortedGroups lists the values ordered by type, then by state.
 func sortedGroups[T any](groups map[group]T) []T {
 	var keys []group
 	for key := range groups {

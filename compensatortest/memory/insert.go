@@ -34,7 +34,6 @@ func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlo
 	return results, nil
 }
 
-// orderByKey lists the indexes of drafts in the order of their idempotency keys. Insert writes them in this order.
 func orderByKey(drafts []processlog.Draft) []int {
 	order := make([]int, len(drafts))
 	for i := range order {
@@ -44,8 +43,7 @@ func orderByKey(drafts []processlog.Draft) []int {
 	return order
 }
 
-// freeKeysLocked waits until no other transaction holds any of the keys. It checks all keys again after every wait,
-// because another transaction may take a free key during the wait.
+// Another transaction may take a free key during a wait, so all keys are checked again after every wait.
 func (s *Store) freeKeysLocked(ctx context.Context, tx *Tx, drafts []processlog.Draft) error {
 	ctx, cancel := withLockWait(ctx, tx)
 	defer cancel()
@@ -97,7 +95,6 @@ func (s *Store) IDs(ctx context.Context, tx processlog.Tx, idempotencyKeys []pro
 	return ids, nil
 }
 
-// unwrapOptional works like unwrap, but accepts a nil tx and then returns nil.
 func (s *Store) unwrapOptional(ctx context.Context, tx processlog.Tx) (*Tx, error) {
 	if tx == nil {
 		return nil, ctx.Err()
@@ -115,8 +112,7 @@ func (s *Store) Ends(ctx context.Context, ids []processlog.ID) ([]processlog.Row
 	return s.readRows(ctx, ids, (*version).rowAtEnd)
 }
 
-// readRows applies the function build to the committed version of each entry, and returns the results. now is in unix
-// ms.
+// now is in unix ms.
 func (s *Store) readRows(ctx context.Context, ids []processlog.ID, build func(v *version, now int64) processlog.Row) ([]processlog.Row, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -146,7 +142,7 @@ func (s *Store) Versions(ctx context.Context, ids []processlog.ID) ([]processlog
 	return versions, nil
 }
 
-// committedOfLocked lists the committed versions of entries, each once, in id order.
+// Each version is listed once, in id order.
 func (s *Store) committedOfLocked(ids []processlog.ID) []*version {
 	versions := make([]*version, 0, len(ids))
 	seenIDs := make(map[processlog.ID]bool, len(ids))

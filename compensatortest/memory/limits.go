@@ -11,10 +11,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// limitKey identifies the row of one key under one limit.
 type limitKey struct{ limit, key string }
 
-// limitRow is the state of one key under a limit. A stored row never changes. Each write stores a new one.
+// A stored row never changes. Each write stores a new one.
 type limitRow struct {
 	arrivalTime int64         // theoretical arrival time of the next start, in unix ns
 	granted     int64         // processlog.Room.Granted
@@ -24,7 +23,7 @@ type limitRow struct {
 	stored      processlog.StoredLimit // with the key "": what is known of the limit
 }
 
-// holder is an entry that holds a permit, with the version of its row after the claim that took the permit.
+// version is the row's version after the claim that took the permit.
 type holder struct {
 	id      processlog.ID
 	version uint64
@@ -72,18 +71,17 @@ func (s *Store) PurgeLimitKeys(ctx context.Context, idle time.Duration) (deleted
 // CheckLimits implements processlog.Store. It finds no problem, because no table can be missing.
 func (s *Store) CheckLimits(ctx context.Context) error { return ctx.Err() }
 
-// permits is the state of one limit during one claim. The claim holds the store's lock. A nil *permits limits nothing.
+// The claim holds the store's lock. A nil *permits limits nothing.
 type permits struct {
 	s             *Store
 	now           int64 // unix ms
 	limit         processlog.StartLimit
-	programValues processlog.LimitValues // the values before a person's change
+	programValues processlog.LimitValues // before a person's change
 	keyOf         map[processlog.ID]keyResult
-	claimableKeys map[string]bool // keys of the claimable entries
-	advance       map[string]int  // starts that the claim takes in advance; has each key of which an entry is leased
+	claimableKeys map[string]bool
+	advance       map[string]int // starts taken in advance; has each key of which an entry is leased
 }
 
-// keyResult is what StartLimit.Of returned for an entry.
 type keyResult struct {
 	key           string
 	isLimited, ok bool
@@ -93,7 +91,7 @@ func (s *Store) permitsLocked(limit processlog.StartLimit, now int64) *permits {
 	return &permits{s: s, now: now, limit: limit, programValues: limit.Values(), keyOf: make(map[processlog.ID]keyResult), claimableKeys: make(map[string]bool), advance: make(map[string]int)}
 }
 
-// readKey reads the key of a claimable entry. It then removes the permits of this key whose leases have ended.
+// readKey removes the permits of the entry's key whose leases have ended.
 func (p *permits) readKey(row *processlog.Row) {
 	if p == nil {
 		return
@@ -119,8 +117,7 @@ func (p *permits) readKey(row *processlog.Row) {
 	p.s.limits[rowKey] = stored
 }
 
-// describe writes the limit's settings into the limit's row with the key "". It also adds the business type to the
-// types in that row.
+// describe stores the limit's settings and its business types in the row with the key "".
 func (p *permits) describe(businessType string) {
 	firstKey := limitKey{p.limit.Name, ""}
 	row := p.s.limits[firstKey]
@@ -133,8 +130,7 @@ func (p *permits) describe(businessType string) {
 	p.limit.Set(p.programValues.With(l.Person)) // A person may have changed the limit.
 }
 
-// leadIn returns how far r.arrivalTime lies ahead of now, which is in unix ms. If the limit's interval has changed
-// since the row was stored, leadIn rescales the result from r.interval to the parameter interval.
+// now is in unix ms. If the limit's interval has changed, the result is rescaled.
 func (r *limitRow) leadIn(now int64, interval time.Duration) time.Duration {
 	return processlog.Rescaled(time.Duration(r.arrivalTime-now*int64(time.Millisecond)), r.interval, interval)
 }
@@ -190,8 +186,8 @@ func (s *Store) LimitedKey(ctx context.Context, limit processlog.StoredLimit, ke
 	return k, ctx.Err()
 }
 
-// endedLocked reports whether a permit has ended. If the entry's lease has ended, endedLocked raises the version of the
-// entry. Then the process that held the lease can no longer renew the lease.
+// If the entry's lease has ended, endedLocked raises the version of the entry, so that the process that held the lease
+// can no longer renew it.
 func (p *permits) endedLocked(h holder) bool {
 	row := p.s.rows[h.id]
 	switch {
@@ -204,7 +200,7 @@ func (p *permits) endedLocked(h holder) bool {
 	return true
 }
 
-// storedFor returns the stored row of an entry's key. isLimited is false for an entry that needs no permit.
+// The result isLimited is false for an entry that needs no permit.
 func (p *permits) storedFor(id processlog.ID) (at limitKey, row limitRow, isLimited bool) {
 	if p == nil || !p.keyOf[id].isLimited {
 		return limitKey{}, limitRow{}, false
@@ -213,7 +209,6 @@ func (p *permits) storedFor(id processlog.ID) (at limitKey, row limitRow, isLimi
 	return at, p.s.limits[at], true
 }
 
-// roomOf returns how many starts and permits a key has left.
 func (p *permits) roomOf(row limitRow) processlog.Room {
 	r := processlog.Room{Permits: processlog.Unbounded, Granted: row.granted}
 	r.Starts, r.Next = p.limit.Free(row.leadIn(p.now, p.limit.Interval))
@@ -223,7 +218,6 @@ func (p *permits) roomOf(row limitRow) processlog.Room {
 	return r
 }
 
-// lacksPermit reports whether an entry needs a permit and none is free.
 func (p *permits) lacksPermit(row *processlog.Row) bool {
 	_, stored, isLimited := p.storedFor(row.ID)
 	if !isLimited {
@@ -233,10 +227,8 @@ func (p *permits) lacksPermit(row *processlog.Row) bool {
 	return room.Starts == 0 || room.Permits == 0
 }
 
-// isRefused reports whether StartLimit.Key returned that the entry must not start.
 func (p *permits) isRefused(row *processlog.Row) bool { return p != nil && !p.keyOf[row.ID].ok }
 
-// newLimited describes an entry that gets no permit.
 func (p *permits) newLimited(row *processlog.Row) processlog.Limited {
 	at, stored, _ := p.storedFor(row.ID)
 	l := processlog.Limited{ID: row.ID, Key: at.key}
@@ -246,7 +238,6 @@ func (p *permits) newLimited(row *processlog.Row) processlog.Limited {
 	return l
 }
 
-// takePermit takes one permit for an entry that was just leased.
 func (p *permits) takePermit(claimed *version) {
 	at, stored, isLimited := p.storedFor(claimed.entry.ID)
 	if !isLimited {
@@ -260,7 +251,6 @@ func (p *permits) takePermit(claimed *version) {
 	p.s.limits[at] = stored
 }
 
-// takeStarts counts n starts: it moves row.arrivalTime forward by n intervals.
 func (p *permits) takeStarts(row *limitRow, n int) {
 	now := p.now * int64(time.Millisecond)
 	row.arrivalTime = now + int64(max(0, row.leadIn(p.now, p.limit.Interval))+time.Duration(n)*p.limit.Interval)
@@ -268,7 +258,6 @@ func (p *permits) takeStarts(row *limitRow, n int) {
 	row.granted += int64(n)
 }
 
-// takeAdvance takes starts in advance: see StartLimit.Advance.
 func (p *permits) takeAdvance() {
 	if p == nil {
 		return
@@ -283,7 +272,6 @@ func (p *permits) takeAdvance() {
 	}
 }
 
-// roomsByKey returns the Room of each key in claimableKeys.
 func (p *permits) roomsByKey() map[string]processlog.Room {
 	if p == nil || len(p.claimableKeys) == 0 {
 		return nil

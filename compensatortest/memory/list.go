@@ -26,8 +26,7 @@ func (s *Store) List(ctx context.Context, filter processlog.Filter) (processlog.
 	return l.page(reachable, s.nowLocked()), nil
 }
 
-// page selects the versions in reachable that match the filter. It looks for one version more than the limit, to know
-// whether there is another page.
+// page looks for one version more than the limit, to know whether there is another page.
 func (l *listing) page(reachable []*version, now int64) (page processlog.Page) {
 	var last *version
 	for _, v := range reachable {
@@ -50,7 +49,7 @@ func (l *listing) page(reachable []*version, now int64) (page processlog.Page) {
 	return page
 }
 
-// isReachable reports whether the row is in the part of the index that the SQL store would read for this filter.
+// The SQL store reads the same part of the index for this filter.
 func (l *listing) isReachable(v *version) bool {
 	index := processlog.Filter{States: l.filter.States, BusinessType: l.filter.BusinessType,
 		EndedFrom: l.filter.EndedFrom, EndedTo: l.filter.EndedTo, DueFrom: l.filter.DueFrom, DueTo: l.filter.DueTo}
@@ -66,14 +65,13 @@ func (l *listing) isReachable(v *version) bool {
 	return index.Admits(&row)
 }
 
-// listing is the order and the filter of one List call.
 type listing struct {
 	filter         processlog.Filter
 	order          string // "id", "key", "created" or "due"
 	limit          int
 	cursorPosition *listPosition // end of the previous page
 
-	isNarrowed bool // whether the store compares each row in reach with the filter
+	isNarrowed bool // the store compares each row in reach with the filter
 }
 
 type listPosition struct {

@@ -13,9 +13,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A memory store gets an arbitrary text as a cursor. If it accepts the text, it must list the entries after one
-// position, in order and each once. Otherwise it must return a *FieldError. The pages from the first to the last must
-// hold every entry once.
 func FuzzMemoryListing(f *testing.F) {
 	const rows = 9
 	store := memory.NewStore()

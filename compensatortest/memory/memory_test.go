@@ -13,10 +13,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// slowPromises wait for seconds of real time. A test of package suite runs them in a synctest bubble instead.
+// slowPromises wait for seconds of real time.
 var slowPromises = []string{"ResolveGivesUpOnALongTransaction", "SettleIsNotHeldUpByALockedRow", "ChangeOfALockedRowIsBusy", "ReleaseFreesTheOthersWhereOneIsLocked"}
 
-// TestMemoryStoreKeepsEveryPromise uses the real clock, which advances during a call. A bubble's clock does not.
+// A bubble's clock does not advance during a call, so this test uses the real clock.
 func TestMemoryStoreKeepsEveryPromise(t *testing.T) {
 	suite.TestStore(t, func(t *testing.T) suite.Harness {
 		if slices.Contains(slowPromises, path.Base(t.Name())) {
@@ -42,7 +42,6 @@ func TestMemoryQueueKeepsTheQueuesPromises(t *testing.T) {
 	})
 }
 
-// autocommit is a database handle without a transaction.
 type autocommit struct{}
 
 func (autocommit) ExecContext(context.Context, string, ...any) (sql.Result, error) { return nil, nil }

@@ -14,12 +14,11 @@ import (
 
 var _ processlog.Operations = (*Store)(nil)
 
-// operations is the committed data of processlog.Operations in a Store.
 type operations struct {
 	cases    map[processlog.ID]processlog.Case
 	done     []processlog.AuditLogRecord
 	settings map[string]processlog.Setting
-	batches  []processlog.BulkBatch // of all actions on several entries, the oldest first
+	batches  []processlog.BulkBatch // the oldest first
 	stats    statistics
 
 	instances map[processlog.InstanceID]processlog.Instance
@@ -37,7 +36,7 @@ func (o operations) clone() operations {
 // CheckOperations implements processlog.Operations. It finds no problem, because no table can be missing.
 func (s *Store) CheckOperations(ctx context.Context) error { return ctx.Err() }
 
-// openCaseLocked opens or reopens the case of a dead entry. A reopened case keeps its owner.
+// A reopened case keeps its owner.
 func (s *Store) openCaseLocked(v *version, draft processlog.CaseDraft) {
 	now := s.nowLocked()
 	c, isReopened := s.ops.cases[v.entry.ID]
@@ -69,7 +68,6 @@ func (s *Store) ChangeAll(ctx context.Context, seen []processlog.Version, change
 	return s.changeSeen(ctx, seen, change, nil, s.closeCaseAfterLocked, nil)
 }
 
-// closeCaseAfterLocked closes the case of an entry that was dead before a change and no longer is.
 func (s *Store) closeCaseAfterLocked(before processlog.Row) {
 	if state := s.rows[before.ID].committed.entry.State; before.State == processlog.Dead && state != processlog.Dead {
 		s.closeCaseLocked(before.ID)
@@ -96,7 +94,6 @@ func (s *Store) ChangeBulk(ctx context.Context, seen []processlog.Version, chang
 	return batch.Record, answers, err
 }
 
-// firstOfBulkLocked returns the record of the action with a secret, or 0.
 func (s *Store) firstOfBulkLocked(secret string) uint64 {
 	for _, b := range s.ops.batches {
 		if b.ID.Secret == secret && b.ID.Record == b.Record {
@@ -151,7 +148,6 @@ func (s *Store) MatchingIDs(ctx context.Context, m processlog.Match) (ids []proc
 	return ids, nil
 }
 
-// eraseOperationsLocked clears the personal data of an entry in cases and operations.
 func (s *Store) eraseOperationsLocked(id processlog.ID) {
 	if c, isFound := s.ops.cases[id]; isFound {
 		c.Error = ""
@@ -300,7 +296,6 @@ func (s *Store) CasesOf(ctx context.Context, ids []processlog.ID) (cases []proce
 	return cases, nil
 }
 
-// openCasesLocked lists the open cases, the earliest due first.
 func (s *Store) openCasesLocked() []processlog.Case {
 	var openCases []processlog.Case
 	for _, c := range s.ops.cases {
@@ -345,7 +340,7 @@ func (s *Store) Cases(ctx context.Context, f processlog.CaseFilter) (page proces
 	return page, nil
 }
 
-// matchesTypes reports whether types contains businessType. A nil list contains every type.
+// A nil list contains every type.
 func matchesTypes(types []string, businessType string) bool {
 	return types == nil || slices.Contains(types, businessType)
 }
@@ -414,7 +409,7 @@ func (s *Store) CountCases(ctx context.Context) (counts []processlog.CaseCount, 
 	return counts, ctx.Err()
 }
 
-// maxTypesRead limits the method Types, which reads only the newest operations. The other stores have the same limit.
+// The method Types reads only the newest operations, as in the other stores.
 const maxTypesRead = 1000
 
 // Types implements processlog.Operations.
@@ -511,8 +506,7 @@ func (s *Store) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (page
 	return page, nil
 }
 
-// auditLogLocked lists changes and operations, oldest first. A batch has one record. If eachEntry is true, each entry
-// of the batch also has its own record.
+// The oldest record comes first. If eachEntry is true, each entry of a batch also has its own record.
 func (s *Store) auditLogLocked(eachEntry bool) []processlog.AuditLogRecord {
 	entries := slices.Clone(s.ops.done)
 	type changedEntry struct {

@@ -10,13 +10,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// orderingKey is an ordering key of one type. noteSet maps each entry under a key to its position.
+// A noteSet has the entries under one key.
 type (
 	orderingKey struct{ businessType, key string }
 	noteSet     map[processlog.ID]note
 )
 
-// note stores the position of one entry under a key.
 type note struct {
 	epoch          uint32
 	blockedVersion uint64 // version of the row after Block (0: the entry was not blocked)
@@ -46,14 +45,13 @@ func (s *Store) Join(ctx context.Context, tx processlog.Tx, positions []processl
 	return nil
 }
 
-// joinLocked stores the positions of committed entries.
 func (s *Store) joinLocked(positions []processlog.Position) {
 	for _, t := range positions {
 		s.noteLocked(t, 0)
 	}
 }
 
-// noteLocked stores the position of an entry. If the entry already has a position, its orderID stays.
+// If the entry already has a position, its orderID stays.
 func (s *Store) noteLocked(t processlog.Position, blockedVersion uint64) {
 	key := orderingKey{t.BusinessType, t.Key}
 	if s.ordering[key] == nil {
@@ -69,7 +67,6 @@ func (s *Store) noteLocked(t processlog.Position, blockedVersion uint64) {
 	s.ordering[key][t.ID] = note{t.Epoch, blockedVersion, orderID}
 }
 
-// leaveKeyLocked deletes the positions of an erased entry that has ended.
 func (s *Store) leaveKeyLocked(businessType string, id processlog.ID) {
 	for key, l := range s.ordering {
 		if key.businessType == businessType {
@@ -78,7 +75,6 @@ func (s *Store) leaveKeyLocked(businessType string, id processlog.ID) {
 	}
 }
 
-// inPositionLocked lists the entries with a position under a key, in order of position.
 func (s *Store) inPositionLocked(key orderingKey) []processlog.ID {
 	notes := s.ordering[key]
 	return slices.SortedFunc(maps.Keys(notes), func(a, b processlog.ID) int {
@@ -86,8 +82,7 @@ func (s *Store) inPositionLocked(key orderingKey) []processlog.ID {
 	})
 }
 
-// countingLocked lists the committed entries that have a position under a key and have not ended, in order of position.
-// If dead is true, it also lists dead entries.
+// countingLocked lists the entries in order of position. If dead is true, dead entries count as not ended.
 func (s *Store) countingLocked(key orderingKey, dead bool) (list []*version) {
 	for _, id := range s.inPositionLocked(key) {
 		if v := s.countsLocked(key, id, dead); v != nil {
@@ -97,8 +92,7 @@ func (s *Store) countingLocked(key orderingKey, dead bool) (list []*version) {
 	return list
 }
 
-// countsLocked returns the committed version of an entry if the entry has not ended. If dead is true, a dead entry
-// counts as not ended. For any other entry countsLocked returns nil.
+// If dead is true, a dead entry counts as not ended.
 func (s *Store) countsLocked(key orderingKey, id processlog.ID, dead bool) *version {
 	row := s.rows[id]
 	if row == nil || row.committed == nil || row.committed.entry.BusinessType != key.businessType {
@@ -110,7 +104,6 @@ func (s *Store) countsLocked(key orderingKey, id processlog.ID, dead bool) *vers
 	return row.committed
 }
 
-// firstLocked returns the first entry that countingLocked lists, or nil if there is none.
 func (s *Store) firstLocked(key orderingKey, dead bool) *version {
 	if counting := s.countingLocked(key, dead); len(counting) > 0 {
 		return counting[0]
@@ -195,7 +188,6 @@ func (s *Store) Fronts(ctx context.Context, businessType, afterKey string, limit
 	return ids, lastKey, nil
 }
 
-// isReady reports whether an entry may be claimed now.
 func (v *version) isReady(now int64) bool {
 	return v != nil && !v.entry.State.Terminal() && v.nextAt <= now && !v.isLeased(now)
 }
@@ -308,8 +300,7 @@ func (s *Store) Advance(ctx context.Context, businessType string, positions []pr
 	return advanced, nil
 }
 
-// clearLocked deletes the positions of ended entries from the beginning of a key, up to the first entry that has not
-// ended. If the key's first position is in the parameter positions, clearLocked deletes nothing.
+// If the key's first position is in positions, clearLocked deletes nothing.
 func (s *Store) clearLocked(key orderingKey, counting []*version, positions []processlog.Position) {
 	for i, id := range s.inPositionLocked(key) {
 		first := len(counting) > 0 && counting[0].entry.ID == id
@@ -336,7 +327,6 @@ func (s *Store) Forget(ctx context.Context, positions []processlog.Position) err
 	return nil
 }
 
-// wakeFirstLocked makes the first entry of a key due if it is blocked.
 func (s *Store) wakeFirstLocked(key orderingKey, id processlog.ID) bool {
 	row := s.rows[id]
 	v := row.committed

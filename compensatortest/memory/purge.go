@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// maxPassed is how many locked rows of one type a Purge skips before it stops.
+// A Purge stops after it has skipped so many locked rows of one type.
 const maxPassed = 1000
 
 // Purge implements processlog.Store. It deletes the oldest rows of a type first. It skips rows that a transaction

@@ -14,24 +14,22 @@ import (
 // Queue plays the role of one Redis for several Compensators of a test. Give each Compensator its own Client.
 //
 // A Queue returns what the queue on Redis returns, to the millisecond. In a testing/synctest bubble it uses the
-// bubble's clock. A test can make the Queue lose data, go back to a snapshot, be full or have a wrong clock.
-//
-// Nothing survives the process. All methods may be called concurrently.
+// bubble's clock. Nothing survives the process. All methods may be called concurrently.
 type Queue struct {
 	mu         sync.Mutex // guards the fields below it; never held while waiting
 	keys       queueKeys
-	clients    int           // number of clients that were created
-	clockShift time.Duration // time that is added to this process's clock
+	clients    int
+	clockShift time.Duration // added to this process's clock
 	isFull     bool
 	listeners  []*listener
 }
 
-// queueKeys holds everything that the queue stores. Each field is a kind of key in Redis.
+// Each field of queueKeys is a kind of key in Redis.
 type queueKeys struct {
 	dueSets     map[string]*zset // by business type, without empty sets
 	owner       string           // fingerprint of the log (empty: none)
-	leader      int              // number of the leading client (0: none)
-	leaderUntil int64            // time until which the leader leads, in unix ms
+	leader      int              // number of a client (0: none)
+	leaderUntil int64            // unix ms
 }
 
 // Member is one entry in a Queue.
@@ -77,8 +75,7 @@ func (q *Queue) LoseType(businessType string) {
 	delete(q.keys.dueSets, businessType)
 }
 
-// LoseWhole keeps the entries of a type, and deletes the mark which says that no entry is missing. The calls of every
-// client then report the type as lost.
+// LoseWhole keeps the entries of a type, and deletes the mark which says that no entry is missing.
 func (q *Queue) LoseWhole(businessType string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -122,9 +119,8 @@ func (q *Queue) Snapshot() QueueState {
 	return QueueState{q.keys.clone()}
 }
 
-// Restore replaces the content of the queue with a snapshot. A restart from an old file or a failover to a lagging
-// replica has the same effect. Entries that were added after the snapshot are then missing. A type that was complete in
-// the snapshot counts as complete again, so no call reports it as lost.
+// Restore replaces the content of the queue with a snapshot, as a failover to a lagging replica does. Entries that were
+// added after the snapshot are then missing. No call reports a type as lost that was complete in the snapshot.
 func (q *Queue) Restore(state QueueState) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -161,8 +157,7 @@ func (k queueKeys) clone() queueKeys {
 	return k
 }
 
-// queueNow is one reading of the clock in unix ms, rounded down to lower and up to upper. Due times are computed from
-// upper and compared with lower, so that no entry is due early.
+// The clock is in unix ms. Due times are computed from upper and compared with lower, so that no entry is due early.
 type queueNow struct{ lower, upper int64 }
 
 func (q *Queue) nowLocked() queueNow {
@@ -174,7 +169,7 @@ func (q *Queue) nowLocked() queueNow {
 	return at
 }
 
-// dueAfter returns the due time of a member that has to wait for wait ms, in unix ms.
+// Both times are in ms.
 func (n queueNow) dueAfter(wait int64) int64 {
 	if wait > 0 {
 		return n.upper + wait
@@ -182,16 +177,15 @@ func (n queueNow) dueAfter(wait int64) int64 {
 	return n.lower
 }
 
-// timeUntil returns the time from now until the given due time, or 0 if that time has passed.
 func (n queueNow) timeUntil(at int64) time.Duration { return millisToDuration(max(0, at-n.lower)) }
 
-// maxScriptMembers is the maximum number of entries that one script of the queue on Redis takes.
+// One script of the queue on Redis takes at most so many entries.
 const maxScriptMembers = 1000
 
 // fullPause is how long, in ms, a full queue refuses a rebuild after it could not store an entry.
 const fullPause = 5000
 
-// enqueueLocked adds items to a type. leftOut reports that a full queue did not store some of them.
+// The result leftOut reports that a full queue did not store some of the items.
 func (q *Queue) enqueueLocked(businessType string, items []processlog.QueueEntry, rules processlog.EnqueueRules) (newHead, isLost, leftOut bool) {
 	now := q.nowLocked()
 	set := q.setLocked(businessType)
@@ -223,7 +217,6 @@ func (q *Queue) enqueueLocked(businessType string, items []processlog.QueueEntry
 	return newHead, set.completeType != businessType, leftOut
 }
 
-// setLocked returns the set of a type. It creates the set if there is none.
 func (q *Queue) setLocked(businessType string) *zset {
 	set := q.keys.dueSets[businessType]
 	if set == nil {
@@ -298,7 +291,7 @@ func (q *Queue) inspectLocked(businessType string, id processlog.ID) processlog.
 	return found
 }
 
-// rebuildLocked marks a type as being rebuilt under token. It reports whether the caller may rebuild.
+// The result reports whether the caller may rebuild.
 func (q *Queue) rebuildLocked(businessType string, token processlog.Token, period time.Duration) (isAssigned bool) {
 	now, mark := q.nowLocked().lower, queueMark{token, businessType}
 	set := q.setLocked(businessType)
@@ -322,8 +315,7 @@ func (q *Queue) rebuiltLocked(businessType string, token processlog.Token) (isRe
 	return set.completeType == businessType
 }
 
-// checkLocked returns an error if the queue has another fingerprint. If the queue has none, checkLocked stores this
-// one.
+// If the queue has no fingerprint, checkLocked stores this one.
 func (q *Queue) checkLocked(fingerprint string) error {
 	q.keys.owner = cmp.Or(q.keys.owner, fingerprint)
 	if q.keys.owner != fingerprint {
@@ -341,5 +333,5 @@ func (q *Queue) leadLocked(client int, period time.Duration) bool {
 	return true
 }
 
-// waitMillis returns d in ms, rounded up, because no entry may be due early. A negative d counts as 0.
+// The result is in ms, rounded up, because no entry may be due early.
 func waitMillis(d time.Duration) int64 { return max(0, processlog.Millis(d)) }

@@ -22,7 +22,7 @@ var _ processlog.Queue = (*QueueClient)(nil)
 
 var errQueueClosed = errors.New("compensatortest/memory: queue client is closed")
 
-// checkOpen locks the queue for one operation. It returns an error if ctx has ended or the client is closed.
+// checkOpen locks the queue, unless it returns an error.
 func (c *QueueClient) checkOpen(ctx context.Context, operation string) error {
 	err := ctx.Err()
 	if err == nil && c.closed.Load() {
@@ -164,10 +164,9 @@ func (c *QueueClient) Notify(ctx context.Context, businessTypes []string) error 
 	return nil
 }
 
-// listener is the state of one Listen call.
 type listener struct {
 	hasNews chan struct{} // has a value if types is not empty
-	types   []string      // business types of notifications that were not delivered yet; guarded by the queue's mu
+	types   []string      // not delivered yet; guarded by the queue's mu
 }
 
 // Listen implements processlog.Queue. A closed client receives no notifications.

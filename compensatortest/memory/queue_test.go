@@ -12,8 +12,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// inQueueBubble runs a test on one client of a queue. The test starts between two whole milliseconds. A bubble starts
-// at a whole millisecond, where a rounding fault would not show.
+// A bubble starts at a whole millisecond, where a rounding fault would not show. So the test starts between two.
 func inQueueBubble(t *testing.T, test func(t *queueTest, shared *Queue)) {
 	synctest.Test(t, func(t *testing.T) {
 		<-time.After(700 * time.Microsecond)
@@ -22,14 +21,12 @@ func inQueueBubble(t *testing.T, test func(t *queueTest, shared *Queue)) {
 	})
 }
 
-// queueTest is a test that uses one client.
 type queueTest struct {
 	*testing.T
 	ctx   context.Context
 	queue processlog.Queue
 }
 
-// withClient returns the same test with another client.
 func (t *queueTest) withClient(q processlog.Queue) *queueTest { return &queueTest{t.T, t.ctx, q} }
 
 func (t *queueTest) lost(businessType string) bool {
@@ -80,7 +77,6 @@ func (t *queueTest) peek(businessType string) time.Duration {
 	return waits[0]
 }
 
-// pass advances the bubble's clock by d.
 func (t *queueTest) pass(d time.Duration) { <-time.After(d) }
 
 func dueIn(businessType string, row uint64, d time.Duration) processlog.QueueEntry {

@@ -12,19 +12,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// storedRow is one row. It has the version that all readers see, and the working version of the transaction that holds
-// the row.
 type storedRow struct {
 	id        processlog.ID
 	key       processlog.IdempotencyKey
 	committed *version // nil until the insert commits
 	current   *version // version that the holder sees
 	holder    *Tx
-	sharers   []*Tx         // transactions that found a duplicate here, so no other transaction may write the row
+	sharers   []*Tx         // transactions that found a duplicate here; no other transaction may write the row
 	freed     chan struct{} // closed when the holder or a sharer releases the row; nil unless a call waits
 }
 
-// seenBy returns the working version if tx holds the row, and the committed version otherwise.
 func (r *storedRow) seenBy(tx *Tx) *version {
 	if tx != nil && r.holder == tx {
 		return r.current
@@ -32,7 +29,7 @@ func (r *storedRow) seenBy(tx *Tx) *version {
 	return r.committed
 }
 
-// freeFor reports whether tx may write the row. A nil tx stands for a statement outside any transaction.
+// A nil tx stands for a statement outside any transaction.
 func (r *storedRow) freeFor(tx *Tx) bool {
 	return r.sharedFor(tx) && !slices.ContainsFunc(r.sharers, func(sharer *Tx) bool { return sharer != tx })
 }
@@ -40,7 +37,6 @@ func (r *storedRow) freeFor(tx *Tx) bool {
 // sharedFor reports whether tx may read the row and keep others from writing it.
 func (r *storedRow) sharedFor(tx *Tx) bool { return r.holder == nil || r.holder == tx }
 
-// owners returns the transactions that another transaction may have to wait for.
 func (r *storedRow) owners() []*Tx {
 	if r.holder != nil {
 		return []*Tx{r.holder}
@@ -48,8 +44,7 @@ func (r *storedRow) owners() []*Tx {
 	return r.sharers
 }
 
-// waitsFor reports whether an owner of the row waits for tx, directly or through other transactions. A wait of tx would
-// then be a deadlock.
+// If an owner of the row waits for tx, a wait of tx would be a deadlock.
 func (r *storedRow) waitsFor(tx *Tx) bool {
 	for _, owner := range r.owners() {
 		if owner != tx && owner.waitsForRow != nil && (slices.Contains(owner.waitsForRow.owners(), tx) || owner.waitsForRow != r && owner.waitsForRow.waitsFor(tx)) {
@@ -59,7 +54,6 @@ func (r *storedRow) waitsFor(tx *Tx) bool {
 	return false
 }
 
-// nextRelease returns a channel that closes when a transaction releases the row.
 func (r *storedRow) nextRelease() <-chan struct{} {
 	if r.freed == nil {
 		r.freed = make(chan struct{})
@@ -67,7 +61,6 @@ func (r *storedRow) nextRelease() <-chan struct{} {
 	return r.freed
 }
 
-// release ends tx's exclusive or shared hold on the row.
 func (r *storedRow) release(tx *Tx) {
 	if r.holder == tx {
 		r.holder, r.current = nil, nil
@@ -79,7 +72,7 @@ func (r *storedRow) release(tx *Tx) {
 	}
 }
 
-// rowStep is one write. A rollback undoes it and a commit publishes it.
+// A rollback undoes a rowStep and a commit publishes it.
 type rowStep struct {
 	row           *storedRow
 	before, after *version // before is nil for an insert, after is nil for a purge
@@ -96,30 +89,28 @@ func (st rowStep) requireSuccessor() {
 	}
 }
 
-// version is a row at one moment. A stored version never changes. Each write stores a new copy.
+// A stored version never changes. Each write stores a new copy.
 type version struct {
-	entry      processlog.Row // the row, without the values in the fields below
+	entry      processlog.Row // without the values in the fields below
 	token      processlog.Token
 	nextAt     int64 // unix ms
 	leaseUntil int64 // in unix ms (0: no lease)
 	faults     processlog.Faults
-	result     *result                    // nil: none was ever stored
+	result     *result                    // nil if none was ever stored
 	attempts   []processlog.FailedAttempt // the oldest first; never changed, only replaced
 }
 
-// result is what a handler returned in one epoch.
 type result struct {
 	epoch uint32
 	bytes []byte
 }
 
-// newVersion returns the first version of the row that draft inserts.
 func newVersion(id processlog.ID, draft processlog.Draft, now int64) *version {
 	v := &version{entry: draft.Row(), token: draft.Token, nextAt: dueTime(now, draft.Delay)}
 	v.entry.ID, v.entry.Content, v.entry.MaxAttempts = id, append([]byte{}, draft.Content...), draft.MaxAttempts
 	v.entry.CreatedAt, v.entry.UpdatedAt = millisToTime(now), millisToTime(now)
 	if len(draft.Headers) > 0 {
-		_ = json.Unmarshal(draft.Headers, &v.entry.Headers) // Ignore an error, because an entry must run even if its headers are unreadable.
+		_ = json.Unmarshal(draft.Headers, &v.entry.Headers) // An entry must run even if its headers are unreadable.
 	}
 	if draft.Done {
 		v.entry.State, v.entry.EndedBy = processlog.Succeeded, processlog.EndedByComplete
@@ -130,7 +121,7 @@ func newVersion(id processlog.ID, draft processlog.Draft, now int64) *version {
 	return v
 }
 
-// row returns the row as a reader gets it at the time in now. It is a deep copy. A nil version gives a zero Row.
+// row returns a deep copy. A nil version gives a zero Row.
 func (v *version) row(now int64) processlog.Row {
 	if v == nil {
 		return processlog.Row{}
@@ -143,7 +134,7 @@ func (v *version) row(now int64) processlog.Row {
 	return row
 }
 
-// fullRow returns the same as row, plus the entry's Faults and Result.
+// fullRow adds the entry's Faults and Result.
 func (v *version) fullRow(now int64) processlog.Row {
 	row := v.row(now)
 	if v != nil {
@@ -152,8 +143,7 @@ func (v *version) fullRow(now int64) processlog.Row {
 	return row
 }
 
-// rowAtEnd returns the row as Ends reports it. The row has the entry's Result. It has the content only if the entry has
-// ended.
+// The row has the content only if the entry has ended.
 func (v *version) rowAtEnd(now int64) processlog.Row {
 	row := v.row(now)
 	if !row.State.Terminal() {
@@ -163,7 +153,6 @@ func (v *version) rowAtEnd(now int64) processlog.Row {
 	return row
 }
 
-// validContent returns a copy of the result if the entry has succeeded and the result was stored in the present epoch.
 func (v *version) validContent() []byte {
 	if v.result == nil || v.entry.State != processlog.Succeeded || v.result.epoch != v.entry.Epoch {
 		return nil
@@ -171,7 +160,6 @@ func (v *version) validContent() []byte {
 	return bytes.Clone(v.result.bytes)
 }
 
-// successor returns a copy of v with a new token, the next version number and UpdatedAt set to now.
 func (v *version) successor(token processlog.Token, now int64) *version {
 	next := *v
 	next.token = token
@@ -180,8 +168,7 @@ func (v *version) successor(token processlog.Token, now int64) *version {
 	return &next
 }
 
-// withClaim returns the version after a claim. A claim adds one to the delivery count. If isOwn is true, the caller
-// inserted the entry with a lease, which already counts as its first delivery.
+// If isOwn is true, the caller inserted the entry with a lease, which already counts as its first delivery.
 func (v *version) withClaim(token processlog.Token, lease time.Duration, now int64, isOwn bool) *version {
 	next := v.successor(token, now)
 	if !isOwn || next.entry.DeliveryCount == 0 {
@@ -198,23 +185,20 @@ func (v *version) withRelease(now int64) *version {
 	return next
 }
 
-// withBlock returns the version after Block. The entry is released and becomes due after wait.
 func (v *version) withBlock(wait time.Duration, now int64) *version {
 	next := v.withRelease(now)
 	next.nextAt = dueTime(now, wait)
 	return next
 }
 
-// withWake returns the version of a blocked entry that becomes the first of its key. It is due now.
 func (v *version) withWake(now int64) *version {
 	next := v.successor(v.token, now)
 	next.nextAt = now
 	return next
 }
 
-// withOutcome returns the next version of an entry whose outcome is stored. inTx says that the handler's transaction
-// stores the outcome. A success that is stored without this transaction keeps the counts of the row, because a later
-// attempt may have recorded a failure since the claim.
+// The parameter inTx says that the handler's transaction stores the outcome. Otherwise a success keeps the counts of the row, because
+// a later attempt may have recorded a failure since the claim.
 func (v *version) withOutcome(outcome processlog.Outcome, inTx bool, token processlog.Token, now int64) *version {
 	next := v.successor(token, now)
 	isSuccess := outcome.To == processlog.Succeeded || outcome.To == processlog.Compensated
@@ -240,8 +224,7 @@ func (v *version) withOutcome(outcome processlog.Outcome, inTx bool, token proce
 	return next
 }
 
-// addAttempt adds a failed attempt. An entry has few slots for attempts. AttemptSlot computes the slot from the claimed
-// version, and the new attempt replaces the old one in its slot.
+// The new attempt replaces the old one in its slot. AttemptSlot computes the slot from the claimed version.
 func (v *version) addAttempt(a processlog.FailedAttempt, claimedVersion uint64) {
 	a.Version, a.Error, a.Instance = claimedVersion, processlog.FitError(a.Error), processlog.FitActor(a.Instance)
 	a.DueAt, a.StartedAt, a.Took = millisToTime(a.DueAt.UnixMilli()), millisToTime(a.StartedAt.UnixMilli()), a.Took.Truncate(time.Millisecond)
@@ -254,7 +237,6 @@ func (v *version) addAttempt(a processlog.FailedAttempt, claimedVersion uint64) 
 	v.attempts = append(keptAttempts, a)
 }
 
-// clearErrors returns failed attempts without their errors.
 func clearErrors(attempts []processlog.FailedAttempt) []processlog.FailedAttempt {
 	cleared := slices.Clone(attempts)
 	for i := range cleared {
@@ -263,7 +245,7 @@ func clearErrors(attempts []processlog.FailedAttempt) []processlog.FailedAttempt
 	return cleared
 }
 
-// withChange returns the next version of an entry after a Change. The parameter after is the result of Change.After.
+// after is the result of Change.After.
 func (v *version) withChange(after processlog.Row, now int64) *version {
 	next := v.successor(after.Token, now)
 	next.entry.State, next.entry.EndedBy = after.State, after.EndedBy
@@ -288,13 +270,11 @@ func (v *version) withChange(after processlog.Row, now int64) *version {
 func (v *version) isDue(now int64) bool    { return v.nextAt <= now }
 func (v *version) isLeased(now int64) bool { return v.leaseUntil > now }
 
-// scheduledEntry returns the entry with the time at which it is next due. For a leased entry this is its due time or
-// the end of its lease, whichever is later.
+// A leased entry is due at its due time or at the end of its lease, whichever is later.
 func (v *version) scheduledEntry(now int64) processlog.Scheduled {
 	return processlog.Scheduled{ID: v.entry.ID, In: millisToDuration(max(v.nextAt, v.leaseUntil) - now), DueIn: millisToDuration(v.nextAt - now), NextAt: v.nextAt}
 }
 
-// compareDue compares two rows by due time, then by id.
 func compareDue(a, b processlog.Scheduled) int {
 	return cmp.Or(cmp.Compare(a.NextAt, b.NextAt), a.ID.Compare(b.ID))
 }
@@ -303,8 +283,7 @@ func millisToTime(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 func millisToDuration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// dueTime returns now plus delay in unix ms. It adds one millisecond, because now is rounded down and the entry must not
-// be early.
+// now is rounded down and the entry must not be early, so dueTime adds one millisecond.
 func dueTime(now int64, delay time.Duration) int64 {
 	return now + processlog.DueAfter(delay)
 }

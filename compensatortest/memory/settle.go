@@ -32,8 +32,8 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 	return results, nil
 }
 
-// settleLocked writes one outcome to a free row if the row still accepts the outcome. The caller may repeat a Settle
-// under the same token. If the row has that token already, the outcome was applied before.
+// The caller may repeat a Settle under the same token. If the row has that token already, the outcome was applied
+// before.
 func (s *Store) settleLocked(row *storedRow, token processlog.Token, outcome processlog.Outcome) processlog.Settled {
 	if row == nil {
 		return processlog.Settled{Missing: true}
@@ -58,9 +58,8 @@ func (s *Store) settleLocked(row *storedRow, token processlog.Token, outcome pro
 	return processlog.Settled{Applied: true, State: outcome.To}
 }
 
-// acceptsOutcome reports whether an outcome may be written over the version. inTx says that the handler's transaction
-// writes the outcome. Then the version must be the claimed one. Otherwise a success needs only the same epoch, and a
-// state that has not ended.
+// The parameter inTx says that the handler's transaction writes the outcome. Then the version must be the claimed one. Otherwise a
+// success needs only the same epoch, and a state that has not ended.
 func (v *version) acceptsOutcome(outcome processlog.Outcome, inTx bool) bool {
 	switch {
 	case !v.isOfClaim(outcome):
@@ -73,7 +72,6 @@ func (v *version) acceptsOutcome(outcome processlog.Outcome, inTx bool) bool {
 	return v.entry.Version == outcome.Version && !v.entry.State.Terminal()
 }
 
-// isOfClaim reports whether the row has the idempotency key of the outcome.
 func (v *version) isOfClaim(outcome processlog.Outcome) bool {
 	return v.entry.IdempotencyKey == outcome.IdempotencyKey
 }
@@ -97,15 +95,14 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 	case err != nil:
 		return fmt.Errorf("settle entry %s: %w", outcome.ID, err)
 	case row == nil || !row.seenBy(ownTx).acceptsOutcome(outcome, true):
-		// Do not hold the row for the transaction. At READ COMMITTED only rows that were written stay locked, and
-		// SettleTx has written nothing.
+		// At READ COMMITTED only rows that were written stay locked, so the transaction does not hold this row.
 		return processlog.ErrLeaseLost
 	}
 	s.writeLocked(ownTx, row, row.seenBy(ownTx).withOutcome(outcome, true, token, s.nowLocked()), nil)
 	return nil
 }
 
-// holdLocked finds a row and holds it for tx. It returns nil when there is no row.
+// holdLocked returns nil when there is no row.
 func (s *Store) holdLocked(ctx context.Context, tx *Tx, ref processlog.Ref) (*storedRow, error) {
 	if err := tx.refusalLocked(); err != nil {
 		return nil, err
@@ -164,8 +161,7 @@ func (s *Store) RequeueAll(ctx context.Context, seen []processlog.Version, chang
 	return s.changeSeen(ctx, seen, change, nil, func(processlog.Row) {}, nil)
 }
 
-// changeSeen changes the entries that still have the version in seen. It calls onChanged with the earlier row of each
-// of them. At the end it calls finish, which may be nil, with all answers.
+// changeSeen calls onChanged with the earlier row of each changed entry. begin and finish may be nil.
 func (s *Store) changeSeen(ctx context.Context, seen []processlog.Version, change processlog.Change, begin func() error, onChanged func(before processlog.Row), finish func(answers []processlog.Changed)) ([]processlog.Changed, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

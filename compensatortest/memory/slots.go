@@ -10,13 +10,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// typeMark is the moment up to which the entries of a periodic type are recorded.
 type typeMark struct {
-	at     int64 // committed mark in unix ms
+	at     int64 // committed, in unix ms
 	holder *Tx   // open transaction that has moved the mark
 }
 
-// markMove is a move of a mark that is not committed yet.
 type markMove struct {
 	typeMark *typeMark
 	to       int64
@@ -97,7 +95,6 @@ func (s *Store) moveMarkAlone(ctx context.Context, businessType string, from, to
 	return true, tx.Commit()
 }
 
-// seenBy returns the mark as tx sees it, in unix ms.
 func (m *typeMark) seenBy(tx *Tx) int64 {
 	for _, move := range slices.Backward(tx.moves) {
 		if move.typeMark == m {
@@ -107,7 +104,7 @@ func (m *typeMark) seenBy(tx *Tx) int64 {
 	return m.at
 }
 
-// marksLocked returns all committed marks by type, in unix ms.
+// The marks are in unix ms.
 func (s *Store) marksLocked() map[string]int64 {
 	marks := make(map[string]int64, len(s.marks))
 	for businessType, m := range s.marks {

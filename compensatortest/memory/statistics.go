@@ -10,17 +10,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// statKey is the key of counts. Folding adds up the counts of all processes. Folded counts have an empty instance.
+// Counts that are folded are those of all processes, and have an empty instance.
 type statKey struct {
 	instance     string
 	at           int64 // unix ms
 	businessType string
 }
 
-// statistics is the data of the table of statistics.
 type statistics struct {
 	rows        map[statKey]processlog.StatCounts
-	lastMinutes map[string]int64 // the last minute of each process
+	lastMinutes map[string]int64 // by process
 	backlog     []processlog.Backlog
 	backlogAt   int64 // unix ms of the round that counted backlog; 0: none
 }

@@ -15,8 +15,8 @@ import (
 
 // These constants limit how long a statement waits for a row that a transaction holds.
 const (
-	lockWait    = 2 * time.Second  // for a statement without a caller's transaction
-	resolveWait = 10 * time.Second // for Resolve
+	lockWait    = 2 * time.Second // for a statement without a caller's transaction
+	resolveWait = 10 * time.Second
 	txLockWait  = 50 * time.Second // for a statement in a caller's transaction, as in innodb_lock_wait_timeout
 )
 
@@ -27,9 +27,7 @@ var ErrLockWait = errors.New("compensatortest/memory: lock wait timeout exceeded
 // Store is a processlog.Store that keeps its rows in this process. Use it in unit tests of code that records entries.
 // In a testing/synctest bubble it uses the bubble's clock.
 //
-// A Store behaves like InnoDB at READ COMMITTED. Other transactions read only committed rows. A transaction holds the
-// rows that it wrote until it ends. An insert of an idempotency key waits for an open transaction that has inserted the
-// same key. A Store passes suite.TestStore.
+// A Store behaves like InnoDB at READ COMMITTED. A Store passes suite.TestStore.
 //
 // Nothing survives the process. All methods may be called concurrently.
 type Store struct {
@@ -37,7 +35,7 @@ type Store struct {
 
 	mu            sync.Mutex // guards the fields below it, every storedRow and every Tx; never held while waiting
 	rows          map[processlog.ID]*storedRow
-	sortedRows    []*storedRow                             // all rows by ascending id
+	sortedRows    []*storedRow                             // by ascending id
 	keys          map[processlog.IdempotencyKey]*storedRow // includes rows that are not committed
 	lastID        uint64                                   // highest id so far. A rolled-back insert uses up its id, as with AUTO_INCREMENT
 	lastCommitted uint64                                   // highest id ever committed, as a replica knows it
@@ -48,7 +46,7 @@ type Store struct {
 	limits        map[limitKey]limitRow
 	openTxs       []*Tx
 	watch         func(before, after processlog.Row)
-	clockShift    time.Duration // time that is added to this process's clock
+	clockShift    time.Duration // added to this process's clock
 	refusals      map[processlog.ID]error
 }
 
@@ -120,7 +118,7 @@ type StoreState struct {
 func (s *Store) Snapshot() StoreState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return StoreState{s.committedLocked(), s.lastCommitted, maps.Clone(s.audit), s.marksLocked(), cloneOrdering(s.ordering), s.ops.clone(), maps.Clone(s.limits)} // A shallow clone is enough, because records are only appended.
+	return StoreState{s.committedLocked(), s.lastCommitted, maps.Clone(s.audit), s.marksLocked(), cloneOrdering(s.ordering), s.ops.clone(), maps.Clone(s.limits)} // records are only appended
 }
 
 // Restore sets the store back to a snapshot, as if a lagging replica had been promoted. Open transactions end as in
@@ -159,7 +157,7 @@ func (s *Store) Now() time.Time {
 	return millisToTime(s.nowLocked())
 }
 
-// nowLocked returns the time of the store's clock in unix ms, which is the precision of a row.
+// The result is in unix ms.
 func (s *Store) nowLocked() int64 { return time.Now().Add(s.clockShift).UnixMilli() }
 
 // Check implements processlog.Store. It returns an error only when ctx has ended.
@@ -171,15 +169,13 @@ func (s *Store) Fingerprint(ctx context.Context) (string, error) { return s.name
 // Close implements processlog.Store. It keeps the rows, so that a test can read them afterwards.
 func (s *Store) Close() error { return nil }
 
-// committedLocked lists the committed version of every row, by ascending id.
 func (s *Store) committedLocked() []*version {
 	return s.matchingLocked(func(*version) bool { return true })
 }
 
-// matchingLocked lists the committed versions that match, by ascending id.
 func (s *Store) matchingLocked(match func(*version) bool) []*version { return s.seenLocked(nil, match) }
 
-// seenLocked lists the versions that tx sees and that match. For a row that tx holds this is the working version.
+// The version of a row that tx holds is its working version.
 func (s *Store) seenLocked(tx *Tx, match func(*version) bool) []*version {
 	var versions []*version
 	for _, row := range s.sortedRows {
@@ -190,14 +186,14 @@ func (s *Store) seenLocked(tx *Tx, match func(*version) bool) []*version {
 	return versions
 }
 
-// addLocked adds a row. Its id must be higher than every id in the store.
+// The id must be higher than every id in the store.
 func (s *Store) addLocked(row *storedRow) {
 	s.rows[row.id], s.keys[row.key] = row, row
 	s.sortedRows = append(s.sortedRows, row)
 }
 
-// writeLocked writes the next version of a row, in tx or at once when tx is nil. Every write of a row goes through it.
-// The row must be free for tx. It panics when the version number does not follow its predecessor.
+// Every write of a row goes through writeLocked. A nil tx writes at once. The row must be free for tx. writeLocked
+// panics when the version number does not follow its predecessor.
 func (s *Store) writeLocked(tx *Tx, row *storedRow, next *version, audit *processlog.AuditRecord) {
 	step := rowStep{row: row, before: row.seenBy(tx), after: next, audit: audit}
 	step.requireSuccessor()
@@ -210,7 +206,6 @@ func (s *Store) writeLocked(tx *Tx, row *storedRow, next *version, audit *proces
 	tx.steps = append(tx.steps, step)
 }
 
-// publishLocked commits one step.
 func (s *Store) publishLocked(step rowStep) {
 	now := s.nowLocked()
 	step.row.committed = step.after
@@ -231,7 +226,6 @@ func (s *Store) publishLocked(step rowStep) {
 	s.watch(step.before.fullRow(now), step.after.fullRow(now))
 }
 
-// removeLocked deletes a row after a purge or after the rollback of its insert.
 func (s *Store) removeLocked(row *storedRow) {
 	delete(s.rows, row.id)
 	delete(s.keys, row.key)
@@ -239,15 +233,12 @@ func (s *Store) removeLocked(row *storedRow) {
 	s.sortedRows = slices.Delete(s.sortedRows, at, at+1)
 }
 
-// freeLocked finds a row and waits until tx may write it. It finds the row again after each wait, and returns nil when
-// there is none. It returns the error of ctx when ctx ends first. It rolls tx back when the wait would be a deadlock,
-// as a server does.
+// freeLocked finds the row again after each wait, and returns nil when there is none. It rolls tx back when the wait
+// would be a deadlock, as a server does.
 func (s *Store) freeLocked(ctx context.Context, tx *Tx, find func() *storedRow) (*storedRow, error) {
 	return s.untilLocked(ctx, tx, find, (*storedRow).freeFor)
 }
 
-// untilLocked finds a row, and waits until the function free returns true for the row and tx. In all other respects it
-// works like freeLocked.
 func (s *Store) untilLocked(ctx context.Context, tx *Tx, find func() *storedRow, free func(*storedRow, *Tx) bool) (*storedRow, error) {
 	for {
 		row := find()
@@ -260,8 +251,7 @@ func (s *Store) untilLocked(ctx context.Context, tx *Tx, find func() *storedRow,
 	}
 }
 
-// awaitLocked unlocks the store and waits until a transaction releases row, or until tx or ctx ends. Then it locks the
-// store again.
+// awaitLocked unlocks the store while it waits for a release of row, or for the end of tx or ctx.
 func (s *Store) awaitLocked(ctx context.Context, tx *Tx, row *storedRow) error {
 	if tx != nil && row.waitsFor(tx) {
 		tx.undoLocked(0)
@@ -293,8 +283,7 @@ func (s *Store) awaitLocked(ctx context.Context, tx *Tx, row *storedRow) error {
 
 func isLockWait(err error) bool { return err == processlog.ErrBusy || err == ErrLockWait }
 
-// withLockWait limits ctx to txLockWait for a statement in a transaction, and to lockWait otherwise. After that time
-// freeLocked returns ErrLockWait or ErrBusy.
+// After txLockWait or lockWait, freeLocked returns ErrLockWait or ErrBusy.
 func withLockWait(ctx context.Context, tx *Tx) (context.Context, context.CancelFunc) {
 	if tx != nil {
 		return context.WithTimeoutCause(ctx, txLockWait, ErrLockWait)
@@ -302,7 +291,7 @@ func withLockWait(ctx context.Context, tx *Tx) (context.Context, context.CancelF
 	return context.WithTimeoutCause(ctx, lockWait, processlog.ErrBusy)
 }
 
-// finderOf returns a function that finds the row of ref. Call that function with the lock held.
+// Call the returned function with the lock held.
 func (s *Store) finderOf(ref processlog.Ref) func() *storedRow {
 	return func() *storedRow {
 		switch ref := ref.(type) {

@@ -26,10 +26,10 @@ type Tx struct {
 	endedCh chan struct{} // closed when the transaction ends
 
 	// store.mu guards ending and the fields below.
-	ending      *txEnd       // how the transaction ended (nil: it is open)
-	isReturned  bool         // whether Commit or Rollback has returned the end
-	waitsForRow *storedRow   // row that tx waits for because another transaction holds it
-	heldRows    []*storedRow // rows that are held or shared until tx ends
+	ending      *txEnd       // nil while it is open
+	isReturned  bool         // Commit or Rollback has returned the end
+	waitsForRow *storedRow   // another transaction holds it
+	heldRows    []*storedRow // held or shared until tx ends
 	steps       []rowStep
 	moves       []markMove
 	joins       []processlog.Position
@@ -38,7 +38,7 @@ type Tx struct {
 
 var _ processlog.Transaction = (*Tx)(nil)
 
-// savepoint gives a name to a number of steps. RollbackTo keeps this number of steps and undoes the others.
+// The method RollbackTo keeps the numbers of steps, moves and joins, and undoes the others.
 type savepoint struct {
 	name  string
 	steps int
@@ -46,7 +46,6 @@ type savepoint struct {
 	joins int
 }
 
-// txEnd is one way in which a transaction ends.
 type txEnd struct {
 	refusal     error // error of later statements
 	repeatError error // result of the first Commit or Rollback after the end
@@ -55,11 +54,9 @@ type txEnd struct {
 var (
 	endFinished = &txEnd{refusal: processlog.ErrNoTransaction, repeatError: sql.ErrTxDone}
 	endCrashed  = &txEnd{refusal: fmt.Errorf("%w: %w", processlog.ErrNoTransaction, driver.ErrBadConn), repeatError: driver.ErrBadConn}
-	// endDropped ends a transaction whose connection the driver closed. The driver does so when the context of a
-	// statement ends while the statement waits for a lock.
+	// The driver closes the connection when the context of a statement ends while the statement waits for a lock.
 	endDropped = &txEnd{refusal: driver.ErrBadConn, repeatError: mysql.ErrInvalidConn}
-	// endAborted ends a transaction that the server rolled back. The server accepts a later COMMIT, which then commits
-	// nothing.
+	// The server has rolled the transaction back. It accepts a later COMMIT, which then commits nothing.
 	endAborted = &txEnd{refusal: processlog.ErrTxAborted}
 )
 
@@ -98,14 +95,14 @@ func (s *Store) Probe(ctx context.Context, tx processlog.Tx) error {
 
 type txKey struct{}
 
-// unwrap returns the Tx that tx is or wraps. It finds a wrapped Tx by a value in the context of a statement.
+// unwrap finds a wrapped Tx by a value in the context of a statement.
 func (s *Store) unwrap(ctx context.Context, tx processlog.Tx) (*Tx, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	ownTx, ok := tx.(*Tx)
 	if !ok && tx != nil {
-		_, _ = tx.ExecContext(context.WithValue(ctx, txKey{}, &ownTx), "SELECT 1") // ExecContext sets ownTx.
+		_, _ = tx.ExecContext(context.WithValue(ctx, txKey{}, &ownTx), "SELECT 1")
 	}
 	if ownTx == nil || ownTx.store != s {
 		return nil, processlog.ErrNoTransaction
@@ -204,7 +201,6 @@ func (tx *Tx) RollbackTo(name string) error {
 	return nil
 }
 
-// expire rolls back the transaction because its context has ended.
 func (tx *Tx) expire() {
 	tx.store.mu.Lock()
 	defer tx.store.mu.Unlock()
@@ -214,7 +210,7 @@ func (tx *Tx) expire() {
 	}
 }
 
-// holdLocked makes tx the holder of row: until tx ends, no other transaction can write or share the row.
+// Until tx ends, no other transaction can write or share the row.
 func (tx *Tx) holdLocked(row *storedRow) {
 	if row.holder == tx {
 		return
@@ -223,7 +219,6 @@ func (tx *Tx) holdLocked(row *storedRow) {
 	row.holder, row.current = tx, row.committed
 }
 
-// shareLocked keeps other transactions from writing row until the transaction ends.
 func (tx *Tx) shareLocked(row *storedRow) {
 	if row.holder == tx || slices.Contains(row.sharers, tx) {
 		return
@@ -232,14 +227,12 @@ func (tx *Tx) shareLocked(row *storedRow) {
 	row.sharers = append(row.sharers, tx)
 }
 
-// keepLocked notes that the transaction must release row when it ends.
 func (tx *Tx) keepLocked(row *storedRow) {
 	if !slices.Contains(row.sharers, tx) {
 		tx.heldRows = append(tx.heldRows, row)
 	}
 }
 
-// undoLocked undoes every step after the first keptSteps steps.
 func (tx *Tx) undoLocked(keptSteps int) {
 	for _, step := range slices.Backward(tx.steps[keptSteps:]) {
 		step.row.current = step.before
@@ -252,7 +245,6 @@ func (tx *Tx) undoLocked(keptSteps int) {
 	tx.steps = tx.steps[:keptSteps]
 }
 
-// endLocked ends the transaction and releases all its rows.
 func (tx *Tx) endLocked(ending *txEnd) {
 	for _, row := range tx.heldRows {
 		row.release(tx)
@@ -268,7 +260,6 @@ func (tx *Tx) endLocked(ending *txEnd) {
 	close(tx.endedCh)
 }
 
-// answerLocked returns the result of Commit or Rollback after the transaction has ended.
 func (tx *Tx) answerLocked() error {
 	if tx.isReturned {
 		return sql.ErrTxDone
@@ -277,7 +268,7 @@ func (tx *Tx) answerLocked() error {
 	return tx.ending.repeatError
 }
 
-// refusalLocked returns why tx runs no statement. It returns nil if tx is open or nil.
+// The result is nil if tx is open or nil.
 func (tx *Tx) refusalLocked() error {
 	if tx == nil || tx.ending == nil {
 		return nil
@@ -285,8 +276,7 @@ func (tx *Tx) refusalLocked() error {
 	return tx.ending.refusal
 }
 
-// waitLocked notes the row that tx waits for. It returns a channel that closes when tx itself ends. If tx is nil, it
-// returns nil, a channel that never closes.
+// The result closes when tx itself ends. For a nil tx it is nil, a channel that never closes.
 func (tx *Tx) waitLocked(row *storedRow) <-chan struct{} {
 	if tx == nil {
 		return nil

@@ -9,17 +9,15 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// zset is a sorted set as in Redis. It orders members by due time, and members with the same due time by the bytes of
-// their ids.
+// A zset orders members by due time, and members with the same due time by the bytes of their ids.
 type zset struct {
 	members      []zsetMember
 	times        map[processlog.ID]int64
-	completeType string              // type of which this set holds all entries. After Rename this is another type than that of the key
-	marks        map[queueMark]int64 // end of the period of each running rebuild, in unix ms
-	isForeign    bool                // whether the key holds another program's data
+	completeType string              // this set holds all entries of the type; after Rename it is another type than that of the key
+	marks        map[queueMark]int64 // end of each running rebuild's period, in unix ms
+	isForeign    bool                // the key holds another program's data
 }
 
-// queueMark is the token and the type of a rebuild.
 type queueMark struct {
 	token        processlog.Token
 	businessType string
@@ -38,7 +36,6 @@ func (z *zset) clone() *zset {
 	return &zset{members: slices.Clone(z.members), times: maps.Clone(z.times), completeType: z.completeType, marks: maps.Clone(z.marks), isForeign: z.isForeign}
 }
 
-// hasMark reports whether a process is rebuilding the type.
 func (z *zset) hasMark(businessType string, now int64) bool {
 	for mark, until := range z.marks {
 		if mark.businessType == businessType && until >= now {
@@ -53,7 +50,6 @@ func (z *zset) timeOf(id processlog.ID) (at int64, isKnown bool) {
 	return at, isKnown
 }
 
-// head returns the due time of the first member.
 func (z *zset) head() (at int64, isFound bool) {
 	if len(z.members) == 0 {
 		return 0, false
@@ -61,7 +57,6 @@ func (z *zset) head() (at int64, isFound bool) {
 	return z.members[0].at, true
 }
 
-// dueIDs lists the first limit members whose due time has come.
 func (z *zset) dueIDs(now int64, limit int) []processlog.ID {
 	var ids []processlog.ID
 	for _, m := range z.members[:min(len(z.members), limit)] {
@@ -73,7 +68,6 @@ func (z *zset) dueIDs(now int64, limit int) []processlog.ID {
 	return ids
 }
 
-// put adds a member or changes its due time.
 func (z *zset) put(id processlog.ID, at int64) {
 	z.remove(id)
 	m := zsetMember{id, at}

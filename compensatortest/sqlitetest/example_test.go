@@ -34,7 +34,6 @@ func read[T any](t *testing.T, db *sql.DB, query string) (v T) {
 	return v
 }
 
-// The test checks which entry the service's code records, and with which options.
 func TestOrderIsToBeClosedInHalfAnHour(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -47,7 +46,6 @@ func TestOrderIsToBeClosedInHalfAnHour(t *testing.T) {
 	compensatortest.RequireRecorded(t, s.c, "close_order", 1) // the rolled-back order has no entry
 }
 
-// The test runs one handler as the library runs it. The handler's effect commits together with the success.
 func TestClosingGivesTheStockBack(t *testing.T) {
 	t.Parallel()
 	s, mails := open(t)
@@ -64,7 +62,7 @@ func TestClosingGivesTheStockBack(t *testing.T) {
 	assert.Equal(t, 1, read[int](t, s.db, "SELECT n FROM stock"), "the failed handler's transaction was rolled back")
 }
 
-// The test runs the whole flow. Elapse skips the half hour of delay.
+// Elapse skips the half hour of delay.
 func TestUnpaidOrderIsClosedAndItsBuyerTold(t *testing.T) {
 	t.Parallel()
 	s, mails := open(t)
@@ -92,7 +90,6 @@ func TestPaidOrderStaysPaid(t *testing.T) {
 	assert.Equal(t, compensator.Cancelled, compensatortest.RequireRecorded(t, s.c, "close_order", 1)[0].State)
 }
 
-// The handler fails until its attempts are used up. Then the compensation runs. The test makes each attempt separately.
 func TestBuyerWhomNoMailReachesGetsALetter(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)

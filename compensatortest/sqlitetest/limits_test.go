@@ -14,7 +14,6 @@ import (
 	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
 )
 
-// newCharges is the code under test. It calls a partner at most twice an hour for each customer.
 func newCharges(c *compensator.Compensator, partner func(order string) error) (*compensator.Type[string], error) {
 	limit := compensator.Limit{
 		Rate: compensator.Rate{Starts: 2, Per: time.Hour}, Burst: 2,
@@ -25,8 +24,6 @@ func newCharges(c *compensator.Compensator, partner func(order string) error) (*
 	}, &compensator.HandlerConfig[string]{TypeConfig: compensator.TypeConfig{Limit: limit}})
 }
 
-// The test records three charges of one customer and one charge of another customer. The limit lets two charges of
-// the first customer and the charge of the second customer run.
 func TestPartnerIsCalledTwiceAnHourForEachCustomer(t *testing.T) {
 	t.Parallel()
 	c, _ := sqlitetest.New(t)

@@ -14,7 +14,6 @@ import (
 	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
 )
 
-// newRefunds is the code under test. It calls a partner, and then writes the partner's reference.
 func newRefunds(c *compensator.Compensator, partner func(key, order string) (reference string, err error)) (*compensator.ResultType[string, string], error) {
 	return compensator.HandleCall(context.Background(), c, "refund", func(_ context.Context, e *compensator.Entry, order string) (string, error) {
 		return partner(e.CallKey(), order)
@@ -24,7 +23,6 @@ func newRefunds(c *compensator.Compensator, partner func(key, order string) (ref
 	}, nil)
 }
 
-// The test replaces the partner by a function. It checks the row, the result, and the key that the partner gets.
 func TestRefundIsWrittenOnceAlthoughThePartnerIsCalledTwice(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t)
@@ -54,7 +52,6 @@ func TestRefundIsWrittenOnceAlthoughThePartnerIsCalledTwice(t *testing.T) {
 	assert.Equal(t, "R-42", result)
 }
 
-// The function that writes the result fails. So its writes are rolled back, and the entry has no result.
 func TestRefundThatCannotBeWrittenHasNoResult(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t)
@@ -70,7 +67,6 @@ func TestRefundThatCannotBeWrittenHasNoResult(t *testing.T) {
 	require.ErrorAs(t, err, &state)
 }
 
-// The test waits for the result, as a part of the service would, while Run runs the handler.
 func TestCallerGetsTheResult(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t)

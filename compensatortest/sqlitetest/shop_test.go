@@ -29,7 +29,7 @@ func newShop(c *compensator.Compensator, db *sql.DB, mail func(string) error) (*
 	return s, errors.Join(errs[:]...)
 }
 
-// order sells one piece. The buyer has half an hour to pay.
+// The buyer has half an hour to pay.
 func (s *shop) order(ctx context.Context, id string) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *shop) order(ctx context.Context, id string) error {
 	return tx.Commit()
 }
 
-// pay marks an order as paid. It fails if the order is closed.
+// pay fails if the order is closed.
 func (s *shop) pay(ctx context.Context, id string) error {
 	return s.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		if _, err := tx.ExecContext(ctx, "UPDATE orders SET state='paid' WHERE id=?", id); err != nil {
@@ -82,7 +82,6 @@ func (s *shop) tellBuyer(_ context.Context, _ *compensator.Entry, id string) err
 	return s.mail("order " + id + " was closed")
 }
 
-// print prints a letter for a buyer whom no mail reaches.
 func (s *shop) print(ctx context.Context, _ *compensator.Entry, id string) error {
 	_, err := s.db.ExecContext(ctx, "INSERT INTO letters (text) VALUES (?)", "order "+id+" was closed")
 	return err

@@ -51,7 +51,7 @@ func New(tb testing.TB, change ...func(*compensator.Config)) (*compensator.Compe
 	return c, db
 }
 
-// databases counts the databases that this process has opened. The number is part of each database's name.
+// The number is part of each database's name.
 var databases atomic.Int64
 
 // Open returns a new SQLite database in memory, as New does, but without tables. Use it in a test that itself calls
@@ -62,8 +62,7 @@ func Open(tb testing.TB) *sql.DB {
 	db, err := compensator.Open("sqlite", dsn)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, db.Close()) })
-	// SQLite deletes the database when its last connection closes, and a pool may close idle connections. The anchor
-	// connection keeps the database alive.
+	// SQLite deletes the database when its last connection closes, and a pool may close idle connections.
 	anchor, err := db.Driver().Open(dsn)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, anchor.Close()) })

@@ -36,7 +36,6 @@ func TestEachTestHasItsOwnDatabase(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A pool closes all its connections. The next connection must find the same database.
 func TestDatabaseOutlivesItsConnections(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t)
@@ -49,7 +48,6 @@ func TestDatabaseOutlivesItsConnections(t *testing.T) {
 	compensatortest.RequireRecorded(t, c, "any", 0)
 }
 
-// Many handlers write at once and record entries for other handlers. All entries must succeed.
 func TestManyRunBesideEachOther(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t)
@@ -86,7 +84,6 @@ func TestManyRunBesideEachOther(t *testing.T) {
 	assert.Equal(t, all, read[int](t, db, "SELECT COUNT(*) FROM effects"))
 }
 
-// An entry that an earlier entry of its key blocks is not due. WaitIdle must still wait for the blocked entry.
 func TestIdleIsWhenKeysHaveBeenWorkedOff(t *testing.T) {
 	t.Parallel()
 	c, _ := sqlitetest.New(t)
@@ -109,7 +106,6 @@ func TestIdleIsWhenKeysHaveBeenWorkedOff(t *testing.T) {
 	}
 }
 
-// Attempt runs one entry at a time. An entry must still wait for the earlier entries of its key.
 func TestOrderIsKeptOneAttemptAtATime(t *testing.T) {
 	t.Parallel()
 	c, _ := sqlitetest.New(t)
@@ -138,7 +134,6 @@ func TestOrderIsKeptOneAttemptAtATime(t *testing.T) {
 	require.Equal(t, []int{0, 1}, order)
 }
 
-// refused is a testing.TB whose failure the test expects.
 type refused struct {
 	testing.TB
 	said string
@@ -147,7 +142,6 @@ type refused struct {
 func (r *refused) Errorf(format string, args ...any) { r.said += fmt.Sprintf(format, args...) }
 func (r *refused) FailNow()                          { runtime.Goexit() }
 
-// The report's handler reads the progress of a batch and writes the report, both in its own transaction.
 func TestReportOfABatchCountsInItsTransaction(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t)
@@ -188,8 +182,7 @@ func TestReportOfABatchCountsInItsTransaction(t *testing.T) {
 	assert.Equal(t, 21, read[int](t, db, "SELECT told FROM reports"))
 }
 
-// The test records an entry in its own transaction. The commit must enqueue the entry, because the database is opened
-// on a Connector.
+// The database is opened on a Connector.
 func TestCommitIsSeen(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, func(cfg *compensator.Config) { cfg.PollInterval = time.Hour })

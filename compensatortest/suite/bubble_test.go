@@ -23,7 +23,6 @@ func TestMemoryStoreKeepsEveryPromiseInABubble(t *testing.T) {
 	}
 }
 
-// autocommit is a database handle without a transaction.
 type autocommit struct{}
 
 func (autocommit) ExecContext(context.Context, string, ...any) (sql.Result, error) { return nil, nil }
@@ -47,8 +46,7 @@ func memoryQueue() QueueHarness {
 	}
 }
 
-// inBubble runs a test that starts between two whole milliseconds. A bubble starts at a whole millisecond, at which a
-// rounding fault would not show.
+// A bubble starts at a whole millisecond, at which a rounding fault would not show. So the test starts between two.
 func inBubble(t *testing.T, test func(*testing.T)) {
 	synctest.Test(t, func(t *testing.T) {
 		<-time.After(700 * time.Microsecond)

@@ -1,9 +1,6 @@
-// Package suite tests implementations of a store or a queue. TestStore and TestQueue test every promise of the
+// Package suite tests implementations of a store or a queue: TestStore and TestQueue test every promise of the
 // contracts in package processlog. If a store implements Operations, TestStore tests this contract too.
 //
 // A Compensator may use an implementation that passes, if the suite skips nothing that the implementation can do. The
-// library's own stores and queues pass on every supported database and queue. The doubles of package memory pass too.
-//
-// The package knows only the contracts. It uses no SQL and no Redis. Each addition to a contract needs a new promise
-// here.
+// package uses no SQL and no Redis. Each addition to a contract needs a new promise here.
 package suite

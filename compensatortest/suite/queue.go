@@ -25,8 +25,8 @@ type QueueHarness struct {
 	Lose func(t *testing.T)
 }
 
-// TestQueue is the conformance suite of processlog.Queue. A Compensator may use an implementation that passes. open
-// returns a new, empty queue that shares nothing with other queues.
+// TestQueue is the conformance suite of processlog.Queue. open returns a new, empty queue that shares nothing with
+// other queues.
 //
 // If the harness lacks a function, the suite skips the promises that need it, and gives the reason. A queue that
 // processes share, or that can lose its content, passes only if nothing is skipped.
@@ -96,14 +96,13 @@ var queuePromises = []queuePromise{
 	{"ClosedQueueRefuses", (*queueTest).closedQueueRefuses},
 }
 
-// queueTimeout limits every wait of the suite.
 const queueTimeout = 30 * time.Second
 
 type queueTest struct {
 	*testing.T
 	harness QueueHarness
 	ctx     context.Context
-	queue   processlog.Queue // the queue as the process of this test uses it
+	queue   processlog.Queue // as the process of this test uses it
 }
 
 func newQueueTest(t *testing.T, h QueueHarness) *queueTest {
@@ -115,7 +114,7 @@ func newQueueTest(t *testing.T, h QueueHarness) *queueTest {
 	return &queueTest{t, h, ctx, h.Queue}
 }
 
-// another returns a copy of the test that uses the queue as another process would. The caller closes the copy's queue.
+// The caller closes the queue of the copy, which stands for another process.
 func (t *queueTest) another() *queueTest {
 	t.Helper()
 	if t.harness.Another == nil {
@@ -129,7 +128,6 @@ func (t *queueTest) close() {
 	assert.NoError(t, t.queue.Close())
 }
 
-// lose makes the queue lose all its content.
 func (t *queueTest) lose() {
 	t.Helper()
 	if t.harness.Lose == nil {
@@ -142,7 +140,6 @@ func dueIn(businessType string, row uint64, d time.Duration) processlog.QueueEnt
 	return processlog.QueueEntry{BusinessType: businessType, ID: processlog.RowID(row), In: d}
 }
 
-// enqueue adds entries under rules without a size limit and with leases of at most an hour.
 func (t *queueTest) enqueue(items ...processlog.QueueEntry) (newHeads []string) {
 	t.Helper()
 	return t.enqueueBy(processlog.EnqueueRules{MaxLease: time.Hour}, items...)
@@ -162,7 +159,6 @@ func (t *queueTest) claim(businessType string, limit int, lease time.Duration) p
 	return leased
 }
 
-// awaitClaim claims until it gets at least one entry.
 func (t *queueTest) awaitClaim(businessType string, limit int, lease time.Duration) processlog.Leased {
 	t.Helper()
 	for {
@@ -186,7 +182,6 @@ func (t *queueTest) peek(businessType string) time.Duration {
 	return waits[0]
 }
 
-// waitFor waits for at least d.
 func (t *queueTest) waitFor(d time.Duration) {
 	t.Helper()
 	timer := time.NewTimer(d)
@@ -198,7 +193,7 @@ func (t *queueTest) waitFor(d time.Duration) {
 	}
 }
 
-// requireWithinMinute asserts that got is at most total, and more than total minus one minute.
+// The time got is at most total, and more than total minus one minute.
 func (t *queueTest) requireWithinMinute(total, got time.Duration) {
 	t.Helper()
 	assert.LessOrEqual(t, got, total+time.Millisecond)

@@ -114,9 +114,7 @@ func (t *queueTest) settlePutsOffOnlyUnderItsOwnToken() {
 	t.requireWithinMinute(3*time.Hour, t.peek("order"))
 }
 
-// A process may run an entry for longer than the queue's lease, so that another process leases the entry too. Then the
-// first process settles the entry with a due time before the end of the second lease. The entry must become due at that
-// earlier time.
+// A process may run an entry for longer than the queue's lease, so that another process leases the entry too.
 func (t *queueTest) settlePullsInUnderAnyToken() {
 	old, current := t.twoLeases()
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: old, In: 10 * time.Minute})
@@ -131,14 +129,12 @@ func (t *queueTest) settlePullsInUnderAnyToken() {
 	assert.Equal(t, processlog.Never, t.peek("stock"), "settle does not add an entry that is not in the queue")
 }
 
-// The queue has lost a type. A settle of one of the type's entries must add the entry with its new due time. Then
-// another process enqueues the entry, because it is rebuilding the type and has read the entry before the settle. Its
-// due time is the end of the old lease. Enqueue must keep the earlier due time.
+// After the settle, another process enqueues the entry as it has read it before, with the end of the old lease.
 func (t *queueTest) settleBringsBackWhatIsLost() {
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(2), Token: 1, Remove: true})
 	assert.Equal(t, processlog.Never, t.peek("order"))
 	if !t.reportsLost("order") {
-		return // This queue loses nothing.
+		return
 	}
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(2), Token: 1, In: 10 * time.Minute})
 	t.requireWithinMinute(10*time.Minute, t.peek("order"))
@@ -146,8 +142,7 @@ func (t *queueTest) settleBringsBackWhatIsLost() {
 	t.requireWithinMinute(10*time.Minute, t.peek("order"))
 }
 
-// twoLeases claims entry 1 twice. The first lease has ended, and the second one lasts an hour. It returns the tokens of
-// both.
+// The first of the two leases has ended, and the second one lasts an hour.
 func (t *queueTest) twoLeases() (old, current int64) {
 	t.Helper()
 	t.enqueue(dueIn("order", 1, 0))
@@ -379,7 +374,6 @@ func (t *queueTest) sameFingerprintIsAcceptedAgain() {
 	}
 }
 
-// threeAnHour holds rules that allow at most three entries of a type in the queue, and leases of at most an hour.
 var threeAnHour = processlog.EnqueueRules{MaxLease: time.Hour, Limit: 3}
 
 func (t *queueTest) fullTypeLeavesOutEntriesNotDueYet() {
@@ -387,7 +381,7 @@ func (t *queueTest) fullTypeLeavesOutEntriesNotDueYet() {
 	t.requireWithinMinute(time.Hour, t.peek("order"))
 	assert.Empty(t, t.enqueueBy(threeAnHour, dueIn("order", 5, time.Minute)))
 	t.requireWithinMinute(time.Hour, t.peek("order"))
-	t.enqueueBy(threeAnHour, dueIn("order", 1, time.Hour)) // Entry 1 is in the queue already.
+	t.enqueueBy(threeAnHour, dueIn("order", 1, time.Hour))
 	t.enqueueBy(processlog.EnqueueRules{MaxLease: time.Minute, Limit: 3}, dueIn("order", 2, time.Minute))
 	t.requireWithinMinute(time.Minute, t.peek("order"))
 }
@@ -440,8 +434,7 @@ func (t *queueTest) rebuilt(token processlog.Token, businessTypes ...string) (wh
 	return whole
 }
 
-// reportsLost reports whether the queue has lost a type. It asserts that Peek, Enqueue and Claim agree on the answer.
-// As a side effect it enqueues entry 1, due in an hour.
+// Peek, Enqueue and Claim must agree. As a side effect, entry 1 is enqueued, due in an hour.
 func (t *queueTest) reportsLost(businessType string) bool {
 	t.Helper()
 	_, peeked, err := t.queue.Peek(t.ctx, []string{businessType})
@@ -480,7 +473,7 @@ func (t *queueTest) rebuiltTypeIsNotLostWhenItsLastEntryGoes() {
 
 func (t *queueTest) lostTypeIsOnesToRebuild() {
 	if !t.reportsLost("order") {
-		return // This queue loses nothing.
+		return
 	}
 	assert.Equal(t, []string{"order"}, t.rebuild(processlog.Token{1}, "order"))
 	assert.Empty(t, t.rebuild(processlog.Token{2}, "order"))
@@ -491,7 +484,7 @@ func (t *queueTest) lostTypeIsOnesToRebuild() {
 
 func (t *queueTest) onlyWhoRebuildsMakesWhole() {
 	if !t.reportsLost("order") {
-		return // The type is complete.
+		return
 	}
 	assert.Empty(t, t.rebuilt(processlog.Token{1}, "order"))
 	t.rebuild(processlog.Token{1}, "order")
@@ -504,7 +497,7 @@ func (t *queueTest) onlyWhoRebuildsMakesWhole() {
 
 func (t *queueTest) rebuildOfTheDeadIsGivenToAnother() {
 	if !t.reportsLost("order") {
-		return // The type is complete.
+		return
 	}
 	const period = 60 * time.Millisecond
 	begun := time.Now()
@@ -527,7 +520,7 @@ func (t *queueTest) wholeTypeHasNoLessRoom() {
 	}
 }
 
-// inspect returns what the queue holds about an entry. It skips the test if the queue is no QueueInspector.
+// The test is skipped if the queue is no QueueInspector.
 func (t *queueTest) inspect(businessType string, row uint64) processlog.Queued {
 	t.Helper()
 	inspector, can := t.queue.(processlog.QueueInspector)

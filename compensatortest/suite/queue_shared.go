@@ -29,8 +29,6 @@ func (t *queueTest) lossIsReportedUntilTheTypeIsRebuilt() {
 	assert.True(t, t.reportsLost("stock"), "each type is rebuilt by itself")
 }
 
-// The queue has lost a type. Every process must get the report of the loss, also after another process has got it. A
-// process that starts after the loss must get the report too.
 func (t *queueTest) lossIsReportedToEachProcess() {
 	other := t.another()
 	defer other.close()
@@ -71,8 +69,7 @@ func (t *queueTest) anotherFingerprintIsRefused() {
 	}
 }
 
-// The test repeats the notification until the other process receives it, because a notification is lost while the
-// connection is being made.
+// A notification is lost while the connection is being made, so the test repeats it.
 func (t *queueTest) anotherHearsWhatIsNotified() {
 	other := t.another()
 	defer other.close()
@@ -85,7 +82,7 @@ func (t *queueTest) anotherHearsWhatIsNotified() {
 		other.queue.Listen(ctx, func(businessType string) {
 			select {
 			case heard <- businessType:
-			default: // This test does not listen any more.
+			default:
 			}
 		})
 	})

@@ -40,9 +40,8 @@ type Harness struct {
 	Refuse func(t *testing.T, ids []processlog.ID) (allow func())
 }
 
-// TestStore is the conformance suite of processlog.Store. A Compensator may use an implementation that passes. open
-// returns a new, empty store that shares nothing with other stores. If the store implements processlog.Operations,
-// TestStore tests this contract too.
+// TestStore is the conformance suite of processlog.Store. open returns a new, empty store that shares nothing with
+// other stores. If the store implements processlog.Operations, TestStore tests this contract too.
 //
 // If the harness lacks a field, the suite skips the promises that need it, and gives the reason. The suite uses the
 // real clock. It waits for events and asserts only that nothing happens early.
@@ -65,7 +64,7 @@ func everyStorePromise() []storePromise {
 
 type storePromise struct {
 	name    string
-	writers bool // whether the promise needs several transactions that write at the same time
+	writers bool // it needs several transactions that write at the same time
 	test    func(*storeTest)
 }
 
@@ -128,7 +127,6 @@ var storePromises = []storePromise{
 	{"PurgeTakesOnlyOldTerminalEntries", false, (*storeTest).purgeTakesOnlyOldTerminalEntries},
 }
 
-// storeTest tests one promise.
 type storeTest struct {
 	*testing.T
 	Harness
@@ -136,10 +134,9 @@ type storeTest struct {
 	keys int
 }
 
-// eventually is the maximum time that a test waits for an event.
 const eventually = 30 * time.Second
 
-// waitUntil waits until check returns true. It calls check in the test's own goroutine, so check may end the test.
+// waitUntil calls check in the test's own goroutine, so check may end the test.
 func (t *storeTest) waitUntil(check func() bool, what string) {
 	t.Helper()
 	for end := time.Now().Add(eventually); !check(); {
@@ -148,7 +145,6 @@ func (t *storeTest) waitUntil(check func() bool, what string) {
 	}
 }
 
-// assertLease asserts that the rest of a lease differs from total by at most a minute.
 func (t *storeTest) assertLease(total, left time.Duration) {
 	t.Helper()
 	assert.InDelta(t, total, left, float64(time.Minute), "a lease of %s has %s left", total, left)
@@ -162,13 +158,11 @@ func (t *storeTest) begin() processlog.Transaction {
 	return tx
 }
 
-// draft returns a valid draft with a new idempotency key.
 func (t *storeTest) draft(businessType string) processlog.Draft {
 	t.keys++
 	return processlog.Draft{BusinessType: businessType, Content: []byte(`{"n":1}`), IdempotencyKey: processlog.IdempotencyKey(fmt.Sprintf("key-%04d", t.keys))}
 }
 
-// insert commits drafts and returns their rows in order.
 func (t *storeTest) insert(drafts ...processlog.Draft) []processlog.Row {
 	t.Helper()
 	tx := t.begin()
@@ -237,13 +231,13 @@ func token(b byte) (token processlog.Token) {
 	return token
 }
 
-// claim claims one entry, which must be free: due and without a valid lease.
+// The entry must be free: due and without a valid lease.
 func (t *storeTest) claim(id processlog.ID, by processlog.Token, lease time.Duration) processlog.Row {
 	t.Helper()
 	return t.claimAll(by, lease, id)[0]
 }
 
-// claimAll claims entries and returns them in any order. All of them must be free.
+// The entries must be free, and are returned in any order.
 func (t *storeTest) claimAll(by processlog.Token, lease time.Duration, ids ...processlog.ID) []processlog.Row {
 	t.Helper()
 	wanted := make([]processlog.Wanted, len(ids))
@@ -256,7 +250,6 @@ func (t *storeTest) claimAll(by processlog.Token, lease time.Duration, ids ...pr
 	return found.Mine
 }
 
-// outcome returns an outcome for a claimed row. The outcome applies to the row's version.
 func outcome(row processlog.Row, to processlog.State) processlog.Outcome {
 	o := processlog.Outcome{ID: row.ID, IdempotencyKey: row.IdempotencyKey, Epoch: row.Epoch, Version: row.Version, To: to, ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount}
 	if to.Terminal() {
@@ -273,7 +266,6 @@ func (t *storeTest) settle(by processlog.Token, o processlog.Outcome) processlog
 	return answers[0]
 }
 
-// inState inserts an entry and brings it into a state.
 func (t *storeTest) inState(state processlog.State) processlog.Row {
 	t.Helper()
 	row := t.insertOne("states")
@@ -312,7 +304,6 @@ func (t *storeTest) change(ref processlog.Ref, action processlog.Action) {
 
 var changeTokens atomic.Uint32
 
-// newChange returns a valid change with a new token.
 func newChange(ref processlog.Ref, action processlog.Action) processlog.Change {
 	change := processlog.Change{Ref: ref, Action: action, Token: token(byte(100 + changeTokens.Add(1)%100))}
 	if change.Audited() {
@@ -321,8 +312,7 @@ func newChange(ref processlog.Ref, action processlog.Action) processlog.Change {
 	return change
 }
 
-// assertFollows asserts that one write lies between two states of a row. A write adds one to the version and changes
-// the token.
+// A write adds one to the version and changes the token.
 func (t *storeTest) assertFollows(before, after processlog.Row) {
 	t.Helper()
 	assert.Equal(t, before.Version+1, after.Version, "version")

@@ -11,7 +11,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// attemptPromises are the promises about failed attempts.
 var attemptPromises = []storePromise{
 	{"FailedAttemptIsReadBackWhole", false, ofOperations((*storeTest).failedAttemptIsReadBackWhole)},
 	{"FailedAttemptsOfManyEntriesAreStoredAtOnce", false, ofOperations((*storeTest).failedAttemptsOfManyEntriesAreStoredAtOnce)},
@@ -21,7 +20,6 @@ var attemptPromises = []storePromise{
 	{"PurgeTakesTheAttemptsToo", false, ofOperations((*storeTest).purgeTakesTheAttemptsToo)},
 }
 
-// attempts reads the failed attempts of an entry.
 func (t *storeTest) attempts(id processlog.ID) []processlog.FailedAttempt {
 	t.Helper()
 	found, err := t.ops().AttemptsOf(t.ctx, id)
@@ -29,7 +27,6 @@ func (t *storeTest) attempts(id processlog.ID) []processlog.FailedAttempt {
 	return found
 }
 
-// failed returns an outcome that carries a failed attempt.
 func failed(row processlog.Row, to processlog.State, why string) processlog.Outcome {
 	o := outcome(row, to)
 	o.LastError = why
@@ -38,8 +35,7 @@ func failed(row processlog.Row, to processlog.State, why string) processlog.Outc
 	return o
 }
 
-// settleFailed claims an entry, and settles it with an outcome that carries a failed attempt. It returns the claimed
-// row.
+// settleFailed returns the claimed row.
 func (t *storeTest) settleFailed(id processlog.ID, to processlog.State, why string) processlog.Row {
 	t.Helper()
 	claimed := t.claim(id, processlog.NewToken(), time.Minute)
@@ -71,7 +67,6 @@ func (t *storeTest) failedAttemptIsReadBackWhole() {
 	assert.Empty(t, t.attempts(processlog.RowID(id.Row()+100_000)))
 }
 
-// claimDue makes an entry due, and claims it.
 func (t *storeTest) claimDue(id processlog.ID) processlog.Row {
 	t.Helper()
 	_, err := t.Store.Change(t.ctx, nil, false, processlog.Change{Ref: id, Action: processlog.ActionReschedule, Actor: "mei", Reason: "now", Token: processlog.NewToken()})
@@ -135,8 +130,6 @@ func (t *storeTest) lastFailedAttemptsAreKept() {
 	assert.Len(t, t.attempts(other), 1)
 }
 
-// If an outcome does not apply, its failed attempt must not be stored. If an outcome is settled twice under one token,
-// its failed attempt must be stored once.
 func (t *storeTest) failedAttemptIsStoredWithItsOutcomeOnly() {
 	id := t.insertOne("attempts").ID
 	claimed := t.claim(id, token(1), time.Minute)

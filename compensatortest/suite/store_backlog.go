@@ -10,7 +10,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// backlogPromises are the promises about the backlog.
 var backlogPromises = []storePromise{
 	{"SlicesCountEachEntryOnce", false, ofOperations((*storeTest).slicesCountEachEntryOnce)},
 	{"RangesOfABacklogAreCountedAtOnce", false, ofOperations((*storeTest).rangesOfABacklogAreCountedAtOnce)},
@@ -18,7 +17,6 @@ var backlogPromises = []storePromise{
 	{"BacklogIsNoStatistics", false, ofOperations((*storeTest).backlogIsNoStatistics)},
 }
 
-// slices counts a range to its end, and returns its slices.
 func (t *storeTest) slices(r processlog.BacklogRange, limit int) (found []processlog.BacklogSlice) {
 	t.Helper()
 	for {
@@ -33,8 +31,7 @@ func (t *storeTest) slices(r processlog.BacklogRange, limit int) (found []proces
 	}
 }
 
-// Some entries have the same due time, because one statement has inserted them. The end of a slice may lie between two
-// such entries.
+// One statement has inserted entries with the same due time, and a slice may end between them.
 func (t *storeTest) slicesCountEachEntryOnce() {
 	var drafts []processlog.Draft
 	for i := range 23 {
@@ -86,7 +83,6 @@ func (t *storeTest) rangesOfABacklogAreCountedAtOnce() {
 	}
 }
 
-// readBacklog reads the stored backlog without its age.
 func (t *storeTest) readBacklog() []processlog.Backlog {
 	t.Helper()
 	reading, err := t.ops().ReadBacklog(t.ctx)
@@ -108,7 +104,7 @@ func (t *storeTest) latestBacklogIsReadBack() {
 	require.NoError(t, err)
 	assert.InDelta(t, 2*time.Hour+30*time.Minute, reading.Age, float64(31*time.Minute), "the age begins with the slot")
 
-	var many []processlog.Backlog // The backlog of so many types needs several statements.
+	var many []processlog.Backlog // These are more types than one statement takes.
 	for i := range 1000 {
 		many = append(many, processlog.Backlog{BusinessType: fmt.Sprintf("type %04d", i), Pending: i + 1})
 	}

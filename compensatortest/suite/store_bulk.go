@@ -65,8 +65,6 @@ func (t *storeTest) batchIsRecordedWithItsChange() {
 	assert.Empty(t, notes, "an action on entries is no action on the whole log")
 }
 
-// requireEntryInBatch requires that the audit log has one record for a batch and leaves out the record of its entry.
-// The filters EntryID and EachEntry must list the entry's record. All this must hold after the entry is erased, too.
 func (t *storeTest) requireEntryInBatch(id processlog.ID) {
 	t.Helper()
 	isRequeued := func(f processlog.AuditLogFilter) bool {
@@ -119,8 +117,6 @@ func (t *storeTest) batchesOfAnActionAreFoundByItsID() {
 	}
 }
 
-// Each batch of an action names the batch that it follows. If it does not name the last batch, it must change nothing
-// and return ErrChanged.
 func (t *storeTest) batchFollowsTheLastOneOnly() {
 	id := newBatch("a").ID
 	var err error
@@ -160,8 +156,6 @@ func (t *storeTest) batchFollowsTheLastOneOnly() {
 	assert.Greater(t, batches[1].Record, second)
 }
 
-// Several processes continue an action after the same batch. One process must succeed, and every other process must get
-// ErrChanged.
 func (t *storeTest) oneOfManyBatchesFollowsTheLastOne() {
 	batch := newBatch("a")
 	var err error
@@ -190,8 +184,6 @@ func (t *storeTest) oneOfManyBatchesFollowsTheLastOne() {
 	assert.Len(t, batches[1].Entries, 2, "the caller that lost the race kept no entry from the other")
 }
 
-// actionWithASecretBeginsOnce lets several processes begin the action of one form. One of them must succeed, and the others must
-// find its action by the secret.
 func (t *storeTest) actionWithASecretBeginsOnce() {
 	batch := newBatch("a")
 	batch.Once = true
@@ -225,7 +217,6 @@ func (t *storeTest) actionWithASecretBeginsOnce() {
 	assert.Equal(t, []any{uint64(begun.Load()), 1}, []any{found[0].Record, len(found[0].Entries)})
 }
 
-// idsOfAllThatMatchAreInOrder reads the ids of entries by every condition that has an index.
 func (t *storeTest) idsOfAllThatMatchAreInOrder() {
 	var refunds []processlog.Row
 	for _, draft := range []*processlog.CaseDraft{caseDraft(1, 1, "CNY"), caseDraft(2, 1, "CNY"), caseDraft(1, 1, "CNY")} {

@@ -13,7 +13,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// casePromises are the promises about cases, for a store that implements processlog.Operations.
 var casePromises = []storePromise{
 	{"CaseOpensWithTheDeathOfItsEntry", false, ofOperations((*storeTest).caseOpensWithTheDeathOfItsEntry)},
 	{"CaseOpensWithNothingElse", false, ofOperations((*storeTest).caseOpensWithNothingElse)},
@@ -35,7 +34,7 @@ func caseDraft(print byte, minor int64, currency string) *processlog.CaseDraft {
 	return &processlog.CaseDraft{Kind: processlog.CaseDead, Fingerprint: processlog.Fingerprint{print}, Amount: processlog.Amount{Minor: minor, Currency: currency}, Due: time.Hour}
 }
 
-// die inserts an entry and makes it dead. If draft is not nil, its death opens a case.
+// If draft is not nil, the death of the entry opens a case.
 func (t *storeTest) die(businessType string, draft *processlog.CaseDraft) processlog.Row {
 	t.Helper()
 	d := t.draft(businessType)
@@ -51,7 +50,6 @@ func (t *storeTest) dieAgain(row processlog.Row, draft *processlog.CaseDraft) pr
 	return t.load(row.ID)
 }
 
-// caseOf returns an entry's case and whether the entry has one.
 func (t *storeTest) caseOf(id processlog.ID) (processlog.Case, bool) {
 	t.Helper()
 	cases := t.casesOf([]processlog.ID{id, processlog.RowID(id.Row() + 100_000)})
@@ -60,7 +58,6 @@ func (t *storeTest) caseOf(id processlog.ID) (processlog.Case, bool) {
 	return c, found
 }
 
-// casesOf returns the cases of the entries by id. It asserts that no entry has two cases.
 func (t *storeTest) casesOf(ids []processlog.ID) map[processlog.ID]processlog.Case {
 	t.Helper()
 	cases, err := t.ops().CasesOf(t.ctx, ids)
@@ -120,7 +117,7 @@ func (t *storeTest) caseOpensWithNothingElse() {
 
 // Failure: F118
 func (t *storeTest) caseOpensAmongOutcomesOfAllKinds() {
-	drafts := make([]processlog.Draft, 240) // So many entries need several statements.
+	drafts := make([]processlog.Draft, 240) // These are more rows than one statement takes.
 	for i := range drafts {
 		drafts[i] = t.draft("refund")
 	}
@@ -134,7 +131,7 @@ func (t *storeTest) caseOpensAmongOutcomesOfAllKinds() {
 		}
 		outcomes = append(outcomes, o)
 	}
-	for range 2 { // Repeat the call, as if its answer had been lost.
+	for range 2 { // The answer may have been lost.
 		answers, err := t.Store.Settle(t.ctx, token(12), outcomes)
 		require.NoError(t, err)
 		states, cases := t.statesOf(ids), t.casesOf(ids)
@@ -186,7 +183,7 @@ func (t *storeTest) missingCaseIsFoundAndOpened() {
 	_, found := t.caseOf(alive.ID)
 	assert.False(t, found)
 	assert.Equal(t, processlog.Fingerprint{8}, t.openCase(with.ID).Fingerprint)
-	// Requeue this entry after the test has read its row.
+	// The row was read before this requeue.
 	t.change(closed.ID, processlog.ActionRequeue)
 	_, err = t.ops().CloseCases(t.ctx, 10)
 	require.NoError(t, err)
@@ -196,7 +193,6 @@ func (t *storeTest) missingCaseIsFoundAndOpened() {
 	assert.Empty(t, t.withoutCase(0, 10))
 }
 
-// openCases calls OpenCases with rows that were read earlier. It returns the number of opened cases.
 func (t *storeTest) openCases(rows ...processlog.Row) int {
 	t.Helper()
 	drafts := make([]processlog.CaseDraft, len(rows))
@@ -208,7 +204,6 @@ func (t *storeTest) openCases(rows ...processlog.Row) int {
 	return n
 }
 
-// withoutCase returns the dead entries that have no case.
 func (t *storeTest) withoutCase(since time.Duration, limit int) []processlog.ID {
 	t.Helper()
 	rows, err := t.ops().DeadWithoutCase(t.ctx, since, limit)
@@ -231,7 +226,7 @@ func (t *storeTest) missingCaseIsFoundSinceItsDeath() {
 func (t *storeTest) caseIsOpenedOfWhatIsAsItWasRead() {
 	moved, same := t.die("refund", nil), t.die("refund", nil)
 	stale := moved
-	stale.Version-- // The row has the version before its last write, as if it had been dead at that time.
+	stale.Version-- // As if the entry had been dead before its last write.
 	assert.Equal(t, 1, t.openCases(stale, same))
 	t.openCase(same.ID)
 	_, found := t.caseOf(moved.ID)
@@ -253,7 +248,6 @@ func (t *storeTest) caseOfWhatAnotherHoldsIsNotOpened() {
 	assert.False(t, found, "an entry that is no longer dead gets no case")
 }
 
-// A closed case must be kept until it has the given age.
 func (t *storeTest) closedCaseIsKeptForAWhile() {
 	const age = 100 * time.Millisecond
 	var closed []processlog.Row
@@ -264,7 +258,7 @@ func (t *storeTest) closedCaseIsKeptForAWhile() {
 	for _, row := range closed {
 		t.change(row.ID, processlog.ActionCancel)
 	}
-	began := time.Now() // The cases are closed after this moment.
+	began := time.Now()
 	n, err := t.ops().CloseCases(t.ctx, 2)
 	require.NoError(t, err)
 	assert.Equal(t, 2, n, "the call closes no more cases than its limit")
@@ -406,7 +400,7 @@ func (t *storeTest) groupsAddUpToTheirCases() {
 	}
 }
 
-// CaseGroups limits the number of groups. Groups of types that the call does not name must not use up that limit.
+// Groups of other types must not use up the limit of CaseGroups.
 // Failure: F122
 func (t *storeTest) groupsAreCutAmongTheirTypesAlone() {
 	rare := t.die("rare", caseDraft(0, 1, "CNY"))
@@ -423,7 +417,7 @@ func (t *storeTest) groupsAreCutAmongTheirTypesAlone() {
 	}
 	_, err := t.Store.Settle(t.ctx, token(12), many)
 	require.NoError(t, err)
-	more := t.die("many", caseDraft(0, 1, "CNY")) // After this entry the group has two cases.
+	more := t.die("many", caseDraft(0, 1, "CNY"))
 	t.die("many", caseDraft(0, 1, "CNY"))
 	groups, err := t.ops().CaseGroups(t.ctx, nil, processlog.Fingerprint{})
 	require.NoError(t, err)
@@ -474,7 +468,6 @@ func (t *storeTest) casesAreAssignedAsTheyWereSeen() {
 		"a case that was not assigned has no record")
 }
 
-// assign assigns one case.
 func (t *storeTest) assign(id processlog.ID, version uint64, owner string, op processlog.Operation) error {
 	answers, err := t.ops().AssignCases(t.ctx, []processlog.SeenCase{{EntryID: id, Version: version}}, owner, op)
 	return errors.Join(append(answers, err)...)

@@ -12,11 +12,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// contract lists, for each action of a service or a person, the states from which it is allowed and the new state.
 var contract = map[processlog.Action]struct {
 	from  []processlog.State
-	to    processlog.State // new state; ignored for reschedule and erase, which keep the state
-	epoch uint32           // number that is added to the epoch
+	to    processlog.State // ignored for reschedule and erase, which keep the state
+	epoch uint32           // added to the epoch
 }{
 	processlog.ActionComplete:   {[]processlog.State{processlog.Pending, processlog.Retrying, processlog.Dead}, processlog.Succeeded, 0},
 	processlog.ActionCancel:     {[]processlog.State{processlog.Pending, processlog.Retrying, processlog.Dead}, processlog.Cancelled, 0},
@@ -32,7 +31,7 @@ func (t *storeTest) everyActionIsAllowedAsTheContractSays() {
 	for action, line := range contract {
 		for _, state := range processlog.States {
 			if action == processlog.ActionCancel && state == processlog.Cancelled {
-				continue // whatIsCancelledCanBeCancelledAgain tests this case.
+				continue
 			}
 			before := t.inState(state)
 			change := newChange(before.IdempotencyKey, action)

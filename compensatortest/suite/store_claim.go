@@ -82,7 +82,7 @@ func (t *storeTest) endedLeaseMayBeClaimed() {
 		}
 		return second.ID == row.ID
 	}, "the lease ends")
-	assert.Greater(t, time.Since(began), lease-time.Millisecond) // Subtract 1 ms, because a store counts whole milliseconds.
+	assert.Greater(t, time.Since(began), lease-time.Millisecond) // A store counts whole milliseconds.
 	assert.Equal(t, 2, second.DeliveryCount, "the lost lease counts")
 }
 
@@ -110,7 +110,7 @@ func (t *storeTest) concurrentClaimsGetEachEntryOnce() {
 	inParallel(func(i int) {
 		end := time.Now().Add(eventually)
 		for left := len(want); (left > 0 || errs[i] != nil) && time.Now().Before(end); <-time.After(time.Millisecond) {
-			left, errs[i] = claim(token(byte(20 + i))) // Repeat a claim that fails, for example as the victim of a deadlock.
+			left, errs[i] = claim(token(byte(20 + i))) // A claim may be the victim of a deadlock.
 		}
 	})
 	require.NoError(t, errors.Join(errs[:]...))
@@ -144,7 +144,7 @@ func (t *storeTest) releaseUndoesOnlyItsOwnClaim() {
 	theirs := t.claim(other.ID, token(2), time.Minute)
 	ids := []processlog.ID{mine.ID, other.ID, processlog.RowID(1 << 40)}
 	t.release(token(1), ids...)
-	t.release(token(1), ids...) // A release is repeated after an unknown outcome.
+	t.release(token(1), ids...)
 	row := t.load(mine.ID)
 	assert.Equal(t, claimed.Version+1, row.Version)
 	assert.Zero(t, row.DeliveryCount)
@@ -153,7 +153,6 @@ func (t *storeTest) releaseUndoesOnlyItsOwnClaim() {
 	t.claim(mine.ID, token(3), time.Minute)
 }
 
-// release requires that the store releases every entry.
 func (t *storeTest) release(by processlog.Token, ids ...processlog.ID) {
 	t.Helper()
 	left, err := t.Store.Release(t.ctx, ids, by)

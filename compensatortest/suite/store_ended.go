@@ -9,7 +9,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// serviceEnds are the actions with which a service ends an entry.
 var serviceEnds = map[processlog.Action]struct {
 	to processlog.State
 	by processlog.EndedBy
@@ -18,8 +17,7 @@ var serviceEnds = map[processlog.Action]struct {
 	processlog.ActionComplete: {processlog.Succeeded, processlog.EndedByComplete},
 }
 
-// insertDead inserts an entry, claims it and makes it dead. row is the row after that, and claimed is the row of the
-// claim.
+// row is the entry after its death, and claimed is the row of the claim.
 func (t *storeTest) insertDead(by processlog.EndedBy, compensateCount int) (row, claimed processlog.Row) {
 	t.Helper()
 	claimed = t.claim(t.insertOne("dead").ID, token(9), time.Minute)
@@ -55,8 +53,7 @@ func (t *storeTest) deadEntryIsEndedByAServiceUnlessItsCompensationHasBegun() {
 	}
 }
 
-// An entry is dead-lettered after repeated crashes, and then a service ends it. Late outcomes under the last claim must
-// not change the entry. The test settles outcomes of all kinds in one call.
+// An entry is dead-lettered after repeated crashes, and then a service ends it.
 // Failure: F68
 func (t *storeTest) deadEntryThatAServiceEndedTakesNoLateOutcome() {
 	for action, want := range serviceEnds {

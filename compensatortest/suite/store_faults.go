@@ -10,7 +10,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// faultPromises are the promises about the Faults of a row.
 var faultPromises = []storePromise{
 	{"FaultsOfAnOutcomeComeWithTheNextClaim", false, (*storeTest).faultsOfAnOutcomeComeWithTheNextClaim},
 	{"FaultsOfManyEntriesAreStoredAtOnce", false, (*storeTest).faultsOfManyEntriesAreStoredAtOnce},
@@ -20,7 +19,6 @@ var faultPromises = []storePromise{
 	{"PurgeTakesTheFaultsToo", false, ofOperations((*storeTest).purgeTakesTheFaultsToo)},
 }
 
-// settleFaults claims an entry, and settles it with faults.
 func (t *storeTest) settleFaults(id processlog.ID, to processlog.State, faults *processlog.Faults) processlog.Row {
 	t.Helper()
 	claimed := t.claim(id, processlog.NewToken(), time.Minute)
@@ -73,8 +71,6 @@ func (t *storeTest) faultsOfManyEntriesAreStoredAtOnce() {
 	}
 }
 
-// If an outcome does not apply, its Faults must not be stored. If an outcome is settled twice under one token, the
-// Faults must be the same as after one settle.
 func (t *storeTest) faultsAreStoredWithTheirOutcomeOnly() {
 	id, before := t.insertOne("faults").ID, processlog.Faults{ServerDowns: 1}
 	t.settleFaults(id, processlog.Retrying, &before)
@@ -132,8 +128,7 @@ func (t *storeTest) purgeTakesTheFaultsToo() {
 	assert.Equal(t, map[processlog.ID]processlog.Faults{stays: faults}, found)
 }
 
-// An attempt holds an entry while the entry is cancelled or rescheduled. The attempt may still have its effect after
-// that, so Faults must say that the outcome is unknown. If no attempt holds the entry, Faults must not say so.
+// An attempt that holds the entry may still have its effect.
 func (t *storeTest) changeThatDropsAnAttemptKeepsThatItsOutcomeIsUnknown() {
 	for _, action := range []processlog.Action{processlog.ActionReschedule, processlog.ActionCancel} {
 		waiting, held, failed, done := t.insertOne("order"), t.insertOne("order"), t.insertOne("order"), t.insertOne("order")

@@ -13,7 +13,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// fencePromises are the promises about writers that come too late, too early or at the same time.
 var fencePromises = []storePromise{
 	{"SettleNeverMovesATerminalEntry", false, (*storeTest).settleNeverMovesATerminalEntry},
 	{"AbsorbedSuccessKeepsTheCounts", false, (*storeTest).absorbedSuccessKeepsTheCounts},
@@ -67,7 +66,6 @@ func (t *storeTest) successIsNotAbsorbedWhileCompensating() {
 	assert.Equal(t, row.Version, t.load(row.ID).Version)
 }
 
-// undone returns the outcome of a successful compensation under the claim that wrote row.
 func undone(row processlog.Row) processlog.Outcome {
 	o := outcome(row, processlog.Compensated)
 	return o
@@ -174,10 +172,10 @@ func (t *storeTest) everyActionButRescheduleEndsTheLease() {
 			running := t.claim(t.inState(state).ID, token(1), time.Hour)
 			before, err := t.Store.Change(t.ctx, nil, false, newChange(running.ID, action))
 			require.NoError(t, err, "%s a %s entry", action, state)
-			t.assertLease(time.Hour, before.LeaseLeft) // The rest of the lease tells the caller that an attempt is running.
+			t.assertLease(time.Hour, before.LeaseLeft)
 			after := t.load(running.ID)
 			if action == processlog.ActionReschedule {
-				t.assertLease(time.Hour, after.LeaseLeft) // The running attempt keeps its lease.
+				t.assertLease(time.Hour, after.LeaseLeft)
 				assert.Equal(t, running.DeliveryCount-1, after.DeliveryCount, "the attempt's outcome may be dropped, so its delivery must not count as a crash")
 			} else {
 				assert.LessOrEqual(t, after.LeaseLeft, time.Duration(0), "%s a %s entry", action, state)
@@ -218,19 +216,18 @@ func (t *storeTest) nothingPutOffIsClaimedEarly() {
 		},
 	} {
 		row := t.insertOne("put off")
-		began := time.Now() // The delay counts from a write after this moment.
+		began := time.Now()
 		putOff(row)
 		require.Eventually(t, func() bool {
 			found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID}}, token(3), time.Minute, all)
 			return err == nil && len(found.Mine) == 1
-		}, eventually, 300*time.Microsecond, "%s: the entry comes due", name) // With such a short interval, the test notices an entry that is due a millisecond early.
+		}, eventually, 300*time.Microsecond, "%s: the entry comes due", name) // This finds an entry that is due a millisecond early.
 		assert.GreaterOrEqual(t, time.Since(began), delay, name)
 	}
 }
 
 const writers = 8
 
-// inParallel calls run in one goroutine per writer and waits for all of them.
 func inParallel(run func(writer int)) {
 	var wg sync.WaitGroup
 	for i := range writers {
@@ -239,7 +236,6 @@ func inParallel(run func(writer int)) {
 	wg.Wait()
 }
 
-// settleAll repeats the settle of outcomes until no answer is busy. It returns the answers.
 func (t *storeTest) settleAll(by processlog.Token, outcomes []processlog.Outcome) (answers []processlog.Settled) {
 	busy := func(s processlog.Settled) bool { return s.Busy }
 	for deadline := time.Now().Add(eventually); time.Now().Before(deadline); {

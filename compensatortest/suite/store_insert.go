@@ -184,8 +184,6 @@ func (t *storeTest) entryInsertedWithALeaseHasItsToken() {
 	t.assertFollows(row, found.Mine[0])
 }
 
-// One insert has several drafts, and one of them has Done set. The entry of this draft must have succeeded, and no
-// claim may take it.
 func (t *storeTest) entryInsertedAsDoneHasSucceededAndNeverRuns() {
 	done := t.draft("done")
 	done.Done = true
@@ -208,8 +206,7 @@ func (t *storeTest) entryInsertedAsDoneHasSucceededAndNeverRuns() {
 	assert.Equal(t, processlog.Succeeded, inserted[0].State)
 }
 
-// One claim takes three entries. Two of them were inserted with a lease. One of these leases has ended, because its
-// transaction took long. The third entry never had a lease. After the claim, each entry must have one delivery.
+// Two entries were inserted with a lease, and one of these leases has ended. The third entry never had a lease.
 func (t *storeTest) deliveryOfTheCallersOwnIsCountedOnce() {
 	running, ended, free := t.draft("own"), t.draft("own"), t.draft("own")
 	running.Token, ended.Token, free.Token = token(7), token(7), token(7)
@@ -245,7 +242,7 @@ func (t *storeTest) concurrentInsertsOfOneKeyMakeOneRow() {
 			defer func() { _ = tx.Rollback() }()
 			inserted, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
 			if err != nil {
-				return // The writer was the victim of a deadlock. A real caller would repeat the call, and the test ignores it.
+				return // The writer was the victim of a deadlock.
 			}
 			if assert.NoError(t, tx.Commit()) && !inserted[0].Duplicate {
 				created <- inserted[0].ID

@@ -10,15 +10,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// instancePromises are the promises about the list of processes.
 var instancePromises = []storePromise{
 	{"InstanceIsReadBack", false, ofOperations((*storeTest).instanceIsReadBack)},
 	{"EndedInstanceStaysEnded", false, ofOperations((*storeTest).endedInstanceStaysEnded)},
 	{"InstancesUnseenForLongAreForgotten", false, ofOperations((*storeTest).instancesUnseenForLongAreForgotten)},
 }
 
-// instances reads all processes. It asserts that their times come from the database's clock. Then it sets these times
-// to zero, so that tests can compare the remaining fields.
+// The times come from the database's clock, and are set to zero, so that tests can compare the remaining fields.
 func (t *storeTest) instances() []processlog.Instance {
 	t.Helper()
 	now, err := t.ops().StatsClock(t.ctx)

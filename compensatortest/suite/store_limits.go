@@ -12,7 +12,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// limitPromises are the promises about limits on the starts of entries.
 var limitPromises = []storePromise{
 	{"RateGrantsTheBurstAndThenOneStartEachInterval", false, (*storeTest).rateGrantsTheBurstAndThenOneStartEachInterval},
 	{"KeyHasTheWholeLimitForItself", false, (*storeTest).keyHasTheWholeLimitForItself},
@@ -35,7 +34,6 @@ var limitPromises = []storePromise{
 	{"LimitsAreClaimedBesideALockedEntry", true, (*storeTest).limitsAreClaimedBesideALockedEntry},
 }
 
-// drafts returns n drafts of a type.
 func (t *storeTest) drafts(businessType string, n int) (drafts []processlog.Draft) {
 	for range n {
 		drafts = append(drafts, t.draft(businessType))
@@ -43,7 +41,6 @@ func (t *storeTest) drafts(businessType string, n int) (drafts []processlog.Draf
 	return drafts
 }
 
-// claimLimited claims entries under a limit.
 func (t *storeTest) claimLimited(limit processlog.StartLimit, by processlog.Token, lease time.Duration, ids ...processlog.ID) processlog.Claimed {
 	t.Helper()
 	wanted := make([]processlog.Wanted, len(ids))
@@ -63,7 +60,6 @@ func limitedIDs(found processlog.Claimed) []processlog.ID {
 	return ids
 }
 
-// byBusinessID is a StartLimit.Key.
 func byBusinessID(row *processlog.Row) (key string, limited, ok bool) {
 	return row.BusinessID, row.BusinessID != "", true
 }
@@ -81,13 +77,12 @@ func (t *storeTest) rateGrantsTheBurstAndThenOneStartEachInterval() {
 		assert.Positive(t, l.In)
 		assert.LessOrEqual(t, l.In, limit.Interval)
 	}
-	// After the burst, each interval must grant one more start. No start may be granted earlier.
 	left := ids[3:]
 	for n := 1; len(left) > 0; {
 		<-time.After(2 * time.Millisecond) // In a bubble the clock moves only while the test waits.
 		again := t.claimLimited(limit, token(2), time.Minute, left...)
 		for range again.Mine {
-			// Subtract 1 ms, because a store counts in whole milliseconds.
+			// A store counts in whole milliseconds.
 			assert.GreaterOrEqual(t, time.Since(began), time.Duration(n)*limit.Interval-time.Millisecond, "start %d after the burst", n)
 			n++
 		}
@@ -112,8 +107,7 @@ func (t *storeTest) keyHasTheWholeLimitForItself() {
 	assert.Equal(t, 3, found.Rooms["b"].Permits)
 }
 
-// One claim takes entries of four keys, a different number of each. The starts and permits of each key must be counted
-// separately. The second claim finds the rows of the keys that the first claim has stored.
+// The second claim finds the rows of the keys that the first claim has stored.
 func (t *storeTest) eachKeyIsCountedByItself() {
 	limit := processlog.StartLimit{Name: "counts", Interval: time.Hour, Burst: 8, Concurrent: 9, Key: byBusinessID}
 	starts := map[string]int{"a": 1, "b": 2, "c": 2, "d": 3}
@@ -139,8 +133,6 @@ func (t *storeTest) eachKeyIsCountedByItself() {
 	}
 }
 
-// A claim takes starts in advance. The store must count them like the starts of entries, and must accept their return.
-// A claim that leases no entry of a key must take no start of that key.
 func (t *storeTest) startsTakenInAdvanceAreCounted() {
 	limit := processlog.StartLimit{Name: "advance", Interval: time.Hour, Burst: 9, Keyed: true, Key: byBusinessID}
 	left := func(key string) int {
@@ -172,15 +164,14 @@ func (t *storeTest) startsTakenInAdvanceAreCounted() {
 	require.Equal(t, 2, left("a"))
 	require.Equal(t, []int{8}, asked["b"])
 
-	// The second claim has taken starts of key "a", so the first claim can no longer return starts of "a".
+	// The second claim has taken starts of key "a".
 	require.NoError(t, t.Store.ReturnStarts(t.ctx, limit, map[string]processlog.Unused{"a": {Starts: 2, Granted: found.Rooms["a"].Granted}, "b": {Starts: 8, Granted: found.Rooms["b"].Granted}}))
 	require.Equal(t, 2, left("a"))
 	require.Equal(t, 8, left("b"))
 	require.NoError(t, t.Store.ReturnStarts(t.ctx, limit, map[string]processlog.Unused{"a": {Starts: 2, Granted: again.Rooms["a"].Granted}}))
 	require.Equal(t, 4, left("a"))
 
-	// The first claim leases an entry that needs no permit. The second claim has Concurrent set. Both must take no
-	// start in advance.
+	// The first entry needs no permit, and the second limit has Concurrent set.
 	clear(asked)
 	free := limit
 	free.Key = func(*processlog.Row) (string, bool, bool) { return "a", false, true }
@@ -245,8 +236,8 @@ func (t *storeTest) startThatIsReturnedIsGrantedAgain() {
 	assert.Empty(t, t.claimLimited(limit, token(3), time.Minute, ids[2:]...).Mine)
 }
 
-// Only the last claim may return its starts. Otherwise a key could grant more than its burst at once: the starts of the
-// last claim, and starts that an earlier claim returned.
+// Otherwise a key could grant more than its burst at once: the starts of the last claim, and starts that an earlier
+// claim returned.
 func (t *storeTest) startOfAnEarlierClaimIsNotReturned() {
 	limit := processlog.StartLimit{Name: "earlier", Interval: time.Hour, Burst: 3}
 	ids := idsOf(t.insert(t.drafts("earlier", 5)...))
@@ -255,14 +246,13 @@ func (t *storeTest) startOfAnEarlierClaimIsNotReturned() {
 	require.Equal(t, []int64{1, 3}, []int64{first.Rooms[""].Granted, second.Rooms[""].Granted})
 	require.NoError(t, t.Store.ReturnStarts(t.ctx, limit, map[string]processlog.Unused{"": {Starts: 1, Granted: first.Rooms[""].Granted}}))
 	assert.Empty(t, t.claimLimited(limit, token(3), time.Minute, ids[3:]...).Mine)
-	for range 2 { // The claim returns its two starts one after the other.
+	for range 2 {
 		require.NoError(t, t.Store.ReturnStarts(t.ctx, limit, map[string]processlog.Unused{"": {Starts: 1, Granted: second.Rooms[""].Granted}}))
 	}
 	assert.Len(t, t.claimLimited(limit, token(4), time.Minute, ids[3:]...).Mine, 2)
 }
 
-// PurgeLimitKeys may delete the row of a key only if its stored time has passed and its permits have ended. Then a new
-// row allows the same starts. After a deletion, a start that the old row granted must not be returned to the new row.
+// A new row must allow the same starts as the deleted one, and must not get back its starts.
 func (t *storeTest) idleKeysAreDeletedWithoutAGrantTooMany() {
 	const idle = 20 * time.Millisecond
 	limit := processlog.StartLimit{Name: "idle", Interval: idle, Burst: 2, Keyed: true, Key: byBusinessID}
@@ -333,10 +323,10 @@ func (t *storeTest) permitEndsWithTheOutcome() {
 func (t *storeTest) permitLastsAsLongAsTheLease() {
 	limit := processlog.StartLimit{Name: "lease", Concurrent: 1}
 	ids := idsOf(t.insert(t.drafts("lease", 2)...))
-	const lease = 2 * time.Second // long enough that the test renews it before it ends
+	const lease = 2 * time.Second
 	mine := t.claimLimited(limit, token(1), lease, ids[0]).Mine
 	require.Len(t, mine, 1)
-	began := time.Now() // The renewed lease counts from a later moment.
+	began := time.Now()
 	lost, err := t.Store.Renew(t.ctx, []processlog.Held{{ID: ids[0], Version: mine[0].Version}}, lease+lease/4)
 	require.NoError(t, err)
 	require.Empty(t, lost.Lost)
@@ -360,7 +350,6 @@ func (t *storeTest) permitWhoseLeaseHasEndedCannotComeBack() {
 	success := outcome(old[0], processlog.Succeeded)
 	assert.True(t, t.settle(token(4), success).Applied, "a success stays true")
 
-	// The entry whose lease has ended may claim its own permit again.
 	alone := processlog.StartLimit{Name: "alone", Concurrent: 1}
 	first := t.claimLimited(alone, token(5), lease, ids[2]).Mine
 	require.Len(t, first, 1)
@@ -412,8 +401,7 @@ func (t *storeTest) entryThatTheDatabaseRefusesTakesNoStart() {
 	require.Len(t, found.Refused, 1)
 	assert.Equal(t, ids[0], found.Refused[0].ID)
 	mine := idsOf(found.Mine)
-	// A store may notice that a row is refused only after it has taken the permit for the row. The store then returns
-	// the permit, so this claim can take it.
+	// A store may notice only after it has taken the permit that a row is refused. It then returns the permit.
 	mine = append(mine, idsOf(t.claimLimited(limit, token(1), time.Minute, ids[1:]...).Mine)...)
 	assert.Equal(t, ids[1:3], mine)
 	assert.Empty(t, t.claimLimited(limit, token(2), time.Minute, ids[1:]...).Mine)
@@ -428,8 +416,7 @@ func (t *storeTest) limitsAreClaimedBesideALockedEntry() {
 	change := newChange(ids[0], processlog.ActionCancel)
 	_, err := t.Store.Change(t.ctx, tx, false, change)
 	require.NoError(t, err)
-	// The row of the entry that holds the permit is locked, so its permit cannot be taken away. The claim does not wait
-	// for the lock.
+	// The row of the entry that holds the permit is locked, so its permit cannot be taken away.
 	assert.Empty(t, t.claimLimited(limit, token(2), time.Minute, ids[1]).Mine)
 	require.NoError(t, tx.Commit())
 	t.waitUntil(func() bool { return len(t.claimLimited(limit, token(2), time.Minute, ids[1]).Mine) == 1 }, "the cancelled entry has no permit")
@@ -468,7 +455,6 @@ func (t *storeTest) limitsAreReadAsTheLastClaimHadThem() {
 	assert.Empty(t, state.Holders)
 }
 
-// putLimit changes a limit as a person does.
 func (t *storeTest) putLimit(name string, values processlog.LimitValues) {
 	t.Helper()
 	limits, err := t.ops().Limits(t.ctx, "")

@@ -11,7 +11,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// lockPromises are the promises about rows that an open transaction locks.
 var lockPromises = []storePromise{
 	{"SecondInsertOfAKeyWaitsForTheFirst", true, (*storeTest).secondInsertOfAKeyWaitsForTheFirst},
 	{"WaitingInsertEndsWithItsContext", true, (*storeTest).waitingInsertEndsWithItsContext},
@@ -24,11 +23,9 @@ var lockPromises = []storePromise{
 	{"PurgePassesByWhatIsRecordedAgain", true, (*storeTest).purgePassesByWhatIsRecordedAgain},
 }
 
-// early is how long assertWaits watches a call before it ends the transaction. A call that returns within this time has
-// not waited.
+// A call that returns within this time has not waited.
 const early = 100 * time.Millisecond
 
-// assertWaits asserts that the function call waits until the function end has ended a transaction.
 func assertWaits[T any](t *storeTest, call func() (T, error), end func() error) (T, error) {
 	t.Helper()
 	type answer struct {

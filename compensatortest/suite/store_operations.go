@@ -10,8 +10,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// operationPromises are the promises of a store that implements processlog.Operations. The boolean of each promise is
-// storePromise.writers.
+// The boolean of each promise is storePromise.writers.
 var operationPromises = []storePromise{
 	{"ChangeAllDoesClosesAndRecordsInOne", false, ofOperations((*storeTest).changeAllDoesClosesAndRecordsInOne)},
 	{"BlockingEntryIsNamed", false, ofOperations((*storeTest).blockingEntryIsNamed)},
@@ -105,7 +104,7 @@ func (t *storeTest) changeAllTakesWhatStandsAsItWasSeen() {
 	var refused *processlog.StateError
 	require.ErrorAs(t, answers[2].Err, &refused)
 	require.ErrorIs(t, answers[3].Err, processlog.ErrNotFound)
-	t.openCase(moved.ID) // A service's cancellation leaves the case unchanged.
+	t.openCase(moved.ID)
 	again, err := t.ops().ChangeAll(t.ctx, seen[1:2], newChange(nil, processlog.ActionSettleManually))
 	require.NoError(t, err)
 	require.ErrorIs(t, again[0].Err, processlog.ErrChanged, "a repeated call changes nothing")
@@ -168,8 +167,7 @@ func (t *storeTest) outlinesAreRowsWithoutContent() {
 	assert.Empty(t, none)
 }
 
-// Types must list each type of the log and of the operations once. The list must include types that are paused or were
-// paused once, even if newer operations are about other types.
+// Types that are paused count, even if newer operations are about other types.
 func (t *storeTest) typesAreThoseOfLogAndOperations() {
 	t.insertOne("refund")
 	t.die("mail", nil)
@@ -192,7 +190,7 @@ func (t *storeTest) typesAreThoseOfLogAndOperations() {
 func (t *storeTest) auditLogTellsAllNewestFirst() {
 	row := t.inState(processlog.Dead)
 	other := t.inState(processlog.Dead)
-	at := func() { // Wait, so that each operation has a different millisecond.
+	at := func() { // Each operation needs a different millisecond.
 		now := time.Now()
 		t.waitUntil(func() bool { return time.Since(now) > 4*time.Millisecond }, "time passes")
 	}

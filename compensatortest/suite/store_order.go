@@ -11,7 +11,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// orderPromises are the promises about the order of results and their number.
 var orderPromises = []storePromise{
 	{"DueListsTheEarliestFirstAndNothingTerminal", false, (*storeTest).dueListsTheEarliestFirstAndNothingTerminal},
 	{"DueFindsEveryStateThatCanBeClaimed", false, (*storeTest).dueFindsEveryStateThatCanBeClaimed},

@@ -11,7 +11,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// orderingPromises are the promises about ordering keys of serial types.
 var orderingPromises = []storePromise{
 	{"LineIsInTheOrderOfIds", false, (*storeTest).keyIsInTheOrderOfIDs},
 	{"OrderIDDecides", false, (*storeTest).orderIDDecides},
@@ -39,7 +38,6 @@ func positionOf(key string, row processlog.Row) processlog.Position {
 	return processlog.Position{BusinessType: row.BusinessType, Key: key, ID: row.ID, Epoch: row.Epoch}
 }
 
-// commitWithPositions commits n entries that have positions under a key.
 func (t *storeTest) commitWithPositions(key string, n int) []processlog.Row {
 	t.Helper()
 	var drafts []processlog.Draft
@@ -62,8 +60,7 @@ func (t *storeTest) join(key string, rows ...processlog.Row) {
 	require.NoError(t, tx.Commit())
 }
 
-// keyState returns the KeyState of a key, asked for with the position and the token of row. It asserts that Firsts
-// returns the same first entry and the same count.
+// Firsts must return the same first entry and the same count.
 func (t *storeTest) keyState(key string, row processlog.Row, dead bool) processlog.KeyState {
 	t.Helper()
 	lines, err := t.Store.KeyStates(t.ctx, row.BusinessType, []processlog.Position{positionOf(key, row)}, row.Token, dead)
@@ -75,7 +72,6 @@ func (t *storeTest) keyState(key string, row processlog.Row, dead bool) processl
 	return lines[key]
 }
 
-// members converts rows to the Members of a KeyState.
 func members(rows ...processlog.Row) (list []processlog.Member) {
 	for _, row := range rows {
 		list = append(list, processlog.Member{ID: row.ID, Epoch: row.Epoch})
@@ -83,8 +79,7 @@ func members(rows ...processlog.Row) (list []processlog.Member) {
 	return list
 }
 
-// assertMembers asserts which entries of a key have positions and have not ended, in order. No claim may hold any of
-// them.
+// No claim may hold any of the members.
 func (t *storeTest) assertMembers(key string, dead bool, want []processlog.Row, why ...any) {
 	t.Helper()
 	lines, err := t.Store.KeyStates(t.ctx, "serial", []processlog.Position{{BusinessType: "serial", Key: key}}, token(99), dead)
@@ -110,7 +105,6 @@ func (t *storeTest) advance(dead bool, keys ...string) []processlog.ID {
 	return t.advanceBehind(dead, left...)
 }
 
-// advanceBehind calls Advance with positions of entries that have ended.
 func (t *storeTest) advanceBehind(dead bool, left ...processlog.Position) []processlog.ID {
 	t.Helper()
 	next, err := t.Store.Advance(t.ctx, "serial", left, dead)
@@ -141,11 +135,11 @@ func (t *storeTest) keyIsInTheOrderOfIDs() {
 	assert.NoError(t, err, "the ordering table exists")
 }
 
-// The entries' order ids are a permutation of their ids. The positions must follow the order ids.
+// The entries' order ids are a permutation of their ids.
 // Failure: F112
 func (t *storeTest) orderIDDecides() {
 	rows := t.committed("serial", 3)
-	orderID := []int{2, 0, 1} // The first entry has the last position.
+	orderID := []int{2, 0, 1}
 	var positions []processlog.Position
 	for i, row := range rows {
 		position := positionOf("a", row)
@@ -170,7 +164,6 @@ func (t *storeTest) orderIDDecides() {
 	t.assertMembers("a", true, []processlog.Row{t.load(rows[0].ID), behind})
 }
 
-// committed commits n entries that have no position under any key.
 func (t *storeTest) committed(businessType string, n int) []processlog.Row {
 	t.Helper()
 	var drafts []processlog.Draft
@@ -194,7 +187,6 @@ func (t *storeTest) blocked(ids []processlog.ID, dead bool) []processlog.ID {
 	return blocked
 }
 
-// fronts reads the first entries of all keys in small pages.
 func (t *storeTest) fronts(dead bool) (found []processlog.ID) {
 	t.Helper()
 	for after := ""; ; {
@@ -248,8 +240,7 @@ func (t *storeTest) frontsAreDueFreeAndFirst() {
 	assert.Empty(t, last)
 }
 
-// KeyStates may return Members only if no other claim holds an entry of the key. Otherwise one of these entries could
-// start while an earlier entry is running.
+// Otherwise an entry could start while an earlier entry is running.
 // Failure: F117
 func (t *storeTest) membersAreReadWhereNoneIsClaimed() {
 	rows := t.commitWithPositions("a", 3)
@@ -262,8 +253,7 @@ func (t *storeTest) membersAreReadWhereNoneIsClaimed() {
 	assert.Equal(t, members(rows...), t.keyState("a", first, true).Members)
 }
 
-// The key has more entries than a KeyState lists. Members must hold the first of them. KeyStates must also notice that
-// the last entry is claimed.
+// The key has more entries than a KeyState lists.
 // Failure: F117
 func (t *storeTest) longKeyIsToldToItsEnd() {
 	var rows []processlog.Row
@@ -373,8 +363,7 @@ func (t *storeTest) requeuedEntryIsNotedUnderItsEpoch() {
 	assert.Equal(t, members(again), t.keyState("a", again, true).Members, "once")
 }
 
-// A requeue begins a new epoch of an entry. A late process may still delete the position of an earlier epoch, and this
-// deletion wakes no entry behind the position. So a position of an earlier epoch must block no entry.
+// A late process may delete the position of an earlier epoch, and this deletion wakes no entry.
 func (t *storeTest) noteOfAnEarlierEpochBlocksNothing() {
 	rows := t.commitWithPositions("a", 2)
 	second := []processlog.ID{rows[1].ID}
@@ -428,7 +417,6 @@ func (t *storeTest) firstOfAKeyIsMadeDue() {
 	assert.Equal(t, second.ID, t.keyState("a", claimed, true).First)
 }
 
-// The test blocks an entry whose row was not changed since its insert. Advance must make this entry due.
 // Failure: F115
 func (t *storeTest) blockedAsItWasInsertedIsMadeDue() {
 	d := t.draft("serial")
@@ -525,7 +513,6 @@ func (t *storeTest) erasedEntryLeavesItsKeyOnceItHasEnded() {
 	assert.Equal(t, 1, t.countPositions("a", rows[3]), "an entry that is not erased keeps its note until Advance deletes it")
 }
 
-// countPositions returns the number of positions of an entry under a key.
 func (t *storeTest) countPositions(key string, row processlog.Row) int {
 	t.Helper()
 	lines, err := t.Store.Firsts(t.ctx, "serial", []processlog.Position{positionOf(key, row)}, true)

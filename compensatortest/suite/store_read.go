@@ -53,7 +53,7 @@ func (t *storeTest) scanPagesThroughAWindow() {
 	var rows []processlog.Row
 	for i := range 10 {
 		d := t.draft("scan")
-		d.Delay = time.Duration(i/2) * time.Minute // Two entries share each due time.
+		d.Delay = time.Duration(i/2) * time.Minute
 		rows = append(rows, t.insert(d)[0])
 	}
 	window := processlog.Window{BusinessType: "scan", State: processlog.Pending, From: 30 * time.Second, To: 210 * time.Second, Limit: 2}
@@ -92,7 +92,6 @@ func (t *storeTest) scanPagesThroughAWindow() {
 	assert.Equal(t, rows[1].ID, page[0].ID)
 }
 
-// pages reads all pages of a list, with two entries a page.
 func (t *storeTest) pages(filter processlog.Filter) (keys []processlog.IdempotencyKey) {
 	t.Helper()
 	filter.Limit = 2
@@ -112,8 +111,6 @@ func (t *storeTest) pages(filter processlog.Filter) (keys []processlog.Idempoten
 	return nil
 }
 
-// leasedEntriesAreListedByTheirProcess claims entries of several states by two processes. The list must leave out an
-// entry whose outcome is stored, a free entry, and an entry of another type.
 func (t *storeTest) leasedEntriesAreListedByTheirProcess() {
 	a, b := processlog.NewInstanceID(), processlog.NewInstanceID()
 	claim := func(row processlog.Row, by processlog.InstanceID) processlog.Row {
@@ -240,7 +237,6 @@ func (t *storeTest) narrowedPagesGoOnWhereReadingStopped() {
 	require.ErrorAs(t, err, new(*processlog.FieldError), "a search without a type would read the whole table")
 }
 
-// Rows of other types must not shorten a page or its cursor.
 // Failure: F122
 func (t *storeTest) pagesOfSomeTypesAreFullOfThemAlone() {
 	var mine []processlog.ID
@@ -359,7 +355,7 @@ func (t *storeTest) versionsAreThoseOfTheRows() {
 	tx := t.begin()
 	_, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{t.draft("versions")}, false)
 	require.NoError(t, err)
-	unknown := processlog.RowID(claimed.ID.Row() + 1) // This id belongs to an uncommitted row or to no row.
+	unknown := processlog.RowID(claimed.ID.Row() + 1)
 	got, err := t.Store.Versions(t.ctx, []processlog.ID{fresh.ID, claimed.ID, unknown})
 	require.NoError(t, err)
 	var want []processlog.Version

@@ -10,15 +10,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// refusalPromises are the promises about rows that the database refuses to write because of a trigger or a constraint.
 var refusalPromises = []storePromise{
 	{"RefusedClaimHoldsUpNoOther", false, (*storeTest).refusedClaimHoldsUpNoOther},
 	{"RefusedReleaseAndRenewalHoldUpNoOther", false, (*storeTest).refusedReleaseAndRenewalHoldUpNoOther},
 	{"RefusedOutcomeHoldsUpNoOther", false, (*storeTest).refusedOutcomeHoldsUpNoOther},
 }
 
-// besideRefused inserts entries and makes the database refuse two of them. It returns all rows, all ids, and the ids of
-// these two.
+// The database refuses two of the entries.
 func (t *storeTest) besideRefused() (rows []processlog.Row, ids, refused []processlog.ID) {
 	if t.Refuse == nil {
 		t.Skip("Harness.Refuse is nil")

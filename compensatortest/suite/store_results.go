@@ -13,7 +13,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// resultPromises are the promises about Results and Ends.
 var resultPromises = []storePromise{
 	{"ResultComesWithItsSuccess", false, (*storeTest).resultComesWithItsSuccess},
 	{"ResultsOfManyEntriesAreStoredAtOnce", false, (*storeTest).resultsOfManyEntriesAreStoredAtOnce},
@@ -26,7 +25,6 @@ var resultPromises = []storePromise{
 	{"EndsHaveNoContentBeforeTheEnd", false, (*storeTest).endsHaveNoContentBeforeTheEnd},
 }
 
-// ends reads the ends of entries by id.
 func (t *storeTest) ends(ids ...processlog.ID) map[processlog.ID]processlog.Row {
 	t.Helper()
 	rows, err := t.Store.Ends(t.ctx, ids)
@@ -39,7 +37,6 @@ func (t *storeTest) ends(ids ...processlog.ID) map[processlog.ID]processlog.Row 
 	return found
 }
 
-// succeedWith claims an entry, and settles it with a result.
 func (t *storeTest) succeedWith(id processlog.ID, result []byte) processlog.Row {
 	t.Helper()
 	claimed := t.claim(id, processlog.NewToken(), time.Minute)
@@ -68,7 +65,6 @@ func (t *storeTest) resultComesWithItsSuccess() {
 	assert.Empty(t, t.ends(empty)[empty].Result)
 }
 
-// resultsOfManyEntriesAreStoredAtOnce settles successes with and without results in one call. Each result must be stored.
 func (t *storeTest) resultsOfManyEntriesAreStoredAtOnce() {
 	const entries = 230
 	var ids []processlog.ID
@@ -96,7 +92,6 @@ func (t *storeTest) resultsOfManyEntriesAreStoredAtOnce() {
 	}
 }
 
-// largeResultsAreStored stores results that are too large for one statement together. Each of them must be stored.
 func (t *storeTest) largeResultsAreStored() {
 	var ids []processlog.ID
 	for range 5 {
@@ -118,8 +113,6 @@ func (t *storeTest) largeResultsAreStored() {
 	}
 }
 
-// If an outcome does not apply, its result must not be stored. If an outcome is settled twice under one token, the
-// result must be the same as after one settle.
 func (t *storeTest) resultIsStoredWithItsOutcomeOnly() {
 	id := t.insertOne("results").ID
 	claimed := t.claim(id, token(1), time.Minute)
@@ -170,8 +163,6 @@ func (t *storeTest) resultCommitsWithTheHandlersTransaction() {
 	assert.Equal(t, o.Result, end.Result)
 }
 
-// resultCountsInItsEpochOnly requeues an entry that has a result. In the new epoch, Ends must not
-// return the old result.
 func (t *storeTest) resultCountsInItsEpochOnly() {
 	id := t.insertOne("results").ID
 	t.succeedWith(id, []byte("old"))
@@ -202,8 +193,7 @@ func (t *storeTest) eraseTakesTheResultToo() {
 	assert.Equal(t, []byte("stays"), ends[stays].Result)
 }
 
-// Purge must delete the result together with the entry. Otherwise a new entry with the same id would have the old
-// result.
+// Otherwise a new entry with the same id would have the old result.
 func (t *storeTest) purgeTakesTheResultToo() {
 	gone, stays := t.insertOne("results").ID, t.insertOne("others").ID
 	t.succeedWith(gone, []byte("gone"))

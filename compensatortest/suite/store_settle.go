@@ -45,7 +45,6 @@ func (t *storeTest) outcomesGoWhereTheContractSays() {
 	}
 }
 
-// farthest is the longest possible delay.
 const farthest = 100 * 365 * 24 * time.Hour
 
 // Failure: F54
@@ -89,7 +88,7 @@ func (t *storeTest) fencedOutcomeOfAStaleClaimIsDropped() {
 func (t *storeTest) successIsAbsorbedWithinItsEpochOnly() {
 	row := t.insertOne("absorb")
 	first := t.claim(row.ID, token(1), time.Minute)
-	t.change(row.ID, processlog.ActionReschedule) // This increases the version and keeps the epoch.
+	t.change(row.ID, processlog.ActionReschedule) // This keeps the epoch.
 	success := outcome(first, processlog.Succeeded)
 	assert.True(t, t.settle(token(2), success).Applied)
 
@@ -105,8 +104,7 @@ func (t *storeTest) successIsAbsorbedWithinItsEpochOnly() {
 	assert.Equal(t, processlog.Settled{State: processlog.Cancelled, EndedBy: processlog.EndedByCancel}, t.settle(token(5), success))
 }
 
-// A database was restored from a backup, so a new entry gets the id of a lost entry. An outcome of the lost entry must
-// not end the new entry.
+// After a restore from a backup, a new entry gets the id of a lost entry.
 func (t *storeTest) outcomeNeverEndsAnEntryThatGotItsID() {
 	for _, to := range []processlog.State{processlog.Succeeded, processlog.Retrying, processlog.Dead} {
 		lost := t.claim(t.insertOne("lost").ID, token(1), time.Minute)

@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// slotPromises are the promises about marks. A mark holds the last slot of a periodic type.
+// A mark holds the last slot of a periodic type.
 var slotPromises = []storePromise{
 	{"MarkBeginsAtTheDatabasesNowAndStays", false, (*storeTest).markBeginsAtTheDatabasesNowAndStays},
 	{"MarksOfPeriodicTypesAreRead", false, (*storeTest).marksOfPeriodicTypesAreRead},
@@ -24,7 +24,7 @@ var slotPromises = []storePromise{
 	{"MarkOutlivesTheEntriesOfItsType", false, (*storeTest).markOutlivesTheEntriesOfItsType},
 }
 
-// marks returns the marks of types, in the order of the types. It creates marks that do not exist yet.
+// Marks that do not exist yet are created.
 func (t *storeTest) marks(businessTypes ...string) (now time.Time, list []time.Time) {
 	t.Helper()
 	now, marks, err := t.Store.Marks(t.ctx, businessTypes)
@@ -46,7 +46,7 @@ func (t *storeTest) marks(businessTypes ...string) (now time.Time, list []time.T
 	return now, list
 }
 
-// moveMark moves a mark in a transaction and leaves the transaction open.
+// The transaction stays open.
 func (t *storeTest) moveMark(businessType string, from, to time.Time) (processlog.Transaction, bool) {
 	t.Helper()
 	tx, err := t.Store.Begin(t.ctx)
@@ -125,7 +125,6 @@ func (t *storeTest) markThatHasMovedIsNotMovedAgain() {
 	assert.Equal(t, []time.Time{marks[0].Add(time.Second), marks[1]}, there)
 }
 
-// A round of maintenance moves its mark without a transaction.
 func (t *storeTest) markIsMovedWithoutATransaction() {
 	_, marks := t.marks(" nightly", "other")
 	move := func(businessType string, from time.Time, by time.Duration) bool {
@@ -158,7 +157,7 @@ func (t *storeTest) markThatAnotherHoldsIsNotWaitedFor() {
 	require.True(t, moved)
 	ctx := t.ctx
 	var cancel context.CancelFunc
-	t.ctx, cancel = context.WithTimeout(ctx, eventually) // This timeout is shorter than the lock timeout of any server.
+	t.ctx, cancel = context.WithTimeout(ctx, eventually) // shorter than the lock timeout of any server
 	defer cancel()
 	second, moved := t.moveMark("nightly", marks[0], marks[0].Add(time.Minute))
 	assert.False(t, moved, "held")

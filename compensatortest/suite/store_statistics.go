@@ -11,7 +11,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// statisticPromises are the promises about statistics.
 var statisticPromises = []storePromise{
 	{"CountsOfAMinuteAreReadBack", false, ofOperations((*storeTest).countsOfAMinuteAreReadBack)},
 	{"CountsWrittenTwiceCountOnce", false, ofOperations((*storeTest).countsWrittenTwiceCountOnce)},
@@ -20,8 +19,7 @@ var statisticPromises = []storePromise{
 	{"OldStatisticsAreForgotten", false, ofOperations((*storeTest).oldStatisticsAreForgotten)},
 }
 
-// hourBefore returns the beginning of an earlier hour by the database's clock. The parameter ago is the time from it to
-// the beginning of the current hour.
+// ago is the time until the beginning of the current hour, by the database's clock.
 func (t *storeTest) hourBefore(ago time.Duration) time.Time {
 	t.Helper()
 	now, err := t.ops().StatsClock(t.ctx)
@@ -29,7 +27,7 @@ func (t *storeTest) hourBefore(ago time.Duration) time.Time {
 	return now.Truncate(time.Hour).Add(-ago)
 }
 
-// stat returns counts that all have different values.
+// All counts have different values.
 func stat(at time.Time, businessType string, seed uint64) processlog.Stat {
 	s := processlog.Stat{At: at, BusinessType: businessType}
 	for i, value := range s.Values() {
@@ -38,13 +36,11 @@ func stat(at time.Time, businessType string, seed uint64) processlog.Stat {
 	return s
 }
 
-// write stores counts of one minute.
 func (t *storeTest) write(instance string, at time.Time, stats ...processlog.Stat) {
 	t.Helper()
 	require.NoError(t, t.ops().WriteStats(t.ctx, instance, at, stats))
 }
 
-// stats reads the counts since a time.
 func (t *storeTest) stats(from time.Time, period time.Duration) []processlog.Stat {
 	t.Helper()
 	found, err := t.ops().Stats(t.ctx, processlog.StatFilter{From: from, To: from.Add(1000 * time.Hour), Period: period})
@@ -52,7 +48,6 @@ func (t *storeTest) stats(from time.Time, period time.Duration) []processlog.Sta
 	return found
 }
 
-// sum returns the sum of counts.
 func sum(stats ...processlog.Stat) (all processlog.StatCounts) {
 	for _, s := range stats {
 		all.Add(s.StatCounts)
@@ -107,8 +102,7 @@ func (t *storeTest) countsWrittenTwiceCountOnce() {
 	assert.Zero(t, n)
 }
 
-// foldingKeepsEveryCount folds a few rows at a time. It also folds rows that arrive after other rows of their minute
-// were folded.
+// Some rows arrive after other rows of their minute were folded.
 func (t *storeTest) foldingKeepsEveryCount() {
 	at := t.hourBefore(5 * time.Hour)
 	var written []processlog.Stat

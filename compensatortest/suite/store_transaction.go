@@ -10,7 +10,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// transactionPromises are the promises about the begin and the end of a transaction.
 var transactionPromises = []storePromise{
 	{"FingerprintIsThereAndStays", false, (*storeTest).fingerprintIsThereAndStays},
 	{"ProbeTellsAnOpenTransactionAndLeavesItOpen", false, (*storeTest).probeTellsAnOpenTransactionAndLeavesItOpen},
@@ -49,7 +48,6 @@ func (t *storeTest) probeTellsAnOpenTransactionAndLeavesItOpen() {
 	}
 }
 
-// requireAbsent asserts that no draft was written.
 func (t *storeTest) requireAbsent(drafts ...processlog.Draft) {
 	t.Helper()
 	for _, d := range drafts {
@@ -74,8 +72,7 @@ func (t *storeTest) finishedTransactionIsRefusedEverywhere() {
 	}
 }
 
-// refusesEnded asserts that a handle whose transaction has ended refuses Join, MoveMark and IDs. The store does not
-// check the handle of these calls, so the handle itself must return the error.
+// The store does not check the handle of these calls, so the handle itself must return the error.
 func (t *storeTest) refusesEnded(tx processlog.Tx, refusal func(err error, call string)) {
 	t.Helper()
 	row := t.insertOne("ended")
@@ -99,8 +96,6 @@ func (t *storeTest) handleWithoutTransactionIsRefusedEverywhere() {
 	})
 }
 
-// refuses asserts that no call writes through a handle without an open transaction. refusal asserts the error of each
-// call.
 func (t *storeTest) refuses(tx processlog.Tx, refusal func(err error, call string)) {
 	t.Helper()
 	row := t.claim(t.insertOne("refused").ID, token(1), time.Hour)
@@ -122,7 +117,6 @@ func (t *storeTest) refuses(tx processlog.Tx, refusal func(err error, call strin
 	assert.Equal(t, row.Version, t.load(row.ID).Version)
 }
 
-// savepointer is a transaction that has methods for savepoints and needs no SQL for them.
 type savepointer interface {
 	Savepoint(name string) error
 	RollbackTo(name string) error
@@ -171,8 +165,7 @@ func (t *storeTest) savepointRollbackTakesPositionsAndMarksBack() {
 	assert.Equal(t, []time.Time{marks[0].Add(time.Second), marks[1]}, there)
 }
 
-// savepoints returns the savepoint functions of a transaction: its methods if it has them, and otherwise functions that
-// send SQL.
+// The transaction's own methods come before SQL.
 func (t *storeTest) savepoints(tx processlog.Transaction) savepointer {
 	if sp, ok := tx.(savepointer); ok {
 		return sp
