@@ -30,12 +30,10 @@ type Options struct {
 // Admin lets people read the log and act on it. Its methods may be called concurrently. It sends at most four queries
 // at a time for reads, and at most two for actions. Each query takes at most Options.ReadTime.
 //
-// An Actor without a name has no rights. If an actor may not see an entry, lists and sums leave out the entry, and
-// Entry does not find it. If an actor lacks the right for an action, the action returns ErrNotAllowed. An action on
-// several entries returns ErrNotAllowed in the answer for each entry that it refuses.
+// An Actor without a name has no rights.
 //
-// The Admin returns errors of the database unchanged. An invalid filter is a *compensator.FieldError. If ctx ends
-// before a query begins, the error is context.Cause(ctx).
+// The Admin returns errors of the database unchanged. If ctx ends before a query begins, the error is
+// context.Cause(ctx).
 type Admin struct {
 	c             *compensator.Compensator
 	log           operating.Log
@@ -61,9 +59,7 @@ type Admin struct {
 	actionCount atomic.Int64 // number of actions so far; an action makes the shared results outdated
 }
 
-// Errors with which an Admin refuses an action. Other errors come from the library: compensator.ErrNotFound,
-// ErrChanged, ErrBusy, *StateError and *FieldError. For an entry whose type the actor may not see, the error is
-// ErrNotFound as well.
+// Errors with which an Admin refuses an action.
 var (
 	ErrNotAllowed = errors.New("admin: not allowed")                                  // Access refused the action. Nothing was done
 	ErrReadOnly   = errors.New("admin: this Admin is read-only, so nothing was done") // Options.ReadOnly is set
@@ -94,11 +90,10 @@ func New(c *compensator.Compensator, opts Options) (*Admin, error) {
 // Name returns compensator.Config.Name, the name of the log.
 func (d *Admin) Name() string { return d.c.Name() }
 
-// mayDo asks Access. It returns false for an actor without a name, and if Access panics.
+// mayDo returns false for an actor without a name, and if Access panics.
 //
 // It also returns false for a type whose name ends with a space. No type has such a name, but MySQL ignores spaces at
-// the end when it compares. Without this check, an action on "refund " would change entries of "refund", although
-// Access was never asked about "refund".
+// the end when it compares.
 func (d *Admin) mayDo(ctx context.Context, a Actor, right Right, subject Subject) (mayDo bool) {
 	if a.isInvalid() || strings.HasSuffix(subject.Type, " ") {
 		return false
@@ -111,8 +106,7 @@ func (d *Admin) mayDo(ctx context.Context, a Actor, right Right, subject Subject
 	return d.access.May(ctx, a, right, subject)
 }
 
-// May reports whether the actor has a right. A page can call it to hide buttons whose actions would be refused. May
-// records nothing.
+// May reports whether the actor has a right. May records nothing.
 func (d *Admin) May(ctx context.Context, a Actor, right Right, subject Subject) bool {
 	return !(d.readOnly && right.isWrite()) && d.mayDo(ctx, a, right, subject)
 }

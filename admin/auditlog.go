@@ -15,14 +15,10 @@ type (
 	AuditLogPage   = processlog.AuditLogPage   // one page of records, newest first
 )
 
-// AuditLog reads the audit log. Its records are changes of entries, and operations, including refused ones. For each
-// type, AuditLog asks Access for the right SeeAuditLog.
+// AuditLog reads the audit log. For each type, AuditLog asks Access for the right SeeAuditLog.
 //
 // Some records have no type: records of a purged entry, and refusals on an entry that the actor could not see. For
 // these records AuditLog asks for SeeAuditLog with an empty type.
-//
-// An actor who may not see all types reads only records of types that the Admin knows. The Admin knows each type that
-// has entries, and each type that was ever paused. It also knows the types that the newest 1,000 operations name.
 func (d *Admin) AuditLog(ctx context.Context, a Actor, filter AuditLogFilter) (AuditLogPage, error) {
 	mayRead, seesErrors := d.rightsOf(a, SeeAuditLog), d.rightsOf(a, SeeErrors)
 	types, hasTypes, err := d.visibleTypes(ctx, mayRead, "", filter.BusinessTypes, "")
@@ -39,8 +35,7 @@ func (d *Admin) AuditLog(ctx context.Context, a Actor, filter AuditLogFilter) (A
 	return page, err
 }
 
-// visibleRecord returns the record with its errors as the actor may see them. Secrets are always removed. If
-// isErrorFull is false, ids, numbers and quoted words are removed too.
+// visibleRecord always removes secrets. If isErrorFull is false, ids, numbers and quoted words are removed too.
 func (d *Admin) visibleRecord(r AuditLogRecord, isErrorFull bool) AuditLogRecord {
 	for _, state := range []**processlog.AuditState{&r.Before, &r.After} {
 		if *state != nil {

@@ -13,12 +13,12 @@ type (
 	BacklogReading = processlog.BacklogReading // the backlog of all types, and its age
 )
 
-// A backlog that is older than maxBacklogAge is not used. A process counts the backlog once a minute.
+// Processes count the backlog once a minute.
 const maxBacklogAge = 5 * time.Minute
 
-// Backlog reads how many entries of each type waited when a process with Operations.Statistics counted them last. The field
-// Known is false if no process has counted within the last five minutes. If Operations.Statistics is not set, Backlog sends
-// no query and returns a *FieldError.
+// Backlog reads how many entries of each type waited when a process with Operations.Statistics counted them last. The
+// field Known is false if no process has counted within the last five minutes. If Operations.Statistics is not set,
+// Backlog sends no query and returns a *FieldError.
 func (l *Log) Backlog(ctx context.Context) (BacklogReading, error) {
 	if !l.c.KeepsStatistics() {
 		return BacklogReading{}, newNoStatisticsError()
@@ -30,14 +30,11 @@ func (l *Log) Backlog(ctx context.Context) (BacklogReading, error) {
 	return reading, nil
 }
 
-// isRecent reports whether a backlog may be used. Its age is negative if the database's clock was set back.
 func isRecent(r BacklogReading) bool {
 	return r.Known && r.Age < maxBacklogAge && r.Age > -maxBacklogAge
 }
 
-// AddBacklog sets o.BacklogAge, and the field Backlog of each type in o. Overview stops counting at 1,000. AddBacklog
-// replaces such a count by the count of r. If r is not Known or is older than five minutes, AddBacklog changes nothing.
-// If Operations.Statistics is set, Overview calls AddBacklog itself.
+// AddBacklog sets o.BacklogAge, and the field Backlog of each type in o. Overview stops counting at 1,000. AddBacklog replaces such a count by the count of r. If r is not Known or is older than five minutes, AddBacklog changes nothing.
 func (o *Overview) AddBacklog(r BacklogReading) {
 	if !isRecent(r) {
 		return

@@ -22,13 +22,11 @@ import (
 // canary is the text of every field that an actor sees only with a special right. No id contains it.
 const canary = "canary-8842177"
 
-// payment is the content of the entries of both types.
 type payment struct {
 	Order, Card string
 	Minor       int64
 }
 
-// bed is a log in memory with entries of two types, and an Admin of it.
 type bed struct {
 	t     *testing.T
 	store *watched
@@ -49,7 +47,7 @@ const (
 	mailType   = "mail"
 )
 
-// watched is a store in memory that calls the hooks of a test. A hook can return an error or wait.
+// watched is a store in memory that calls the hooks of a test.
 type watched struct {
 	*compensatortest.MemoryStore
 	entries   func(f admin.Filter)                                // called before List, if set
@@ -224,13 +222,11 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-// die records one more entry and runs its handler, which makes the entry dead.
 func (b *bed) die(businessType string, opts compensator.Options) compensator.Entry {
 	b.t.Helper()
 	return compensatortest.Call(b.t, b.c, b.types[businessType], payment{"dies", canary, 12900}, opts)
 }
 
-// breaks opens the breaker of a type. The breaker then stays open until an entry runs again.
 func (b *bed) breaks(businessType, password string) {
 	b.t.Helper()
 	compensatortest.Call(b.t, b.c, b.types[businessType], payment{"down", password, 12900}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(businessType + "-down")})
@@ -244,7 +240,6 @@ func (b *bed) admin(opts admin.Options) *admin.Admin {
 	return d
 }
 
-// caseOf returns the case of b.dead, the dead refund.
 func (b *bed) caseOf() admin.Case {
 	cases, err := b.store.CasesOf(b.t.Context(), []compensator.EntryID{b.dead.ID})
 	require.NoError(b.t, err)
@@ -252,7 +247,7 @@ func (b *bed) caseOf() admin.Case {
 	return cases[0]
 }
 
-// standing returns everything that an action can change, as text. It leaves out records of refusals.
+// standing leaves out records of refusals.
 func (b *bed) standing() string {
 	var cases []admin.Case
 	for _, row := range b.store.Rows() {
@@ -274,7 +269,6 @@ func (b *bed) standing() string {
 	return asJSON(b.t, []any{cases, settings, limits, versions, b.auditLog(false)})
 }
 
-// auditLog returns the records of refusals if refused is true, and all other records if it is false.
 func (b *bed) auditLog(refused bool) (found []admin.AuditLogRecord) {
 	page, err := b.store.AuditLog(b.t.Context(), admin.AuditLogFilter{Limit: 1000})
 	require.NoError(b.t, err)

@@ -24,7 +24,7 @@ type (
 	BulkSkip = processlog.BulkSkip // an entry that the action left as it was, and why
 )
 
-// ParseBulkID parses the text of a BulkID. For any other text it returns a *FieldError.
+// ParseBulkID parses the text of a BulkID. Any other text is a *FieldError.
 func ParseBulkID(text string) (BulkID, error) { return processlog.ParseBulkID(text) }
 
 // BulkOptions are the options of an action on several entries.
@@ -40,7 +40,6 @@ type BulkOptions struct {
 	Key string
 }
 
-// newBulkID returns the id of an action that has no record yet.
 func (o BulkOptions) newBulkID(a Actor, action Right) (BulkID, error) {
 	switch {
 	case o.Key == "":
@@ -52,7 +51,7 @@ func (o BulkOptions) newBulkID(a Actor, action Right) (BulkID, error) {
 	return BulkID{Secret: hex.EncodeToString(sum[:16])}, nil
 }
 
-// begun returns the id of the action that has begun with the same key, or a zero id.
+// begun returns the action that has begun with the same key, or a zero id.
 func (d *Admin) begun(ctx context.Context, opts BulkOptions, id BulkID) (BulkID, error) {
 	if opts.Key == "" {
 		return BulkID{}, nil
@@ -67,11 +66,11 @@ func (d *Admin) begun(ctx context.Context, opts BulkOptions, id BulkID) (BulkID,
 	return BulkID{Record: batches[0].Record, Secret: id.Secret}, nil
 }
 
-// StartBulk does what Change does, and stores the action under an id. Bulk reads the outcomes of its entries later. One
-// transaction changes the entries and stores the action.
+// StartBulk does what Change does, and stores the action under an id. One transaction changes the entries and stores
+// the action.
 //
-// StartBulk returns the answers of Change. With TryFirst, the answer is nil for each entry that waits for ContinueBulk.
-// If the actor may change none of the entries, StartBulk stores nothing and returns a zero BulkID.
+// With TryFirst, the answer is nil for each entry that waits for ContinueBulk. If the actor may change none of the
+// entries, StartBulk stores nothing and returns a zero BulkID.
 func (d *Admin) StartBulk(ctx context.Context, a Actor, ch Change, opts BulkOptions) (BulkID, []error, error) {
 	if d.readOnly {
 		return BulkID{}, nil, ErrReadOnly
@@ -102,16 +101,14 @@ func (d *Admin) StartBulk(ctx context.Context, a Actor, ch Change, opts BulkOpti
 }
 
 // ContinueBulk changes entries of the action that no earlier batch has processed. It uses the reason, the delay and the
-// confirmations of StartBulk. One call changes up to four batches of MaxEntries entries. One transaction changes the entries of
-// a batch and stores its record. So you may call ContinueBulk again after a crash: it changes no entry twice.
+// confirmations of StartBulk. One transaction changes the entries of a batch and stores its record. So you may call
+// ContinueBulk again after a crash: it changes no entry twice.
 //
-// ContinueBulk changes an entry only if it still has the version that the person saw. It checks the rights and the amount of
-// each entry again. If Checked was not set, it skips entries whose outcome is unknown.
+// ContinueBulk changes an entry only if it still has the version that the person saw.
 //
-// ContinueBulk also continues an action of StartMatching. If another caller continues that action at the same time,
-// ContinueBulk returns ErrContinued.
+// If another caller continues that action at the same time, ContinueBulk returns ErrContinued.
 //
-// ContinueBulk needs the rights that Bulk needs and the right for the action. If no entry is left, it does nothing.
+// If no entry is left, it does nothing.
 func (d *Admin) ContinueBulk(ctx context.Context, a Actor, id BulkID) error {
 	if d.readOnly {
 		return ErrReadOnly
@@ -145,8 +142,6 @@ func (d *Admin) ContinueBulk(ctx context.Context, a Actor, id BulkID) error {
 	return nil
 }
 
-// refuseBulk records that the actor may not continue an action, and returns err. If it cannot write the
-// record, it returns the error of writing.
 func (d *Admin) refuseBulk(ctx context.Context, a Actor, bulk *storedBulk, err error) error {
 	if refusal := d.recordRefusal(ctx, a, processlog.Operation{Action: string(bulk.plan.Right), Reason: bulk.first().Reason}); refusal != ErrNotAllowed {
 		return refusal
@@ -154,7 +149,6 @@ func (d *Admin) refuseBulk(ctx context.Context, a Actor, bulk *storedBulk, err e
 	return err
 }
 
-// maxBulkBatches is the maximum number of batches that one call of ContinueBulk stores.
 const maxBulkBatches = 4
 
 func (d *Admin) continueWith(ctx context.Context, a Actor, id BulkID, bulk *storedBulk, entries []Seen) error {
@@ -186,10 +180,9 @@ type bulkPlan struct {
 	Matching   *matchingPlan `json:"matching,omitempty"`    // for an action on all that match; nil for other actions
 }
 
-// actionStop is the audit log's name for stopping an action on all entries that match.
 const actionStop = "stop"
 
-// keepOldest removes all entries to change from c, except the oldest. It returns the removed entries.
+// keepOldest removes all entries but the oldest from c, and returns them.
 func (c *checkedChange) keepOldest(entries []Seen) (rest []Seen) {
 	oldest := slices.IndexFunc(c.versions, func(v processlog.Version) bool {
 		return v.ID == slices.MinFunc(c.versions, func(a, b processlog.Version) int { return a.ID.Compare(b.ID) }).ID
@@ -203,7 +196,6 @@ func (c *checkedChange) keepOldest(entries []Seen) (rest []Seen) {
 	return rest
 }
 
-// skipped returns the entries that the Admin refuses.
 func (c *checkedChange) skipped(entries []Seen) (skipped []BulkSkip) {
 	for i, err := range c.answers {
 		if err != nil && err != errNoMatch {
@@ -238,7 +230,6 @@ func skipWord(err error) string {
 	return processlog.BulkChanged
 }
 
-// storeBatch changes the entries, and adds the log's answers to c. It returns the number of the audit record.
 func (d *Admin) storeBatch(ctx context.Context, a Actor, c checkedChange, batch processlog.BulkBatch, plan bulkPlan) (uint64, error) {
 	defer d.actionCount.Add(1) // Count the action even if the answer to COMMIT is lost.
 	var err error
@@ -330,7 +321,6 @@ func (d *Admin) Bulk(ctx context.Context, a Actor, id BulkID) (BulkView, error) 
 	return d.viewBulk(ctx, a, id, &bulk)
 }
 
-// viewBulk reads what has become of the entries of an action, as the actor may see it. Its errors are those of Bulk.
 func (d *Admin) viewBulk(ctx context.Context, a Actor, id BulkID, bulk *storedBulk) (BulkView, error) {
 	view := BulkView{ID: id, Action: bulk.plan.Right, Actor: bulk.first().Actor, Reason: bulk.first().Reason, At: bulk.first().At, Delay: bulk.plan.Delay, Total: bulk.plan.Total,
 		Outcomes: make(map[BulkOutcome]int), LeftOut: make(map[string]int), Entries: make(map[BulkOutcome][]compensator.EntryID)}
@@ -378,7 +368,6 @@ func (d *Admin) viewBulk(ctx context.Context, a Actor, id BulkID, bulk *storedBu
 	return view, nil
 }
 
-// bulkReaders returns the rights that a reader of an action needs.
 func (d *Admin) bulkReaders(a Actor, bulk *storedBulk) *typeRights {
 	if a.ID == bulk.first().Actor {
 		return d.rightsOf(a, SeeEntries)
@@ -386,7 +375,7 @@ func (d *Admin) bulkReaders(a Actor, bulk *storedBulk) *typeRights {
 	return d.rightsOf(a, SeeEntries, SeeAuditLog)
 }
 
-// addOutcome counts a changed entry by its outcome, and returns the outcome. A zero row means that the entry was purged.
+// addOutcome takes a zero row for a purged entry.
 func (v *BulkView) addOutcome(e processlog.BulkEntry, row processlog.Row) BulkOutcome {
 	outcome := BulkGone
 	if !row.ID.IsZero() {
@@ -397,7 +386,6 @@ func (v *BulkView) addOutcome(e processlog.BulkEntry, row processlog.Row) BulkOu
 	return outcome
 }
 
-// readRows reads the outlines of entries, MaxEntries in each query.
 func (d *Admin) readRows(ctx context.Context, ids []compensator.EntryID) (map[compensator.EntryID]processlog.Row, error) {
 	rows := make(map[compensator.EntryID]processlog.Row, len(ids))
 	for part := range slices.Chunk(ids, MaxEntries) {
@@ -424,7 +412,6 @@ type storedBulk struct {
 func (b *storedBulk) first() processlog.BulkBatch { return b.batches[0] }
 func (b *storedBulk) last() processlog.BulkBatch  { return b.batches[len(b.batches)-1] }
 
-// isTrying reports whether only the first entry was changed.
 func (b *storedBulk) isTrying() bool { return b.plan.TriesFirst && len(b.batches) == 1 }
 
 func (b *storedBulk) ids() (ids []compensator.EntryID) {
@@ -458,8 +445,7 @@ func (d *Admin) readBulk(ctx context.Context, id BulkID) (storedBulk, error) {
 	return b, nil
 }
 
-// join merges the batches of an action. If two people continued the action at the same time, one batch may list an entry
-// as changed, and another batch may list the same entry as skipped. The entry then counts as changed.
+// join counts an entry as changed if one batch changed it and a concurrent batch skipped it.
 func (b *storedBulk) join() {
 	isKnown := make(map[compensator.EntryID]bool)
 	for _, batch := range b.batches {
@@ -485,9 +471,7 @@ func (b *storedBulk) join() {
 	}
 }
 
-// outcomeOf returns the outcome of an entry since an action changed it. right is the right of that action. The action
-// gave the entry a new epoch. Each later requeue, and each later settling by a person, gives it another one. So if the
-// row has another epoch than e, somebody has acted on the entry since.
+// outcomeOf compares epochs: each requeue and each settling by a person gives the entry a new one.
 func outcomeOf(right Right, e processlog.BulkEntry, row processlog.Row) BulkOutcome {
 	endedByOthers := map[processlog.EndedBy]Right{processlog.EndedByCancel: Cancel, processlog.EndedByComplete: Complete, processlog.EndedByPerson: SettleManually}
 	if by, is := endedByOthers[row.EndedBy]; row.Epoch != e.Epoch || row.Version < e.Version || is && by != right {

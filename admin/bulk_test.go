@@ -14,7 +14,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// dieMany records n more entries of a type that die at once. It returns them in the versions that a person sees.
 func (b *bed) dieMany(businessType string, n int) (seen []admin.Seen) {
 	b.t.Helper()
 	for i := range n {
@@ -25,8 +24,6 @@ func (b *bed) dieMany(businessType string, n int) (seen []admin.Seen) {
 	return seen
 }
 
-// TestActionOnManyFollowsItsEntries requeues five dead entries. The first one dies again, and then a person settles it. A
-// service cancels the second one. The action must report the outcome of each entry.
 func TestActionOnManyFollowsItsEntries(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -72,9 +69,7 @@ func TestActionOnManyFollowsItsEntries(t *testing.T) {
 	assert.Equal(t, map[admin.BulkOutcome]int{admin.BulkOverridden: 2, admin.BulkWaiting: 3}, view.Outcomes, "it waits now, but not because of this action")
 }
 
-// TestActionOnManyIsShownByRight settles entries of two types in one action. A person who may see one type must see
-// only the entries of that type. A person who may see no type must get the answer for an unknown action. So must a
-// person without the right SeeAuditLog.
+// A person who may see no type must get the answer for an unknown action.
 func TestActionOnManyIsShownByRight(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -107,8 +102,6 @@ func TestActionOnManyIsShownByRight(t *testing.T) {
 	require.NoError(t, err, "people see what they did themselves without the audit log")
 }
 
-// TestActionWithoutARightIsNotRecorded starts an action on two entries without the right. The log may store only the
-// refusal, and nothing about the action.
 func TestActionWithoutARightIsNotRecorded(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -129,9 +122,6 @@ func TestActionWithoutARightIsNotRecorded(t *testing.T) {
 	require.ErrorIs(t, err, admin.ErrReadOnly)
 }
 
-// TestOneEntryIsTriedBeforeTheOthers requeues the oldest of four entries first. The other three must stay as they are
-// until a person continues. Another person has settled one of these three, so it must be skipped. The other two must be
-// requeued once, even if the person continues twice.
 func TestOneEntryIsTriedBeforeTheOthers(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

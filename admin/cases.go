@@ -41,15 +41,11 @@ type Group struct {
 	Example     compensator.EntryID  `json:"example"`         // entry of one of these cases
 }
 
-// maxGroups limits how many rows the log returns for Groups. Each row sums up the cases of one type, one failure and
-// one currency.
+// maxGroups limits the rows, one per type, failure and currency, that the log returns for Groups.
 const maxGroups = 1000
 
 // Groups sums up the open cases by failure. The groups with the most cases come first. Groups asks Access for
 // SeeEntries for each type.
-//
-// Actors who may see every type share one result. Overview says for how long a result is shared. For all other actors
-// Groups reads the log each time.
 //
 // The log returns at most 1,000 sums by type, failure and currency, the largest first. If it may have further sums, the
 // result more is true, and groups and cases may be missing.
@@ -58,15 +54,14 @@ func (d *Admin) Groups(ctx context.Context, a Actor) (groups []Group, more bool,
 }
 
 // GroupsOf does the same as Groups for one failure and one type. A zero failure means any failure, and an empty type
-// means every type. GroupsOf reads the log each time.
+// means every type.
 func (d *Admin) GroupsOf(ctx context.Context, a Actor, businessType string, failure Fingerprint) (groups []Group, more bool, err error) {
 	return d.listGroups(ctx, a, businessType, func(ctx context.Context, types []string) ([]processlog.CaseGroup, error) {
 		return d.readFailures(ctx, types, failure)
 	})
 }
 
-// listGroups builds groups for the types that the actor may see. The log returns one sum for each currency. listGroups
-// joins the sums of one type and failure to one group.
+// The log returns one sum for each currency. listGroups joins the sums of one type and failure to one group.
 func (d *Admin) listGroups(ctx context.Context, a Actor, businessType string, readSums func(ctx context.Context, types []string) ([]processlog.CaseGroup, error)) (groups []Group, more bool, err error) {
 	mayRead, seesErrors := d.rightsOf(a, SeeEntries), d.rightsOf(a, SeeErrors)
 	types, hasTypes, err := d.visibleTypes(ctx, mayRead, businessType, nil)
@@ -101,7 +96,6 @@ func (d *Admin) listGroups(ctx context.Context, a Actor, businessType string, re
 	return result, len(sums) >= maxGroups, nil
 }
 
-// addSums adds the cases of one sum, which has one currency, to the group.
 func (g *Group) addSums(sum processlog.CaseGroup) {
 	g.N += sum.N
 	amount := withUpperCurrency(compensator.Amount{Minor: sum.Sum, Currency: sum.Currency})
@@ -132,7 +126,7 @@ func (d *Admin) Cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage
 	return page, err
 }
 
-// cases lists open cases, with unmasked errors.
+// cases does not mask errors.
 func (d *Admin) cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage, error) {
 	mayRead := d.rightsOf(a, SeeEntries)
 	types, hasTypes, err := d.visibleTypes(ctx, mayRead, filter.BusinessType, filter.BusinessTypes)
@@ -153,8 +147,7 @@ func (d *Admin) visibleCase(c Case, isErrorFull bool) Case {
 	return c
 }
 
-// caseOf returns the case of an entry, or nil if the entry has no case. If isFull is false, it masks the error of
-// the case.
+// caseOf masks the error of the case if isFull is false.
 func (d *Admin) caseOf(cases []Case, id compensator.EntryID, isFull bool) *Case {
 	c := caseOf(cases, id)
 	if c == nil {
@@ -164,7 +157,6 @@ func (d *Admin) caseOf(cases []Case, id compensator.EntryID, isFull bool) *Case 
 	return &visible
 }
 
-// caseOf returns the case of an entry, or nil if the entry has no case.
 func caseOf(cases []Case, id compensator.EntryID) *Case {
 	i := slices.IndexFunc(cases, func(c Case) bool { return c.EntryID == id })
 	if i < 0 {
@@ -187,17 +179,14 @@ type SeenCase = processlog.SeenCase
 //   - ErrChanged: the case changed since the actor saw it.
 //
 // If the second result is an error, TakeCases changed nothing. There is one exception: if the answer to COMMIT was
-// lost, TakeCases may have changed all cases. If Options.ReadOnly is set, it returns ErrReadOnly. An invalid argument
-// is a *FieldError.
+// lost, TakeCases may have changed all cases.
 func (d *Admin) TakeCases(ctx context.Context, a Actor, seen []SeenCase, why Why) ([]error, error) {
 	return d.assignCases(ctx, a, seen, a.ID, TakeCase, why)
 }
 
 // AssignCases assigns open cases to owner. If owner is empty, the cases have no owner afterwards. AssignCases needs
-// SeeEntries and AssignCase. An actor with SeeEntries and TakeCase may give back their own cases: for these cases
-// owner must be empty.
-//
-// AssignCases returns the same answers as TakeCases, but a repeated call returns ErrChanged.
+// SeeEntries and AssignCase. An actor with SeeEntries and TakeCase may give back their own cases: for these cases owner
+// must be empty.
 func (d *Admin) AssignCases(ctx context.Context, a Actor, seen []SeenCase, owner string, why Why) ([]error, error) {
 	return d.assignCases(ctx, a, seen, owner, AssignCase, why)
 }
@@ -273,7 +262,6 @@ func (d *Admin) assignCases(ctx context.Context, a Actor, seen []SeenCase, owner
 }
 
 // Note adds a person's note to an entry, also to an entry without a case. It needs SeeEntries and NoteCase. It returns
-// ErrNotAllowed or ErrReadOnly if it refuses the note, and a *FieldError if the reason is invalid. It returns
 // compensator.ErrNotFound for an entry that the actor may not see.
 func (d *Admin) Note(ctx context.Context, a Actor, ref compensator.Ref, why Why) error {
 	_, op, err := d.readEntryFor(ctx, a, ref, NoteCase, why)

@@ -22,7 +22,6 @@ type Why struct {
 
 const maxTicketLength = 64
 
-// text returns the reason as the records store it: the ticket comes first, then the reason.
 func (w Why) text() (string, error) {
 	text := w.Reason
 	if w.Ticket != "" {
@@ -44,7 +43,7 @@ func (w Why) text() (string, error) {
 
 const ticketRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:#"
 
-// Seen identifies an entry in the version that the actor saw: Entry.ID and Entry.Version.
+// Seen identifies an entry in the version that the actor saw:
 type Seen struct {
 	ID      compensator.EntryID // Entry.ID
 	Version uint64              // Entry.Version that the actor saw
@@ -58,8 +57,7 @@ type Change struct {
 	Delay time.Duration // delay until the entries are due; for Requeue, Compensate and Reschedule
 
 	// Checked confirms that a person has checked the effects of the entries' attempts outside the log. If the outcome
-	// of one entry is unknown (Line.OutcomeUnknown) and Checked is not set, Change does nothing. Reschedule needs no
-	// check.
+	// of one entry is unknown (Line.OutcomeUnknown) and Checked is not set, Change does nothing.
 	Checked bool
 
 	// Again confirms that finished entries may run again: entries that are succeeded, compensated, cancelled or settled
@@ -86,8 +84,7 @@ const MaxEntries = 500
 //
 // If the second result is an error, Change changed nothing. There is one exception: if the answer to COMMIT was lost,
 // Change may have changed all entries, and a second call returns ErrChanged. An *UncheckedError says that a person must
-// check the entries first: see Checked and Again. If Options.ReadOnly is set, Change returns ErrReadOnly. An invalid
-// field of ch is a *FieldError.
+// check the entries first: see Checked and Again.
 func (d *Admin) Change(ctx context.Context, a Actor, ch Change) ([]error, error) {
 	if d.readOnly {
 		return nil, ErrReadOnly
@@ -116,29 +113,25 @@ type checkedChange struct {
 	indexes  []int                // their places in answers
 }
 
-// addAnswers adds the log's answers for the versions.
 func (c *checkedChange) addAnswers(results []processlog.Changed) {
 	for i, index := range c.indexes {
 		c.answers[index] = results[i].Err
 	}
 }
 
-// Answers of batches of a bulk action. errUnknown and errFinished are for entries that match but need a confirmation.
 var (
 	errNoMatch  = errors.New("admin: the entry does not match the search any more")
 	errUnknown  = errors.New("admin: the outcome is unknown, and Checked is not set")
 	errFinished = errors.New("admin: the entry has ended already, and Again is not set")
 )
 
-// part describes the action to which the entries of a Change belong. A bulk action changes its entries in
-// several parts.
+// A bulk action changes its entries in several parts.
 type part struct {
 	total     int               // number of entries of the whole action, for Subject.Count
 	leavesOut bool              // whether entries that need Checked or Again get an answer of their own, instead of an *UncheckedError for all
 	match     *processlog.Match // if it is set, the entries need not have the versions of the Change, but must match
 }
 
-// checkChange checks the rights, and decides which entries of ch to change. It records refusals.
 func (d *Admin) checkChange(ctx context.Context, a Actor, ch Change, of part) (c checkedChange, err error) {
 	ids := make([]compensator.EntryID, len(ch.Entries))
 	for i, seen := range ch.Entries {
@@ -200,16 +193,13 @@ func (d *Admin) checkChange(ctx context.Context, a Actor, ch Change, of part) (c
 	if err := d.recordRefusals(ctx, a, processlog.Operation{Action: string(ch.Action), Reason: c.change.Reason}, rejections); err != nil {
 		return c, err
 	}
-	// Afterwards the log changes an entry only if it still has the version that was read here. If an attempt starts
-	// after this check, the version changes, and the entry stays as it is.
+	// The log then changes an entry only in the version that was read here.
 	if unchecked := ch.Unchecked(toChange); unchecked != nil {
 		return c, unchecked
 	}
 	return c, nil
 }
 
-// leftOut returns errUnknown if the entry's change needs Change.Checked and it is not set. It returns errFinished if
-// the change needs Change.Again and it is not set. Otherwise it returns nil.
 func (ch Change) leftOut(line Line) error {
 	switch unchecked := ch.Unchecked([]Line{line}); {
 	case unchecked == nil:
@@ -220,11 +210,7 @@ func (ch Change) leftOut(line Line) error {
 	return errFinished
 }
 
-// Offers reports whether Change would apply an action to the entry of line, if the entry has not changed since. A page
-// uses it to show only buttons that work. Three conditions must hold:
-//   - The log's rules allow the action.
-//   - The action changes the entry.
-//   - The actor has the rights.
+// Offers reports whether Change would apply an action to the entry of line, if the entry has not changed since.
 //
 // Offers assumes that Checked and Again are set. It sends no query and records nothing.
 func (d *Admin) Offers(ctx context.Context, a Actor, action Right, line Line) bool {
@@ -235,8 +221,6 @@ func (d *Admin) Offers(ctx context.Context, a Actor, action Right, line Line) bo
 	return d.mayDo(ctx, a, action, subject) && d.checkRepeat(ctx, a, action, line.Entry.State, subject)
 }
 
-// checkRepeat returns true if the actor may run an entry in this state again. It asks for RequeueSucceeded only if the
-// action would repeat finished work.
 func (d *Admin) checkRepeat(ctx context.Context, a Actor, action Right, state compensator.State, subject Subject) bool {
 	switch {
 	case action == Requeue && (state == compensator.Succeeded || state == compensator.SettledManually), action == Compensate && state == compensator.Compensated:
@@ -245,11 +229,9 @@ func (d *Admin) checkRepeat(ctx context.Context, a Actor, action Right, state co
 	return true
 }
 
-// actions maps the rights that a Change may use to the log's actions.
 var actions = map[Right]processlog.Action{Requeue: processlog.ActionRequeue, Compensate: processlog.ActionRequeue, SettleManually: processlog.ActionSettleManually,
 	Cancel: processlog.ActionCancel, Complete: processlog.ActionComplete, Reschedule: processlog.ActionReschedule}
 
-// validateNames returns an error if ids is empty, too long, or has an id twice.
 func validateNames(ids []compensator.EntryID) error {
 	if len(ids) == 0 || len(ids) > MaxEntries {
 		return &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("%d, want 1 to %d", len(ids), MaxEntries)}
@@ -264,7 +246,6 @@ func validateNames(ids []compensator.EntryID) error {
 	return nil
 }
 
-// newChange validates the Change and converts it into a processlog.Change.
 func (ch Change) newChange(a Actor) (processlog.Change, error) {
 	change := processlog.Change{Action: actions[ch.Action], Delay: ch.Delay, Compensate: ch.Action == Compensate, Actor: a.ID}
 	newFieldError := func(field, reason string) (processlog.Change, error) {
@@ -285,7 +266,6 @@ func (ch Change) newChange(a Actor) (processlog.Change, error) {
 	return change, err
 }
 
-// outlines reads the rows of those entries that the actor may see, in the order of their ids.
 func (d *Admin) outlines(ctx context.Context, a Actor, ids []compensator.EntryID) ([]processlog.Row, error) {
 	ids = slices.SortedFunc(slices.Values(ids), compensator.EntryID.Compare)
 	rows, err := runQuery(ctx, d, func(ctx context.Context) ([]processlog.Row, error) { return d.log.Operations().Outlines(ctx, ids) })
@@ -293,7 +273,6 @@ func (d *Admin) outlines(ctx context.Context, a Actor, ids []compensator.EntryID
 	return slices.DeleteFunc(rows, func(row processlog.Row) bool { return !mayRead.holds(ctx, row.BusinessType) }), err
 }
 
-// readAmountsAndCases returns the amounts of entries and the cases of these entries.
 func (d *Admin) readAmountsAndCases(ctx context.Context, rows []processlog.Row) (map[compensator.EntryID]compensator.Amount, []Case, error) {
 	ids := make([]compensator.EntryID, len(rows))
 	for i := range rows {
@@ -307,8 +286,7 @@ func (d *Admin) readAmountsAndCases(ctx context.Context, rows []processlog.Row) 
 	return amounts, cases, err
 }
 
-// readAmounts returns the amounts of entries. The amount is taken from the entry's case or, without a case, computed by the
-// amount function of its type.
+// readAmounts takes the amount from the case or else calls the amount function of the type.
 func (d *Admin) readAmounts(ctx context.Context, rows []processlog.Row, cases []Case) (map[compensator.EntryID]compensator.Amount, error) {
 	amounts := make(map[compensator.EntryID]compensator.Amount, len(rows))
 	for _, c := range cases {

@@ -6,8 +6,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// decimals holds the minor units of ISO 4217 (list one, published by SIX) for all currencies that do not have two
-// decimal places.
+// decimals holds the minor units of ISO 4217 that are not 2.
 var decimals = map[string]int{
 	"BIF": 0, "CLP": 0, "DJF": 0, "GNF": 0, "ISK": 0, "JPY": 0, "KMF": 0, "KRW": 0, "PYG": 0, "RWF": 0, "UGX": 0, "UYI": 0, "VND": 0, "VUV": 0,
 	"XAF": 0, "XOF": 0, "XPF": 0,
@@ -24,8 +23,7 @@ func Decimals(currency string) int {
 	return 2
 }
 
-// withUpperCurrency returns the amount with its currency code in capitals. Older versions stored the code as the service wrote
-// it.
+// withUpperCurrency is for codes that older versions stored in small letters.
 func withUpperCurrency(a compensator.Amount) compensator.Amount {
 	a.Currency = strings.ToUpper(a.Currency)
 	return a

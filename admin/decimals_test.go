@@ -21,7 +21,7 @@ func TestAmountsHaveTheDecimalsOfTheirCurrency(t *testing.T) {
 }
 
 // TestCurrencyInSmallLettersIsTheSame checks that a currency code in small letters is understood, because some payment
-// providers write codes in small letters. An amount of 12,900 yen must never show as 129.00.
+// providers write codes in small letters.
 func TestCurrencyInSmallLettersIsTheSame(t *testing.T) {
 	t.Parallel()
 	yen := compensator.Amount{Minor: 12900, Currency: "JPY"}
@@ -50,8 +50,7 @@ func TestCurrencyInSmallLettersIsTheSame(t *testing.T) {
 	}
 }
 
-// TestCurrencyThatWasKeptInSmallLettersIsShownInCapitals stores codes in small letters, as older versions did. Single
-// amounts and sums must show capitals.
+// TestCurrencyThatWasKeptInSmallLettersIsShownInCapitals stores codes in small letters, as older versions did.
 func TestCurrencyThatWasKeptInSmallLettersIsShownInCapitals(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

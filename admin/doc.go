@@ -1,10 +1,10 @@
 // Package admin lets people read the log and act on it, with rights and an audit log. Web pages, commands and your own
-// programs all use an [Admin]. So they all check the same rights and write the same audit log.
+// programs all use an [Admin].
 //
 // # Rights
 //
 // Your application says who an actor is, and your [Access] decides what the actor may do. An Admin asks Access for each
-// [Right] and each [Subject]. An action is allowed only if Access returns true. There is no default.
+// [Right] and each [Subject]. There is no default.
 //
 // A type that an actor may not see is missing from counts, lists, groups and sums, and its entries are not found. No
 // view contains content or a result. Only Reveal shows them, and it needs the right SeeContent and a reason. If an
@@ -13,12 +13,10 @@
 // # Audit log
 //
 // An action names each entry with the version that the actor saw. If an entry has changed since then, the action does
-// not change it. One transaction changes the entry, writes the audit record and closes the entry's case. If the process
-// is killed, either all three changes are stored or none.
+// not change it. One transaction changes the entry, writes the audit record and closes the entry's case.
 //
-// Some actions change no entry: revealing content, taking a case, pausing a type. The Admin records these actions, and
-// each refusal, as operations. One transaction writes an operation and the change that the operation describes. Each
-// process records at most ten refusals a minute per actor.
+// Some actions change no entry: revealing content, taking a case, pausing a type. One transaction writes an operation
+// and the change that the operation describes. Each process records at most ten refusals a minute per actor.
 //
 // # Cases
 //
@@ -26,5 +24,5 @@
 // amount, and the time by which a person should look at the case.
 //
 // If a service ends the entry with Cancel or Complete, the next round of maintenance closes the case, within about
-// three minutes. The same round opens cases for dead entries that have no case.
+// three minutes.
 package admin

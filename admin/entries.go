@@ -11,8 +11,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// EntryPage is one page of entries. It may be short or empty although further pages follow. Only Next says whether
-// there are more.
+// EntryPage may be short or empty although further pages follow. Only Next says whether there are more.
 type EntryPage struct {
 	Entries []compensator.Entry `json:"entries"`        // without content, headers and user names
 	Next    string              `json:"next,omitempty"` // Filter.Cursor of the following page; empty at the end
@@ -21,11 +20,9 @@ type EntryPage struct {
 // Entries lists entries as Log.List does, without content, headers and user names. It asks Access for SeeEntries for
 // each type.
 //
-// A filter by error text also needs SeeErrors, and a filter by user id needs SeeContent. Entries first asks for this
-// right for the type in the Filter, which may be empty. Then it asks for the right for each type that it finds.
+// A filter by error text also needs SeeErrors, and a filter by user id needs SeeContent.
 //
 // For an actor who may not see all types, a listing without ids and without a created range is ordered by due time.
-// In a listing of one state, entries of a new type can be missing for up to five seconds.
 func (d *Admin) Entries(ctx context.Context, a Actor, filter Filter) (EntryPage, error) {
 	page, err := d.entries(ctx, a, filter, SeeEntries)
 	seesErrors := d.rightsOf(a, SeeErrors)
@@ -35,7 +32,7 @@ func (d *Admin) Entries(ctx context.Context, a Actor, filter Filter) (EntryPage,
 	return page, err
 }
 
-// entries lists entries of the types for which the actor has all of rights. It does not mask the entries.
+// entries does not mask the entries.
 func (d *Admin) entries(ctx context.Context, a Actor, filter Filter, rights ...Right) (EntryPage, error) {
 	mayRead, types, hasTypes, err := d.searchedTypes(ctx, a, filter, rights...)
 	if err != nil || !hasTypes {
@@ -51,8 +48,6 @@ func (d *Admin) entries(ctx context.Context, a Actor, filter Filter, rights ...R
 	return EntryPage{Next: page.Next, Entries: keepShown(page.Entries, func(e *compensator.Entry) bool { return mayRead.holds(ctx, e.BusinessType) })}, err
 }
 
-// searchedTypes returns the types that a search may read, like visibleTypes. mayRead holds the rights that the search
-// needs for each type.
 func (d *Admin) searchedTypes(ctx context.Context, a Actor, filter Filter, rights ...Right) (mayRead *typeRights, types []string, ok bool, err error) {
 	if filter.BusinessType != "" && !d.mayDo(ctx, a, SeeEntries, Subject{Type: filter.BusinessType}) {
 		return nil, nil, false, nil
@@ -72,14 +67,12 @@ func (d *Admin) searchedTypes(ctx context.Context, a Actor, filter Filter, right
 	return mayRead, types, ok, err
 }
 
-// hasOneState reports whether a listing with this filter reads one state. Such a listing reads one type after the
-// other, and each type in the order of due time.
+// A listing of one state reads type after type, each in the order of due time.
 func hasOneState(f Filter) bool {
 	return len(f.States) == 1 && f.BatchID+f.BusinessID+f.BusinessExtID == "" && f.CreatedFrom.IsZero() && f.CreatedTo.IsZero()
 }
 
-// keepShown calls isShown for each element of a page. It drops the elements for which isShown returns false. Dropped elements
-// have a type that the actor may not see. The query could not exclude the type, because the Admin did not know it yet.
+// keepShown drops rows of types that the Admin did not know when it sent the query.
 func keepShown[T any](page []T, isShown func(*T) bool) []T {
 	kept := page[:0]
 	for i := range page {
@@ -90,7 +83,6 @@ func keepShown[T any](page []T, isShown func(*T) bool) []T {
 	return kept
 }
 
-// visibleEntry returns the entry without content, result, headers and user name. If isErrorFull is false, it masks the error.
 func (d *Admin) visibleEntry(e *compensator.Entry, isErrorFull bool) compensator.Entry {
 	m := *e
 	m.Content, m.Result, m.Headers, m.UserName = nil, nil, nil, ""
@@ -118,7 +110,6 @@ type EntryView struct {
 	MoreSiblings bool                `json:"more_siblings,omitempty"` // whether there are more siblings than Siblings holds
 }
 
-// siblingsShown is the maximum number of siblings in an EntryView.
 const siblingsShown = 20
 
 // Entry reads one entry. It needs SeeEntries. If the actor lacks this right, Entry returns compensator.ErrNotFound.
@@ -162,9 +153,9 @@ func (d *Admin) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryV
 	return view, d.addSiblings(ctx, a, e, &view)
 }
 
-// visibleID returns the id of an entry. It returns the same error for an entry that the actor may not see and for an absent
-// one. It reads no content before it asks for the right. Otherwise the time of the answer would tell that a hidden entry
-// exists, because reading a large content takes longer.
+// visibleID returns the same error for an entry that the actor may not see and for an absent one. It reads no content
+// before it asks for the right. Otherwise the time of the answer would tell that a hidden entry exists, because reading
+// a large content takes longer.
 func (d *Admin) visibleID(ctx context.Context, a Actor, ref compensator.Ref) (compensator.EntryID, error) {
 	rows, err := runQuery(ctx, d, func(ctx context.Context) ([]processlog.Row, error) {
 		if id, isID := ref.(compensator.EntryID); isID {
@@ -182,7 +173,7 @@ func (d *Admin) visibleID(ctx context.Context, a Actor, ref compensator.Ref) (co
 	return rows[0].ID, nil
 }
 
-// get reads an entry with all its fields. For a succeeded entry it sends a second statement, which reads the result.
+// get sends a second statement for the result of a succeeded entry.
 func (d *Admin) get(ctx context.Context, ref compensator.Ref) (*compensator.Entry, error) {
 	return runQuery(ctx, d, func(ctx context.Context) (*compensator.Entry, error) {
 		e, err := d.c.Get(ctx, ref)
@@ -199,13 +190,10 @@ func (d *Admin) get(ctx context.Context, ref compensator.Ref) (*compensator.Entr
 	})
 }
 
-// newNotFoundError returns the error for an entry that the actor may not see. The error for an entry that does not exist is the
-// same.
 func newNotFoundError(ref compensator.Ref) error {
 	return fmt.Errorf("%v: %w", ref, compensator.ErrNotFound)
 }
 
-// addSiblings adds the other entries of the same business id to the view.
 func (d *Admin) addSiblings(ctx context.Context, a Actor, e *compensator.Entry, view *EntryView) error {
 	if e.BusinessID == "" {
 		return nil
@@ -225,9 +213,9 @@ func (d *Admin) addSiblings(ctx context.Context, a Actor, e *compensator.Entry, 
 }
 
 // Reveal returns an entry with its content, result, headers and user name. Before it returns them, it records the actor
-// and the reason. Reveal needs SeeEntries and SeeContent. It masks the error as Entry does. If ReadOnly is set, Reveal
-// returns ErrReadOnly, because it could not write the record. It returns ErrNotAllowed if the actor lacks SeeContent,
-// and compensator.ErrNotFound if the actor lacks SeeEntries. An invalid reason is a *FieldError.
+// and the reason. Reveal needs SeeEntries and SeeContent. If ReadOnly is set, Reveal returns ErrReadOnly, because it
+// could not write the record. It returns ErrNotAllowed if the actor lacks SeeContent, and compensator.ErrNotFound if
+// the actor lacks SeeEntries.
 func (d *Admin) Reveal(ctx context.Context, a Actor, ref compensator.Ref, why Why) (compensator.Entry, error) {
 	e, op, err := d.readEntryFor(ctx, a, ref, SeeContent, why)
 	if err != nil {
@@ -241,7 +229,6 @@ func (d *Admin) Reveal(ctx context.Context, a Actor, ref compensator.Ref, why Wh
 	return *e, nil
 }
 
-// readEntryFor reads an entry for an action. It also returns the operation to record.
 func (d *Admin) readEntryFor(ctx context.Context, a Actor, ref compensator.Ref, right Right, why Why) (*compensator.Entry, processlog.Operation, error) {
 	var op processlog.Operation
 	if d.readOnly {
@@ -278,12 +265,6 @@ func (d *Admin) readEntryFor(ctx context.Context, a Actor, ref compensator.Ref, 
 // Export returns the same page as EntryLines. Use it for a listing that leaves the system, because Export records each
 // page with the reason. Export needs SeeEntries and the right Export for each type. It leaves out types for which one
 // of these rights is missing.
-//
-// Export returns one of these errors:
-//   - ErrNotAllowed if the actor has the rights for no type, or may not use this Filter;
-//   - ErrReadOnly if Options.ReadOnly is set;
-//   - a *FieldError if the reason or the filter is invalid;
-//   - an error of the database. Export then returns no entries.
 func (d *Admin) Export(ctx context.Context, a Actor, filter Filter, why Why) (LinePage, error) {
 	if d.readOnly {
 		return LinePage{}, ErrReadOnly

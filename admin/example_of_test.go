@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// A program finds dead entries, and records that a person did their work. The log stores who acted and why.
+// A program finds dead entries, and records that a person did their work.
 func ExampleOf() {
 	ctx, stop := context.WithCancel(context.Background())
 	c := compensator.Must(compensator.New(ctx, compensator.Config{ // a real service sets DB and Redis

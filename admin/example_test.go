@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 )
 
-// rights is an example of an application's rules. The actor mei may settle refunds below ¥1,000.
+// rights is an example of an application's rules.
 func rights(_ context.Context, a admin.Actor, right admin.Right, on admin.Subject) bool {
 	switch right {
 	case admin.SeeOverview, admin.SeeEntries:

@@ -24,8 +24,8 @@ type Explanation struct {
 	Next         []Reason            `json:"next"`          // who looks at it next, and when; at least one
 }
 
-// Explain says why an entry does not run now. It needs SeeEntries, like Entry, and returns the same errors. Some details need
-// another right:
+// Explain says why an entry does not run now. It needs SeeEntries, like Entry, and returns the same errors. Some
+// details need another right:
 //   - SeeOverview: who paused the type, and why.
 //   - SeeOverview for the empty type: names of processes.
 //   - SeeErrors: errors in full. Without this right they are masked.
@@ -51,7 +51,6 @@ func (d *Admin) Explain(ctx context.Context, a Actor, ref compensator.Ref) (Expl
 	return x.explanation, err
 }
 
-// explainer collects the reasons of one entry.
 type explainer struct {
 	d           *Admin
 	a           Actor
@@ -61,8 +60,7 @@ type explainer struct {
 	explanation Explanation
 }
 
-// addReason adds a reason. If an earlier reason has the same error text, addReason removes the text from r,
-// or leaves out r if r is a problem.
+// If an earlier reason has the same error text, addReason removes the text from r, or leaves out r if r is a problem.
 func (x *explainer) addReason(r Reason) {
 	isTold := slices.ContainsFunc(x.explanation.Reasons, func(other Reason) bool {
 		return other.Text != "" && strings.HasSuffix(r.Text, other.Text)
@@ -78,7 +76,6 @@ func (x *explainer) addReason(r Reason) {
 
 func (x *explainer) addNext(r Reason) { x.explanation.Next = append(x.explanation.Next, r) }
 
-// visibleText returns the text of an error as the actor may see it.
 func (x *explainer) visibleText(err error) string {
 	return x.d.scrubText(processlog.FitError(text(err)), x.isFull)
 }
@@ -100,7 +97,6 @@ func (x *explainer) addAll(ctx context.Context) error {
 	return x.addWaits(ctx)
 }
 
-// invalidReason returns the code of an invalid row, which another program has written. The library never runs such a row.
 func invalidReason(row *processlog.Row) string {
 	const day = 24 * time.Hour
 	switch {
@@ -115,7 +111,6 @@ func invalidReason(row *processlog.Row) string {
 	return ""
 }
 
-// addEnded explains an entry in a terminal state.
 func (x *explainer) addEnded(ctx context.Context) error {
 	r := Reason{Code: endReasons[x.row.EndedBy], At: x.row.NextAt, State: x.row.State.String(), N: x.row.ProcessCount}
 	if x.row.EndedBy == compensator.EndedByExhausted && x.row.CompensateCount > 0 {
@@ -147,14 +142,12 @@ func (x *explainer) addEnded(ctx context.Context) error {
 	return nil
 }
 
-// endReasons maps each EndedBy to the code of its reason.
 var endReasons = map[compensator.EndedBy]string{
 	compensator.EndedByHandler: "ended_handler", compensator.EndedByComplete: "ended_complete", compensator.EndedByCancel: "ended_cancel",
 	compensator.EndedByPerson: "ended_person", compensator.EndedByExhausted: "dead_exhausted", compensator.EndedByPermanent: "dead_permanent",
 	compensator.EndedByCrash: "dead_crash",
 }
 
-// addEndedBy adds the person who ended the entry, if the audit log has a record and the actor may see it.
 func (x *explainer) addEndedBy(ctx context.Context, r *Reason) error {
 	switch x.row.EndedBy {
 	case compensator.EndedByPerson, compensator.EndedByCancel, compensator.EndedByComplete:
@@ -174,7 +167,6 @@ func (x *explainer) addEndedBy(ctx context.Context, r *Reason) error {
 	return err
 }
 
-// addLease explains an entry that a process has claimed.
 func (x *explainer) addLease(ctx context.Context) {
 	attempt, endsAt := x.row.Attempt(), x.explanation.At.Add(x.row.LeaseLeft)
 	switch {
@@ -194,8 +186,7 @@ func (x *explainer) addLease(ctx context.Context) {
 	}
 }
 
-// visibleInstances returns the processes that have stored a description of themselves. It returns none if the actor may not see
-// them, or if they cannot be read. An explanation or a list is useful without them.
+// visibleInstances returns none if the actor may not see them, or if they cannot be read.
 func (d *Admin) visibleInstances(ctx context.Context, a Actor) []Instance {
 	if !d.mayDo(ctx, a, SeeOverview, Subject{}) {
 		return nil
@@ -206,11 +197,9 @@ func (d *Admin) visibleInstances(ctx context.Context, a Actor) []Instance {
 
 func (x *explainer) instances(ctx context.Context) []Instance { return x.d.visibleInstances(ctx, x.a) }
 
-// holderCodes maps the state of the process that holds an entry to the code of a reason.
 var holderCodes = map[InstanceState]string{InstanceLive: "leased_by", InstanceGone: "leased_by_gone", InstanceEnded: "leased_by_ended"}
 
-// addHolder adds the process that holds the lease. It finds the process by the token of the row. If it finds none, it
-// adds fallback.
+// addHolder finds the process by the token of the row. If it finds none, it adds fallback.
 func (x *explainer) addHolder(ctx context.Context, fallback Reason) {
 	isMarked := false
 	for _, i := range x.instances(ctx) {
@@ -224,9 +213,6 @@ func (x *explainer) addHolder(ctx context.Context, fallback Reason) {
 	}
 }
 
-// addOtherProcesses adds the number of live processes with a handler for the entry's type. Then it adds each of these processes
-// that does not claim the entry at present. If no process has stored a description of itself, it adds a reason with the code
-// fallback.
 func (x *explainer) addOtherProcesses(ctx context.Context, fallback string) {
 	all, n := x.instances(ctx), 0
 	var holds []Reason
@@ -255,13 +241,11 @@ func (x *explainer) addOtherProcesses(ctx context.Context, fallback string) {
 	}
 }
 
-// holdCodes maps why a process does not claim due entries to the code of a reason. holdReason appends "_in" to the code for
-// another process.
 var holdCodes = map[processlog.ClaimHoldReason]string{
 	processlog.HeldByBacklog: "outcomes_wait", processlog.HeldByRefusals: "outcomes_refused", processlog.HeldBySuspects: "suspects_run",
 }
 
-// holdReason returns the reason why a process does not claim the entry. An empty process means this process.
+// holdReason takes an empty process for this process.
 func (x *explainer) holdReason(process string, hold ClaimHold) Reason {
 	code := holdCodes[hold.Reason]
 	if process != "" {
@@ -270,7 +254,7 @@ func (x *explainer) holdReason(process string, hold ClaimHold) Reason {
 	return Reason{Code: code, Name: process, N: hold.N, At: x.explanation.At.Add(-hold.For)}
 }
 
-// addWaits explains an entry that no process has claimed. It adds the reasons that hold for all processes first.
+// addWaits adds the reasons that hold for all processes first.
 func (x *explainer) addWaits(ctx context.Context) error {
 	var loss *processlog.LossError
 	isStopped := errors.As(x.local.Lost, &loss) && loss.Stopped
@@ -322,8 +306,6 @@ func (x *explainer) addWaits(ctx context.Context) error {
 	return nil
 }
 
-// addPause adds the pause of the entry's type. end is zero if only Resume ends the pause, or if the actor may
-// not see the pause.
 func (x *explainer) addPause(ctx context.Context) (isPaused bool, end time.Time, err error) {
 	settings, err := runQuery(ctx, x.d, x.d.log.Operations().Settings)
 	for _, s := range settings {
@@ -345,9 +327,7 @@ func (x *explainer) addPause(ctx context.Context) (isPaused bool, end time.Time,
 	return false, time.Time{}, err
 }
 
-// addBlocker adds the entry that blocks x.row. afterBlocker says who looks at x.row after the blocker has ended, and is
-// nil if nothing blocks. A dead entry blocks x.row unless the type sets PassDead. If this process does not know the
-// setting, the reason names this condition.
+// addBlocker returns nil if nothing blocks x.row. A dead entry blocks it unless the type sets PassDead.
 func (x *explainer) addBlocker(ctx context.Context) (afterBlocker *Reason, err error) {
 	blockerID, err := runQuery(ctx, x.d, func(ctx context.Context) (processlog.ID, error) {
 		return x.d.log.Operations().BlockedBy(ctx, x.row.BusinessType, x.row.ID, !x.local.PassDead)
@@ -377,7 +357,6 @@ func (x *explainer) addBlocker(ctx context.Context) (afterBlocker *Reason, err e
 	return afterBlocker, nil
 }
 
-// addNotDue adds the due time of an entry that is not due yet, and why it waits until then.
 func (x *explainer) addNotDue(isBlocked bool) {
 	if x.row.DueIn <= 0 {
 		return
@@ -400,7 +379,6 @@ func (x *explainer) addNotDue(isBlocked bool) {
 	x.addReason(r)
 }
 
-// addLimit adds a reason if the limit of the type allows no start now. It asks the database, because the limit holds over all processes.
 func (x *explainer) addLimit(ctx context.Context) error {
 	if x.row.DueIn > 0 || x.local.Known && x.local.Limit == "" {
 		return nil
@@ -435,7 +413,6 @@ func (x *explainer) addLimit(ctx context.Context) error {
 	return nil
 }
 
-// readLimit returns the limit of the entry's type, as the database has it.
 func (x *explainer) readLimit(ctx context.Context) (processlog.StoredLimit, bool, error) {
 	limits, err := x.d.readLimits(ctx, x.local.Limit) // "" if the type is unknown here
 	if err != nil {                                   // A reader may have no right to the table of limits.
@@ -451,10 +428,8 @@ func (x *explainer) readLimit(ctx context.Context) (processlog.StoredLimit, bool
 	return limits[index], true, nil
 }
 
-// maxHolders is the maximum number of permit holders that an explanation names.
 const maxHolders = 10
 
-// addHolders adds the entries that hold the permits. Entries of types that the actor may not see are left out.
 func (x *explainer) addHolders(ctx context.Context, holders []processlog.PermitHolder) {
 	r := Reason{Code: "limit_holders"}
 	for _, h := range holders {
@@ -467,7 +442,6 @@ func (x *explainer) addHolders(ctx context.Context, holders []processlog.PermitH
 	}
 }
 
-// addBatch adds a reason if the entry is a follow-up that waits for the end of a batch.
 func (x *explainer) addBatch(ctx context.Context) error {
 	if x.local.AfterBatch == "" {
 		return nil
@@ -479,8 +453,6 @@ func (x *explainer) addBatch(ctx context.Context) error {
 	for _, c := range counts {
 		openEntries += c.N
 	}
-	// The id of the batch may come from the content, so the actor needs SeeContent. The entries of the batch may have
-	// any type, so the actor needs SeeEntries for the empty type.
 	isVisible := x.d.mayDo(ctx, x.a, SeeContent, Subject{Type: x.row.BusinessType}) && x.d.mayDo(ctx, x.a, SeeEntries, Subject{})
 	switch {
 	case openEntries == 0:
@@ -492,8 +464,6 @@ func (x *explainer) addBatch(ctx context.Context) error {
 	return err
 }
 
-// addProcess adds why this process claims no entry of the type, or why it does not claim this entry although it is
-// due.
 func (x *explainer) addProcess(ctx context.Context) {
 	isDue := x.row.DueIn <= 0
 	for _, b := range x.d.log.OpenBreakers() {
@@ -519,7 +489,6 @@ func (x *explainer) addProcess(ctx context.Context) {
 	}
 }
 
-// addQueue adds what is wrong with the queue, and who finds the entry next.
 func (x *explainer) addQueue(ctx context.Context) {
 	nextPoll := Reason{Code: "next_poll", Every: x.local.PollInterval * 12 / 10, At: x.row.NextAt}
 	if !x.d.log.SharedQueue() && x.local.Handlers > 0 {
@@ -551,7 +520,6 @@ func (x *explainer) addQueue(ctx context.Context) {
 	}
 }
 
-// addProblems adds the tasks of the library that fail now in this process.
 func (x *explainer) addProblems(ctx context.Context) {
 	for _, p := range x.local.Problems {
 		isFull := x.d.mayDo(ctx, x.a, SeeErrors, Subject{Type: p.BusinessType}) // A problem of the whole process may be about other types.

@@ -63,10 +63,8 @@ func csvTime(t time.Time) string {
 }
 
 // Cell returns a text as a CSV cell that no spreadsheet reads as a formula or as two cells. If a text would be a
-// formula, Cell puts a ' in front. Cell quotes the same texts as encoding/csv, and also texts with a semicolon or a
-// tab. In countries with a decimal comma, spreadsheets split cells at semicolons. Without quotes, the text after a
-// semicolon could begin a formula. Invisible characters become their numbers, for example [U+001B], because a terminal
-// obeys some of them.
+// formula, Cell puts a ' in front. In countries with a decimal comma, spreadsheets split cells at semicolons. Invisible
+// characters become their numbers, for example [U+001B], because a terminal obeys some of them.
 func Cell(text string) string {
 	text = showInvisible(text)
 	printable := strings.TrimLeftFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) || unicode.IsSpace(r) })

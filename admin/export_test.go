@@ -14,8 +14,6 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// TestNoCellBeginsAFormula checks cells that a spreadsheet would read as a formula, also after a space or an invisible
-// character. Cell must put a ' in front of them.
 // Failure: F132
 func TestNoCellBeginsAFormula(t *testing.T) {
 	for cell, guarded := range map[string]bool{"=1": true, "+1": true, "-1": true, "@x": true, " =1": true, "＝1": true, "\t=1": true, "\r\n@x": true, "\u3000=1": true, "\xff=1": true,
@@ -28,8 +26,6 @@ func TestNoCellBeginsAFormula(t *testing.T) {
 	}
 }
 
-// TestExportsAreExactAndHarmless exports ids and amounts that are too large for a float, and texts that look like
-// formulas. The export must contain the exact numbers and no formula.
 // Failure: F132
 func TestExportsAreExactAndHarmless(t *testing.T) {
 	id, err := compensator.ParseEntryID("18446744073709551615")

@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// These constants limit the number of queries that Find and Near send, and the number of rows that these queries return.
+// Limits on the queries of Find and Near.
 const (
 	minPrefix     = 3  // Near compares only texts of this length or longer
 	maxNear       = 5  // maximum number of ids that Near returns
@@ -23,7 +23,6 @@ const (
 // IDKind is the kind of an id, for example a business id or a batch id.
 type IDKind string
 
-// The kinds of ids that a text is compared with.
 const (
 	KindBusiness    IDKind = "business" // Entry.BusinessID
 	KindBusinessExt IDKind = "ext"      // Entry.BusinessExtID
@@ -56,8 +55,9 @@ type Match struct {
 	Prefix bool   `json:"prefix,omitempty"` // whether the ids only begin with the text
 }
 
-// Find looks for entries that have a text as their business id, external business id or batch id. If there are none, Find
-// looks for ids that begin with the text. Find needs SeeEntries. It finds only entries of types that the actor may see.
+// Find looks for entries that have a text as their business id, external business id or batch id. If there are none,
+// Find looks for ids that begin with the text. Find needs SeeEntries. It finds only entries of types that the actor may
+// see.
 func (d *Admin) Find(ctx context.Context, a Actor, text string) (Match, error) {
 	if text == "" {
 		return Match{}, nil
@@ -82,8 +82,8 @@ type NearID struct {
 	ID   string `json:"id"`   // the stored id, as a filter takes it
 }
 
-// Near returns up to 5 ids that are similar to a text for which no entry was found. It needs SeeEntries, and takes ids only from
-// entries of types that the actor may see. Near sends at most 30 queries, each of which reads one page.
+// Near returns up to 5 ids that are similar to a text for which no entry was found. It needs SeeEntries, and takes ids
+// only from entries of types that the actor may see. Near sends at most 30 queries, each of which reads one page.
 func (d *Admin) Near(ctx context.Context, a Actor, text string) ([]NearID, error) {
 	length := utf8.RuneCountInString(text)
 	if length < minPrefix || length > 64 || !utf8.ValidString(text) { // No stored id is longer.
@@ -101,7 +101,6 @@ func (d *Admin) Near(ctx context.Context, a Actor, text string) ([]NearID, error
 	return search.found[:min(len(search.found), maxNear)], nil
 }
 
-// nearSearch is the state of one call of Near.
 type nearSearch struct {
 	d      *Admin
 	actor  Actor
@@ -119,8 +118,7 @@ func (s *nearSearch) add(kind IDKind, ids ...string) {
 	}
 }
 
-// addEntryIDs reads the text as the id of an entry. It looks for ids of entries with another last digit, or with two
-// digits exchanged.
+// addEntryIDs tries another last digit, and two digits exchanged.
 func (s *nearSearch) addEntryIDs(ctx context.Context) error {
 	number, err := compensator.ParseEntryID(strings.TrimPrefix(s.text, "#"))
 	if err != nil {
@@ -145,7 +143,7 @@ func (s *nearSearch) addEntryIDs(ctx context.Context) error {
 	return err
 }
 
-// addPrefixes looks for ids that begin with the text as it is, in small letters, or in capitals.
+// addPrefixes tries the text as it is, in small letters and in capitals.
 func (s *nearSearch) addPrefixes(ctx context.Context) error {
 	spellings := slices.Compact([]string{s.text, strings.ToLower(s.text), strings.ToUpper(s.text)})
 	for _, kind := range listedKinds {
@@ -160,7 +158,7 @@ func (s *nearSearch) addPrefixes(ctx context.Context) error {
 	return nil
 }
 
-// addBeginnings puts the beginnings of recent business ids before the text. For example it finds o-4711 for 4711.
+// addBeginnings finds o-4711 for 4711.
 func (s *nearSearch) addBeginnings(ctx context.Context) error {
 	page, err := s.d.Entries(ctx, s.actor, Filter{Newest: true, Limit: sampledIDs})
 	if err != nil {
@@ -187,7 +185,6 @@ func (s *nearSearch) addBeginnings(ctx context.Context) error {
 	return nil
 }
 
-// addExchanged looks for business ids with two neighbouring letters exchanged.
 func (s *nearSearch) addExchanged(ctx context.Context) error {
 	variants := exchanged(s.text)
 	for _, variant := range variants[max(0, len(variants)-maxVariants):] {
@@ -200,8 +197,6 @@ func (s *nearSearch) addExchanged(ctx context.Context) error {
 	return nil
 }
 
-// addShortened cuts one or two letters from the end of the text, and looks for business ids that begin with
-// the rest.
 func (s *nearSearch) addShortened(ctx context.Context) error {
 	letters := []rune(s.text)
 	for cut := 1; cut <= 2 && len(letters)-cut >= minPrefix; cut++ {
@@ -215,7 +210,6 @@ func (s *nearSearch) addShortened(ctx context.Context) error {
 	return nil
 }
 
-// exchanged returns the variants of the text in which two neighbouring letters have changed places.
 func exchanged(text string) (variants []string) {
 	letters := []rune(text)
 	for i := 1; i < len(letters); i++ {
@@ -228,7 +222,6 @@ func exchanged(text string) (variants []string) {
 	return variants
 }
 
-// idsLike returns up to limit different ids of entries that the actor may see.
 func (d *Admin) idsLike(ctx context.Context, a Actor, kind IDKind, text string, isPrefix bool, limit int) (ids []string, err error) {
 	filter := kind.Filter(text, isPrefix)
 	filter.Limit = limit

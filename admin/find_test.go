@@ -14,7 +14,6 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// ordered returns a bed with one dead entry for each of these business ids. The types of the entries alternate.
 func ordered(t *testing.T, ids map[string]string) *bed {
 	b := newBed(t)
 	for id, businessType := range ids {
@@ -66,8 +65,7 @@ func TestNearIDsAreThoseThatAPersonMayHaveMeant(t *testing.T) {
 	}
 }
 
-// An attacker knows an id of an entry that they may not see, or a part of it. No search may confirm the id, neither by
-// its result nor by the pages that it reads.
+// A search must not confirm a hidden id, neither by its result nor by the pages that it reads.
 // Failure: F122
 func TestSearchTellsNothingOfHiddenEntries(t *testing.T) {
 	t.Parallel()

@@ -7,8 +7,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Types lists the business types for which the actor has a right, sorted. These are the types of the log, and the types with
-// a handler in a live process that has stored a description of itself. The list may be some seconds old.
+// Types lists the business types for which the actor has a right, sorted. These are the types of the log, and the types
+// with a handler in a live process that has stored a description of itself. The list may be some seconds old.
 func (d *Admin) Types(ctx context.Context, a Actor, right Right) ([]string, error) {
 	types, err := d.readTypes(ctx)
 	if err != nil {
@@ -27,9 +27,9 @@ func (d *Admin) Types(ctx context.Context, a Actor, right Right) ([]string, erro
 	return slices.DeleteFunc(slices.Compact(types), func(name string) bool { return !mayDo.holds(ctx, name) }), nil
 }
 
-// Unregistered returns the given types for which no live process has a handler although entries wait. It needs SeeOverview,
-// and leaves out types that the actor may not see. If no process has stored a description of itself, the handlers are
-// unknown, and Unregistered returns no type.
+// Unregistered returns the given types for which no live process has a handler although entries wait. It needs
+// SeeOverview, and leaves out types that the actor may not see. If no process has stored a description of itself, the
+// handlers are unknown, and Unregistered returns no type.
 func (d *Admin) Unregistered(ctx context.Context, a Actor, types ...string) ([]string, error) {
 	handled, err := d.handledTypes(ctx)
 	if err != nil || handled == nil {
@@ -50,8 +50,7 @@ func (d *Admin) Unregistered(ctx context.Context, a Actor, types ...string) ([]s
 	return slices.DeleteFunc(types, func(name string) bool { return !waiting[name] }), err
 }
 
-// handledTypes returns the types with a handler in a live process. It returns nil if no process has stored a description of
-// itself.
+// handledTypes returns nil if no process has stored a description of itself.
 func (d *Admin) handledTypes(ctx context.Context) (map[string]bool, error) {
 	if !d.hasInstances {
 		return nil, nil

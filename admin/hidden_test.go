@@ -25,13 +25,11 @@ var (
 	})
 )
 
-// page is one page of any list: the types of its rows, and its cursor.
 type page struct {
 	types []string
 	next  string
 }
 
-// lists calls each method that returns pages, with one row per page.
 var lists = map[string]func(ctx context.Context, d *admin.Admin, cursor string) (page, error){
 	"entries":           entriesBy(admin.Filter{}),
 	"newest entries":    entriesBy(admin.Filter{Newest: true}),
@@ -82,8 +80,6 @@ func entriesBy(f admin.Filter) func(ctx context.Context, d *admin.Admin, cursor 
 	}
 }
 
-// crowded returns a bed with equally many dead refunds and mails, alternating. All entries share one batch and one
-// business id, and the audit log has a note for each.
 func crowded(t *testing.T, mails int) *bed {
 	b := newBed(t)
 	host := b.admin(admin.Options{Access: everything})
@@ -96,8 +92,7 @@ func crowded(t *testing.T, mails int) *bed {
 	return b
 }
 
-// TestPagesAndCursorsAreOfWhatMayBeSeenAlone reads all lists as an actor who may see one type. Each page must be full
-// and the last page must have no cursor, as if no other type existed.
+// Each page must be full and the last page must have no cursor, as if no other type existed.
 // Failure: F122
 func TestPagesAndCursorsAreOfWhatMayBeSeenAlone(t *testing.T) {
 	t.Parallel()
@@ -129,9 +124,7 @@ func TestPagesAndCursorsAreOfWhatMayBeSeenAlone(t *testing.T) {
 	}
 }
 
-// TestWhoSeesAllAsksForNoTypes reads lists as an actor who may see every type. The queries need no condition on the type
-// then, so they must not list types. For an actor who may see one type they must list this type. In both cases the Admin
-// must use the types that it has read before, instead of reading them for each list.
+// The Admin must use the types that it has read before.
 // Failure: F127
 func TestWhoSeesAllAsksForNoTypes(t *testing.T) {
 	t.Parallel()
@@ -161,7 +154,6 @@ func TestWhoSeesAllAsksForNoTypes(t *testing.T) {
 	})
 }
 
-// TestListsKeepToTheTypesAskedFor checks that lists hold only types that were asked for and that the actor may see.
 func TestListsKeepToTheTypesAskedFor(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -186,8 +178,6 @@ func TestListsKeepToTheTypesAskedFor(t *testing.T) {
 	assert.Empty(t, auditLog.Records)
 }
 
-// TestReadsOfAnAdminAreFourAtATimeForTwoSeconds checks two limits that protect the service's database: an
-// Admin sends at most four reads at a time, and each read takes at most two seconds.
 // Failure: F127
 func TestReadsOfAnAdminAreFourAtATimeForTwoSeconds(t *testing.T) {
 	t.Parallel()
@@ -228,7 +218,6 @@ func TestReadsOfAnAdminAreFourAtATimeForTwoSeconds(t *testing.T) {
 	})
 }
 
-// TestActionsWaitForNoReader checks that actions, above all a pause, go through while all reads are in use.
 // Failure: F127
 func TestActionsWaitForNoReader(t *testing.T) {
 	t.Parallel()
@@ -254,8 +243,6 @@ func TestActionsWaitForNoReader(t *testing.T) {
 	})
 }
 
-// TestOverviewWaitsForNoServerThatIsSilent uses a database that does not answer. Overview must return in time, and
-// must say that the database did not answer.
 // Failure: F127
 func TestOverviewWaitsForNoServerThatIsSilent(t *testing.T) {
 	t.Parallel()
@@ -270,9 +257,7 @@ func TestOverviewWaitsForNoServerThatIsSilent(t *testing.T) {
 	})
 }
 
-// TestHiddenAndAbsentAreToldApartByNothing compares a hidden entry with an entry that does not exist. The answers must
-// be equal, and so must the errors if the record of the refusal cannot be written. The records must be equal too,
-// because the actor can read them: they have no type.
+// The actor can read the records of the refusals too: they have no type.
 // Failure: F122
 func TestHiddenAndAbsentAreToldApartByNothing(t *testing.T) {
 	t.Parallel()
@@ -327,7 +312,6 @@ func TestHiddenAndAbsentAreToldApartByNothing(t *testing.T) {
 	}
 }
 
-// TestSearchFindsOnlyWhatItsRightShows checks that a search by error or by user needs the right to see errors or users.
 // Failure: F122
 func TestSearchFindsOnlyWhatItsRightShows(t *testing.T) {
 	t.Parallel()
@@ -347,8 +331,6 @@ func TestSearchFindsOnlyWhatItsRightShows(t *testing.T) {
 	}
 }
 
-// TestRevealShowsTheErrorAsOtherViewsDo reveals an entry with the right SeeContent alone. The handler's error must stay
-// masked.
 func TestRevealShowsTheErrorAsOtherViewsDo(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -361,8 +343,6 @@ func TestRevealShowsTheErrorAsOtherViewsDo(t *testing.T) {
 	}
 }
 
-// TestGroupsThatMayNotBeAllAreToldToBeMore checks the second result of Groups, which says that groups may be missing.
-// It must be true if the log returns its maximum number of groups.
 func TestGroupsThatMayNotBeAllAreToldToBeMore(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int]bool{999: false, 1000: true} {
@@ -380,8 +360,6 @@ func TestGroupsThatMayNotBeAllAreToldToBeMore(t *testing.T) {
 	}
 }
 
-// TestTitleOfAFailureIsThatOfAllItsCases reads one failure before and after a newer entry has died of it. The title must stay, and must
-// show no id of a single entry.
 func TestTitleOfAFailureIsThatOfAllItsCases(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -396,8 +374,6 @@ func TestTitleOfAFailureIsThatOfAllItsCases(t *testing.T) {
 	}
 }
 
-// TestNoTypeIsPausedUnderANameThatNoneHas pauses a name that no type can have. Every actor must be refused. Otherwise
-// the page would show a pause that stops nothing.
 func TestNoTypeIsPausedUnderANameThatNoneHas(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -418,9 +394,6 @@ func TestNoTypeIsPausedUnderANameThatNoneHas(t *testing.T) {
 	assert.Empty(t, b.auditLog(true), "a mistyped name is not recorded")
 }
 
-// TestMistypedTypeIsNotPaused pauses a type that neither the log nor the process knows. The error must suggest similar
-// types that the actor may see. Pause must accept a type with a handler before its first entry. PauseOptions.Ahead must accept
-// any name.
 // Failure: F124
 func TestMistypedTypeIsNotPaused(t *testing.T) {
 	t.Parallel()
@@ -453,8 +426,7 @@ func TestMistypedTypeIsNotPaused(t *testing.T) {
 	assert.Len(t, paused, 2)
 }
 
-// TestNothingIsWeighedThatMayNotBeSeen checks that no amount is computed for a hidden entry. Computing an amount reads
-// content and calls a function of the service.
+// Computing an amount reads content and calls a function of the service.
 // Failure: F122
 func TestNothingIsWeighedThatMayNotBeSeen(t *testing.T) {
 	t.Parallel()
@@ -473,8 +445,6 @@ func TestNothingIsWeighedThatMayNotBeSeen(t *testing.T) {
 	assert.Greater(t, b.weighed.Load(), before)
 }
 
-// TestOverviewIsThereForWhoSeesATypeWithNothingOpen asks as an actor who may see only a type without open cases. The
-// overview must say that nothing is open. It must also show the pause of the type, which the actor may want to end.
 // Failure: F130
 func TestOverviewIsThereForWhoSeesATypeWithNothingOpen(t *testing.T) {
 	t.Parallel()
@@ -498,9 +468,6 @@ func TestOverviewIsThereForWhoSeesATypeWithNothingOpen(t *testing.T) {
 	require.ErrorIs(t, err, admin.ErrNotAllowed)
 }
 
-// TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone opens the breaker of a type. The Admin must show since when the breaker
-// is open, the time of the next attempt, and the masked error, even if all entries of the type have ended. An actor who
-// may not see the type must see nothing.
 // Failure: F122
 func TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone(t *testing.T) {
 	t.Parallel()
@@ -534,8 +501,7 @@ func TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone(t *testing.T) {
 	assert.Equal(t, full, told(everything)[refundType])
 }
 
-// TestExportThatIsRefusedIsOnRecord checks that each kind of refused export is recorded. An export with an empty list
-// of types is not refused, so it adds no record.
+// An export with an empty list of types is not refused, so it adds no record.
 func TestExportThatIsRefusedIsOnRecord(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -567,8 +533,6 @@ func TestExportThatIsRefusedIsOnRecord(t *testing.T) {
 	assert.Len(t, b.auditLog(true), 6)
 }
 
-// TestRefusalMakesNoType refuses an actor without rights who names an invented type. The log must have no such type
-// afterwards, and lists of other actors must not change. The record must not reveal whether the type exists.
 func TestRefusalMakesNoType(t *testing.T) {
 	t.Parallel()
 	for _, sees := range []bool{false, true} {
@@ -597,8 +561,7 @@ func TestRefusalMakesNoType(t *testing.T) {
 	}
 }
 
-// TestWhatServersSayIsShownAsErrorsAre checks that a driver's error is masked, because it may contain an address and a
-// password.
+// The error of a driver may contain an address and a password.
 func TestWhatServersSayIsShownAsErrorsAre(t *testing.T) {
 	t.Parallel()
 	for right, want := range map[admin.Right]string{"": "dial root:…@tcp(db:3306) for …@example.com: Error 1045", admin.SeeErrors: "dial root:…@tcp(db:#) for …@example.com: Error 1045"} {
@@ -614,8 +577,6 @@ func TestWhatServersSayIsShownAsErrorsAre(t *testing.T) {
 	}
 }
 
-// TestPauseOfATypeThatHasGoneIsInTheAuditLogOfWhoMaySeeIt pauses a type that has no entries any more. Many operations
-// follow. An actor who may see this type, but not all types, must find the pause in the audit log.
 func TestPauseOfATypeThatHasGoneIsInTheAuditLogOfWhoMaySeeIt(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -633,8 +594,6 @@ func TestPauseOfATypeThatHasGoneIsInTheAuditLogOfWhoMaySeeIt(t *testing.T) {
 	assert.Equal(t, []string{"pause", "gone"}, []string{page.Records[0].Action, page.Records[0].BusinessType})
 }
 
-// TestErrorsOfAttemptsAreMaskedAsOthersAre reads an entry whose attempt failed with a quoted secret and a password.
-// An actor without SeeErrors must see neither of them.
 func TestErrorsOfAttemptsAreMaskedAsOthersAre(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// TestNoContentOfAHiddenEntryIsRead checks that an Admin asks for the right before it reads a content. Reading a large
-// content takes longer, so an actor could tell a hidden entry from an absent one by the time of the answer.
+// Reading a large content takes longer, so an actor could tell a hidden entry from an absent one by the time of the
+// answer.
 // Failure: F122
 func TestNoContentOfAHiddenEntryIsRead(t *testing.T) {
 	t.Parallel()
@@ -36,8 +36,6 @@ func TestNoContentOfAHiddenEntryIsRead(t *testing.T) {
 	assert.Greater(t, b.store.loaded.Load(), before)
 }
 
-// TestLimitOfHiddenTypesIsLikeNone changes limits by name. An actor who may see no type of a limit must not learn that
-// the limit exists. An actor who may change only some types of a limit must not learn the names of its other types.
 // Failure: F122
 func TestLimitOfHiddenTypesIsLikeNone(t *testing.T) {
 	t.Parallel()
@@ -64,8 +62,7 @@ func TestLimitOfHiddenTypesIsLikeNone(t *testing.T) {
 	assert.Equal(t, before, b.standing())
 }
 
-// TestRefusalIsRecordedWhateverTheRequestNames refuses actions on long names. A record that does not fit into its column
-// would be missing from the audit log.
+// A record that does not fit into its column would be missing from the audit log.
 // Failure: F126
 func TestRefusalIsRecordedWhateverTheRequestNames(t *testing.T) {
 	t.Parallel()

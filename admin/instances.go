@@ -26,9 +26,10 @@ const (
 	InstanceEnded = processlog.InstanceEnded // Close has ended it
 )
 
-// Instances reads the descriptions that processes have stored of themselves, sorted by name. Only the process itself writes
-// its row. So a live process that cannot reach the database is InstanceGone, as if it had been killed. Instances returns a
-// process for a day after its last write. A Compensator without Config.Operations, or a missing table, is a *FieldError.
+// Instances reads the descriptions that processes have stored of themselves, sorted by name. Only the process itself
+// writes its row. So a live process that cannot reach the database is InstanceGone, as if it had been killed. Instances
+// returns a process for a day after its last write. A Compensator without Config.Operations, or a missing table, is a
+// *FieldError.
 func (l *Log) Instances(ctx context.Context) ([]Instance, error) {
 	store := l.c.Operations()
 	if store == nil {
@@ -54,15 +55,13 @@ type Instances struct {
 	Deploys []Deploy `json:"deploys"` // first start of each known version of the service, oldest first
 }
 
-// Deploy is the first start of a process with a version of the service. The row of a process is deleted a day after the process
-// was last seen. So older deploys may be missing, or show the start of a later process with the same version. A Deploy of the
-// last day is exact.
+// Deploy is the first start of a process with a version of the service. Deploys older than a day may be missing or inexact.
 type Deploy struct {
 	At    time.Time `json:"at"`    // by the database's clock
 	Build string    `json:"build"` // see Instance
 }
 
-// deploysOf returns the first start of each version of the service. Processes of unknown versions do not count.
+// deploysOf ignores processes of unknown versions.
 func deploysOf(instances []Instance) (deploys []Deploy) {
 	for _, i := range instances {
 		at := slices.IndexFunc(deploys, func(d Deploy) bool { return d.Build == i.Build })
@@ -81,9 +80,9 @@ func deploysOf(instances []Instance) (deploys []Deploy) {
 // KeepsInstances reports whether Operations.Instances is set, so that Instances works.
 func (d *Admin) KeepsInstances() bool { return d.hasInstances }
 
-// Instances shows the processes that have stored a description of themselves. It needs SeeOverview for the empty type, because it shows names of
-// hosts. It leaves out types that the actor may not see. Actors share one result for some seconds, as for Overview. If
-// Operations.Instances is not set, it returns a *FieldError.
+// Instances shows the processes that have stored a description of themselves. It needs SeeOverview for the empty type,
+// because it shows names of hosts. It leaves out types that the actor may not see. Actors share one result for some
+// seconds, as for Overview. If Operations.Instances is not set, it returns a *FieldError.
 func (d *Admin) Instances(ctx context.Context, a Actor) (Instances, error) {
 	if !d.mayDo(ctx, a, SeeOverview, Subject{}) {
 		return Instances{}, ErrNotAllowed
@@ -109,7 +108,6 @@ func (d *Admin) Instances(ctx context.Context, a Actor) (Instances, error) {
 	return found, nil
 }
 
-// readInstances returns the shared list of processes, and when it was read.
 func (d *Admin) readInstances(ctx context.Context) ([]Instance, time.Time, error) {
 	if !d.hasInstances {
 		return nil, time.Time{}, newNoInstancesError()

@@ -15,8 +15,8 @@ import (
 // Limited is a type with entries that wait for a limit (TypeConfig.Limit), as far as the process that serves the Admin knows.
 type Limited = observe.LimitedType
 
-// Limited lists the types with entries that wait for a limit. It needs SeeOverview. It leaves out types that the actor may not see. It
-// sends no query.
+// Limited lists the types with entries that wait for a limit. It needs SeeOverview. It leaves out types that the actor
+// may not see. It sends no query.
 func (d *Admin) Limited(ctx context.Context, a Actor) []Limited {
 	return d.visibleLimited(ctx, d.log.Limited(), d.rightsOf(a, SeeOverview))
 }
@@ -26,7 +26,7 @@ func (d *Admin) visibleLimited(ctx context.Context, limited []Limited, mayRead *
 }
 
 // Limit describes a limit on the starts of entries (TypeConfig.Limit). The log stores a limit when a process claims an
-// entry under this limit for the first time. Before that, Limits does not list it.
+// entry under this limit for the first time.
 type Limit struct {
 	Name  string   `json:"name"`           // name of the limit
 	Types []string `json:"business_types"` // types that share the limit and that the actor may see, sorted
@@ -83,14 +83,12 @@ func (d *Admin) Limits(ctx context.Context, a Actor) ([]Limit, error) {
 	return limits, err
 }
 
-// limitedKey reads the state of one key under a limit.
 func (d *Admin) limitedKey(ctx context.Context, limit processlog.StoredLimit, key string) (processlog.LimitedKey, error) {
 	return runQuery(ctx, d, func(ctx context.Context) (processlog.LimitedKey, error) {
 		return d.log.Operations().LimitedKey(ctx, limit, key)
 	})
 }
 
-// readLimits reads one limit, or all of them if name is empty.
 func (d *Admin) readLimits(ctx context.Context, name string) ([]processlog.StoredLimit, error) {
 	return runQuery(ctx, d, func(ctx context.Context) ([]processlog.StoredLimit, error) {
 		return d.log.Operations().Limits(ctx, name)
@@ -99,8 +97,7 @@ func (d *Admin) readLimits(ctx context.Context, name string) ([]processlog.Store
 
 // ChangeLimit replaces values of a limit that the program has set, in all processes. Where values has 0, the program's
 // value applies. So LimitValues{} restores all values of the program. Each claim that begins after ChangeLimit has
-// returned obeys the new values. Entries that are already running continue. ChangeLimit needs the right ChangeLimit for
-// each type that shares the limit.
+// returned obeys the new values. ChangeLimit needs the right ChangeLimit for each type that shares the limit.
 //
 // It returns ErrChanged if a person has changed the limit since seen was read. It returns ErrNotFound if nothing has
 // claimed under the limit yet, or if the actor may neither see nor change any of its types. Its other errors are
@@ -140,9 +137,7 @@ func (d *Admin) ChangeLimit(ctx context.Context, a Actor, seen Limit, values Lim
 	return d.log.Operations().PutLimit(ctx, limit, ops...)
 }
 
-// refuseLimit records the refusal to change a limit, and returns the error for the actor. If the actor may see or
-// change one of the types, the record names that type. Otherwise the record names no type, and the error is the same as
-// for a limit that does not exist.
+// refuseLimit names a type in the record only if the actor may see or change it. Without such a type, the error is that of an absent limit.
 func (d *Admin) refuseLimit(ctx context.Context, a Actor, types []string, subject, name, reason string) error {
 	ctx = withAction(ctx)
 	op, isHidden := processlog.Operation{Action: string(ChangeLimit), Subject: subject, Reason: reason}, true
@@ -158,7 +153,6 @@ func (d *Admin) refuseLimit(ctx context.Context, a Actor, types []string, subjec
 	return fmt.Errorf("limit %q: %w", name, compensator.ErrNotFound)
 }
 
-// limitText describes values for the audit log.
 func limitText(v LimitValues) string {
 	var parts []string
 	if v.Interval > 0 {

@@ -13,7 +13,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// having returns an Access that allows the given rights for every type.
 func having(rights ...admin.Right) admin.AccessFunc {
 	return func(_ context.Context, _ admin.Actor, r admin.Right, _ admin.Subject) bool {
 		for _, right := range rights {
@@ -25,7 +24,6 @@ func having(rights ...admin.Right) admin.AccessFunc {
 	}
 }
 
-// TestAuditLogShowsErrorsAsOtherViewsDo checks that errors in the states before and after a change are masked.
 func TestAuditLogShowsErrorsAsOtherViewsDo(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -39,9 +37,6 @@ func TestAuditLogShowsErrorsAsOtherViewsDo(t *testing.T) {
 	}
 }
 
-// TestWhoMayTakeCasesGivesBackWhatIsHisAlone uses an actor who has only SeeEntries and TakeCase. The actor may give
-// back their own case, but not the case of another person. The version must be the one that the actor saw. The actor
-// may take cases up to the amount that Access allows.
 func TestWhoMayTakeCasesGivesBackWhatIsHisAlone(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -66,8 +61,6 @@ func TestWhoMayTakeCasesGivesBackWhatIsHisAlone(t *testing.T) {
 	require.NoError(t, joined(large.TakeCases(t.Context(), mei, seen(), why)))
 }
 
-// TestRefusalNamesTheEntryThatWasNamed checks that the record of a refusal has the id that the actor named. The record
-// must have the id also if the actor may not see the entry.
 func TestRefusalNamesTheEntryThatWasNamed(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -76,8 +69,6 @@ func TestRefusalNamesTheEntryThatWasNamed(t *testing.T) {
 	assert.Equal(t, []any{b.dead.ID, ""}, []any{b.auditLog(true)[0].EntryID, b.auditLog(true)[0].BusinessType})
 }
 
-// TestReadOnlyAdminOffersNothingThatIsWrittenDown checks a read-only Admin and an actor with all rights. The Admin must
-// offer no action that would be recorded.
 func TestReadOnlyAdminOffersNothingThatIsWrittenDown(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -91,7 +82,6 @@ func TestReadOnlyAdminOffersNothingThatIsWrittenDown(t *testing.T) {
 	assert.Equal(t, []admin.Right{admin.SeeOverview, admin.SeeEntries, admin.SeeErrors, admin.SeeAuditLog}, may)
 }
 
-// TestDelayIsBounded uses delays that are too short and too long. The Admin must refuse the same delays as the log.
 func TestDelayIsBounded(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -104,8 +94,7 @@ func TestDelayIsBounded(t *testing.T) {
 	}
 }
 
-// TestWhatWasSettledManuallyIsDoneAgainByRight requeues an entry that a person has settled. This must need the right
-// RequeueSucceeded. A person may have paid manually, so a requeue might pay twice.
+// A person may have paid manually, so a requeue might pay twice.
 func TestWhatWasSettledManuallyIsDoneAgainByRight(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -119,8 +108,6 @@ func TestWhatWasSettledManuallyIsDoneAgainByRight(t *testing.T) {
 	require.ErrorIs(t, change(admin.Requeue), admin.ErrNotAllowed)
 }
 
-// TestSumsOfATypeThatTheAdminHasNotKnownOfAreShownToWhoMaySeeIt uses a type that is newer than the Admin's latest read
-// of the types. An actor who may see the type must get its sums.
 func TestSumsOfATypeThatTheAdminHasNotKnownOfAreShownToWhoMaySeeIt(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -14,12 +14,9 @@ type Line struct {
 	Amount compensator.Amount `json:"amount"`         // zero if the amount is unknown
 	Case   *Case              `json:"case,omitempty"` // the entry's case, open or closed; nil if the entry has no case
 
-	// OutcomeUnknown reports whether an attempt may have had an effect that the log does not know. This is so in three cases:
-	//   - An attempt of the present epoch timed out, was cut off, never ended, or lost the result of its call.
-	//   - An attempt is running now.
-	//   - An attempt was running when the entry was cancelled or rescheduled.
+	// OutcomeUnknown reports whether an attempt may have had an effect that the log does not know.
 	//
-	// OutcomeUnknown is false once the entry has ended well. If it is true, Change needs Change.Checked.
+	// Change then needs Change.Checked.
 	OutcomeUnknown bool `json:"outcome_unknown,omitempty"`
 
 	Lease *Lease `json:"lease,omitempty"` // set by EntryLines with Filter.Leased, if a process holds the entry
@@ -73,7 +70,6 @@ func (d *Admin) CaseLines(ctx context.Context, a Actor, filter CaseFilter) (Line
 	return LinePage{lines, page.Next}, err
 }
 
-// lines builds a Line for each of outlines, in the order of ids.
 func (d *Admin) lines(ctx context.Context, a Actor, ids []compensator.EntryID, outlines []processlog.Row, amounts map[compensator.EntryID]compensator.Amount, cases []Case) ([]Line, error) {
 	unknownOutcomes, err := d.outcomesUnknown(ctx, entriesOf(outlines), cases)
 	if err != nil {
@@ -126,7 +122,6 @@ func (d *Admin) EntryLines(ctx context.Context, a Actor, filter Filter) (LinePag
 	return lines, err
 }
 
-// addLeases reads which processes hold the entries of lines.
 func (d *Admin) addLeases(ctx context.Context, a Actor, lines []Line) error {
 	ids := make([]compensator.EntryID, len(lines))
 	for i, line := range lines {
@@ -152,7 +147,6 @@ func (d *Admin) addLeases(ctx context.Context, a Actor, lines []Line) error {
 	return nil
 }
 
-// newLinePage builds the lines of a page of entries, and masks them.
 func (d *Admin) newLinePage(ctx context.Context, a Actor, page EntryPage) (LinePage, error) {
 	rows := make([]processlog.Row, len(page.Entries))
 	for i, e := range page.Entries {
@@ -175,7 +169,7 @@ func (d *Admin) newLinePage(ctx context.Context, a Actor, page EntryPage) (LineP
 	return linePage, nil
 }
 
-// entryOf converts a row into an Entry. The method visibleEntry then removes the fields that need further rights.
+// entryOf keeps the fields that need further rights. The method visibleEntry removes them.
 func entryOf(r processlog.Row) compensator.Entry {
 	return compensator.Entry{ID: r.ID, IdempotencyKey: r.IdempotencyKey, BusinessType: r.BusinessType, BatchID: r.BatchID, BusinessID: r.BusinessID,
 		BusinessExtID: r.BusinessExtID, UserID: r.UserID, State: r.State, ProcessCount: r.ProcessCount, MaxAttempts: r.MaxAttempts,

@@ -12,9 +12,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A Log uses the following types. Package processlog describes them in full. An empty line separates this comment
-// from the group, because go doc would otherwise repeat it for each type.
-
 type (
 	Filter      = processlog.Filter      // selects entries for List. The zero value selects all, 50 a page
 	CountFilter = processlog.CountFilter // selects entries for Count. The zero value selects all entries
@@ -45,8 +42,7 @@ type Page struct {
 }
 
 // List reads one page of entries. A cursor is a position, so pages do not shift when entries are added or change their
-// state. More pages may follow a short page. On the last page Next is empty. An invalid filter or cursor is a
-// *FieldError.
+// state. On the last page Next is empty. An invalid filter or cursor is a *FieldError.
 func (l *Log) List(ctx context.Context, filter Filter) (Page, error) {
 	found, err := l.c.Store().List(ctx, filter)
 	page := Page{Next: found.Next, Read: found.Read}
@@ -63,8 +59,7 @@ func (l *Log) Count(ctx context.Context, filter CountFilter) ([]Count, error) {
 }
 
 // History lists what people and programs did to an entry, oldest first. For the zero EntryID it lists each AcceptLoss,
-// and each Purge of entries that are less than an hour old. For an entry without records it returns an empty list and
-// no error.
+// and each Purge of entries that are less than an hour old.
 func (l *Log) History(ctx context.Context, id compensator.EntryID) ([]AuditRecord, error) {
 	return l.c.Store().History(ctx, id)
 }
@@ -90,9 +85,9 @@ func (opts RequeueOptions) newChange() (processlog.Change, error) {
 	return processlog.Change{Action: processlog.ActionRequeue, Delay: opts.Delay, Compensate: opts.Compensate, Actor: opts.Actor, Reason: opts.Reason}, nil
 }
 
-// Requeue runs an entry again. The entry gets the full number of attempts. The entry gets a new epoch, and results of the former epoch are
-// dropped. A pending or compensating entry cannot be requeued: Requeue returns a *compensator.StateError. It may also
-// return ErrNotFound, ErrBusy or ErrClosed. Invalid options are a *FieldError.
+// Requeue runs an entry again. The entry gets the full number of attempts. The entry gets a new epoch, and results of
+// the former epoch are dropped. A pending or compensating entry cannot be requeued: Requeue returns a
+// *compensator.StateError. It may also return ErrNotFound, ErrBusy or ErrClosed. Invalid options are a *FieldError.
 func (l *Log) Requeue(ctx context.Context, ref compensator.Ref, opts RequeueOptions) error {
 	change, err := opts.newChange()
 	if err != nil {
@@ -110,15 +105,13 @@ func (l *Log) Requeue(ctx context.Context, ref compensator.Ref, opts RequeueOpti
 	return err
 }
 
-// maxRequeued equals the largest page of List.
 const maxRequeued = 1000
 
 // RequeueAll requeues up to 1,000 entries in one transaction, for example a page of List. It returns one error for each
 // entry, in the order of seen. The error is nil, ErrChanged if the entry does not have the given version any more, or
 // an error of Requeue. RequeueAll does not wait for a locked row and returns ErrBusy for it. If the second result is an
 // error, no entry was requeued. There is one exception: if the answer to COMMIT was lost, all entries may have been
-// requeued. A second call then returns ErrChanged for each entry. Invalid options, more than 1,000 entries, or an entry
-// named twice are a *FieldError.
+// requeued. Invalid options, more than 1,000 entries, or an entry named twice are a *FieldError.
 func (l *Log) RequeueAll(ctx context.Context, seen []compensator.Entry, opts RequeueOptions) ([]error, error) {
 	change, err := opts.newChange()
 	if err != nil {
@@ -142,7 +135,6 @@ func (l *Log) RequeueAll(ctx context.Context, seen []compensator.Entry, opts Req
 	return refusals, nil
 }
 
-// versionsOf returns the ids and versions of entries.
 func versionsOf(seen []compensator.Entry) ([]processlog.Version, error) {
 	if len(seen) > maxRequeued {
 		return nil, &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("%d, at most %d", len(seen), maxRequeued)}
@@ -159,8 +151,8 @@ func versionsOf(seen []compensator.Entry) ([]processlog.Version, error) {
 	return versions, nil
 }
 
-// planRequeue returns the answer of a dry run. It reads only the present versions of the entries. If an entry still has
-// the version in seen, its other fields have not changed either, so planRequeue takes them from seen.
+// planRequeue reads only the present versions of the entries. If an entry still has the version in seen, its other
+// fields have not changed either, so planRequeue takes them from seen.
 func (l *Log) planRequeue(ctx context.Context, seen []compensator.Entry, versions []processlog.Version, change processlog.Change) ([]error, error) {
 	ids := make([]compensator.EntryID, len(seen))
 	for i, e := range seen {
@@ -218,13 +210,13 @@ type EraseResult struct {
 }
 
 // Erase removes the personal data of an ended entry, dead ones included. It blanks the content, headers, user name and
-// last error, the reasons and errors in earlier audit records, and the errors of failed attempts. It keeps ids (which must hold no personal data), the
-// state, times, and who did what. The idempotency key still prevents that the event is recorded again.
+// last error, the reasons and errors in earlier audit records, and the errors of failed attempts. It keeps ids (which
+// must hold no personal data), the state, times, and who did what. The idempotency key still prevents that the event is
+// recorded again.
 //
 // An erased entry cannot be requeued: Requeue returns a *StateError whose field Erased is true. If the entry has not
 // ended, Erase returns a *StateError whose field Erased is false. Erase may also return ErrNotFound, ErrBusy or
-// ErrClosed. A missing actor or reason is a *FieldError.
-// docs/how-to/erase.md lists what Erase cannot reach.
+// ErrClosed. A missing actor or reason is a *FieldError. docs/how-to/erase.md lists what Erase cannot reach.
 func (l *Log) Erase(ctx context.Context, ref compensator.Ref, by AuditInfo) (EraseResult, error) {
 	if err := by.Validate(); err != nil {
 		return EraseResult{}, err
@@ -233,17 +225,13 @@ func (l *Log) Erase(ctx context.Context, ref compensator.Ref, by AuditInfo) (Era
 	return EraseResult{WasAlready: err == nil && before.Erased}, err
 }
 
-// purged lists the states that Purge deletes if the caller names none.
 var purged = []compensator.State{compensator.Succeeded, compensator.Compensated, compensator.Cancelled}
 
 const purgeStep = 1000
 
 // Purge deletes entries that reached one of states more than age before the call. age is at least a minute. Without
-// states it deletes succeeded, compensated and cancelled entries. Purge works in steps of at most 1,000 entries.
-// Producers do not wait for a step. Purge returns the number of deleted entries. It stops when ctx ends.
-//
-// Choose an age that is longer than the time in which an event may come again, as for Config.Keep. If age is below an
-// hour, Purge writes a note into the audit table, so that other processes do not take the missing entries for a loss.
+// states it deletes succeeded, compensated and cancelled entries. Producers do not wait for a step. Purge returns the
+// number of deleted entries. It stops when ctx ends.
 //
 // Some entries stay:
 //   - entries that another transaction has locked;
@@ -252,8 +240,8 @@ const purgeStep = 1000
 //   - entries that the database refuses to delete, for example because a foreign key refers to them. A
 //     *processlog.RefusedError names these entries, and Purge counts only the deleted ones.
 //
-// If Purge fails or its process dies, the entries that it has deleted stay deleted. The returned number counts them. An age
-// below a minute is a *FieldError.
+// If Purge fails or its process dies, the entries that it has deleted stay deleted. The returned number counts them. An
+// age below a minute is a *FieldError.
 func (l *Log) Purge(ctx context.Context, age time.Duration, states ...compensator.State) (int, error) {
 	if age < time.Minute {
 		return 0, &compensator.FieldError{Field: "age", Reason: fmt.Sprintf("%v is less than 1m", age)}

@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// TestPageIsWrittenAsJSON requires the field names that the docs give.
+// The docs give the names of these fields.
 func TestPageIsWrittenAsJSON(t *testing.T) {
 	written, err := json.Marshal(admin.Page{Next: "c"})
 	require.NoError(t, err)

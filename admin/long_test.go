@@ -16,9 +16,7 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 )
 
-// TestLongErrorIsScrubbedInPart uses an error that contains a whole response of a remote service. The scrub delays
-// other outcomes, so it may read only the beginning of the error. If this cut splits a secret, no part of the secret
-// may be stored.
+// Scrub sees only the beginning of a long error. If the cut splits a secret, no part of it may be stored.
 func TestLongErrorIsScrubbedInPart(t *testing.T) {
 	t.Parallel()
 	store := compensatortest.NewMemoryStore()

@@ -35,9 +35,9 @@ const (
 // ErrContinued says that another caller has continued an action meanwhile. Nothing was done. Bulk shows how far the action is.
 var ErrContinued = errors.New("admin: another caller continues this action")
 
-// Matching counts the entries that match a search, for a person who plans an action on all of them. It records nothing. It needs
-// SeeEntries. A filter by error text also needs SeeErrors, and a filter by user id also needs SeeContent. Entries of types without
-// these rights do not match. An invalid filter, or one without a state, is a *FieldError.
+// Matching counts the entries that match a search, for a person who plans an action on all of them. It needs
+// SeeEntries. A filter by error text also needs SeeErrors, and a filter by user id also needs SeeContent. An invalid
+// filter, or one without a state, is a *FieldError.
 func (d *Admin) Matching(ctx context.Context, a Actor, action Right, search Search) (Matching, error) {
 	match, ok, err := d.newMatch(ctx, a, search)
 	if err != nil || !ok {
@@ -46,7 +46,7 @@ func (d *Admin) Matching(ctx context.Context, a Actor, action Right, search Sear
 	return d.survey(ctx, a, action, match)
 }
 
-// newMatch returns what a search finds among the types that the actor may see. If ok is false, the actor may see none.
+// newMatch returns ok = false if the actor may see no type.
 func (d *Admin) newMatch(ctx context.Context, a Actor, search Search) (match processlog.Match, ok bool, err error) {
 	match = processlog.Match{Filter: search.Filter, Fingerprint: search.Failure}
 	if err := match.Validate(); err != nil {
@@ -64,7 +64,6 @@ func (d *Admin) matchingIDs(ctx context.Context, match processlog.Match, limit i
 	})
 }
 
-// survey reads up to maxSurveyed entries and sums up those that match.
 func (d *Admin) survey(ctx context.Context, a Actor, action Right, match processlog.Match) (m Matching, err error) {
 	ids, err := d.matchingIDs(ctx, match, maxSurveyed+1)
 	if err != nil {
@@ -96,7 +95,6 @@ func (d *Admin) survey(ctx context.Context, a Actor, action Right, match process
 	return m, nil
 }
 
-// count returns Subject.Count for an action on these entries. If more may match, it is N + 1.
 func (m Matching) count() int {
 	if m.More {
 		return m.N + 1
@@ -104,8 +102,7 @@ func (m Matching) count() int {
 	return m.N
 }
 
-// matchingLines returns the entries among ids that match, without their errors. It adds to weighed the number of
-// contents that it read for amounts.
+// matchingLines adds to weighed the number of contents that it read for amounts.
 func (d *Admin) matchingLines(ctx context.Context, a Actor, match processlog.Match, ids []compensator.EntryID, weighed *int) ([]Line, error) {
 	rows, err := d.outlines(ctx, a, ids)
 	if err != nil {
@@ -137,8 +134,7 @@ func (d *Admin) matchingLines(ctx context.Context, a Actor, match processlog.Mat
 	return lines, nil
 }
 
-// matchingPlan is the part of a bulkPlan for an action on all that match. Each batch stores one, and the last batch says how far the
-// action is. Its JSON names never change.
+// Each batch stores one, and the last batch says how far the action is. Its JSON names never change.
 type matchingPlan struct {
 	Search  Search              `json:"search"` // with the types that the first actor may see
 	More    bool                `json:"more,omitempty"`
@@ -156,7 +152,6 @@ func (p *matchingPlan) match() processlog.Match {
 	return processlog.Match{Filter: p.Search.Filter, Fingerprint: p.Search.Failure, After: p.Cursor, UpTo: p.UpTo}
 }
 
-// add counts the entries of a stored batch.
 func (p *matchingPlan) add(changed int, skipped []string) {
 	leftOut := make(map[string]int)
 	maps.Copy(leftOut, p.LeftOut)
@@ -166,7 +161,6 @@ func (p *matchingPlan) add(changed int, skipped []string) {
 	p.Changed, p.LeftOut = p.Changed+changed, leftOut
 }
 
-// visited returns how many entries the action has changed or left out.
 func (p *matchingPlan) visited() int {
 	n := p.Changed
 	for _, leftOut := range p.LeftOut {
@@ -175,8 +169,7 @@ func (p *matchingPlan) visited() int {
 	return n
 }
 
-// left returns how many of the entries that matched at the start are left. While the action continues, it returns at
-// least 1, because left = 0 means that the action is over.
+// left returns 0 only if the action is over.
 func (p *matchingPlan) left(total int) int {
 	if p.isOver() {
 		return 0
@@ -184,18 +177,17 @@ func (p *matchingPlan) left(total int) int {
 	return max(1, total-p.visited())
 }
 
-// StartMatching begins an action on all entries that match a search, and carries out the first batch. ContinueBulk carries out the
-// other batches, until BulkView.Left is 0. Change.Entries is ignored.
+// StartMatching begins an action on all entries that match a search, and carries out the first batch. ContinueBulk
+// carries out the other batches, until BulkView.Left is 0. Change.Entries is ignored.
 //
-// The action visits entries in the order of their ids. It ends at the entry that was the newest one at the start, so it visits each
-// entry at most once. An entry is changed if it matches when its batch begins, whatever its version. Without Checked, the action leaves
-// out entries whose outcome is unknown. Without Again, it leaves out entries that have ended.
+// The action visits entries in the order of their ids. It ends at the entry that was the newest one at the start, so it
+// visits each entry at most once. An entry is changed if it matches when its batch begins, whatever its version.
 //
-// A batch has at most MaxEntries entries. One transaction changes the entries and stores the position of the action. So if a process is
-// killed, another process continues after the last stored batch.
+// A batch has at most MaxEntries entries. One transaction changes the entries and stores the position of the action.
 //
-// StartMatching needs the rights of Change and Matching. Each batch checks them again. If no entry matches, StartMatching stores
-// nothing and returns a zero BulkID. If the actor may change no matching entry, it returns ErrNotAllowed.
+// StartMatching needs the rights of Change and Matching. Each batch checks them again. If no entry matches,
+// StartMatching stores nothing and returns a zero BulkID. If the actor may change no matching entry, it returns
+// ErrNotAllowed.
 func (d *Admin) StartMatching(ctx context.Context, a Actor, ch Change, search Search, opts BulkOptions) (BulkID, error) {
 	if d.readOnly {
 		return BulkID{}, ErrReadOnly
@@ -247,7 +239,6 @@ func (d *Admin) StartMatching(ctx context.Context, a Actor, ch Change, search Se
 	return BulkID{}, err
 }
 
-// continueMatching does what ContinueBulk does for an action on all that match.
 func (d *Admin) continueMatching(ctx context.Context, a Actor, id BulkID, bulk *storedBulk) error {
 	run, err := d.newMatchingRun(ctx, a, id, bulk)
 	if err != nil || run.plan.Matching.isOver() {
@@ -263,9 +254,9 @@ type BulkProgress struct {
 	More    bool // whether Left is a lower bound
 }
 
-// FinishBulk continues an action of StartMatching until no entry is left. It reads the action once. It calls report at the beginning,
-// and again after every four batches and at the end. It returns the errors of ContinueBulk. For an action of StartBulk it returns a
-// *FieldError. If another caller continues or stops the action, FinishBulk returns ErrContinued and changes no further entry.
+// FinishBulk continues an action of StartMatching until no entry is left. It returns the errors of ContinueBulk. For an
+// action of StartBulk it returns a *FieldError. If another caller continues or stops the action, FinishBulk returns
+// ErrContinued and changes no further entry.
 func (d *Admin) FinishBulk(ctx context.Context, a Actor, id BulkID, report func(BulkProgress)) error {
 	if d.readOnly {
 		return ErrReadOnly
@@ -288,7 +279,6 @@ func (d *Admin) FinishBulk(ctx context.Context, a Actor, id BulkID, report func(
 	return err
 }
 
-// readMatching reads an action of StartMatching. For another action it returns a *FieldError.
 func (d *Admin) readMatching(ctx context.Context, id BulkID) (storedBulk, error) {
 	bulk, err := d.readBulk(ctx, id)
 	if err == nil && bulk.plan.Matching == nil {
@@ -297,8 +287,9 @@ func (d *Admin) readMatching(ctx context.Context, id BulkID) (storedBulk, error)
 	return bulk, err
 }
 
-// StopBulk ends an action of StartMatching before it has visited all entries. Changed entries stay changed, also those of a batch
-// that another caller stores at the same time. StopBulk needs the rights of ContinueBulk. If no entry is left, it does nothing.
+// StopBulk ends an action of StartMatching before it has visited all entries. Changed entries stay changed, also those
+// of a batch that another caller stores at the same time. StopBulk needs the rights of ContinueBulk. If no entry is
+// left, it does nothing.
 func (d *Admin) StopBulk(ctx context.Context, a Actor, id BulkID) error {
 	if d.readOnly {
 		return ErrReadOnly
@@ -320,7 +311,6 @@ func (d *Admin) StopBulk(ctx context.Context, a Actor, id BulkID) error {
 	}
 }
 
-// matchingRun carries out batches of an action on all that match.
 type matchingRun struct {
 	d       *Admin
 	actor   Actor
@@ -332,7 +322,6 @@ type matchingRun struct {
 	plan    bulkPlan
 }
 
-// newMatchingRun prepares to continue an action after its last batch.
 func (d *Admin) newMatchingRun(ctx context.Context, a Actor, id BulkID, bulk *storedBulk) (*matchingRun, error) {
 	if err := d.checkMatching(ctx, a, id, bulk); err != nil {
 		return nil, err
@@ -342,7 +331,6 @@ func (d *Admin) newMatchingRun(ctx context.Context, a Actor, id BulkID, bulk *st
 	return &matchingRun{d: d, actor: a, isOther: a.ID != bulk.first().Actor, id: id, reason: bulk.first().Reason, follows: bulk.last().Record, plan: plan}, nil
 }
 
-// checkMatching returns an error if the actor may not continue or stop an action, and records the refusal.
 func (d *Admin) checkMatching(ctx context.Context, a Actor, id BulkID, bulk *storedBulk) error {
 	seesAll, err := d.seesMatching(ctx, a, bulk)
 	if err != nil {
@@ -357,7 +345,6 @@ func (d *Admin) checkMatching(ctx context.Context, a Actor, id BulkID, bulk *sto
 	return nil
 }
 
-// progress returns the plan of the next batch.
 func (b *storedBulk) progress() *matchingPlan {
 	next := *b.plan.Matching
 	var skipped []string
@@ -368,15 +355,13 @@ func (b *storedBulk) progress() *matchingPlan {
 	return &next
 }
 
-// seesMatching reports whether the actor may see all types that an action on all that match is about.
 func (d *Admin) seesMatching(ctx context.Context, a Actor, bulk *storedBulk) (bool, error) {
 	filter := bulk.plan.Matching.Search.Filter
 	types, ok, err := d.visibleTypes(ctx, d.bulkReaders(a, bulk), filter.BusinessType, filter.BusinessTypes)
 	return ok && (types == nil || len(types) == len(filter.BusinessTypes)), err
 }
 
-// mayContinue reports whether the actor may continue or stop an action on all that match. It checks rights to types. The right to
-// each entry is checked by each batch.
+// mayContinue checks rights to types. Each batch checks the right to each entry.
 func (d *Admin) mayContinue(ctx context.Context, a Actor, bulk *storedBulk) bool {
 	if a.ID == bulk.first().Actor {
 		return true // Each batch asks for the right to each entry.
@@ -390,13 +375,12 @@ func (d *Admin) mayContinue(ctx context.Context, a Actor, bulk *storedBulk) bool
 	})
 }
 
-// progress returns how far the action is.
 func (r *matchingRun) progress() BulkProgress {
 	now := r.plan.Matching
 	return BulkProgress{Changed: now.Changed, Left: now.left(r.plan.Total), More: now.More}
 }
 
-// change returns the Change of the entries of one batch. Their versions are read later.
+// The versions in the result are 0, and are read later.
 func (r *matchingRun) change(ids []compensator.EntryID) Change {
 	ch := Change{Action: r.plan.Right, Why: Why{Reason: r.reason}, Delay: r.plan.Delay, Checked: r.plan.Checked, Again: r.plan.Again}
 	for _, id := range ids {
@@ -405,10 +389,10 @@ func (r *matchingRun) change(ids []compensator.EntryID) Change {
 	return ch
 }
 
-// isTrial reports whether the next batch is a trial, which changes one entry only.
+// isTrial reports whether the next batch changes one entry only.
 func (r *matchingRun) isTrial() bool { return r.plan.TriesFirst && r.plan.Matching.Changed == 0 }
 
-// goOn stores up to maxBatches batches. It stops after a trial.
+// goOn stops after a trial.
 func (r *matchingRun) goOn(ctx context.Context, maxBatches int) error {
 	ids, err := r.d.matchingIDs(ctx, r.plan.Matching.match(), maxSurveyed)
 	if err != nil {
@@ -439,8 +423,8 @@ func (r *matchingRun) goOn(ctx context.Context, maxBatches int) error {
 	return nil
 }
 
-// check takes entries for the next batch from ids, and decides which of them to change. The result entries holds all
-// entries of the batch, including those that stay as they are. A trial ends with the first entry that may be changed.
+// The result entries holds all entries of the batch, including those that stay as they are. A trial ends with the first
+// entry that may be changed.
 func (r *matchingRun) check(ctx context.Context, ids []compensator.EntryID) (c checkedChange, entries []Seen, err error) {
 	ch := r.change(ids)
 	if len(ids) == 0 {
@@ -499,7 +483,6 @@ func (r *matchingRun) store(ctx context.Context, c checkedChange, entries []Seen
 	return nil
 }
 
-// viewMatching does what viewBulk does for an action on all that match.
 func (d *Admin) viewMatching(ctx context.Context, a Actor, view BulkView, bulk *storedBulk) (BulkView, error) {
 	seesAll, err := d.seesMatching(ctx, a, bulk)
 	if err != nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// diesOften records n more entries of a type that die at once.
 func (b *bed) diesOften(businessType string, n int) (ids []compensator.EntryID) {
 	b.t.Helper()
 	for i := range n {
@@ -27,7 +26,6 @@ func (b *bed) diesOften(businessType string, n int) (ids []compensator.EntryID) 
 	return ids
 }
 
-// visits returns how often people have changed an entry.
 func (b *bed) visits(id compensator.EntryID) int {
 	b.t.Helper()
 	history, err := admin.Of(b.c).History(b.t.Context(), id)
@@ -35,7 +33,6 @@ func (b *bed) visits(id compensator.EntryID) int {
 	return len(history)
 }
 
-// followed reads an action as mei.
 func (b *bed) followed(d *admin.Admin, id admin.BulkID) admin.BulkView {
 	b.t.Helper()
 	view, err := d.Bulk(b.t.Context(), mei, id)
@@ -47,9 +44,6 @@ var deadRefunds = admin.Search{Filter: admin.Filter{BusinessType: refundType, St
 
 var requeueAll = admin.Change{Action: admin.Requeue, Why: why}
 
-// TestActionOnAllThatMatchVisitsEachEntryOnce requeues more dead refunds than one call changes. Between the calls one
-// requeued refund dies again, a person settles another refund, and a new refund is recorded. At the end, each refund
-// that existed at the start must have one change. The new refund must have none.
 func TestActionOnAllThatMatchVisitsEachEntryOnce(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -88,8 +82,7 @@ func TestActionOnAllThatMatchVisitsEachEntryOnce(t *testing.T) {
 	}
 }
 
-// TestActionOnAllThatMatchGoesOnAfterAKill fails every second batch, as if the process had been killed. The next call
-// must repeat this batch, and each entry must be changed once.
+// Every second batch fails, as after a kill.
 func TestActionOnAllThatMatchGoesOnAfterAKill(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -118,8 +111,6 @@ func TestActionOnAllThatMatchGoesOnAfterAKill(t *testing.T) {
 	}
 }
 
-// TestActionOnAllThatMatchIsContinuedByOne lets bob continue the action just before mei stores a batch. Mei must
-// get ErrContinued, and no entry may be changed twice.
 func TestActionOnAllThatMatchIsContinuedByOne(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -144,9 +135,6 @@ func TestActionOnAllThatMatchIsContinuedByOne(t *testing.T) {
 	}
 }
 
-// TestActionOnAllThatMatchLeavesOutWhatWasNotChecked settles dead entries, one of which has an unknown outcome. Without
-// Checked the action must leave out this entry, and with Checked it must settle it. Without Again, a requeue must leave
-// out entries that have ended.
 func TestActionOnAllThatMatchLeavesOutWhatWasNotChecked(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -184,8 +172,6 @@ func TestActionOnAllThatMatchLeavesOutWhatWasNotChecked(t *testing.T) {
 	assert.Equal(t, []any{0, 0, map[string]int{"finished": 5}}, []any{view.Changed, view.Left, view.LeftOut})
 }
 
-// TestActionOnAllThatMatchIsFinishedWithOneRead finishes an action with FinishBulk. FinishBulk must read the action once and
-// report its progress. If another person stops the action meanwhile, FinishBulk must store no further batch.
 func TestActionOnAllThatMatchIsFinishedWithOneRead(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -217,7 +203,6 @@ func TestActionOnAllThatMatchIsFinishedWithOneRead(t *testing.T) {
 	assert.Equal(t, 1, b.followed(d, id).Changed)
 }
 
-// TestStoppedActionVisitsNoFurtherEntry stops an action. Nobody may go on with it.
 func TestStoppedActionVisitsNoFurtherEntry(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -242,8 +227,7 @@ func TestStoppedActionVisitsNoFurtherEntry(t *testing.T) {
 	require.ErrorIs(t, d.StopBulk(t.Context(), mei, admin.BulkID{Record: 1 << 40, Secret: id.Secret}), compensator.ErrNotFound)
 }
 
-// TestFormThatIsSentTwiceActsOnce begins actions twice with the key of one form: after the entries have died again, and while the first
-// call is about to store its batch. The second call must return the first action, and change nothing.
+// The second call must return the first action, and change nothing.
 func TestFormThatIsSentTwiceActsOnce(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -308,8 +292,6 @@ func TestFormThatIsSentTwiceActsOnce(t *testing.T) {
 	require.ErrorAs(t, err, new(*compensator.FieldError))
 }
 
-// TestActionOnAllThatMatchObeysRights lets people without a right start, continue, stop and see an action on entries of two
-// types.
 func TestActionOnAllThatMatchObeysRights(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -25,7 +25,6 @@ var (
 	why = admin.Why{Reason: "PSP is back", Ticket: "OPS-988"}
 )
 
-// deed is one action or view of the Admin on the type refund. A right allows it.
 type deed struct {
 	name   string
 	method string // method of the Admin
@@ -36,7 +35,6 @@ type deed struct {
 	do     func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (answer any, err error)
 }
 
-// changing returns a deed that changes an entry.
 func changing(action admin.Right, with []admin.Right, of func(b *bed) compensator.Entry) deed {
 	return deed{name: string(action), method: "Change", right: action, with: append(with, admin.SeeEntries), writes: true,
 		do: func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
@@ -49,8 +47,7 @@ func changing(action admin.Right, with []admin.Right, of func(b *bed) compensato
 		}}
 }
 
-// deadHash is the beginning of the hash of the dead refund's content. Somebody could guess a short content from its
-// hash, so the tests require that the hash is hidden too.
+// deadHash must be hidden, because it lets people guess a short content.
 var deadHash = func() string {
 	content, _ := json.Marshal(payment{"dies", canary, 12900})
 	return fmt.Sprintf("%x", sha256.Sum256(content))[:16]
@@ -58,7 +55,7 @@ var deadHash = func() string {
 
 func deadRefund(b *bed) compensator.Entry { return b.dead }
 
-// deeds lists everything that rights allow. It names each right, and each method of an Admin that takes an Actor.
+// deeds names each right, and each method of an Admin that takes an Actor.
 func deeds() []deed {
 	requeueSucceeded := changing(admin.Requeue, []admin.Right{admin.Requeue}, func(b *bed) compensator.Entry { return b.succeeded })
 	requeueSucceeded.name, requeueSucceeded.right = "requeue what succeeded", admin.RequeueSucceeded
@@ -250,7 +247,6 @@ func deeds() []deed {
 	}
 }
 
-// mailOrRefund returns the type to pause. In prepared beds refund is paused already, so mailOrRefund resumes it first.
 func mailOrRefund(b *bed) string {
 	all := admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })
 	_ = b.admin(admin.Options{Access: all}).Resume(b.t.Context(), admin.Actor{ID: "host"}, admin.Paused{Type: refundType, Version: 1}, why)
@@ -261,7 +257,6 @@ func answered[T any](v T, err error) (any, error) { return v, err }
 
 func some[T any](v T, _ bool, err error) (any, error) { return v, err }
 
-// prepared returns a bed in which each view has something to show.
 func prepared(t *testing.T) *bed {
 	b := newBed(t)
 	b.breaks(refundType, "none")
@@ -288,8 +283,6 @@ func prepared(t *testing.T) *bed {
 	return b
 }
 
-// TestEachRightAllowsWhatItSaysAndNothingElse checks each right with each action: without rights, with another right,
-// for another type, read-only, and allowed.
 // Failure: F122
 func TestEachRightAllowsWhatItSaysAndNothingElse(t *testing.T) {
 	t.Parallel()
@@ -379,7 +372,6 @@ func TestEachRightAllowsWhatItSaysAndNothingElse(t *testing.T) {
 	}
 }
 
-// TestMatrixHasEveryRightAndEveryMethod fails if a new right or method is missing from deeds.
 // Failure: F122
 func TestMatrixHasEveryRightAndEveryMethod(t *testing.T) {
 	t.Parallel()
@@ -401,8 +393,6 @@ func TestMatrixHasEveryRightAndEveryMethod(t *testing.T) {
 	}
 }
 
-// TestNothingIsSeenOfWhatIsMasked uses an actor who has all rights except SeeContent and SeeErrors. No answer may
-// contain the canary.
 // Failure: F122
 func TestNothingIsSeenOfWhatIsMasked(t *testing.T) {
 	t.Parallel()
@@ -466,7 +456,6 @@ func TestNobodyWithoutANameMayDoAnything(t *testing.T) {
 	assert.Equal(t, before, b.standing())
 }
 
-// TestRefusalsOfAMinuteAreBounded refuses one actor many times in a minute. Only maxRefusals refusals may be recorded.
 // Failure: F122
 func TestRefusalsOfAMinuteAreBounded(t *testing.T) {
 	t.Parallel()
@@ -481,8 +470,7 @@ func TestRefusalsOfAMinuteAreBounded(t *testing.T) {
 	assert.Len(t, b.auditLog(true), 11)
 }
 
-// TestRightsAreAskedForWhatAnEntryIsWorth uses an Access that decides by the amount of an entry. Access must get the
-// amount also for an entry without a case.
+// Access must get the amount also for an entry without a case.
 // Failure: F122
 func TestRightsAreAskedForWhatAnEntryIsWorth(t *testing.T) {
 	t.Parallel()
@@ -531,9 +519,6 @@ func TestBadChangesAreRefusedWithTheirField(t *testing.T) {
 	assert.Empty(t, b.auditLog(false))
 }
 
-// TestManyCasesAreTakenAtOnce takes many cases in one call. A case that changed since the actor saw it must stay as it
-// is. Access must be asked for each case, with the number of cases. A refusal must be recorded once and must not stop
-// the other cases.
 // Failure: F120
 func TestManyCasesAreTakenAtOnce(t *testing.T) {
 	t.Parallel()
@@ -589,5 +574,4 @@ func TestManyCasesAreTakenAtOnce(t *testing.T) {
 	assert.Equal(t, "owner", refused.Field)
 }
 
-// joined joins the answers of an action on many entries into one error.
 func joined(answers []error, err error) error { return errors.Join(append(answers, err)...) }

@@ -16,7 +16,6 @@ import (
 
 var changes = []admin.Right{admin.Requeue, admin.Compensate, admin.SettleManually, admin.Cancel, admin.Complete, admin.Reschedule}
 
-// inEachState returns functions that bring an entry into each state that the log's rules distinguish.
 func inEachState(t *testing.T, b *bed) map[string]func() compensator.EntryID {
 	var n int
 	saga, err := compensator.Handle(t.Context(), b.c, "saga", func(context.Context, *compensator.Entry, payment) error {
@@ -85,9 +84,7 @@ func inEachState(t *testing.T, b *bed) map[string]func() compensator.EntryID {
 	return states
 }
 
-// TestWhatIsOfferedIsWhatChangeDoes compares Offers with Change in each state, with and without an erase, with and
-// without a begun compensation, and with different rights. If Offers were wrong, an actor would choose an action that
-// is then refused and recorded.
+// If Offers were wrong, an actor would choose an action that is then refused and recorded.
 func TestWhatIsOfferedIsWhatChangeDoes(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -69,16 +69,13 @@ type Health struct {
 // maxCount is the maximum count per type and state.
 const maxCount = 1000
 
-// unfinished lists the states that the overview counts.
 var unfinished = []compensator.State{compensator.Pending, compensator.Retrying, compensator.Compensating, compensator.Dead}
 
-// Overview counts unfinished and dead entries, up to 1,000 of each type and state. Larger numbers come from the last Backlog
-// if Operations.Statistics is set. Overview asks Access for SeeOverview for
-// each type. The field Health needs SeeOverview for the empty type. If the actor has SeeOverview for no type at all,
-// Overview returns ErrNotAllowed.
+// Overview counts unfinished and dead entries, up to 1,000 of each type and state. Overview asks Access for SeeOverview
+// for each type. The field Health needs SeeOverview for the empty type. If the actor has SeeOverview for no type at
+// all, Overview returns ErrNotAllowed.
 //
-// All actors share one result for two seconds. If the reading took long, they share the result for 200 times as long as
-// the reading took, at most for ten seconds. After an action through this Admin, the next call reads a new result.
+// All actors share one result for two seconds. After an action through this Admin, the next call reads a new result.
 func (d *Admin) Overview(ctx context.Context, a Actor) (Overview, error) {
 	mayRead := d.rightsOf(a, SeeOverview)
 	counts, at, err := d.readCounts(ctx)
@@ -158,8 +155,7 @@ func (d *Admin) Broken(ctx context.Context, a Actor) []Broken {
 	return d.visibleBroken(ctx, a, d.log.OpenBreakers(), d.rightsOf(a, SeeOverview))
 }
 
-// visibleBroken returns the open breakers of the types that the actor may see. It cuts errors to the length that the log
-// stores, because errors of handlers may have any length.
+// visibleBroken cuts errors to the length that the log stores, because errors of handlers may have any length.
 func (d *Admin) visibleBroken(ctx context.Context, a Actor, openBreakers []observe.OpenBreaker, mayRead *typeRights) (visible []Broken) {
 	seesErrors := d.rightsOf(a, SeeErrors)
 	for _, b := range openBreakers {

@@ -32,8 +32,7 @@ func (d *Admin) Paused(ctx context.Context, a Actor) ([]Paused, error) {
 	return visiblePaused(ctx, settings, d.rightsOf(a, SeeOverview)), nil
 }
 
-// PausedOf lists the pauses of the given types. A type that is not paused is missing. PausedOf needs SeeOverview. All actors share
-// one read of the pauses, as for Overview.
+// PausedOf lists the pauses of the given types. PausedOf needs SeeOverview.
 func (d *Admin) PausedOf(ctx context.Context, a Actor, types ...string) ([]Paused, error) {
 	if len(types) == 0 {
 		return nil, nil
@@ -58,8 +57,8 @@ func visiblePaused(ctx context.Context, settings []processlog.Setting, mayRead *
 // Pause stops the claims of a type in all processes whose Config.Operations is set. Each process stops within 1.2 times
 // its ReconcileInterval. Running attempts continue, and new entries are still recorded. Pause needs the right Pause.
 //
-// Pause returns ErrChanged if the type is paused already: see PauseOptions.Instead. It returns an *UnknownTypeError if neither the log nor this
-// process knows the type. Without this error, a mistyped name would pause nothing.
+// Pause returns ErrChanged if the type is paused already: see PauseOptions.Instead. It returns an *UnknownTypeError if
+// neither the log nor this process knows the type.
 //
 // Pause returns ErrNotAllowed if the actor lacks the right, ErrReadOnly if Options.ReadOnly is set, and a *FieldError
 // for an invalid argument.
@@ -80,9 +79,8 @@ type PauseOptions struct {
 
 const maxPause = 366 * 24 * time.Hour
 
-// PauseWith does the same as Pause, with options. A pause with PauseOptions.For ends by itself, at a time of the database's
-// clock. No process starts an entry of the type earlier. Resume ends the pause at once. To change the end of a pause, set
-// PauseOptions.Instead: the new For begins now.
+// PauseWith does the same as Pause, with options. A pause with PauseOptions.For ends by itself, at a time of the
+// database's clock. No process starts an entry of the type earlier. Resume ends the pause at once.
 func (d *Admin) PauseWith(ctx context.Context, a Actor, businessType string, opts PauseOptions, why Why) error {
 	reason, err := d.checkTypeAction(ctx, a, businessType, why)
 	if err == nil && opts.For != 0 && (opts.For < time.Second || opts.For > maxPause) {
@@ -140,7 +138,6 @@ func (d *Admin) Resume(ctx context.Context, a Actor, seen Paused, why Why) error
 	return d.log.Operations().PutSetting(ctx, resume, processlog.Operation{Actor: a.ID, Action: "resume", BusinessType: seen.Type, Reason: reason})
 }
 
-// checkTypeAction validates the name and the reason of an action on a type, and asks for the right Pause.
 func (d *Admin) checkTypeAction(ctx context.Context, a Actor, businessType string, why Why) (string, error) {
 	if d.readOnly {
 		return "", ErrReadOnly

@@ -46,16 +46,16 @@ const (
 	ScheduleOfProcess ScheduleSource = "process" // another process reported its next slots, up to a minute ago or before it ended
 )
 
-// MaxMissed is the largest value of PeriodicType.Missed. With ScheduleOfProcess, Missed is at most three, because a process
-// reports only its next three slots.
+// MaxMissed is the largest value of PeriodicType.Missed. With ScheduleOfProcess, Missed is at most three, because a
+// process reports only its next three slots.
 const MaxMissed = 1000
 
-// HasPeriodic reports whether Periodic was called in the process that serves the Admin. It sends no query. It returns
-// false for the zero Admin.
+// HasPeriodic reports whether Periodic was called in the process that serves the Admin. It sends no query.
 func (d *Admin) HasPeriodic() bool { return d.log != nil && len(d.log.Schedules()) > 0 }
 
-// Periodic shows the periodic types for which the actor has SeeOverview. It names the entries of slots only with SeeEntries, and
-// processes only with SeeOverview for the empty type. It sends at most three statements, however many types there are.
+// Periodic shows the periodic types for which the actor has SeeOverview. It names the entries of slots only with
+// SeeEntries, and processes only with SeeOverview for the empty type. It sends at most three statements, however many
+// types there are.
 func (d *Admin) Periodic(ctx context.Context, a Actor) (PeriodicTypes, error) {
 	type read struct {
 		now   time.Time
@@ -88,7 +88,6 @@ func (d *Admin) Periodic(ctx context.Context, a Actor) (PeriodicTypes, error) {
 	return found, nil
 }
 
-// addSlotEntries adds the entries of the last slots.
 func (d *Admin) addSlotEntries(ctx context.Context, a Actor, types []PeriodicType) error {
 	var keys []string
 	byKey := make(map[string]*PeriodicType, len(types))
@@ -112,7 +111,6 @@ func (d *Admin) addSlotEntries(ctx context.Context, a Actor, types []PeriodicTyp
 	return err
 }
 
-// addSchedules adds the next slots and the missed ones.
 func (d *Admin) addSchedules(ctx context.Context, mayRead *typeRights, now time.Time, types []PeriodicType) {
 	byName := make(map[string]func(after time.Time) (time.Time, error))
 	for _, s := range d.log.Schedules() {
@@ -136,8 +134,8 @@ func (d *Admin) addSchedules(ctx context.Context, mayRead *typeRights, now time.
 	}
 }
 
-// lastSchedule returns the name of the process that was seen last among those with a schedule of the type. next returns the slots
-// that this process has reported, and then the zero time.
+// lastSchedule returns the name of the process that was seen last among those with a schedule of the type. next returns
+// the slots that this process has reported, and then the zero time.
 func lastSchedule(instances []Instance, businessType string) (process string, next func(after time.Time) (time.Time, error)) {
 	var seenAt time.Time
 	for _, i := range instances {

@@ -8,7 +8,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// These limits of an Admin's queries keep the Admin from slowing the service, which uses the same database.
 const (
 	maxReads        = 4               // maximum number of concurrent queries for reads
 	maxActionReads  = 2               // maximum number of concurrent queries for actions. It is separate, so that an action such as Pause never waits for reads
@@ -17,13 +16,11 @@ const (
 
 type actionKey struct{}
 
-// withAction marks ctx as the context of an action. Queries with this context use the semaphore Admin.actions.
 func withAction(ctx context.Context) context.Context {
 	return context.WithValue(ctx, actionKey{}, true)
 }
 
-// runQuery runs one query. It first waits for a free place in a semaphore: Admin.actions for queries of actions, and
-// Admin.reads for other queries.
+// runQuery first waits for a place in Admin.actions or Admin.reads.
 func runQuery[T any](ctx context.Context, d *Admin, query func(ctx context.Context) (T, error)) (result T, err error) {
 	semaphore := d.reads
 	if ctx.Value(actionKey{}) != nil {
@@ -48,11 +45,9 @@ func (d *Admin) casesOf(ctx context.Context, ids []processlog.ID) ([]Case, error
 	return cases, err
 }
 
-// typesCacheTime is how long an Admin uses the types that it read. For this time a new type can be missing in lists of one
-// state, and in lists for actors who may not see all types.
+// typesCacheTime is how long an Admin uses the types that it read.
 const typesCacheTime = 5 * time.Second
 
-// readTypes returns the business types of the log, up to typesCacheTime old.
 func (d *Admin) readTypes(ctx context.Context) ([]string, error) {
 	d.mu.Lock()
 	types, at := d.types, d.typesReadAt
@@ -69,14 +64,12 @@ func (d *Admin) readTypes(ctx context.Context) ([]string, error) {
 	return types, err
 }
 
-// visibleTypes returns the types that a query may read. The candidates are the types in wanted, or else wantedType, or
-// else all types of the log. visibleTypes leaves out the candidates that the actor may not see. So hidden rows change
-// neither the rows of a page nor the position where a page ends.
+// visibleTypes returns the types that a query may read. So hidden rows change neither the rows of a page nor the
+// position where a page ends.
 //
 // If types is nil and ok is true, the query may read all types. If ok is false, the actor may see none of the types.
 //
-// An actor can still notice that hidden rows exist. Cursors contain row numbers, and hidden rows have row numbers too. So
-// the cursors of two pages reveal how many records lie between the pages.
+// An actor can still notice that hidden rows exist.
 func (d *Admin) visibleTypes(ctx context.Context, mayRead *typeRights, wantedType string, wanted []string, extraTypes ...string) (types []string, ok bool, err error) {
 	if wanted == nil && wantedType != "" {
 		wanted = []string{wantedType}

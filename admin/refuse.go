@@ -11,7 +11,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// refusals counts the refusals of one actor in the minute that begins at startedAt.
 type refusals struct {
 	startedAt time.Time
 	n         int
@@ -22,7 +21,6 @@ const (
 	maxRefusalActors = 10_000 // maximum number of actors whose refusals are counted
 )
 
-// recordRefusal records a refusal and returns ErrNotAllowed.
 func (d *Admin) recordRefusal(ctx context.Context, a Actor, op processlog.Operation) error {
 	if !d.countRefusal(a, time.Now()) {
 		return ErrNotAllowed
@@ -34,9 +32,7 @@ func (d *Admin) recordRefusal(ctx context.Context, a Actor, op processlog.Operat
 	return ErrNotAllowed
 }
 
-// recordTypeRefusal refuses an action on a type, and writes an audit record of the refusal. The record has the type only if the
-// actor sees the type and the log has it. Otherwise the name is in the record's Subject. So an actor who invents a name
-// adds no type to the lists of other actors, and does not learn whether a hidden type exists.
+// The record has the type only if the actor sees the type and the log has it. So an invented name adds no type to lists, and a refusal does not reveal a hidden type.
 func (d *Admin) recordTypeRefusal(ctx context.Context, a Actor, named string, op processlog.Operation) error {
 	ctx = withAction(ctx)
 	op.Subject = named
@@ -48,9 +44,7 @@ func (d *Admin) recordTypeRefusal(ctx context.Context, a Actor, named string, op
 	return d.recordRefusal(ctx, a, op)
 }
 
-// refuseHidden refuses an action on an entry that does not exist or that the actor may not see. The actor cannot distinguish
-// the two cases. The answer is the same, and the record holds the id from the request and no type. If the record cannot
-// be written, the actor gets the same error in both cases.
+// refuseHidden gives the same answer for a hidden entry and for an absent one.
 func (d *Admin) refuseHidden(ctx context.Context, a Actor, op processlog.Operation, ref processlog.Ref) error {
 	op.EntryID, _ = ref.(processlog.ID)
 	if err := d.recordRefusal(ctx, a, op); err != ErrNotAllowed {
@@ -59,8 +53,7 @@ func (d *Admin) refuseHidden(ctx context.Context, a Actor, op processlog.Operati
 	return newNotFoundError(ref)
 }
 
-// refusedEntries counts the refused entries of one action, and keeps the first one for the record. If the first one is
-// hidden, it keeps only the id.
+// refusedEntries keeps only the id of a hidden entry.
 type refusedEntries struct {
 	n, total     int
 	firstRefusal struct {
@@ -75,8 +68,7 @@ func (r *refusedEntries) addRefusal(id compensator.EntryID, businessType string)
 	}
 }
 
-// recordRefusals records the refusal of some entries of an action, if any was refused. If recordRefusals returns an
-// error, nothing was recorded, and the action must do nothing.
+// If recordRefusals returns an error, nothing was recorded, and the action must do nothing.
 func (d *Admin) recordRefusals(ctx context.Context, a Actor, op processlog.Operation, refused refusedEntries) error {
 	if refused.n == 0 {
 		return nil
@@ -88,12 +80,11 @@ func (d *Admin) recordRefusals(ctx context.Context, a Actor, op processlog.Opera
 	return nil
 }
 
-// refusedCount returns the subject of a refusal of several entries in the audit log. Package ui translates it.
+// Package ui translates the result of refusedCount.
 func refusedCount(n, total int) string {
 	return fmt.Sprintf("%d of %s", n, processlog.EntryCount(total))
 }
 
-// countRefusal counts a refusal. It reports whether the refusal must be recorded.
 func (d *Admin) countRefusal(a Actor, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

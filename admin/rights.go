@@ -51,7 +51,6 @@ type Actor struct {
 	ID string // name in the records, 1 to 191 characters
 }
 
-// isInvalid reports whether the ID cannot be stored in a record.
 func (a Actor) isInvalid() bool {
 	return processlog.IsBlank(a.ID) || !utf8.ValidString(a.ID) || utf8.RuneCountInString(a.ID) > processlog.MaxIdempotencyKey
 }
@@ -78,7 +77,6 @@ func (f AccessFunc) May(ctx context.Context, a Actor, right Right, subject Subje
 	return f(ctx, a, right, subject)
 }
 
-// isWrite reports whether an action with this right is recorded. ReadOnly refuses such actions.
 func (r Right) isWrite() bool {
 	switch r {
 	case SeeOverview, SeeEntries, SeeErrors, SeeAuditLog:
@@ -87,8 +85,7 @@ func (r Right) isWrite() bool {
 	return true
 }
 
-// typeRights caches for which types an actor has all rights in the field rights. Each call of an Admin's method makes a
-// new typeRights.
+// typeRights caches for which types an actor has all rights in the field rights.
 type typeRights struct {
 	d          *Admin
 	actor      Actor

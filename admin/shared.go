@@ -10,8 +10,6 @@ import (
 )
 
 // A shared result is used for 200 times as long as its reading took, at least for 2 seconds and at most for 10 seconds.
-// So a reading of up to 50 ms takes at most 0.5 % of the database's time. A slower reading takes a larger share, because
-// of maxCacheTime.
 const (
 	minCacheTime    = 2 * time.Second
 	cacheTimeFactor = 200
@@ -19,7 +17,7 @@ const (
 )
 
 // cached caches one result that covers all types. The Admin shows an actor only the part with types that the actor may
-// see. So fifty readers cost the database as much as one reader, even when the database is slow.
+// see.
 type cached[T any] struct {
 	semaphore   chan struct{} // semaphore of size one; its holder may use the fields below and read a new result
 	lastValue   T
@@ -31,9 +29,7 @@ type cached[T any] struct {
 
 func newCached[T any]() *cached[T] { return &cached[T]{semaphore: make(chan struct{}, 1)} }
 
-// get returns the shared result, and when its reading began. It reads a new result if the result is too old, or if
-// an action happened since its reading began. A caller that waited while another one was reading gets that result,
-// even if it is too old by then.
+// get reads a new result if the result is too old, or if an action happened since its reading began. A caller that waited for a reading gets its result, however old.
 func (s *cached[T]) get(ctx context.Context, actionCount *atomic.Int64, read func(ctx context.Context) (T, error)) (result T, startedAt time.Time, err error) {
 	var zero T
 	calledAt := time.Now()
@@ -68,8 +64,7 @@ func (d *Admin) readCounts(ctx context.Context) ([]processlog.Count, time.Time, 
 	})
 }
 
-// condition is the part of the overview without the counts. It is cached separately, because reading it is much faster
-// than counting.
+// condition is cached separately, because reading it is much faster than counting.
 type condition struct {
 	health   observe.Health
 	settings []processlog.Setting
@@ -91,9 +86,7 @@ func (d *Admin) readCondition(ctx context.Context) (condition, error) {
 	return current, err
 }
 
-// cachedFailures returns the open cases by failure and currency. Actors who see every type share one result. For another
-// actor, cachedFailures reads the log, because the shared result may lack sums of the actor's types: it has at most
-// maxGroups sums.
+// cachedFailures reads the log for an actor who sees only some types, because the shared result is cut at maxGroups.
 func (d *Admin) cachedFailures(ctx context.Context, types []string) ([]processlog.CaseGroup, error) {
 	if types != nil {
 		return d.readFailures(ctx, types, Fingerprint{})

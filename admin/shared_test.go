@@ -13,8 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Callers that arrive during a reading must share its result. The result must be used until it is too old or an action
-// was done.
 // Failure: F133
 func TestWhatIsReadIsSharedUntilItIsOldOrSomethingIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -52,8 +50,7 @@ func TestWhatIsReadIsSharedUntilItIsOldOrSomethingIsDone(t *testing.T) {
 	})
 }
 
-// Reading takes longer than a result may be used. Callers that wait for a reading must share it. If an action happens
-// during a reading, callers that come after the action must share a new reading.
+// Callers that come after an action must not share a reading that began before it.
 // Failure: F133
 func TestSlowReadIsSharedByAllWhoWaitForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -87,8 +84,6 @@ func TestSlowReadIsSharedByAllWhoWaitForIt(t *testing.T) {
 	})
 }
 
-// An action happens while a value is being read, so the value may be from before the action. The next caller
-// must read again.
 // Failure: F133
 func TestWhatWasDoneMeanwhileIsReadAnew(t *testing.T) {
 	s := newCached[string]()
@@ -104,7 +99,6 @@ func TestWhatWasDoneMeanwhileIsReadAnew(t *testing.T) {
 	require.Equal(t, "after", second)
 }
 
-// One caller gets an error, or its context ends. Another caller must not get this error as its result.
 // Failure: F133
 func TestWhatFailedIsNotShared(t *testing.T) {
 	s := newCached[string]()

@@ -10,8 +10,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Standing holds the open cases and the paused types of a log. Programs that monitor the log use it, for example for
-// gauges and alerts. It covers all types and checks no rights.
+// Standing holds the open cases and the paused types of a log. It covers all types and checks no rights.
 type Standing struct {
 	Cases     []CaseCount              // open cases by business type and kind
 	AtRisk    map[string]float64       // sum of the known amounts by currency, in the currency's smallest unit
@@ -20,9 +19,9 @@ type Standing struct {
 	PastDue   time.Duration            // how long ago the earliest case was due, by the clock of this process; 0 if no case is overdue
 }
 
-// StandingOf reads a Standing with four statements, or with five if Operations.Instances is set. AtRisk covers the 1,000 groups
-// of failures with the most cases. If Config.Operations is not set, StandingOf returns nil without an error. Each error comes from
-// the database.
+// StandingOf reads a Standing with four statements, or with five if Operations.Instances is set. AtRisk covers the
+// 1,000 groups of failures with the most cases. If Config.Operations is not set, StandingOf returns nil without an
+// error.
 func StandingOf(ctx context.Context, c *compensator.Compensator) (*Standing, error) {
 	log := operating.Of(c)
 	if log.Operations() == nil {

@@ -18,9 +18,9 @@ type (
 	Histogram  = processlog.Histogram  // durations by bucket
 )
 
-// Statistics reads the counts that processes with Operations.Statistics have stored. The counts of the last two minutes may
-// be missing, and those of the last minute of a killed process are lost. An invalid filter, or a log without statistics, is
-// a *FieldError.
+// Statistics reads the counts that processes with Operations.Statistics have stored. The counts of the last two minutes
+// may be missing, and those of the last minute of a killed process are lost. An invalid filter, or a log without
+// statistics, is a *FieldError.
 func (l *Log) Statistics(ctx context.Context, filter StatFilter) ([]Stat, error) {
 	store := l.c.Operations()
 	if store == nil {
@@ -88,11 +88,10 @@ const (
 	TrendWeek  = 7 * 24 * time.Hour // in hours
 )
 
-// trendPeriods maps the span of a Trend to the length of one point.
 var trendPeriods = map[time.Duration]time.Duration{TrendHours: time.Minute, TrendDay: 10 * time.Minute, TrendWeek: time.Hour}
 
-// history caches the counts of a Trend. Each reading repeats only the newest counts, because processes may still add
-// to them. Once an hour it repeats all counts.
+// history repeats only the newest counts in each reading, because processes may still add to them. Once an hour it repeats all
+// counts.
 type history struct {
 	stats         []Stat
 	to            time.Time // end of the time that was read
@@ -116,9 +115,9 @@ func newTrends() map[time.Duration]*cached[history] {
 // KeepsStatistics reports whether Operations.Statistics is set, so that Trend works.
 func (d *Admin) KeepsStatistics() bool { return d.hasStatistics }
 
-// Trend shows the counts of the last TrendHours, TrendDay or TrendWeek. Any other time is a *FieldError. If businessType is
-// not empty, Trend shows that type only. It needs SeeOverview, and leaves out types that the actor may not see. Actors share
-// one result for some seconds, as for Overview. If Operations.Statistics is not set, Trend returns a *FieldError.
+// Trend shows the counts of the last TrendHours, TrendDay or TrendWeek. Any other time is a *FieldError. It needs
+// SeeOverview, and leaves out types that the actor may not see. Actors share one result for some seconds, as for
+// Overview. If Operations.Statistics is not set, Trend returns a *FieldError.
 func (d *Admin) Trend(ctx context.Context, a Actor, span time.Duration, businessType string) (Trend, error) {
 	period := trendPeriods[span]
 	if period == 0 {
@@ -159,7 +158,6 @@ func (d *Admin) Trend(ctx context.Context, a Actor, span time.Duration, business
 	return trend, nil
 }
 
-// emptyPoints returns a point without counts for each period.
 func (t *Trend) emptyPoints() []TrendPoint {
 	points := make([]TrendPoint, t.To.Sub(t.From)/t.Period)
 	for i := range points {
@@ -168,8 +166,6 @@ func (t *Trend) emptyPoints() []TrendPoint {
 	return points
 }
 
-// readHistory reads the counts that may have changed since previous was read. It takes the other counts
-// from previous.
 func (d *Admin) readHistory(ctx context.Context, previous history, span, period time.Duration) (h history, err error) {
 	now, err := runQuery(ctx, d, d.log.Operations().StatsClock)
 	if err != nil {

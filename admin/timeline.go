@@ -39,8 +39,7 @@ type Event struct {
 	EndedBy compensator.EndedBy `json:"ended_by,omitempty"` // cause that ended the entry; only for EventEnded
 }
 
-// Timeline returns the life of the entry in order of time. It has the failed attempts in v.Attempts and the actions of
-// people in v.AuditLog.
+// Timeline returns the life of the entry in order of time.
 func (v EntryView) Timeline() []Event {
 	e := &v.Entry
 	var middle []Event
@@ -64,9 +63,7 @@ func (v EntryView) Timeline() []Event {
 	return append(append(events, middle...), finalEvent)
 }
 
-// unrecordedAttempts returns how many counted failures of the present epoch are not in v.Attempts. These failures
-// happened before attempts were kept, or later attempts have overwritten them. For an entry that a person has settled
-// or erased, it returns 0, because the counts of such an entry belong to its previous epoch.
+// unrecordedAttempts returns how many counted failures of the present epoch are not in v.Attempts. It returns 0 for a settled or erased entry, because its counts belong to the previous epoch.
 func (v EntryView) unrecordedAttempts() int {
 	e := &v.Entry
 	if !v.AttemptsKept || e.Erased || e.EndedBy == compensator.EndedByPerson {
@@ -89,7 +86,6 @@ func (v EntryView) unrecordedAttempts() int {
 	return max(0, n)
 }
 
-// attempts adds the failed attempts to the view, if they are kept.
 func (d *Admin) attempts(ctx context.Context, view *EntryView, isErrorFull bool) (err error) {
 	if view.AttemptsKept = d.log.KeepsAttempts(); !view.AttemptsKept {
 		return nil

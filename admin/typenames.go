@@ -48,8 +48,7 @@ func (d *Admin) CheckType(ctx context.Context, a Actor, businessType string) err
 	return &UnknownTypeError{Type: businessType, Near: similarNames(businessType, types)}
 }
 
-// checkPaused checks the name of a type to pause, as CheckType does. It also works for an actor who has the right Pause
-// but not SeeEntries.
+// checkPaused also works for an actor who has the right Pause but not SeeEntries.
 func (d *Admin) checkPaused(ctx context.Context, a Actor, businessType string) error {
 	if d.log.Knows(businessType) {
 		return nil
@@ -63,7 +62,6 @@ func (d *Admin) checkPaused(ctx context.Context, a Actor, businessType string) e
 	return &UnknownTypeError{Type: businessType, Near: similarNames(businessType, types)}
 }
 
-// similarNames returns the names that the actor may have meant, the most similar first.
 func similarNames(wanted string, names []string) []string {
 	type candidate struct {
 		name     string
@@ -88,7 +86,7 @@ func similarNames(wanted string, names []string) []string {
 	return similar
 }
 
-// editDistance returns the Levenshtein distance: the number of letters to insert, delete or replace to turn a into b.
+// editDistance returns the Levenshtein distance.
 func editDistance(a, b string) int {
 	from, to := []rune(a), []rune(b)
 	row := make([]int, len(to)+1)

@@ -17,7 +17,6 @@ type UncheckedError struct {
 	Finished []compensator.EntryID // the work is finished; set Change.Again to run it again
 }
 
-// maxNamedUnchecked is the maximum number of entries that an error names.
 const maxNamedUnchecked = 10
 
 // Error counts the entries and names the first ten of each kind.
@@ -66,20 +65,19 @@ func (ch Change) Unchecked(lines []Line) *UncheckedError {
 	return &e
 }
 
-// changesContent reports whether the log's rules allow the action and the action changes the entry.
 func changesContent(action Right, e compensator.Entry) bool {
 	row := processlog.Row{State: e.State, Version: e.Version, CompensateCount: e.CompensateCount, Erased: e.Erased}
 	rowAfter, err := processlog.Change{Action: actions[action], Compensate: action == Compensate, Actor: "anybody"}.After(row)
 	return err == nil && rowAfter.Version != row.Version
 }
 
-// repeatsWork reports whether an action would run a finished entry again. A dead entry is not finished.
+// repeatsWork returns false for a dead entry.
 func repeatsWork(action Right, state compensator.State) bool {
 	return (action == Requeue || action == Compensate) && state.Terminal() && state != compensator.Dead
 }
 
-// outcomesUnknown reports for each entry whether an attempt may have had an effect that the log does not know. The
-// state, the case or the last error often gives the answer. outcomesUnknown sends a query only for the other entries.
+// The state, the case or the last error often gives the answer. outcomesUnknown sends a query only for the other
+// entries.
 func (d *Admin) outcomesUnknown(ctx context.Context, entries []compensator.Entry, cases []Case) (map[compensator.EntryID]bool, error) {
 	unknownOutcomes := make(map[compensator.EntryID]bool)
 	candidates := make(map[compensator.EntryID]processlog.Row)
@@ -104,8 +102,7 @@ func (d *Admin) outcomesUnknown(ctx context.Context, entries []compensator.Entry
 	return unknownOutcomes, err
 }
 
-// outcomeUnknown reports whether an attempt of an entry may have had an effect. If known is false, only the entry's
-// Faults can answer the question.
+// outcomeUnknown returns known = false if only the entry's Faults can answer the question.
 func outcomeUnknown(e compensator.Entry, cases []Case) (unknown, known bool) {
 	switch e.State {
 	case compensator.Succeeded, compensator.Compensated, compensator.SettledManually:

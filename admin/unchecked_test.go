@@ -16,7 +16,7 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 )
 
-// transfers registers a type whose handler blocks until its time limit. So its entries die or wait for a retry.
+// transfers registers a type whose handler blocks until its time limit.
 func transfers(t *testing.T, b *bed, attempts int) *compensator.Type[payment] {
 	t.Helper()
 	typ, err := compensator.Handle(t.Context(), b.c, fmt.Sprint("transfer-", attempts), func(ctx context.Context, _ *compensator.Entry, p payment) error {
@@ -30,8 +30,7 @@ func transfers(t *testing.T, b *bed, attempts int) *compensator.Type[payment] {
 	return typ
 }
 
-// attempted records an entry, and makes attempts until one of them counts. On a slow machine an attempt may time out before
-// its handler begins. Such an attempt does not count.
+// On a slow machine an attempt may time out before its handler begins. Such an attempt does not count.
 func attempted(t *testing.T, b *bed, typ *compensator.Type[payment], order, key string) compensator.Entry {
 	t.Helper()
 	e := compensatortest.Call(t, b.c, typ, payment{Order: order}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key)})
@@ -42,9 +41,6 @@ func attempted(t *testing.T, b *bed, typ *compensator.Type[payment], order, key 
 	return e
 }
 
-// TestUnknownOutcomeWaitsForSomebodysWord acts on an entry of which an attempt may have had an effect. Every action on
-// the entry must need Checked. This must not depend on the action's other entries, on the actor's rights, or on what
-// Scrub returns.
 // Failure: F119
 func TestUnknownOutcomeWaitsForSomebodysWord(t *testing.T) {
 	t.Parallel()
@@ -121,9 +117,6 @@ func TestUnknownOutcomeWaitsForSomebodysWord(t *testing.T) {
 	assert.Equal(t, 5+5+5+2, acted, "dead both ways, retrying and cancelled")
 }
 
-// TestAttemptUnderWayIsOfUnknownOutcome cancels an entry with a running attempt. The attempt may have its effect after
-// the cancel, so the outcome must be unknown. If an entry is claimed after the actor saw it, the action must be
-// refused, because the entry has changed.
 // Failure: F119
 func TestAttemptUnderWayIsOfUnknownOutcome(t *testing.T) {
 	t.Parallel()
@@ -161,7 +154,7 @@ func TestAttemptUnderWayIsOfUnknownOutcome(t *testing.T) {
 	var refused *admin.UncheckedError
 	require.ErrorAs(t, joined(d.Change(t.Context(), mei, ch)), &refused)
 
-	// Reschedule sets the delivery count to 0, but the attempt keeps its lease and goes on.
+	// The running attempt keeps its lease.
 	later := admin.Change{Action: admin.Reschedule, Entries: ch.Entries, Why: why, Delay: time.Hour}
 	require.NoError(t, joined(d.Change(t.Context(), mei, later)))
 	require.Zero(t, line().Entry.DeliveryCount)
@@ -180,8 +173,6 @@ func TestAttemptUnderWayIsOfUnknownOutcome(t *testing.T) {
 	close(goes)
 }
 
-// TestAttemptThatAChangeDroppedIsOfUnknownOutcome takes entries away from running attempts, in each way that is possible.
-// Such an attempt may still have its effect, so the next action must be refused without Checked.
 // Failure: F119
 func TestAttemptThatAChangeDroppedIsOfUnknownOutcome(t *testing.T) {
 	t.Parallel()
@@ -246,8 +237,6 @@ func TestAttemptThatAChangeDroppedIsOfUnknownOutcome(t *testing.T) {
 	close(goes)
 }
 
-// A person requeues or compensates a finished entry. Change must refuse this unless Change.Again is true, even if the
-// person has the right RequeueSucceeded.
 // Failure: F119
 func TestFinishedEntriesRunAgainOnlyWhenThatIsSaid(t *testing.T) {
 	t.Parallel()
@@ -277,8 +266,6 @@ func TestFinishedEntriesRunAgainOnlyWhenThatIsSaid(t *testing.T) {
 	}
 }
 
-// TestNobodyHearsOfUnknownOutcomesThatHeMayNotChange requires that rights are checked before unknown outcomes, and that
-// hidden entries are reported as not found.
 // Failure: F119
 func TestNobodyHearsOfUnknownOutcomesThatHeMayNotChange(t *testing.T) {
 	t.Parallel()
@@ -297,8 +284,6 @@ func TestNobodyHearsOfUnknownOutcomesThatHeMayNotChange(t *testing.T) {
 	require.ErrorIs(t, joined(b.admin(admin.Options{Access: everything}).Change(t.Context(), mei, ch)), admin.ErrChanged)
 }
 
-// TestManyUncheckedEntriesAreCountedAndTheFirstNamed acts on many entries at once. The error must name the first
-// entries and count the others.
 func TestManyUncheckedEntriesAreCountedAndTheFirstNamed(t *testing.T) {
 	t.Parallel()
 	var e admin.UncheckedError
