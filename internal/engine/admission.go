@@ -10,40 +10,39 @@ import (
 )
 
 // Admission is a set of functions by which a feature decides which entries of one type this process claims and starts.
-// All functions but Claim are set. They allow everything unless the feature has replaced them with Type.AttachAdmission.
+// All functions but Claim are set. They allow everything unless the feature replaces them.
 //
 // The functions are safe for concurrent use and do not block.
 type Admission struct {
-	// CallsAllowed returns how many handler calls may begin now. Unlimited means that the feature sets no limit. While the
-	// result is less than Checked, only one claim of the type runs at a time. While it is less than Unlimited, a claim leases at
-	// most that many entries, and entries that this process records wait behind the entries that are already due.
+	// CallsAllowed returns how many handler calls may begin now. Unlimited means that the feature sets no limit. While
+	// the result is less than Checked, only one claim of the type runs at a time. While it is less than Unlimited, a claim leases at
+	// most that many entries.
 	//
-	// If every feature returns Unlimited, an entry that this process records may start without a claim, and Accept is not
-	// called for it. So a feature that must check each start never returns Unlimited.
+	// If every feature returns Unlimited, an entry that this process records may start without a claim, and Accept is
+	// not called for it. So a feature that must check each start never returns Unlimited.
 	CallsAllowed func() int
 
-	// MoreCallsAt returns the time at which CallsAllowed may return a higher number without a call of Engine.Wake. The zero
-	// time means that this cannot happen.
+	// MoreCallsAt returns the time at which CallsAllowed may return a higher number without a call of Engine.Wake. The
+	// zero time means that this cannot happen.
 	MoreCallsAt func() time.Time
 
-	// Paused reports whether the type is paused. While it is, this process makes no claim of the type. This includes claims that
-	// only count a lost lease and run no handler.
+	// Paused reports whether the type is paused. While it is, this process makes no claim of the type.
 	Paused func() bool
 
-	// Claim, if not nil, claims entries in place of Store.Claim, and follows the same contract. If it does not lease an entry
-	// that is due and free, it lists the entry in Claimed.Limited. At most one feature sets Claim.
+	// Claim, if not nil, claims entries in place of Store.Claim, and follows the same contract. If it does not lease an
+	// entry that is due and free, it lists the entry in Claimed.Limited. At most one feature sets Claim.
 	Claim func(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error)
 
-	// Accept is called for each entry that a claim could lease, while the entry's row is locked. It returns false for an
-	// entry that must not run here now. lost is how many consecutive leases of the entry have ended without an outcome.
+	// Accept is called for each entry that a claim could lease, while the entry's row is locked. It returns false for
+	// an entry that must not run here now. lost is how many consecutive leases of the entry have ended without an
+	// outcome.
 	//
-	// Another feature may skip an entry that Accept has accepted. The engine reports this only for suspects, by SuspectDone. So
-	// Accept must not count the other entries that it accepts.
+	// Another feature may skip an entry that Accept has accepted. So Accept must not count the other entries that it
+	// accepts.
 	Accept func(row *processlog.Row, lost int) bool
 
-	// A suspect is an entry that may have crashed a process, because it has lost leases: see SuspectAfter. SuspectDone is
-	// called when a suspect that Accept has accepted can no longer crash this process. It may be called several times after
-	// one call of Accept.
+	// SuspectDone is called when a suspect that Accept has accepted can no longer crash this process. It may be called
+	// several times after one call of Accept.
 	SuspectDone func(row *processlog.Row, why SuspectEnd)
 
 	// Admit returns which of the claimed attempts may start. The engine gives back the leases and slots of the others.
@@ -56,17 +55,18 @@ type Admission struct {
 	// attempt of a shared handler call that returned no verdicts.
 	AdmitAlone func(a *Attempt) bool
 
-	// SharedCallEnded is called when the shared handler call of a batch has ended, and before the attempts of the batch end.
-	// If complete is true, verdicts has one element for each attempt. cause is why the context of the handler ended, or nil.
+	// SharedCallEnded is called when the shared handler call of a batch has ended, and before the attempts of the batch
+	// end. If complete is true, verdicts has one element for each attempt. cause is why the context of the handler
+	// ended, or nil.
 	SharedCallEnded func(batch []*Attempt, verdicts []error, complete bool, cause error)
 
-	// AttemptEnded is called for each attempt that Admit has admitted, when the attempt ends and before its slot is free.
-	// r.Unstarted is set if no handler was called, for example because another feature has skipped the attempt.
+	// AttemptEnded is called for each attempt that Admit has admitted, when the attempt ends and before its slot is
+	// free. r.Unstarted is set if no handler was called.
 	AttemptEnded func(a *Attempt, r Result)
 
 	// Stuck reports that a handler has not returned after its timeout. number says which handler call of the attempt is
-	// stuck, counted from 1. The report may come late: the handler may have returned in the meantime, and the attempt may be
-	// in its second call.
+	// stuck, counted from 1. The report may come late: the handler may have returned in the meantime, and the attempt
+	// may be in its second call.
 	Stuck func(a *Attempt, number uint32)
 
 	// RunBegins is called when Run begins.
@@ -74,7 +74,6 @@ type Admission struct {
 }
 
 // SuspectEnd says why a suspect, an entry that may have crashed a process, can no longer crash this process.
-// Admission.SuspectDone gets it.
 type SuspectEnd int
 
 const (
@@ -86,11 +85,10 @@ const (
 // Unlimited is the result of CallsAllowed of a feature that does not limit a type.
 const Unlimited = math.MaxInt
 
-// Checked is the result of CallsAllowed of a feature that limits no number of calls, but checks each entry in its claim. Two
-// claims of the type may run at a time.
+// Checked is the result of CallsAllowed of a feature that limits no number of calls, but checks each entry in its
+// claim.
 const Checked = Unlimited - 1
 
-// allowAll is an Admission that allows everything.
 var allowAll = Admission{
 	CallsAllowed:     func() int { return Unlimited },
 	MoreCallsAt:      func() time.Time { return time.Time{} },
@@ -106,8 +104,7 @@ var allowAll = Admission{
 	RunBegins:        func() {},
 }
 
-// AttachAdmission adds an admission of a feature to the type. The function configure gets an Admission that allows
-// everything, and replaces the functions that the feature implements. Call AttachAdmission when the type is registered.
+// AttachAdmission adds an admission of a feature to the type. Call AttachAdmission when the type is registered.
 func (t *Type) AttachAdmission(configure func(a *Admission)) {
 	a := allowAll
 	configure(&a)
@@ -123,8 +120,7 @@ func (t *Type) CallsAllowed() int {
 	return room
 }
 
-// moreCallsAt returns when to ask the admissions again whether they allow more calls. It returns the earliest result of
-// MoreCallsAt that is after the time now and before the time latest. If there is none, it returns latest.
+// moreCallsAt returns the earliest result of MoreCallsAt between now and latest, or latest if there is none.
 func (t *Type) moreCallsAt(now, latest time.Time) time.Time {
 	for _, a := range t.admissions {
 		if at := a.MoreCallsAt(); now.Before(at) && at.Before(latest) {
@@ -139,8 +135,6 @@ func (t *Type) Paused() bool {
 	return slices.ContainsFunc(t.admissions, func(a *Admission) bool { return a.Paused() })
 }
 
-// accepts reports whether all admissions accept an entry. If an admission skips a suspect, accepts calls SuspectDone of the
-// admissions that have accepted it before.
 func (t *Type) accepts(row *processlog.Row, lost int) bool {
 	for i, a := range t.admissions {
 		if !a.Accept(row, lost) {
@@ -151,7 +145,6 @@ func (t *Type) accepts(row *processlog.Row, lost int) bool {
 	return true
 }
 
-// suspectDone calls SuspectDone of admissions, if the entry is a suspect. A suspect is an entry that may have crashed a process.
 func suspectDone(admissions []*Admission, row *processlog.Row, lost int, why SuspectEnd) {
 	if lost < SuspectAfter {
 		return
@@ -175,10 +168,9 @@ func (t *Type) Admitted(attempts []*Attempt) (admitted, skipped []*Attempt) {
 	return attempts, skipped
 }
 
-// Admissions returns the admissions of the type. A Grouping calls their SharedCallBegins, AdmitAlone and SharedCallEnded.
+// Admissions returns the admissions of the type.
 func (t *Type) Admissions() []*Admission { return t.admissions }
 
-// attemptEnded calls AttemptEnded of admissions.
 func attemptEnded(admissions []*Admission, attempt *Attempt, r Result) {
 	for _, a := range admissions {
 		a.AttemptEnded(attempt, r)
@@ -191,24 +183,24 @@ type Order struct {
 	// has ended. Blocked may ask the database.
 	Blocked func(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error)
 
-	// Find searches the database for entries that are due and not blocked. The engine calls it instead of Store.Due. Each
-	// call continues where the last one stopped. more says whether the next call may find further entries. It is false in two
-	// cases: Find has read all entries, or it has read many entries that were all blocked, and has given up.
+	// Find searches the database for entries that are due and not blocked. The engine calls it instead of Store.Due.
+	// Each call continues where the last one stopped. more says whether the next call may find further entries. It is
+	// false in two cases: Find has read all entries, or it has read many entries that were all blocked, and has given
+	// up.
 	Find func(ctx context.Context) (due []processlog.ID, more bool, err error)
 
-	// ContinueFind lets the search go on after Find has returned false for more. If Find had given up, its next call continues
-	// where it gave up. If Find had read all entries, its next call begins at the first entry.
+	// ContinueFind lets the search go on after Find has returned false for more.
 	ContinueFind func()
 
 	// BlockReason returns an error that says why an entry is blocked, or nil. It may ask the database.
 	BlockReason func(ctx context.Context, row *processlog.Row) error
 
-	// Separate splits claimed attempts into those that may start and those that turn out to be blocked. It may ask the
-	// database. If an attempt is in neither list, Separate has ended it with Engine.FailAttempt.
+	// Separate splits claimed attempts into those that may start and those that turn out to be blocked. If an attempt
+	// is in neither list, Separate has ended it with Engine.FailAttempt.
 	//
-	// The engine frees the slots of all attempts that are not in startable. Then it calls giveUp, which gives up the leases
-	// of the blocked attempts and postpones their entries. If giveUp returns an error, the entries are not postponed. They
-	// stay due, so the next claim finds them again.
+	// The engine frees the slots of all attempts that are not in startable. Then it calls giveUp, which gives up the
+	// leases of the blocked attempts and postpones their entries. If giveUp returns an error, the entries are not
+	// postponed.
 	Separate func(attempts []*Attempt) (startable, blocked []*Attempt, giveUp func() error)
 }
 
@@ -222,11 +214,8 @@ func (t *Type) IsOrdered() bool { return t.order != nil }
 // Order returns the order of the type, or nil.
 func (t *Type) Order() *Order { return t.order }
 
-// SlotsToSearch returns how many slots a claim for the given number of calls holds until it knows which entries may run.
-//
-// Entries of a serial type may block each other. While a claim of such a type searches, running entries end, and the next
-// entry of each of their keys needs a slot at once. So the claim holds only one slot. It holds this one because the next entries would otherwise take every slot, and the entry that has been due for longest might
-// never run.
+// SlotsToSearch returns how many slots a claim holds until it knows which entries may run. A claim of a serial type
+// holds only one, because the next entries of running ordering keys need slots meanwhile.
 func (t *Type) SlotsToSearch(calls int) int {
 	if t.IsOrdered() {
 		return min(calls, 1)
@@ -234,7 +223,6 @@ func (t *Type) SlotsToSearch(calls int) int {
 	return calls
 }
 
-// separate splits claimed attempts into those that may start and those that are blocked: see Order.Separate.
 func (t *Type) separate(attempts []*Attempt) (startable, blocked []*Attempt, giveUp func() error) {
 	if t.order == nil {
 		return attempts, nil, nil
@@ -242,28 +230,11 @@ func (t *Type) separate(attempts []*Attempt) (startable, blocked []*Attempt, giv
 	return t.order.Separate(attempts)
 }
 
-// Slots counts the handler calls of one type in this process, so that no more than Concurrency of them run at once. A
-// type to which no feature has attached Slots may run any number of calls.
-//
-// Each slot that is taken has one owner at any time, and is released exactly once. So when Drain has returned nil, every
-// slot is free. The owner changes in this order:
-//
-//   - A claim takes a slot for each call that it may start, before it leases rows. The callers of Take are the
-//     scanner, the reconciler, and package ordering. A lease without a slot would end unused and count as lost.
-//   - The claim adjusts its slots. A claim of a serial type keeps one slot while it searches (Type.SlotsToSearch). When it
-//     knows how many calls it needs, it takes more slots or releases some (Engine.AdjustSlots). After its
-//     statement it releases the slots of calls for which it has leased no row.
-//   - The calls of the leased rows own the slots from then on. Type.callsOfRows counts these calls. Engine.startClaimed frees
-//     the slots of the calls that do not start.
-//   - The call of one entry frees its slot in Engine.Finish. Attempts of one call share a slot. Attempt.SlotUsers says how many
-//     of them must end before Finish frees it. After a shared call without a verdict, its entries run alone under the slot
-//     of that call, all at the same time.
-//
-// Two kinds of slots are taken in another way:
-//
-//   - An open transaction owns the slots that it has reserved. After its commit, Reservation.Use passes slots on to the
-//     calls of its entries. After a rollback, or when the reservation lapses, they are free.
-//   - Overdraw takes slots although none is free. These slots then belong to calls, like all others.
+// Slots counts the handler calls of one type in this process, so that no more than Concurrency of them run at once.
+// Each taken slot has one owner at any time, and is released exactly once. A claim takes slots before it leases rows,
+// because a lease without a slot would end unused and count as lost. Then the calls of the leased rows own the slots.
+// Engine.Finish frees the slot of a call when the last of its attempts ends: see Attempt.SlotUsers. An open transaction
+// owns the slots of its Reservation.
 type Slots interface {
 	// Take occupies up to n slots for entries found due, and returns how many.
 	Take(n int) int
@@ -275,11 +246,7 @@ type Slots interface {
 	// Available returns how many slots Take would give.
 	Available() int
 
-	// Overdraw occupies n slots even if none is free. It is for two kinds of entries that must not wait for a slot:
-	//
-	//   - An entry that is run by its id.
-	//   - An entry whose handler is stuck in this process. The engine claims this entry to count a lost lease, and does
-	//     not run it. Stuck handlers may hold all slots.
+	// Overdraw occupies n slots even if none is free.
 	Overdraw(n int)
 
 	// Release frees n slots.
@@ -305,7 +272,6 @@ func (t *Type) Slots() Slots { return t.slots }
 // AttachSlots makes s count the calls of the type. Call it at registration.
 func (t *Type) AttachSlots(s Slots) { t.slots = s }
 
-// unlimited implements Slots for a type that has no limit.
 type unlimited struct{}
 
 func (unlimited) Take(n int) int          { return n }
@@ -316,16 +282,16 @@ func (unlimited) Release(int)             {}
 func (unlimited) Reserve(int) Reservation { return nil }
 func (unlimited) Recorded()               {}
 
-// Grouping is a set of functions by which a feature makes one call of a type's handler take several entries. The zero value
-// gives each entry its own call. If Linger is not 0, all fields are set.
+// Grouping is a set of functions by which a feature makes one call of a type's handler take several entries. The zero
+// value gives each entry its own call. If Linger is not 0, all fields are set.
 //
 // All functions must return at once. The claim schedule holds its mutex while it calls EntryDue and Look.
 type Grouping struct {
 	// Seats is how many entries one call takes at most.
 	Seats int
 
-	// Start begins one call for several attempts in a new goroutine. The goroutine passes each attempt to Engine.Finish or
-	// Engine.RunAlone, after it has set their SlotUsers.
+	// Start begins one call for several attempts in a new goroutine. The goroutine passes each attempt to Engine.Finish
+	// or Engine.RunAlone, after it has set their SlotUsers.
 	Start func(batch []*Attempt)
 
 	// Linger is how long a due entry may stay unclaimed while it waits for other entries to share its call.
@@ -335,11 +301,11 @@ type Grouping struct {
 	// returns 0 if the reported entries may fill a call.
 	EntryDue func(now time.Time) time.Duration
 
-	// Look is called before each claim of the type. It returns nil if the claim may begin. Otherwise due entries may wait for
-	// others to share their call, so the engine calls ask in a goroutine, and claims nothing. The function ask may ask the
-	// database. Its result is the time until Look is called again. full says that the last claim got as many entries as it
-	// asked for, so that ask must ask the database at once. The engine calls neither Look nor claims the type until ask has
-	// returned.
+	// Look is called before each claim of the type. It returns nil if the claim may begin. Otherwise due entries may
+	// wait for others to share their call, so the engine calls ask in a goroutine, and claims nothing. The function ask
+	// may ask the database. Its result is the time until Look is called again. full says that the last claim got as
+	// many entries as it asked for, so that ask must ask the database at once. The engine calls neither Look nor claims
+	// the type until ask has returned.
 	Look func(now time.Time, full bool) (ask func() time.Duration)
 }
 
@@ -355,7 +321,6 @@ func (t *Type) Seats() int { return max(1, t.grouping.Seats) }
 // Linger returns how long a due entry may stay unclaimed while it waits for others to share its call.
 func (t *Type) Linger() time.Duration { return t.grouping.Linger }
 
-// sharingClass is a class of entries that may share a handler call.
 type sharingClass int
 
 const (
@@ -365,12 +330,10 @@ const (
 	sharingClasses                         // number of classes
 )
 
-// maxSharedLosses is how many leases an entry may lose before it must run alone. If one entry of a shared call crashes the
-// process, every entry of the call loses a lease. After maxSharedLosses lost leases an entry may run only once more: see
-// crashBudget. In this last run it is alone, so no other entry can cost it the last lease.
+// maxSharedLosses is how many leases an entry may lose before it must run alone. If one entry of a shared call crashes
+// the process, every entry of the call loses a lease, so the last lease before crashBudget must not be shared.
 const maxSharedLosses = crashBudget - 1
 
-// sharingClass returns the class of an entry. lost is how many consecutive leases the entry has lost.
 func (t *Type) sharingClass(state processlog.State, lost int) sharingClass {
 	switch {
 	case !t.Grouped(), state == processlog.Compensating, lost >= maxSharedLosses:
@@ -394,7 +357,6 @@ func (t *Type) MaxEntries(calls int) int {
 	return min(calls*t.Seats(), processlog.MaxRows)
 }
 
-// callsOfRows returns how many handler calls claimed rows need.
 func (t *Type) callsOfRows(rows []processlog.Row) int {
 	s := seating{t: t}
 	for i := range rows {
@@ -403,15 +365,13 @@ func (t *Type) callsOfRows(rows []processlog.Row) int {
 	return s.calls
 }
 
-// seating counts the handler calls that entries need. Entries of a class share a call until the call is full. A seat is room
-// for one entry in a shared call.
+// seating counts the handler calls that entries need. A seat is room for one entry in a shared call.
 type seating struct {
 	t         *Type
 	calls     int                 // number of calls so far
 	seatsLeft [sharingClasses]int // free seats in the last call of each class
 }
 
-// take gives an entry a seat, in a shared call or in a new call.
 func (s *seating) take(class sharingClass) {
 	if s.seatsLeft[class] > 0 {
 		s.seatsLeft[class]--

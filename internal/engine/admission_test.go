@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// counted implements Slots for tests of the engine. A reservation occupies its slots at once and never lapses.
+// A reservation occupies its slots at once and never lapses.
 type counted struct {
 	mu    sync.Mutex
 	size  int
@@ -62,12 +62,10 @@ func (r *reserved) Use(keep int) bool {
 	return true
 }
 
-// withSlots counts the calls of a type.
 func withSlots(t *Type) { t.AttachSlots(&counted{size: t.Concurrency}) }
 
-// An entry is inserted with a lease, and its transaction commits only after the lease has ended. The process then claims
-// the entry with the token of that lease. This lease does not count as lost, so the entry is no suspect: it is not treated
-// as an entry that may have crashed a process.
+// An entry that was inserted with a lease commits only after the lease has ended, and this process claims it with the
+// token of that lease.
 // Failure: F61
 func TestEntryClaimedOnAfterALateCommitIsNoSuspect(t *testing.T) {
 	var lost []int
@@ -100,8 +98,6 @@ func TestEntryClaimedOnAfterALateCommitIsNoSuspect(t *testing.T) {
 	require.Equal(t, []int{0, 1, 1, 1}, lost)
 }
 
-// A feature may keep something for each entry that it accepts, for example a place for suspects. If another feature refuses the
-// same entry, the first one must get it back, in whichever order the features are asked.
 func TestEntryThatOneAdmissionRefusesIsGivenBackToTheOthers(t *testing.T) {
 	for name, refusesFirst := range map[string]bool{"before": true, "after": false} {
 		t.Run(name, func(t *testing.T) {
@@ -165,8 +161,7 @@ func TestScannerSleepsUntilATypeHasRoomAgain(t *testing.T) {
 	})
 }
 
-// The engine finds stuck handlers by iterating over a map, whose order is random. It must still report a stuck shared call
-// in the order of the ids, because the circuit breaker uses only the first report.
+// The stuck handlers are found in the random order of a map.
 func TestStuckBatchIsReportedByItsFirstEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := New(t.Context(), Config{Log: slog.New(slog.DiscardHandler), Lease: time.Hour})
@@ -191,8 +186,7 @@ func TestStuckBatchIsReportedByItsFirstEntry(t *testing.T) {
 	})
 }
 
-// When the engine starts attempts, it drops those whose leases have ended, and reuses the memory of their slice. So it must
-// count the slots that blocked attempts free before that. Afterwards the slice holds other attempts.
+// The list of attempts is reused, so it later holds other attempts than the blocked ones.
 // Failure: F107
 func TestBlockedCallsFreeTheirSlotsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -230,8 +224,6 @@ func TestBlockedCallsFreeTheirSlotsOnce(t *testing.T) {
 	})
 }
 
-// Each slot has one owner, which frees it exactly once. This holds whether the owner's entry succeeds, fails, panics,
-// is refused or is blocked.
 func TestEverySlotIsFreeOnceNothingRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := waitingOn(t, 0, Config{Store: settling{}, StopTimeout: time.Minute, ReconcileInterval: time.Hour, PollInterval: time.Hour,
@@ -309,7 +301,6 @@ func TestEverySlotIsFreeOnceNothingRuns(t *testing.T) {
 	})
 }
 
-// settling is a Store that stores every outcome.
 type settling struct{ processlog.Store }
 
 func (settling) Release(context.Context, []processlog.ID, processlog.Token) (processlog.Unreleased, error) {

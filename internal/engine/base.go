@@ -44,8 +44,7 @@ func newBase(ctx context.Context, cfg *Config) *Base {
 // is recorded or run.
 func (b *Base) MarkLeases(by processlog.InstanceID) { b.instance = by }
 
-// LeaseToken returns a new random token for a lease. If MarkLeases was called, the token begins with the mark of this
-// process.
+// LeaseToken returns a new random token for a lease.
 func (b *Base) LeaseToken() processlog.Token {
 	token := processlog.NewToken()
 	if b.instance != (processlog.InstanceID{}) {
@@ -79,8 +78,8 @@ const (
 // logged, and Health lists it until the same statement succeeds.
 func (b *Base) NoteResult(what string, err error) { b.Problems.NoteResult(what, "", err) }
 
-// QueueShare returns how long a question to the queue may take: half of the time that ctx has left, and at most limit. The
-// caller may also have to ask the database before ctx ends. This leaves time for the database if the queue does not answer.
+// QueueShare returns how long a question to the queue may take: half of the time that ctx has left, and at most limit.
+// This leaves time for the database if the queue does not answer.
 func QueueShare(ctx context.Context, limit time.Duration) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -92,8 +91,8 @@ func QueueShare(ctx context.Context, limit time.Duration) time.Duration {
 // Reporting returns a copy of ctx. A store or a connection that gets the copy reports its problems to this engine.
 func (b *Base) Reporting(ctx context.Context) context.Context { return report.To(ctx, b.Problems) }
 
-// NotifyObserver calls a function of the observer in a separate goroutine, and waits for it. So a function that panics or
-// calls runtime.Goexit cannot end a goroutine of the engine.
+// NotifyObserver calls a function of the observer in a separate goroutine, and waits for it. So a function that panics
+// or calls runtime.Goexit cannot end a goroutine of the engine.
 func NotifyObserver[E any](b *Base, observe func(E), event E) {
 	if observe == nil {
 		return
@@ -103,7 +102,6 @@ func NotifyObserver[E any](b *Base, observe func(E), event E) {
 	}
 }
 
-// notifyHere calls a function of the observer in the caller's goroutine. It logs a panic of the function.
 func notifyHere[E any](b *Base, observe func(E), event E) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -114,7 +112,6 @@ func notifyHere[E any](b *Base, observe func(E), event E) {
 }
 
 // Config holds the dependencies and settings of an engine. All fields are required unless their comment says otherwise.
-// Durations have the meaning that Config of the root package documents.
 type Config struct {
 	Store    processlog.Store
 	Log      *slog.Logger
@@ -130,20 +127,20 @@ type Config struct {
 	// entry's handler gets this copy.
 	Extract func(base context.Context, headers map[string]string) context.Context
 
-	// ErrorNumber returns the number that the database server gave an error, or 0. Errors with the same number count as one
-	// cause in the log, even if their texts differ.
+	// ErrorNumber returns the number that the database server gave an error, or 0.
 	ErrorNumber func(err error) uint16
 }
 
-// Watcher is a set of functions by which a feature follows the answers of the database, for example to detect a rollback.
-// All functions are set. They do nothing unless [Engine.AttachWatcher] has replaced them.
+// Watcher is a set of functions by which a feature follows the answers of the database, for example to detect a
+// rollback. All functions are set. They do nothing unless [Engine.AttachWatcher] has replaced them.
 type Watcher struct {
 	// HoldReason returns why this process must not claim and start entries now, or nil if it may. HoldReason does not block. The
 	// feature calls Engine.Wake when HoldReason returns nil again.
 	HoldReason func() error
 
-	// Claimed is called with the rows of each claim before any of them starts. asked is when the claim statement was sent.
-	// If Claimed returns an error, no row starts, and the engine gives back the leases. Claimed may ask the database.
+	// Claimed is called with the rows of each claim before any of them starts. asked is when the claim statement was
+	// sent. If Claimed returns an error, no row starts, and the engine gives back the leases. Claimed may ask the
+	// database.
 	Claimed func(rows []processlog.Row, asked time.Time) error
 
 	// Read is called with rows that this process has recorded and then read back outside a transaction.
@@ -153,13 +150,11 @@ type Watcher struct {
 	// with which the outcome was written. asked is when the statement that stored the outcome was sent.
 	Stored func(row *processlog.Row, o *processlog.Outcome, token processlog.Token, asked time.Time)
 
-	// Recorded is called for entries whose commit is reported, and that this process does not read back from the database. For
-	// entries that it reads back, Read is called instead. Recorded must not wait, because it runs in the goroutine that
-	// committed. It must not keep fresh.
+	// Recorded is called for entries whose commit is reported, and that this process does not read back from the
+	// database. Recorded must not wait, because it runs in the goroutine that committed. It must not keep fresh.
 	Recorded func(fresh []InsertedEntry)
 
-	// Failed is called when a claim or a search for due entries has failed. The reason may be a failover, so another server may
-	// answer the next statement.
+	// Failed is called when a claim or a search for due entries has failed.
 	Failed func()
 
 	// Round is called at the beginning of each round of the reconciler, before the round claims anything. ctx is the context of
@@ -176,11 +171,9 @@ type RecordedEntry struct {
 }
 
 // PurgeNoteAge is how long a Watcher may remember an entry after it has seen the entry in the database. A purge that
-// deletes an entry which ended less than PurgeNoteAge ago must leave a note in the audit table. Without the note, a Watcher
-// could report the purged entry as lost.
+// deletes an entry which ended less than PurgeNoteAge ago must leave a note in the audit table.
 const PurgeNoteAge = time.Hour
 
-// noWatcher is a Watcher that does nothing.
 var noWatcher = Watcher{
 	HoldReason: func() error { return nil },
 	Claimed:    func([]processlog.Row, time.Time) error { return nil },
@@ -191,8 +184,7 @@ var noWatcher = Watcher{
 	Round:      func(context.Context) {},
 }
 
-// AttachWatcher lets a feature watch the engine. The function configure gets the engine's Watcher and sets the functions
-// that the feature implements. Call AttachWatcher before anything is recorded or run.
+// AttachWatcher lets a feature watch the engine. Call AttachWatcher before anything is recorded or run.
 func (e *Engine) AttachWatcher(configure func(w *Watcher)) { configure(&e.watcher) }
 
 // HoldReason calls Watcher.HoldReason.
@@ -201,9 +193,9 @@ func (b *Base) HoldReason() error { return b.watcher.HoldReason() }
 // WatchRead calls Watcher.Read.
 func (b *Base) WatchRead(rows []processlog.Row, asked time.Time) { b.watcher.Read(rows, asked) }
 
-// Hooks are the functions by which features take part in the life of an entry, from Record to its stored outcome. A feature
-// appends its functions before anything is recorded or run. All functions must be safe for concurrent use. They must return at
-// once, except Closing and the functions that BeforeInsert returns.
+// Hooks are the functions by which features take part in the life of an entry, from Record to its stored outcome. All
+// functions must be safe for concurrent use. They must return at once, except Closing and the functions that
+// BeforeInsert returns.
 //
 // The engine calls the functions in the order of the fields.
 type Hooks struct {
@@ -212,14 +204,13 @@ type Hooks struct {
 	// draft, in the same order.
 	BeforeInsert []func(drafts []processlog.Draft) (write RecorderWrite, err error)
 
-	// Reserve is called before the insert, if this process sees the end of the transaction. It chooses the drafts that are
-	// inserted with a lease, and sets their Draft.Lease. It returns one Reservation for each draft, which is nil for the
-	// drafts that it did not choose. It may return nil if it chooses none.
+	// Reserve is called before the insert, if this process sees the end of the transaction. It chooses the drafts that
+	// are inserted with a lease, and sets their Draft.Lease. It returns one Reservation for each draft, which is nil
+	// for the drafts that it did not choose.
 	Reserve []func(drafts []processlog.Draft) []Reservation
 
-	// AwaitCommit is called after the insert, if this process does not see the end of the transaction. A feature may find out
-	// whether the transaction has committed, and then calls Recording.CommitFound. Without such a feature the reconciler finds
-	// the entries.
+	// AwaitCommit is called after the insert, if this process does not see the end of the transaction. A feature may
+	// find out whether the transaction has committed, and then calls Recording.CommitFound.
 	AwaitCommit []func(r *Recording)
 
 	// Committed is called with the entries of each Record call whose commit this process has seen. It must not keep its
@@ -234,35 +225,34 @@ type Hooks struct {
 	// entry to Engine.StartRecorded, and returns true. FindID must not claim an entry before InsertedEntry.Due.
 	FindID []func(f InsertedEntry) bool
 
-	// AwaitChange is called after a change of an entry, for example by Cancel, if this process does not see the end of its
-	// transaction. A feature may find out whether the transaction has committed, and then calls Engine.ChangeCommitted. Without such
-	// a feature this process notices the change when it next reads the entry's row, for example in a claim.
+	// AwaitChange is called after a change of an entry, for example by Cancel, if this process does not see the end of
+	// its transaction. A feature may find out whether the transaction has committed, and then calls
+	// Engine.ChangeCommitted.
 	AwaitChange []func(before processlog.Row, ch processlog.Change)
 
 	// Ordered reports whether an entry of a type may be blocked by another entry of the type. It also works for a type that
 	// does not run here.
 	Ordered []func(businessType string) bool
 
-	// GivenBack is called when the engine gives up the lease of an attempt that does not start. The attempt may be blocked,
-	// an admission may skip it, Run may stop, or the lease may have ended.
+	// GivenBack is called when the engine gives up the lease of an attempt that does not start.
 	GivenBack []func(a *Attempt)
 
 	// Ended is called when the handler of an attempt has returned, before its outcome is stored. end.Cause says why the
 	// context ended. counted says whether the attempt counts as a failure of the entry.
 	Ended []func(a *Attempt, end Result, counted bool)
 
-	// Failed is called when an attempt has failed, before its outcome is passed on to be stored. end.Err is the error, and
-	// end.Cause says why the context of the handler ended. An attempt also fails if its entry is dead-lettered because
-	// consecutive leases ended with no outcome. Then end.Err is nil. Failed returns the failed attempt to store with the
-	// outcome, or nil.
+	// Failed is called when an attempt has failed, before its outcome is passed on to be stored. end.Err is the error,
+	// and end.Cause says why the context of the handler ended. An attempt also fails if its entry is dead-lettered
+	// because consecutive leases ended with no outcome. Then end.Err is nil. Failed returns the failed attempt to store
+	// with the outcome, or nil.
 	Failed []func(a *Attempt, end Result, o processlog.Outcome) *processlog.FailedAttempt
 
 	// Prepare is called once for each outcome, before it waits to be sent to the database. It returns the outcome, perhaps with
 	// further data. The statement that stores the outcome stores the data too.
 	Prepare []func(a *Attempt, o processlog.Outcome) processlog.Outcome
 
-	// IsAwaited reports whether another entry waits for the outcome of an attempt. One statement stores several outcomes, so
-	// an outcome usually waits for others. An outcome that an entry waits for is stored sooner.
+	// IsAwaited reports whether another entry waits for the outcome of an attempt. An outcome that an entry waits for
+	// is stored sooner.
 	IsAwaited []func(a *Attempt) bool
 
 	// Storing is called before outcomes for which IsAwaited returned true are sent to the database. It may return a
@@ -273,24 +263,23 @@ type Hooks struct {
 	// entry.
 	Stored []func(a *Attempt, to processlog.State, failed bool)
 
-	// Dropped is called when an attempt ends and no outcome of it is stored. There are two causes. Another process, a service or
-	// a person has changed the entry since the claim. Or Run has stopped before the handler of the attempt was called.
+	// Dropped is called when an attempt ends and no outcome of it is stored.
 	Dropped []func(a *Attempt)
 
 	// Moved is called when a change by a service or a person has ended an entry, for example Cancel.
 	Moved []func(row *processlog.Row, to processlog.State)
 
-	// Closing is called by Engine.Close after the end of Base.Work. It waits for the goroutines of the feature that may still
-	// hand entries to the engine.
+	// Closing is called by Engine.Close after the end of Base.Work. It waits for the goroutines of the feature that may
+	// still hand entries to the engine.
 	Closing []func()
 }
 
 // RecorderWrite writes in the transaction that records entries, after their insert.
 type RecorderWrite func(ctx context.Context, tx processlog.Tx, inserted []processlog.Inserted) error
 
-// Source is a set of functions by which a queue reports due entries, so that the reconciler need not search the database for
-// them. The reports are only hints. A claim asks the database whether the entry exists, is due and is free (G10, Redis is a
-// hint). The functions are safe for concurrent use. Without a queue, [Engine.storeOnly] makes the source.
+// Source is a set of functions by which a queue reports due entries, so that the reconciler need not search the
+// database for them. The reports are only hints. A claim asks the database whether the entry exists, is due and is free
+// (G10, Redis is a hint).
 type Source struct {
 	// Scope returns whether the source now reports the entries of all processes, of this process only, or no entries.
 	Scope func() Scope
@@ -298,24 +287,22 @@ type Source struct {
 	// Accepts reports whether the source accepts an entry that is due after the given delay.
 	Accepts func(businessType string, delay time.Duration) bool
 
-	// Enqueue adds entries, each with the time until it is due. Enqueue, Move and Settle return at once. If such a call
-	// fails later, the reconciler finds its entries in the database.
+	// Enqueue adds entries, each with the time until it is due. Enqueue, Move and Settle return at once.
 	Enqueue func(entries []processlog.QueueEntry)
 
 	// Move changes the due time of an entry. If the source does not have the entry, Move adds it.
 	Move func(entry processlog.QueueEntry)
 
-	// Settle ends the queue's lease of an entry, which Queue.Claim has given. It removes the entry, or makes the entry due again.
+	// Settle ends the queue's lease of an entry, which Queue.Claim has given.
 	Settle func(businessType string, o processlog.QueueOutcome)
 
-	// ClaimDue claims and starts due entries of t, for the given number of calls. The caller has taken Type.SlotsToSearch
-	// slots for these calls, and ClaimDue releases the slots that it does not need. It calls Engine.ClaimOffered for the
-	// entries that the source has, and Engine.ClaimFromStore if the source does not answer or lacks entries. backlog says that
-	// the database holds due entries which the source does not report.
+	// ClaimDue claims and starts due entries of t, for the given number of calls. The caller has taken
+	// Type.SlotsToSearch slots for these calls, and ClaimDue releases the slots that it does not need. backlog says
+	// that the database holds due entries which the source does not report.
 	ClaimDue func(t *Type, calls int, backlog bool) ClaimResult
 
-	// Round is called when a round of the reconciler begins. It may return a function. The engine calls finish at the end of the
-	// round, after it has claimed overdue entries. heads has the earliest entry of each type and state.
+	// Round is called when a round of the reconciler begins. The engine calls finish at the end of the round, after it
+	// has claimed overdue entries. heads has the earliest entry of each type and state.
 	Round func(ctx context.Context) (finish func(ctx context.Context, heads Heads, event *observe.ReconciledEvent))
 }
 
@@ -340,11 +327,9 @@ func (e *Engine) AttachSource(s Source) { e.source = s }
 // Source returns the source of the engine.
 func (e *Engine) Source() Source { return e.source }
 
-// sourceReports returns whether the source reports due entries. If it does not, claims read them from the database.
 func (e *Engine) sourceReports() bool { return e.source.Scope() != ScopeNone }
 
-// storeOnly returns the Source of an engine without a queue. It keeps no entries. Enqueue and Move only schedule a claim for the
-// time when the entry is due.
+// storeOnly returns the Source of an engine without a queue.
 func (e *Engine) storeOnly() Source {
 	expect := func(entry processlog.QueueEntry) { e.Expect(entry.BusinessType, entry.In) }
 	return Source{

@@ -13,7 +13,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// slowToSettle is a Store that refuses outcomes for a while.
 type slowToSettle struct {
 	processlog.Store
 	until time.Time
@@ -26,9 +25,8 @@ func (s *slowToSettle) Settle(_ context.Context, _ processlog.Token, outcomes []
 	return []processlog.Settled{{Applied: true, State: outcomes[0].To}}, nil
 }
 
-// When a person accepts a loss of data, the library ignores all writes that were sent before the acceptance. So a stored
-// success must have the time of the write that stored it, and no earlier time. In the first case an earlier try to store
-// the success failed before that write. In the second case the handler began long before that write.
+// In the first case an earlier try to store the success failed. In the second case the handler began long before the
+// write.
 func TestWatcherGetsTheTimeOfTheWriteThatStoredTheOutcome(t *testing.T) {
 	for name, run := range map[string]func(e *Engine, typ *Type, row processlog.Row, written time.Time){
 		"an outcome that took several tries": func(e *Engine, typ *Type, row processlog.Row, _ time.Time) {
@@ -72,7 +70,6 @@ func TestWatcherGetsTheTimeOfTheWriteThatStoredTheOutcome(t *testing.T) {
 	}
 }
 
-// leasing is a Store that leases every entry that a claim asks for.
 type leasing struct {
 	processlog.Store
 	released []processlog.ID
@@ -102,8 +99,6 @@ func watching(t *testing.T, set func(w *Watcher)) (*Engine, *leasing, *Type) {
 	return e, store, e.TypeNamed("close_order")
 }
 
-// A feature may refuse a claim in Watcher.Claimed. The engine then starts no row of the claim, and gives back the leases. A
-// lease that ended by itself would count as lost.
 func TestWhatAWatcherRefusesIsGivenBack(t *testing.T) {
 	refusal := errors.New("gone back")
 	e, store, typ := watching(t, func(w *Watcher) { w.Claimed = func([]processlog.Row, time.Time) error { return refusal } })
@@ -116,7 +111,6 @@ func TestWhatAWatcherRefusesIsGivenBack(t *testing.T) {
 	require.Len(t, found.Mine, 1)
 }
 
-// While Watcher.HoldReason returns an error, no claim is sent to the database.
 func TestNothingIsClaimedWhileAWatcherHoldsTheProcess(t *testing.T) {
 	held := errors.New("gone back")
 	e, store, typ := watching(t, func(w *Watcher) { w.HoldReason = func() error { return held } })
@@ -125,7 +119,6 @@ func TestNothingIsClaimedWhileAWatcherHoldsTheProcess(t *testing.T) {
 	require.Empty(t, store.released)
 }
 
-// Without a queue, a claim first reads due entries. If the server does not answer this read, Watcher.Failed is called.
 func TestReadingOfWhatIsDueThatFailedIsAReasonToAsk(t *testing.T) {
 	failed := 0
 	e, _, typ := watching(t, func(w *Watcher) { w.Failed = func() { failed++ } })

@@ -12,20 +12,18 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// MaxRefusedOutcomes is how many outcomes of one type may wait in this process because the database has refused to store
-// them. At this number the process claims no more entries of the type, because the database would probably refuse their
-// outcomes, too.
+// MaxRefusedOutcomes is how many outcomes of one type may wait in this process because the database has refused to
+// store them.
 const MaxRefusedOutcomes = processlog.MaxRows
 
 // behindPause is how long claims pause while too many outcomes wait to be stored.
 const behindPause = 10 * time.Millisecond
 
-// Scan claims entries when they come due, until ctx ends. Between claims, Scan sleeps until the next due time in the claim
-// schedule. Before it returns, it waits for the claims that are still running.
+// Scan claims entries when they come due, until ctx ends. Before it returns, it waits for the claims that are still
+// running.
 func (e *Engine) Scan(ctx context.Context) {
 	var claims sync.WaitGroup
-	// Run waits for the handlers when Scan has returned. So each claim must have started or released its entries by then
-	// (G15, stopping loses nothing).
+	// Run waits only for the handlers once Scan has returned (G15, stopping loses nothing).
 	defer claims.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -43,14 +41,12 @@ func (e *Engine) Scan(ctx context.Context) {
 	}
 }
 
-// startClaims starts every claim that is worthwhile now. It returns how long the scanner may sleep.
 func (e *Engine) startClaims(claims *sync.WaitGroup) time.Duration {
 	switch {
 	case e.HoldReason() != nil:
 		return peekInterval
 	case e.OutcomesBacklogged():
-		// New attempts would only wait to store their outcomes, and their leases would end meanwhile (G8, a reported
-		// success is stored).
+		// New attempts could only wait to store their outcomes (G8, a reported success is stored).
 		return behindPause
 	}
 	return e.claimSchedule.start(claims, e)
@@ -62,26 +58,22 @@ func (e *Engine) OutcomesRefused(t *Type) bool {
 	return e.Refusals.Outcomes(t.Name) >= MaxRefusedOutcomes
 }
 
-// claimDue claims and starts entries of a type for the given number of calls. The caller has taken a slot for each call.
-// claimDue first releases the slots that the claim does not need while it searches for entries: see Type.SlotsToSearch. The
-// claim takes slots again when it knows which entries may run: see Engine.AdjustSlots.
+// claimDue claims and starts entries of a type. The caller has taken a slot for each call.
 func (e *Engine) claimDue(t *Type, calls int, backlog bool) ClaimResult {
 	t.slots.Release(calls - t.SlotsToSearch(calls))
 	return e.source.ClaimDue(t, calls, backlog)
 }
 
-// ClaimOffered claims and starts entries that a queue has offered. The caller has taken slots for the given number of calls.
-// ClaimOffered passes the result of the claim to onClaimed before any entry starts. The queue's lease of an entry is no claim:
-// only the database knows whether the entry exists, is due and is free (G10, Redis is a hint).
+// ClaimOffered claims and starts entries that a queue has offered. The caller has taken slots for the given number of
+// calls. ClaimOffered passes the result of the claim to onClaimed before any entry starts. The queue's lease of an
+// entry is no claim: only the database knows whether the entry exists, is due and is free (G10, Redis is a hint).
 //
-// full says that the queue offered as many entries as it was asked for. If full is false, the queue has no more due
-// entries. ClaimOffered then schedules a claim for the time at which the next entry of the queue is due.
+// full says that the queue offered as many entries as it was asked for.
 func (e *Engine) ClaimOffered(t *Type, offer processlog.Leased, calls int, full bool, onClaimed func(found ClaimedRows, err error)) ClaimResult {
 	sentAt := time.Now()
 	e.claimSchedule.with(t.Name, func(s *typeSchedule) { s.pace.Begin(sentAt) })
 	if !full {
-		// Schedule the next claim before this transaction. Entries that come due during the transaction then get a claim of their
-		// own.
+		// Schedule the next claim before this transaction.
 		e.Expect(t.Name, offer.Next)
 	}
 	found, err := e.claim(t, wantedByID(offer.IDs), calls)
@@ -93,8 +85,7 @@ func (e *Engine) ClaimOffered(t *Type, offer processlog.Leased, calls int, full 
 	return ClaimResult{Full: full && err == nil, NextDueIn: processlog.Never, Err: err}
 }
 
-// ExpectBacklog schedules a claim of a type at once. This claim also reads the database, because the database holds due
-// entries that the source does not report.
+// ExpectBacklog schedules a claim of a type at once.
 func (e *Engine) ExpectBacklog(businessType string) {
 	e.claimSchedule.with(businessType, func(s *typeSchedule) { s.backlog, s.found.backlogs = true, s.found.backlogs+1 })
 	e.Expect(businessType, 0)
@@ -116,8 +107,8 @@ func (e *Engine) AdjustSlots(t *Type, held, needed int) int {
 	return needed
 }
 
-// ClaimFromStore claims and starts entries that the database reports as due, for the given number of handler calls. The
-// caller holds Type.SlotsToSearch slots for these calls.
+// ClaimFromStore claims and starts entries that the database reports as due. The caller holds Type.SlotsToSearch slots
+// for the given number of handler calls.
 func (e *Engine) ClaimFromStore(t *Type, calls int) ClaimResult {
 	var readAhead *readahead.List
 	e.claimSchedule.with(t.Name, func(s *typeSchedule) { readAhead = s.readAhead })
@@ -134,19 +125,15 @@ func (e *Engine) ClaimFromStore(t *Type, calls int) ClaimResult {
 	if err != nil {
 		return ClaimResult{NextDueIn: processlog.Never, Err: err}
 	}
-	// These entries were just read as due, and none could be claimed. So other processes have claimed them. Another claim at
-	// once would probably lose again.
+	// Other processes have claimed these entries, so another claim at once would probably lose again.
 	lostRace := share.JustRead && len(found.Mine) == 0
 	more := share.MoreDue || len(found.WithoutCall) > 0
 	return ClaimResult{FromDatabase: true, Full: more && !lostRace, LostRace: more && lostRace, StoreDrained: !more, NextDueIn: processlog.Never}
 }
 
-// takeShare takes the due entries of one claim from the read-ahead list. These entries are the share of the claim. takeShare also
-// returns how many slots the claim holds for them.
+// takeShare takes the due entries of one claim from the read-ahead list.
 func (e *Engine) takeShare(t *Type, readAhead *readahead.List, calls int) (readahead.Share, int, error) {
 	share, err := readAhead.Take(t.MaxEntries(calls), func(limit int) ([]processlog.ID, bool, error) { return e.findDue(t, limit) })
-	// Take one slot for each handler call that the share needs. Fewer slots may be free. The claim leases an entry without a slot
-	// only if it cannot lease an earlier entry of the share.
 	needed := e.AdjustSlots(t, t.SlotsToSearch(calls), min(calls, t.CallsFor(len(share.IDs))))
 	if t.IsOrdered() {
 		readAhead.PutBack(&share, t.MaxEntries(needed))
@@ -154,8 +141,7 @@ func (e *Engine) takeShare(t *Type, readAhead *readahead.List, calls int) (reada
 	return share, needed, err
 }
 
-// findDue reads due entries from the database. For a serial type it leaves out blocked entries. The boolean result says
-// whether to expect more entries from the next call.
+// findDue reads due entries from the database. more says whether to expect further entries from the next call.
 func (e *Engine) findDue(t *Type, limit int) (due []processlog.ID, more bool, err error) {
 	ctx, cancel := e.Statement()
 	defer cancel()
@@ -173,8 +159,7 @@ func (e *Engine) findDue(t *Type, limit int) (due []processlog.ID, more bool, er
 	return due, more, nil
 }
 
-// SkippedRetry is the time after which the queue offers a skipped entry again. A skipped entry must not run in this process now.
-// For example, it is blocked, or it is a suspect, which may have crashed a process.
+// SkippedRetry is the time after which the queue offers a skipped entry again.
 const SkippedRetry = time.Second
 
 // ClaimedRows is the result of a claim. Each handler call of the rows in Mine holds a slot.
@@ -185,17 +170,16 @@ type ClaimedRows struct {
 	WithoutCall []processlog.ID // claimable entries for which no call was left
 }
 
-// claim leases wanted entries of a type in the database, as many as fit into the given number of handler calls. The caller
-// has taken a slot for each of these calls. claim releases the slots that the leased rows do not need. The caller then
-// starts the rows and wakes the scanner.
+// claim leases wanted entries of a type in the database, as many as fit into the given number of handler calls. The
+// caller has taken a slot for each of these calls. claim releases the slots that the leased rows do not need.
 func (e *Engine) claim(t *Type, wanted []processlog.Wanted, calls int) (ClaimedRows, error) {
 	found, err := e.leaseWanted(t, wanted, calls, false)
 	t.slots.Release(calls - t.callsOfRows(found.Mine))
 	return found, err
 }
 
-// leaseWanted leases wanted entries, for at most the given number of handler calls. It takes and releases no slots. If stuckOnly
-// is set, it leases only entries whose handler is stuck in this process.
+// leaseWanted leases wanted entries, and takes and releases no slots. If stuckOnly is set, it leases only entries whose
+// handler is stuck in this process.
 func (e *Engine) leaseWanted(t *Type, wanted []processlog.Wanted, calls int, stuckOnly bool) (ClaimedRows, error) {
 	if err := e.HoldReason(); err != nil {
 		return ClaimedRows{}, err
@@ -225,8 +209,8 @@ func (e *Engine) leaseWanted(t *Type, wanted []processlog.Wanted, calls int, stu
 		e.watcher.Failed()
 	}
 	if err != nil {
-		// The claim may have committed although it returned an error. Run nothing, and release the leases that the claim may have
-		// taken. Without a release, each lease would end by itself and count as lost.
+		// The claim may have committed although it returned an error. Run nothing, and release the leases that the
+		// claim may have taken. Without a release, each lease would end by itself and count as lost.
 		p.reportUnclaimedSuspects(nil)
 		e.Releases.ReleaseUnknown(token, wanted)
 		return ClaimedRows{}, err
@@ -236,14 +220,10 @@ func (e *Engine) leaseWanted(t *Type, wanted []processlog.Wanted, calls int, stu
 	found = p.setAsideCounted(found)
 	found.Waiting = append(found.Waiting, pending...)
 	found.Refused = append(found.Refused, refused...)
-	// The store lists every entry that accept refuses as skipped. The entries in withoutSeat only lacked room in a handler call,
-	// so they do not count as skipped.
 	found.Skipped = slices.DeleteFunc(found.Skipped, func(row processlog.Row) bool { return slices.Contains(p.withoutSeat, row.ID) })
 	return ClaimedRows{found, t, sentAt, p.withoutSeat}, nil
 }
 
-// noteRefusedClaims reports the entries that the database refuses to lease. It forgets earlier refusals of entries that are
-// leased or gone now.
 func (e *Engine) noteRefusedClaims(t *Type, found processlog.Claimed) {
 	e.Refusals.Note(refusals.Claim, t.Name, found.Refused)
 	e.Refusals.Accepted(refusals.Claim, t.Name, found.Gone...)
@@ -252,7 +232,6 @@ func (e *Engine) noteRefusedClaims(t *Type, found processlog.Claimed) {
 	}
 }
 
-// wantedByID lists entries to claim. This process holds no lease of them, so only their ids are set.
 func wantedByID(ids []processlog.ID) []processlog.Wanted {
 	wanted := make([]processlog.Wanted, len(ids))
 	for i, id := range ids {
@@ -261,11 +240,9 @@ func wantedByID(ids []processlog.ID) []processlog.Wanted {
 	return wanted
 }
 
-// picker decides for each claimable row whether the claim takes it. It takes rows that this process can run, and rows that
-// are claimed only to count a lost lease. A suspect is an entry that may have crashed a process. picker takes few suspects
-// at a time: if one of them crashes this process, every claimed suspect loses a lease, even one that never ran.
-//
-// The store calls accept while it holds the row locks. accept therefore reads only memory and does not block.
+// picker decides for each claimable row whether the claim takes it. It takes few suspects at a time: if one of them
+// crashes this process, every claimed suspect loses a lease. accept runs while the store holds the row locks, so it
+// only reads memory and does not block.
 type picker struct {
 	seating
 	holdings    *holdings
@@ -278,9 +255,7 @@ type picker struct {
 }
 
 func (p *picker) accept(row *processlog.Row) bool {
-	// First check whether a handler call has room for the entry. Package quarantine has few places for suspects (entries
-	// that may have crashed a process), and mayClaim below may take one of them. A suspect must not take such a place if no
-	// call has room for it.
+	// Look for room first, because mayClaim may take one of the few places for suspects.
 	class := p.t.sharingClass(row.State, p.lostLeases(row))
 	if p.calls == p.maxCalls && p.seatsLeft[class] == 0 {
 		p.withoutSeat = append(p.withoutSeat, row.ID)
@@ -293,30 +268,20 @@ func (p *picker) accept(row *processlog.Row) bool {
 	return true
 }
 
-// mayClaim reports whether this process may claim a row. The claims of the last three kinds of entries run no handler.
-//
-//   - A held entry is not claimed. This process runs it, or has not stored its outcome yet.
-//   - An entry whose handler is stuck in this process is left to other processes for the duration of one lease. After
-//     that, this process claims it only to count a lost lease.
-//   - An entry that has lost three leases is claimed only to count a lost lease. During the lease of this claim, a
-//     process that ran the entry and could not reach the database may still store its success.
-//   - An entry that has lost more leases is claimed to be dead-lettered.
+// mayClaim reports whether this process may claim a row. A claim of a stuck entry, or of an entry that has lost three
+// leases, only counts a lost lease. During its lease, a process that still runs the entry may store its success.
 func (p *picker) mayClaim(row *processlog.Row) bool {
 	attempt, held := p.holdings.HeldAttempt(row)
 	stuck := attempt.Stuck
 	switch {
-	// countStuck claims without slots, because the entries of stuck handlers do not run. The handler of this entry has
-	// returned since countStuck listed the stuck handlers. A claim would run the entry without a slot, so skip it.
+	// The handler has returned since countStuck listed it. This claim would run the entry without a slot.
 	case p.stuckOnly && !stuck:
 		return false
-	// Two kinds of entries are not claimed. A held entry that is not stuck runs here already, or its outcome waits to be
-	// stored (G8, a reported success is stored; G16, repetitions are counted). An entry whose handler is stuck here is
-	// left to other processes for the duration of one lease. That duration begins when the entry is due and its last
-	// lease has ended.
+	// Entries of stuck handlers are left to other processes for the duration of one lease. That duration begins when
+	// the entry is due and its last lease has ended.
 	case held && !stuck, stuck && min(-row.LeaseLeft, -row.DueIn) < p.t.Lease:
 		return false
-	// The claim dead-letters this entry and does not run it. So do not ask the admissions. They limit how many suspects
-	// (entries that may have crashed a process) run at once.
+	// The entry is dead-lettered and does not run, so do not ask the admissions.
 	case row.DeliveryCount > crashBudget:
 		return true
 	case stuck, row.DeliveryCount == crashBudget:
@@ -331,9 +296,8 @@ func (p *picker) mayClaim(row *processlog.Row) bool {
 	return accepted
 }
 
-// lostLeases returns how many consecutive leases of an entry ended without an outcome. unclaimed is the row before the claim.
-// The function LostLeases returns the same number for the row after the claim. This process may have inserted the entry with
-// a lease that this claim takes over. That lease is not lost, so it does not count.
+// lostLeases returns how many consecutive leases of an entry ended without an outcome. unclaimed is the row before the
+// claim. The lease that this process inserted the entry with does not count.
 func (p *picker) lostLeases(unclaimed *processlog.Row) int {
 	wanted := processlog.Wanted{ID: unclaimed.ID, Token: unclaimed.Token}
 	if unclaimed.Version == 0 && unclaimed.DeliveryCount > 0 && wanted.Token != (processlog.Token{}) && slices.Contains(p.wanted, wanted) {
@@ -342,8 +306,6 @@ func (p *picker) lostLeases(unclaimed *processlog.Row) int {
 	return unclaimed.DeliveryCount
 }
 
-// reportUnclaimedSuspects tells the admissions which suspects (entries that may have crashed a process) they have accepted
-// for nothing, because the claim did not lease them.
 func (p *picker) reportUnclaimedSuspects(mine []processlog.Row) {
 	for i := range p.suspects {
 		s := &p.suspects[i]
@@ -353,10 +315,8 @@ func (p *picker) reportUnclaimedSuspects(mine []processlog.Row) {
 	}
 }
 
-// Some entries were claimed only to count a lost lease. setAsideCounted moves these entries from Mine to Waiting, so that
-// they do not run. They wait until their new lease ends. Until then, a process that ran such an entry can store its
-// success. The claim was written, so the database accepts writes. If the success is still missing when the lease ends, the
-// database is not the reason.
+// setAsideCounted moves entries that were claimed only to count a lost lease from Mine to Waiting, so that they do not
+// run.
 func (p *picker) setAsideCounted(found processlog.Claimed) processlog.Claimed {
 	if len(p.countedOnly) == 0 {
 		return found
@@ -371,9 +331,9 @@ func (p *picker) setAsideCounted(found processlog.Claimed) processlog.Claimed {
 	return found
 }
 
-// ClaimWithSlots claims entries for a number of handler calls. The caller holds a slot for each call, and ClaimWithSlots
-// frees the slots that are not needed. It enqueues the entries that it could not lease. The caller handles those in
-// ClaimedRows.WithoutCall.
+// ClaimWithSlots claims entries for a number of handler calls. The caller holds a slot for each call, and
+// ClaimWithSlots frees the slots that are not needed. It enqueues the entries that it could not lease. The caller
+// handles those in ClaimedRows.WithoutCall.
 func (e *Engine) ClaimWithSlots(t *Type, wanted []processlog.Wanted, calls int) (ClaimedRows, error) {
 	found, err := e.claim(t, wanted, calls)
 	e.slotFreed(t.Name)
@@ -384,8 +344,9 @@ func (e *Engine) ClaimWithSlots(t *Type, wanted []processlog.Wanted, calls int) 
 	return found, nil
 }
 
-// Unleased returns the entries that a claim of the type t could not lease, each with the time until it can be claimed. It leaves
-// out the entries in WithoutCall. The queue may have named a wrong type for an entry, so a skipped entry has the type of its row.
+// Unleased returns the entries that a claim of the type t could not lease, each with the time until it can be claimed.
+// It leaves out the entries in WithoutCall. The queue may have named a wrong type for an entry, so a skipped entry has
+// the type of its row.
 func (e *Engine) Unleased(t *Type, found ClaimedRows) (entries []processlog.QueueEntry) {
 	for _, w := range found.Waiting {
 		entries = append(entries, processlog.QueueEntry{BusinessType: t.Name, ID: w.ID, In: w.In})

@@ -10,7 +10,6 @@ import (
 	"github.com/compensator-go/compensator/internal/groupcommit"
 )
 
-// Stop waits several times until the same deadline. After the deadline, no wait may last.
 func TestStopWhoseGracePeriodIsOverWaitsForNothingMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := waitingOn(t, 0, Config{StopTimeout: 6 * time.Second})
@@ -31,8 +30,7 @@ func TestStopWhoseGracePeriodIsOverWaitsForNothingMore(t *testing.T) {
 	})
 }
 
-// A stop waits several times until one deadline. A wait that begins after the deadline must still see that nothing is left to
-// wait for. A select with two ready cases takes either of them at random. So the test waits many times.
+// A select with two ready cases takes either of them at random, so the test waits many times.
 func TestStopWhoseGracePeriodIsOverSucceedsIfNothingIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 64 {
@@ -41,14 +39,12 @@ func TestStopWhoseGracePeriodIsOverSucceedsIfNothingIsLeft(t *testing.T) {
 	})
 }
 
-// quietAtTheDeadline is a batcher whose last work ends when the wait for it reaches its deadline. So the deadline has passed, and
-// the batcher is empty.
+// quietAtTheDeadline is a batcher whose last work ends when the wait for it reaches its deadline.
 type quietAtTheDeadline struct{}
 
 func (quietAtTheDeadline) Done() <-chan struct{} { return nil }
 func (quietAtTheDeadline) Quiet() bool           { return true }
 
-// A wait of a stop may succeed at the deadline. The next wait must know that the deadline has passed, and must not last without a limit.
 func TestStopWhoseWaitSucceedsAtTheDeadlineWaitsForNothingMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := waitingOn(t, 0, Config{StopTimeout: 6 * time.Second})

@@ -4,25 +4,19 @@
 // This is the story of an entry, with the files in the order in which it passes them.
 //
 //   - Recorded (record.go): a service inserts the entry in its own transaction. Recording learns how that transaction ends.
-//     After the commit, package readback may claim the entry at once. Otherwise the source gets it.
-//   - Due (schedule.go): the claim schedule knows when a claim of each type is worthwhile, and starts it. The source, for
-//     example a queue, reports due entries to the schedule. Without a queue, the rounds of the reconciler report them.
-//   - Claimed (claim.go): the source or the database names the entries to claim. A claim leases their rows in the database.
-//     While the rows are locked, the picker says which of them may run here. Package readahead keeps rows that were found
-//     due and not tried yet. Package releases gives back the leases of claims that ran nothing.
-//   - Run (run.go): each attempt runs in a goroutine. The holdings keep an attempt from before the handler is
-//     called until the outcome is stored. The renewer renews the leases of held attempts (lease.go).
-//   - Judged (outcome.go): package verdict reads what the error of the handler asks for. The outcome follows from this and the
-//     row: succeeded, due again, compensated, or dead.
+//   - Due (schedule.go): the claim schedule starts a claim of a type when it is worthwhile. The source, for example a queue,
+//     reports due entries. Without a queue, the rounds of the reconciler report them.
+//   - Claimed (claim.go): a claim leases rows in the database. While the rows are locked, the picker says which of them may
+//     run here.
+//   - Run (run.go): each attempt runs in a goroutine. The process holds the attempt until its outcome is stored, and renews
+//     its lease (lease.go).
+//   - Judged (outcome.go): the outcome follows from the error of the handler and the row.
 //   - Settled (settle.go): one statement stores several outcomes. It changes a row only if the row still has the version that
-//     the claim has left. Package refusals remembers the rows that the database refuses to change. They are tried less and
-//     less often.
+//     the claim has left.
 //   - Reconciled (reconcile.go): rounds find entries that are overdue, because a process died or a source forgot them.
 //
-// A business type is in type.go. The clients and settings that every part uses are in base.go.
-//
 // The engine does not import the features. Each package below internal/features attaches through one or more of the names below.
-// Those of Type belong to one business type, and are in admission.go. Those of Engine are in base.go.
+// Those of Type are in admission.go, and those of Engine in base.go.
 //
 //	Type.AttachAdmission  which entries are claimed, and how many    breaker, limits, pause, quarantine
 //	Type.AttachOrder      entries that wait for others to end        ordering
@@ -37,7 +31,6 @@
 //	                                                                 statistics, waiting
 //
 // The packages invalidrows, periodic and single attach nothing. They call the engine from loops or requests of their own.
-// Package timingwheel is a queue for package queue.
 //
 // These special cases meet in claims. The right column names what sets and ends each of them.
 //
@@ -54,17 +47,14 @@
 //	refused claim the database refused a claim of the type, so the type pauses            typeSchedule.scheduleNext
 //	refused row   the database refuses to change the entry, which is tried less often     package refusals
 //
-// Package queue adds one case: a claim is empty if other processes have taken all due entries of the queue.
-//
 // Files have at most 400 lines where a stage allows it. The stages in admission.go, claim.go, run.go, lease.go and settle.go are
 // longer, because each has one purpose whose parts are read together.
 //
 // Three rules hold everywhere. Each write is guarded by what was read of the row (G4, G8), so losing a race is a normal result. The
-// source is a hint (G10). Nothing blocks while it holds a mutex. Numbers such as G4 name the promises in docs/reference/guarantees.md.
+// source is a hint (G10). Nothing blocks while it holds a mutex.
 //
-// The root package makes an Engine. Run calls Scan, Reconcile and Renew in goroutines. They return when their contexts end,
-// and Run waits for them. All other goroutines flush batchers of package groupcommit, or run handlers. Drain waits for both,
-// and Close waits for the batchers.
+// The root package calls Scan, Reconcile and Renew in goroutines, and waits for them. All other goroutines flush batchers of
+// package groupcommit, or run handlers. Drain waits for both, and Close waits for the batchers.
 package engine
 
 import (
@@ -84,8 +74,7 @@ import (
 )
 
 // Engine runs the entries of a process. All its methods may be called concurrently. Each part that has state is a type,
-// such as holdings, and owns its state and its mutex. Parts without state are methods of Engine. The package comment names
-// the file of each part.
+// such as holdings, and owns its state and its mutex.
 type Engine struct {
 	*Base
 	*types
@@ -101,7 +90,6 @@ type Engine struct {
 	run atomic.Pointer[run] // the latest Run; nil before the first
 }
 
-// run is the state of one call of Run.
 type run struct {
 	context     context.Context         // context of Run; no handler starts after its end
 	handlers    context.Context         // parent of the handlers' contexts; it ends later than context
@@ -134,7 +122,7 @@ func New(ctx context.Context, cfg Config) *Engine {
 	return e
 }
 
-// Register adds a type. Call it before Run. The functions in attach add features to the type.
+// Register adds a type. Call it before Run.
 func (e *Engine) Register(t Type, attach ...func(t *Type)) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -148,8 +136,7 @@ func (e *Engine) Register(t Type, attach ...func(t *Type)) error {
 	return e.types.addType(&t)
 }
 
-// ChangeCommitted is called when the transaction of a change has committed, for example of Cancel. It cancels an attempt of the
-// entry that runs here, and passes a new due time of the entry to the source.
+// ChangeCommitted is called when the transaction of a change has committed, for example of Cancel.
 func (e *Engine) ChangeCommitted(before processlog.Row, ch processlog.Change) {
 	failpoint.Reach(failpoint.ChangeCommitted)
 	after, err := ch.After(before)
@@ -169,8 +156,8 @@ func (e *Engine) ChangeCommitted(before processlog.Row, ch processlog.Change) {
 	}
 }
 
-// AwaitChangeCommit lets the features find out whether the transaction of a change has committed. It is for a transaction
-// whose end this process does not see.
+// AwaitChangeCommit lets the features find out whether the transaction of a change has committed. It is for a
+// transaction whose end this process does not see.
 func (e *Engine) AwaitChangeCommit(before processlog.Row, ch processlog.Change) {
 	for _, awaitChange := range e.Hooks.AwaitChange {
 		awaitChange(before, ch)
@@ -181,8 +168,8 @@ func (e *Engine) AwaitChangeCommit(before processlog.Row, ch processlog.Change) 
 type WaitPhase int
 
 const (
-	// WaitForClaims is for batchers of claims. Drain waits for them before it waits for handlers, because a claim may start a
-	// handler. It waits again after it has stored the outcomes, because a stored outcome can add a claim.
+	// WaitForClaims is for batchers of claims. Drain waits for them before it waits for handlers, because a claim may
+	// start a handler.
 	WaitForClaims  WaitPhase = iota
 	WaitAtDrainEnd           // Drain waits for these batchers after all its other waits
 	WaitInClose              // only Close waits for these batchers
@@ -194,8 +181,8 @@ func (e *Engine) Await(phase WaitPhase, batchers ...Batcher) {
 	e.batchers[phase] = append(e.batchers[phase], batchers...)
 }
 
-// Start prepares for a Run whose context is ctx. accepts says whether the engine takes new entries until ctx ends. Start returns
-// ErrRunning if a Run is under way.
+// Start prepares for a Run whose context is ctx. accepts says whether the engine takes new entries until ctx ends.
+// Start returns ErrRunning if a Run is under way.
 func (e *Engine) Start(ctx context.Context, accepts bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -239,9 +226,8 @@ func (e *Engine) OpenProblems() []observe.Problem {
 	return e.Problems.Open()
 }
 
-// Drain waits for running handlers and stores their outcomes. Call it when Scan and Reconcile have ended, and while Renew still
-// runs. If handlers do not return in time, the error of Drain has a *StuckError in its tree. Drain also returns an error if
-// outcomes could not be stored.
+// Drain waits for running handlers and stores their outcomes. Call it when Scan and Reconcile have ended, and while
+// Renew still runs. If handlers do not return in time, the error of Drain has a *StuckError in its tree.
 func (e *Engine) Drain() error {
 	startedAt := time.Now()
 	awaitBatchers(startedAt.Add(e.StopTimeout/3), e.batchers[WaitForClaims]...)
@@ -262,15 +248,13 @@ func (e *Engine) Drain() error {
 	return drainErr
 }
 
-// awaitHandlers waits for running handlers, at most for timeout. After two thirds of timeout it ends their contexts. Its
-// error names the handlers that have not returned.
+// awaitHandlers waits for running handlers, at most for timeout. After two thirds of timeout it ends their contexts.
 func (e *Engine) awaitHandlers(timeout time.Duration) error {
 	e.holdings.awaitIdle(timeout * 2 / 3)
 	e.run.Load().endHandlers(processlog.ErrStopping) // No handler starts after this call.
 	if e.holdings.awaitIdle(timeout / 3) {
 		return nil
 	}
-	// The last handler may have returned just now.
 	if running := e.holdings.running(func(a HeldAttempt) bool { return !a.Returned }); len(running) > 0 {
 		return &processlog.StuckError{Stuck: running}
 	}
@@ -301,8 +285,7 @@ type Batcher interface {
 	Quiet() bool
 }
 
-// awaitBatchers waits until all batchers are empty, at most until the deadline. It reports whether all are empty. Batchers may
-// add work to each other.
+// awaitBatchers reports whether all batchers are empty at the deadline. Batchers may add work to each other.
 func awaitBatchers(deadline time.Time, batchers ...Batcher) bool {
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()

@@ -14,7 +14,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// threes makes calls that take three entries.
 type threes struct {
 	e    *Engine
 	wait time.Duration
@@ -43,7 +42,6 @@ func (g *threes) look(time.Time, bool) (ask func() time.Duration) {
 	return func() time.Duration { return g.left }
 }
 
-// inThrees returns a type whose calls take three entries.
 func inThrees(t Type) *Type {
 	t.AttachGrouping(new(threes).grouping())
 	return &t
@@ -63,8 +61,6 @@ func lingering(wait time.Duration) (*claimSchedule, *typeSchedule) {
 	return a, typeSchedule
 }
 
-// Entries wait for others to share their call. The queue says that they are due, or that none is due. Neither answer delays
-// the next look.
 // Failure: F107
 func TestEntryThatWaitsForOthersIsNotPutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -82,7 +78,6 @@ func TestEntryThatWaitsForOthersIsNotPutOff(t *testing.T) {
 	})
 }
 
-// A claim of a type whose entries wait for others begins after a look has allowed it, and not before.
 // Failure: F107
 func TestClaimWaitsForALookAtWhatWaitsForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -104,8 +99,7 @@ func TestClaimWaitsForALookAtWhatWaitsForOthers(t *testing.T) {
 	})
 }
 
-// While a claim runs, the database shows the entries that it is about to lease as due. A look would take them for a full
-// call.
+// While a claim runs, the database shows the entries that it is about to lease as due.
 func TestNoLookBeginsDuringAClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := lingering(20 * time.Second)
@@ -117,7 +111,6 @@ func TestNoLookBeginsDuringAClaim(t *testing.T) {
 	})
 }
 
-// A claim that the database has refused is tried again without another look.
 func TestRefusedClaimIsTriedAgainWithoutALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := lingering(20 * time.Second)
@@ -127,7 +120,6 @@ func TestRefusedClaimIsTriedAgainWithoutALook(t *testing.T) {
 	})
 }
 
-// Entries that share a call take one slot together. Each entry that runs alone takes a slot of its own.
 // Failure: F107
 func TestClaimedEntriesNeedAsManyCallsAsHandlersRun(t *testing.T) {
 	mail := inThrees(Type{Name: "mail"})
@@ -153,7 +145,6 @@ func TestClaimedEntriesNeedAsManyCallsAsHandlersRun(t *testing.T) {
 	require.Equal(t, 1, mail.MaxEntries(1), "one call of a limited type brings one entry, not a batch")
 }
 
-// A claim leases as many of the claimable entries as fit into its handler calls, in whatever order the rows come.
 // Failure: F107
 func TestNoMoreIsClaimedThanCallsMayBegin(t *testing.T) {
 	mail := inThrees(Type{Name: "mail", Concurrency: 2})
@@ -172,14 +163,11 @@ func TestNoMoreIsClaimedThanCallsMayBegin(t *testing.T) {
 	}
 }
 
-// notifiedOf returns how many notifications the schedule has counted for its first type.
 func notifiedOf(a *claimSchedule) int {
 	_, notified := a.Notifications()
 	return notified[0]
 }
 
-// A crash costs each entry of the call a lease. An entry must run alone before it can lose its last lease. Otherwise an
-// entry is dead-lettered because another entry of its call crashes the process.
 func TestEntryRunsAloneBeforeItsLastLease(t *testing.T) {
 	mail := inThrees(Type{Name: "mail"})
 	shared := 0 // calls that an entry shares although each of them crashes

@@ -18,10 +18,10 @@ import (
 
 // holdings keeps the attempts that this process holds. An attempt is held from before its handler is called until its
 // outcome is stored or dropped. Within one epoch a process holds an entry at most once. A manual Requeue begins another
-// epoch. While an entry is held and its handler is not stuck, this process does not claim the entry.
+// epoch.
 //
-// While the handler is stuck, a claim may dead-letter the entry. If the handler returns before the database has stored the
-// dead-lettering, the dead-lettering is withdrawn, and the handler's outcome is stored.
+// While the handler is stuck, a claim may dead-letter the entry. If the handler returns before the database has stored
+// the dead-lettering, the dead-lettering is withdrawn, and the handler's outcome is stored.
 type holdings struct {
 	mu           sync.Mutex // guards the fields below
 	held         map[holdingKey]*Attempt
@@ -35,20 +35,16 @@ func newHoldings() *holdings {
 	return &holdings{held: make(map[holdingKey]*Attempt), firstHeld: make(chan struct{}, 1)}
 }
 
-// admit holds the attempts that may start. An attempt may start if Run has not ended, its lease has not ended, and this
-// process does not hold its entry already.
-//
-// The lease may have ended because the claim was answered late or because this process stood still. In this case another
-// process may have run the entry.
+// admit holds the attempts that may start. The lease of a late attempt may have ended because this process stood still,
+// and another process may have run its entry.
 func (h *holdings) admit(run context.Context, attempts []*Attempt) (admitted, late []*Attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	admitted = attempts[:0]
 	now := time.Now()
 	for _, a := range attempts {
-		// Check everything under one lock, so that only one of two claims of an entry is admitted (G16, repetitions are counted).
-		// A handler that is admitted before Run's context ends is counted in h.handlers under the same lock. So Drain waits for
-		// the handler (G15, stopping loses nothing).
+		// Check and count under one lock. So only one of two claims of an entry is admitted (G16), and
+		// Drain waits for every handler that begins before Run's context ends (G15).
 		if run.Err() != nil || h.held[a.holdingKey()] != nil || now.After(a.leaseEnd) {
 			a.endCall()
 			late = append(late, a)
@@ -67,14 +63,12 @@ func (h *holdings) admit(run context.Context, attempts []*Attempt) (admitted, la
 	return admitted, late
 }
 
-// beginCall gives an attempt its next handler call.
 func (h *holdings) beginCall(a *Attempt, ctx context.Context, cancel context.CancelCauseFunc, timeout *callTimeout) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a.call = call{ctx: ctx, cancel: cancel, timeout: timeout, startedAt: time.Now(), number: a.number + 1}
 }
 
-// lossOf returns why this process no longer owns the entry of an attempt, or nil if it still does.
 func (h *holdings) lossOf(a *Attempt) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -116,8 +110,8 @@ func (h *holdings) HeldAttempt(row *processlog.Row) (described HeldAttempt, held
 	return a.describeLocked(), true
 }
 
-// Held returns the held attempts for which matches returns true, in the order of their ids. The function matches must not
-// block.
+// Held returns the held attempts for which matches returns true, in the order of their ids. The function matches must
+// not block.
 func (h *holdings) Held(matches func(HeldAttempt) bool) []HeldAttempt {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -131,8 +125,8 @@ func (h *holdings) Held(matches func(HeldAttempt) bool) []HeldAttempt {
 	return list
 }
 
-// HeldWithEndedLease returns the entries of a type that this process holds although their leases have ended, by the clock
-// of this process. The database reports these entries as due and free.
+// HeldWithEndedLease returns the entries of a type that this process holds although their leases have ended, by the
+// clock of this process.
 func (h *holdings) HeldWithEndedLease(t *Type) map[processlog.ID]bool {
 	ids := make(map[processlog.ID]bool)
 	for _, a := range h.Held(func(a HeldAttempt) bool { return a.Type == t && a.LeaseEnded }) {
@@ -141,8 +135,6 @@ func (h *holdings) HeldWithEndedLease(t *Type) map[processlog.ID]bool {
 	return ids
 }
 
-// running lists the held attempts for which the function matches returns true, in the form that Health and a StuckError
-// show.
 func (h *holdings) running(matches func(HeldAttempt) bool) (list []processlog.StuckAttempt) {
 	for _, a := range h.Held(matches) {
 		list = append(list, processlog.StuckAttempt{ID: a.ID, BusinessType: a.Type.Name, Running: time.Since(a.StartedAt)})
@@ -150,33 +142,27 @@ func (h *holdings) running(matches func(HeldAttempt) bool) (list []processlog.St
 	return list
 }
 
-// Stuck lists the handlers that run on after their timeout. It includes the handlers that a stopped Run has left
-// running, which the renewer no longer checks.
+// Stuck lists the handlers that run on after their timeout.
 func (h *holdings) Stuck() []processlog.StuckAttempt {
 	return h.running(func(a HeldAttempt) bool { return a.Stuck || a.LeftBehind })
 }
 
-// forget ends the holding of an attempt. Call it only when the outcome of the attempt is stored or dropped. Until then a
-// crash of this process costs the entry a lease. So if the entry is a suspect (it may have crashed a process), it must
-// count among the few suspects that may run here.
+// forget ends the holding of an attempt. Call it only when the outcome of the attempt is stored or dropped.
 func (e *Engine) forget(a *Attempt) {
 	e.holdings.remove(a)
 	e.Refusals.Accepted(refusals.Renewal, a.Type.Name, a.Row.ID) // No renewal is needed any more.
 	a.suspectDone(OutcomeDecided)
 }
 
-// remove ends the holding of an attempt.
 func (h *holdings) remove(a *Attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// An attempt that only dead-letters an entry is not held. Another attempt of the entry, whose handler is stuck, may be
-	// held and must stay so.
+	// An attempt that only dead-letters an entry is not held, but another attempt of the entry may be.
 	if h.held[a.holdingKey()] == a {
 		delete(h.held, a.holdingKey())
 	}
 }
 
-// handlerReturned counts a handler as returned.
 func (h *holdings) handlerReturned() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -187,7 +173,6 @@ func (h *holdings) handlerReturned() {
 	}
 }
 
-// awaitIdle waits until no handler runs, at most for timeout. It reports whether no handler runs.
 func (h *holdings) awaitIdle(timeout time.Duration) bool {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
@@ -199,7 +184,6 @@ func (h *holdings) awaitIdle(timeout time.Duration) bool {
 	}
 }
 
-// whenIdle returns a channel that is closed once no handler runs.
 func (h *holdings) whenIdle() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -214,9 +198,8 @@ func (h *holdings) whenIdle() <-chan struct{} {
 	return h.handlersDone
 }
 
-// cancel ends the contexts of the attempts that a change of the entry, such as Cancel, has made obsolete. before is the
-// row as the change found it. The entry may have been requeued since, and a newer attempt may run here. The check of the
-// version spares the newer attempt (G7, no false exhaustion).
+// cancel ends the contexts of the attempts that a change of the entry has made obsolete. before is the row as the
+// change found it. A newer attempt may run here, and its version spares it (G7, no false exhaustion).
 func (h *holdings) cancel(before *processlog.Row, cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -228,11 +211,10 @@ func (h *holdings) cancel(before *processlog.Row, cause error) {
 	}
 }
 
-// stuckAfter is how long a handler may run after its timeout before it counts as stuck.
 const stuckAfter = time.Second
 
-// Renew renews leases until ctx ends. It renews them for running attempts, and for attempts whose outcome waits to be
-// stored. It does not renew the lease of a stuck handler, which could otherwise hold its entry forever.
+// Renew renews leases until ctx ends. It does not renew the lease of a stuck handler, which could otherwise hold its
+// entry forever.
 func (e *Engine) Renew(ctx context.Context) {
 	startedAt, interval := time.Now(), e.types.renewInterval()
 	roundBegan, idle := startedAt, false
@@ -244,8 +226,7 @@ func (e *Engine) Renew(ctx context.Context) {
 			}
 			roundBegan = time.Now()
 		}
-		// The rounds begin at multiples of the interval after startedAt, also after a time in which nothing was held. If a round
-		// took longer than the interval, the next round begins at once.
+		// The rounds begin at multiples of the interval after startedAt.
 		if !sleep.For(ctx, time.Until(roundBegan)+interval-roundBegan.Sub(startedAt)%interval) {
 			return
 		}
@@ -264,20 +245,18 @@ func (e *Engine) Renew(ctx context.Context) {
 	}
 }
 
-// stuckCall is a handler call that was found stuck. The fields call and event were copied while holdings.mu was locked for
-// the search. When the call is reported later, the handler may have returned, and the attempt may have begun another call.
+// stuckCall is a handler call that was found stuck. The fields call and event were copied while holdings.mu was locked
+// for the search.
 type stuckCall struct {
 	*Attempt
 	call  uint32
 	event observe.AttemptEvent
 }
 
-// needRenewal returns the attempts that have used a third of their lease, grouped by lease length and sorted by id. It
-// also reports stuck handlers. idle says that nothing is held.
+// needRenewal returns the attempts that have used a third of their lease, grouped by lease length and sorted by id.
 func (e *Engine) needRenewal() (due grouped.Groups[time.Duration, *Attempt], idle bool) {
 	renewals, stuck, idle := e.holdings.examine()
-	// A shared call is reported once for each of its entries, but the circuit breaker uses only the first report. When a shared
-	// call returns, the breaker uses its first entry. So report in the order of the ids, to begin with the same entry.
+	// The circuit breaker uses only the first report of a shared call, so report in the order of the ids.
 	slices.SortFunc(stuck, func(a, b stuckCall) int { return compareAttempts(a.Attempt, b.Attempt) })
 	for _, s := range stuck {
 		for _, admission := range s.Type.admissions {
@@ -291,8 +270,6 @@ func (e *Engine) needRenewal() (due grouped.Groups[time.Duration, *Attempt], idl
 	return grouped.By(renewals, func(a *Attempt) time.Duration { return a.Type.Lease }), idle
 }
 
-// examine checks all held attempts. It returns the attempts whose leases need a renewal, sorted by id. It also returns the
-// handler calls that it has just found stuck, and whether nothing is held.
 func (h *holdings) examine() (renewals []*Attempt, stuck []stuckCall, idle bool) {
 	now := time.Now()
 	h.mu.Lock()
@@ -320,11 +297,8 @@ func compareAttempts(a, b *Attempt) int {
 	return cmp.Or(a.Row.ID.Compare(b.Row.ID), cmp.Compare(b.Row.Version, a.Row.Version))
 }
 
-// newestAttempts sorts attempts by id and keeps only the last claimed attempt of each entry. It marks the leases of the
-// earlier attempts as lost.
-//
-// An entry has several attempts if it was requeued manually while an attempt ran. Store.Renew reports a lost lease only by the
-// id of the entry. If the earlier attempt were renewed too, the report about its lost lease would also end the new attempt.
+// newestAttempts sorts attempts by id and keeps only the last claimed attempt of each entry. Store.Renew reports a lost
+// lease by the id of the entry, so a report about an earlier attempt would also end the new one.
 func newestAttempts(due []*Attempt) []*Attempt {
 	slices.SortFunc(due, compareAttempts)
 	kept := due[:0]
@@ -338,15 +312,14 @@ func newestAttempts(due []*Attempt) []*Attempt {
 	return kept
 }
 
-// renewAll renews leases of one length. It ends the attempts whose leases are lost. It also works after the end of Run's context,
-// because outcomes may wait long to be stored (G8, a reported success is stored; G15, stopping loses nothing).
+// renewAll also works after the end of Run's context, because outcomes may wait long to be stored (G8, a reported
+// success is stored; G15, stopping loses nothing).
 func (e *Engine) renewAll(lease time.Duration, attempts []*Attempt) {
 	held := make([]processlog.Held, len(attempts))
 	for i, a := range attempts {
 		held[i] = processlog.Held{ID: a.Row.ID, Version: a.Row.Version}
 	}
-	// A lease is renewed when less than two thirds of it are left. The statement may take one third, so there is time for
-	// another try.
+	// A lease is renewed when a third of it has passed. The statement may take one third, so that another try fits.
 	ctx, cancel := context.WithTimeout(e.Work, min(lease/3, StatementTimeout))
 	defer cancel()
 	sentAt := time.Now() // Take the time before the statement, as a claim does (promise G16).
@@ -367,7 +340,6 @@ func (e *Engine) renewAll(lease time.Duration, attempts []*Attempt) {
 	e.holdings.renewed(attempts, answer, sentAt.Add(lease))
 }
 
-// renewed records the database's answer to a renewal. leaseEnd is when the renewed leases end.
 func (h *holdings) renewed(attempts []*Attempt, answer processlog.Unrenewed, leaseEnd time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -390,8 +362,8 @@ func (e *Engine) RenewLapsed(t *Type, batch []*Attempt) {
 	}
 }
 
-// markLapsed returns the attempts of batch whose leases have ended. It sets the field renewing of these attempts. The renewer
-// then skips them, and they no longer count as stuck.
+// markLapsed returns the attempts of batch whose leases have ended. It sets their field renewing, so that the renewer
+// skips them and they no longer count as stuck.
 func (h *holdings) markLapsed(batch []*Attempt) (lapsed []*Attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -13,8 +13,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A person requeues an entry. The entry may begin to run again in this process before the answer to the requeue arrives here.
-// The answer must then end the earlier attempt, and not the new one.
 // Failure: F57
 func TestChangeEndsOnlyTheAttemptsThatItHasOvertaken(t *testing.T) {
 	h := newHoldings()
@@ -30,7 +28,6 @@ func TestChangeEndsOnlyTheAttemptsThatItHasOvertaken(t *testing.T) {
 	require.NoError(t, anew.ctx.Err())
 }
 
-// refusingRenewals is a Store whose database refuses to renew the leases in refused, and whose rows in busy other transactions have locked.
 type refusingRenewals struct {
 	processlog.Store
 	refused []processlog.Refusal
@@ -41,7 +38,7 @@ func (s *refusingRenewals) Renew(context.Context, []processlog.Held, time.Durati
 	return processlog.Unrenewed{Refused: s.refused, Busy: s.busy}, nil
 }
 
-// holdRefused returns an engine that holds one attempt. The database has just refused to renew its lease.
+// holdRefused returns an engine that holds one attempt.
 func holdRefused(t *testing.T) (*Engine, *refusingRenewals, *Attempt) {
 	t.Helper()
 	store := &refusingRenewals{refused: []processlog.Refusal{{ID: processlog.RowID(1), Err: errors.New("the auditors say no")}}}
@@ -55,8 +52,6 @@ func holdRefused(t *testing.T) (*Engine, *refusingRenewals, *Attempt) {
 	return e, store, a
 }
 
-// A renewal skips a row that another transaction has locked. This is no answer to the question whether the database still refuses to renew
-// its lease.
 func TestRefusedRenewalStaysAProblemWhileItsRowIsLocked(t *testing.T) {
 	e, store, a := holdRefused(t)
 	store.refused, store.busy = nil, []processlog.ID{a.Row.ID}

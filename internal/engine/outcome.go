@@ -13,22 +13,24 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// crashBudget is the number of consecutive lost leases after which no handler is called for an entry any more. The next claim
-// only counts the last loss, and leases the entry once more. During this lease, a process that ran the entry and could not
-// reach the database can still store its success. If this lease also ends without an outcome, the following claim
-// dead-letters the entry.
+// crashBudget is the number of consecutive lost leases after which no handler is called for an entry any more. The next
+// claim only counts the last loss, and leases the entry once more. During this lease, a process that ran the entry and
+// could not reach the database can still store its success. If this lease also ends without an outcome, the following
+// claim dead-letters the entry.
 const crashBudget = 3
 
-// RunsNothing reports whether a claim of the row would run no handler, because it only counts a lost lease or dead-letters
-// the entry. row is the row before the claim. RunsNothing does not know whether a handler of this process is stuck.
+// RunsNothing reports whether a claim of the row would run no handler, because it only counts a lost lease or
+// dead-letters the entry. row is the row before the claim. RunsNothing does not know whether a handler of this process
+// is stuck.
 func RunsNothing(row *processlog.Row) bool { return row.DeliveryCount >= crashBudget }
 
-// LostLeases returns how many consecutive leases of an entry ended without an outcome before its claim. claimed is the row after
-// the claim, which has counted its own lease. picker.lostLeases returns the same number for the row before the claim.
+// LostLeases returns how many consecutive leases of an entry ended without an outcome before its claim. claimed is the
+// row after the claim, which has counted its own lease. picker.lostLeases returns the same number for the row before
+// the claim.
 func LostLeases(claimed *processlog.Row) int { return claimed.DeliveryCount - 1 }
 
-// noOutcome is the LastError of an entry that has Faults to store but no error of a handler. LastError must not stay empty
-// in this case, because a claim reads the Faults of a row only if the row has a LastError.
+// noOutcome is the LastError of an entry that has Faults to store but no error of a handler. LastError must not stay
+// empty in this case, because a claim reads the Faults of a row only if the row has a LastError.
 const noOutcome = "compensator: an attempt ended with no outcome: its process stopped or died, or lost its lease"
 
 // Counted reports whether an outcome counts as a failure of the entry. row is the entry as it was claimed.
@@ -36,9 +38,8 @@ func Counted(row *processlog.Row, o *processlog.Outcome) bool {
 	return o.ProcessCount != row.ProcessCount || o.CompensateCount != row.CompensateCount
 }
 
-// outcomeOf computes the outcome of an attempt. It calls code of the user, which may panic: see OutcomeOf. outcomeOf uses only
-// err, cause, the settings of the type, and the row as the claim returned it, with the Result of the handler. If the row has
-// changed since, the database drops the outcome: see Outcome.Version.
+// outcomeOf computes the outcome of an attempt. It calls code of the user, which may panic: see OutcomeOf. If the row
+// has changed since the claim, the database drops the outcome: see Outcome.Version.
 func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outcome {
 	o := unchanged(row)
 	if err == nil {
@@ -47,8 +48,7 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 	v := verdict.Of(err)
 	o.LastError = cmp.Or(err.Error(), verdict.NoReason)
 	called := v.HandlerCalled() // An attempt that has not called the handler has had no effect.
-	// An error of the database server is an answer. So the end of the context did not cut off the handler's statement, even if the
-	// context ended before the handler returned.
+	// The database server has answered, so the end of the context did not cut off the statement.
 	mayBeCutOff := called && v.Kind != verdict.KindServerFault && v.Kind != verdict.KindServerDown
 	o.TimedOut = mayBeCutOff && errors.Is(cause, processlog.ErrTimeout)
 	faults := row.Faults.In(row)
@@ -73,7 +73,6 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 	return WithFaults(o, row, faults)
 }
 
-// unchanged returns an outcome that leaves the state and the counts of a row as they are.
 func unchanged(row *processlog.Row) processlog.Outcome {
 	return processlog.Outcome{
 		ID: row.ID, IdempotencyKey: row.IdempotencyKey, Epoch: row.Epoch, Version: row.Version, To: row.State,
@@ -81,8 +80,8 @@ func unchanged(row *processlog.Row) processlog.Outcome {
 	}
 }
 
-// countServerErrors returns how many consecutive attempts ended with a server fault, and how many with a server outage. The
-// counts include the attempt that has just ended with an error of the given kind. Any other kind resets both to 0.
+// countServerErrors returns how many consecutive attempts ended with a server fault, and how many with a server outage.
+// Any other kind resets both to 0.
 func countServerErrors(before processlog.Faults, kind verdict.Kind) (faults, downs int) {
 	switch kind {
 	case verdict.KindServerFault:
@@ -116,8 +115,6 @@ func (t *Type) countError(o processlog.Outcome, row *processlog.Row, v *verdict.
 	return t.countFailure(o, row, v)
 }
 
-// serverErrorPrefix returns the start of a LastError. It tells people how many errors of the given kind came in a row. The
-// library itself reads this number from processlog.Faults.
 func serverErrorPrefix(kind verdict.Kind, count int) string {
 	condition := "the server's condition"
 	if kind == verdict.KindServerDown {
@@ -126,40 +123,37 @@ func serverErrorPrefix(kind verdict.Kind, count int) string {
 	return fmt.Sprintf("%d in a row, %s: ", count, condition)
 }
 
-// serverDownPause returns the minimum delay after a number of consecutive outages of the whole server. It is random
-// between 2 and 4 s after the first outage. It doubles with each further one, up to between 30 and 60 s.
+// serverDownPause is random between 2 and 4 s after the first outage. It doubles with each further one, up to between
+// 30 and 60 s.
 func serverDownPause(count int) time.Duration {
 	d := min(unavailablePause<<min(count-1, 8), 30*time.Second)
 	return d + jitter.N(d)
 }
 
-// unavailablePause is the minimum delay after Unavailable. The retry schedule alone would return its first, short delay every
-// time, because Unavailable counts no failure.
+// unavailablePause is the minimum delay after Unavailable. The retry schedule alone would return its first, short delay
+// every time, because Unavailable counts no failure.
 const unavailablePause = 2 * time.Second
 
 // MaxUnavailableDelay is the maximum to which the delays after Unavailable grow.
 const MaxUnavailableDelay = 2 * time.Minute
 
-// unavailableDelay returns the delay after Unavailable. Each delay is about twice the previous one, up to MaxUnavailableDelay.
-// The previous delay is not stored. It is the time from the row's UpdatedAt, when the last outcome was stored, to its
-// NextAt, when the entry was due again.
+// unavailableDelay returns about twice the previous delay, at most MaxUnavailableDelay. The previous delay is the time
+// from the row's UpdatedAt to its NextAt.
 func (t *Type) unavailableDelay(row *processlog.Row, v *verdict.Verdict) time.Duration {
 	wait := max(t.backoff(v, max(1, row.Attempt()-1)), unavailablePause+jitter.N(unavailablePause))
 	if v.After > 0 || v.ByLibrary || row.LastError == "" {
-		// The handler has named a delay, or the library's own database was not available, or the entry has not failed before.
 		return wait
 	}
 	previous := min(max(0, row.NextAt.Sub(row.UpdatedAt)), MaxUnavailableDelay)
 	grown := min(previous*3/2+jitter.N(previous+1), MaxUnavailableDelay-jitter.N(MaxUnavailableDelay/4))
 	if t.MaxWait > 0 {
-		// When MaxWait has passed, Unavailable counts as a failure. So do not put the next attempt off beyond MaxWait.
+		// When MaxWait has passed, Unavailable counts as a failure.
 		grown = min(grown, t.MaxWait-row.Age())
 	}
 	return max(wait, grown)
 }
 
-// WithFaults sets the faults of an outcome, if they differ from the faults of the row. Otherwise the outcome stays without
-// faults, and its write does not change the column.
+// WithFaults sets the faults of an outcome, if they differ from the faults of the row.
 func WithFaults(o processlog.Outcome, row *processlog.Row, faults processlog.Faults) processlog.Outcome {
 	if faults != row.Faults.In(row) {
 		o.Faults = &faults
@@ -168,8 +162,7 @@ func WithFaults(o processlog.Outcome, row *processlog.Row, faults processlog.Fau
 	return o
 }
 
-// exceedsMaxWait reports whether a handler asks to wait although the entry is older than MaxWait. It returns false if the
-// library asks to wait, for example for the database or for a batch, because MaxWait does not limit such waits.
+// exceedsMaxWait returns false if the library asks to wait, because MaxWait does not limit such waits.
 func (t *Type) exceedsMaxWait(row *processlog.Row, v *verdict.Verdict) bool {
 	waits := (v.Kind == verdict.KindSnooze || v.Kind == verdict.KindUnavailable) && !v.ByLibrary && !v.NoMaxWait
 	return waits && t.PastMaxWait(row)
@@ -178,7 +171,6 @@ func (t *Type) exceedsMaxWait(row *processlog.Row, v *verdict.Verdict) bool {
 // PastMaxWait reports whether an entry is older than its type's MaxWait.
 func (t *Type) PastMaxWait(row *processlog.Row) bool { return t.MaxWait > 0 && row.Age() >= t.MaxWait }
 
-// maxFailures returns the maximum number of failures of the row's handler, or of its compensation if the row is compensating.
 func (t *Type) maxFailures(row *processlog.Row) int {
 	if row.State == processlog.Compensating {
 		return t.MaxCompensateAttempts
@@ -209,15 +201,8 @@ func (t *Type) OutcomeOf(row *processlog.Row, err, cause error) (o processlog.Ou
 	return o
 }
 
-// interrupted reports whether a handler failed only because the library ended its context. Such a failure costs the entry no
-// attempt. The library ends the context for one of these reasons:
-//
-//   - Run stops.
-//   - The lease was lost, for example because the database did not answer in time.
-//   - A change such as Cancel or Requeue has made the attempt obsolete. If a rollback to a savepoint has undone the change, the
-//     entry still runs under this lease.
-//
-// interrupted also returns true for an error about a loss of data (ErrHistoryLost), because the entry is not its cause.
+// interrupted reports whether a handler failed only because the library ended its context, or with an error about a
+// loss of data (ErrHistoryLost). Such a failure costs the entry no attempt.
 func interrupted(err, cause error) bool {
 	return isStopCause(cause) && (isStopCause(err) || errors.Is(err, context.Canceled)) || errors.Is(err, processlog.ErrHistoryLost)
 }
@@ -226,12 +211,10 @@ func interrupted(err, cause error) bool {
 // the entry no attempt.
 func (r Result) Interrupted() bool { return interrupted(r.Err, r.Cause) }
 
-// isStopCause reports whether err is one of the causes with which the library ends a handler's context early.
 func isStopCause(err error) bool {
 	return errors.Is(err, processlog.ErrStopping) || errors.Is(err, processlog.ErrLeaseLost) || errors.Is(err, processlog.ErrCancelled)
 }
 
-// successOutcome completes the outcome of a handler or a compensation that has succeeded.
 func successOutcome(o processlog.Outcome, row *processlog.Row) processlog.Outcome {
 	o.To, o.EndedBy, o.Result = processlog.Succeeded, processlog.EndedByHandler, row.Result
 	if row.State == processlog.Compensating {
@@ -240,9 +223,6 @@ func successOutcome(o processlog.Outcome, row *processlog.Row) processlog.Outcom
 	return o
 }
 
-// countFailure counts a failure of the handler, or of the compensation. After a permanent error, or when the number of failures
-// has reached the maximum, there is no further attempt. If the type has a compensation, the compensation is then due at once.
-// If it has none, or if the compensation has failed, the entry is dead, and a person has to decide.
 func (t *Type) countFailure(o processlog.Outcome, row *processlog.Row, v *verdict.Verdict) processlog.Outcome {
 	compensating, isPermanent := row.State == processlog.Compensating, v.Kind == verdict.KindPermanent
 	count := &o.ProcessCount
@@ -269,7 +249,8 @@ func (t *Type) countFailure(o processlog.Outcome, row *processlog.Row, v *verdic
 // crashOutcome returns the outcome that dead-letters an entry whose leases keep ending without an outcome. Nobody knows
 // whether the handler had an effect. So crashOutcome compensates the entry only if the type has CompensateCrashed.
 //
-// startedAt is when this process began the attempt of the entry that still runs here. It is zero if no attempt runs here.
+// startedAt is when this process began the attempt of the entry that still runs here. It is zero if no attempt runs
+// here.
 func (t *Type) crashOutcome(row *processlog.Row, startedAt time.Time) processlog.Outcome {
 	why := "the process died, before its handler began or in it, or the handler never returned"
 	if !startedAt.IsZero() {
@@ -279,7 +260,7 @@ func (t *Type) crashOutcome(row *processlog.Row, startedAt time.Time) processlog
 	o.To, o.EndedBy = processlog.Dead, processlog.EndedByCrash
 	o.LastError = fmt.Sprintf("%d leases in a row ended with no outcome: %s", LostLeases(row), why)
 	if row.State == processlog.Compensating {
-		// Count the compensation, because it has begun. processlog.Change reads from this count whether one has begun.
+		// processlog.Change reads from this count whether a compensation has begun.
 		o.CompensateCount++
 	}
 	if t.CompensateCrashed && t.compensates() && row.State != processlog.Compensating {
@@ -290,8 +271,6 @@ func (t *Type) crashOutcome(row *processlog.Row, startedAt time.Time) processlog
 	return WithFaults(o, row, faults)
 }
 
-// backoff returns the delay that the handler asked for. If it asked for none, backoff returns the delay of the type's Retry
-// schedule.
 func (t *Type) backoff(v *verdict.Verdict, failures int) time.Duration {
 	if v.After > 0 {
 		return clampDelay(v.After)
@@ -299,15 +278,13 @@ func (t *Type) backoff(v *verdict.Verdict, failures int) time.Duration {
 	return retryDelay(t.Retry, failures)
 }
 
-// minBackoff is the shortest delay before another attempt.
 const minBackoff = 100 * time.Millisecond
 
-// retryDelay returns the delay of a retry schedule, limited by clampDelay. A schedule is code of the user. Its arithmetic may
-// overflow, so its result may be negative.
+// retryDelay limits the result of a schedule, which is code of the user and may be negative.
 func retryDelay(retry func(failures int) time.Duration, failures int) time.Duration {
 	return clampDelay(retry(failures))
 }
 
-// clampDelay limits a delay to at least minBackoff and at most MaxDelay. A shorter delay would be a busy loop. The table
-// and the queues cannot store a longer one.
+// clampDelay limits a delay to at least minBackoff and at most MaxDelay. The table and the queues cannot store a longer
+// one.
 func clampDelay(d time.Duration) time.Duration { return min(max(d, minBackoff), processlog.MaxDelay) }

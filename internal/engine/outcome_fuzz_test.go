@@ -16,7 +16,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// wildError is an error whose methods panic or return wrong results, depending on its mood.
 type wildError struct {
 	mood byte
 	err  error
@@ -50,8 +49,8 @@ func (e wildError) As(any) bool {
 	return e.mood == 6 // returns true without setting the target
 }
 
-// errorTree builds an error from the first 40 bytes of program. Each byte pushes one error, which may be nil, on a
-// stack. An error that wraps others takes them from the stack. The result is the error on top of the stack.
+// Each byte pushes one error, which may be nil, on a stack. An error that wraps others takes them from the stack. The
+// result is the error on top of the stack.
 func errorTree(program []byte, d time.Duration) error {
 	var stack []error
 	pop := func() (err error) {
@@ -103,7 +102,6 @@ func errorTree(program []byte, d time.Duration) error {
 	return pop()
 }
 
-// wildPointer is an error that is a typed nil.
 type wildPointer struct{ text string }
 
 func (e *wildPointer) Error() string { return e.text }
@@ -149,7 +147,6 @@ func FuzzOutcome(f *testing.F) {
 	})
 }
 
-// fuzzSchedule returns a schedule that returns any delay or panics.
 func fuzzSchedule(mood byte, d time.Duration) func(int) time.Duration {
 	switch mood {
 	case 0:
@@ -164,7 +161,6 @@ func fuzzSchedule(mood byte, d time.Duration) func(int) time.Duration {
 	}
 }
 
-// requireLegal requires that the contract of the table allows the transition from row to o.
 func requireLegal(t *testing.T, handled *Type, row *processlog.Row, o processlog.Outcome) {
 	t.Helper()
 	require.Equal(t, []any{row.ID, row.Epoch, row.Version}, []any{o.ID, o.Epoch, o.Version}, "fences are the claim's")
@@ -202,8 +198,7 @@ func requireLegal(t *testing.T, handled *Type, row *processlog.Row, o processlog
 	}
 }
 
-// FuzzErrorText requires that the column can store the text of every error. The stored text is valid UTF-8, fits the
-// column, and is the beginning of the error's text.
+// FuzzErrorText requires that the column can store the text of every error.
 func FuzzErrorText(f *testing.F) {
 	for _, text := range []string{"", "plain", "\xff", "half \xe8\xae", "\x00", string(make([]byte, 5000)), "订单", "\U0001F4E6"} {
 		f.Add(text, 1)

@@ -18,7 +18,6 @@ import (
 
 var errDownstream = errors.New("downstream said no")
 
-// outcomeType returns a type with a fixed schedule, three attempts and two attempts of the compensation.
 func outcomeType(compensates bool) *Type {
 	t := &Type{Name: "close_order", MaxAttempts: 3, MaxCompensateAttempts: 2, Retry: fixed(time.Minute), Timeout: 30 * time.Second}
 	if compensates {
@@ -29,14 +28,12 @@ func outcomeType(compensates bool) *Type {
 
 func fixed(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
 
-// attempted returns a row as a claim returns it.
 func attempted(state processlog.State, failures, undone int) *processlog.Row {
 	return &processlog.Row{
 		ID: processlog.RowID(7), State: state, ProcessCount: failures, CompensateCount: undone, Version: 41, Epoch: 3, DeliveryCount: 1, LastError: "the failure before",
 	}
 }
 
-// faulted returns a copy of row after n consecutive attempts that ended with a server fault.
 func faulted(row *processlog.Row, n int) *processlog.Row {
 	changed := *row
 	changed.Faults = row.Faults.In(row)
@@ -44,7 +41,6 @@ func faulted(row *processlog.Row, n int) *processlog.Row {
 	return &changed
 }
 
-// downed returns a copy of row after n consecutive attempts that ended with an outage of the whole server.
 func downed(row *processlog.Row, n int) *processlog.Row {
 	changed := *row
 	changed.Faults = row.Faults.In(row)
@@ -52,7 +48,6 @@ func downed(row *processlog.Row, n int) *processlog.Row {
 	return &changed
 }
 
-// outcomeCase is one line of the table of outcomes.
 type outcomeCase struct {
 	name        string
 	compensates bool
@@ -142,7 +137,6 @@ func TestOutcomeFollowsTheContract(t *testing.T) {
 	}
 }
 
-// aged returns a copy of row whose age is the given one, by the database's clock.
 func aged(row *processlog.Row, age time.Duration) *processlog.Row {
 	old := *row
 	old.CreatedAt = time.Date(2026, 11, 24, 9, 0, 0, 0, time.UTC)
@@ -279,8 +273,6 @@ func TestUnavailableBacksOffToMinutes(t *testing.T) {
 	require.LessOrEqual(t, typ.outcomeOf(row, verdict.Unavailable(errDownstream), nil).After, 10*time.Second, "not past MaxWait")
 }
 
-// TestPauseGrowsAlsoWhereAnErrorHasNoText: LastError shows that an entry has failed before. The pause must grow even if the
-// text of the error is empty.
 func TestPauseGrowsAlsoWhereAnErrorHasNoText(t *testing.T) {
 	typ := outcomeType(false)
 	typ.Retry = fixed(time.Second)
@@ -332,20 +324,17 @@ func TestOutcomeRemembersThatTheTimeHadPassed(t *testing.T) {
 	}
 }
 
-// saysNo is an error of a client which says that the service has not received the call.
 type saysNo struct{}
 
 func (saysNo) Error() string        { return "not sent" }
 func (saysNo) OutcomeUnknown() bool { return false }
 
-// nilError is an error whose methods panic, because it is a nil pointer.
 type nilError struct{ text string }
 
 func (e *nilError) Error() string        { return e.text }
 func (e *nilError) OutcomeUnknown() bool { return e.text == "" }
 
-// TestFaultsFollowTheErrors: in each case, an attempt of a row in epoch 3 ends with an error. The field want is the faults
-// of the outcome. It is nil if the row keeps its faults.
+// The field want is the faults of the outcome. It is nil if the row keeps its faults.
 // Failure: F74, F119
 func TestFaultsFollowTheErrors(t *testing.T) {
 	fresh, undo := attempted(processlog.Pending, 0, 0), attempted(processlog.Compensating, 3, 0)

@@ -14,8 +14,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// scanTimeout limits each read of the reconciler, so that a dead connection cannot block its rounds forever. It is longer than
-// StatementTimeout, because some servers must read very many rows.
+// scanTimeout limits each read of the reconciler, so that a dead connection cannot block its rounds forever.
 const scanTimeout = time.Minute
 
 // ReadHeads reads the earliest entry of each type and state. An error appears in Health, too.
@@ -37,19 +36,16 @@ func (e *Engine) ReadWindow(ctx context.Context, w processlog.Window) ([]process
 	return found, err
 }
 
-// reportRead records the result of a read, unless the end of Run has canceled it.
 func (e *Engine) reportRead(ctx context.Context, err error) {
 	if !errors.Is(ctx.Err(), context.Canceled) {
 		e.NoteResult(problemRound, err)
 	}
 }
 
-// Reconcile makes rounds until ctx ends. A round enqueues entries that the queue has lost, and entries that were due too late
-// for the queue until now. It also claims a few overdue entries directly from the database. So claims without the queue are in
-// use all the time, and not only when the queue has failed.
+// Reconcile makes rounds until ctx ends. A round enqueues entries that the queue has lost, and entries that were due
+// too late for the queue until now. It also claims a few overdue entries directly from the database.
 //
-// Each round searches from the beginning. A transaction may commit after a round has passed the due times of its entries. A
-// round that went on where the last one stopped would miss these entries.
+// Each round searches from the beginning.
 func (e *Engine) Reconcile(ctx context.Context) {
 	for {
 		e.round(ctx)
@@ -59,8 +55,8 @@ func (e *Engine) Reconcile(ctx context.Context) {
 	}
 }
 
-// roundInterval returns the pause between two rounds. It is up to a fifth longer than configured, at random, so that many
-// processes do not read at the same time.
+// roundInterval is up to a fifth longer than configured, at random, so that many processes do not read at the same
+// time.
 func (e *Engine) roundInterval() time.Duration {
 	d := e.ReconcileInterval
 	if e.source.Scope() != ScopeAll {
@@ -89,15 +85,13 @@ func (e *Engine) round(ctx context.Context) {
 	e.reportRound(event)
 }
 
-// pollHeads claims overdue entries of all types. The round calls it before it enqueues anything, so that overdue entries do not
-// wait longer.
+// pollHeads claims overdue entries before the round enqueues anything, so that they do not wait longer.
 func (e *Engine) pollHeads(ctx context.Context, heads []processlog.Head, event *observe.ReconciledEvent) {
 	for _, head := range heads {
 		t := e.TypeNamed(head.BusinessType)
 		overdue := head.DueIn < -e.OverdueAfter()
 		if t != nil && t.IsOrdered() && (overdue || head.DueIn <= 0 && !e.sourceReports()) {
-			// Most due entries of this type may be blocked by other entries. So let the scanner search for the ones that are
-			// not blocked. Each round lets it search a further part of all due entries.
+			// The first due entries may all be blocked, so let the scanner search further.
 			t.order.ContinueFind()
 			e.ExpectBacklog(t.Name)
 			continue
@@ -106,7 +100,6 @@ func (e *Engine) pollHeads(ctx context.Context, heads []processlog.Head, event *
 		case t == nil && overdue:
 			event.UnknownTypes = append(event.UnknownTypes, head.BusinessType)
 		case t != nil && !e.sourceReports():
-			// Without a queue, the reconciler tells the claim schedule when the next entry of the type is due.
 			e.Expect(head.BusinessType, head.DueIn)
 		case t != nil && overdue:
 			event.Polled += e.pollOverdue(ctx, t, head.State)
@@ -115,7 +108,8 @@ func (e *Engine) pollHeads(ctx context.Context, heads []processlog.Head, event *
 }
 
 // OverdueAfter returns how long an entry may be due before a round treats it as lost by the source. It returns 0 if the
-// source knows only the entries of this process, because such a source will never report the entries of other processes.
+// source knows only the entries of this process, because such a source will never report the entries of other
+// processes.
 func (e *Engine) OverdueAfter() time.Duration {
 	if e.source.Scope() == ScopeOwn {
 		return 0
@@ -123,12 +117,11 @@ func (e *Engine) OverdueAfter() time.Duration {
 	return e.Grace
 }
 
-// pollOverdue claims overdue entries directly from the database, as many as there are free slots.
 func (e *Engine) pollOverdue(ctx context.Context, t *Type, state processlog.State) int {
 	if e.OutcomesBacklogged() || e.OutcomesRefused(t) {
 		return 0
 	}
-	// Only count the free slots before the read. If the slots were taken now, they would stay unused during the read.
+	// Slots that were taken now would stay unused during the read.
 	limit := t.MaxEntries(t.slots.Available())
 	if limit == 0 {
 		return 0
@@ -155,8 +148,8 @@ func (e *Engine) pollOverdue(ctx context.Context, t *Type, state processlog.Stat
 	return len(found.Mine)
 }
 
-// overdue lists entries of a type and state that have been due for longer than OverdueAfter. It leaves out leased entries
-// and entries that this process holds. countStuck handles held entries whose handlers are stuck.
+// overdue leaves out leased entries and entries that this process holds. countStuck handles held entries whose handlers
+// are stuck.
 func (e *Engine) overdue(ctx context.Context, t *Type, state processlog.State, limit int) ([]processlog.ID, error) {
 	held := e.HeldWithEndedLease(t)
 	page, err := e.ReadWindow(ctx, processlog.Window{BusinessType: t.Name, State: state, From: -processlog.MaxDelay, To: -e.OverdueAfter(), Free: true, Limit: limit + len(held)})
@@ -172,8 +165,6 @@ func (e *Engine) overdue(ctx context.Context, t *Type, state processlog.State, l
 	return ids, err
 }
 
-// countStuck claims entries whose handlers are stuck in this process, after it has left each entry to other processes for one
-// lease time. The claims run no handler: a claim counts a lost lease, or dead-letters the entry if it has lost too many.
 func (e *Engine) countStuck() {
 	stuck := e.Held(func(a HeldAttempt) bool { return a.Stuck })
 	for t, stuckOnes := range grouped.Each(stuck, func(a HeldAttempt) *Type { return a.Type }) {
@@ -184,7 +175,7 @@ func (e *Engine) countStuck() {
 		for _, a := range stuckOnes {
 			ids = append(ids, a.ID)
 		}
-		// Claim without slots, because stuck handlers may hold all of them. The claimed entries do not run.
+		// Stuck handlers may hold all slots, and these claims run nothing.
 		found, err := e.leaseWanted(t, wantedByID(ids), len(ids), true)
 		if err != nil {
 			continue // the next round tries again

@@ -12,10 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Recording holds the entries of one Record call. The caller or the connection reports the end of their transaction with
-// Committed, CommitUnknown or RolledBack. If this process cannot see the end, package commitpoll may find the commit, and
-// calls CommitFound. Only the first of these calls has an effect. After a commit, Engine.StartRecorded starts or enqueues the
-// entries.
+// Recording holds the entries of one Record call. The caller or the connection reports the end of their transaction
+// with Committed, CommitUnknown or RolledBack. Only the first of these calls has an effect.
 //
 // Set Drafts, and then call Attach before any other method.
 type Recording struct {
@@ -46,8 +44,7 @@ func (r *Recording) Reserve() {
 	}
 }
 
-// RunRecorders calls Hooks.BeforeInsert of the features, before anything is written. If a draft is wrong, the error
-// names the draft and the reason.
+// RunRecorders calls Hooks.BeforeInsert of the features, before anything is written.
 func (r *Recording) RunRecorders() error {
 	for _, beforeInsert := range r.engine.Hooks.BeforeInsert {
 		write, err := beforeInsert(r.Drafts)
@@ -95,16 +92,15 @@ func (r *Recording) NotifyRecorded(ctx context.Context) {
 	}
 }
 
-// AwaitCommit lets the features find out whether the transaction has committed. Call it if this process does not see the
-// end of the transaction.
+// AwaitCommit lets the features find out whether the transaction has committed. Call it if this process does not see
+// the end of the transaction.
 func (r *Recording) AwaitCommit() {
 	for _, awaitCommit := range r.engine.Hooks.AwaitCommit {
 		awaitCommit(r)
 	}
 }
 
-// Committed is called by the caller or the connection when the transaction has committed. Committed hands the entries to
-// Engine.StartRecorded.
+// Committed is called by the caller or the connection when the transaction has committed.
 func (r *Recording) Committed() {
 	r.commitReported.Store(true)
 	r.CommitFound()
@@ -113,8 +109,7 @@ func (r *Recording) Committed() {
 // CommitReported reports whether the caller has reported the commit.
 func (r *Recording) CommitReported() bool { return r.commitReported.Load() }
 
-// CommitFound hands the entries to Engine.StartRecorded. It is called when the commit is reported, or when a poll has found the
-// entries in the database.
+// CommitFound hands the entries to Engine.StartRecorded.
 func (r *Recording) CommitFound() {
 	r.once.Do(func() {
 		failpoint.Reach(failpoint.CommitReported)
@@ -126,7 +121,7 @@ func (r *Recording) CommitFound() {
 }
 
 // CommitUnknown is called when it is unknown whether the transaction has committed. It releases the reserved slots, and
-// enqueues the entries to be due in one second or later. The claim of an entry then finds out whether the entry exists.
+// enqueues the entries to be due in one second or later.
 func (r *Recording) CommitUnknown() {
 	r.once.Do(func() {
 		r.cancelReservations()
@@ -135,18 +130,16 @@ func (r *Recording) CommitUnknown() {
 	})
 }
 
-// RolledBack is called when the transaction was rolled back. RolledBack releases the reserved slots.
+// RolledBack is called when the transaction was rolled back.
 func (r *Recording) RolledBack() { r.once.Do(r.cancelReservations) }
 
-// cancelReservations releases the reserved slots.
 func (r *Recording) cancelReservations() {
 	for i := range r.reservations {
 		r.engine.CancelReservation(r.Drafts[i].BusinessType, r.reservations[i])
 	}
 }
 
-// insertedEntries returns the inserted entries that must run, each due in minDelay or later. It releases the reservations of
-// duplicates.
+// insertedEntries also releases the reservations of duplicates.
 func (r *Recording) insertedEntries(minDelay time.Duration) []InsertedEntry {
 	earliest := time.Now().Add(minDelay)
 	list := slices.Grow(r.oneEntry[:0], len(r.Drafts))
@@ -191,8 +184,8 @@ func (e *Engine) StartRecorded(fresh []InsertedEntry) {
 	e.enqueueInserted(fresh)
 }
 
-// enqueueInserted hands each entry to the source, unless the source does not accept it. The reconciler later enqueues the entries
-// that the source has not accepted.
+// enqueueInserted hands each entry to the source, unless the source does not accept it. The reconciler later enqueues
+// the entries that the source has not accepted.
 func (e *Engine) enqueueInserted(fresh []InsertedEntry) {
 	items := make([]processlog.QueueEntry, 0, len(fresh))
 	for _, f := range fresh {

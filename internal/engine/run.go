@@ -17,27 +17,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Attempt is the work on one entry under one lease: a handler call, or the entry's part of a shared call. If a shared call
-// returns no verdict for the entry, the attempt has a second call, in which the entry runs alone.
-//
-// This table says who sets the flags. All but returned are guarded by holdings.mu.
-//
-//	stuck            examine sets it when the handler has exceeded its timeout by stuckAfter. The next call resets it.
-//	renewing         markLapsed sets it when a shared call returns after the lease has ended. The next call resets it.
-//	returned         Finish sets it when the last handler call has returned. It is atomic and stays set.
-//	lostAfterReturn  loseLeaseLocked sets it when the lease is lost after the handler has returned. It stays set.
-//	obsolete         makeObsoleteLocked sets it when the lease is lost before the handler has returned, or when a change
-//	                 of the entry has ended the attempt. It stays set.
-//
-// These combinations need an explanation. All others follow from the table:
-//
-//   - lostAfterReturn is set only if returned is set. The process keeps holding the entry until the database answers that
-//     the outcome is outdated.
-//   - stuck may be set together with renewing or returned. In this case the stuck handler call has returned, and
-//     isStuckLocked is false.
-//   - renewing is set only between two handler calls. If no second call may begin, returned is set next, and renewing
-//     stays set.
-//   - obsolete may be set together with returned. For example, a person may cancel an entry whose outcome waits to be stored.
+// Attempt is the work on one entry under one lease: a handler call, or the entry's part of a shared call. If a shared
+// call returns no verdict for the entry, the attempt has a second call, in which the entry runs alone. holdings.mu
+// guards the flags, except returned, which is atomic.
 type Attempt struct {
 	Row        processlog.Row
 	queueToken int64 // token of the queue lease that the claim used; 0 without a queue lease
@@ -61,7 +43,6 @@ type Attempt struct {
 	obsolete        error       // why this process no longer owns the entry; nil while it does
 }
 
-// call is one handler call of an attempt. beginCall replaces all fields, so that the second call keeps no flag of the first.
 type call struct {
 	ctx       context.Context // kept to read its cause; nil if no handler is called, because the entry is dead-lettered
 	cancel    context.CancelCauseFunc
@@ -83,14 +64,11 @@ func (a *Attempt) Elapsed() time.Duration {
 	return time.Since(a.startedAt)
 }
 
-// endCall ends the context of the attempt's handler call.
 func (a *Attempt) endCall() {
 	a.cancel(nil)
 	a.timeout.callEnded()
 }
 
-// holdingKey identifies an entry within one epoch. A process holds at most one attempt for each key. A manual Requeue
-// starts another epoch.
 type holdingKey struct {
 	id    processlog.ID
 	epoch uint32
@@ -100,29 +78,24 @@ func (a *Attempt) holdingKey() holdingKey { return holdingKey{a.Row.ID, a.Row.Ep
 
 func (a *Attempt) compensating() bool { return a.Row.State == processlog.Compensating }
 
-// isStuckLocked reports whether the handler was found stuck and has not returned since.
 func (a *Attempt) isStuckLocked() bool { return a.stuck && !a.renewing && !a.returned.Load() }
 
-// makeObsoleteLocked ends the attempt of an entry that this process no longer owns. It cancels the context of the handler
-// call, and also sets the field obsolete to the first cause. The field is needed because a context that has already timed
-// out keeps the timeout as its cause.
+// makeObsoleteLocked also stores the first cause in obsolete, because a context that has already timed out keeps the
+// timeout as its cause.
 func (a *Attempt) makeObsoleteLocked(cause error) {
 	a.obsolete = cmp.Or(a.obsolete, cause)
 	a.cancel(cause)
 }
 
-// loseLeaseLocked marks the attempt's lease as lost.
 func (a *Attempt) loseLeaseLocked() {
 	if a.returned.Load() {
-		// The handler's outcome is on its way to the database. Keep holding the entry until the database has stored the
-		// outcome, or has answered that it is outdated.
+		// The database may still store the handler's outcome.
 		a.lostAfterReturn = true
 	} else {
 		a.makeObsoleteLocked(processlog.ErrLeaseLost)
 	}
 }
 
-// suspectDone calls Admission.SuspectDone, if the entry is a suspect. A suspect is an entry that may have crashed a process.
 func (a *Attempt) suspectDone(why SuspectEnd) {
 	suspectDone(a.Type.admissions, &a.Row, LostLeases(&a.Row), why)
 }
@@ -136,18 +109,9 @@ func (a *Attempt) Event(err error) observe.AttemptEvent {
 	}
 }
 
-// startClaimed starts the rows that one claim has leased. queueToken is the token of the queue's lease, or 0. The claim holds a
-// slot for each handler call of the rows.
-//
-// These entries do not start, and startClaimed gives up their leases:
-//
-//   - entries that an admission skips
-//   - entries whose lease has ended, and all entries if Run stops
-//   - entries that other entries of their ordering keys block. The result blocked is their number. They are also postponed: see
-//     Order.Separate
-//
-// If startClaimed returns an error, the blocked entries are not postponed but still due. The caller must then not claim again
-// at once, because it would find the same entries.
+// startClaimed starts the rows that one claim has leased, and gives up the leases of those that may not start.
+// queueToken is the token of the queue's lease, or 0. The claim holds a slot for each handler call of the rows. After
+// an error the blocked entries are still due, so the caller must not claim again at once.
 func (e *Engine) startClaimed(found ClaimedRows, queueToken int64) (blocked int, err error) {
 	t := found.Type
 	startable, waiting, giveUp := t.separate(e.attemptsOf(found, queueToken))
@@ -162,15 +126,14 @@ func (e *Engine) startClaimed(found ClaimedRows, queueToken int64) (blocked int,
 	}
 	e.releaseUnstarted(skipped)
 	for _, a := range skipped {
-		// Offer the entry to other processes now. Otherwise the queue would offer it only after its lease.
+		// Offer the entry to other processes now.
 		e.source.Move(processlog.QueueEntry{BusinessType: t.Name, ID: a.Row.ID})
 	}
 	e.releaseUnstarted(late)
 	return len(waiting), e.giveBack(waiting, giveUp)
 }
 
-// attemptsOf builds one attempt for each claimed row. It dead-letters rows that have lost more leases than crashBudget
-// allows.
+// attemptsOf dead-letters rows that have lost more leases than crashBudget allows.
 func (e *Engine) attemptsOf(found ClaimedRows, queueToken int64) []*Attempt {
 	attempts := make([]*Attempt, 0, len(found.Mine))
 	for _, row := range found.Mine {
@@ -185,18 +148,16 @@ func (e *Engine) attemptsOf(found ClaimedRows, queueToken int64) []*Attempt {
 	return attempts
 }
 
-// deadLetter ends an entry whose leases keep ending without an outcome.
 func (e *Engine) deadLetter(a *Attempt) {
 	failpoint.Reach(failpoint.CrashesCounted)
-	// The batcher tries to store this dead-lettering until the database answers. The entry may have a stuck handler in this
-	// process. If this handler returns first, the batcher withdraws the dead-lettering, and stores the handler's outcome
-	// instead (G8, a reported success is stored).
+	// A stuck handler of this entry may return first, and its outcome then replaces the dead-lettering (G8, a reported
+	// success is stored).
 	running, _ := e.HeldAttempt(&a.Row)
 	e.store(pendingOutcome{attempt: a, outcome: a.Type.crashOutcome(&a.Row, running.StartedAt), deadLetters: true}, Result{})
 }
 
-// releaseUnstarted releases the leases of attempts of one type that may not start. No handler was called, so the entries'
-// attempt counts stay as they are (G15, stopping loses nothing; G16, repetitions are counted).
+// releaseUnstarted leaves the attempt counts of the entries as they are (G15, stopping loses nothing; G16, repetitions
+// are counted).
 func (e *Engine) releaseUnstarted(attempts []*Attempt) {
 	_ = e.giveBack(attempts, func() error {
 		entries := make([]processlog.QueueEntry, len(attempts))
@@ -208,10 +169,8 @@ func (e *Engine) releaseUnstarted(attempts []*Attempt) {
 	})
 }
 
-// giveBack gives up the leases of attempts that do not start, by the function giveUp. Then it notifies the features.
-//
-// The order matters. Once an admission is notified, a suspect may start, which is an entry that may crash this process. If the
-// attempts still had their leases then, a crash would cost each of them a lost lease.
+// giveBack gives up the leases of attempts that do not start, and only then notifies the features. A notified admission
+// may start another suspect, and its crash would cost each of these attempts a lease.
 func (e *Engine) giveBack(attempts []*Attempt, giveUp func() error) error {
 	if len(attempts) == 0 {
 		return nil
@@ -226,8 +185,8 @@ func (e *Engine) giveBack(attempts []*Attempt, giveUp func() error) error {
 	return err
 }
 
-// startCalls runs attempts of one type and returns at once. The caller has taken slots for all calls that they need. calls is how
-// many handler calls begin. late lists the attempts that do not start: see holdings.admit.
+// startCalls runs attempts of one type and returns at once. The caller has taken slots for all calls that they need.
+// calls is how many handler calls begin. late lists the attempts that do not start: see holdings.admit.
 func (e *Engine) startCalls(t *Type, attempts []*Attempt) (calls int, late []*Attempt) {
 	if len(attempts) == 0 {
 		return 0, nil
@@ -260,11 +219,11 @@ func (e *Engine) startCalls(t *Type, attempts []*Attempt) (calls int, late []*At
 	return calls, late
 }
 
-// prepare begins the next handler call of an attempt. The context of the call has the values of the entry's headers, for example
-// a trace id. It ends at the type's timeout, when the lease is lost, by Cancel, or when Run stops waiting.
+// prepare begins a handler call, whose context ends at the type's timeout, when the lease is lost, by Cancel, or when
+// Run stops waiting.
 func (e *Engine) prepare(a *Attempt, timeout *callTimeout) {
 	ctx := timeout.ctx
-	// A handler that takes several entries gets no values from the headers of an entry, even if this call is for one entry.
+	// A shared handler gets no values from the headers of one entry.
 	if !a.Type.Grouped() || a.compensating() {
 		ctx = e.Extract(ctx, a.Row.Headers) // Extract is user code, so call it without a mutex.
 	}
@@ -272,7 +231,6 @@ func (e *Engine) prepare(a *Attempt, timeout *callTimeout) {
 	e.holdings.beginCall(a, ctx, cancel, timeout)
 }
 
-// callTimeout is the timeout of handler calls that begin at the same time. They share its context and its timer.
 type callTimeout struct {
 	ctx       context.Context
 	cancel    context.CancelFunc
@@ -286,29 +244,28 @@ func (e *Engine) newTimeout(t *Type, calls int) *callTimeout {
 	return timeout
 }
 
-// callEnded stops the timer after the last call.
 func (t *callTimeout) callEnded() {
 	if t.callsLeft.Add(-1) == 0 {
 		t.cancel()
 	}
 }
 
-// HandlerContext returns the context of a handler call for several entries. The context has no values from the headers of an
-// entry. For example, the tenant in the headers of one entry would be wrong for the other entries.
+// HandlerContext returns the context of a handler call for several entries. The context has no values from the headers
+// of an entry.
 func (e *Engine) HandlerContext(t *Type) (context.Context, context.CancelFunc) {
 	timeout := e.newTimeout(t, 1)
 	return timeout.ctx, timeout.cancel
 }
 
-// RunAlone calls the handler again for one attempt, whose shared call has returned no verdict. In this second call the
-// entry is alone. The attempt has counted as running since its first call. So Drain also waits for the second call.
+// RunAlone calls the handler again for one attempt, whose shared call has returned no verdict. The attempt has counted
+// as running since its first call. So Drain also waits for the second call.
 func (e *Engine) RunAlone(a *Attempt) {
 	a.endCall()
 	e.prepare(a, e.newTimeout(a.Type, 1))
 	go e.runAttempt(a)
 }
 
-// SecondCallError returns why the handler must not be called again for an attempt. It returns nil if the handler may be called.
+// SecondCallError returns why the handler must not be called again for an attempt.
 func (e *Engine) SecondCallError(a *Attempt) error {
 	if e.Stopping() || errors.Is(context.Cause(a.ctx), processlog.ErrStopping) {
 		return processlog.ErrStopping
@@ -316,8 +273,8 @@ func (e *Engine) SecondCallError(a *Attempt) error {
 	return e.holdings.lossOf(a)
 }
 
-// runAttempt runs one attempt to its end. A deferred call passes the result to Finish, so that a handler that calls
-// runtime.Goexit cannot skip it.
+// runAttempt passes the result to Finish in a deferred call, so that a handler that calls runtime.Goexit cannot skip
+// it.
 func (e *Engine) runAttempt(a *Attempt) {
 	result := Result{Err: errGoexit}
 	defer func() { e.Finish(a, result) }()
@@ -326,7 +283,6 @@ func (e *Engine) runAttempt(a *Attempt) {
 	result = e.callHandler(a)
 }
 
-// errGoexit is the error of a handler that has called runtime.Goexit.
 var errGoexit error = &processlog.PanicError{Stack: []byte("runtime.Goexit")}
 
 // Result is how an attempt ended.
@@ -340,7 +296,7 @@ type Result struct {
 	Cause     error            // why the attempt ended; nil: for the cause of its context
 }
 
-// callHandler runs the handler or the compensation, depending on the entry's state. It turns a panic into an error.
+// callHandler turns a panic into an error.
 func (e *Engine) callHandler(a *Attempt) (result Result) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -356,11 +312,8 @@ func (e *Engine) callHandler(a *Attempt) (result Result) {
 	return a.Type.Run(a)
 }
 
-// TooLate reports whether it is too late to call the handler. If it is, result is the result of the attempt.
-//
-// The timeout of an attempt runs from its claim, so it may pass before the handler is called. The renewer may already have
-// reported the attempt as stuck. After such a report another suspect may start, which is an entry that may crash the process. If
-// this attempt called its handler as well, too many suspects would run at once (G16, repetitions are counted).
+// TooLate reports whether it is too late to call the handler. If it is, result is the result of the attempt. The
+// timeout runs from the claim, and another suspect may start once it has passed (G16, repetitions are counted).
 func (e *Engine) TooLate(a *Attempt) (result Result, late bool) {
 	switch {
 	case e.Stopping():
@@ -371,8 +324,7 @@ func (e *Engine) TooLate(a *Attempt) (result Result, late bool) {
 	return Result{}, false
 }
 
-// panicked returns the error of a handler that has panicked with the value p. The methods of p are code of the user, and may
-// panic too. usererr.Of formats p at once and contains such a panic. The returned error calls no method of p.
+// panicked returns an error that calls no method of p, because p is a value of the user.
 func panicked(p any) error { return usererr.Of(&processlog.PanicError{Value: p, Stack: debug.Stack()}) }
 
 // Finish computes the outcome of an attempt from the handler's result, frees the slot, and passes the outcome to its
@@ -388,18 +340,17 @@ func (e *Engine) Finish(a *Attempt, result Result) {
 		err = verdict.OutcomeUnknown(err)
 	}
 	done := pendingOutcome{attempt: a, outcome: a.Type.OutcomeOf(&a.Row, err, cause), token: result.Token}
-	// From here on the handler is not stuck. While it was stuck, a claim may have dead-lettered the entry. If the database has not
-	// stored the dead-lettering yet, it is withdrawn (G8, a reported success is stored).
+	// From here on the handler is not stuck, and its outcome withdraws a dead-lettering that is not stored yet (G8, a
+	// reported success is stored).
 	a.returned.Store(true)
-	// Notify the admissions before the slot is free. If this result opens the breaker, the breaker must be open before a claim
-	// can take the slot.
+	// Notify the admissions first: an opened breaker must be open before a claim can take the slot.
 	result.Cause = cause
 	attemptEnded(a.Type.admissions, a, result)
 	for _, ended := range e.Hooks.Ended {
 		ended(a, result, Counted(&a.Row, &done.outcome))
 	}
-	// Free the slot before the outcome is stored. A service that sees the stored outcome may record the next entry at once, and
-	// that entry needs the slot.
+	// Free the slot before the outcome is stored, because a service that sees the outcome may record the next entry at
+	// once.
 	if a.SlotUsers == nil || a.SlotUsers.Add(-1) == 0 {
 		e.FreeSlots(a.Type, 1)
 	}
@@ -412,13 +363,13 @@ func (e *Engine) Finish(a *Attempt, result Result) {
 		stored := done // The watcher gets the address of this copy. If it got the address of done, each outcome would be allocated.
 		e.watcher.Stored(&a.Row, &stored.outcome, done.token, result.SentAt)
 		e.handleAnswer(done, processlog.Settled{Applied: true})
-	// The effect and the outcome were rolled back together, so there is nothing to store (G5, an effect happens exactly once).
+	// The effect and the outcome were rolled back together, so there is nothing to store (G5, an effect happens exactly
+	// once).
 	case result.MovedOn:
 		e.handleAnswer(done, processlog.Settled{})
 	default:
 		e.store(done, result)
 	}
-	// Drain waits until no handler runs, and then until the batchers are empty. So count the handler as returned only after its
-	// outcome is in a batcher.
+	// Drain waits first for the handlers and then for the batchers, so count the handler as returned only now.
 	e.holdings.handlerReturned()
 }

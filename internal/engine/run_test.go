@@ -9,8 +9,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A caller that sees an entry ended may record the next one at once. If the slot of the first entry were not free yet, the
-// next entry would wait behind a whole backlog.
 // Failure: F67
 func TestSlotIsFreeBeforeTheOutcomeIsStored(t *testing.T) {
 	e, typ := waiting(t, 1)
@@ -19,7 +17,6 @@ func TestSlotIsFreeBeforeTheOutcomeIsStored(t *testing.T) {
 	a := &Attempt{Type: typ, Row: processlog.Row{ID: processlog.RowID(1), BusinessType: typ.Name, State: processlog.Pending}}
 	a.ctx, a.cancel = context.WithCancelCause(t.Context())
 	a.timeout = new(callTimeout)
-	// Block the steps of Finish that follow once the outcome is in the batcher.
 	e.holdings.mu.Lock()
 	finished := make(chan struct{})
 	go func() {

@@ -11,8 +11,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// peekInterval is the longest time that the scanner sleeps. It is also the longest time between two questions to a source:
-// see LookInterval. So a lost wake-up delays an entry by at most peekInterval.
+// peekInterval is the longest time that the scanner sleeps. So a lost wake-up delays an entry by at most peekInterval.
 const peekInterval = 5 * time.Second
 
 // claimSchedule records when a claim of each type is next worthwhile. Other code notifies it of due entries and free
@@ -30,7 +29,6 @@ func newClaimSchedule(t *types) *claimSchedule {
 	return &claimSchedule{types: t, wake: make(chan struct{}, 1), byType: make(map[string]*typeSchedule)}
 }
 
-// prepare resets the schedule when Run begins. The first claim of each type begins at once.
 func (c *claimSchedule) prepare() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,9 +38,8 @@ func (c *claimSchedule) prepare() {
 	}
 }
 
-// start starts every claim that is worthwhile now. If a look must come before a claim, it starts the look: see
-// typeSchedule.look. Each claim and each look runs in a goroutine that the WaitGroup counts. start returns how long the
-// scanner may sleep.
+// start starts every claim and every look that is worthwhile now, each in a goroutine that the WaitGroup counts. It
+// returns how long the scanner may sleep.
 func (c *claimSchedule) start(goroutines *sync.WaitGroup, e *Engine) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,8 +49,8 @@ func (c *claimSchedule) start(goroutines *sync.WaitGroup, e *Engine) time.Durati
 		s := c.byType[name]
 		t := s.typ
 		for s.shouldClaim(now) && !e.OutcomesRefused(t) {
-			// Take the slots before the claim. The lease of a claimed entry without a slot would end unused, and that
-			// counts as lost (G16, repetitions are counted).
+			// A leased entry without a slot would lose its lease unused, which counts as lost (G16, repetitions are
+			// counted).
 			calls := t.slots.Take(t.CallsFor(processlog.MaxRows))
 			if calls == 0 {
 				break
@@ -92,7 +89,6 @@ func (c *claimSchedule) with(businessType string, fn func(s *typeSchedule)) {
 	}
 }
 
-// update passes the schedule of a type to fn, as the method with does. Then it wakes the scanner if fn has returned true.
 func (c *claimSchedule) update(businessType string, fn func(s *typeSchedule) (wake bool)) {
 	wake := false
 	c.with(businessType, func(s *typeSchedule) { wake = fn(s) })
@@ -118,14 +114,13 @@ func (c *claimSchedule) FreeSlots(t *Type, n int) {
 	c.slotFreed(t.Name)
 }
 
-// slotFreed is called when a slot of a type has become free. It wakes the scanner if more entries of the type may be due.
 func (c *claimSchedule) slotFreed(businessType string) {
-	// Do not wake the scanner for each handler that returns, because each time the scanner checks every type.
+	// Each wake-up makes the scanner check every type.
 	c.update(businessType, func(s *typeSchedule) bool { return s.shouldClaim(time.Now()) })
 }
 
-// CanClaim reports whether a claim of a type could begin now. If it cannot, a due entry would wait in this process for a running
-// claim, for a slot, or for the end of the pause after a refused claim. So the caller should notify another process.
+// CanClaim reports whether a claim of a type could begin now. If it cannot, the caller should notify another process of
+// a due entry.
 func (c *claimSchedule) CanClaim(t *Type) (can bool) {
 	c.with(t.Name, func(s *typeSchedule) {
 		can = s.runningClaims < claimsInFlight && !time.Now().Before(s.pausedUntil) && t.slots.Available() > 0
@@ -133,8 +128,9 @@ func (c *claimSchedule) CanClaim(t *Type) (can bool) {
 	return can
 }
 
-// Notifications returns the names of the types that run here, sorted. For each type it also returns how many events may have
-// made an entry due so far. Call Notifications before you ask a queue when entries are due, and pass the number to Postpone.
+// Notifications returns the names of the types that run here, sorted. For each type it also returns how many events may
+// have made an entry due so far. Call Notifications before you ask a queue when entries are due, and pass the number to
+// Postpone.
 func (c *claimSchedule) Notifications() (names []string, notified []int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,17 +142,8 @@ func (c *claimSchedule) Notifications() (names []string, notified []int) {
 }
 
 // Postpone delays the next claim of a type after a queue has answered that no entry of the type is due now. wait is the
-// time until the next entry is due. The claim is delayed by at most twice peekInterval. The queue is asked at least once
-// per peekInterval, so its next answer may postpone the claim again.
-//
-// Postpone does nothing in these cases:
-//
-//   - Another entry may have been enqueued since the queue was asked. This is so if Notifications now returns another number
-//     than notified.
-//   - No claim of the type has begun in this Run.
-//   - A claim is running. Its result will say when the next claim is worthwhile.
-//   - The database holds due entries that the source does not report.
-//   - The database has refused a claim. The next claim begins when the pause after this refusal ends.
+// time until the next entry is due. Postpone does nothing if a claim runs, if other facts ask for an earlier claim, or
+// if Notifications has changed from notified since the queue was asked.
 func (c *claimSchedule) Postpone(businessType string, notified int, wait time.Duration) {
 	c.with(businessType, func(s *typeSchedule) {
 		due := time.Now().Add(min(wait, 2*peekInterval))
@@ -166,7 +153,6 @@ func (c *claimSchedule) Postpone(businessType string, notified int, wait time.Du
 	})
 }
 
-// lookEnded records that a look has ended, and wakes the scanner. wait is the time until the next look or claim.
 func (c *claimSchedule) lookEnded(businessType string, wait time.Duration) {
 	c.update(businessType, func(s *typeSchedule) bool {
 		s.lookEnded(wait)
@@ -174,7 +160,6 @@ func (c *claimSchedule) lookEnded(businessType string, wait time.Duration) {
 	})
 }
 
-// claimEnded records the result of a claim and wakes the scanner.
 func (c *claimSchedule) claimEnded(t *Type, result ClaimResult, before findings) {
 	c.update(t.Name, func(s *typeSchedule) bool {
 		s.claimEnded(result, before)
@@ -184,21 +169,20 @@ func (c *claimSchedule) claimEnded(t *Type, result ClaimResult, before findings)
 
 const (
 	// claimsInFlight is how many claims of one type may run at once. With only one, an entry that comes due during a
-	// claim would wait for the end of that claim. This wait would be half of the time from the due moment to the handler.
+	// claim would wait for the end of that claim.
 	claimsInFlight = 2
 
-	// A claim loses a race if other processes have claimed all entries that it read. The pause after a lost race is random,
-	// and at most lostRacePause. This maximum doubles with each further lost race in a row, up to maxLostRaces times.
+	// The pause after a lost race is random, and at most lostRacePause. This maximum doubles with each further lost
+	// race in a row, up to maxLostRaces times.
 	lostRacePause = 50 * time.Millisecond
 	maxLostRaces  = 5
 
-	// maxLaterDueTimes is how many future due times are remembered for a queue that may have lost them. An entry that is
-	// enqueued several times has several due times.
+	// maxLaterDueTimes is how many future due times are remembered for a queue that may have lost them.
 	maxLaterDueTimes = 16
 
-	// claimPace spaces claims. A claim waits for up to this time after the transaction of the last claim began. Without it, claims of
-	// one or two entries would follow each other at once. Each claim is a transaction with a synced write, and commits of the
-	// application would wait for that write. A claim does not wait if more entries are due than one claim takes.
+	// claimPace spaces claims. Without it, claims of one or two entries would follow each other at once. Each claim is
+	// a transaction with a synced write, and commits of the application would wait for that write. A claim does not
+	// wait if more entries are due than one claim takes.
 	claimPace = 2 * time.Millisecond
 )
 
@@ -222,16 +206,15 @@ type typeSchedule struct {
 	refusedClaims int              // consecutive claims that the database refused
 	pace          groupcommit.Pace // spaces the claims' transactions
 
-	// notifications counts the events that may make claimAt earlier. If this number has changed since the queue was asked,
-	// the queue's answer is outdated, and Postpone does nothing. Apart from claims and looks, only Postpone makes claimAt
-	// later. While a claim or a look runs, Postpone does nothing.
+	// notifications counts the events that may make claimAt earlier. If this number has changed since the queue was
+	// asked, the queue's answer is outdated, and Postpone does nothing.
 	notifications int  // number of events that may have made claimAt earlier
 	hasBegun      bool // whether a claim or a look of the type has begun in this Run
 	runningClaims int  // number of claims and looks that are running; at most claimsInFlight
 	lostRaces     int  // consecutive claims that got nothing because other processes were faster
 
-	// If moreDue is set, the next claim begins at once, because more entries are due than one claim takes. A claim is full
-	// if it got as many entries as it asked for. These rules hold:
+	// If moreDue is set, the next claim begins at once, because more entries are due than one claim takes. These rules
+	// hold:
 	//
 	//   - A full claim sets moreDue. A claim that is not full clears moreDue, unless a full claim has ended since it began.
 	//   - A refused claim and a look clear moreDue.
@@ -250,8 +233,8 @@ type findings struct {
 	backlogs   int // calls of ExpectBacklog
 }
 
-// shouldClaim reports whether to start a claim now. While one claim runs, a second one may start if entries have become due
-// since the first one asked the queue. It may also start for a backlog of due entries, if more than a few slots are free.
+// shouldClaim allows a second claim while one runs, if entries have become due since the first one asked the queue. For
+// a backlog, more than a few slots must be free.
 func (s *typeSchedule) shouldClaim(now time.Time) bool {
 	due := !now.Before(s.claimAt)
 	switch {
@@ -262,14 +245,14 @@ func (s *typeSchedule) shouldClaim(now time.Time) bool {
 	case s.typ.Linger() > 0: // a look would count the entries that the claim is about to lease
 		return false
 	case s.moreDue:
-		// With few free slots, a second claim would cost a transaction and lease only a few entries.
+		// With few free slots, a second claim is not worth its transaction.
 		return s.typ.slots.Available() >= min(s.typ.Concurrency/4, s.typ.CallsFor(processlog.MaxRows/2))
 	}
 	return due
 }
 
-// look returns nil if a claim may begin at once. Otherwise due entries of the type may wait for others to share their call, and the
-// scanner calls ask instead of a claim. ask may ask the database. It returns the time until the next look or claim.
+// look returns nil if a claim may begin at once. Otherwise due entries of the type may wait for others to share their
+// call, and the scanner calls ask instead of a claim. ask may ask the database.
 func (s *typeSchedule) look(now time.Time) (ask func() time.Duration) {
 	if s.typ.Linger() == 0 || s.refusedClaims > 0 { // Before the refused claim, a look has found that the entries wait no longer.
 		return nil
@@ -277,20 +260,20 @@ func (s *typeSchedule) look(now time.Time) (ask func() time.Duration) {
 	return s.typ.grouping.Look(now, s.moreDue)
 }
 
-// notify records the time at which an entry is due. It reports whether this has made the next claim earlier.
+// notify reports whether due has made the next claim earlier.
 func (s *typeSchedule) notify(due time.Time) bool {
 	s.notifications++
 	s.rememberDueTime(due)
 	return s.moveForward(due)
 }
 
-// moveForward makes the next claim earlier if it can. It sets claimAt to the parameter wanted, or to the earliest later
-// time that pace and pausedUntil allow. moveForward never makes claimAt later. It reports whether it has changed claimAt.
+// moveForward sets claimAt to wanted, or to the earliest later time that pace and pausedUntil allow, but never makes it
+// later. It reports whether claimAt has changed.
 func (s *typeSchedule) moveForward(wanted time.Time) bool {
 	if paced := s.pace.Next(); wanted.Before(paced) {
 		wanted = paced
 	}
-	// Do not claim during the pause after a claim that the database has refused. That would be a busy loop.
+	// Do not claim during the pause after a claim that the database has refused.
 	if wanted.Before(s.pausedUntil) {
 		wanted = s.pausedUntil
 	}
@@ -301,7 +284,6 @@ func (s *typeSchedule) moveForward(wanted time.Time) bool {
 	return true
 }
 
-// rememberDueTime adds the due time of an entry to laterDueTimes. If the queue loses the entry, scheduleNext still knows the time.
 func (s *typeSchedule) rememberDueTime(due time.Time) {
 	index, _ := slices.BinarySearchFunc(s.laterDueTimes, due, time.Time.Compare)
 	if index < maxLaterDueTimes {
@@ -309,9 +291,8 @@ func (s *typeSchedule) rememberDueTime(due time.Time) {
 	}
 }
 
-// claimBegins records that a claim begins. This claim takes the entries that are known to be due, so claimBegins sets claimAt as
-// late as possible. A notification or the end of this claim makes claimAt earlier again. The caller passes the result to
-// claimEnded.
+// claimBegins sets claimAt as late as possible, because this claim takes the entries that are known to be due. A
+// notification or the end of this claim makes claimAt earlier again.
 func (s *typeSchedule) claimBegins(now time.Time) findings {
 	s.hasBegun = true
 	s.runningClaims++
@@ -320,11 +301,10 @@ func (s *typeSchedule) claimBegins(now time.Time) findings {
 	return s.found
 }
 
-// claimEnded records that a claim has ended. before is the value of found when the claim began. The comment above moreDue in
-// typeSchedule gives the rules that connect found, moreDue and backlog.
+// claimEnded takes what claimBegins returned as before.
 func (s *typeSchedule) claimEnded(result ClaimResult, before findings) {
 	s.runningClaims--
-	// If the queue is being asked now when entries are due, its answer may be outdated. So Postpone must ignore the answer.
+	// An answer of the queue that is under way may be outdated.
 	s.notifications++
 	switch {
 	case result.Full:
@@ -337,7 +317,6 @@ func (s *typeSchedule) claimEnded(result ClaimResult, before findings) {
 	s.scheduleNext(result)
 }
 
-// lookEnded records that a look has ended. wait is the time until the next look or claim.
 func (s *typeSchedule) lookEnded(wait time.Duration) {
 	s.runningClaims--
 	s.notifications++ // an earlier answer of the queue may not include the entries that were found
@@ -345,11 +324,9 @@ func (s *typeSchedule) lookEnded(wait time.Duration) {
 	s.moveForward(time.Now().Add(wait))
 }
 
-// scheduleNext sets claimAt, the time of the type's next claim, from the result of a claim.
 func (s *typeSchedule) scheduleNext(result ClaimResult) {
 	s.pausedUntil = time.Time{}
 	if result.Err != nil {
-		// If moreDue stayed set, the next claim would begin now instead of after the pause.
 		s.moreDue = false
 		s.refusedClaims++
 		s.pausedUntil = time.Now().Add(retryDelay(claimBackoff, s.refusedClaims))
@@ -357,8 +334,7 @@ func (s *typeSchedule) scheduleNext(result ClaimResult) {
 		return
 	}
 	s.refusedClaims = 0
-	// NextDueIn may be processlog.Never, which is the longest duration. Limit it, because a sum with it would overflow, and the type
-	// would always be due. If the limited wait is too short, the next answer of the queue makes it longer.
+	// The sum below must not overflow for processlog.Never.
 	wait := min(max(result.NextDueIn, 0), 2*peekInterval)
 	if result.LostRace {
 		wait = min(wait, jitter.N(lostRacePause<<min(s.lostRaces, maxLostRaces)))
@@ -367,8 +343,8 @@ func (s *typeSchedule) scheduleNext(result ClaimResult) {
 		s.lostRaces = 0
 	}
 	due := time.Now().Add(wait)
-	// The database lists only entries that are due now, so this claim has not found out when the next entry is due. Use the
-	// remembered due times (G17, a slow type holds up no other).
+	// The database lists only entries that are due now, so this claim has not found out when the next entry is due. Use
+	// the remembered due times (G17, a slow type holds up no other).
 	if result.FromDatabase && len(s.laterDueTimes) > 0 && s.laterDueTimes[0].Before(due) {
 		due = s.laterDueTimes[0]
 	}

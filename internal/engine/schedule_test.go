@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// checkSchedule checks the rules that connect the fields of a typeSchedule. The comments in typeSchedule state these rules.
+// The comments in typeSchedule state these rules.
 func checkSchedule(t *testing.T, s *typeSchedule, now time.Time) {
 	t.Helper()
 	require.False(t, s.claimAt.Before(s.pausedUntil), "a claim begins in the pause after a refusal")
@@ -31,7 +31,6 @@ func checkSchedule(t *testing.T, s *typeSchedule, now time.Time) {
 	}
 }
 
-// The fields of a type's schedule depend on each other. Their rules hold after every event, in whatever order events come.
 func TestScheduleKeepsItsRulesInEveryOrderOfEvents(t *testing.T) {
 	for _, wait := range []time.Duration{0, 3 * time.Second} {
 		for seed := range uint64(50) {

@@ -10,7 +10,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// wantedOnly is a Store that notes which entries claims want, and leases none.
 type wantedOnly struct {
 	processlog.Store
 	wanted int
@@ -21,8 +20,7 @@ func (s *wantedOnly) Claim(_ context.Context, want []processlog.Wanted, _ proces
 	return processlog.Claimed{}, nil
 }
 
-// searching returns an engine with a serial type that has 100 slots. A claim of this type searches for due entries that are
-// not blocked. The function search of the test stands for this search. It returns how many entries are found.
+// search stands for the search for due entries that are not blocked.
 func searching(t *testing.T, search func(typ *Type) (runnable int)) (*Engine, *Type, *wantedOnly) {
 	t.Helper()
 	store := &wantedOnly{}
@@ -42,14 +40,10 @@ func searching(t *testing.T, search func(typ *Type) (runnable int)) (*Engine, *T
 	return e, typ, store
 }
 
-// claimWith makes a claim that takes all free slots.
 func claimWith(e *Engine, typ *Type) ClaimResult {
 	return e.claimDue(typ, typ.slots.Take(typ.CallsFor(processlog.MaxRows)), false)
 }
 
-// A claim of a serial type searches for entries that are not blocked by an earlier entry of the same ordering key. While it searches,
-// running entries end, and the next entries of their ordering keys need slots of the type. If the claim held all free slots, these
-// entries would wait. So it holds only one slot, for the entry that has been due for longest.
 func TestSearchForEntriesThatAreNotBlockedHoldsOneSlot(t *testing.T) {
 	var free []int
 	e, typ, store := searching(t, func(typ *Type) int {
@@ -62,8 +56,7 @@ func TestSearchForEntriesThatAreNotBlockedHoldsOneSlot(t *testing.T) {
 	require.Equal(t, 100, typ.slots.Available(), "no slot is left over")
 }
 
-// A claim of a serial type holds one slot while it searches for entries that are not blocked. In this test, other
-// entries take all other slots during the search. The search then finds more entries than the claim has slots for.
+// Other entries take all other slots during the search.
 func TestSearchThatFindsMoreThanSlotsLosesNoEntry(t *testing.T) {
 	e, typ, store := searching(t, func(typ *Type) int {
 		typ.slots.Take(100)

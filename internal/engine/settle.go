@@ -16,7 +16,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// pendingOutcome is an attempt's outcome that waits to be written to the database.
 type pendingOutcome struct {
 	attempt     *Attempt
 	outcome     processlog.Outcome
@@ -26,8 +25,8 @@ type pendingOutcome struct {
 
 // outcomes holds the outcomes that wait to be stored.
 //
-// The database stores an outcome before the queue is notified. If the process dies in between, the queue keeps an entry that has
-// ended, and the next claim removes it from the queue. In the other order, the queue could lose an entry that has not ended.
+// The database stores an outcome before the queue is notified. In the other order, the queue could lose an entry that
+// has not ended.
 type outcomes struct {
 	ordinary groupcommit.Batcher[pendingOutcome] // writes outcomes that nothing waits for
 	prompt   groupcommit.Batcher[pendingOutcome] // writes outcomes that the next entry of an ordering key waits for
@@ -41,8 +40,7 @@ type outcomes struct {
 // about two statements per outcome.
 const refusedBatchSize = 32
 
-// settlePace is the longest time that an outcome waits to be written together with other outcomes. Nothing waits for such an
-// outcome: the slot of its handler is free already, and no other entry is blocked by its entry.
+// settlePace is the longest time that an outcome waits to be written together with other outcomes.
 const settlePace = 5 * time.Millisecond
 
 // promptPace replaces settlePace for an outcome that the next entry of its ordering key waits for.
@@ -57,8 +55,6 @@ func (e *Engine) newOutcomes() *outcomes {
 	return o
 }
 
-// store hands the outcome of an attempt to the batcher that writes it, with the data that features add. end is how the attempt
-// ended.
 func (e *Engine) store(done pendingOutcome, end Result) {
 	a := done.attempt
 	if end.Err != nil || done.deadLetters {
@@ -76,23 +72,17 @@ func (e *Engine) store(done pendingOutcome, end Result) {
 	}
 }
 
-// settlePrompt writes outcomes that the next entries of ordering keys wait for.
 func (e *Engine) settlePrompt(batch []pendingOutcome) {
 	onAnswer := e.notifyStoring(batch)
 	e.settleDistinct(batch, onAnswer)
 	onAnswer()
 }
 
-// settleBatch writes outcomes that no entry waits for.
 func (e *Engine) settleBatch(batch []pendingOutcome) { e.settleDistinct(batch, func() {}) }
 
-// settleDistinct writes a batch of outcomes, but only one outcome of each entry. It calls onFailure after each try that
-// fails.
 func (e *Engine) settleDistinct(batch []pendingOutcome, onFailure func()) {
 	var repeats []pendingOutcome // further outcomes of entries in this batch; they go into the next batch
-	// A statement may name an entry only once. A batch can hold two outcomes of an entry after a manual Requeue. It can
-	// also hold a dead-lettering and the outcome of the entry's stuck handler. Write the first outcome of an entry now, and
-	// the second one with the next batch. The database drops the second one if the first has made it obsolete.
+	// A statement may name an entry only once. The database drops the second outcome if the first has made it obsolete.
 	isWritten := make(map[processlog.ID]bool, len(batch))
 	batch = slices.DeleteFunc(batch, func(o pendingOutcome) bool {
 		if isWritten[o.outcome.ID] {
@@ -105,8 +95,8 @@ func (e *Engine) settleDistinct(batch []pendingOutcome, onFailure func()) {
 	if len(repeats) > 0 {
 		e.outcomes.ordinary.Add(repeats...)
 	}
-	// Retry an outcome with the token of its first try. The first try may have been stored without an answer. By the token, the
-	// database then recognises that the write was ours (G8, a reported success is stored).
+	// By the token of the first try, the database recognises a write whose answer was lost (G8, a reported
+	// success is stored).
 	for token, group := range grouped.Each(batch, func(o pendingOutcome) processlog.Token { return o.token }) {
 		if token == (processlog.Token{}) {
 			token = processlog.NewToken()
@@ -115,7 +105,6 @@ func (e *Engine) settleDistinct(batch []pendingOutcome, onFailure func()) {
 	}
 }
 
-// settleWithToken writes outcomes that share a token.
 func (e *Engine) settleWithToken(token processlog.Token, batch []pendingOutcome, onFailure func()) {
 	for i := range batch {
 		batch[i].token = token // A later try for a locked row must use the same token.
@@ -134,8 +123,8 @@ func (e *Engine) settleWithToken(token processlog.Token, batch []pendingOutcome,
 	}
 }
 
-// noteRefused reports the entries that the database refuses to change. A statement that was sent at the given time has tried to
-// change n entries. The function refusal returns the attempt of the i-th entry, and the database's error or nil.
+// noteRefused reports the entries that a statement of n entries, sent at sentAt, could not change. refusal returns the
+// attempt of the i-th entry, and the database's error or nil.
 func (e *Engine) noteRefused(what string, sentAt time.Time, n int, refusal func(i int) (*Attempt, error)) {
 	byType := make(map[string][]processlog.Refusal)
 	for i := range n {
@@ -148,25 +137,21 @@ func (e *Engine) noteRefused(what string, sentAt time.Time, n int, refusal func(
 	}
 }
 
-// writeOutcomes writes outcomes that share a token. It retries until the database answers, because a deadlock or a restart
-// of the database must not make a handler run again.
-//
-// writeOutcomes returns no results if the Compensator is closed first, or if no outcome is left to write.
+// writeOutcomes retries until the database answers, because a deadlock or a restart must not make a handler run again.
+// It returns no results if the Compensator is closed first, or if no outcome is left to write.
 func (e *Engine) writeOutcomes(token processlog.Token, batch []pendingOutcome, onFailure func()) ([]pendingOutcome, []processlog.Settled, time.Time) {
 	for failures := 1; ; failures++ {
 		if batch = e.withoutWithdrawn(batch); len(batch) == 0 {
 			return nil, nil, time.Time{}
 		}
-		// The statement does not end with Run's context, because outcomes are also stored while Run stops (G15, stopping loses
-		// nothing).
+		// Outcomes are also stored while Run stops (G15, stopping loses nothing).
 		ctx, cancel := e.Statement()
-		// Take the time of each try. A person may accept a loss of data between two tries, and the rollback detector ignores writes
-		// that were sent before the acceptance. With the time of the first try, the detector would ignore an outcome that a later
-		// try has stored (G19, a loss is noticed).
+		// The rollback detector ignores writes that were sent before a person accepted a loss, so take the time of each
+		// try (G19, a loss is noticed).
 		sentAt := time.Now()
 		results, err := e.Store.Settle(ctx, token, outcomesOf(batch))
 		cancel()
-		// If all rows are locked, the answer does not show whether the database can write. So an open problem stays open.
+		// If all rows are locked, the answer does not show whether the database can write.
 		if err != nil || slices.ContainsFunc(results, func(r processlog.Settled) bool { return !r.Busy }) {
 			e.NoteResult(problemStore, err)
 		}
@@ -180,8 +165,8 @@ func (e *Engine) writeOutcomes(token processlog.Token, batch []pendingOutcome, o
 	}
 }
 
-// withoutWithdrawn removes the outcomes that dead-letter an entry whose stuck handler has returned in the meantime. The
-// handler's own outcome takes precedence.
+// withoutWithdrawn drops dead-letterings of entries whose stuck handler has returned, because the handler's own outcome
+// takes precedence.
 func (e *Engine) withoutWithdrawn(batch []pendingOutcome) []pendingOutcome {
 	return slices.DeleteFunc(batch, func(s pendingOutcome) bool {
 		if !s.deadLetters {
@@ -203,8 +188,8 @@ func outcomesOf(batch []pendingOutcome) []processlog.Outcome {
 // maxWaitingOutcomes is how many outcomes may wait to be written before this process stops claiming entries.
 const maxWaitingOutcomes = 4 * processlog.MaxRows
 
-// OutcomesBacklogged reports whether so many outcomes wait to be stored that this process must not claim more entries. It also
-// remembers when it began to return true, because WaitingOutcomes reports that time.
+// OutcomesBacklogged reports whether so many outcomes wait to be stored that this process must not claim more entries.
+// It also remembers when it began to return true, because WaitingOutcomes reports that time.
 func (e *Engine) OutcomesBacklogged() bool {
 	isBacklogged, since := e.outcomes.waiting() > maxWaitingOutcomes, e.outcomes.backloggedSince.Load()
 	switch {
@@ -217,8 +202,6 @@ func (e *Engine) OutcomesBacklogged() bool {
 	return isBacklogged
 }
 
-// waiting returns how many outcomes wait to be stored. It does not count outcomes that the database has refused, or whose
-// rows are locked.
 func (o *outcomes) waiting() int { return o.ordinary.Size() + o.prompt.Size() }
 
 // WaitingOutcomes returns how many outcomes wait to be stored, and for how long OutcomesBacklogged has returned true.
@@ -231,12 +214,10 @@ func (e *Engine) WaitingOutcomes() (n int, backlogged time.Duration) {
 
 var settleBackoff = jitter.Exponential(200*time.Millisecond, stopGrace/2) // The longest pause fits into stopGrace, so a stop sees one more try.
 
-// handleAnswer notifies everybody who must know what the database has answered to one outcome.
 func (e *Engine) handleAnswer(done pendingOutcome, r processlog.Settled) {
 	a, o := done.attempt, done.outcome
 	if r.Busy || r.Refused != nil {
-		// Keep holding the entry until its outcome is stored. While this process holds the entry, it renews the lease and
-		// does not claim the entry again.
+		// While this process holds the entry, it renews the lease and does not claim the entry again.
 		e.retryLater(done, r)
 		return
 	}
@@ -257,13 +238,11 @@ func (e *Engine) handleAnswer(done pendingOutcome, r processlog.Settled) {
 			NotifyObserver(e.Base, e.Observer.Settled, event) // Complete does not notify the observer.
 			return                                            // Complete itself has notified the queue, and the entries that this entry has blocked.
 		}
-		// Another process, a service or a person has changed the entry since the claim. To lose this race is a normal result
-		// and no error.
+		// To lose this race is a normal result and no error.
 		event.State = r.State
 		e.Log.Log(ctx, droppedLevel(o, r), "compensator: outcome dropped: the entry has moved on", "entry", o.ID, "type", a.Type.Name, "reported", o.To, "state", r.State)
 		NotifyObserver(e.Base, e.Observer.OutcomeDropped, event)
-		// Do not change the queue. Another process may have leased the entry there. Otherwise the next claim of the entry corrects the
-		// queue.
+		// Do not change the queue, where another process may have leased the entry.
 		return
 	}
 	if o.To == processlog.Dead {
@@ -277,10 +256,9 @@ func (e *Engine) handleAnswer(done pendingOutcome, r processlog.Settled) {
 	}
 }
 
-// retryLater hands an outcome that could not be written to a batcher for such outcomes, so that it does not delay others.
 func (e *Engine) retryLater(done pendingOutcome, r processlog.Settled) {
 	if r.Refused != nil {
-		// The handler has returned without a crash. Do not wait for the outcome, which the database may refuse for a long time.
+		// The handler has returned without a crash.
 		done.attempt.suspectDone(NotRun)
 	}
 	if refused, _ := e.Refusals.RefusedOutcome(done.attempt.Type.Name, done.outcome.ID); refused > 0 {
@@ -290,8 +268,8 @@ func (e *Engine) retryLater(done pendingOutcome, r processlog.Settled) {
 	}
 }
 
-// settleRefused retries outcomes that the database has refused, after a pause: see refusals.List.AwaitRetry. When Run stops, it
-// retries each refused outcome once without a pause: see refusals.List.RetryOutcomes.
+// settleRefused retries outcomes that the database has refused, after a pause: see refusals.List.AwaitRetry. When Run
+// stops, it retries each refused outcome once without a pause: see refusals.List.RetryOutcomes.
 func (e *Engine) settleRefused(batch []pendingOutcome) {
 	most, atOnce := 1, false
 	for _, o := range batch {
@@ -303,15 +281,11 @@ func (e *Engine) settleRefused(batch []pendingOutcome) {
 	}
 }
 
-// isCompleted reports whether an outcome that was not stored is a success of an entry that Complete has already ended, for example
-// in its own handler.
 func isCompleted(o processlog.Outcome, r processlog.Settled) bool {
 	return o.EndedBy == processlog.EndedByHandler && o.To == processlog.Succeeded &&
 		r.State == processlog.Succeeded && r.EndedBy == processlog.EndedByComplete
 }
 
-// droppedLevel returns the log level for a dropped outcome. It is a warning if the handler or the compensation has
-// succeeded, and the entry shows another state.
 func droppedLevel(o processlog.Outcome, r processlog.Settled) slog.Level {
 	if o.EndedBy == processlog.EndedByHandler && r.State != o.To {
 		return slog.LevelWarn
@@ -319,20 +293,17 @@ func droppedLevel(o processlog.Outcome, r processlog.Settled) slog.Level {
 	return slog.LevelDebug
 }
 
-// settleBusy retries outcomes whose rows another transaction has locked. These outcomes have their own batcher, because
-// each retry may wait for a row lock and would delay other outcomes.
+// settleBusy has its own batcher, because each retry may wait for a row lock and would delay other outcomes.
 func (e *Engine) settleBusy(batch []pendingOutcome) {
 	if e.Wait(processlog.LockedRetry) {
 		e.settleBatch(batch)
 	}
 }
 
-// notifyQueue removes an entry that has ended from the queue, and makes any other entry due again.
 func (e *Engine) notifyQueue(a *Attempt, o processlog.Outcome) {
 	if !o.To.Terminal() {
 		e.OfferAgain(a, processlog.DueIn(o.After))
 	} else if a.queueToken != 0 {
-		// If this removal is lost, the queue entry becomes due when its lease ends, and the next claim removes it.
 		e.source.Settle(a.Type.Name, processlog.QueueOutcome{ID: o.ID, Token: a.queueToken, Remove: true})
 	}
 }
@@ -342,7 +313,7 @@ func (e *Engine) OfferAgain(a *Attempt, delay time.Duration) {
 	if a.queueToken != 0 {
 		e.source.Settle(a.Type.Name, processlog.QueueOutcome{ID: a.Row.ID, Token: a.queueToken, In: delay})
 	} else {
-		// This attempt has no lease of the queue. But the queue may still have the entry, leased to a process that died.
+		// The queue may still have the entry, leased to a process that died.
 		e.source.Move(processlog.QueueEntry{BusinessType: a.Type.Name, ID: a.Row.ID, In: delay})
 	}
 	e.Expect(a.Type.Name, delay)
@@ -357,14 +328,14 @@ type Settling struct {
 	To      processlog.State
 }
 
-// Ordered reports whether an entry of a type may be blocked by another entry of the type. It also works for a type that does
-// not run here.
+// Ordered reports whether an entry of a type may be blocked by another entry of the type. It also works for a type that
+// does not run here.
 func (e *Engine) Ordered(businessType string) bool {
 	return slices.ContainsFunc(e.Hooks.Ordered, func(ordered func(string) bool) bool { return ordered(businessType) })
 }
 
-// notifyStoring calls Hooks.Storing with a batch of outcomes. The caller calls onAnswer when the database has answered, and also
-// when a try has failed. Only the first call of onAnswer has an effect.
+// notifyStoring returns a function for the caller to call when the database has answered or a try has failed. Only its
+// first call has an effect.
 func (e *Engine) notifyStoring(batch []pendingOutcome) (onAnswer func()) {
 	var callbacks []func()
 	outcomes := make([]Settling, len(batch))

@@ -8,9 +8,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A claim dead-letters an entry whose handler is stuck. The dead-lettering is an outcome, and waits to be stored like any
-// other. If the handler returns before it is stored, the dead-lettering must be withdrawn, and the handler's outcome must be
-// stored.
 func TestOutcomeOfAStuckHandlerWithdrawsItsDeadLettering(t *testing.T) {
 	h := newHoldings()
 	s := &Engine{holdings: h}

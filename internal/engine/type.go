@@ -25,8 +25,8 @@ type Type struct {
 	CompensateCrashed     bool
 	Retry                 func(failures int) time.Duration
 
-	// Run calls the user's handler for an attempt. If the handler returns a result and no error, Run stores the result in
-	// Row.Result. Undo calls the compensation. Undo is nil if the type has no compensation.
+	// Run calls the user's handler for an attempt. If the handler returns a result and no error, Run stores the result
+	// in Row.Result. Undo is nil if the type has no compensation.
 	Run, Undo Handler
 
 	slots      Slots
@@ -56,15 +56,13 @@ func (t *Type) maxAttempts(row *processlog.Row) int {
 	return t.MaxAttempts
 }
 
-// types holds the business types of this process. Types are added before Run. At that time other goroutines may already
-// record entries, so a mutex guards the types.
+// types are added before Run, while other goroutines may already record entries.
 type types struct {
 	mu     sync.RWMutex // guards the fields below
 	byName map[string]*Type
 	leases leaseRange
 }
 
-// leaseRange holds the shortest and the longest lease of the types.
 type leaseRange struct{ shortest, longest time.Duration }
 
 func newTypes(lease time.Duration) *types {
@@ -105,7 +103,6 @@ func (ts *types) Types() []*Type {
 	return slices.SortedFunc(maps.Values(ts.byName), func(a, b *Type) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// notifyRunBegins notifies the admissions of all types that Run begins.
 func (ts *types) notifyRunBegins() {
 	for _, t := range ts.Types() {
 		for _, a := range t.admissions {
@@ -123,11 +120,10 @@ func (ts *types) leaseRange() leaseRange {
 	return ts.leases
 }
 
-// LookInterval returns the maximum time between two questions to a queue when entries are due. A new entry wakes no scanner if
-// the queue already has a due entry, so only the next question finds the new entry. The interval is at most the shortest lease,
-// so that the scanner hears of a leased entry before its lease ends.
+// LookInterval returns the maximum time between two questions to a queue when entries are due. The interval is at most
+// the shortest lease, so that the scanner hears of a leased entry before its lease ends.
 func (ts *types) LookInterval() time.Duration { return min(peekInterval, ts.leaseRange().shortest) }
 
-// renewInterval returns how often the renewer checks the leases of all held attempts. It is a tenth of the shortest lease,
-// and at most a second. A check only reads memory, unless a lease needs a renewal.
+// renewInterval is a tenth of the shortest lease, and at most a second. A check only reads memory, unless a lease needs
+// a renewal.
 func (ts *types) renewInterval() time.Duration { return min(ts.leaseRange().shortest/10, time.Second) }

@@ -12,8 +12,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// waiting returns an engine and its type, of whose two slots the given number is taken. The type may have due entries, and
-// no claim is running.
 func waiting(t *testing.T, taken int) (*Engine, *Type) {
 	t.Helper()
 	return waitingOn(t, taken, Config{})
@@ -88,7 +86,6 @@ func TestSleepingScannerIsWokenForAnEarlierEntry(t *testing.T) {
 	require.True(t, woken(e.claimSchedule))
 }
 
-// A process that enqueues an entry and cannot claim it must notify the other processes.
 func TestScannerKnowsWhetherAClaimCouldBegin(t *testing.T) {
 	for name, hinder := range map[string]func(typeSchedule *typeSchedule, typ *Type){
 		"two claims under way": func(typeSchedule *typeSchedule, _ *Type) { typeSchedule.runningClaims = claimsInFlight },
@@ -118,8 +115,6 @@ func TestClaimThatFoundLessHidesNothingThatAnotherHasLeft(t *testing.T) {
 	require.False(t, typeSchedule.shouldClaim(time.Now()))
 }
 
-// A claim has read all due entries. Before it ends, a backlog is reported, or another claim leaves entries in the
-// database. The end of the first claim must not mark the backlog as done.
 func TestClaimThatDrainedWhatItReadHidesNoBacklogTheOthersHaveFoundSince(t *testing.T) {
 	drained := ClaimResult{StoreDrained: true, NextDueIn: processlog.Never}
 	for name, find := range map[string]func(e *Engine, s *typeSchedule){
@@ -145,8 +140,6 @@ func TestClaimThatDrainedWhatItReadHidesNoBacklogTheOthersHaveFoundSince(t *test
 	}
 }
 
-// A feature that checks each entry in its claim lets two claims run at a time, as a type without admissions does. A feature that allows
-// a number of calls gets one claim after the other, because two claims at a time would bring more entries than may run.
 func TestTwoClaimsRunAtATimeUnlessANumberOfCallsIsAllowed(t *testing.T) {
 	for allowed, want := range map[int]bool{Unlimited: true, Checked: true, Checked - 1: false, 1: false} {
 		e, typ := waiting(t, 0)
@@ -157,7 +150,6 @@ func TestTwoClaimsRunAtATimeUnlessANumberOfCallsIsAllowed(t *testing.T) {
 	}
 }
 
-// oneBusy is a Store in which one row is locked when outcomes are stored the first few times.
 type oneBusy struct {
 	processlog.Store
 	left    int
@@ -174,8 +166,6 @@ func (s *oneBusy) Settle(_ context.Context, token processlog.Token, _ []processl
 	return []processlog.Settled{{Applied: true, State: processlog.Succeeded}}, nil
 }
 
-// Each try to store an outcome may wait for a lock on its row. So a retry of such an outcome must not be in one statement
-// with outcomes of free rows.
 // Failure: F27
 func TestOutcomeOfALockedRowWaitsApartFromTheOthers(t *testing.T) {
 	store := &oneBusy{left: 3, settled: make(chan struct{}), tokens: make(map[processlog.Token]bool)}
@@ -192,8 +182,6 @@ func TestOutcomeOfALockedRowWaitsApartFromTheOthers(t *testing.T) {
 	require.Len(t, store.tokens, 1, "a try whose answer was lost may have stored it: only its own token tells")
 }
 
-// A queue that does not answer, or has lost a type, cannot report the next due times again. So the claim schedule must
-// remember them until later claims have taken the entries.
 func TestMomentsThatNobodySaysAgainAreKept(t *testing.T) {
 	const moments = 16
 	const apart = peekInterval / moments
