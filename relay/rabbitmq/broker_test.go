@@ -21,10 +21,9 @@ func TestMain(m *testing.M) {
 	harness.Main(m)
 }
 
-// testTimeout is generous. A killed broker takes seconds to restart, and longer on a busy machine.
+// A killed broker takes seconds to restart, and longer on a busy machine.
 const testTimeout = 4 * time.Minute
 
-// broker gives tests access to a broker through plain amqp091.
 type broker struct {
 	*testservers.RabbitMQServer
 	t *testing.T
@@ -38,7 +37,6 @@ func ownBroker(t *testing.T, settings ...string) broker {
 	return broker{RabbitMQServer: testservers.NewRabbitMQ(t, settings...), t: t}
 }
 
-// channel opens a channel that is closed when the test ends.
 func (b broker) channel() *amqp091.Channel {
 	b.t.Helper()
 	conn, err := amqp091.Dial(b.URL())
@@ -49,7 +47,6 @@ func (b broker) channel() *amqp091.Channel {
 	return ch
 }
 
-// queue declares a durable queue and deletes it when the test ends.
 func (b broker) queue(args amqp091.Table) string {
 	b.t.Helper()
 	name := b.Name()
@@ -64,9 +61,8 @@ func (b broker) queue(args amqp091.Table) string {
 	return name
 }
 
-// keepDeclared makes the broker write its declarations to disk. RabbitMQ 3 confirms a declaration before it is on disk.
-// If RabbitMQ is killed within the next moments, it loses the durable queue with all its confirmed messages. RabbitMQ 4
-// has another store and does not need this.
+// RabbitMQ 3 confirms a declaration before it is on disk. If it is killed within the next moments, it loses the durable
+// queue with all its confirmed messages.
 func (b broker) keepDeclared() { b.Control(b.t, "eval", "catch mnesia:sync_log().") }
 
 func (b broker) deleteQueue(name string) {
@@ -80,7 +76,6 @@ func (b broker) deleteQueue(name string) {
 	}
 }
 
-// messages takes all messages from a queue.
 func (b broker) messages(queue string) []amqp091.Delivery {
 	b.t.Helper()
 	conn, err := amqp091.Dial(b.URL())
@@ -99,7 +94,6 @@ func (b broker) messages(queue string) []amqp091.Delivery {
 	}
 }
 
-// ids takes all messages from a queue. It returns the number of messages for each id.
 func (b broker) ids(queue string) map[string]int {
 	b.t.Helper()
 	ids := make(map[string]int)
@@ -125,7 +119,6 @@ func (b broker) inspect(queue string) amqp091.Queue {
 	return q
 }
 
-// publish sends messages with confirms through plain amqp091.
 func (b broker) publish(queue string, messages ...amqp091.Publishing) {
 	b.t.Helper()
 	conn, err := amqp091.Dial(b.URL())
@@ -146,7 +139,6 @@ func (b broker) publish(queue string, messages ...amqp091.Publishing) {
 	}
 }
 
-// numbered returns n messages with different ids.
 func numbered(n int) []amqp091.Publishing {
 	messages := make([]amqp091.Publishing, n)
 	for i := range messages {
@@ -155,7 +147,6 @@ func numbered(n int) []amqp091.Publishing {
 	return messages
 }
 
-// proxied returns a proxy to the broker and the URL through that proxy.
 func (b broker) proxied() (*faultproxy.TCP, string) {
 	b.t.Helper()
 	proxy, err := faultproxy.NewTCP(b.Addr())
@@ -182,7 +173,6 @@ func eventually(t *testing.T, check func() bool, what string, args ...any) {
 	require.Eventually(t, check, testTimeout, 20*time.Millisecond, fmt.Sprintf(what, args...))
 }
 
-// relay registers a type whose entries go to a queue through the default exchange, one by one or in batches.
 func relay(t *testing.T, c *compensator.Compensator, p *Publisher, route Route, batch bool, cfg compensator.HandlerConfig[harness.Order]) *compensator.Type[harness.Order] {
 	t.Helper()
 	if batch {
@@ -195,7 +185,6 @@ func relay(t *testing.T, c *compensator.Compensator, p *Publisher, route Route, 
 	return orders
 }
 
-// singleAndBatch runs a test once with single messages and once with batches.
 func singleAndBatch(t *testing.T, test func(t *testing.T, batch bool)) {
 	for name, batch := range map[string]bool{"single": false, "batch": true} {
 		t.Run(name, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 )
 
-// window is the maximum number of messages in flight on one channel. The buffer for returned messages has the same
-// size, because the reader of amqp091 must never block on this package.
+// window is the maximum number of messages in flight on one channel, and of returned messages in its buffer. The reader
+// of amqp091 must never block on this package.
 const window = 256
 
 var (
@@ -20,8 +20,7 @@ var (
 	errBusy    = errors.New("rabbitmq: all channels are waiting for confirms")
 )
 
-// channelPool is a connection with its channels. Only one sender uses a channel at a time. So if the broker closes a
-// channel, a message of that sender is the reason.
+// Only one sender uses a channel at a time. So if the broker closes a channel, a message of that sender is the reason.
 type channelPool struct {
 	link          *link
 	slots         chan struct{} // holds one value for each active sender
@@ -39,7 +38,7 @@ func newChannelPool(l *link, channels int) *channelPool {
 	return &channelPool{link: l, slots: make(chan struct{}, channels), connectionEnd: make(chan struct{}), unblocked: unblocked}
 }
 
-// block records whether the broker has stopped reading from this connection. Only the supervisor calls it.
+// Only the supervisor calls block.
 func (l *channelPool) block(blocked bool) {
 	if blocked != l.isReadable() {
 		return // The broker has repeated its notification.
@@ -53,13 +52,12 @@ func (l *channelPool) block(blocked bool) {
 	}
 }
 
-// endPool wakes all waiting senders and closes the connection, which unblocks its writers.
+// Closing the connection unblocks its writers.
 func (l *channelPool) endPool() {
 	close(l.connectionEnd)
 	l.link.drop()
 }
 
-// isReadable reports whether the broker reads from this connection.
 func (l *channelPool) isReadable() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +69,6 @@ func (l *channelPool) isReadable() bool {
 	}
 }
 
-// awaitOpen waits until the broker reads from this connection.
 func (l *channelPool) awaitOpen(ctx context.Context) error {
 	if l.isReadable() {
 		return nil
@@ -89,7 +86,7 @@ func (l *channelPool) awaitOpen(ctx context.Context) error {
 	}
 }
 
-// takeSlot takes a slot. The method deliver gives the slot back.
+// The method deliver gives the slot back.
 func (l *channelPool) takeSlot(ctx context.Context) error {
 	if err := l.awaitOpen(ctx); err != nil {
 		return err
@@ -104,7 +101,6 @@ func (l *channelPool) takeSlot(ctx context.Context) error {
 	}
 }
 
-// channel returns an idle channel, or a new one.
 func (l *channelPool) channel() (*channel, error) {
 	if ch := l.takeIdle(); ch != nil {
 		return ch, nil
@@ -112,7 +108,6 @@ func (l *channelPool) channel() (*channel, error) {
 	return l.newChannel()
 }
 
-// takeIdle takes an idle channel that is still open. It returns nil if there is none.
 func (l *channelPool) takeIdle() *channel {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,7 +122,6 @@ func (l *channelPool) takeIdle() *channel {
 	return nil
 }
 
-// keepIdle keeps a channel for the next sender.
 func (l *channelPool) keepIdle(ch *channel) {
 	if !ch.IsClosed() {
 		l.mu.Lock()
@@ -136,8 +130,8 @@ func (l *channelPool) keepIdle(ch *channel) {
 	}
 }
 
-// startGuard works like link.startGuard, but keeps a connection that the broker blocks. The broker answers after it has
-// unblocked the connection.
+// startGuard keeps a connection that the broker blocks, because the broker answers after it has unblocked the
+// connection.
 func (l *channelPool) startGuard() (stop func() bool) {
 	return time.AfterFunc(setUpLimit, func() {
 		if l.isReadable() {
@@ -146,7 +140,6 @@ func (l *channelPool) startGuard() (stop func() bool) {
 	}).Stop
 }
 
-// channel is an AMQP channel in confirm mode.
 type channel struct {
 	*amqp091.Channel
 	returns  chan amqp091.Return

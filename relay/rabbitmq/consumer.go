@@ -124,12 +124,12 @@ type Consumer struct {
 }
 
 // Consume registers the business type for the failed messages of a queue and returns the Consumer. Call Consume before
-// c.Run. c.Run processes the entries. Run of another process that registers the same type processes them too. An
-// invalid field is a *compensator.FieldError. While c.Run runs, the error is compensator.ErrRunning.
+// c.Run, which processes the entries. An invalid field is a *compensator.FieldError. While c.Run runs, the error is
+// compensator.ErrRunning.
 //
-// An entry stores the body as base64, and the headers as JSON. In JSON a control character takes six bytes. So an entry
-// has space for a body of about three quarters of Config.MaxContent of package compensator, minus the headers. If a
-// larger message fails, it cannot be recorded. The Consumer moves it to RefusedQueue and logs an error.
+// An entry stores the body as base64, and the headers as JSON. So it has space for a body of about three quarters of
+// Config.MaxContent of package compensator, minus the headers. If a larger message fails, the Consumer moves it to
+// RefusedQueue and logs an error.
 func Consume(ctx context.Context, c *compensator.Compensator, businessType string, work Work, cfg ConsumerConfig) (*Consumer, error) {
 	cfg = cfg.withDefaults()
 	if work == nil {
@@ -148,8 +148,8 @@ func Consume(ctx context.Context, c *compensator.Compensator, businessType strin
 	return k, err
 }
 
-// Err returns nil while the Consumer consumes the queue and can record the messages that fail. Otherwise Err returns the
-// reason, for example a missing queue, wrong credentials, or the error of a log that takes no entries.
+// Err returns nil while the Consumer consumes the queue and can record the messages that fail. Otherwise Err returns
+// the reason.
 func (k *Consumer) Err() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -162,14 +162,12 @@ func (k *Consumer) Err() error {
 	return nil
 }
 
-// hold adds a message to the messages that wait until the log takes them. err is the log's last error.
 func (k *Consumer) hold(d *Delivery, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.held[d] = err
 }
 
-// release removes a message from the messages that wait for the log.
 func (k *Consumer) release(d *Delivery) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -188,7 +186,6 @@ func (k *Consumer) IdempotencyKey(d *Delivery) compensator.IdempotencyKey {
 	return idempotencyKey(k.businessType, d)
 }
 
-// recordAgain is the handler of entries that hold failed messages.
 func (k *Consumer) recordAgain(ctx context.Context, e *compensator.Entry, d Delivery) error {
 	d.Entry = e
 	if d.SetAside != "" && e.Epoch == 0 { // After a person has requeued the entry, Epoch is above 0 and Work runs.
@@ -197,8 +194,8 @@ func (k *Consumer) recordAgain(ctx context.Context, e *compensator.Entry, d Deli
 	return k.call(ctx, &d)
 }
 
-// call runs Work in a separate goroutine and waits for it. It turns a panic or a runtime.Goexit into an error. So a
-// panic does not end the process, and after a runtime.Goexit the message is still recorded.
+// A panic must not end the process, and after a runtime.Goexit the message must still be recorded. So Work runs in a
+// goroutine of its own.
 func (k *Consumer) call(ctx context.Context, d *Delivery) error {
 	result := make(chan error, 1)
 	go func() {
@@ -216,15 +213,14 @@ func (k *Consumer) call(ctx context.Context, d *Delivery) error {
 	return <-result
 }
 
-// SetAside records a message for a person. Compensator.Run makes the entry dead without calling Work, or compensates it
-// if Type has a compensation. The entry keeps the unchanged message, and reason becomes its LastError. If a person
-// requeues the entry, Work runs.
+// SetAside records a message for a person, and returns nil after the entry has been committed. Acknowledge the message
+// after that. If the message was recorded before, SetAside changes nothing.
 //
-// SetAside returns nil after the entry has been committed. Acknowledge the message after that. If the message was
-// recorded before, SetAside changes nothing. If the message comes from the log, SetAside changes nothing and returns
-// compensator.Permanent(reason). Work should return this error.
+// Compensator.Run makes the entry dead without calling Work, or compensates it if Type has a compensation. The entry
+// keeps the unchanged message, and reason becomes its LastError. If a person requeues the entry, Work runs.
 //
-// If Work returns compensator.Permanent, the Consumer itself calls SetAside.
+// If the message comes from the log, SetAside changes nothing and returns compensator.Permanent(reason), which Work
+// should return. If Work returns compensator.Permanent, the Consumer itself calls SetAside.
 func (k *Consumer) SetAside(ctx context.Context, d *Delivery, reason error) error {
 	if d.Entry != nil {
 		return compensator.Permanent(reason)
@@ -234,7 +230,7 @@ func (k *Consumer) SetAside(ctx context.Context, d *Delivery, reason error) erro
 	return k.recorder.Record(ctx, aside, k.options(&aside, 0))
 }
 
-// setAsideFor returns the text of a reason. The text fits LastError and is never empty.
+// The text fits LastError and is never empty.
 func setAsideFor(reason error) string {
 	if reason == nil {
 		reason = errors.New("")
@@ -242,7 +238,6 @@ func setAsideFor(reason error) string {
 	return cmp.Or(processlog.FitError(processlog.ErrorText(reason)), "set aside: no reason given")
 }
 
-// options returns the options of a message's entry.
 func (k *Consumer) options(d *Delivery, delay time.Duration) compensator.Options {
 	return compensator.Options{IdempotencyKey: k.IdempotencyKey(d), Delay: delay}
 }

@@ -26,7 +26,6 @@ import (
 
 var errTest = errors.New("no luck")
 
-// called counts the calls of a function by message id.
 type called struct {
 	mu sync.Mutex
 	n  map[string]int
@@ -67,7 +66,6 @@ func consumer(t *testing.T, c *compensator.Compensator, work Work, cfg ConsumerC
 	return k
 }
 
-// consume runs k until the test ends or the returned function is called.
 func consume(t *testing.T, k *Consumer) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -148,8 +146,6 @@ func TestMessageThatFailsBecomesAnEntryAndLeavesTheQueue(t *testing.T) {
 		"t": "2023-11-14T22:13:20Z", "l": []any{int64(1), "a"}, "table": map[string]any{"x": int64(1)}}, d.Headers)
 }
 
-// TestMessageThatComesAgainGoesIntoTheLogOnce redelivers messages whose first consumer died, or whose acknowledgement
-// was lost. Each must get one entry.
 // Failure: F89
 func TestMessageThatComesAgainGoesIntoTheLogOnce(t *testing.T) {
 	t.Parallel()
@@ -340,8 +336,6 @@ func TestFunctionThatDoesNotReturnIsToldToAndNamed(t *testing.T) {
 	assert.Zero(t, w.Count("common_process_log"), "a stop is no failure")
 }
 
-// TestWhatIsDoneOnceItIsToldToStopIsAcknowledged ends the context of a function. The function commits its transaction
-// and returns. Its message must be acknowledged.
 func TestWhatIsDoneOnceItIsToldToStopIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -368,9 +362,8 @@ func TestWhatIsDoneOnceItIsToldToStopIsAcknowledged(t *testing.T) {
 	assert.Zero(t, w.Count("common_process_log"))
 }
 
-// The consumer has two slots. A function of the first connection ignores that this connection is lost, and keeps one
-// slot. On the second connection, one message takes the other slot, and the next message waits. The consumer must
-// notice that the second connection is lost, although no slot is free.
+// A function of the first connection keeps one of two slots. On the second connection, one message takes the other
+// slot, and the next message waits.
 func TestLossIsToldWhileAMessageWaitsForAFunctionOfAnEarlierConnection(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -408,8 +401,6 @@ func TestLossIsToldWhileAMessageWaitsForAFunctionOfAnEarlierConnection(t *testin
 	eventually(t, func() bool { return w.Count("common_process_log") == 3 }, "a new connection has both, and the log")
 }
 
-// TestConsumerComesBackAfterEveryWayOfBeingLost ends the consumer in several ways. After each of them, later messages
-// must arrive.
 // Failure: F91
 func TestConsumerComesBackAfterEveryWayOfBeingLost(t *testing.T) {
 	t.Parallel()
@@ -471,8 +462,6 @@ func TestConsumerComesBackAfterEveryWayOfBeingLost(t *testing.T) {
 	works("a failed declaration")
 }
 
-// TestFunctionIsToldThatItsMessageIsLost breaks the connection of a running function. The function's context must end,
-// because the message is no longer this consumer's.
 // Failure: F91
 func TestFunctionIsToldThatItsMessageIsLost(t *testing.T) {
 	t.Parallel()
@@ -535,9 +524,7 @@ func TestMessageIsHeldUntilTheDatabaseIsBack(t *testing.T) {
 	assert.Zero(t, b.depth(queue), "and acknowledged")
 }
 
-// TestMessagesStayInTheirQueueWhileTheLogIsAway makes the log unavailable. The consumer must then take no messages. If
-// it took messages and gave them back, each return would count as a delivery, and a quorum queue would drop the
-// messages.
+// Messages that are taken and given back count as deliveries, and a quorum queue would drop them.
 // Failure: F92
 func TestMessagesStayInTheirQueueWhileTheLogIsAway(t *testing.T) {
 	t.Parallel()
@@ -567,8 +554,7 @@ func TestMessagesStayInTheirQueueWhileTheLogIsAway(t *testing.T) {
 	assert.Zero(t, b.depth(queue), "and acknowledged")
 }
 
-// TestMessageIsRecordedBesideAConnectionThatFellSilent silences one database connection, as a failover does with old
-// connections. New connections work, so the message must be recorded.
+// A failover silences old database connections, and new connections work.
 func TestMessageIsRecordedBesideAConnectionThatFellSilent(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -586,7 +572,7 @@ func TestMessageIsRecordedBesideAConnectionThatFellSilent(t *testing.T) {
 	eventually(t, func() bool { return w.Count("common_process_log") == 1 }, "the message is recorded")
 }
 
-// refusing returns a consumer whose function fails and whose log accepts no message of 2,000 bytes.
+// The log accepts no message of 2,000 bytes.
 func refusing(t *testing.T, w *harness.World, cfg ConsumerConfig) (*Consumer, harness.Log, *called) {
 	t.Helper()
 	settings := w.QuickConfig()
@@ -596,7 +582,6 @@ func refusing(t *testing.T, w *harness.World, cfg ConsumerConfig) (*Consumer, ha
 	return consumer(t, w.New(settings), func(_ context.Context, d *Delivery) error { calls.add(d); return errTest }, cfg), lines, calls
 }
 
-// large returns a message with all properties. The log of a consumer from refusing does not accept this message.
 func large() amqp091.Publishing {
 	return amqp091.Publishing{
 		MessageId: "large", Type: "t", ContentType: "c", ContentEncoding: "e", CorrelationId: "co", ReplyTo: "re", AppId: "app", UserId: "guest",
@@ -605,9 +590,7 @@ func large() amqp091.Publishing {
 	}
 }
 
-// TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged publishes a message that is larger than an entry may be. The
-// consumer's function fails for this message. The message must not go back, because the queue drops messages that come
-// back.
+// The queue drops messages that come back.
 // Failure: F92
 func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
 	t.Parallel()
@@ -643,8 +626,7 @@ func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
 	}
 }
 
-// TestMessageThatCannotBeSetAsideIsHeld makes the refused queue full. The message must be held, because a queue with a
-// delivery limit would drop it if it were given back.
+// A queue with a delivery limit would drop a message that is given back.
 // Failure: F92
 func TestMessageThatCannotBeSetAsideIsHeld(t *testing.T) {
 	t.Parallel()
@@ -669,8 +651,7 @@ func TestMessageThatCannotBeSetAsideIsHeld(t *testing.T) {
 	assert.Zero(t, b.depth(queue))
 }
 
-// TestCopyOfARefusedMessageGoesToItsQueueAlone sends a message with the header CC. RabbitMQ sends a message to each key
-// in CC, so the copy must not have that header.
+// RabbitMQ sends a message to each key in the header CC.
 // Failure: F92
 func TestCopyOfARefusedMessageGoesToItsQueueAlone(t *testing.T) {
 	k := &Consumer{cfg: ConsumerConfig{Queue: "orders"}}
@@ -682,9 +663,8 @@ func TestCopyOfARefusedMessageGoesToItsQueueAlone(t *testing.T) {
 	assert.Equal(t, amqp091.Table{"kept": "x"}, k.refusedCopy(raw, errTest, otherProperties+100).Headers, "where no frame has room for more")
 }
 
-// TestHeadersOfEveryNumberReachTheFunction sends headers with every type of number. Clients of other languages send
-// unsigned numbers. A header that amqp091 cannot read ends the connection at each delivery, and a queue with a delivery
-// limit then drops also the messages around it.
+// A header that amqp091 cannot read ends the connection at each delivery, and a queue with a delivery limit then drops
+// also the messages around it.
 func TestHeadersOfEveryNumberReachTheFunction(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -709,8 +689,7 @@ func TestHeadersOfEveryNumberReachTheFunction(t *testing.T) {
 	assert.Zero(t, b.depth(queue))
 }
 
-// TestGoexitOfAFunctionIsAFailureAndFreesItsSlot ends a function with runtime.Goexit, as FailNow of a test library
-// does. This must count as a failure and free the function's slot.
+// FailNow of a test library ends a function with runtime.Goexit.
 func TestGoexitOfAFunctionIsAFailureAndFreesItsSlot(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -725,8 +704,6 @@ func TestGoexitOfAFunctionIsAFailureAndFreesItsSlot(t *testing.T) {
 	assert.Zero(t, b.depth(queue))
 }
 
-// TestConsumerStaysWhereNoChannelIsLeftToAskOn leaves the consumer no channel for its check of the queue. It must not
-// give back the messages that it holds.
 func TestConsumerStaysWhereNoChannelIsLeftToAskOn(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -739,7 +716,6 @@ func TestConsumerStaysWhereNoChannelIsLeftToAskOn(t *testing.T) {
 	require.NoError(t, s.probe())
 }
 
-// TestStreamIsRefusedAtTheStart consumes a stream. The consumer must refuse it, because a stream redelivers nothing.
 // Failure: F95
 func TestStreamIsRefusedAtTheStart(t *testing.T) {
 	t.Parallel()
@@ -756,8 +732,6 @@ func TestStreamIsRefusedAtTheStart(t *testing.T) {
 	assert.Empty(t, calls.all())
 }
 
-// TestQueueThatBecomesAStreamIsRefused deletes a queue and declares a stream of the same name. The consumer must refuse
-// the stream.
 // Failure: F95
 func TestQueueThatBecomesAStreamIsRefused(t *testing.T) {
 	t.Parallel()
@@ -782,8 +756,6 @@ func TestQueueThatBecomesAStreamIsRefused(t *testing.T) {
 	assert.Equal(t, map[string]int{"moved": 1}, calls.all())
 }
 
-// TestNoMessageIsLostWhileTheBrokerIsKilledUnderItsConsumer kills the broker while messages are consumed. Each message
-// must be done by the function or by the log.
 // Failure: F91
 func TestNoMessageIsLostWhileTheBrokerIsKilledUnderItsConsumer(t *testing.T) {
 	t.Parallel()
@@ -819,14 +791,12 @@ func TestNoMessageIsLostWhileTheBrokerIsKilledUnderItsConsumer(t *testing.T) {
 	assert.Equal(t, w.Count("common_process_log"), w.Count("common_process_log WHERE state=1"))
 }
 
-// endless is an error whose chain does not end.
 type endless struct{}
 
 func (e *endless) Error() string { return "endless" }
 func (e *endless) Unwrap() error { return e }
 
-// TestErrorWithoutAnEndIsAFailureAsAnyOther returns an error whose chain does not end, so errors.Is would never return.
-// The error must count as a failure.
+// For a chain of errors that does not end, errors.Is would never return.
 func TestErrorWithoutAnEndIsAFailureAsAnyOther(t *testing.T) {
 	k := &Consumer{work: func(context.Context, *Delivery) error { return new(endless) }}
 	err := k.call(t.Context(), new(Delivery))
@@ -838,7 +808,6 @@ func TestErrorWithoutAnEndIsAFailureAsAnyOther(t *testing.T) {
 	require.NotErrorIs(t, err, context.Canceled)
 }
 
-// pickyCodec cannot encode messages whose id begins with "refused".
 type pickyCodec struct{ compensator.Codec }
 
 func (c pickyCodec) Marshal(v any) ([]byte, error) {
@@ -848,13 +817,12 @@ func (c pickyCodec) Marshal(v any) ([]byte, error) {
 	return c.Codec.Marshal(v)
 }
 
-// refusesRows makes a trigger refuse the rows of messages whose id begins with "refused".
 func refusesRows(w *harness.World, number int) {
 	w.Exec(fmt.Sprintf("CREATE TRIGGER refuses BEFORE INSERT ON common_process_log FOR EACH ROW "+
 		"BEGIN IF NEW.content LIKE '%%refused%%' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT='not this one', MYSQL_ERRNO=%d; END IF; END", number))
 }
 
-// holdTwo lets a consumer with Prefetch 2 work on two messages that the log refuses, and on five others.
+// Prefetch is 2. The log refuses two of the seven messages.
 func holdTwo(t *testing.T, b broker, w *harness.World, codec compensator.Codec) (k *Consumer, queue string, stop func() error) {
 	queue = b.queue(amqp091.Table{"x-queue-type": "quorum", "x-delivery-limit": 1})
 	t.Cleanup(func() { b.deleteQueue(queue + ".refused") })
@@ -865,8 +833,6 @@ func holdTwo(t *testing.T, b broker, w *harness.World, codec compensator.Codec) 
 	return k, queue, consume(t, k)
 }
 
-// TestMessageThatCanNeverBeRecordedIsSetAside delivers messages that the log refuses, as many as the consumer may hold.
-// They must not stop the other messages, and the queue must not drop them.
 // Failure: F92
 func TestMessageThatCanNeverBeRecordedIsSetAside(t *testing.T) {
 	t.Parallel()
@@ -890,8 +856,7 @@ func TestMessageThatCanNeverBeRecordedIsSetAside(t *testing.T) {
 	}
 }
 
-// TestMessageThatTheLogMayTakeLaterIsHeld refuses rows with temporary errors: another transaction is in the way, or the
-// disk is full and has room for small entries only. The messages must be held, and not moved to the refused queue.
+// The rows are refused with temporary errors. A full disk may have room for small entries.
 // Failure: F92
 func TestMessageThatTheLogMayTakeLaterIsHeld(t *testing.T) {
 	t.Parallel()
@@ -915,7 +880,6 @@ func TestMessageThatTheLogMayTakeLaterIsHeld(t *testing.T) {
 	}
 }
 
-// triedCodec counts how often it encodes messages whose id begins with "refused".
 type triedCodec struct {
 	compensator.Codec
 	tries *atomic.Int32
@@ -928,6 +892,5 @@ func (c triedCodec) Marshal(v any) ([]byte, error) {
 	return c.Codec.Marshal(v)
 }
 
-// refusalsOfIntake is the number of consecutive times that the log must refuse a message before an intake.Recorder
-// returns intake.ErrRefused.
+// The package intake has the same number.
 const refusalsOfIntake = 3

@@ -45,8 +45,8 @@ type Delivery struct {
 	Entry *compensator.Entry `json:"-"`
 }
 
-// DeliveryOf decodes the message from an entry that a Consumer has recorded, for example from an entry that Log.List of
-// package admin returned. It wraps an error of compensator.Entry.Decode with the id of the entry.
+// DeliveryOf decodes the message from an entry that a Consumer has recorded. It wraps an error of
+// compensator.Entry.Decode with the id of the entry.
 func DeliveryOf(e *compensator.Entry) (*Delivery, error) {
 	d := new(Delivery)
 	if err := e.Decode(d); err != nil {
@@ -85,12 +85,10 @@ func newDelivery(queue string, source *amqp091.Delivery) *Delivery {
 	return d
 }
 
-// maxDepth is how many levels of nested tables and lists are kept. encoding/json can write up to 10,000 levels, but
-// cannot read that many.
+// The package encoding/json can write up to 10,000 levels, but cannot read that many.
 const maxDepth = 100
 
-// unescaped works like compensator.JSON, but without HTML escaping. So the characters <, > and & take one byte instead
-// of six, which saves much space in long headers.
+// Without HTML escaping, the characters <, > and & take one byte instead of six.
 type unescaped struct{}
 
 func (unescaped) Marshal(v any) ([]byte, error) {
@@ -103,7 +101,7 @@ func (unescaped) Marshal(v any) ([]byte, error) {
 
 func (unescaped) Unmarshal(text []byte, v any) error { return json.Unmarshal(text, v) }
 
-// inJSON returns a header's value as it is after encoding to JSON and decoding.
+// The result is the value after encoding to JSON and decoding.
 func inJSON(value any, depth int) any {
 	switch v := value.(type) {
 	case amqp091.Table:
@@ -170,8 +168,7 @@ func number(value any) any {
 	return value // The value is a bool, an int64 or nil.
 }
 
-// float returns the value that f has after encoding to JSON and decoding. JSON has no infinity, and it does not
-// distinguish 2.0 from 2.
+// JSON has no infinity, and it does not distinguish 2.0 from 2.
 func float(f float64) any {
 	switch {
 	case math.IsNaN(f) || math.IsInf(f, 0):
@@ -182,9 +179,8 @@ func float(f float64) any {
 	return f
 }
 
-// idempotencyKey returns the key under which a message is recorded: type, queue and message id. The key is hashed if
-// the log cannot store it, or if a colon in the type or queue makes it ambiguous. A message without an id has an empty
-// key.
+// The key is hashed if the log cannot store it, or if a colon in the type or queue makes it ambiguous. A message
+// without an id has an empty key.
 func idempotencyKey(businessType string, d *Delivery) compensator.IdempotencyKey {
 	if d.MessageID == "" {
 		return ""

@@ -17,8 +17,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// TestTimestampThatJSONLacksKeepsNoMessageOutOfTheLog sends timestamps beyond the year 9999. A producer that sends
-// milliseconds instead of seconds produces the year 55,840. The log must take the messages.
+// A producer that sends milliseconds instead of seconds produces the year 55,840.
 // Failure: F92
 func TestTimestampThatJSONLacksKeepsNoMessageOutOfTheLog(t *testing.T) {
 	t.Parallel()
@@ -31,10 +30,7 @@ func TestTimestampThatJSONLacksKeepsNoMessageOutOfTheLog(t *testing.T) {
 	w.Eventually(func() bool { return w.Count("common_process_log") == 1 }, "the message is recorded")
 }
 
-// TestHeadersKeepNoMessageOutOfTheLog sends headers that are hard to store. encoding/json reads at most 10,000 levels,
-// and writes < as six bytes. The log must take the messages.
-//
-// It runs alone. The client takes so long to read headers of ten thousand levels that a busy machine misses heartbeats.
+// The test runs alone, because the client takes so long to read the headers that a busy machine misses heartbeats.
 // Failure: F92
 func TestHeadersKeepNoMessageOutOfTheLog(t *testing.T) {
 	deep := amqp091.Table{"a": "end"}
@@ -70,7 +66,6 @@ func TestHeadersKeepNoMessageOutOfTheLog(t *testing.T) {
 	}
 }
 
-// brokenCodec panics when it encodes a Delivery, because a Delivery has no method Bytes.
 type brokenCodec struct{ compensator.Codec }
 
 func (brokenCodec) Marshal(v any) ([]byte, error) {
@@ -93,8 +88,6 @@ func TestCodecThatPanicsEndsNoProcess(t *testing.T) {
 	assert.Equal(t, 1, b.depth(queue))
 }
 
-// A handler calls SetAside for a message that was recorded in the log and now runs from there. The message has its
-// entry already, so SetAside must return an error. The error fails the attempt, and the entry ends as dead.
 // Failure: F90
 func TestMessageSetAsideFromTheLogHasNotSucceeded(t *testing.T) {
 	t.Parallel()
@@ -137,7 +130,6 @@ func TestEachMessageHasAnIdempotencyKeyOfItsOwn(t *testing.T) {
 	assert.Contains(t, ids, "t:q:a")
 }
 
-// mute is an error whose method Error panics, like a nil pointer in an error.
 type mute struct{}
 
 func (*mute) Error() string { panic("nothing to say") }

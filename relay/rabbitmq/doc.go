@@ -25,9 +25,8 @@
 // the message. The business type, the queue's name and the message id form the idempotency key. The log calls the
 // function again by the type's schedule. So a failing message never blocks the queue.
 //
-// The Consumer records a redelivered message without calling the function first. The message may have crashed its first
-// consumer, or the acknowledgement was lost. The quarantine of the log limits the damage of messages that crash
-// processes. [DeliveryOf] decodes the message from an entry.
+// The Consumer records a redelivered message without calling the function first. [DeliveryOf] decodes the message from
+// an entry.
 //
 // The log refuses a message that is too large. The Consumer moves such a message to ConsumerConfig.RefusedQueue before
 // it acknowledges the message. As long as the log is unavailable, the Consumer keeps its messages unacknowledged and

@@ -15,8 +15,6 @@ import (
 
 var messages = flag.Int("messages", 2000, "how many messages flow while the broker is killed")
 
-// TestNoMessageIsLostWhileTheBrokerIsKilled kills the broker during the flow and restarts it. Every entry must succeed
-// and must have its message in the queue. If a message is there twice, both must have the same id.
 // Failure: F87
 func TestNoMessageIsLostWhileTheBrokerIsKilled(t *testing.T) {
 	t.Parallel()

@@ -87,7 +87,7 @@ func (p *Publisher) BatchHandler(route Route) compensator.BatchFunc {
 	}
 }
 
-// message calls the route and builds the message. Its error is the outcome of the attempt.
+// The error of message is the outcome of the attempt.
 func (p *Publisher) message(route Route, e *compensator.Entry) (*message, error) {
 	destination, err := route(e)
 	if err != nil {

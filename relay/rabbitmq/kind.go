@@ -12,7 +12,7 @@ import (
 // Consumer would lose messages.
 var ErrStream = errors.New("rabbitmq: the queue is a stream, which does not redeliver messages: consume from a classic or quorum queue")
 
-// offsetArgument is the consumer argument of streams. A stream also adds a header with this name to each message.
+// A stream also adds a header with this name to each message.
 const offsetArgument = "x-stream-offset"
 
 // refuseStream returns ErrStream if the queue is a stream. To find out, it consumes twice with the argument
@@ -39,7 +39,7 @@ func (s *session) refuseStream() error {
 	return err
 }
 
-// takesOffset reports whether the broker accepts a consumer with that offset. It cancels the consumer at once.
+// The consumer is cancelled at once.
 func (s *session) takesOffset(offset string) (bool, error) {
 	defer s.link.startGuard()()
 	ch, err := s.link.Channel()

@@ -23,15 +23,14 @@ const (
 	longestPause = 3 * time.Second // maximum pause between two connects. It is short, so that the Consumer connects soon after the broker is back
 )
 
-// link is one connection. Its method drop ends the connection even if the broker does not respond. Close of amqp091
-// cannot do this, because it waits for writers, and a writer may wait for a broker that has stopped reading.
+// The method drop ends the connection even if the broker does not respond. Close of amqp091 waits for writers, and a
+// writer may wait for a broker that has stopped reading.
 type link struct {
 	*amqp091.Connection
 	raw      net.Conn
 	closeErr chan *amqp091.Error // gets at most one value, then is closed
 }
 
-// connect dials the broker and completes the handshake. It gives up when ctx ends.
 func connect(ctx context.Context, url string, config amqp091.Config, name string) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, setUpLimit)
 	defer cancel()
@@ -72,8 +71,8 @@ func connect(ctx context.Context, url string, config amqp091.Config, name string
 	return l, nil
 }
 
-// withName returns a copy of properties with the connection name. amqp091 writes into the table that it gets, and two
-// connections may get the same table from the caller.
+// The properties are copied, because amqp091 writes into the table that it gets, and two connections may get the same
+// table from the caller.
 func withName(properties amqp091.Table, name string) amqp091.Table {
 	tableOfName := amqp091.NewConnectionProperties()
 	tableOfName.SetClientConnectionName(name)
@@ -83,21 +82,20 @@ func withName(properties amqp091.Table, name string) amqp091.Table {
 	return tableOfName
 }
 
-// drop closes the connection at once. The broker requeues unacknowledged messages.
+// The broker then requeues unacknowledged messages.
 func (l *link) drop() { _ = l.raw.Close() }
 
-// close closes the connection cleanly. It drops the connection if the broker does not answer within closeLimit.
+// close drops the connection if the broker does not answer within closeLimit.
 func (l *link) close() {
 	defer time.AfterFunc(closeLimit, l.drop).Stop()
 	_ = l.Connection.Close()
 }
 
-// startGuard starts a timer that drops the connection after setUpLimit. Call stop when the broker has answered. Without
-// the timer, a call of amqp091 would wait forever for a broker that does not answer.
+// Call stop when the broker has answered. Without the timer, a call of amqp091 would wait forever for a broker that
+// does not answer.
 func (l *link) startGuard() (stop func() bool) { return time.AfterFunc(setUpLimit, l.drop).Stop }
 
-// pause waits for a random time that grows with failures, the number of failed connects in a row. The time has a
-// minimum above 0. pause returns false if ctx has ended.
+// pause waits for a random time that grows with failures, and returns false if ctx has ended.
 func pause(ctx context.Context, failures int) bool {
 	maxPause := min(longestPause, firstPause<<min(failures, 10))
 	timer := time.NewTimer(firstPause + rand.N(maxPause))
@@ -110,7 +108,7 @@ func pause(ctx context.Context, failures int) bool {
 	}
 }
 
-// wrapError wraps err with the name of the failed operation. The text does not contain the URL, which holds a password.
+// The text does not contain the URL, which holds a password.
 func wrapError(operation string, err error) error {
 	return fmt.Errorf("rabbitmq: %s: %w", operation, err)
 }

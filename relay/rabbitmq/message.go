@@ -17,7 +17,6 @@ const (
 	frameEnds  = 8        // bytes that a frame needs besides its payload
 )
 
-// message is the AMQP message of an entry.
 type message struct {
 	exchange, key string
 	mandatory     bool
@@ -44,7 +43,7 @@ func newMessage(e *compensator.Entry, destination Destination) (*message, error)
 	return m, nil
 }
 
-// messageID returns the idempotency key, or its SHA-256 if the key has more than 255 bytes, the limit of AMQP.
+// AMQP limits the message id to 255 bytes.
 func messageID(e *compensator.Entry) string {
 	if len(e.IdempotencyKey) <= maxShort {
 		return string(e.IdempotencyKey)
@@ -53,7 +52,7 @@ func messageID(e *compensator.Entry) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// problem returns the reason why the message can never be sent, or "" if it can be sent.
+// The result is "" if the message can be sent.
 func (m *message) problem() string {
 	for name, value := range map[string]string{
 		"Exchange": m.exchange, "Key": m.key, "ContentType": m.publishing.ContentType, "business type": m.publishing.Type,
@@ -78,9 +77,8 @@ func (m *message) problem() string {
 	return ""
 }
 
-// sizeProblem returns the reason why a connection with frames of at most limit bytes cannot carry the message. It
-// returns "" if the connection can carry it. A limit of 0 means no limit. The headers must fit one frame. Otherwise the
-// broker closes the connection of all senders.
+// A limit of 0 means no limit. The headers must fit one frame. Otherwise the broker closes the connection of all
+// senders.
 func (m *message) sizeProblem(limit int) string {
 	p := &m.publishing
 	size := frameEnds + 2 + 2 + 8 + 2 + // class, weight, body size, property flags
@@ -91,7 +89,7 @@ func (m *message) sizeProblem(limit int) string {
 	return fmt.Sprintf("Headers: a frame of %d bytes, this connection allows at most %d", size, limit)
 }
 
-// tableSize returns the encoded size of a table in bytes, by AMQP 0-9-1 section 4.2.5, as RabbitMQ reads it.
+// The size is in bytes, by AMQP 0-9-1 section 4.2.5, as RabbitMQ reads it.
 func tableSize(t amqp091.Table) int {
 	size := 4
 	for name, value := range t {

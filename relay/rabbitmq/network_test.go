@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// stalling dials connections whose peer can fall silent in both directions: reads get nothing, and writes block.
+// Reads get nothing, and writes block.
 type stalling struct {
 	stalled atomic.Bool
 	refused atomic.Bool // writes fail, and reads still work
@@ -59,8 +59,7 @@ func (c *stallingConn) Close() error {
 	return c.Conn.Close()
 }
 
-// TestConsumerComesBackFromABrokerThatReadsNothing makes a broker stop reading. The blocked acknowledgement holds locks
-// of amqp091, so the channel of deliveries stays open. The consumer must still reconnect.
+// The blocked acknowledgement holds locks of amqp091, so the channel of deliveries stays open.
 // Failure: F91
 func TestConsumerComesBackFromABrokerThatReadsNothing(t *testing.T) {
 	t.Parallel()
@@ -86,8 +85,7 @@ func TestConsumerComesBackFromABrokerThatReadsNothing(t *testing.T) {
 	eventually(t, func() bool { return calls.ids() == 2 }, "messages arrive")
 }
 
-// TestConsumerThatTheBrokerForgetsComesBack removes the consumer at the broker and drops the notification. The consumer
-// must find this out and come back.
+// The notification of the broker is dropped.
 // Failure: F91
 func TestConsumerThatTheBrokerForgetsComesBack(t *testing.T) {
 	t.Parallel()
@@ -113,8 +111,6 @@ func TestConsumerThatTheBrokerForgetsComesBack(t *testing.T) {
 	eventually(t, func() bool { return calls.ids() == 1 }, "messages arrive")
 }
 
-// TestMessageThatCannotBeWrittenIsNotCalledRefusedByAFullQueue makes the writes of a connection fail. The error must
-// not claim that a full queue rejected the message, and the connection must be replaced.
 // Failure: F87
 func TestMessageThatCannotBeWrittenIsNotCalledRefusedByAFullQueue(t *testing.T) {
 	t.Parallel()
@@ -141,8 +137,6 @@ func TestMessageThatCannotBeWrittenIsNotCalledRefusedByAFullQueue(t *testing.T) 
 	w.WaitState(id, compensator.Succeeded)
 }
 
-// TestBrokerOfFewChannelsIsGivenNoMoreThanThose sends more messages at once than the broker allows channels. A message
-// that has to wait must not count as a failure.
 // Failure: F87
 func TestBrokerOfFewChannelsIsGivenNoMoreThanThose(t *testing.T) {
 	t.Parallel()
@@ -161,8 +155,6 @@ func TestBrokerOfFewChannelsIsGivenNoMoreThanThose(t *testing.T) {
 	assert.Equal(t, n, w.CountEnded(compensator.Succeeded, 0))
 }
 
-// TestConfirmThatNeverComesKeepsItsChannelForAWhileOnly waits for a confirm that never comes, on the only channel of a
-// working connection. The channel must become free after a while.
 // Failure: F87
 func TestConfirmThatNeverComesKeepsItsChannelForAWhileOnly(t *testing.T) {
 	t.Parallel()

@@ -45,15 +45,13 @@ func (p *Publisher) Close() error {
 	return nil
 }
 
-// Err returns nil while the Publisher is connected. If the Publisher is not connected, Err returns the reason, for
-// example wrong credentials.
+// Err returns nil while the Publisher is connected, and otherwise the reason why it is not.
 func (p *Publisher) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
 }
 
-// supervise keeps the Publisher connected until ctx ends.
 func (p *Publisher) supervise(ctx context.Context) {
 	defer close(p.superviseEnd)
 	for failures := 0; ctx.Err() == nil; {
@@ -75,7 +73,6 @@ func (p *Publisher) supervise(ctx context.Context) {
 	p.setState(nil, ErrClosed)
 }
 
-// serve offers a connection to senders until it breaks, and returns why it broke.
 func (p *Publisher) serve(ctx context.Context, l *link) error {
 	pool := newChannelPool(l, p.cfg.Channels)
 	blockings := l.NotifyBlocked(make(chan amqp091.Blocking, 16))
@@ -114,8 +111,7 @@ func (p *Publisher) setState(l *channelPool, err error) {
 	p.changed = make(chan struct{})
 }
 
-// awaitPool waits for a connection and returns it. If ctx ends first, awaitPool returns the reason why there is no
-// connection.
+// If ctx ends first, awaitPool returns the reason why there is no connection.
 func (p *Publisher) awaitPool(ctx context.Context) (*channelPool, error) {
 	for {
 		p.mu.Lock()
@@ -138,7 +134,6 @@ func (p *Publisher) awaitPool(ctx context.Context) (*channelPool, error) {
 
 var errConnecting = errors.New("rabbitmq: not connected yet")
 
-// withTimeout limits the context of one message or batch to Config.Timeout.
 func (p *Publisher) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, p.cfg.Timeout, fmt.Errorf("rabbitmq: gave up after %v", p.cfg.Timeout.Round(time.Millisecond)))
 }

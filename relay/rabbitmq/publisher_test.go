@@ -20,7 +20,6 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// traced is a Propagator that carries one value.
 type traced struct{}
 
 type traceKey struct{}
@@ -103,8 +102,6 @@ func TestLongIdempotencyKeyBecomesAHashedMessageID(t *testing.T) {
 	}
 }
 
-// TestRefusedMessageWaitsForAPerson sends messages that the broker refuses. Another attempt would not help, so each
-// entry must wait for a person. The reason must name the destination.
 // Failure: F88
 func TestRefusedMessageWaitsForAPerson(t *testing.T) {
 	t.Parallel()
@@ -166,8 +163,7 @@ func TestRefusedMessageWaitsForAPerson(t *testing.T) {
 	})
 }
 
-// TestHeadersFillAFrameToTheLastByteAndNoMore sends headers that fill a frame exactly, and headers with one byte more.
-// The longer headers must be refused before they are sent. Otherwise the broker closes the connection of all senders.
+// If the headers do not fit a frame, the broker closes the connection of all senders.
 func TestHeadersFillAFrameToTheLastByteAndNoMore(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -261,8 +257,6 @@ func TestFullQueueSpendsNoAttemptUnlessToldSo(t *testing.T) {
 	})
 }
 
-// TestEachMessageOfABatchHasAConfirmOfItsOwn sends batches whose messages go alternately to a full queue and to one
-// that is not full. Only the entries for the full queue must fail.
 // Failure: F87
 func TestEachMessageOfABatchHasAConfirmOfItsOwn(t *testing.T) {
 	t.Parallel()
@@ -334,8 +328,6 @@ func TestWrongConfigurationNamesItsFields(t *testing.T) {
 	}
 }
 
-// TestConfirmThatIsLostIsAskedForAgainUnderTheSameID drops confirms. The broker has the messages, but the Publisher
-// does not know it. It must send them again with the same message ids.
 // Failure: F87
 func TestConfirmThatIsLostIsAskedForAgainUnderTheSameID(t *testing.T) {
 	t.Parallel()
@@ -392,8 +384,7 @@ func TestConnectionCutBeforeThePublishLosesNothing(t *testing.T) {
 	})
 }
 
-// TestSilentBrokerKeepsNoHandler silences the broker. The connection stays open, and no request gets a reply, not even
-// the opening of a channel. No handler may wait longer than its timeout.
+// The connection stays open, and no request gets a reply, not even the opening of a channel.
 // Failure: F87
 func TestSilentBrokerKeepsNoHandler(t *testing.T) {
 	t.Parallel()
@@ -419,8 +410,7 @@ func TestSilentBrokerKeepsNoHandler(t *testing.T) {
 	w.WaitState(id, compensator.Succeeded)
 }
 
-// TestBlockedConnectionIsWaitedForAndNothingPilesUp makes a broker run out of memory, so that it stops reading. Entries
-// must wait in the log. No more messages may be in flight than there are channels.
+// A broker that runs out of memory stops reading.
 // Failure: F87
 func TestBlockedConnectionIsWaitedForAndNothingPilesUp(t *testing.T) {
 	t.Parallel()
@@ -454,10 +444,7 @@ func TestBlockedConnectionIsWaitedForAndNothingPilesUp(t *testing.T) {
 	assert.LessOrEqual(t, again, 3, "more was under way than there are channels")
 }
 
-// TestMessageForAnExchangeThatRoutesLaterIsNotTakenForUnroutable uses an exchange that confirms a message and routes it
-// later. Exchanges of the plugin x-delayed-message work in this way. RabbitMQ returns a mandatory message of such an
-// exchange before it is routed. The test uses an exchange without bindings, which also confirms messages and returns
-// mandatory ones.
+// Like x-delayed-message, an exchange without bindings confirms messages and returns mandatory ones.
 // Failure: F95
 func TestMessageForAnExchangeThatRoutesLaterIsNotTakenForUnroutable(t *testing.T) {
 	t.Parallel()

@@ -19,12 +19,12 @@ const (
 	RefusedKeyHeader      = "compensator-refused-key"      // the routing key of the message
 )
 
-// refusedPause is the wait before the next attempt to move a refused message. Tests shorten it.
+// Tests shorten this pause.
 var refusedPause = 30 * time.Second
 
-// setAside moves a message that the log refuses to ConsumerConfig.RefusedQueue. It reports whether the queue has the
-// message. If the move fails, setAside keeps the message unacknowledged and retries. It does not give the message back,
-// because a broker with a delivery limit drops messages that are given back too often.
+// setAside moves a message that the log refuses to ConsumerConfig.RefusedQueue, and reports whether the queue has it. A
+// message that cannot be moved stays unacknowledged, because a broker with a delivery limit drops messages that are
+// given back too often.
 func (s *session) setAside(ctx context.Context, raw *amqp091.Delivery, d *Delivery, reason error) bool {
 	for {
 		err := s.moveRefused(ctx, raw, reason)
@@ -43,8 +43,7 @@ func (s *session) setAside(ctx context.Context, raw *amqp091.Delivery, d *Delive
 	}
 }
 
-// awaitNextTry waits for refusedPause. If Run ends during this wait, it gives the message back to the broker and
-// returns false.
+// If Run ends during the wait, awaitNextTry gives the message back to the broker and returns false.
 func (s *session) awaitNextTry(ctx context.Context, raw *amqp091.Delivery) bool {
 	timer := time.NewTimer(refusedPause)
 	defer timer.Stop()
@@ -58,9 +57,8 @@ func (s *session) awaitNextTry(ctx context.Context, raw *amqp091.Delivery) bool 
 	return false
 }
 
-// moveRefused publishes a copy of a message to the refused queue and awaits the confirm. It declares the queue if the
-// queue does not exist. It opens a separate connection. A broker that is out of memory or disk space stops reading from
-// connections that publish. If it stopped reading from the session's connection, it would get no acknowledgements.
+// moveRefused uses a separate connection. A broker that is out of memory or disk space stops reading from connections
+// that publish, and would read no acknowledgements.
 func (k *Consumer) moveRefused(ctx context.Context, raw *amqp091.Delivery, reason error) error {
 	select {
 	case k.moving <- struct{}{}:
@@ -89,7 +87,7 @@ func (k *Consumer) moveRefused(ctx context.Context, raw *amqp091.Delivery, reaso
 	return err
 }
 
-// publishTo sends a message to a queue and awaits the confirm. It returns false if the queue does not exist.
+// The result is false if the queue does not exist.
 func (l *link) publishTo(queue string, p amqp091.Publishing) (routed bool, err error) {
 	ch, err := l.Channel()
 	if err != nil {
@@ -131,8 +129,7 @@ func (l *link) declare(queue string) error {
 	return err
 }
 
-// refusedCopy returns a copy of a message, with headers that say why it was refused and where it comes from. If these
-// headers do not fit a frame of limit bytes, they are left out. A limit of 0 means no limit.
+// If these headers do not fit a frame of limit bytes, they are left out. A limit of 0 means no limit.
 //
 // refusedCopy removes the properties that would keep the message from waiting for a person:
 //
@@ -160,5 +157,5 @@ func (k *Consumer) refusedCopy(raw *amqp091.Delivery, reason error, limit int) a
 	}
 }
 
-// otherProperties is the maximum encoded size of all properties except the headers, in bytes.
+// The size of all properties except the headers is at most so many bytes.
 const otherProperties = 64 + 7*(1+maxShort)

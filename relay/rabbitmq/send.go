@@ -13,13 +13,11 @@ import (
 
 var errNack = errors.New("rabbitmq: the broker rejected the message (nack): a queue is full, or the broker failed")
 
-// undecidedError says that the channel was closed before the broker had confirmed or rejected the message.
 type undecidedError struct{ reason *amqp091.Error }
 
 func (e *undecidedError) Error() string { return "rabbitmq: no confirm: " + e.reason.Error() }
 
-// send publishes messages, awaits their confirms, and returns one handler result for each message. A nil result means
-// that a queue holds the message.
+// A nil result means that a queue holds the message.
 func (p *Publisher) send(ctx context.Context, messages []*message) []error {
 	ctx, cancel := p.withTimeout(ctx)
 	defer cancel()
@@ -30,8 +28,7 @@ func (p *Publisher) send(ctx context.Context, messages []*message) []error {
 		for i, m := range part {
 			verdict := verdicts[i]
 			if _, undecided := verdict.(*undecidedError); undecided && len(messages) > 1 {
-				// The broker does not say which of several messages closed the channel. Send each message alone to find
-				// out.
+				// The broker does not say which of several messages closed the channel.
 				verdict = p.sendPart(ctx, part[i:i+1])[0]
 			}
 			outcomes = append(outcomes, p.outcome(m, verdict))
@@ -40,7 +37,6 @@ func (p *Publisher) send(ctx context.Context, messages []*message) []error {
 	return outcomes
 }
 
-// outcome converts the result for a message into a handler's error.
 func (p *Publisher) outcome(m *message, verdict error) error {
 	var undecided *undecidedError
 	var refusedErr *RefusedError
@@ -57,13 +53,12 @@ func (p *Publisher) outcome(m *message, verdict error) error {
 	return compensator.Unavailable(verdict)
 }
 
-// refuses reports whether a reply code says that the broker will never accept the message.
 func refuses(code int) bool {
 	return code == amqp091.AccessRefused || code == amqp091.NotFound || code == amqp091.PreconditionFailed
 }
 
-// sendPart sends at most window messages. It does not wait longer than ctx. If ctx ends first, the channel stays in use
-// until the broker has answered, so that a slow broker does not get more and more messages.
+// If ctx ends first, the channel stays in use until the broker has answered, so that a slow broker does not get more
+// and more messages.
 func (p *Publisher) sendPart(ctx context.Context, messages []*message) []error {
 	pool, err := p.takePool(ctx)
 	if err != nil {
@@ -79,7 +74,6 @@ func (p *Publisher) sendPart(ctx context.Context, messages []*message) []error {
 	}
 }
 
-// takePool waits for a connection that accepts messages, and takes one of its slots.
 func (p *Publisher) takePool(ctx context.Context) (*channelPool, error) {
 	for {
 		pool, err := p.awaitPool(ctx)
@@ -100,8 +94,7 @@ func repeatError(messages []*message, err error) []error {
 	return verdicts
 }
 
-// deliver publishes all messages on one channel and then waits for all confirms. It opens a channel if none is idle. At
-// the end it frees the slot that takeSlot has taken.
+// At the end deliver frees the slot that takeSlot has taken.
 func (l *channelPool) deliver(ctx context.Context, messages []*message) []error {
 	defer func() { <-l.slots }()
 	ch, err := l.channel()
@@ -152,12 +145,10 @@ func (l *channelPool) publish(ctx context.Context, ch *channel, messages []*mess
 	return verdicts
 }
 
-// confirmTimeout is how long deliver waits for a confirm after the sender has stopped waiting. After that time it
-// closes the channel, because some confirms never come: a queue that has lost its majority does not confirm. Tests
-// shorten the timeout.
+// confirmTimeout is how long deliver waits for a confirm after the sender has stopped waiting. Some confirms never
+// come: a queue that has lost its majority does not confirm. Tests shorten the timeout.
 var confirmTimeout = 30 * time.Second
 
-// awaitConfirm waits until the broker has confirmed or rejected the message, or the channel is closed.
 func (l *channelPool) awaitConfirm(ctx context.Context, ch *channel, confirm *amqp091.DeferredConfirmation) {
 	select {
 	case <-confirm.Done():
@@ -179,8 +170,7 @@ func (l *channelPool) awaitConfirm(ctx context.Context, ch *channel, confirm *am
 	<-confirm.Done()
 }
 
-// takeReturned returns the messages that the broker has returned as unroutable, by message id. The broker returns a
-// message before it confirms the message.
+// The broker returns an unroutable message before it confirms the message.
 func (ch *channel) takeReturned() map[string]amqp091.Return {
 	returns := make(map[string]amqp091.Return)
 	for {
@@ -196,8 +186,6 @@ func (ch *channel) takeReturned() map[string]amqp091.Return {
 	}
 }
 
-// unconfirmed returns the reason why messages have no positive confirm: a nack, the end of the connection, or the end
-// of this channel alone.
 func (l *channelPool) unconfirmed(ch *channel) error {
 	switch {
 	case l.link.IsClosed():

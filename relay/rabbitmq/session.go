@@ -18,8 +18,7 @@ import (
 const (
 	consumerTag = "compensator"
 
-	// probeEvery is how long the Consumer waits for a message. After that time it checks that the broker still knows
-	// this consumer.
+	// If no message comes for so long, the Consumer checks that the broker still knows this consumer.
 	probeEvery = 10 * time.Second
 )
 
@@ -69,7 +68,6 @@ func (k *Consumer) Run(ctx context.Context) error {
 	return k.drainQueue()
 }
 
-// drainQueue waits for functions after their contexts have ended, for at most StopTimeout.
 func (k *Consumer) drainQueue() error {
 	timer := time.NewTimer(k.cfg.StopTimeout)
 	defer timer.Stop()
@@ -89,7 +87,6 @@ func (k *Consumer) drainQueue() error {
 	return nil
 }
 
-// session is one connection of a Consumer.
 type session struct {
 	*Consumer
 	link       *link
@@ -104,8 +101,7 @@ type session struct {
 	working sync.WaitGroup
 }
 
-// session waits until the log accepts entries, connects, and starts to consume. If isKnown is false, it checks that the
-// queue is no stream. Only the first session checks this, because RabbitMQ logs an error for the check.
+// Only the first session checks that the queue is no stream, because RabbitMQ logs an error for the check.
 func (k *Consumer) session(ctx context.Context, isKnown bool) (*session, error) {
 	if err := k.recorder.Trial(ctx); err != nil {
 		return nil, fmt.Errorf("the log takes no entries: %w", err)
@@ -125,8 +121,6 @@ func (k *Consumer) session(ctx context.Context, isKnown bool) (*session, error) 
 	return s, nil
 }
 
-// subscribe starts to consume. If the broker does not answer a request in time, the timer of startGuard drops the
-// connection.
 func (s *session) subscribe(isFirst bool) error {
 	if err := s.declare(); err != nil {
 		return wrapError("declare", err)
@@ -162,9 +156,8 @@ func (s *session) declare() error {
 	return s.cfg.Declare(ch)
 }
 
-// pump starts a function for each message. It returns nil when ctx ends, and an error when the connection fails.
-// amqp091 closes the channel of deliveries when the consumer, the AMQP channel or the connection ends. If the consumer
-// ended without a notification, probe finds out.
+// pump returns nil when ctx ends, and an error when the connection fails. The channel of deliveries closes when the
+// consumer, the AMQP channel or the connection ends. If the consumer ended without a notification, probe finds out.
 func (s *session) pump(ctx context.Context) error {
 	probe := time.NewTicker(probeEvery)
 	defer probe.Stop()
@@ -203,8 +196,7 @@ func orConnectionLost(err *amqp091.Error) error {
 	return err
 }
 
-// loss returns the reason why the deliveries ended. amqp091 reports the end of the channel or connection before it
-// closes the deliveries.
+// The package amqp091 reports the end of the channel or connection before it closes the deliveries.
 func (s *session) loss() error {
 	select {
 	case err := <-s.closeErr:
@@ -214,8 +206,8 @@ func (s *session) loss() error {
 	}
 }
 
-// probe checks on a separate channel that the queue exists and has a consumer. If the queue has another consumer, probe
-// may not notice that this consumer is gone. In that case the other consumer processes the queue.
+// If the queue has another consumer, probe may not notice that this consumer is gone. The other consumer then processes
+// the queue.
 func (s *session) probe() error {
 	defer s.link.startGuard()()
 	ch, err := s.link.Channel()
@@ -238,9 +230,8 @@ func (s *session) probe() error {
 	return ch.Close()
 }
 
-// admit passes a message to the method handDelivery, unless the message comes from a stream. The queue may have been
-// replaced by a stream after the first session checked it. The stream header alone proves nothing, because a message
-// that was moved from a stream into a queue has it too. So admit checks the queue itself.
+// The queue may have been replaced by a stream after the first session checked it. The stream header alone proves
+// nothing, because a message that was moved from a stream into a queue has it too.
 func (s *session) admit(ctx context.Context, d amqp091.Delivery) error {
 	if _, marked := d.Headers[offsetArgument]; marked && !s.kindKnown {
 		if err := s.refuseStream(); err != nil {
@@ -250,8 +241,8 @@ func (s *session) admit(ctx context.Context, d amqp091.Delivery) error {
 	return s.handDelivery(ctx, d)
 }
 
-// handDelivery starts a function for a message. If no slot is free, because functions of earlier connections still run,
-// handDelivery waits. It returns an error if this connection is lost during the wait.
+// If functions of earlier connections hold all slots, handDelivery waits. It returns an error if this connection is
+// lost during the wait.
 func (s *session) handDelivery(ctx context.Context, d amqp091.Delivery) error {
 	select {
 	case s.slots <- struct{}{}:
@@ -269,7 +260,6 @@ func (s *session) handDelivery(ctx context.Context, d amqp091.Delivery) error {
 	return nil
 }
 
-// handle processes a message and acknowledges it after the message is done or recorded.
 func (s *session) handle(raw *amqp091.Delivery) {
 	ctx, d := s.workCtx, newDelivery(s.cfg.Queue, raw)
 	if s.cfg.Propagator != nil {
@@ -280,7 +270,6 @@ func (s *session) handle(raw *amqp091.Delivery) {
 	}
 }
 
-// extract returns the context with the values that the Propagator finds in the headers.
 func (s *session) extract(ctx context.Context, d *Delivery) (extracted context.Context) {
 	headers := make(map[string]string, len(d.Headers))
 	for name, value := range d.Headers {
@@ -296,9 +285,8 @@ func (s *session) extract(ctx context.Context, d *Delivery) (extracted context.C
 	return s.cfg.Propagator.Extract(ctx, headers)
 }
 
-// settleDelivery processes a message and reports whether it can be acknowledged. It records a redelivered message
-// without a call of the function, because the message may have crashed a process. The log recognises a message that it
-// already has. If the log refuses the message, settleDelivery calls the function.
+// A redelivered message is recorded without a call of the function, because it may have crashed a process. The function
+// is called only if the log refuses the message.
 func (s *session) settleDelivery(ctx context.Context, raw *amqp091.Delivery, d *Delivery) bool {
 	if raw.Redelivered {
 		if err := s.keep(ctx, d, 0); !errors.Is(err, intake.ErrRefused) {
@@ -319,8 +307,7 @@ func (s *session) settleDelivery(ctx context.Context, raw *amqp091.Delivery, d *
 	return err == nil
 }
 
-// noteFailure returns the delay of the entry of a failed message. For a permanent error it also stores the reason to
-// set the message aside. Both err and the schedule are user code and may panic.
+// Both err and the schedule are user code and may panic.
 func (s *session) noteFailure(d *Delivery, err error) (delay time.Duration) {
 	defer func() {
 		if recover() != nil {
@@ -334,8 +321,8 @@ func (s *session) noteFailure(d *Delivery, err error) (delay time.Duration) {
 	return min(max(0, s.cfg.Type.Retry(1)), processlog.MaxDelay)
 }
 
-// keep records a message and retries until the log answers. Until the log answers, the message stays unacknowledged.
-// keep returns intake.ErrRefused if the log refuses the message. It returns any other error only after ctx has ended.
+// keep retries until the log answers. It returns intake.ErrRefused if the log refuses the message, and any other error
+// only after ctx has ended.
 func (s *session) keep(ctx context.Context, d *Delivery, delay time.Duration) error {
 	defer s.release(d)
 	attempts := s.recorder.Attempts(*d)
@@ -354,8 +341,7 @@ func (s *session) keep(ctx context.Context, d *Delivery, delay time.Duration) er
 	}
 }
 
-// finish cancels the consumer and waits for all functions. It still sends the acknowledgement of a function that ends
-// after its context has ended.
+// The acknowledgement of a function that ends after its context has ended is still sent.
 func (s *session) finish() error {
 	close(s.ending)
 	stop := s.link.startGuard()

@@ -59,7 +59,6 @@ func (cfg Config) validate() error {
 	)
 }
 
-// isUnavailable is the default of Config.Judge.
 func isUnavailable(err error) error {
 	if compensator.VerdictOf(err) != observe.Failure {
 		return err

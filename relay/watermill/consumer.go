@@ -141,17 +141,18 @@ type Consumer struct {
 }
 
 // Consume registers the business type for failed messages and returns the Consumer. Pass its Handle to a router. Call
-// Consume before c.Run. c.Run processes the entries, and so does Run in any other process that registers the same type.
-// An invalid field is a *compensator.FieldError. While c.Run runs, the error is compensator.ErrRunning.
+// Consume before c.Run, which processes the entries. An invalid field is a *compensator.FieldError. While c.Run runs,
+// the error is compensator.ErrRunning.
 //
-// work processes a message. A nil result, or compensator.ErrAlreadySucceeded, says that the message is done. After any
-// other error, a panic or runtime.Goexit, the Consumer records the message as an entry of the log. The log calls work
-// again by the type's schedule. In these calls, an error of work means the same as a handler's error: see
-// compensator.Permanent and the functions like it. work may run more than once for a message, and it is called
-// concurrently. work returns no messages to publish. For a function that returns messages, use Publisher.Publishing.
+// A nil result of work, or compensator.ErrAlreadySucceeded, says that the message is done. After any other error, a
+// panic or runtime.Goexit, the Consumer records the message as an entry, and the log calls work again by the type's
+// schedule. In these calls, an error of work means the same as a handler's error.
 //
-// An entry stores the payload as base64. So an entry has space for a payload of about three quarters of
-// Config.MaxContent of package compensator. If a larger message fails, ConsumerConfig.Refused gets it.
+// work may run more than once for a message, and it is called concurrently. For a function that returns messages, use
+// Publisher.Publishing.
+//
+// An entry stores the payload as base64. So it has space for a payload of about three quarters of Config.MaxContent of
+// package compensator. If a larger message fails, ConsumerConfig.Refused gets it.
 func Consume(ctx context.Context, c *compensator.Compensator, businessType string, work message.NoPublishHandlerFunc, cfg ConsumerConfig) (*Consumer, error) {
 	cfg = cfg.withDefaults()
 	if work == nil {
@@ -185,8 +186,7 @@ func (k *Consumer) IdempotencyKey(topic, messageID string) compensator.Idempoten
 //
 // As long as the log is unavailable, Handle does not return. It retries, with pauses of at most 3 s, until the message
 // is recorded, its context is cancelled, or the Compensator is closed. A deadline of the context limits the call of
-// work, but not this wait. So a database outage does not use up the deliveries that a broker allows. If the log refuses
-// the message, Handle may wait, too: see ConsumerConfig.Refused.
+// work, but not this wait. If the log refuses the message, Handle may wait, too: see ConsumerConfig.Refused.
 //
 // Handle returns an error in these cases:
 //
@@ -209,9 +209,8 @@ func (k *Consumer) Handle(msg *message.Message) error {
 	return err
 }
 
-// untilCancelled returns a context that ends when ctx is cancelled, as a subscriber does when it stops. A deadline of
-// ctx, for example of watermill's middleware.Timeout, does not end the returned context. If a deadline ended the wait
-// for the log, the message would be delivered again, and some brokers drop a message after a number of deliveries.
+// The returned context ends when ctx is cancelled, but not at a deadline of ctx. If a deadline ended the wait for the
+// log, the message would be delivered again, and some brokers drop a message after a number of deliveries.
 func untilCancelled(ctx context.Context) (held context.Context, release func()) {
 	held, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -222,9 +221,8 @@ func untilCancelled(ctx context.Context) (held context.Context, release func()) 
 	return held, func() { stop(); cancel() }
 }
 
-// settle returns nil when the message can be acknowledged. It records a redelivered message without a call of work,
-// because the message may have crashed a process. If the log refuses that message, settle calls work. The message's own
-// context limits the call of work. ctx limits the wait for the log.
+// A redelivered message is recorded without a call of work, because it may have crashed a process. work is called only
+// if the log refuses the message. The message's own context limits work, and ctx limits the wait for the log.
 func (k *Consumer) settle(ctx context.Context, msg *message.Message) error {
 	a, err := k.arrive(ctx, msg)
 	if err != nil {
@@ -255,14 +253,13 @@ func (k *Consumer) settle(ctx context.Context, msg *message.Message) error {
 	return errors.Join(keepErr, err)
 }
 
-// arrival is a message with the results of MessageID and Redelivered.
 type arrival struct {
 	*Delivery
 	id              compensator.IdempotencyKey
 	isRecordedAgain bool // whether the message is recorded without a call of work
 }
 
-// arrive calls Redelivered and MessageID for a message. If MessageID panics, the message is set aside without an id.
+// If MessageID panics, the message is set aside without an id.
 func (k *Consumer) arrive(ctx context.Context, msg *message.Message) (*arrival, error) {
 	topic := message.SubscribeTopicFromCtx(ctx)
 	if topic == "" {
@@ -284,7 +281,6 @@ func (k *Consumer) arrive(ctx context.Context, msg *message.Message) (*arrival, 
 	return a, nil
 }
 
-// runRecovered calls the function work and returns its panic as an error.
 func runRecovered(work func()) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -295,7 +291,6 @@ func runRecovered(work func()) (err error) {
 	return nil
 }
 
-// isRedelivered is the default of ConsumerConfig.Redelivered.
 func isRedelivered(msg *message.Message) bool {
 	if msg.Metadata.Get(redeliveredMetadata) == "true" {
 		return true
@@ -308,12 +303,11 @@ func isRedelivered(msg *message.Message) bool {
 	return false
 }
 
-// setAsideFor returns the text of a reason. The text fits LastError and is never empty.
+// The text fits LastError and is never empty.
 func setAsideFor(reason error) string {
 	return cmp.Or(processlog.FitError(processlog.ErrorText(reason)), "set aside: no reason given")
 }
 
-// extract returns the context with the values that the Propagator finds in the metadata.
 func (k *Consumer) extract(ctx context.Context, metadata map[string]string) (extracted context.Context) {
 	if k.cfg.Propagator == nil {
 		return ctx
@@ -326,9 +320,8 @@ func (k *Consumer) extract(ctx context.Context, metadata map[string]string) (ext
 	return k.cfg.Propagator.Extract(ctx, metadata)
 }
 
-// call runs the user's function in a separate goroutine and waits for it. It turns a panic or a runtime.Goexit into an
-// error. So the message is recorded, even if the function always panics. In the router's own goroutine, a
-// runtime.Goexit would prevent both ack and nack.
+// In the router's own goroutine, a runtime.Goexit would prevent both ack and nack. So the user's function runs in a
+// goroutine of its own.
 func (k *Consumer) call(msg *message.Message) error {
 	result := make(chan error, 1)
 	go func() {
@@ -344,7 +337,6 @@ func (k *Consumer) call(msg *message.Message) error {
 	return <-result
 }
 
-// outcome converts the results of work into one error.
 func (k *Consumer) outcome(produced []*message.Message, err error) error {
 	err = processlog.SafeError(err)
 	switch {
@@ -356,15 +348,13 @@ func (k *Consumer) outcome(produced []*message.Message, err error) error {
 	return err
 }
 
-// isInterrupted reports whether work failed only because its message's context was cancelled. The subscriber cancels the
-// context when it stops or gives the message up. It then delivers the message again. If a deadline ended the context,
-// work has failed.
+// The subscriber cancels the context when it stops or gives the message up, and delivers the message again. If a
+// deadline ended the context, work has failed.
 func isInterrupted(ctx context.Context, err error) bool {
 	return ctx.Err() == context.Canceled && errors.Is(err, context.Canceled)
 }
 
-// noteFailure returns the delay of the entry of a failed message. For a permanent error it also stores the reason to
-// set the message aside. Both err and the schedule are user code and may panic.
+// Both err and the schedule are user code and may panic.
 func (k *Consumer) noteFailure(a *arrival, err error) (delay time.Duration) {
 	defer func() {
 		if recover() != nil {
@@ -378,9 +368,8 @@ func (k *Consumer) noteFailure(a *arrival, err error) (delay time.Duration) {
 	return min(max(0, k.cfg.Type.Retry(1)), processlog.MaxDelay)
 }
 
-// keep records a message and retries until the log answers. Until the log answers, the message stays unacknowledged.
-// keep returns intake.ErrRefused if the log refuses the message. It returns any other error only after ctx has ended
-// or the Compensator is closed.
+// keep retries until the log answers. It returns intake.ErrRefused if the log refuses the message, and any other error
+// only after ctx has ended or the Compensator is closed.
 func (k *Consumer) keep(ctx context.Context, a *arrival, delay time.Duration) error {
 	attempts := k.recorder.Attempts(*a.Delivery)
 	for failures := 1; ; failures++ {
@@ -397,11 +386,10 @@ func (k *Consumer) keep(ctx context.Context, a *arrival, delay time.Duration) er
 	}
 }
 
-// stillRefused is the number of pauses between two log lines about the same refused message: about five minutes.
+// The log has one line about a refused message for so many pauses, which is about every five minutes.
 const stillRefused = 100
 
-// setAside passes a message that the log refuses to ConsumerConfig.Refused, together with the reason of the refusal. It repeats the
-// call until Refused returns nil or an error that wraps ErrRefused, and returns that result.
+// setAside repeats the call of Refused until it returns nil or an error that wraps ErrRefused.
 func (k *Consumer) setAside(ctx context.Context, a *arrival, cause error) error {
 	reason := fmt.Errorf("%w: %q of topic %q: %w", ErrRefused, a.UUID, a.Topic, cause)
 	for failures := 1; ; failures++ {
@@ -421,7 +409,6 @@ func (k *Consumer) setAside(ctx context.Context, a *arrival, cause error) error 
 
 var errNoRefused = errors.New("ConsumerConfig.Refused is not set")
 
-// handleRefused calls ConsumerConfig.Refused with a copy of the original message.
 func (k *Consumer) handleRefused(ctx context.Context, a *arrival, reason error) (err error) {
 	if k.cfg.Refused == nil {
 		return errNoRefused
@@ -438,7 +425,6 @@ func (k *Consumer) handleRefused(ctx context.Context, a *arrival, reason error) 
 	return processlog.SafeError(err)
 }
 
-// recordAgain is the handler of entries that hold failed messages.
 func (k *Consumer) recordAgain(ctx context.Context, e *compensator.Entry, d Delivery) error {
 	if d.SetAside != "" && e.Epoch == 0 { // After a person has requeued the entry, Epoch is above 0 and the function work runs.
 		return compensator.Permanent(errors.New(d.SetAside))
@@ -458,8 +444,7 @@ func (k *Consumer) recordAgain(ctx context.Context, e *compensator.Entry, d Deli
 
 var errNacked = errors.New("watermill: the function has nacked the message")
 
-// pause waits for a random time that grows with failures, the number of consecutive failures. The time has a minimum
-// above 0. pause returns false if ctx has ended.
+// pause waits for a random time that grows with failures, and returns false if ctx has ended.
 func pause(ctx context.Context, failures int) bool {
 	maxPause := min(longestPause-firstPause, firstPause<<min(failures, 10))
 	timer := time.NewTimer(firstPause + rand.N(maxPause))

@@ -26,7 +26,6 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// called counts the calls of a function by UUID.
 type called struct {
 	mu sync.Mutex
 	n  map[string]int
@@ -58,7 +57,6 @@ func consumer(t *testing.T, c *compensator.Compensator, work message.NoPublishHa
 	return k
 }
 
-// routed runs a router with k on an in-process topic until the test ends. It returns the publisher of the topic.
 func routed(t *testing.T, k *Consumer, topic string, around ...message.HandlerMiddleware) *gochannel.GoChannel {
 	t.Helper()
 	ch := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
@@ -143,8 +141,6 @@ func TestMessageWhoseHandlerFailsBecomesAnEntryAndIsAcknowledged(t *testing.T) {
 	assert.Equal(t, &Delivery{Topic: "orders", UUID: "fails", Metadata: got.Metadata, Payload: body}, d)
 }
 
-// TestMessageDeliveredAgainIsWorkedOnByTheLogAlone redelivers messages whose first consumer died or whose
-// acknowledgement was lost. The Consumer must record them without calling the function.
 // Failure: F89
 func TestMessageDeliveredAgainIsWorkedOnByTheLogAlone(t *testing.T) {
 	t.Parallel()
@@ -193,7 +189,6 @@ func TestMessageThatFailsAgainHasItsOneEntry(t *testing.T) {
 	assert.Equal(t, 5, w.Count("common_process_log"), "unless MessageID returns an id")
 }
 
-// failing returns a consumer of another type, whose function fails.
 func failing(t *testing.T, c *compensator.Compensator, cfg ConsumerConfig) *Consumer {
 	t.Helper()
 	k, err := Consume(t.Context(), c, "order_that_fails", func(*message.Message) error { return errTest }, cfg)
@@ -237,8 +232,7 @@ func TestUnreadableMessageIsSetAsideAndBlocksNobody(t *testing.T) {
 	assert.Equal(t, 2, calls.all()["poison"])
 }
 
-// TestMessageIsHeldUntilTheLogIsBack makes the log unavailable. The Consumer must hold its messages without a nack,
-// because some brokers drop a message after a number of nacks.
+// Some brokers drop a message after a number of nacks.
 // Failure: F92
 func TestMessageIsHeldUntilTheLogIsBack(t *testing.T) {
 	t.Parallel()
@@ -263,16 +257,14 @@ func TestMessageIsHeldUntilTheLogIsBack(t *testing.T) {
 	assert.Equal(t, map[string]int{"m0": 1, "m1": 1, "m2": 1}, calls.all(), "no message has been redelivered")
 }
 
-// TestMessageIsHeldUntilItsContextEnds ends the message's context while the message is held. The subscriber that stops
-// will redeliver the message, so Handle must return.
+// A subscriber that stops redelivers the message.
 // Failure: F92
 func TestMessageIsHeldUntilItsContextEnds(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.QuickConfig())
 	lines := make(harness.Log, 1000)
-	// The user's function returns a *FieldError. The Consumer must not mistake it for an error of Record, which would mean
-	// that the log refuses the message.
+	// A *FieldError of Record would mean that the log refuses the message.
 	fails := func(*message.Message) error { return &compensator.FieldError{Field: "amount", Reason: "is negative"} }
 	k := consumer(t, c, fails, ConsumerConfig{Topic: "orders", Logger: slog.New(slog.NewTextHandler(lines, nil)),
 		Refused: func(context.Context, *message.Message, error) error { return errors.New("not reached") }})
@@ -290,7 +282,6 @@ func TestMessageIsHeldUntilItsContextEnds(t *testing.T) {
 	require.NotErrorIs(t, err, ErrRefused)
 }
 
-// large returns a message that does not fit an entry of a log with a MaxContent of 1,000 bytes.
 func large(uuid string) *message.Message {
 	return message.NewMessage(uuid, bytes.Repeat([]byte("x"), 2000))
 }
@@ -301,8 +292,6 @@ func smallLog(w *harness.World) *compensator.Compensator {
 	return w.New(cfg)
 }
 
-// TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged lets a message fail that is larger than an entry may be. The
-// message must be passed to Refused before it is acknowledged.
 // Failure: F92
 func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
 	t.Parallel()
@@ -339,8 +328,6 @@ func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
 	}
 }
 
-// TestMessageTheLogRefusesIsHeldWhereNothingTakesIt sets no Refused. The message must stay unacknowledged, and the log
-// line must tell an operator what to do.
 // Failure: F92
 func TestMessageTheLogRefusesIsHeldWhereNothingTakesIt(t *testing.T) {
 	t.Parallel()
@@ -357,8 +344,7 @@ func TestMessageTheLogRefusesIsHeldWhereNothingTakesIt(t *testing.T) {
 	require.ErrorIs(t, harness.Receive(t, result), ErrRefused)
 }
 
-// In this test, the function ConsumerConfig.Refused returns the reason that it got. A user does so if the router has a
-// PoisonQueue, for example. The router must get this reason.
+// Refused returns its reason, as a user does whose router has a PoisonQueue.
 // Failure: F92
 func TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt(t *testing.T) {
 	t.Parallel()
@@ -374,7 +360,6 @@ func TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt(t *testing.T) {
 	assert.Contains(t, keepErr.messagesOf("too_large")[0].Metadata.Get(middleware.ReasonForPoisonedKey), "content")
 }
 
-// pickyCodec cannot encode messages whose UUID begins with "refused".
 type pickyCodec struct{ compensator.Codec }
 
 func (c pickyCodec) Marshal(v any) ([]byte, error) {
@@ -384,7 +369,6 @@ func (c pickyCodec) Marshal(v any) ([]byte, error) {
 	return c.Codec.Marshal(v)
 }
 
-// refusesRows makes a trigger refuse the rows of messages whose UUID begins with "refused".
 func refusesRows(w *harness.World, number int) {
 	w.Exec(fmt.Sprintf("CREATE TRIGGER refuses BEFORE INSERT ON common_process_log FOR EACH ROW "+
 		"BEGIN IF NEW.content LIKE '%%refused%%' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT='no luck here', MYSQL_ERRNO=%d; END IF; END", number))
@@ -412,8 +396,7 @@ func TestMessageThatCanNeverBeRecordedIsPassedToRefused(t *testing.T) {
 	}
 }
 
-// TestMessageThatTheLogMayTakeLaterIsHeld refuses rows with temporary errors: another transaction holds a lock, or the
-// disk is full and has room for small entries only. The messages must be held, and not passed to Refused.
+// The rows are refused with temporary errors. A full disk may have room for small entries.
 // Failure: F92
 func TestMessageThatTheLogMayTakeLaterIsHeld(t *testing.T) {
 	t.Parallel()
@@ -437,7 +420,6 @@ func TestMessageThatTheLogMayTakeLaterIsHeld(t *testing.T) {
 	}
 }
 
-// countingCodec calls encoded for each message that it encodes.
 type countingCodec struct {
 	compensator.Codec
 	encoded func()
@@ -448,8 +430,6 @@ func (c countingCodec) Marshal(v any) ([]byte, error) {
 	return c.Codec.Marshal(v)
 }
 
-// TestMessageOfAStreamIsRefused delivers messages of a stream. They must be refused, because a stream redelivers
-// nothing.
 // Failure: F95
 func TestMessageOfAStreamIsRefused(t *testing.T) {
 	t.Parallel()
@@ -596,8 +576,7 @@ func TestMessageNackedInTheLogHasFailed(t *testing.T) {
 	assert.Equal(t, 1, w.CountEnded(compensator.Succeeded, 1))
 }
 
-// TestGoexitOfAFunctionIsAFailure ends a function with runtime.Goexit. This must count as a failure. In the router's
-// goroutine, a Goexit would leave the message neither acknowledged nor nacked.
+// In the router's goroutine, a Goexit would leave the message neither acknowledged nor nacked.
 func TestGoexitOfAFunctionIsAFailure(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -614,14 +593,12 @@ func TestMessageOfNoTopicIsRefused(t *testing.T) {
 	require.ErrorContains(t, k.Handle(message.NewMessage("m", nil)), "compensator: Topic: is missing")
 }
 
-// brokenCodec panics when it encodes a Delivery, because a Delivery has no method Bytes.
 type brokenCodec struct{ compensator.Codec }
 
 func (brokenCodec) Marshal(v any) ([]byte, error) {
 	return v.(interface{ Bytes() []byte }).Bytes(), nil
 }
 
-// mute is an error whose method Error panics, like a nil pointer in an error.
 type mute struct{}
 
 func (*mute) Error() string { panic("nothing to say") }
@@ -665,7 +642,6 @@ func TestWhatPanicsBesideTheFunctionLosesNoMessage(t *testing.T) {
 		"a message whose id is unknown waits for a person")
 }
 
-// panicking is a Propagator that panics.
 type panicking struct{ traced }
 
 func (panicking) Extract(context.Context, map[string]string) context.Context { panic("a bug") }
@@ -695,6 +671,5 @@ func TestEachMessageOfATopicHasAnIdempotencyKeyOfItsOwn(t *testing.T) {
 	assert.Empty(t, idempotencyKey("t", "q", ""))
 }
 
-// refusalsOfIntake is the number of consecutive times that the log must refuse a message before an intake.Recorder
-// returns intake.ErrRefused.
+// The package intake has the same number.
 const refusalsOfIntake = 3

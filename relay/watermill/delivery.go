@@ -28,8 +28,8 @@ type Delivery struct {
 	SetAside string `json:"parked,omitempty"`
 }
 
-// DeliveryOf decodes the message from an entry that a Consumer has recorded, for example from an entry that Log.List of
-// package admin returned. It wraps an error of compensator.Entry.Decode with the id of the entry.
+// DeliveryOf decodes the message from an entry that a Consumer has recorded. It wraps an error of
+// compensator.Entry.Decode with the id of the entry.
 func DeliveryOf(e *compensator.Entry) (*Delivery, error) {
 	d := new(Delivery)
 	if err := e.Decode(d); err != nil {
@@ -38,7 +38,7 @@ func DeliveryOf(e *compensator.Entry) (*Delivery, error) {
 	return d, nil
 }
 
-// newDelivery copies the message, because the function may change the original.
+// The function may change the original.
 func newDelivery(topic string, msg *message.Message) *Delivery {
 	d := &Delivery{Topic: topic, UUID: msg.UUID, Metadata: maps.Clone(msg.Metadata), Payload: bytes.Clone(msg.Payload)}
 	delete(d.Metadata, redeliveredMetadata) // The flag belongs to one delivery, not to the message.
@@ -61,9 +61,8 @@ func EntryFromCtx(ctx context.Context) *compensator.Entry {
 	return e
 }
 
-// idempotencyKey returns the key under which a message is recorded: type, topic and message id. The key is hashed if
-// the log cannot store it, or if a colon in the type or topic makes it ambiguous. A message without an id has an empty
-// key.
+// The key is hashed if the log cannot store it, or if a colon in the type or topic makes it ambiguous. A message
+// without an id has an empty key.
 func idempotencyKey(businessType, topic, messageID string) compensator.IdempotencyKey {
 	if messageID == "" {
 		return ""

@@ -24,7 +24,7 @@
 // The function [Consume] returns a [Consumer] around your function. Pass [Consumer.Handle] to watermill's router as the
 // handler. If your function fails, the Consumer records the message as an entry and then acknowledges it. The business
 // type, the topic and the UUID form the idempotency key. The log calls the same function again by the type's schedule.
-// So a failing message never blocks the topic. [DeliveryOf] decodes the message from an entry.
+// [DeliveryOf] decodes the message from an entry.
 //
 // # Caveats
 //

@@ -10,14 +10,12 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// endless is an error whose chain does not end.
 type endless struct{}
 
 func (e *endless) Error() string { return "endless" }
 func (e *endless) Unwrap() error { return e }
 
-// TestErrorWithoutAnEndIsAFailureAsAnyOther returns an error whose chain does not end, so errors.Is would never return.
-// The error must count as a failure.
+// For a chain of errors that does not end, errors.Is would never return.
 func TestErrorWithoutAnEndIsAFailureAsAnyOther(t *testing.T) {
 	k := &Consumer{work: func(*message.Message) ([]*message.Message, error) { return nil, new(endless) }}
 	err := k.call(message.NewMessage("1", nil))

@@ -84,13 +84,12 @@ func (p *Publisher) BatchHandler(route Route) compensator.BatchFunc {
 	}
 }
 
-// parcel holds the messages of a batch that go to one topic.
 type parcel struct {
 	messages []*message.Message
 	places   []int // index of each message's entry in the batch
 }
 
-// parcels groups the messages of a batch by topic. If the route fails for an entry, parcels sets the entry's outcome.
+// If the route fails for an entry, parcels sets the entry's outcome.
 func parcels(ctx context.Context, route Route, entries []*compensator.Entry, outcomes []error) map[string]*parcel {
 	sorted := make(map[string]*parcel)
 	for i, e := range entries {
@@ -109,7 +108,7 @@ func parcels(ctx context.Context, route Route, entries []*compensator.Entry, out
 	return sorted
 }
 
-// addressed calls the route and builds the message. Its error is the outcome of the attempt.
+// The error of addressed is the outcome of the attempt.
 func addressed(ctx context.Context, route Route, e *compensator.Entry) (topic string, m *message.Message, err error) {
 	destination, err := route(e)
 	if err != nil {

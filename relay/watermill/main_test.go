@@ -15,8 +15,7 @@ import (
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// topics is a message.Publisher that keeps the published messages. If publish is set, it decides the result of each
-// message.
+// If publish is set, it decides the result of each message.
 type topics struct {
 	publish func(topic string, m *message.Message) error
 
@@ -43,14 +42,12 @@ func (b *topics) Publish(topic string, messages ...*message.Message) error {
 
 func (b *topics) Close() error { return nil }
 
-// messagesOf returns the messages of a topic.
 func (b *topics) messagesOf(topic string) []*message.Message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.kept[topic]
 }
 
-// ids counts the messages of a topic by UUID.
 func (b *topics) ids(topic string) map[string]int {
 	ids := make(map[string]int)
 	for _, m := range b.messagesOf(topic) {
@@ -66,7 +63,6 @@ func publisher(t *testing.T, sink message.Publisher, cfg Config) *Publisher {
 	return p
 }
 
-// relayed registers a type whose entries are published, one by one or in batches.
 func relayed(t *testing.T, c *compensator.Compensator, p *Publisher, route Route, batch bool, cfg compensator.HandlerConfig[harness.Order]) *compensator.Type[harness.Order] {
 	t.Helper()
 	if batch {
@@ -79,7 +75,6 @@ func relayed(t *testing.T, c *compensator.Compensator, p *Publisher, route Route
 	return orders
 }
 
-// singleAndBatch runs a test once with single messages and once with batches.
 func singleAndBatch(t *testing.T, test func(t *testing.T, batch bool)) {
 	for name, batch := range map[string]bool{"single": false, "batch": true} {
 		t.Run(name, func(t *testing.T) {

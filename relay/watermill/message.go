@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// newMessage builds the message of an entry. The message's context is ctx, the context of the attempt.
+// The message's context is the context of the attempt.
 func newMessage(ctx context.Context, e *compensator.Entry, destination Destination) (*message.Message, error) {
 	if err := destination.problem(); err != nil {
 		return nil, err
@@ -26,7 +26,6 @@ func newMessage(ctx context.Context, e *compensator.Entry, destination Destinati
 	return m, nil
 }
 
-// problem returns the reason why no message can be sent to this destination, or nil if a message can be sent.
 func (destination Destination) problem() error {
 	if destination.Topic == "" {
 		return &compensator.FieldError{Field: "Topic", Reason: "is empty"}

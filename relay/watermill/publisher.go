@@ -16,8 +16,7 @@ import (
 // message.
 var ErrNoAnswer = errors.New("watermill: the publisher did not answer")
 
-// errUntried says that Publish was not called. Config.Judge does not get this error, because the message is not the
-// cause.
+// Config.Judge does not get this error, because the message is not the cause.
 var errUntried = errors.New("no slot for a call of Publish was free, or no time was left")
 
 // Publisher relays entries through a message.Publisher of watermill. If Publish returns nil, the Publisher assumes that
@@ -41,13 +40,11 @@ func NewPublisher(sink message.Publisher, cfg Config) (*Publisher, error) {
 	return &Publisher{sink: sink, cfg: cfg, slots: make(chan struct{}, cfg.Concurrency)}, nil
 }
 
-// withTimeout limits the context of one message or batch to Config.Timeout.
 func (p *Publisher) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, p.cfg.Timeout, fmt.Errorf("gave up after %v", p.cfg.Timeout))
 }
 
-// send publishes messages to a topic and returns one handler result for each message. A nil result means that the
-// broker holds the message.
+// A nil result means that the broker holds the message.
 func (p *Publisher) send(ctx context.Context, topic string, messages []*message.Message) []error {
 	outcomes := make([]error, len(messages))
 	err := p.publish(ctx, topic, messages)
@@ -60,14 +57,13 @@ func (p *Publisher) send(ctx context.Context, topic string, messages []*message.
 		case errors.Is(err, ErrNoAnswer): // The timeout has passed for all messages together.
 			outcomes[i] = p.outcome(err)
 		default:
-			// The publisher does not say which of several messages failed. Send each message alone to find out.
+			// The publisher does not say which of several messages failed.
 			outcomes[i] = p.outcome(p.publish(ctx, topic, messages[i:i+1]))
 		}
 	}
 	return outcomes
 }
 
-// outcome converts an error of publish into a handler's error.
 func (p *Publisher) outcome(err error) (outcome error) {
 	defer func() {
 		if v := recover(); v != nil { // Judge may panic. In a goroutine of a batch, such a panic would end the process.
@@ -84,7 +80,7 @@ func (p *Publisher) outcome(err error) (outcome error) {
 	return processlog.SafeError(p.cfg.Judge(err))
 }
 
-// publish calls Publish and waits for it, but not longer than ctx. Publish takes no context.
+// Publish takes no context.
 func (p *Publisher) publish(ctx context.Context, topic string, messages []*message.Message) error {
 	if ctx.Err() == nil {
 		select {
@@ -110,7 +106,7 @@ func (p *Publisher) awaitSend(ctx context.Context, topic string, messages []*mes
 	}
 }
 
-// call converts a panic of Publish into an error. A marshaler may panic for a content that it does not know.
+// A marshaler may panic for a content that it does not know.
 func (p *Publisher) call(topic string, messages []*message.Message) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -22,7 +22,6 @@ import (
 
 var errTest = errors.New("no luck")
 
-// traced is a Propagator that carries one value.
 type traced struct{}
 
 type traceKey struct{}
@@ -84,8 +83,6 @@ func TestPublishedMessageIsItsEntry(t *testing.T) {
 	})
 }
 
-// TestErrorOfAPublisherMeansWhatItsJudgeSays returns errors from Publish. Judge must decide what an error means,
-// because watermill does not distinguish an unreachable broker from a refused message.
 // Failure: F88
 func TestErrorOfAPublisherMeansWhatItsJudgeSays(t *testing.T) {
 	t.Parallel()
@@ -122,8 +119,7 @@ func TestErrorOfAPublisherMeansWhatItsJudgeSays(t *testing.T) {
 	})
 }
 
-// TestPublisherThatDoesNotReturnKeepsNoHandler blocks Publish forever. Publish takes no context, and some publishers
-// wait forever. The handler must return in time.
+// Publish takes no context, and some publishers wait forever.
 // Failure: F87
 func TestPublisherThatDoesNotReturnKeepsNoHandler(t *testing.T) {
 	t.Parallel()
@@ -172,8 +168,7 @@ func TestPanicOfAMarshalerIsAFailureThatNamesItsTopic(t *testing.T) {
 	})
 }
 
-// TestMessageThatSpoilsItsBatchIsToldAlone makes one message of a batch fail. Publish does not say which message
-// failed, so the others must be sent alone and succeed.
+// Publish does not say which message of a batch failed.
 // Failure: F88
 func TestMessageThatSpoilsItsBatchIsToldAlone(t *testing.T) {
 	t.Parallel()
@@ -277,8 +272,7 @@ func TestJudgeThatPanicsIsAFailureAndKillsNobody(t *testing.T) {
 	}
 }
 
-// A batch fails, and then no time is left to send its messages alone. Judge must not get the error of the batch as the
-// error of a message.
+// A batch fails, and then no time is left to send its messages alone.
 func TestMessageThatNoTimeIsLeftForCountsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	p, err := NewPublisher(broken{cancel}, Config{Judge: compensator.Permanent})
@@ -288,7 +282,6 @@ func TestMessageThatNoTimeIsLeftForCountsNothing(t *testing.T) {
 	}
 }
 
-// broken is a publisher that sends nothing. It calls the function tell.
 type broken struct{ tell func() }
 
 func (b broken) Publish(string, ...*message.Message) error {
@@ -300,8 +293,6 @@ func (b broken) Publish(string, ...*message.Message) error {
 
 func (b broken) Close() error { return nil }
 
-// Judge must get the ErrNoAnswer of a single message and of a batch. It must not get messages for which Publish was not
-// called.
 func TestSilenceIsJudgedAndWhatWasNotTriedIsNot(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {

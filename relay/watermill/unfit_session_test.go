@@ -11,8 +11,6 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// TestMessageIsRecordedInAnotherSessionOfThePool leaves one pooled session with a setting in which the library records
-// nothing. Messages that fail must be recorded in other sessions, and none may be refused.
 // Failure: F33, F92
 func TestMessageIsRecordedInAnotherSessionOfThePool(t *testing.T) {
 	t.Parallel()
