@@ -23,7 +23,7 @@ type Import struct {
 }
 
 // Open returns an Import into c's log. The old table must be on the database server of c. An error names each invalid
-// field. Open does not read the table. The first pass reports a wrong table or condition.
+// field. The first pass reports a wrong table or condition.
 func Open(c *compensator.Compensator, cfg Config) (*Import, error) {
 	if c == nil {
 		return nil, &compensator.FieldError{Field: "c", Reason: "is nil"}
@@ -44,8 +44,7 @@ func (im *Import) DryRun(ctx context.Context) (*Report, error) {
 }
 
 // Once makes one pass through the table. If Once returns an error, the report counts the rows that were committed
-// before the error. Call Once again to continue, also after compensator.ErrCommitUnknown. The next pass recognizes the
-// entries that are already recorded.
+// before the error. Call Once again to continue, also after compensator.ErrCommitUnknown.
 //
 // If Config does not fit the table, the error is a *compensator.FieldError. With StopAtRefusal it may be a *Refusal.
 // Any other error comes from Record or from the database.
@@ -87,7 +86,6 @@ func (im *Import) Run(ctx context.Context) error {
 	}
 }
 
-// isFinal reports whether every further pass would fail with the same error as this one.
 func isFinal(err error) bool {
 	var refusal *Refusal
 	var field *compensator.FieldError
@@ -108,8 +106,7 @@ func total(counts map[string]int) (n int) {
 	return n
 }
 
-// runPass goes through the table once. It logs each refused row once. The map named holds the keys of refused rows that
-// were already logged.
+// The map named holds the keys of refused rows that were already logged, so that each is logged once.
 func (im *Import) runPass(ctx context.Context, dry bool, named map[string]bool) (*Report, error) {
 	report := newReport()
 	for lastKey := (*key)(nil); ; {
@@ -131,8 +128,7 @@ func (im *Import) runPass(ctx context.Context, dry bool, named map[string]bool) 
 	}
 }
 
-// oneByOne handles a page after Record has refused an entry. A refused entry rolls back the whole page. So oneByOne
-// runs each row of the page in a separate transaction.
+// A refused entry rolls back the whole page, so each row of the page gets a transaction of its own.
 func (im *Import) oneByOne(ctx context.Context, page *pageRun, report *Report, named map[string]bool) error {
 	for i := range page.keys {
 		t := &pageRun{Import: im, dry: page.dry, onlyKeys: page.keys[i : i+1]}
@@ -155,7 +151,7 @@ func (im *Import) oneByOne(ctx context.Context, page *pageRun, report *Report, n
 	return nil
 }
 
-// mostNamed limits the keys that Run keeps in memory in order to log each refused row once.
+// Run keeps so many keys in memory, in order to log each refused row once.
 const mostNamed = 100_000
 
 func (im *Import) count(report, tally *Report, named map[string]bool) {
@@ -171,7 +167,6 @@ func (im *Import) count(report, tally *Report, named map[string]bool) {
 	}
 }
 
-// isRefusal reports whether err means that Record will never accept an entry.
 func isRefusal(err error) bool {
 	var refusal *Refusal
 	var field *compensator.FieldError
@@ -185,6 +180,5 @@ func isRefusal(err error) bool {
 	return errors.As(err, &field) && !ownFields[field.Field] && !processlog.IsSessionError(err)
 }
 
-// ownFields lists the fields of a *compensator.FieldError that are wrong for every row. An error with another field
-// refuses only its row.
+// An error with another field refuses only its row.
 var ownFields = map[string]bool{"tx": true, "Table": true, "Key": true, "Take": true}

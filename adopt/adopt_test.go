@@ -142,8 +142,6 @@ func TestRowsThatShareAnIdempotencyKeyShareAnEntry(t *testing.T) {
 	assert.Equal(t, 3, r.Count("old_log WHERE state=?", taken))
 }
 
-// TestLockedRowIsSkippedAndTakenLater locks a row in another transaction. The pass skips the row without waiting, and
-// the next pass looks at it again.
 // Failure: F109
 func TestLockedRowIsSkippedAndTakenLater(t *testing.T) {
 	t.Parallel()
@@ -161,8 +159,7 @@ func TestLockedRowIsSkippedAndTakenLater(t *testing.T) {
 	assert.Equal(t, 9, r.Count("common_process_log"))
 }
 
-// TestRowThatIsCommittedLateIsTakenToo inserts row 1, and commits it only after a pass has taken row 2. The next pass
-// must take row 1.
+// Row 1 is committed only after a pass has taken row 2.
 func TestRowThatIsCommittedLateIsTakenToo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -177,8 +174,7 @@ func TestRowThatIsCommittedLateIsTakenToo(t *testing.T) {
 	r.requireOneEach("pay", 2)
 }
 
-// TestTakeThatLeavesRowsToTheOldSystemIsRefused uses a Config.Take that changes nothing, so Config.Where still finds a
-// row after its import. The import must refuse such a Take, because both systems would run the row.
+// The Take of this test changes nothing.
 // Failure: F110
 func TestTakeThatLeavesRowsToTheOldSystemIsRefused(t *testing.T) {
 	t.Parallel()
@@ -231,8 +227,6 @@ func TestKeysOfEachKindGiveDistinctIdempotencyKeys(t *testing.T) {
 	assert.Equal(t, "Key", field.Field)
 }
 
-// Without a unique key, two rows may have the same key. Both rows would get the same idempotency key, so one of them
-// would get no entry. The import must refuse such a table.
 // Failure: F109
 func TestKeyThatSeveralRowsShareIsRefused(t *testing.T) {
 	t.Parallel()
@@ -274,7 +268,7 @@ func TestRowWithTheKeyOfAnotherIsNotTakenWithIt(t *testing.T) {
 	assert.Equal(t, 0, r.Count("common_process_log"))
 }
 
-// MyISAM ignores a rollback. Take would stay in effect for a row whose entry was rolled back.
+// MyISAM ignores a rollback, so Take would stay in effect for a row whose entry was rolled back.
 // Failure: F109
 func TestTableWithoutTransactionsIsNotTakenFrom(t *testing.T) {
 	t.Parallel()
@@ -326,8 +320,6 @@ func TestRunTakesRowsUntilItIsStopped(t *testing.T) {
 	r.requireOneEach("pay", 31)
 }
 
-// TestRunOutlivesProblemsWithTheDatabase cuts Run's connections many times. Run must continue until every row is an
-// entry.
 // Failure: F109
 func TestRunOutlivesProblemsWithTheDatabase(t *testing.T) {
 	t.Parallel()

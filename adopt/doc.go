@@ -15,15 +15,11 @@
 // the row either. So you may kill a pass at any point, run it again, and run it in several processes at once.
 //
 // [Import.DryRun] makes a pass and rolls each page back. Its report says what would be recorded, skipped and refused,
-// and why. [Import.Once] makes one pass. [Import.Run] repeats passes as long as old services still write.
-//
-// # Refused rows
+// and why. [Import.Once] makes one pass.
 //
 // A row is refused if Map returns an error or panics, or if the log does not accept its entry. The report and
 // Config.Logger name the row, and the row stays unchanged. Other rows are imported. With Config.StopAtRefusal the pass
 // ends.
-//
-// # What is not guaranteed
 //
 // Package adopt does not guarantee that the old system has finished with a row. The old system may run the row without
 // a lock on it. To prevent this, set Config.Where and Config.Take together, or stop the old scanner. Without Take,

@@ -28,7 +28,6 @@ var (
 
 const childEnv = "COMPENSATOR_ADOPT_CHILD"
 
-// program configures a child process that runs an Import until it is killed.
 type program struct {
 	DSN  string
 	Copy bool
@@ -61,8 +60,7 @@ func must(err error) {
 	}
 }
 
-// child starts a process that runs an Import. The returned function kills the process with SIGKILL and waits for its
-// end.
+// kill sends SIGKILL and waits for the end of the process.
 func (r *rig) child(p program) (kill func()) {
 	text, err := json.Marshal(p)
 	require.NoError(r.T, err)
@@ -81,8 +79,7 @@ func (r *rig) child(p program) (kill func()) {
 	return kill
 }
 
-// TestNoRowIsLostOrDoubledWhileImportersAreKilled runs two importers, kills them with SIGKILL and starts them again.
-// Meanwhile old services write rows, and roll back one transaction in ten. Each row must become one entry.
+// Two importers are killed and started again, while old services write rows and roll back one transaction in ten.
 // Failure: F109
 func TestNoRowIsLostOrDoubledWhileImportersAreKilled(t *testing.T) {
 	for name, copy := range map[string]bool{"taking": false, "copying": true} {
@@ -117,8 +114,8 @@ func TestNoRowIsLostOrDoubledWhileImportersAreKilled(t *testing.T) {
 	}
 }
 
-// write acts as four old services. They insert rows in transactions and commit them in a different order from the
-// inserts. It returns the number of committed rows.
+// Four old services commit their transactions in another order than they insert. write returns the number of committed
+// rows.
 func (r *rig) write(n int) (committed int) {
 	var all sync.WaitGroup
 	var mu sync.Mutex // guards committed
@@ -149,9 +146,7 @@ func (r *rig) write(n int) (committed int) {
 	return committed
 }
 
-// TestOldScannerAndImportSideBySideRunEachRowOnce runs the old scanner beside the Import. The old scanner claims a row
-// before running the row, as the documentation page requires. The new system's handlers run the rows that the Import
-// has taken. Each row must run once.
+// As the documentation page requires, the old scanner claims a row before running it.
 // Failure: F109
 func TestOldScannerAndImportSideBySideRunEachRowOnce(t *testing.T) {
 	t.Parallel()
@@ -184,7 +179,6 @@ func TestOldScannerAndImportSideBySideRunEachRowOnce(t *testing.T) {
 	t.Logf("%d by the old scanner, %d by the log", manual, want-manual)
 }
 
-// scanManually acts as the old scanner: it lists rows, claims each row and runs it.
 func (r *rig) scanManually(ctx context.Context) {
 	for ctx.Err() == nil {
 		found, err := r.DB.Query("SELECT id FROM old_log WHERE state=0 ORDER BY id LIMIT 5")

@@ -22,7 +22,6 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// Order is the content of the old rows.
 type Order struct {
 	ID string `json:"id"`
 }
@@ -123,7 +122,6 @@ func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) 
 	return <-running
 }
 
-// followed holds the functions that the test runs at the steps of the page.
 type followed struct {
 	close        func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o Order) error
 	tried, taken func(*adopt.Report)
@@ -235,8 +233,6 @@ func TestPageImportsAnOldTable(t *testing.T) {
 	assert.Equal(t, 5, rest, "two reports and the refused rows")
 }
 
-// TestOtherExpressionsOfThePageAreRight checks two SQL expressions of the page. The first converts a due time that a
-// service wrote in another time zone. The second selects rows while the old timer still runs.
 func TestOtherExpressionsOfThePageAreRight(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/how-to/move-from-your-own-table.md")

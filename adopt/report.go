@@ -37,7 +37,6 @@ func newReport() *Report {
 	return &Report{Recorded: map[string]int{}, Known: map[string]int{}, Skipped: map[string]int{}, Refused: map[string]int{}}
 }
 
-// add adds the counts of a finished transaction.
 func (r *Report) add(t *Report) {
 	r.Rows += t.Rows
 	r.Busy += t.Busy

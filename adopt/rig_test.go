@@ -14,7 +14,6 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// rig is a harness.World with an old table.
 type rig struct {
 	*harness.World
 	c *compensator.Compensator
@@ -43,7 +42,7 @@ const (
 	taken = 9
 )
 
-// moving returns a Config whose Take removes rows from the old system.
+// The Take of this Config removes rows from the old system.
 func moving() Config {
 	return Config{
 		Name: "old", Table: "old_log", Key: "id", Columns: []string{"kind", "content"}, Where: "state = 0", Take: "state = 9",
@@ -51,7 +50,7 @@ func moving() Config {
 	}
 }
 
-// copying returns a Config that leaves the old table unchanged.
+// This Config leaves the old table unchanged.
 func copying() Config {
 	cfg := moving()
 	cfg.Take = ""
@@ -76,7 +75,6 @@ func mapRow(row *Row) (compensator.NewEntry, error) {
 	return compensator.NewEntry{BusinessType: kind, Content: []byte(content)}, nil
 }
 
-// add writes n rows of a kind, as an old service does.
 func (r *rig) add(kind string, n int) {
 	r.T.Helper()
 	for n > 0 {
@@ -105,7 +103,6 @@ func (r *rig) once(im *Import) *Report {
 	return report
 }
 
-// start runs an Import until the test ends or the returned function is called.
 func (r *rig) start(im *Import) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan error, 1)
@@ -122,7 +119,6 @@ func (r *rig) start(im *Import) (stop func() error) {
 	return stop
 }
 
-// requireOneEach requires one entry for each old row of a kind, and no other entry of this type.
 func (r *rig) requireOneEach(kind string, rows int) {
 	r.T.Helper()
 	require.Equal(r.T, rows, r.Count("old_log WHERE kind=?", kind), "rows")
@@ -130,7 +126,6 @@ func (r *rig) requireOneEach(kind string, rows int) {
 	require.Equal(r.T, rows, r.Count("old_log o JOIN common_process_log e ON e.idempotent_id = CONCAT('old:', o.id) AND e.business_type = o.kind WHERE o.kind=?", kind), "pairs")
 }
 
-// refusals returns the keys of the refused rows, each with its type.
 func refusals(r *Report) (rows []string) {
 	for _, refusal := range r.Refusals {
 		rows = append(rows, refusal.Key+" "+refusal.BusinessType)

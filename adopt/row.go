@@ -30,14 +30,13 @@ type skippedRow struct{ reason string }
 
 func (s *skippedRow) Error() string { return "skipped: " + s.reason }
 
-// key is a row's key, in the form that the driver accepts as an argument.
 type key struct {
 	value any
 	text  string
 }
 
-// keyOf converts a value read by the driver into a key. For a text column the key has type string. With a key of type
-// []byte MySQL would compare bytes, and their order differs from the order of the text index.
+// A key of a text column has type string. With a key of type []byte MySQL would compare bytes, and their order differs
+// from the order of the text index.
 func keyOf(value any, column *sql.ColumnType) (key, error) {
 	kind := strings.ToUpper(column.DatabaseTypeName())
 	switch v := value.(type) {
@@ -62,7 +61,7 @@ func keyOf(value any, column *sql.ColumnType) (key, error) {
 	return key{}, &compensator.FieldError{Field: "Key", Reason: fmt.Sprintf("holds a %T (%s): want whole numbers, text or bytes, and no NULL", value, kind)}
 }
 
-// idempotencyKey returns the idempotency key of a row's entry. The key of a row never changes.
+// The key of a row never changes.
 func (im *Import) idempotencyKey(row string) compensator.IdempotencyKey {
 	id := im.cfg.Name + ":" + row
 	if processlog.FitsIdempotencyKey(id) {

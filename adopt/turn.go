@@ -14,8 +14,7 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// pageRun handles one page of rows in one transaction. If the field onlyKeys is set, the page holds the rows with these
-// keys. Otherwise it holds the next rows after the key in the field afterKey.
+// If onlyKeys is set, the page holds the rows with these keys, and otherwise the next rows after afterKey.
 type pageRun struct {
 	*Import
 	dry      bool
@@ -28,10 +27,9 @@ type pageRun struct {
 	entries   []compensator.NewEntry
 }
 
-// longest is the maximum duration of a transaction. The rows of the old table are locked for that time at most.
+// The rows of the old table are locked for that time at most.
 const longest = 30 * time.Second
 
-// errDry rolls back the transaction of a DryRun.
 var errDry = errors.New("adopt: dry run")
 
 func (t *pageRun) runPage(ctx context.Context) error {
@@ -77,8 +75,7 @@ func (t *pageRun) work(ctx context.Context, tx *compensator.ScopedTx) (err error
 	return nil
 }
 
-// page reads the keys of the next rows. It locks no rows. So a row that another transaction has locked does not delay
-// the other rows.
+// page locks no rows, so that a row that another transaction has locked does not delay the other rows.
 func (t *pageRun) page(ctx context.Context, tx *compensator.ScopedTx) ([]key, error) {
 	from, args := "", []any(nil)
 	if t.afterKey != nil {
@@ -101,7 +98,7 @@ func (t *pageRun) page(ctx context.Context, tx *compensator.ScopedTx) ([]key, er
 	return keys, rows.Err()
 }
 
-// scanKey reads the key from the first column. It discards the other columns, whose number is otherColumns.
+// The other columns are discarded.
 func scanKey(rows *sql.Rows, otherColumns int) (key, error) {
 	types, err := rows.ColumnTypes()
 	if err != nil {
@@ -118,9 +115,8 @@ func scanKey(rows *sql.Rows, otherColumns int) (key, error) {
 	return keyOf(value, types[0])
 }
 
-// readRows locks the rows of the page and maps each row. It skips rows that Where no longer finds, and rows that another
-// transaction has locked. It selects rows by their keys, because locks on a range of keys would delay concurrent
-// inserts.
+// readRows skips rows that Where no longer finds, and rows that another transaction has locked. It selects rows by
+// their keys, because locks on a range of keys would delay concurrent inserts.
 func (t *pageRun) readRows(ctx context.Context, tx *compensator.ScopedTx) error {
 	lock, err := t.lock(ctx, tx)
 	if err != nil {
@@ -156,8 +152,8 @@ func notUnique(key string) error {
 	return &compensator.FieldError{Field: "Key", Reason: fmt.Sprintf("holds %q in several rows: want a unique column", key)}
 }
 
-// lock returns the locking clause for a SELECT. On SQLite it is empty, because the transaction has locked the whole
-// database and SQLite has no such clause. The first call also checks the engine of the table.
+// On SQLite the clause is empty, because the transaction has locked the whole database. The first call also checks the
+// engine of the table.
 func (t *pageRun) lock(ctx context.Context, tx *compensator.ScopedTx) (string, error) {
 	if lock := t.locks.Load(); lock != nil {
 		return *lock, nil
@@ -180,8 +176,8 @@ func (t *pageRun) lock(ctx context.Context, tx *compensator.ScopedTx) (string, e
 	return lock, nil
 }
 
-// checkEngine refuses a table whose engine has no transactions. On such an engine a rollback would delete the entry and
-// keep the update by Take. A view has no engine, so checkEngine accepts a view.
+// On an engine without transactions a rollback would delete the entry and keep the update by Take. A view has no engine
+// and is accepted.
 func (t *pageRun) checkEngine(ctx context.Context, tx *compensator.ScopedTx) error {
 	schema, args := "DATABASE()", []any{t.cfg.Table}
 	if database, table, qualified := strings.Cut(t.cfg.Table, "."); qualified {
@@ -202,7 +198,6 @@ func (t *pageRun) checkEngine(ctx context.Context, tx *compensator.ScopedTx) err
 		"leave Take empty, or change the engine to InnoDB", t.table, engine)}
 }
 
-// takeRow maps a row. It adds the row's entry to t.entries, or counts the row as skipped or refused.
 func (t *pageRun) takeRow(k key, rows *sql.Rows) error {
 	entry, err := t.entry(&Row{Key: k.text, rows: rows})
 	var skip *skippedRow
@@ -225,7 +220,6 @@ func (t *pageRun) takeRow(k key, rows *sql.Rows) error {
 	return nil
 }
 
-// entry calls Config.Map and converts a panic into an error.
 func (t *pageRun) entry(row *Row) (entry compensator.NewEntry, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -236,7 +230,6 @@ func (t *pageRun) entry(row *Row) (entry compensator.NewEntry, err error) {
 	return entry, usererr.Of(err)
 }
 
-// recordRows records the entries and updates the old rows as Take says.
 func (t *pageRun) recordRows(ctx context.Context, tx *compensator.ScopedTx) error {
 	if len(t.entries) == 0 {
 		return nil
@@ -270,8 +263,7 @@ func (t *pageRun) recordRows(ctx context.Context, tx *compensator.ScopedTx) erro
 	return t.checkTaken(ctx, tx, in, args)
 }
 
-// checkTaken checks that Config.Where no longer finds the rows that Config.Take has updated. Otherwise the old system
-// and the library would both run these rows.
+// Otherwise the old system and the library would both run these rows.
 func (t *pageRun) checkTaken(ctx context.Context, tx *compensator.ScopedTx, in string, args []any) error {
 	var remaining int
 	err := tx.QueryRowContext(ctx, fmt.Sprintf("SELECT COUNT(*) FROM %s WHERE %s IN (%s) AND (%s)", t.table, t.key, in, t.cfg.Where), args...).Scan(&remaining)
@@ -284,7 +276,6 @@ func (t *pageRun) checkTaken(ctx context.Context, tx *compensator.ScopedTx, in s
 	return nil
 }
 
-// list returns the placeholders and arguments of keys for an IN list.
 func list(keys []key) (marks string, args []any) {
 	for _, k := range keys {
 		args = append(args, k.value)

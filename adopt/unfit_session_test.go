@@ -10,8 +10,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The log refuses a session of the pool, for example one with unique_checks=0. The row must not count as refused, and
-// Run must continue, because another session can take the row.
+// Another session of the pool can take the row.
 // Failure: F33
 func TestRefusedSessionRefusesNoRow(t *testing.T) {
 	for _, field := range []string{"tx", "unique_checks"} {

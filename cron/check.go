@@ -8,7 +8,6 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// field is one of the five fields of an expression.
 type field struct {
 	name     string
 	minimum  int
@@ -26,8 +25,7 @@ var fields = []field{
 	{name: "day of week", maximum: 6, ofDays: true},
 }
 
-// check returns an error for expressions that would fire at other times than a reader expects. It accepts invalid
-// expressions, because the parser refuses them.
+// check accepts invalid expressions, because the parser refuses them.
 func check(expression string) error {
 	texts := strings.Fields(expression)
 	if len(texts) != len(fields) {
@@ -46,10 +44,8 @@ func check(expression string) error {
 	return nil
 }
 
-// star reports whether a field stands for every value.
 func star(text string) bool { return text == "*" || text == "?" || text == "*/1" || text == "?/1" }
 
-// check returns an error if one element of a list would fire at unexpected times.
 func (f field) check(part string) error {
 	values, step, stepped := strings.Cut(part, "/")
 	switch {
@@ -71,9 +67,8 @@ func (f field) check(part string) error {
 	return f.checkStep(values, stepSize)
 }
 
-// checkStep refuses a step that selects only one value, for example */90 of minutes. It also refuses a step whose last
-// gap is shorter than the others: */7 of minutes fires at minute 56 and then at minute 0. With a range, such a step is
-// accepted.
+// */90 of minutes selects only one value, and the last gap of */7 is shorter than the others. With a range, a step with
+// a shorter gap is accepted.
 func (f field) checkStep(values string, step int) error {
 	first, last, isRange := f.minimum, f.maximum, false
 	if values != "*" && values != "?" {
@@ -110,7 +105,7 @@ var names = map[string]map[string]int{
 	"day of week": {"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6},
 }
 
-// number returns the value of text in the field, or −1.
+// The result is −1 if text is no value of the field.
 func (f field) number(text string) int {
 	if n, isNamed := names[f.name][strings.ToLower(text)]; isNamed {
 		return n
@@ -124,8 +119,8 @@ func (f field) number(text string) int {
 
 var daysOf = [13]int{0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
 
-// checkDays refuses an expression that names a month without any of the named days, for example day 31 with month 4. If
-// the month field is a star, checkDays refuses the expression only if no month has such a day.
+// checkDays refuses an expression that names a month without any of the named days. If the month field is a star, it
+// refuses the expression only if no month has such a day.
 func checkDays(s *cron.SpecSchedule) error {
 	if s.Dow&starBit == 0 { // The day of the month is a star.
 		return nil

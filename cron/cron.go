@@ -70,9 +70,8 @@ func Parse(expression string, location *time.Location) (compensator.Schedule, er
 // starBit is the bit with which the parser marks a star field.
 const starBit = 1 << 63
 
-// nextWallTime returns the first time after wallTime at which the expression fires. Both times are readings of a local
-// clock, stored as UTC. spec.Next searches five years and then returns the zero time. nextWallTime continues the
-// search, because around 2100 two leap days are eight years apart.
+// Both times are readings of a local clock, stored as UTC. spec.Next searches only five years, but around 2100 two leap
+// days are eight years apart.
 func nextWallTime(spec *cron.SpecSchedule, wallTime time.Time) time.Time {
 	for {
 		next := spec.Next(wallTime)
@@ -83,9 +82,8 @@ func nextWallTime(spec *cron.SpecSchedule, wallTime time.Time) time.Time {
 	}
 }
 
-// intervalSchedule is the schedule of an expression for every hour. Between two clock changes of its location, it
-// evaluates the expression on a clock with a fixed offset. The parser's own schedule would skip a day that has no
-// midnight in that location.
+// Between two clock changes of its location, an intervalSchedule evaluates the expression on a clock with a fixed
+// offset. The parser's own schedule would skip a day that has no midnight in that location.
 type intervalSchedule struct {
 	spec     *cron.SpecSchedule
 	location *time.Location
@@ -103,8 +101,8 @@ func (e intervalSchedule) Next(after time.Time) time.Time {
 	}
 }
 
-// wallSchedule is the schedule of an expression that names hours. It evaluates the expression on a clock without clock
-// changes. Then it finds the moment at which the clock of its location shows the same time.
+// A wallSchedule evaluates the expression on a clock without clock changes. Then it finds the moment at which the clock
+// of its location shows the same time.
 type wallSchedule struct {
 	spec     *cron.SpecSchedule
 	location *time.Location
@@ -122,8 +120,7 @@ func (w wallSchedule) Next(after time.Time) time.Time {
 	}
 }
 
-// firstInstant returns the first moment at which the location's clock shows the given time or a later time. It goes
-// from one clock change to the next.
+// The result is the first moment at which the location's clock shows the given time or a later time.
 func (w wallSchedule) firstInstant(wallTime time.Time) time.Time {
 	for t := wallTime.Add(-48 * time.Hour).In(w.location); ; {
 		offset, validUntil := offsetAt(t)
@@ -139,13 +136,11 @@ func (w wallSchedule) firstInstant(wallTime time.Time) time.Time {
 	}
 }
 
-// offsetAt returns the offset from UTC that t's zone has at t. The offset holds at least until validUntil, which is
-// always after t. A zero validUntil means that the offset never changes.
+// The offset holds at least until validUntil, which is always after t. A zero validUntil means that the offset never
+// changes.
 //
-// Some zones follow a rule without an end, for example all zones read from Go's time/tzdata. For these, ZoneBounds ends
-// each year after 365 days (Go 1.26), so in a leap year validUntil may not be after t. In that case offsetAt uses the
-// end of the UTC year instead. No zone changes its offset on the last day of the year, and the next call evaluates the
-// next year.
+// For a zone with a rule without an end, ZoneBounds ends each year after 365 days (Go 1.26), so in a leap year
+// validUntil may not be after t. The end of the UTC year replaces it, because no zone changes its offset on that day.
 func offsetAt(t time.Time) (offset time.Duration, validUntil time.Time) {
 	_, seconds := t.Zone()
 	if _, validUntil = t.ZoneBounds(); !validUntil.IsZero() && !validUntil.After(t) {

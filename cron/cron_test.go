@@ -27,7 +27,6 @@ func parse(t *testing.T, expression string, location *time.Location) compensator
 	return schedule
 }
 
-// slots returns the slots after from, up to and including to.
 func slots(schedule compensator.Schedule, from, to time.Time) (list []time.Time) {
 	for next := schedule.Next(from); !next.IsZero() && !next.After(to); next = schedule.Next(next) {
 		list = append(list, next)
@@ -35,7 +34,6 @@ func slots(schedule compensator.Schedule, from, to time.Time) (list []time.Time)
 	return list
 }
 
-// shown formats slots as the clock of a zone shows them.
 func shown(list []time.Time, location *time.Location) (texts []string) {
 	for _, slot := range list {
 		texts = append(texts, slot.In(location).Format("01-02 15:04:05 MST"))
@@ -67,8 +65,7 @@ func TestSlotsAroundTheHoursThatAreSkippedAndRepeated(t *testing.T) {
 	}
 }
 
-// TestExpressionOfEveryHourHasEachMomentTheClockShows compares the slots with each minute that the clock shows around a
-// clock change. Some of these days have no midnight. The expressions name the day of the change.
+// Some of these days have no midnight.
 func TestExpressionOfEveryHourHasEachMomentTheClockShows(t *testing.T) {
 	for _, c := range []struct {
 		zone       string
@@ -100,7 +97,7 @@ func TestExpressionOfEveryHourHasEachMomentTheClockShows(t *testing.T) {
 	}
 }
 
-// rules maps a zone to its rule for future years. The rule is the last line of the zone's file.
+// A rule is the last line of the zone's file.
 var rules = map[string]string{
 	"Europe/Berlin":    "CET-1CEST,M3.5.0,M10.5.0/3",
 	"Europe/London":    "GMT0BST,M3.5.0/1,M10.5.0",
@@ -109,20 +106,17 @@ var rules = map[string]string{
 	"Africa/Cairo":     "EET-2EEST,M4.5.5/0,M10.5.4/24",
 }
 
-// ruled returns a zone that consists of a rule only. Go's time/tzdata stores future years in this form. The zone files
-// of many machines list the changes instead.
+// Go's time/tzdata stores future years as a rule, and the zone files of many machines list the changes instead.
 func ruled(t *testing.T, name string) *time.Location {
 	t.Helper()
-	// RFC 8536 requires a header, one type of local time and its name. The file contains them twice, for version 1 and for
-	// version 2. The name may be any text.
+	// RFC 8536 requires a header, one type of local time and its name, for version 1 and again for version 2.
 	part := "TZif2" + strings.Repeat("\x00", 15+4*4) + "\x00\x00\x00\x01" + "\x00\x00\x00\x04" + "\x00\x00\x00\x00\x00\x00" + "LMT\x00"
 	location, err := time.LoadLocationFromTZData(name, []byte(part+part+"\n"+rules[name]+"\n"))
 	require.NoError(t, err)
 	return location
 }
 
-// TestSlotsGoOnPastTheLastDayOfALeapYear checks that Next returns on the last day of a leap year. ZoneBounds ends the
-// year after 365 days, so a search that relies on it alone would never return.
+// The function ZoneBounds ends a leap year after 365 days, so a search that relies on it alone would never return.
 // Failure: F103
 func TestSlotsGoOnPastTheLastDayOfALeapYear(t *testing.T) {
 	t.Parallel()
@@ -148,8 +142,8 @@ func TestSlotsGoOnPastTheLastDayOfALeapYear(t *testing.T) {
 	}
 }
 
-// walked computes the slots of an expression without the schedule under test. For each minute it reads the zone's
-// clock. The minute is a slot if the expression has a slot at the same date and time in UTC.
+// walked does not use the schedule under test. It reads the zone's clock each minute. The minute is a slot if the
+// expression has a slot at the same date and time in UTC.
 func walked(t *testing.T, expression string, location *time.Location, from, to time.Time) (texts []string) {
 	t.Helper()
 	isNamed := make(map[time.Time]bool) // slots of a UTC clock. They reach from a day before to a day after, because no zone differs from UTC by more than a day
@@ -165,8 +159,7 @@ func walked(t *testing.T, expression string, location *time.Location, from, to t
 	return texts
 }
 
-// TestSlotIsTheSameFromEachMomentBeforeIt calls Next from different moments. Processes do the same and must agree on
-// the slot.
+// Processes call Next from different moments and must agree on the slot.
 // Failure: F103
 func TestSlotIsTheSameFromEachMomentBeforeIt(t *testing.T) {
 	for _, name := range []string{"Europe/Berlin", "Australia/Lord_Howe", "America/Santiago", "Asia/Kolkata", "UTC"} {
@@ -189,7 +182,6 @@ func TestSlotIsTheSameFromEachMomentBeforeIt(t *testing.T) {
 	}
 }
 
-// changes reports whether the clock is changed within half a day of the slot.
 func changes(slot time.Time) bool {
 	_, before := slot.Add(-12 * time.Hour).Zone()
 	_, after := slot.Add(12 * time.Hour).Zone()
@@ -236,8 +228,7 @@ func TestExpressionsThatAreRefused(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// TestExpressionThatNeverFiresOrMisleadsIsRefused has expressions that robfig/cron accepts, each with the error that
-// Parse must return. An empty error means that Parse must accept the expression, too.
+// The parser of robfig/cron accepts these expressions. An empty error means that Parse must accept the expression, too.
 func TestExpressionThatNeverFiresOrMisleadsIsRefused(t *testing.T) {
 	for expression, why := range map[string]string{
 		"0 0 31 4 *":           "never fires",
@@ -313,8 +304,7 @@ func TestExpressionThatNeverFiresOrMisleadsIsRefused(t *testing.T) {
 	}
 }
 
-// TestLeapDayHasItsSlotAcrossTheYear2100 asks for the next leap day after March 2096. It must be in 2104, because 2100
-// is not a leap year.
+// The year 2100 is not a leap year.
 func TestLeapDayHasItsSlotAcrossTheYear2100(t *testing.T) {
 	for _, expression := range []string{"0 0 29 2 *", "0 * 29 2 *"} {
 		slot := parse(t, expression, zone(t, "Europe/Berlin")).Next(time.Date(2096, 3, 1, 0, 0, 0, 0, time.UTC))

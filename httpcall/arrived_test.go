@@ -16,13 +16,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// saysUnknown reports whether err says that the service may have received the call.
 func saysUnknown(err error) bool {
 	var u interface{ OutcomeUnknown() bool }
 	return errors.As(err, &u) && u.OutcomeUnknown()
 }
 
-// bankOf returns the URL of a service with this handler, and a client that reuses its connections.
 func bankOf(t *testing.T, handler http.HandlerFunc) (string, *http.Client) {
 	bank := httptest.NewServer(handler)
 	t.Cleanup(bank.Close)
@@ -31,7 +29,6 @@ func bankOf(t *testing.T, handler http.HandlerFunc) (string, *http.Client) {
 	return bank.URL, &http.Client{Transport: transport}
 }
 
-// hangUp breaks the connection of a request that it has read.
 func hangUp(w http.ResponseWriter, r *http.Request) {
 	if _, err := io.Copy(io.Discard, r.Body); err != nil {
 		panic(err)
@@ -86,7 +83,7 @@ func TestErrorSaysThatTheCallMayHaveArrived(t *testing.T) {
 			client := &http.Client{Transport: own(func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF })}
 			return PostJSON(t.Context(), client, "http://pay.example", "0-0", 1, nil)
 		},
-		// The transport repeats a request with an Idempotency-Key. The last error says that no server listens.
+		// The last error says that no server listens.
 		"the transport repeats the request in vain": func(t *testing.T) error {
 			var bank *httptest.Server
 			calls := 0

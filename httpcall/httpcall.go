@@ -83,8 +83,7 @@ func Do(client *http.Client, request *http.Request, key string) (*http.Response,
 	return response, nil
 }
 
-// following makes one request with the user's client. It stops at a redirect that would change the method of the
-// request.
+// following stops at a redirect that would change the method of the request.
 type following struct {
 	client        *http.Client
 	refusedTarget string // host of the redirect that would have changed the method
@@ -103,8 +102,8 @@ func (f *following) do(request *http.Request) (*http.Response, error) {
 	})))
 }
 
-// mayHaveArrived reports whether the service may have received the request that ended with err. A transport may repeat a
-// request on a new connection, so the last error does not say whether an earlier connection has carried the request.
+// A transport may repeat a request on a new connection, so the last error does not say whether an earlier connection
+// has carried the request.
 func (f *following) mayHaveArrived(err error) bool {
 	if f.traced.Load() {
 		return f.connected.Load()
@@ -114,8 +113,7 @@ func (f *following) mayHaveArrived(err error) bool {
 	return !(usererr.As(err, &dialled) && dialled.Op == "dial") && !usererr.As(err, &unresolved)
 }
 
-// check calls the client's CheckRedirect before it checks the method, because CheckRedirect may change a GET back to a
-// POST.
+// A CheckRedirect may change a GET back to a POST, so it is called before the method is checked.
 func (f *following) check(next *http.Request, via []*http.Request) error {
 	f.connected.Store(false) // The redirect has answered the previous request.
 	if f.client.CheckRedirect != nil {
@@ -134,8 +132,7 @@ func (f *following) check(next *http.Request, via []*http.Request) error {
 
 const maxRedirects = 10 // limit that net/http uses for a client without CheckRedirect
 
-// addressed returns an error for a request without a usable address. Without this check the transport would return an
-// error that looks like an unavailable service.
+// Without this check the transport would return an error that looks like an unavailable service.
 func addressed(request *http.Request) error {
 	u, lacks := request.URL, ""
 	switch {
@@ -151,7 +148,6 @@ func addressed(request *http.Request) error {
 	return fmt.Errorf("%s: the request has no %s", request.Method, lacks)
 }
 
-// unanswered converts the error of a call without a usable answer.
 func (f *following) unanswered(request *http.Request, redirect *http.Response, err error) error {
 	var urlErr *url.Error
 	if usererr.As(err, &urlErr) {
@@ -160,7 +156,7 @@ func (f *following) unanswered(request *http.Request, redirect *http.Response, e
 	var noAddress *net.AddrError // For example, net returns an AddrError for an invalid port.
 	counts := redirect != nil || // net/http returns the redirect as the answer if CheckRedirect has stopped it.
 		usererr.As(err, &noAddress)
-	// net/http has no error values for these cases, so compare the texts.
+	// net/http has no error values for these cases.
 	switch text := usererr.Text(err); {
 	case strings.HasPrefix(text, "unsupported protocol scheme"), strings.HasPrefix(text, "http: no Host in request URL"):
 		counts = true
@@ -239,8 +235,8 @@ func (e *Error) OutcomeUnknown() bool {
 	return e.StatusCode == http.StatusBadGateway || e.StatusCode == http.StatusGatewayTimeout
 }
 
-// retryAfter reads the seconds or the date of a Retry-After header (RFC 9110, 10.2.3). A date is compared with this
-// process's clock. A result ≤ 0 means that there is no wait.
+// The header holds seconds or a date (RFC 9110, 10.2.3), which is compared with this process's clock. A result ≤ 0
+// means that there is no wait.
 func retryAfter(header string) time.Duration {
 	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil || errors.Is(err, strconv.ErrRange) { // A number that is out of range is replaced by the largest number.
 		return time.Duration(seconds) * time.Second

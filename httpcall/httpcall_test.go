@@ -27,10 +27,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// waitTimeout is how long a test waits for an event.
 const waitTimeout = time.Minute
 
-// call makes one call with its own client and connections.
 func call(t *testing.T, ctx context.Context, url string, timeout time.Duration) (string, error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/pay?token=secret", strings.NewReader("100"))
@@ -106,8 +104,7 @@ func TestAnswerBecomesAnOutcome(t *testing.T) {
 	}
 }
 
-// waits returns the delay that err asks for, or 0 if err asks for none. It subtracts 5 s, so that the type's own retry
-// delay of one second counts as 0.
+// waits subtracts 5 s, so that the type's own retry delay of one second counts as 0.
 func waits(t *testing.T, err error) time.Duration {
 	t.Helper()
 	c, e := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Logger: slog.New(slog.DiscardHandler)})
@@ -242,8 +239,7 @@ func TestRedirectThatIsNotFollowedCounts(t *testing.T) {
 	}
 }
 
-// TestRedirectThatWouldMakeAGetOfACallIsNotFollowed has a redirect that changes a POST into a GET. The client must not
-// follow it, because the answer to the GET would say nothing about the call.
+// The answer to the GET would say nothing about the call.
 // Failure: F79
 func TestRedirectThatWouldMakeAGetOfACallIsNotFollowed(t *testing.T) {
 	t.Parallel()
@@ -309,7 +305,6 @@ func TestRedirectsAreFollowedAsTheClientHasIt(t *testing.T) {
 	require.EqualError(t, PostJSON(t.Context(), &client, bank.URL, "0-0", 1, nil), "POST "+strings.TrimPrefix(bank.URL, "http://")+": 307 Temporary Redirect")
 }
 
-// own is a transport for schemes other than HTTP.
 type own func(*http.Request) (*http.Response, error)
 
 func (o own) RoundTrip(request *http.Request) (*http.Response, error) { return o(request) }
@@ -336,8 +331,7 @@ func TestClientMayKnowOtherSchemes(t *testing.T) {
 	}
 }
 
-// TestAnswerThatSwitchesProtocolsIsNoAnswer answers with status 101. The body of a 101 is the connection itself and
-// ends only when the service closes it. The call must return before that.
+// The body of a 101 is the connection itself and ends only when the service closes it.
 // Failure: F79
 func TestAnswerThatSwitchesProtocolsIsNoAnswer(t *testing.T) {
 	t.Parallel()

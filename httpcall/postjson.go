@@ -20,7 +20,7 @@ import (
 //
 // Three cases are plain errors and spend an attempt: v cannot be encoded, the address is invalid, or a 2xx answer
 // cannot be decoded. If a 2xx answer cannot be decoded, the service has probably done the work, so the outcome is
-// unknown (see Do). The service recognises a repeated call by its key.
+// unknown (see Do).
 func PostJSON(ctx context.Context, client *http.Client, address, key string, v, into any) error {
 	body, err := json.Marshal(v)
 	if err != nil {

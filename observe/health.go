@@ -54,7 +54,6 @@ func (h Health) Ready() error {
 	return nil
 }
 
-// hasStopped reports whether a loss has stopped this process.
 func (h Health) hasStopped() bool {
 	var loss *processlog.LossError
 	return errors.As(h.History, &loss) && loss.Stopped

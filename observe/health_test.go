@@ -12,7 +12,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// withProblems returns a Health with a value in every field.
 func withProblems() Health {
 	since := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
 	return Health{

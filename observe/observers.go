@@ -31,9 +31,7 @@ func Observers(observers ...Observer) Observer {
 	return combined
 }
 
-// combineCallbacks returns a callback that calls the same callback of each observer. selectCallback selects this
-// callback from an observer. If no observer has the callback, the result is nil. If only one observer has it, the
-// result is that callback itself.
+// If no observer has the callback, the result is nil. If only one observer has it, the result is that callback itself.
 func combineCallbacks[E any](observers []Observer, selectCallback func(Observer) func(E)) func(E) {
 	var callbacks []func(E)
 	for _, o := range observers {
@@ -50,7 +48,7 @@ func combineCallbacks[E any](observers []Observer, selectCallback func(Observer)
 	return func(event E) { callAll(callbacks, event) }
 }
 
-// callAll calls all callbacks with the event. If a callback panics, the remaining ones are still called.
+// If a callback panics, the remaining ones are still called.
 func callAll[E any](callbacks []func(E), event E) {
 	if len(callbacks) > 1 {
 		defer callAll(callbacks[1:], event)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// watching returns an Observer. Each of its callbacks appends its name and the argument who to a slice.
+// Each callback of the Observer appends its name and the argument who to a slice.
 func watching(who string, told *[]string) Observer {
 	var o Observer
 	v := reflect.ValueOf(&o).Elem()
@@ -22,7 +22,6 @@ func watching(who string, told *[]string) Observer {
 	return o
 }
 
-// callWithZeros calls f with zero values.
 func callWithZeros(f reflect.Value) {
 	var args []reflect.Value
 	for i := range f.Type().NumIn() {

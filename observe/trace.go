@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 )
 
-// traceSlot is the key of the place in a context where the trace id of an attempt is kept.
 type traceSlot struct{}
 
 // WithTrace returns a context for one attempt, in which SetTrace can store the trace id of the attempt. If the attempt

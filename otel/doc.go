@@ -4,8 +4,7 @@
 // [New] returns a Telemetry with three parts: an Observer, a Propagator and middleware. [Telemetry.Configure] puts them
 // into a compensator.Config. [Telemetry.Attach] registers gauges. Each part works without the others.
 //
-// docs/reference/telemetry.md lists the spans and the metrics with their units, labels and costs. The directory ops
-// holds a Grafana dashboard and Prometheus rules.
+// docs/reference/telemetry.md lists the spans and the metrics with their units, labels and costs.
 //
 // The package reports only these facts about an entry: its type, id, attempt, epoch and batch id. It never reports
 // content and headers. It reports the text of an error only if [Options.ErrorText] is set. A provider that panics does

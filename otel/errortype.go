@@ -8,7 +8,7 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// These are the values of the attribute error.type. Options.ErrorType may add other words.
+// Options.ErrorType may add other values of error.type.
 const (
 	typePanic       = "panic"
 	typePermanent   = "permanent"
@@ -20,7 +20,7 @@ const (
 	typeFailed      = "failed"
 )
 
-// errorType returns a word for the kind of failure of an attempt. It returns "" for a success and for a snooze.
+// The result is "" for a success and for a snooze.
 func (t *Telemetry) errorType(ctx context.Context, err error) (errorType string) {
 	if err == nil {
 		return ""
@@ -51,8 +51,7 @@ func (t *Telemetry) errorType(ctx context.Context, err error) (errorType string)
 	return errorType
 }
 
-// mostWrapped limits how many wrapped errors isPanic follows. Without this limit, an error that unwraps to itself would
-// be followed forever.
+// Without this limit, an error that unwraps to itself would be followed forever.
 const mostWrapped = 100
 
 func isPanic(err error) bool {
@@ -83,7 +82,6 @@ func (t *Telemetry) ownErrorType(err error) (errorType string) {
 	return errorType
 }
 
-// errorText returns the text of an error for a span, as Options.ErrorText allows it.
 func (t *Telemetry) errorText(err error) (text string) {
 	if t.opts.ErrorText == nil || err == nil {
 		return ""

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// gauges holds the gauges. When metrics are collected, it queries the Compensator and, through it, the database.
+// A collection of metrics queries the Compensator and, through it, the database.
 type gauges struct {
 	t *Telemetry
 	c *compensator.Compensator
@@ -30,7 +30,6 @@ type gauges struct {
 	current   atomic.Pointer[[]reading]
 }
 
-// reading is one value of one gauge.
 type reading struct {
 	gauge  metric.Observable
 	value  float64
@@ -79,7 +78,7 @@ func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, e
 	return t.meter.RegisterCallback(g.observe, g.ready, g.queue, g.stuck, g.breakers, g.limited, g.nextStart, g.waiting, g.due, g.late, g.age, g.overdue, g.cases, g.instances, g.pastDue, g.atRisk, g.paused)
 }
 
-// observe is the callback that OpenTelemetry calls at each collection. Several metric readers may call it concurrently.
+// Several metric readers may call observe concurrently.
 func (g *gauges) observe(ctx context.Context, observer metric.Observer) error {
 	defer survive()
 	for _, r := range g.readings(ctx) {
@@ -93,8 +92,7 @@ func (g *gauges) observe(ctx context.Context, observer metric.Observer) error {
 	return nil
 }
 
-// readings returns the current values of the gauges. It returns the last readings if they are younger than lookEvery,
-// or if another goroutine is reading new ones. In all other cases it calls read.
+// readings returns the last readings if they are younger than lookEvery, or if another goroutine is reading new ones.
 func (g *gauges) readings(ctx context.Context) []reading {
 	if g.looking.TryLock() {
 		defer g.looking.Unlock()
@@ -110,8 +108,8 @@ func (g *gauges) readings(ctx context.Context) []reading {
 	return nil
 }
 
-// read queries the Compensator. If the database does not return a value, read leaves the value out. An old value would
-// suggest that nothing has changed.
+// If the database does not return a value, read leaves the value out, because an old value would suggest that nothing
+// has changed.
 func (g *gauges) read(ctx context.Context) (readings []reading) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -152,8 +150,7 @@ func (g *gauges) read(ctx context.Context) (readings []reading) {
 	return append(readings, g.openCases...)
 }
 
-// readCases returns readings of the open cases, paused types, processes and amounts at risk. It returns none if status
-// is nil.
+// The result is empty if status is nil.
 func (g *gauges) readCases(status *admin.Standing) (readings []reading) {
 	if status == nil {
 		return nil
@@ -185,7 +182,6 @@ func (g *gauges) readCases(status *admin.Standing) (readings []reading) {
 	return readings
 }
 
-// countWaiting counts entries that have not ended, and dead entries.
 func (g *gauges) countWaiting(ctx context.Context) (readings []reading) {
 	counts, err := admin.Of(g.c).Count(ctx, admin.CountFilter{AtMost: maxWaiting})
 	if err != nil {
@@ -221,7 +217,7 @@ func (g *gauges) countWaiting(ctx context.Context) (readings []reading) {
 	return readings
 }
 
-// byType returns one reading for each type that is reported under its name, and one reading for all other types.
+// Types that are not reported under their names share one reading.
 func (g *gauges) byType(gauge metric.Observable, types *names, values map[string]float64, joinTypes func(a, b float64) float64, labelsOf labels) (readings []reading) {
 	valuesByType := make(map[string]float64)
 	for businessType, value := range values {

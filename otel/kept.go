@@ -2,8 +2,7 @@ package otel
 
 import "sync"
 
-// names limits the values of an attribute. It keeps the first names up to the limit. Later names are reported as the
-// constant other.
+// names keeps the first names up to the limit. Later names are reported as the constant other.
 type names struct {
 	maxNames int
 
@@ -13,8 +12,7 @@ type names struct {
 
 func newNames(maxNames int) *names { return &names{maxNames: maxNames, known: make(map[string]bool)} }
 
-// canonical returns its argument if the argument is one of the first names. Otherwise it returns the constant other.
-// isNew is true if this call has added the argument to the first names.
+// A name that is not among the first names becomes the constant other. isNew is true if this call has added the name.
 func (n *names) canonical(name string) (value string, isNew bool) {
 	n.mu.RLock()
 	isKnown, isFull := n.known[name], len(n.known) >= n.maxNames
@@ -37,7 +35,7 @@ func (n *names) canonical(name string) (value string, isNew bool) {
 	return name, true
 }
 
-// cache caches one value for each key. Its callers limit the number of keys.
+// The callers of a cache limit the number of keys.
 type cache[K comparable, V any] struct {
 	mu     sync.RWMutex // guards values
 	values map[K]V

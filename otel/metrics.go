@@ -10,7 +10,6 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// instruments holds the instruments that count events as they happen.
 type instruments struct {
 	duration, lateness               metric.Float64Histogram
 	sent, consumed, settled, dropped metric.Int64Counter
@@ -43,11 +42,10 @@ func (m *instruments) createInstruments(meter metric.Meter) error {
 	return errors.Join(append(problems, err)...)
 }
 
-// labels holds the attributes of one series. Empty attributes are left out.
+// Empty attributes are left out.
 type labels struct{ log, operation, businessType, errorType, state, endedBy, currency, instance, kind string }
 
-// options holds one set of attributes in each form that instruments accept. It is built once, so that counting
-// allocates nothing.
+// A set of attributes is built once, so that counting allocates nothing.
 type options struct {
 	add     []metric.AddOption
 	record  []metric.RecordOption

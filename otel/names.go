@@ -2,8 +2,8 @@ package otel
 
 import "go.opentelemetry.io/otel/attribute"
 
-// These are the names of metrics and attributes. Names that start with messaging follow the OpenTelemetry conventions,
-// which are still in development. Names that start with compensator are the library's own.
+// Names that start with messaging follow the OpenTelemetry conventions, which are still in development. Names that
+// start with compensator are the library's own.
 const (
 	scope     = "github.com/compensator-go/compensator/otel"
 	schemaURL = "https://opentelemetry.io/schemas/1.43.0"
@@ -63,11 +63,10 @@ const (
 	keyKind     = attribute.Key("compensator.case.kind")
 )
 
-// other replaces a value that is not reported under its own name, as the OpenTelemetry conventions define.
+// The OpenTelemetry conventions define this value for all that is not reported under its own name.
 const other = "_OTHER"
 
 // These are the bounds of histogram buckets in seconds. The duration buckets come from the OpenTelemetry conventions.
-// The lateness buckets range from the duration of a claim to the duration of an outage.
 var (
 	durationBuckets = []float64{.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10}
 	latenessBuckets = []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 300, 1800, 7200, 21600, 86400}

@@ -43,7 +43,6 @@ func (t *Telemetry) BatchMiddleware(next compensator.BatchFunc) compensator.Batc
 	}
 }
 
-// running is a running attempt or batch.
 type running struct {
 	ctx       context.Context // context of the handler
 	kind      spanKind
@@ -51,13 +50,11 @@ type running struct {
 	startedAt time.Time
 }
 
-// spanKind holds the values that decide the start options of a span.
 type spanKind struct {
 	operation, businessType string
 	root                    bool
 }
 
-// spanStart holds the name and the start options of a span.
 type spanStart struct {
 	name string
 	opts []trace.SpanStartOption
@@ -86,8 +83,8 @@ func (t *Telemetry) begin(ctx context.Context, e *compensator.Entry) (a running)
 	return a
 }
 
-// origin returns the span in which an entry was recorded. The Propagator puts this span into ctx as a remote span.
-// isKnown is false if ctx has another span, which comes from the context that the caller passed to compensator.New.
+// The Propagator puts the span in which an entry was recorded into ctx as a remote span. Any other span comes from the
+// context that the caller passed to compensator.New.
 func origin(ctx context.Context) (sc trace.SpanContext, isKnown bool) {
 	sc = trace.SpanContextFromContext(ctx)
 	return sc, sc.IsValid() && sc.IsRemote()
@@ -119,7 +116,7 @@ func (t *Telemetry) beginBatch(ctx context.Context, entries []*compensator.Entry
 	return a
 }
 
-// startSpan starts the span. It changes a.ctx only after the span exists.
+// The field a.ctx changes only after the span exists.
 func (t *Telemetry) startSpan(a *running, links ...trace.Link) {
 	begin := t.spans.valueFor(a.kind, t.spanStart)
 	opts := begin.opts
@@ -130,7 +127,7 @@ func (t *Telemetry) startSpan(a *running, links ...trace.Link) {
 	a.ctx, a.span = ctx, span
 }
 
-// spanStart returns start options with all attributes that a sampler needs.
+// A sampler needs all attributes of the start options.
 func (t *Telemetry) spanStart(kind spanKind) spanStart {
 	opts := []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindConsumer),
@@ -146,7 +143,6 @@ func (t *Telemetry) spanStart(kind spanKind) spanStart {
 	return spanStart{kind.operation + " " + kind.businessType, opts}
 }
 
-// ofEntry returns all attributes that are reported about an entry.
 func ofEntry(e *compensator.Entry) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{keyMessageID.String(e.ID.String()), keyAttempt.Int(e.Attempt()), keyEpoch.Int64(int64(e.Epoch))}
 	if e.BatchID != "" {
@@ -155,7 +151,7 @@ func ofEntry(e *compensator.Entry) []attribute.KeyValue {
 	return attributes
 }
 
-// endAttempt ends the span and records the duration. The argument hasReturned is false if the handler has panicked.
+// The parameter hasReturned is false if the handler has panicked.
 func (t *Telemetry) endAttempt(a running, hasReturned bool, errs ...error) {
 	errorType, err := typePanic, error(nil)
 	if hasReturned {
@@ -168,8 +164,6 @@ func (t *Telemetry) endAttempt(a running, hasReturned bool, errs ...error) {
 		t.options(labels{operation: a.kind.operation, businessType: businessType, errorType: errorType}).record...)
 }
 
-// firstFailure returns the first failure among the errors of a batch. For a handler of a single entry, errs holds one
-// error.
 func (t *Telemetry) firstFailure(ctx context.Context, errs []error) (errorType string, err error) {
 	for _, err := range errs {
 		if errorType := t.errorType(ctx, err); errorType != "" {

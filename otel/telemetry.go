@@ -59,8 +59,7 @@ type Telemetry struct {
 	spans                                cache[spanKind, spanStart]
 }
 
-// Limits for the number of values of an attribute. They are needed because a metric keeps each of its series until the
-// process ends.
+// A metric keeps each of its series until the process ends.
 const (
 	maxTypes      = 200
 	maxErrorTypes = 32
@@ -122,8 +121,8 @@ func (t *Telemetry) Attach(c *compensator.Compensator) (detach func() error, err
 	return gauges.Unregister, nil
 }
 
-// survive recovers from a panic of a provider or of a function in Options, so that the handler goes on. It reports the
-// panic to OpenTelemetry's error handler.
+// survive recovers from a panic of a provider or of a function in Options, and reports it to OpenTelemetry's error
+// handler.
 func survive() {
 	if p := recover(); p != nil {
 		complain(p)

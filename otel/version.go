@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// version returns the version of this module in a program, for the instrumentation scope. It returns "" if the program
-// was built without one, for example from a working tree.
+// The result is "" if the program was built without a version, for example from a working tree.
 func version(info *debug.BuildInfo, known bool) string {
 	if !known {
 		return ""

@@ -122,7 +122,6 @@ func Run(ctx context.Context, cfg Config, logs ...Log) error {
 	return errors.Join(err, stopAll(values, insideStop, innerParts))
 }
 
-// nameOf returns how errors call a log: by its name if it has one, and by its position otherwise.
 func nameOf(i int, logs []Log) string {
 	named, ok := logs[i].(interface{ Name() string })
 	switch {
@@ -151,7 +150,6 @@ func (cfg Config) stopTimeout() time.Duration {
 	return defaultStop
 }
 
-// validate returns an error that names everything wrong in cfg and logs.
 func (cfg Config) validate(logs []Log) error {
 	var errs []error
 	refuse := func(bad bool, format string, args ...any) {
@@ -186,7 +184,6 @@ func (cfg Config) validate(logs []Log) error {
 	return errors.Join(errs...)
 }
 
-// part is a server, a consumer or a log. It runs until it is asked to stop.
 type part struct {
 	name     string
 	server   *http.Server // nil if the part stops when its context ends
@@ -194,7 +191,7 @@ type part struct {
 	err      error // error of the part; may be read after finished is closed
 }
 
-// start runs a part in a goroutine, and calls end when the part has returned.
+// start calls end when the part has returned.
 func start(end func(), name string, run func() error) *part {
 	p := &part{name: name, finished: make(chan struct{})}
 	go func() {
@@ -212,7 +209,7 @@ func (p *part) failure() error {
 	return fmt.Errorf("serve: %s: %w", p.name, p.err)
 }
 
-// stop asks a part to stop and waits for it until ctx ends. ctx has a deadline.
+// The context ctx has a deadline.
 func (p *part) stop(ctx context.Context) error {
 	notified := make(chan error, 1)
 	go func() { notified <- p.requestStop(ctx) }()
@@ -231,9 +228,7 @@ func (p *part) stop(ctx context.Context) error {
 	}
 }
 
-// requestStop shuts the server of a part down and waits for the part. If ctx ends first, it closes the connections.
-// Shutdown and Close wait for Serve to return, whatever their context says. Serve calls the user's code, so both may
-// take longer than ctx.
+// Shutdown and Close wait for Serve, which calls the user's code, so both may take longer than ctx.
 func (p *part) requestStop(ctx context.Context) (err error) {
 	if p.server != nil {
 		if err = p.server.Shutdown(ctx); err != nil {
@@ -245,7 +240,6 @@ func (p *part) requestStop(ctx context.Context) (err error) {
 	return errors.Join(p.failure(), err)
 }
 
-// stopAll stops several parts at the same time and waits for them, for at most timeout.
 func stopAll(ctx context.Context, timeout time.Duration, parts []*part) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -258,7 +252,6 @@ func stopAll(ctx context.Context, timeout time.Duration, parts []*part) error {
 	return errors.Join(errs...)
 }
 
-// listen opens a listener for each server without one.
 func (cfg Config) listen(ctx context.Context) (err error) {
 	for _, servers := range [][]Server{cfg.Servers, cfg.Inside} {
 		for i, s := range servers {
@@ -276,7 +269,6 @@ func (cfg Config) listen(ctx context.Context) (err error) {
 	return err
 }
 
-// hangUp closes the listeners of all servers.
 func (cfg Config) hangUp() {
 	for _, s := range slices.Concat(cfg.Servers, cfg.Inside) {
 		if s.Listener != nil {
@@ -285,7 +277,7 @@ func (cfg Config) hangUp() {
 	}
 }
 
-// certified reports whether the server has what it needs: no TLS, or a TLSConfig with certificates.
+// A TLSConfig needs certificates.
 func (s Server) certified() bool {
 	ownConfig := s.TLSConfig
 	return ownConfig == nil || len(ownConfig.Certificates) > 0 || ownConfig.GetCertificate != nil || ownConfig.GetConfigForClient != nil
@@ -307,7 +299,6 @@ func serveAll(end func(), servers []Server) (parts []*part) {
 	return parts
 }
 
-// serveUntilShutdown answers requests until the server is shut down.
 func (s Server) serveUntilShutdown() (err error) {
 	defer s.Listener.Close() // Close the listener, in case the server never used it.
 	if s.TLSConfig != nil {

@@ -27,7 +27,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// waitTimeout is how long a test waits for an event.
 const waitTimeout = time.Minute
 
 func newLog(t *testing.T) *compensator.Compensator {
@@ -45,7 +44,7 @@ func server(t *testing.T, handler http.HandlerFunc) (s serve.Server, url string)
 	return serve.Server{Server: &http.Server{Handler: handler, ReadHeaderTimeout: waitTimeout}, Listener: listener}, "http://" + listener.Addr().String()
 }
 
-// get makes one request on its own connection. It returns the status, or 0 if there was no answer.
+// The status is 0 if there was no answer.
 func get(url string) (status int) {
 	return getBy(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, url)
 }
@@ -76,7 +75,6 @@ func next[T any](t *testing.T, from <-chan T) (v T) {
 	return v
 }
 
-// closed waits until a server does not listen any more, because it is being stopped.
 func closed(t *testing.T, s serve.Server) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -88,8 +86,7 @@ func closed(t *testing.T, s serve.Server) {
 	}, waitTimeout, time.Millisecond)
 }
 
-// A running request records an entry after the stop has begun, and waits until the entry has run. The request and the
-// entry must succeed.
+// A running request records an entry after the stop has begun, and waits until the entry has run.
 func TestRequestUnderWayIsRecordedAndWhatIsDueRunsWhileTheProgramStops(t *testing.T) {
 	t.Parallel()
 	c := newLog(t)
@@ -140,12 +137,10 @@ func TestNothingRunsWhereAnAddressCannotBeHad(t *testing.T) {
 	closed(t, s)
 }
 
-// logFunc is a function that implements Log. Run calls it.
 type logFunc func(context.Context) error
 
 func (run logFunc) Run(ctx context.Context) error { return run(ctx) }
 
-// failing is a listener whose Accept fails.
 type failing struct{ net.Listener }
 
 var errBroken = errors.New("too many open files")
@@ -178,7 +173,7 @@ func TestServerThatCannotServeIsNamedBeforeAnythingRuns(t *testing.T) {
 	require.NotContains(t, err.Error(), "it ran")
 	closed(t, twice)
 
-	// net/http sets a TLSConfig on a server that has served. Run must not treat it as a TLSConfig of the user.
+	// The package net/http sets a TLSConfig on a server that has served.
 	again, url := server(t, func(http.ResponseWriter, *http.Request) {})
 	require.NoError(t, serve.Run(t.Context(), serve.Config{Servers: []serve.Server{again}}, logFunc(func(context.Context) error { get(url); return nil })))
 	again.Listener = nil
@@ -202,7 +197,7 @@ type named struct {
 
 func (n named) Name() string { return n.name }
 
-// The first log that fails stops the others. Each other log takes its own time to stop, and Run waits for all of them.
+// Each log takes its own time to stop.
 // Failure: F81
 func TestFirstLogThatFailsStopsTheOthersAndEachErrorNamesItsLog(t *testing.T) {
 	t.Parallel()
@@ -235,8 +230,7 @@ func TestFirstLogThatFailsStopsTheOthersAndEachErrorNamesItsLog(t *testing.T) {
 	require.EqualError(t, err, "serve: log stock: no connection\nserve: log 3 of 3: handlers still run")
 }
 
-// The test ends the context when a request is running. All logs must still work. The request records into both logs,
-// and both entries must run.
+// The test ends the context while a request is running, which records into both logs.
 func TestSeveralLogsWorkUntilRequestsHaveEnded(t *testing.T) {
 	t.Parallel()
 	ran := make(chan string, 2)
@@ -350,7 +344,6 @@ func TestWhateverFailsEndsTheProgramInTheSameOrder(t *testing.T) {
 	}
 }
 
-// When the program stops, servers and consumers must end before the log. The servers in Inside must answer until the end.
 func TestProgramStopsFromTheOutsideIn(t *testing.T) {
 	t.Parallel()
 	var order []string // needs no mutex, because each step ends before the next one begins
@@ -402,8 +395,8 @@ func TestStopThatComesTwiceIsOne(t *testing.T) {
 	require.NoError(t, next(t, shut))
 }
 
-// A ConnContext does not return. net/http calls it in the loop that accepts connections, and Shutdown and Close both
-// wait for this loop. Run must end nevertheless.
+// The function ConnContext of this server does not return. net/http calls it in the loop that accepts connections, and
+// Shutdown and Close both wait for this loop.
 // Failure: F81
 func TestServerThatDoesNotEndIsNamedAndHoldsUpNoStop(t *testing.T) {
 	t.Parallel()
@@ -435,8 +428,6 @@ func TestServerThatDoesNotEndIsNamedAndHoldsUpNoStop(t *testing.T) {
 	next(t, asked)
 }
 
-// A part of the program does not end. Run must cut this part off, or leave it running, and name it in its error. The
-// log must end nevertheless.
 // Failure: F81
 func TestWhatOutlastsTheStopIsNamedAndTheLogEnds(t *testing.T) {
 	t.Parallel()

@@ -89,7 +89,7 @@ func Health(timeout time.Duration, logs ...Log) http.Handler {
 	})
 }
 
-// uniqueNames returns a different name for each log. It panics if there is no log to ask.
+// uniqueNames panics if there is no log to ask.
 func uniqueNames(logs []Log) []string {
 	if len(logs) == 0 || slices.Contains(logs, nil) {
 		panic("probe: no log is given, or a log is nil")
@@ -106,7 +106,6 @@ func uniqueNames(logs []Log) []string {
 	return names
 }
 
-// notReadyReason returns one word for the reason why Health.Ready is not nil.
 func notReadyReason(health observe.Health) string {
 	switch {
 	case health.Ready() == nil:
@@ -119,11 +118,11 @@ func notReadyReason(health observe.Health) string {
 	return "run"
 }
 
-// lingerTime is how long a client may continue to send a body after the answer was sent.
+// A client may continue to send a body for so long after the answer was sent.
 const lingerTime = time.Second
 
-// newHandler returns a handler that answers at once and reads no body. If the request has a body, the handler closes the
-// connection after the answer. Otherwise net/http would first read the body, however slowly it arrives.
+// If the request has a body, the handler closes the connection after the answer. Otherwise net/http would first read
+// the body, however slowly it arrives.
 func newHandler(timeout time.Duration, logs []Log, buildBody func(results []observe.Health, ready bool) any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 && r.ProtoMajor == 1 {
@@ -147,7 +146,7 @@ func newHandler(timeout time.Duration, logs []Log, buildBody func(results []obse
 	})
 }
 
-// readHealth returns the Health of each log. It asks them at the same time.
+// The logs are asked at the same time.
 func readHealth(ctx context.Context, logs []Log) []observe.Health {
 	results := make([]observe.Health, len(logs))
 	panics := make([]any, len(logs))

@@ -28,7 +28,6 @@ type health func(ctx context.Context) observe.Health
 
 func (h health) Health(ctx context.Context) observe.Health { return h(ctx) }
 
-// ask sends a probe and returns the status and the body.
 func ask(t *testing.T, h http.Handler, method string) (status int, body map[string]any) {
 	t.Helper()
 	answer := httptest.NewRecorder()
@@ -99,8 +98,6 @@ func TestProbeIsNotReadyForWhatKeepsAProcessFromItsPartAlone(t *testing.T) {
 	}
 }
 
-// TestProbeWaitsNoLongerThanItsTimeout asks a log whose Health returns only when its context ends. The probe must
-// answer when its timeout has passed.
 // Failure: F85
 func TestProbeWaitsNoLongerThanItsTimeout(t *testing.T) {
 	t.Parallel()
@@ -117,7 +114,6 @@ func TestProbeWaitsNoLongerThanItsTimeout(t *testing.T) {
 	}
 }
 
-// named is a log with a name and a fixed Health.
 type named struct {
 	name string
 	health
@@ -157,8 +153,7 @@ func TestProbeOfSeveralLogsNamesThoseThatAreNotReady(t *testing.T) {
 	assert.Equal(t, "no route", logs["stock"].(map[string]any)["database"])
 }
 
-// Each log waits until every log has been asked. A probe that asks one after the other would never answer. All logs see
-// the same deadline.
+// Each log waits until every log has been asked.
 // Failure: F85
 func TestProbeAsksAllLogsAtTheSameTimeUnderOneDeadline(t *testing.T) {
 	t.Parallel()
@@ -181,8 +176,8 @@ func TestProbeAsksAllLogsAtTheSameTimeUnderOneDeadline(t *testing.T) {
 	}
 }
 
-// A log panics. The panic must come back in the goroutine of the request, because net/http recovers only there. A
-// panic in any other goroutine would end the process.
+// The package net/http recovers only in the goroutine of the request. A panic in any other goroutine would end the
+// process.
 // Failure: F85
 func TestLogThatPanicsFailsItsProbeAlone(t *testing.T) {
 	t.Parallel()
@@ -230,8 +225,7 @@ func ExampleReady_twoDatabases() {
 	// Output: 503 {"ready":false,"because":"stock: run"}
 }
 
-// TestProbeWaitsForNoBody sends the head of a request with a body, and never sends the body. The answer must come at
-// once, and the connection must be closed after it.
+// The head of the request announces a body that never comes.
 // Failure: F133
 func TestProbeWaitsForNoBody(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,6 @@ import (
 	"github.com/compensator-go/compensator/orms/gormtx"
 )
 
-// Order is a row of the business.
 type Order struct {
 	ID    int64
 	State string

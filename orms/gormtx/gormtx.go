@@ -52,7 +52,7 @@ var ErrPrepare = errors.New("gormtx: a transaction of the library prepares no st
 func Use(ctx context.Context, db *gorm.DB, tx *compensator.ScopedTx) *gorm.DB {
 	scoped := db.WithContext(ctx)
 	p := &pool{ctx: ctx, tx: tx}
-	// Set both fields, because a session that GORM derives may start from either of them.
+	// A session that GORM derives may start from either field.
 	scoped.Statement.ConnPool, scoped.Config.ConnPool = p, p
 	return scoped
 }
@@ -99,7 +99,6 @@ func WithRetry(ctx context.Context, c *compensator.Compensator, db *gorm.DB, pro
 	})
 }
 
-// pool implements gorm.Tx on a transaction of the library.
 type pool struct {
 	ctx           context.Context // context for Rollback, whose signature has no context
 	tx            *compensator.ScopedTx
@@ -125,24 +124,22 @@ func (p *pool) QueryContext(ctx context.Context, query string, args ...any) (*sq
 	return p.tx.QueryContext(ctx, query, args...)
 }
 
-// QueryRowContext does not return rolledBackErr, because this package cannot put an error into a *sql.Row. After a
-// rollback, p.tx returns a *sql.Row with an error.
+// QueryRowContext cannot put rolledBackErr into a *sql.Row. After a rollback, p.tx returns a *sql.Row with an error.
 func (p *pool) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	return p.tx.QueryRowContext(ctx, query, args...)
 }
 
-// PrepareContext returns ErrPrepare. Only GORM's statement cache calls it.
+// PrepareContext is called by GORM's statement cache only.
 func (p *pool) PrepareContext(context.Context, string) (*sql.Stmt, error) { return nil, ErrPrepare }
 
-// StmtContext runs a statement that GORM has already cached. On a pool without the Connector the statement returns an
-// error.
+// StmtContext runs a statement that GORM has already cached. On a pool without the Connector it returns an error.
 func (p *pool) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 	return p.tx.StmtContext(ctx, stmt)
 }
 
 func (p *pool) Commit() error { return ErrCommit }
 
-// Rollback ends the transaction on the server. The library notices this.
+// Rollback ends the transaction on the server.
 func (p *pool) Rollback() error {
 	if p.rolledBackErr != nil {
 		return p.rolledBackErr

@@ -52,8 +52,6 @@ func TestBatchesCommitWithTheOutcome(t *testing.T) {
 	})
 }
 
-// The third of several batches fails. The batches before it must be rolled back. Writes before CreateInBatches must
-// stay.
 // Failure: F10
 func TestFailedBatchTakesItsBatchesBackAndNothingElse(t *testing.T) {
 	t.Parallel()
@@ -72,9 +70,8 @@ func TestFailedBatchTakesItsBatchesBackAndNothingElse(t *testing.T) {
 	})
 }
 
-// A handler completes its own entry through GORM, in its own transaction and in others. Each call must be refused. If
-// one were accepted, the handler's transaction would be rolled back, and the entry would show a success without the
-// order.
+// If a call were accepted, the handler's transaction would be rolled back, and the entry would show a success without
+// the order.
 // Failure: F68
 func TestHandlerDoesNotCompleteItsOwnEntryThroughGORM(t *testing.T) {
 	t.Parallel()
@@ -174,8 +171,8 @@ func TestRollbackThroughGORMIsAFailure(t *testing.T) {
 	})
 }
 
-// GORM keeps a session's statements for the whole pool. A cached statement would write outside the transaction. A
-// statement prepared inside the transaction would fail in later transactions. Neither may happen.
+// A cached statement would write outside the transaction. A statement prepared inside the transaction would fail in
+// later transactions.
 // Failure: F10
 func TestSessionWithPreparedStatementsWritesNothingOutside(t *testing.T) {
 	t.Parallel()
@@ -200,8 +197,7 @@ func TestSessionWithPreparedStatementsWritesNothingOutside(t *testing.T) {
 	})
 }
 
-// An entry recorded through GORM's handle must be enqueued when the library's transaction commits. The poll interval
-// of the test is so long that polling cannot start the entry.
+// The poll interval is so long that polling cannot start the entry.
 func TestEntryRecordedThroughTheHandleIsEnqueued(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -249,7 +245,7 @@ func TestTransactionThatFailedToRecordIsNotCommitted(t *testing.T) {
 	})
 }
 
-// This test checks the text about TranslateError in docs/how-to/orms.md. gorm.io/driver/sqlite reads exported fields of
+// docs/how-to/orms.md says this about TranslateError. The package gorm.io/driver/sqlite reads exported fields of
 // mattn's errors, and modernc's errors have no such fields.
 func TestDuplicateKeyIsTranslatedOfMySQLAndNotOfModernc(t *testing.T) {
 	t.Parallel()

@@ -27,7 +27,7 @@ import (
 func TestMain(m *testing.M) {
 	code := testservers.Main(m)
 	if code == 0 {
-		// The goroutine of GORM's statement cache never ends, so ignore it.
+		// The goroutine of GORM's statement cache never ends.
 		if err := goleak.Find(goleak.IgnoreAnyFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
@@ -68,7 +68,6 @@ type order struct {
 	Note string `gorm:"size:191;unique"`
 }
 
-// world is a database with orders and a type whose handler is the function work.
 type world struct {
 	*compensator.Compensator
 	t     *testing.T
@@ -77,7 +76,7 @@ type world struct {
 	work  func(ctx context.Context, tx *compensator.ScopedTx) error
 }
 
-// The function each runs the test on every database, with and without a cache of prepared statements.
+// Every database is tested with and without a cache of prepared statements.
 func each(t *testing.T, test func(t *testing.T, w *world)) {
 	for name, open := range databases {
 		for cache, prepare := range map[string]bool{"": false, ", statements cached": true} {
@@ -98,14 +97,12 @@ func each(t *testing.T, test func(t *testing.T, w *world)) {
 	}
 }
 
-// handle runs the function work as the handler of a new entry, and returns the entry afterwards.
 func (w *world) handle(work func(ctx context.Context, tx *compensator.ScopedTx) error) compensator.Entry {
 	w.t.Helper()
 	w.work = work
 	return compensatortest.Call(w.t, w.Compensator, w.write, "", compensator.Options{})
 }
 
-// notes returns the notes of the committed orders.
 func (w *world) notes() (list []string) {
 	w.t.Helper()
 	require.NoError(w.t, w.db.Model(&order{}).Order("note").Pluck("note", &list).Error)

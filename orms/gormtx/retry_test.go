@@ -22,7 +22,7 @@ import (
 	"github.com/compensator-go/compensator/orms/gormtx"
 )
 
-// place handles a request that may come twice. The entry that it records proves that the request was done.
+// The entry proves that the request was done.
 func (w *world) place(tx *gorm.DB, note string) error {
 	receipt, err := w.write.Record(w.t.Context(), gormtx.Tx(tx), note, compensator.Options{IdempotencyKey: compensator.IdempotencyKey("close-" + note)})
 	if err != nil || receipt.Duplicate() {
@@ -55,8 +55,7 @@ func TestTransactionThatLostIsRunAgainAndHappensOnce(t *testing.T) {
 	})
 }
 
-// Two transactions wait for each other's rows. The server rolls back the one that has written less, and WithRetry must
-// run it again.
+// The server rolls back the transaction that has written less.
 func TestDeadlockThroughGORMIsRunAgain(t *testing.T) {
 	t.Parallel()
 	inEveryPool(t, func(t *testing.T, w *world, _ *faultproxy.MySQL) {
@@ -89,8 +88,7 @@ func TestDeadlockThroughGORMIsRunAgain(t *testing.T) {
 	})
 }
 
-// If the request of a COMMIT is lost, the transaction was not committed and must run again. If only the reply is lost,
-// the transaction was committed and must not run again. Both must work without a Connector.
+// If the request of a COMMIT is lost, the transaction was not committed. If only the reply is lost, it was committed.
 func TestLostCommitThroughGORMHappensOnce(t *testing.T) {
 	t.Parallel()
 	for lost, test := range map[string]struct {
@@ -132,7 +130,6 @@ func inEveryPool(t *testing.T, test func(t *testing.T, w *world, proxy *faultpro
 	}
 }
 
-// proxied returns a world whose connections run through a fault proxy.
 func proxied(t *testing.T, wrap func(driver.Connector) driver.Connector) (*world, *faultproxy.MySQL) {
 	cfg, err := mysqldriver.ParseDSN(testservers.Database(t))
 	require.NoError(t, err)
@@ -182,8 +179,6 @@ func TestWithRetryNamesWhatIsMissing(t *testing.T) {
 	})
 }
 
-// Tx must return a handle for Record in a transaction that GORM or the library has begun. Outside a transaction Record
-// must refuse the handle.
 func TestTxIsTheHandleOfTheTransaction(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

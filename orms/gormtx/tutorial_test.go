@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/orms/gormtx"
 )
 
-// tutorial is a service whose pool GORM opens by a DSN. It uses no Connector and does not call Committed.
+// A tutorial uses no Connector and does not call Committed.
 type tutorial struct {
 	c       *compensator.Compensator
 	db      *gorm.DB
@@ -71,8 +71,7 @@ func (s *tutorial) place(tb testing.TB, note string) {
 	}))
 }
 
-// TestEntryRecordedAsInTheTutorialStarts sets every interval to an hour. The entry must start nevertheless, so the
-// queue must have got it.
+// Every interval is an hour, so only the queue can start the entry.
 // Failure: F12
 func TestEntryRecordedAsInTheTutorialStarts(t *testing.T) {
 	t.Parallel()
@@ -81,8 +80,7 @@ func TestEntryRecordedAsInTheTutorialStarts(t *testing.T) {
 	require.Equal(t, "a", <-s.started)
 }
 
-// BenchmarkTutorialStart measures the time from the end of the transaction to the start of the handler, with default
-// settings.
+// The settings are the defaults.
 func BenchmarkTutorialStart(b *testing.B) {
 	s := newTutorial(b, compensator.Config{})
 	var late []time.Duration
