@@ -15,7 +15,6 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// formAction is the action that a form asks for, before and after its confirmation.
 type formAction struct {
 	Do                             string
 	Seen                           []admin.Seen        // entries in the versions that the page showed
@@ -41,12 +40,11 @@ type formAction struct {
 	Zone                           string        // time zone of Until; empty: that of the page
 }
 
-// pauseLengths are the lengths of a pause to choose from.
 var pauseLengths = []time.Duration{0, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour}
 
 var delays = []time.Duration{0, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
 
-// readAction parses the action from a form. A *FieldError names the field that is wrong.
+// readAction returns a *FieldError that names the wrong field.
 func (rq *request) readAction() (formAction, error) {
 	action, err := rq.readFormAction()
 	if err != nil || !action.All {
@@ -65,7 +63,6 @@ func (rq *request) readAction() (formAction, error) {
 	return action, err
 }
 
-// readFormAction parses the fields of a form that do not belong to a search.
 func (rq *request) readFormAction() (formAction, error) {
 	form := rq.form()
 	action := formAction{Do: form.Get("do"), Owner: formText(form, "owner"), Type: formText(form, "type"), Ahead: form.Get("ahead") == "yes", First: form.Get("first") == "yes", All: form.Get("all") == "yes"}
@@ -108,18 +105,16 @@ func (rq *request) readFormAction() (formAction, error) {
 	return action, err
 }
 
-// readWhy reads the reason and the ticket of a form.
 func readWhy(form url.Values) admin.Why {
 	return admin.Why{Reason: formText(form, "reason"), Ticket: formText(form, "ticket")}
 }
 
-// formText returns the text of a form field. It turns CR LF into LF, because browsers send lines of a form with CR LF.
+// formText turns CR LF into LF, because browsers send lines of a form with CR LF.
 func formText(form url.Values, name string) string {
 	return strings.TrimSpace(strings.ReplaceAll(form.Get(name), "\r\n", "\n"))
 }
 
-// formatSeen returns the value of an entry in a form: id:version. If the case of the entry is open, the value is
-// id:version:version of the case.
+// formatSeen returns id:version, or id:version:version of the case if the case is open.
 func formatSeen(id compensator.EntryID, version uint64, c *admin.Case) string {
 	text := id.String() + ":" + strconv.FormatUint(version, 10)
 	if isOpen(c) {
@@ -149,7 +144,6 @@ func parseSeen(text string) (seen admin.Seen, seenCase *admin.SeenCase, err erro
 	return seen, seenCase, nil
 }
 
-// isEntryAction reports whether the action is a Change of entries. isCaseAction reports whether it changes the owners of cases.
 func (action formAction) isEntryAction() bool {
 	return slices.Contains(changes, admin.Right(action.Do))
 }
@@ -157,11 +151,9 @@ func (action formAction) isCaseAction() bool {
 	return action.Do == doTake || action.Do == doAssign || action.Do == doGiveBack
 }
 
-// isAboutID reports whether the action is about the single entry action.ID. Other actions on entries are
-// about action.Seen.
+// isAboutID reports whether the action is about action.ID. Other actions on entries are about action.Seen.
 func (action formAction) isAboutID() bool { return action.Do == doNote || action.Do == doReveal }
 
-// confirmData is the data of the page that asks for confirmation.
 type confirmData struct {
 	formAction
 	Lines            []admin.Line
@@ -182,7 +174,7 @@ type confirmData struct {
 	From             string // address of the page to return to
 }
 
-// Target returns the address that the form is sent to.
+// Target is the address that the form is sent to.
 func (d confirmData) Target() string {
 	if d.Do == doReveal {
 		return "reveal"
@@ -198,13 +190,12 @@ func (action formAction) Runs() bool {
 	return action.Do == string(admin.Requeue) || action.Do == string(admin.Compensate)
 }
 
-// TriesFirst reports whether the page offers to try one entry first. It does not offer this for Reschedule, because a
-// rescheduled entry may end much later.
+// TriesFirst reports whether the page offers to try one entry first. A rescheduled entry may end too late for that.
 func (d confirmData) TriesFirst() bool {
 	return d.isEntryAction() && (len(d.Lines) > 1 || d.Matching != nil && d.Matching.N > 1) && d.Do != string(admin.Reschedule)
 }
 
-// newChange returns the admin.Change for the action. One checkbox on the page sets both Checked and Again.
+// newChange sets Checked and Again from one checkbox.
 func (action formAction) newChange() admin.Change {
 	return admin.Change{Action: admin.Right(action.Do), Entries: action.Seen, Why: action.Why, Delay: action.Delay, Checked: action.Sure, Again: action.Sure}
 }
@@ -233,7 +224,6 @@ func (s *server) showConfirm(rq *request) {
 	s.askReason(rq, action, "", http.StatusOK)
 }
 
-// validate returns an error if the form lacks something other than the reason.
 func (action formAction) validate() error {
 	ok, missing := false, &compensator.FieldError{Field: "entries", Reason: "none is chosen"}
 	switch action.Do {
@@ -260,7 +250,6 @@ func (action formAction) validate() error {
 	return nil
 }
 
-// askReason shows the page that asks for a reason. If the action also needs a confirmation, the same page asks for both.
 func (s *server) askReason(rq *request, action formAction, problem string, status int) {
 	data, err := s.checkSelection(rq, action)
 	if err != nil {
@@ -275,7 +264,6 @@ func (s *server) askReason(rq *request, action formAction, problem string, statu
 	rq.showPage(status, "confirm", data)
 }
 
-// checkSelection reads the entries of an action, and counts what the confirmation page warns about.
 func (s *server) checkSelection(rq *request, action formAction) (confirmData, error) {
 	data := confirmData{formAction: action, Delays: delays, Lengths: pauseLengths, From: rq.Back()}
 	ids := make([]compensator.EntryID, 0, len(action.Seen)+1)
@@ -342,7 +330,6 @@ func (s *server) checkSelection(rq *request, action formAction) (confirmData, er
 	return data, nil
 }
 
-// checkMatching counts the entries that match the search of an action.
 func (s *server) checkMatching(rq *request, data *confirmData) error {
 	found, err := s.admin.Matching(rq.ctx, rq.Actor, admin.Right(data.Do), data.Search)
 	data.Matching, data.Unsure, data.Again = &found, found.Unknown, found.Finished
@@ -350,7 +337,6 @@ func (s *server) checkMatching(rq *request, data *confirmData) error {
 	return err
 }
 
-// doAction carries out the action of a form.
 func (s *server) doAction(rq *request) {
 	action, err := rq.readAction()
 	if err == nil {
@@ -390,7 +376,6 @@ func (s *server) doAction(rq *request) {
 	rq.setOutcome(result)
 }
 
-// askUnknownType asks whether the person really means an unknown type, or a type with a similar name.
 func (s *server) askUnknownType(rq *request, action formAction, unknown *admin.UnknownTypeError) {
 	data, err := s.checkSelection(rq, action)
 	if err != nil {
@@ -406,12 +391,10 @@ func (s *server) askUnknownType(rq *request, action formAction, unknown *admin.U
 	rq.showPage(http.StatusUnprocessableEntity, "confirm", data)
 }
 
-// hasSeen reports whether a case is open and in the version that the page showed.
 func (action formAction) hasSeen(c *admin.Case) bool {
 	return isOpen(c) && slices.Contains(action.Cases, admin.SeenCase{EntryID: c.EntryID, Version: c.Version})
 }
 
-// entryIDs returns the ids of the entries that the result page lists.
 func (action formAction) entryIDs() []compensator.EntryID {
 	if action.isCaseAction() {
 		return idsOf(action.Cases, func(c admin.SeenCase) compensator.EntryID { return c.EntryID })
@@ -427,7 +410,7 @@ func idsOf[T any](items []T, id func(T) compensator.EntryID) []compensator.Entry
 	return ids
 }
 
-// performAction calls the Admin. isAnswered says that the browser was sent to the page of the action.
+// performAction returns isAnswered if it has redirected to the page of the action.
 func (s *server) performAction(rq *request, action formAction) (result outcome, isAnswered bool, err error) {
 	result = outcome{Do: action.Do, Type: action.Type, Back: rq.Back(), Counts: map[string]int{"done": 1}}
 	var answers []error
@@ -475,7 +458,6 @@ func (s *server) performAction(rq *request, action formAction) (result outcome, 
 	return result, isAnswered, err
 }
 
-// pauseOptions reads how long a pause lasts. A time is read in the zone of the form.
 func (rq *request) pauseOptions(action formAction) (admin.PauseOptions, error) {
 	opts := admin.PauseOptions{For: action.Length, Ahead: action.Ahead}
 	if action.Until == "" {
@@ -491,7 +473,7 @@ func (rq *request) pauseOptions(action formAction) (admin.PauseOptions, error) {
 	return opts, nil
 }
 
-// revealContent shows an entry with its content. No URL contains the content, and no cache stores it.
+// revealContent puts the content into no URL and no cache.
 func (s *server) revealContent(rq *request) {
 	action, err := rq.readFormAction()
 	action.Do = doReveal

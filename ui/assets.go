@@ -15,16 +15,16 @@ import (
 //go:embed assets pages text
 var files embed.FS
 
-// asset is a static file. Its URL changes with its content, so browsers may cache it indefinitely.
+// The URL of an asset changes with its content, so browsers may cache it indefinitely.
 type asset struct {
 	url, contentType string
 	data, compressed []byte // content of the file, and the same content compressed
 }
 
-// kinds maps file extensions to media types. The tables of the operating system may lack these types.
+// The operating system may not know these types.
 var kinds = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
-// loadAssets reads the files. The map holds each file under two names: with and without the hash.
+// loadAssets lists each file under two names: with and without the hash.
 func loadAssets() (map[string]asset, error) {
 	assets := make(map[string]asset)
 	dirEntries, err := files.ReadDir("assets")
@@ -45,8 +45,7 @@ func loadAssets() (map[string]asset, error) {
 	return assets, nil
 }
 
-// hashMakings returns a hash of everything from which pages are built: templates, texts, files and options. Handlers
-// of the same program with the same options return the same hash.
+// hashMakings returns the same hash in all processes with the same program and options.
 func hashMakings(options ...any) (string, error) {
 	hash := sha256.New()
 	if buildInfo, ok := debug.ReadBuildInfo(); ok {

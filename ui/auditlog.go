@@ -30,7 +30,6 @@ func (d auditLogData) Narrowed() bool {
 	return d.Actor+d.Action+d.Entry+d.From+d.To != ""
 }
 
-// auditLogActions lists the actions that the audit log may contain.
 var auditLogActions = []string{"requeue", "settle by hand", "cancel", "complete", "reschedule", "compensate", "erase", "take case", "assign case", "note", "see content",
 	"export", "stop", "pause", "change pause", "resume", "change limit", "purge", "accept loss", "set policy"}
 
@@ -63,8 +62,7 @@ func (s *server) showAuditLog(rq *request) {
 	rq.showPage(status, "trail", data)
 }
 
-// act is one line of the page. It combines records of one action of a person: those of several entries that differ only in the
-// entry, or those of the batches of one bulk action. A person can open the line to see the single records of entries.
+// act is one line of the page. It combines records that differ only in the entry, or the batches of one bulk action.
 type act struct {
 	admin.AuditLogRecord                        // the newest record. Of batches, N is the sum of the page's records
 	Others               []admin.AuditLogRecord // all records, newest first, if there are several that name entries
@@ -75,7 +73,7 @@ const (
 	sameAct       = time.Minute // maximum time between two consecutive records of one act
 )
 
-// groupActs groups consecutive records of a page. Records of two pages are never in one group.
+// groupActs groups records of one page only.
 func groupActs(records []admin.AuditLogRecord) (acts []act) {
 	for len(records) > 0 {
 		if records[0].Bulk != nil {
@@ -98,8 +96,6 @@ func groupActs(records []admin.AuditLogRecord) (acts []act) {
 	return acts
 }
 
-// addBatch adds the record of a batch to the line of its bulk action. If the page has no such line yet,
-// addBatch appends one.
 func addBatch(acts []act, batch admin.AuditLogRecord) []act {
 	at := slices.IndexFunc(acts, func(a act) bool {
 		return a.Bulk != nil && *a.Bulk == *batch.Bulk && a.Actor == batch.Actor && a.Action == batch.Action
@@ -111,18 +107,16 @@ func addBatch(acts []act, batch admin.AuditLogRecord) []act {
 	return acts
 }
 
-// isSameAct reports whether two records differ only in the entry, and are close in time.
 func isSameAct(newer, older *admin.AuditLogRecord) bool {
 	return !newer.EntryID.IsZero() && !older.EntryID.IsZero() && newer.At.Sub(older.At) <= sameAct &&
 		newer.Actor == older.Actor && newer.Action == older.Action && newer.Refused == older.Refused && newer.BusinessType == older.BusinessType &&
 		newer.Subject == older.Subject && newer.Reason == older.Reason && statesOf(newer) == statesOf(older)
 }
 
-// countSubject matches a subject that is a number of entries. The audit log stores it in English, for example
-// "3 of 12 entries".
+// The audit log stores numbers of entries in English: "3 of 12 entries".
 var countSubject = regexp.MustCompile(`^(?:(\d+) of )?(\d+) entr(?:y|ies)$`)
 
-// SubjectText returns the subject of a record. A number of entries is in the person's language.
+// SubjectText translates a number of entries.
 func (w words) SubjectText(subject string) (string, error) {
 	count := countSubject.FindStringSubmatch(subject)
 	switch {
@@ -134,7 +128,7 @@ func (w words) SubjectText(subject string) (string, error) {
 	return w.T("n_of_entries", count[2], count[1])
 }
 
-// statesOf returns the states of an entry before and after a change, or zero values for an operation.
+// statesOf returns zero values for an operation.
 func statesOf(r *admin.AuditLogRecord) (states [2]compensator.State) {
 	if r.Before != nil && r.After != nil {
 		states = [2]compensator.State{r.Before.State, r.After.State}

@@ -12,7 +12,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// An action on several entries is one line of the audit log's page. A record that differs in more than the entry is a separate line.
 func TestRecordsOfOneActAreOneLine(t *testing.T) {
 	at := time.Date(2026, 11, 27, 14, 3, 0, 0, time.UTC)
 	newRecord := func(id uint64, change func(*admin.AuditLogRecord)) admin.AuditLogRecord {
@@ -46,8 +45,6 @@ func TestRecordsOfOneActAreOneLine(t *testing.T) {
 	}
 }
 
-// The batches of one action are one line, even if other records lie between them. The batches of another person are a separate
-// line. The record that stops the action is a separate line too.
 func TestBatchesOfOneActionAreOneLine(t *testing.T) {
 	id, other := admin.BulkID{Record: 7, Secret: "0123456789abcdef"}, admin.BulkID{Record: 9, Secret: "0123456789abcdef"}
 	batch := func(of admin.BulkID, actor, action string, n int) admin.AuditLogRecord {
@@ -66,8 +63,7 @@ func states(before, after compensator.State) (*admin.AuditState, *admin.AuditSta
 	return &admin.AuditState{State: before}, &admin.AuditState{State: after}
 }
 
-// The audit log stores numbers of entries in English. The page shows them in the person's language. A record may
-// also say "1 entries", which the page corrects.
+// The audit log stores numbers of entries in English, once even as "1 entries".
 func TestNumbersOfEntriesAreShownInTheLanguageOfThePerson(t *testing.T) {
 	for subject, want := range map[string][2]string{
 		"1 entry":         {"1 entry", "1 条"},

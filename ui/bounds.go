@@ -16,7 +16,6 @@ const (
 	lingerTime = time.Second      // how long after the answer a client may go on sending a body that the handler did not read
 )
 
-// times holds the time limits of a site, so that tests can shorten them.
 type times struct{ bodyTime, answerTime, lingerTime time.Duration }
 
 type incomingKey struct{}
@@ -29,9 +28,9 @@ type requestState struct {
 	hasBody    bool
 }
 
-// limitTimes limits how long a client can hold its connection by sending or reading slowly. The handler may answer before
-// the body has arrived. If limitBody has not read the body, limitTimes closes an HTTP/1 connection. At the end limitTimes
-// restores the server's deadlines, because other handlers may use the connection next.
+// limitTimes limits how long a client can hold its connection by sending or reading slowly. If limitBody has not read
+// the body, limitTimes closes an HTTP/1 connection. At the end limitTimes restores the server's deadlines, because
+// other handlers may use the connection next.
 func (s *site) limitTimes(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		state := &requestState{control: http.NewResponseController(w), startedAt: time.Now(), hasBody: r.ContentLength != 0}
@@ -63,7 +62,6 @@ func (s *site) limitTimes(next http.Handler) http.Handler {
 	})
 }
 
-// remainingDeadline returns the deadline that a server with this timeout has set for a request. Zero means no deadline.
 func remainingDeadline(startedAt time.Time, timeout time.Duration) time.Time {
 	if timeout == 0 {
 		return time.Time{}
@@ -71,8 +69,6 @@ func remainingDeadline(startedAt time.Time, timeout time.Duration) time.Time {
 	return startedAt.Add(timeout)
 }
 
-// logMissingDeadline logs a warning if err says that the http.ResponseWriter cannot set deadlines. Slow clients are then not
-// limited. It logs only once.
 func (s *site) logMissingDeadline(err error) {
 	if errors.Is(err, http.ErrNotSupported) {
 		s.deadlineLogged.Do(func() {
@@ -81,8 +77,8 @@ func (s *site) logMissingDeadline(err error) {
 	}
 }
 
-// limitBody reads the form in the body of a request, and then restores the server's read deadline. It runs after
-// the client was identified. It refuses a form that is too slow or too large. The handler gets an empty body.
+// limitBody reads the form in the body of a request, and then restores the server's read deadline. limitBody must run
+// after the client was identified.
 func (s *site) limitBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		state := r.Context().Value(incomingKey{}).(*requestState)

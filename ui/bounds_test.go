@@ -21,11 +21,8 @@ import (
 	"github.com/compensator-go/compensator/compensatortest/memory"
 )
 
-// waitTimeout is how long a test waits for an event.
 const waitTimeout = time.Minute
 
-// pagesWith returns the pages of an empty log. A header of a request names its actor. The function access decides each
-// right of an actor.
 func pagesWith(t *testing.T, within times, access admin.AccessFunc) (*site, http.Handler) {
 	t.Helper()
 	c, err := compensator.New(t.Context(), compensator.Config{Store: memory.NewStore(), Queue: memory.NewQueue().Client(),
@@ -52,7 +49,6 @@ func pagesWith(t *testing.T, within times, access admin.AccessFunc) (*site, http
 
 func anything(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true }
 
-// raw sends text to a server. It returns the answer and everything up to the end of the connection.
 func raw(t *testing.T, address, text string) (*http.Response, string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -79,9 +75,6 @@ func raw(t *testing.T, address, text string) (*http.Response, string) {
 	return got, string(body)
 }
 
-// TestSlowBodyHoldsNoConnection has a client that announces a thousand bytes and sends eight. The client must get an
-// answer, and its connection must be closed. For an unknown client, or a request from another site, the answer must
-// come before the body is read.
 // Failure: F133
 func TestSlowBodyHoldsNoConnection(t *testing.T) {
 	t.Parallel()
@@ -118,9 +111,6 @@ func TestSlowBodyHoldsNoConnection(t *testing.T) {
 	}
 }
 
-// TestDeadlinesAreTakenBack sends a form to the pages and then a request to another handler on the same connection.
-// The pages must be allowed to work on the form for longer than the limit for bodies. The other handler must have no
-// limit of the pages.
 // Failure: F133
 func TestDeadlinesAreTakenBack(t *testing.T) {
 	t.Parallel()
@@ -193,7 +183,6 @@ func TestDeadlinesAreTakenBack(t *testing.T) {
 	}
 }
 
-// TestClientThatReadsNothingHoldsNoHandler has a client that does not read its answer. The handler must give up.
 // Failure: F133
 func TestClientThatReadsNothingHoldsNoHandler(t *testing.T) {
 	t.Parallel()
@@ -235,7 +224,6 @@ func TestClientThatReadsNothingHoldsNoHandler(t *testing.T) {
 	<-asked
 }
 
-// TestSlowBodyHoldsNoStream sends a slow form on HTTP/2. Its own stream must end, and the connection must continue.
 // Failure: F133
 func TestSlowBodyHoldsNoStream(t *testing.T) {
 	t.Parallel()
@@ -287,8 +275,6 @@ func TestSlowBodyHoldsNoStream(t *testing.T) {
 	}
 }
 
-// TestWriterWithoutDeadlinesIsToldOfOnce has a writer that cannot set deadlines. The log must say so once, and the
-// pages must work nevertheless.
 // Failure: F133
 func TestWriterWithoutDeadlinesIsToldOfOnce(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,6 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// bulkData is the data of the page of an action on several entries.
 type bulkData struct {
 	admin.BulkView
 	Counts  []bulkCount // changed entries by outcome
@@ -34,24 +33,20 @@ type bulkCount struct {
 	Before  int    // entries in the counts before it
 }
 
-// skipCount names the entries that the action left as they were for one reason.
 type skipCount struct {
 	Why string
 	N   int
 	IDs []compensator.EntryID // the first of them
 }
 
-// maxSkipsNamed limits how many skipped entries the page names for each reason.
 const maxSkipsNamed = 20
 
-// bulkIcons maps outcomes to the badges of states.
 var bulkIcons = map[admin.BulkOutcome]string{admin.BulkDead: "dead", admin.BulkRetrying: "retrying", admin.BulkRunning: "compensating", admin.BulkWaiting: "pending", admin.BulkSucceeded: "succeeded",
 	admin.BulkCompensated: "compensated", admin.BulkSettled: "settled", admin.BulkCancelled: "cancelled", admin.BulkOverridden: "unknown", admin.BulkGone: "cancelled"}
 
 // Icon returns the icon of an outcome.
 func (bulkData) Icon(o admin.BulkOutcome) string { return bulkIcons[o] }
 
-// bulkLink returns the address of the page of an action on several entries.
 func (rq *request) bulkLink(id admin.BulkID, query ...any) string {
 	to, _ := rq.Link("actions/"+id.String(), query...)
 	return to
@@ -60,8 +55,7 @@ func (rq *request) bulkLink(id admin.BulkID, query ...any) string {
 // BulkLink does the same as bulkLink for templates.
 func (rq *request) BulkLink(id admin.BulkID) string { return rq.bulkLink(id) }
 
-// showBulk shows what has become of the entries of an action. The page finds the action by the id in its address, and
-// not by a cookie. The address holds no secret of a session, so people can send it to each other.
+// The address of the page holds no secret, so people can send it to each other.
 func (s *server) showBulk(rq *request) {
 	id, err := admin.ParseBulkID(rq.r.PathValue("id"))
 	if err != nil { // For people a wrong address is a missing page.
@@ -98,7 +92,6 @@ func (s *server) showBulkView(rq *request, view admin.BulkView, problem string, 
 	rq.showPage(status, "bulk", data)
 }
 
-// addSkips counts the entries that were not changed, and names some of them.
 func (d *bulkData) addSkips() {
 	for _, why := range slices.Sorted(maps.Keys(d.LeftOut)) {
 		skips := skipCount{Why: why, N: d.LeftOut[why]}
@@ -111,7 +104,6 @@ func (d *bulkData) addSkips() {
 	}
 }
 
-// addBulkLines reads one page of the entries of the chosen outcome.
 func (s *server) addBulkLines(rq *request, data *bulkData) (err error) {
 	ids := data.Entries[data.Show]
 	from, _ := strconv.Atoi(rq.r.URL.Query().Get("from"))
@@ -131,8 +123,7 @@ func (s *server) addBulkLines(rq *request, data *bulkData) (err error) {
 	return nil
 }
 
-// GoesOn reports whether the page offers to continue the action. While one entry is tried first, the page offers this
-// only after that entry has ended.
+// GoesOn offers to continue a trial only after its entry has ended.
 func (d bulkData) GoesOn() bool { return d.MayContinue && (d.Tried == "" || d.Tried.Ended()) }
 
 // TryFailed reports whether the entry that was tried first did not succeed.
@@ -175,9 +166,8 @@ func (rq *request) SearchLink(search admin.Search) (string, error) {
 // News returns a text that changes when the counts change.
 func (d bulkData) News() string { return fmt.Sprint(d.Counts, d.Left) }
 
-// goingCookie holds the id of an action that a person has started or continued with a form. While the cookie is set, the
-// script of the action's page continues the action. A link cannot set the cookie, so a person who opens a link from somebody
-// else continues nothing.
+// While the cookie is set, the script of the action's page continues the action. A link cannot set the cookie, so a
+// person who opens a link from somebody else continues nothing.
 const (
 	goingCookie  = "compensator_going"
 	goingSeconds = 600
@@ -197,7 +187,6 @@ func (action formAction) bulkOptions() admin.BulkOptions {
 	return admin.BulkOptions{TryFirst: action.First, Key: action.Key}
 }
 
-// startMatching begins an action on all that match. It answers with a redirect to the page of the action.
 func (s *server) startMatching(rq *request, action formAction) (isAnswered bool, err error) {
 	id, err := s.admin.StartMatching(rq.ctx, rq.Actor, action.newChange(), action.Search, action.bulkOptions())
 	switch {
@@ -212,7 +201,6 @@ func (s *server) startMatching(rq *request, action formAction) (isAnswered bool,
 	return false, err
 }
 
-// continueBulk acts on entries that are left, or stops the action. Then it shows the page of the action again.
 func (s *server) continueBulk(rq *request) {
 	id, err := admin.ParseBulkID(rq.r.PathValue("id"))
 	if err != nil {
@@ -238,8 +226,7 @@ func (s *server) continueBulk(rq *request) {
 	rq.redirect(rq.bulkLink(id))
 }
 
-// startBulk carries out an action on several entries. It answers with a redirect to the page of the action. If no entry
-// was changed, it returns the answers.
+// startBulk returns answers only if no entry was changed.
 func (s *server) startBulk(rq *request, action formAction) (answers []error, isAnswered bool, err error) {
 	id, answers, err := s.admin.StartBulk(rq.ctx, rq.Actor, action.newChange(), action.bulkOptions())
 	if err != nil || id == (admin.BulkID{}) {

@@ -10,7 +10,6 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// groupsData is the data of the page of open cases by failure.
 type groupsData struct {
 	Groups  []admin.Group
 	Risk    risk
@@ -26,7 +25,6 @@ func (s *server) showGroups(rq *request) {
 	rq.showPage(http.StatusOK, "groups", groupsData{groups, newRisk(groups, hasMore), rq.seesAllTypes(nil)})
 }
 
-// casesData is the data of one page of cases. The case that is due first comes first.
 type casesData struct {
 	Type, Kind, Owner, Who, Failure string
 	Rows                            int          // number of rows per page
@@ -39,11 +37,10 @@ type casesData struct {
 	SeesAll bool // whether the actor may see all entries, see seesAllTypes
 }
 
-// All reports whether the page shows all open cases. Only then does an empty list mean that no case is open.
+// All reports whether the page shows all open cases.
 func (d casesData) All() bool { return d.Type+d.Kind+d.Owner+d.Who+d.Failure == "" && d.First == "" }
 
-// longPage is the larger number of rows per page. With it a person can settle all cases of an incident at once. The
-// address of the confirmation page still fits into the 8 KB that proxies accept.
+// longPage rows still fit into an address of 8 KB, the limit of many proxies.
 const longPage = 200
 
 // RowChoices returns the possible numbers of rows per page.
@@ -97,7 +94,6 @@ func (s *server) showCases(rq *request) {
 	rq.showPage(http.StatusOK, "cases", data)
 }
 
-// addGroup reads the sums of the failure that the page shows.
 func (s *server) addGroup(rq *request, data *casesData, failure admin.Fingerprint) error {
 	groups, _, err := s.admin.GroupsOf(rq.ctx, rq.Actor, data.Type, failure)
 	if len(groups) > 0 {

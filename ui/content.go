@@ -12,7 +12,6 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// revealed is what the page shows of an entry after a reveal.
 type revealed struct {
 	shownText            // the content
 	Result    *shownText // nil: the handler returned no result
@@ -20,7 +19,6 @@ type revealed struct {
 	Headers   []header
 }
 
-// shownText is the part of a content or a result that the page shows.
 type shownText struct {
 	Text   string // the text; values that TypeView does not show are masked
 	Masked int    // number of masked values
@@ -51,7 +49,7 @@ func newRevealed(e compensator.Entry, view TypeView) revealed {
 	return content
 }
 
-// showText prints a content or a result. It masks the value of every field that is not in shownFields.
+// showText masks the value of every field that is not in shownFields.
 func showText(content []byte, shownFields []string) shownText {
 	var text bytes.Buffer
 	decoder := json.NewDecoder(bytes.NewReader(content))
@@ -75,8 +73,7 @@ type printer struct {
 	depth       int
 }
 
-// These constants limit the printed text. The content decides its depth and its width, and the size of indented text
-// grows with their product.
+// The size of indented text grows with the product of depth and width.
 const (
 	maxDepth       = 32      // maximum number of levels that are indented
 	maxShownLength = 2 << 20 // maximum size of the printed text in bytes
@@ -120,7 +117,6 @@ func (p *printer) printScalar(text string, isShown bool) {
 	p.buffer.WriteString(text)
 }
 
-// printInside prints the rest of an object or array after its opening bracket.
 func (p *printer) printInside(d *json.Decoder, bracket json.Delim, path string, isShown bool) error {
 	p.buffer.WriteString(bracket.String())
 	p.depth++
@@ -160,7 +156,7 @@ func (p *printer) printInside(d *json.Decoder, bracket json.Delim, path string, 
 	return err
 }
 
-// quoteJSON returns v as JSON without HTML escapes. The template escapes HTML.
+// quoteJSON leaves escaping of HTML to the template.
 func quoteJSON(v any) (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -1,5 +1,4 @@
-// Package ui serves web pages for operators, built on package admin. The pages show which entries are stuck, their
-// amounts, and the reasons. People can repair the entries there.
+// Package ui serves web pages for operators, built on package admin.
 //
 //	d, err := admin.New(c, admin.Options{Access: access})
 //	h, err := ui.New(ui.Options{Identify: session, Base: "/ops/log/"}, d)
@@ -9,24 +8,21 @@
 //
 // Options.Identify names the actor of a request, from a session that your application has authenticated. If Identify
 // names no actor, the answer is 401, even for a style sheet. The Admin's Access decides what the actor may see and do.
-// The pages hide buttons that the Admin would refuse. The Admin checks each action in any case.
+// The Admin checks each action in any case.
 //
 // # What a request may do
 //
-// GET changes nothing. A change is a POST of a form with a reason. A POST from another origin is refused. The result
-// page says for each entry whether it was changed. To run an entry again, the person must confirm once more in two
-// cases: its work is finished, or its effect may have happened.
+// GET changes nothing. A change is a POST of a form with a reason. A POST from another origin is refused. To run an
+// entry again, the person must confirm once more in two cases: its work is finished, or its effect may have happened.
 //
-// A request has at most 256 KiB, an address 16 KiB, and a request names at most 500 entries. Per process, each person may read 20 times a second and
-// act 5 times a second.
+// A request has at most 256 KiB, an address 16 KiB, and a request names at most 500 entries. Per process, each person
+// may read 20 times a second and act 5 times a second.
 //
 // Every page works without scripts, in English and Chinese, on a phone, and by keyboard. Pages load nothing from other
-// sites, and their Content-Security-Policy forbids such loads. Texts from outside are escaped. Their control characters
-// are shown as numbers.
+// sites, and their Content-Security-Policy forbids such loads. Texts from outside are escaped.
 //
-// A page is compressed only if the browser says that the request comes from these pages or from the person. The reason
-// is an attack: another site could make the browser send requests with guesses, and learn from the compressed length
-// whether the page contains a guess. Revealed content is never compressed.
+// A page is compressed only if the browser says that the request comes from these pages or from the person. Revealed
+// content is never compressed.
 //
-// A handler stores nothing that another process would need. So any process of the service may answer any request.
+// Any process of the service may answer any request.
 package ui

@@ -16,7 +16,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// entriesData is the data of one page of the list of entries.
 type entriesData struct {
 	Filter filterForm
 	Lines  []admin.Line
@@ -35,8 +34,6 @@ type entriesData struct {
 	NoHandler []string // types of the page whose entries wait although no process has a handler
 }
 
-// filterForm is the filter as the URL of the page contains it. So a link shows the same list to everyone with the
-// rights.
 type filterForm struct {
 	State, Type, By, ID, Prefix, User, Error, EndedBy, Order string
 	Process                                                  string // id of the process that holds the entries, if State is running
@@ -44,12 +41,10 @@ type filterForm struct {
 	Zone                                                     string // time zone of these times; empty: that of the page
 }
 
-// formField is a field of a form with its value.
 type formField struct {
 	Name, Value string
 }
 
-// fields returns the fields of the form with pointers to their values.
 func (f *filterForm) fields() map[string]*string {
 	return map[string]*string{"state": &f.State, "process": &f.Process, "type": &f.Type, "by": &f.By, "id": &f.ID, "prefix": &f.Prefix, "user": &f.User, "error": &f.Error, "ended_by": &f.EndedBy, "order": &f.Order, "zone": &f.Zone,
 		"from": &f.From, "to": &f.To, "ended_from": &f.EndedFrom, "ended_to": &f.EndedTo, "due_from": &f.DueFrom, "due_to": &f.DueTo}
@@ -79,10 +74,8 @@ func (filterForm) Ends() []string {
 	return []string{"exhausted", "permanent", "crash", "handler", "complete", "cancel", "person"}
 }
 
-// stateRunning is the choice of entries that a process holds now, whatever their state is.
 const stateRunning = "running"
 
-// newSearchForm returns the form of a filter with its times in the zone of the page.
 func newSearchForm(w words, filter admin.Filter) filterForm {
 	f := filterForm{Type: filter.BusinessType, User: filter.UserID, Error: filter.LastError, EndedBy: string(filter.EndedBy)}
 	if len(filter.States) > 0 {
@@ -118,7 +111,6 @@ func newFilterForm(q url.Values) (f filterForm) {
 	return f
 }
 
-// filter converts the form into a Filter without its times.
 func (f filterForm) filter() (admin.Filter, error) {
 	kind := admin.IDKind(f.By)
 	if kind != admin.KindBusinessExt && kind != admin.KindBatch {
@@ -148,7 +140,6 @@ func (f filterForm) filter() (admin.Filter, error) {
 	return filter, nil
 }
 
-// times returns the times of the form, each with the field of the filter that gets it.
 func (f *filterForm) times(filter *admin.Filter) []timeLimit {
 	return []timeLimit{{"from", &f.From, &filter.CreatedFrom}, {"to", &f.To, &filter.CreatedTo}, {"ended from", &f.EndedFrom, &filter.EndedFrom}, {"ended to", &f.EndedTo, &filter.EndedTo},
 		{"due from", &f.DueFrom, &filter.DueFrom}, {"due to", &f.DueTo, &filter.DueTo}}
@@ -160,7 +151,6 @@ func (f filterForm) Times() []timeField {
 		{"due_from", "due_from", f.DueFrom}, {"due_to", "due_to", f.DueTo}}
 }
 
-// readFilter reads the filter of a form. On the page the form names the zone of the page.
 func (rq *request) readFilter(q url.Values) (form filterForm, filter admin.Filter, err error) {
 	form = newFilterForm(q)
 	if filter, err = form.filter(); err == nil {
@@ -170,19 +160,17 @@ func (rq *request) readFilter(q url.Values) (form filterForm, filter admin.Filte
 	return form, filter, err
 }
 
-// newNoneError returns the error for a word that a person cannot choose in the filter.
 func newNoneError(field, word string) error {
 	return &compensator.FieldError{Field: field, Reason: fmt.Sprintf("%q is none", word)}
 }
 
-// pager holds the links to the next and the previous page. A link contains the cursors of all earlier pages.
+// Links of a pager contain the cursors of all earlier pages.
 type pager struct {
 	Older, Newer, First string // addresses of these pages; empty: there is no such page
 }
 
 const maxCursors = 40
 
-// cursor returns the cursor of the current page.
 func cursor(q url.Values) string {
 	if cursors := q["c"]; len(cursors) > 0 {
 		return cursors[len(cursors)-1]
@@ -208,7 +196,6 @@ func newPager(u *url.URL, next string) pager {
 	return p
 }
 
-// countIfAll returns the number of lines if the page shows all that match, or else 0.
 func countIfAll(lines []admin.Line, p pager) int {
 	if p.Older != "" || p.First != "" {
 		return 0
@@ -274,16 +261,14 @@ func (s *server) showEntries(rq *request) {
 	rq.showPage(status, "entries", data)
 }
 
-// recently replaces a missing time of recording in a filter that is too wide: the page then shows the entries
-// of the last 24 hours.
+// recently is the time of recording that a page uses for a filter that is too wide.
 const recently = 24 * time.Hour
 
-// isTooWide reports whether the log refuses a filter because it names no type, no id and no time of recording.
 func isTooWide(f filterForm) bool {
 	return f.User+f.Error+f.EndedBy != "" && f.Type+f.ID+f.From+f.To == ""
 }
 
-// typesOf returns the type of the filter and the types of the open entries of the page, sorted.
+// typesOf returns the type of the filter and the types of open entries, sorted.
 func typesOf(data entriesData) (types []string) {
 	if data.Filter.Type != "" {
 		types = append(types, data.Filter.Type)
@@ -297,9 +282,8 @@ func typesOf(data entriesData) (types []string) {
 	return slices.Compact(types)
 }
 
-// findEntry redirects to one entry. The text may be an id, an idempotency key, or the key that a handler has sent with
-// its calls. If no entry matches, findEntry redirects to a list: the entries that have the text as an id, or else those
-// with an id that begins with the text. If the list is empty, it shows similar ids.
+// findEntry takes an id, an idempotency key or a call key. Without a match it lists the entries that have the text as
+// an id, or else as the beginning of one.
 func (s *server) findEntry(rq *request) {
 	text := strings.TrimSpace(rq.form().Get("q"))
 	refs := []compensator.Ref{compensator.IdempotencyKey(text)}
@@ -338,8 +322,8 @@ func (rq *request) NearLink(near admin.NearID) (string, error) {
 	return rq.Link("entries", "by", near.Kind, "id", near.ID)
 }
 
-// findByKey finds the entry that has text as its call key, or had it before a requeue. If text is also the business id of
-// an entry, findByKey finds nothing, because the person may mean the business id.
+// findByKey finds the entry that has text as its call key, or had it before a requeue. If text is also the business id
+// of an entry, findByKey finds nothing, because the person may mean the business id.
 func (s *server) findByKey(rq *request, text string) (compensator.EntryID, bool) {
 	firstPart, secondPart, _ := strings.Cut(text, "-")
 	id, err := compensator.ParseEntryID(firstPart)

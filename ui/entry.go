@@ -21,8 +21,7 @@ type entryData struct {
 	OfUser   string // address of the user's entries of this type; empty if the actor may not filter by user
 }
 
-// IsUrged reports whether the page recommends its first action. The page recommends it for unfinished and dead entries whose
-// outcome is known.
+// IsUrged reports whether the page recommends its first action: for unfinished and dead entries of known outcome.
 func (d entryData) IsUrged() bool {
 	return !d.Unsure && (d.Entry.State == compensator.Dead || !d.Entry.State.Terminal())
 }
@@ -39,7 +38,7 @@ func (s *server) showEntryPage(rq *request) {
 	s.showEntry(rq, id, nil)
 }
 
-// showEntry shows an entry. content is nil unless the person has revealed it.
+// showEntry gets content only after a reveal.
 func (s *server) showEntry(rq *request, id compensator.EntryID, content *revealed) {
 	view, err := s.admin.Entry(rq.ctx, rq.Actor, id)
 	if err != nil {
@@ -64,5 +63,5 @@ func (s *server) showEntry(rq *request, id compensator.EntryID, content *reveale
 	rq.showPage(http.StatusOK, "entry", data)
 }
 
-// lateGrace is how late an entry may be before the page reports it. Claims come in rounds, so a short delay is normal.
+// Claims come in rounds, so a short delay is normal.
 const lateGrace = time.Minute

@@ -11,10 +11,9 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// placeholder is a field of an admin.Reason in the text of a sentence.
 var placeholder = regexp.MustCompile(`\{[a-z]+\}`)
 
-// Sentence returns a reason as a sentence in the person's language. Times and entries are elements of the page.
+// Sentence returns a reason as a sentence in the person's language.
 func (rq *request) Sentence(r admin.Reason) (template.HTML, error) {
 	text, isFound := rq.texts["explain."+r.Code]
 	if longer, hasLonger := rq.texts["explain."+r.Code+"+"]; hasLonger && r.Text != "" {
@@ -37,7 +36,6 @@ func (rq *request) Sentence(r admin.Reason) (template.HTML, error) {
 	return template.HTML(b.String()), nil
 }
 
-// formatTerm returns the value of a placeholder.
 func (rq *request) formatTerm(name string, r admin.Reason) (template.HTML, error) {
 	element := func(tag, text string) template.HTML {
 		return template.HTML("<" + tag + ">" + template.HTMLEscapeString(text) + "</" + tag + ">")
@@ -80,7 +78,6 @@ func (rq *request) formatTerm(name string, r admin.Reason) (template.HTML, error
 	return "", fmt.Errorf("ui: no value for %s in a sentence", name)
 }
 
-// entryLinkText returns an element that links to an entry.
 func (rq *request) entryLinkText(id compensator.EntryID) string {
 	return fmt.Sprintf(`<a href="%s">#%s</a>`, template.HTMLEscapeString(rq.EntryLink(id)), id)
 }

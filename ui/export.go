@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// Limits of an export. An export reads several pages, and the Admin records each page.
+// The Admin records each page of an export.
 const (
 	exportPage  = 1000
 	maxExported = 10_000 // maximum number of entries
@@ -21,8 +21,7 @@ func (rq *request) MayExport(lines []admin.Line) bool {
 	return slices.ContainsFunc(lines, func(l admin.Line) bool { return rq.May(admin.Export, admin.Subject{Type: l.Entry.BusinessType}) })
 }
 
-// exportEntries sends the entries that match a filter as a file, at most maxExported. It reads all entries before it sends
-// anything. So a failed export sends no incomplete file.
+// exportEntries reads all entries first, so that a failed export sends no incomplete file.
 func (s *server) exportEntries(rq *request) {
 	form := rq.form()
 	_, filter, err := rq.readFilter(form)
@@ -50,9 +49,7 @@ func (s *server) exportEntries(rq *request) {
 	rq.file(name, form.Get("format"), lines)
 }
 
-// gatherLines reads pages until the last page, or until it has maxExported lines. If the filter matches few of the rows
-// that the log reads, a page may be short or empty although more pages follow. The time limit of the request ends the
-// reading.
+// Short or empty pages may be followed by further pages.
 func gatherLines(readPage func(cursor string, limit int) (admin.LinePage, error)) (lines []admin.Line, hasMore bool, err error) {
 	var page admin.LinePage
 	for isFirst := true; (isFirst || page.Next != "") && len(lines) < maxExported; isFirst = false {
@@ -64,7 +61,6 @@ func gatherLines(readPage func(cursor string, limit int) (admin.LinePage, error)
 	return lines, page.Next != "", nil
 }
 
-// file sends lines as a download.
 func (rq *request) file(name, format string, lines []admin.Line) {
 	var text bytes.Buffer
 	write, kind := admin.WriteCSV, "text/csv; charset=utf-8"

@@ -19,7 +19,6 @@ type instancesData struct {
 	Handlers, Slots int // of live processes
 }
 
-// instanceRow is a process as the page shows it.
 type instanceRow struct {
 	ID                   processlog.InstanceID
 	Name, Build, Library string
@@ -35,13 +34,11 @@ type instanceRow struct {
 	Types                []admin.InstanceType
 }
 
-// instanceStates are the states in the order in which the page shows the processes, and their badges.
 var instanceStates = []struct {
 	state admin.InstanceState
 	badge string
 }{{admin.InstanceGone, "dead"}, {admin.InstanceLive, "succeeded"}, {admin.InstanceEnded, "cancelled"}}
 
-// showInstances shows the processes: first those that are gone, then those that live.
 func (s *server) showInstances(rq *request) {
 	found, err := s.admin.Instances(rq.ctx, rq.Actor)
 	if err != nil {

@@ -12,12 +12,11 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// periods are the periods of a rate that a person can choose. Their texts have the key "per." and the name.
+// The texts of periods have the key "per." and the name.
 var periods = []string{"second", "minute", "hour", "day"}
 
 var periodOf = map[string]time.Duration{"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour}
 
-// isLimitAction reports whether the action changes a limit. formAction.Type is the name of the limit then.
 func (action formAction) isLimitAction() bool {
 	return action.Do == doLimit || action.Do == doResetLimit
 }
@@ -48,7 +47,6 @@ func (rq *request) LimitText(v admin.LimitValues) (string, error) {
 	return strings.Join(parts, " · "), errors.Join(problems...)
 }
 
-// askLimitValues shows the form of a limit. At first it has the values that a person has set.
 func (s *server) askLimitValues(rq *request, action formAction, problem string, status int) {
 	limit, err := s.limitNamed(rq, action.Type)
 	if err == nil && !rq.MayChangeLimit(limit) { // Refuse here, because the Admin would record its refusal.
@@ -103,7 +101,6 @@ func (s *server) limitNamed(rq *request, name string) (admin.Limit, error) {
 	return limits[at], nil
 }
 
-// changeLimit carries out the action of the form.
 func (s *server) changeLimit(rq *request, action formAction) error {
 	var values admin.LimitValues
 	if action.Do == doLimit {
@@ -115,7 +112,7 @@ func (s *server) changeLimit(rq *request, action formAction) error {
 	return s.admin.ChangeLimit(rq.ctx, rq.Actor, admin.Limit{Name: action.Type, Version: action.Version}, values, action.Why)
 }
 
-// limitValues parses the values of the form. An empty field means the program's own value. Not all fields may be empty.
+// limitValues takes an empty field for the program's own value. Not all fields may be empty.
 func (action formAction) limitValues() (v admin.LimitValues, err error) {
 	parseNumber := func(field, text string) (n int) {
 		if text == "" || err != nil {

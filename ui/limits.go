@@ -42,8 +42,7 @@ func (l *limiter) allowRequest(actor string, now time.Time) bool {
 	return isAllowed
 }
 
-// forgetIdle removes actors that have sent no request in the last two seconds. Such an actor may send a full burst
-// again, like a new actor.
+// An actor who has sent nothing for two seconds may send a full burst again, like a new actor.
 func (l *limiter) forgetIdle(now time.Time) {
 	if len(l.actors) < maxActors {
 		return

@@ -6,10 +6,8 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// changes lists the actions on entries, the most common first.
 var changes = []admin.Right{admin.Requeue, admin.SettleManually, admin.Compensate, admin.Reschedule, admin.Cancel, admin.Complete}
 
-// Actions of the pages that are not in changes.
 const (
 	doTake        = "take case"
 	doAssign      = "assign case"
@@ -24,7 +22,6 @@ const (
 	doResetLimit  = "reset limit"
 )
 
-// allForm is the form for actions on all entries that match the search of a page.
 type allForm struct {
 	AllActions  []string    // empty: the page offers none
 	AllFields   []formField // the search
@@ -32,7 +29,6 @@ type allForm struct {
 	ChooseState bool        // whether the page offers none because the search names no state
 }
 
-// offeredActions returns the actions that the actor may do, and that would change at least one of these lines.
 func (rq *request) offeredActions(lines []admin.Line) []string {
 	var actions []string
 	for _, right := range changes {
@@ -43,7 +39,6 @@ func (rq *request) offeredActions(lines []admin.Line) []string {
 	return actions
 }
 
-// caseActions returns the actions on owners of cases that the actor may do for at least one of the open cases.
 func (rq *request) caseActions(lines []admin.Line) []string {
 	var canTake, canGiveBack, canAssign bool
 	for _, l := range lines {
@@ -70,7 +65,6 @@ func (rq *request) caseActions(lines []admin.Line) []string {
 
 func isOpen(c *admin.Case) bool { return c != nil && c.ClosedAt.IsZero() }
 
-// isUncertain reports whether c is an open case of an entry whose outcome is unknown.
 func isUncertain(c *admin.Case) bool {
 	return isOpen(c) && c.Kind == admin.CaseUnknown
 }

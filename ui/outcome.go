@@ -16,9 +16,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// outcome is the result of an action. The answer to the action stores it in a cookie and redirects to the page that
-// shows it. The address of this page does not contain the result, so a link cannot forge one. Any process of the
-// service can show it. Only the last outcome is stored, because the size of a header is limited.
+// A cookie stores the last outcome, so a link cannot forge one, and any process can show it.
 type outcome struct {
 	Name   string         `json:"n"` // name of the outcome in the address of the page
 	Whose  string         `json:"w"` // hash of the person who acted: see hashActor
@@ -30,7 +28,6 @@ type outcome struct {
 	List   []answer       `json:"list,omitempty"`
 }
 
-// answer is the result for one entry: done, changed, busy, not_allowed, not_found, state or failed.
 type answer struct {
 	ID     compensator.EntryID
 	Answer string
@@ -91,7 +88,7 @@ func (outcome) Answers() []string {
 	return []string{"done", "changed", "busy", "state", "not_allowed", "not_found", "failed"}
 }
 
-// Shown returns how many entries the page lists. This may be fewer than the result of the method All.
+// Shown returns how many entries the page lists.
 func (o outcome) Shown() int { return len(o.List) }
 
 // All returns the number of entries that a person chose for the action.
@@ -107,13 +104,12 @@ const (
 	outcomeSeconds = 600
 )
 
-// hashActor returns a short hash that identifies an actor. The page shows an outcome only to the actor whose hash it has.
+// A page shows an outcome only to the actor with its hash.
 func hashActor(a admin.Actor) string {
 	sum := sha256.Sum256([]byte(a.ID))
 	return hex.EncodeToString(sum[:8])
 }
 
-// setOutcome stores an outcome and redirects to the page that shows it.
 func (rq *request) setOutcome(o outcome) {
 	o.Name, o.Whose = rand.Text()[:10], hashActor(rq.Actor)
 	if len(o.Back) > maxReturnPath {

@@ -11,7 +11,6 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// overviewData is the data of the first page.
 type overviewData struct {
 	Health *admin.Health
 	Rows   []typeRow     // types that need attention and some other types, or all types
@@ -29,16 +28,14 @@ type overviewData struct {
 	SeesAll bool // whether the actor may see all entries, see seesAllTypes
 }
 
-// processesLine says how many processes run, and which versions they have.
 type processesLine struct {
 	Live, Gone int
 	Builds     string // versions of the service in live processes; empty if none is known
 	Differ     bool   // whether there is more than one version
 }
 
-// readInstances reads the processes. The result is empty if processes are not stored, or if the actor may not see them.
-// The pages that call readInstances are useful without the processes, so after an error of the database the result is
-// empty, too.
+// readInstances returns no processes if they are not stored, if the actor may not see them, or after an error: its
+// pages are useful without them.
 func (s *server) readInstances(rq *request) admin.Instances {
 	if !s.admin.KeepsInstances() {
 		return admin.Instances{}
@@ -50,7 +47,6 @@ func (s *server) readInstances(rq *request) admin.Instances {
 	return found
 }
 
-// newProcessesLine returns nil if there are no processes to show. See readInstances.
 func newProcessesLine(found admin.Instances) *processesLine {
 	if found.List == nil {
 		return nil
@@ -67,7 +63,6 @@ func newProcessesLine(found admin.Instances) *processesLine {
 	return line
 }
 
-// typeRow is a type with its counts by state.
 type typeRow struct {
 	Type      string
 	Cells     []cell // one cell for each state in overviewStates
@@ -80,10 +75,8 @@ type typeRow struct {
 	MayPause  bool
 }
 
-// overviewStates lists the states that have a column in the overview. The worst state comes first.
 var overviewStates = [...]compensator.State{compensator.Dead, compensator.Compensating, compensator.Retrying, compensator.Pending}
 
-// cell is a count in a row, and its segment in the row's bar.
 type cell struct {
 	State   compensator.State
 	N       int
@@ -91,17 +84,15 @@ type cell struct {
 	X, Part int // start and width of the segment in percent
 }
 
-// Bars returns the cells whose count is not 0. Only these cells have a segment in the bar.
+// Bars returns the cells whose count is not 0.
 func (r typeRow) Bars() []cell {
 	return slices.DeleteFunc(slices.Clone(r.Cells), func(c cell) bool { return c.N == 0 })
 }
 
-// hasProblems reports whether a person should look at the type.
 func (r typeRow) hasProblems() bool {
 	return r.Cells[0].N > 0 || r.Overdue != "" || r.Paused != nil || r.Broken != nil || r.NoHandler
 }
 
-// risk holds the sums of the amounts of open cases.
 type risk struct {
 	Cases, NoAmount int
 	More            bool // whether further cases exist, so that the sums are lower bounds
@@ -132,7 +123,6 @@ func newRisk(groups []admin.Group, hasMore bool) risk {
 	return r
 }
 
-// texts returns the sums as texts, one per currency.
 func (r *risk) texts() []string {
 	var texts []string
 	for currency, sum := range r.sums {
@@ -197,15 +187,13 @@ func (s *server) showOverview(rq *request) {
 	}
 }
 
-// seesAllTypes reports whether the actor may see the entries of these types, and of the empty type. Only then may a page say
-// that no case is open. For other actors some cases may be hidden.
+// A page may say that no case is open only if seesAllTypes is true.
 func (rq *request) seesAllTypes(types []admin.TypeOverview) bool {
 	return rq.May(admin.SeeEntries, admin.Subject{}) &&
 		!slices.ContainsFunc(types, func(t admin.TypeOverview) bool { return !rq.May(admin.SeeEntries, admin.Subject{Type: t.Type}) })
 }
 
-// firstRows returns the rows that the overview shows at first: all rows with problems, and at least maxOverviewTypes
-// rows. The other rows appear on demand, because a browser takes longer to draw forty rows than the rest of the page.
+// firstRows hides other rows, because a browser is slow to draw many.
 func firstRows(rows []typeRow) []typeRow {
 	firstCalm := slices.IndexFunc(rows, func(r typeRow) bool { return !r.hasProblems() })
 	if firstCalm < 0 {
@@ -214,8 +202,7 @@ func firstRows(rows []typeRow) []typeRow {
 	return rows[:min(max(firstCalm, maxOverviewTypes), len(rows))]
 }
 
-// typeRows sorts types: the types with the most dead entries come first, then other types that need attention. The type
-// with the most entries has the longest bar.
+// typeRows sorts types: the types with the most dead entries come first, then other types that need attention.
 func (rq *request) typeRows(types []admin.TypeOverview) (rows []typeRow, err error) {
 	rows = make([]typeRow, len(types))
 	maximum := 1

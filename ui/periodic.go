@@ -6,10 +6,8 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// periodicData is the data of the page of periodic types.
 type periodicData struct{ Types []admin.PeriodicType }
 
-// showPeriodic shows the last and the next slots of periodic types.
 func (s *server) showPeriodic(rq *request) {
 	found, err := s.admin.Periodic(rq.ctx, rq.Actor)
 	if err != nil {

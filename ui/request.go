@@ -17,7 +17,6 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// request is a running HTTP request with its actor and its language. It writes the answer.
 type request struct {
 	words
 	s     *server
@@ -37,14 +36,12 @@ func (s *server) request(w http.ResponseWriter, r *http.Request) *request {
 	return &request{words: texts, s: s, w: w, r: r, ctx: r.Context(), Actor: actor, Nonce: nonce, Now: time.Now()}
 }
 
-// view is the data that a template gets: the request with its methods, and the data of the page.
 type view struct {
 	*request
 	Page string // name of the template
 	Data any
 }
 
-// parsePages parses one template for each page. Each template includes the frame that all pages share.
 func parsePages() (map[string]*template.Template, error) {
 	frame, err := template.New("").ParseFS(files, "pages/frame.html", "pages/parts.html")
 	if err != nil {
@@ -90,8 +87,7 @@ func (rq *request) showError(status int, key string, args ...any) {
 	rq.showPage(status, "error", text)
 }
 
-// showFailure answers with an error page for an error of the Admin. A driver's error may contain anything, so
-// only the Logger gets its text.
+// Only the Logger gets a driver's error, which may contain anything.
 func (rq *request) showFailure(err error) {
 	var field *compensator.FieldError
 	switch {
@@ -184,8 +180,7 @@ func (rq *request) HasPeriodic() bool { return rq.s.admin.HasPeriodic() || rq.s.
 // KeepsInstances reports whether the pages show all processes.
 func (rq *request) KeepsInstances() bool { return rq.s.admin.KeepsInstances() }
 
-// TypesWith returns the types that a filter offers, including chosen if it is set. If the types cannot be read, it returns
-// chosen only.
+// TypesWith returns only chosen if the types cannot be read.
 func (rq *request) TypesWith(chosen string) []string {
 	types, _ := rq.s.admin.Types(rq.ctx, rq.Actor, admin.SeeEntries)
 	if chosen != "" && !slices.Contains(types, chosen) {
@@ -233,8 +228,7 @@ func (rq *request) ChoosesAll() bool { return rq.r.URL.Query().Get("chosen") == 
 // Back returns the address of the page from which the person came, as the form says.
 func (rq *request) Back() string { return rq.safeReturnPath(rq.form().Get("back")) }
 
-// form returns the fields of a form. For a POST it reads only the body and not the address, because proxies and servers
-// log addresses.
+// Read only the body of a POST, because proxies log addresses.
 func (rq *request) form() url.Values {
 	if isRead(rq.r) {
 		return rq.r.URL.Query()
@@ -242,8 +236,7 @@ func (rq *request) form() url.Values {
 	return rq.r.PostForm // limitBody has parsed it. It is nil if there is no form.
 }
 
-// safeReturnPath returns address if it is an address of the pages of this log. Otherwise it returns the base of these
-// pages.
+// safeReturnPath returns the base of the pages for an address outside them.
 func (rq *request) safeReturnPath(address string) string {
 	base := rq.s.base
 	u, err := url.Parse(address)
@@ -270,5 +263,4 @@ func (rq *request) MayPause(businessType string) bool {
 	return !rq.ReadOnly() && rq.May(admin.Pause, admin.Subject{Type: businessType})
 }
 
-// redirect sends the browser to a page with a GET.
 func (rq *request) redirect(to string) { http.Redirect(rq.w, rq.r, to, http.StatusSeeOther) }

@@ -12,7 +12,6 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// site has what the pages of all logs share.
 type site struct {
 	servers        []*server // one for each log
 	opts           Options
@@ -24,7 +23,6 @@ type site struct {
 	deadlineLogged sync.Once // makes logMissingDeadline log only once
 }
 
-// server answers the requests for one log.
 type server struct {
 	*site
 	admin       *admin.Admin
@@ -32,8 +30,7 @@ type server struct {
 	makingsHash string // hash of everything from which pages are built, except their data; see makings
 }
 
-// serverOf returns the server whose base path is a prefix of the request's path. If there is none, it returns the
-// first server.
+// serverOf returns the first server for a path outside all logs.
 func (s *site) serverOf(r *http.Request) *server {
 	for _, log := range s.servers {
 		if strings.HasPrefix(r.URL.Path, log.base) {
@@ -53,7 +50,7 @@ const (
 	pageSize            = 50
 )
 
-// route is one route of the handler. A test lists which actors may use each route.
+// A test lists which actors may use each route.
 type route struct {
 	pattern string // method and path below the base of a log
 	serve   func(s *server, rq *request)
@@ -103,7 +100,6 @@ func (s *site) routes() http.Handler {
 	return mux
 }
 
-// register adds the routes of one log.
 func (s *server) register(mux *http.ServeMux) {
 	for _, r := range allRoutes {
 		method, path, _ := strings.Cut(r.pattern, " ")
@@ -118,7 +114,6 @@ func (s *server) register(mux *http.ServeMux) {
 
 type nonceKey struct{}
 
-// setSecurityHeaders sets the security headers of every answer, including errors.
 func (s *site) setSecurityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		nonce := rand.Text()
@@ -144,7 +139,6 @@ type actorKey struct{}
 // headerEscaper escapes a text for a quoted string in a header (RFC 9110, 5.6.4).
 var headerEscaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-// requireActor answers with an error if Identify names no actor, or if the actor sends too many requests.
 func (s *site) requireActor(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		actor, ok := s.opts.Identify(r)

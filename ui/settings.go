@@ -8,8 +8,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// settingsData is the data of the page of paused types. The page lists types that the person may see. A person can also
-// type the name of a type that the page does not list, for example before the type has entries.
+// A person can also pause a type that the page does not list.
 type settingsData struct {
 	Paused []admin.Paused
 	Others []string // types with open entries that are not paused
@@ -21,7 +20,6 @@ type settingsData struct {
 
 func (s *server) showSettings(rq *request) { s.showSettingsWith(rq, "") }
 
-// showSettingsWith shows the settings. If wrongZone is set, the page says that there is no such time zone.
 func (s *server) showSettingsWith(rq *request, wrongZone string) {
 	paused, err := s.admin.Paused(rq.ctx, rq.Actor)
 	if err != nil {
@@ -64,7 +62,6 @@ func (s *server) showSettingsWith(rq *request, wrongZone string) {
 	rq.showPage(status, "settings", data)
 }
 
-// savePreferences stores a language or a theme in a cookie.
 func (s *server) savePreferences(rq *request) {
 	form := rq.form()
 	if lang := form.Get("language"); slices.ContainsFunc(languages, func(w words) bool { return w.Lang == lang }) {
@@ -86,8 +83,7 @@ func (s *server) savePreferences(rq *request) {
 	rq.redirect(rq.Back())
 }
 
-// setCookie sets a cookie. Browsers send it only to these pages, and only with requests from these pages. No cookie
-// holds a secret.
+// setCookie must not be used for secrets. Browsers send the cookie only to and from these pages.
 func (rq *request) setCookie(name, value string, seconds int) {
 	http.SetCookie(rq.w, &http.Cookie{Name: name, Value: value, Path: rq.s.opts.Base, MaxAge: seconds, HttpOnly: true,
 		SameSite: http.SameSiteStrictMode, Secure: rq.r.TLS != nil || strings.HasPrefix(rq.r.Header.Get("Origin"), "https://")})

@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// formatMoney formats an amount given in minor units, for example "CNY 12,900.00". It never uses a float.
+// formatMoney never uses a float.
 func formatMoney(amount *big.Int, currency string) string {
 	decimals := admin.Decimals(currency)
 	digits := new(big.Int).Abs(amount).String()
@@ -85,8 +85,7 @@ func (w words) VerdictIcon(v admin.AttemptVerdict) string {
 	return "dead"
 }
 
-// twoUnits formats a duration in a large and a small unit. The text key has both units. If
-// smallUnit is 0, twoUnits uses the text keyOne, which has the large unit only.
+// If smallUnit is 0, twoUnits uses the text keyOne, which has the large unit only.
 func (w words) twoUnits(keyOne string, largeUnit, smallUnit int, key string) (string, error) {
 	if smallUnit == 0 {
 		return w.T(keyOne, largeUnit)
@@ -100,7 +99,6 @@ func (w words) Number(n int) string { return groupDigits(fmt.Sprint(n)) }
 // Entries returns a number of entries, with commas between thousands.
 func (w words) Entries(n int) (string, error) { return w.T("n_entries", w.Number(n)) }
 
-// groupDigits puts a comma after every three digits, counted from the right.
 func groupDigits(digits string) string {
 	for i := len(digits) - 3; i > 0; i -= 3 {
 		digits = digits[:i] + "," + digits[i:]
@@ -108,11 +106,10 @@ func groupDigits(digits string) string {
 	return digits
 }
 
-// showInvisible replaces invisible characters, and characters that change the direction of text, by their numbers. The
-// templates contain no such characters, so all of them come from outside.
+// showInvisible replaces invisible characters, and characters that change the direction of text, by their numbers.
 //
 // Only text between tags is changed. In an attribute these characters cannot affect other text. A textarea keeps them,
-// because the browser must send the text back as it was typed. A CR before LF is kept too.
+// because the browser sends the text back.
 func showInvisible(html []byte) []byte {
 	if !bytes.ContainsFunc(html, processlog.IsInvisible) {
 		return html
@@ -135,7 +132,7 @@ func showInvisible(html []byte) []byte {
 	return buffer.Bytes()
 }
 
-// Badge returns a word with an icon and a colour. The icon serves people who cannot see the colour.
+// Badge returns a word with an icon and a colour.
 func (w words) Badge(kind, text string) template.HTML {
 	kind, _, _ = strings.Cut(kind, " ") // The first word of a state is its CSS class.
 	return template.HTML(`<span class="badge k-` + kind + `"><svg class="i" aria-hidden="true"><use href="#i-` + kind + `"/></svg>` + template.HTMLEscapeString(text) + `</span>`)
@@ -215,8 +212,7 @@ func (rq *request) EntryLink(id compensator.EntryID) string {
 	return rq.s.base + "entries/" + id.String()
 }
 
-// CasesOf returns the address of the cases of a failure. If the failure has more than pageSize cases, the address asks
-// for longPage rows per page.
+// CasesOf returns the address of the cases of a failure.
 func (rq *request) CasesOf(g admin.Group) (string, error) {
 	rows := ""
 	if g.N > pageSize {
@@ -266,8 +262,7 @@ type (
 	}
 )
 
-// Did returns the key of the word for a recorded action. If a case was assigned to no owner, the word says that the
-// case was given back.
+// Did returns the key of the word for a recorded action.
 func (p recordPart) Did() string {
 	if p.X.Action == doAssign && p.X.Subject == "" {
 		return doGiveBack

@@ -13,8 +13,6 @@ import (
 	"time"
 )
 
-// sendPage answers with a page. If the browser has refreshed a page that has not changed, sendPage answers with a short
-// 304.
 func (rq *request) sendPage(status int, html []byte) {
 	h := rq.w.Header()
 	if status == http.StatusOK && isRead(rq.r) && h.Get("ETag") == "" && rq.hasTag(rq.pageTag(html)) {
@@ -30,7 +28,7 @@ func (rq *request) sendPage(status int, html []byte) {
 	_, _ = rq.w.Write(html)
 }
 
-// setTime sets the time at which the page's data was read. A page and a 304 both send this time as Last-Modified.
+// A page and a 304 send the time of setTime as Last-Modified.
 func (rq *request) setTime(at time.Time) {
 	rq.Now = at
 	rq.w.Header().Set("Last-Modified", at.UTC().Format(http.TimeFormat))
@@ -38,8 +36,7 @@ func (rq *request) setTime(at time.Time) {
 
 func isRead(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
-// hasTag sets the ETag of the answer. If the browser already has the page with this tag, the method answers 304
-// and returns true.
+// hasTag answers 304 and returns true if the browser has this page.
 func (rq *request) hasTag(tag string) bool {
 	h := rq.w.Header()
 	h.Set("ETag", tag)
@@ -53,7 +50,7 @@ func (rq *request) hasTag(tag string) bool {
 	return true
 }
 
-// pageTag returns the ETag of a page. It ignores the nonce and the time at which the page was built.
+// pageTag ignores the nonce and the time at which the page was built.
 func (rq *request) pageTag(html []byte) string {
 	for _, pagePart := range []string{rq.Nonce, string(rq.Time(rq.Now))} {
 		html = bytes.ReplaceAll(html, []byte(pagePart), nil)
@@ -66,18 +63,15 @@ func newTag(content []byte) string {
 	return `"` + hex.EncodeToString(hash[:12]) + `"`
 }
 
-// unchanged answers 304 without building the page, if the browser has a page with the same hash. So it costs little if
-// many people refresh a page. The hash covers data and the values listed in the function. So data must contain
-// everything else that the page shows, such as rights and formatted durations.
+// unchanged answers 304 without building the page, if the browser has a page with the same hash. So data must contain
+// everything that the page shows, such as rights and formatted durations.
 func (rq *request) unchanged(page string, data any) bool {
 	parts, err := json.Marshal([]any{rq.s.makingsHash, page, rq.Lang, rq.Theme(), rq.ZoneName(), rq.Actor.ID, rq.Here(), data})
 	return err == nil && rq.hasTag(newTag(parts))
 }
 
-// compresses reports whether to compress a page. The browser must accept gzip and must say that the request comes from
-// these pages or from the person. The length of a compressed page reveals whether the page repeats a part of its
-// address. Another site can make a browser request any address, so such a request gets no compressed answer. Answers of
-// reveal are never compressed.
+// compresses reports whether to compress a page. A request that another site may cause gets none, because the length
+// would reveal whether the page contains a guess. Answers of reveal are never compressed.
 func (rq *request) compresses() bool {
 	site := rq.r.Header.Get("Sec-Fetch-Site")
 	return isRead(rq.r) && (site == "same-origin" || site == "none") && acceptsGzip(rq.r)

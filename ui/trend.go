@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// trend is the data of a chart of the last hours or days. The chart is SVG. A table has the same numbers as text.
+// A table shows the numbers of a trend as text.
 type trend struct {
 	Type  string // empty: all types
 	Over  string // name of the time that is shown
@@ -31,14 +31,12 @@ type trend struct {
 	None  bool   // nothing was counted
 }
 
-// span is a link that changes how much time the chart shows.
 type span struct {
 	Name string
 	Link string
 	Here bool
 }
 
-// lane is one series of bars.
 type lane struct {
 	Name      string // recorded, succeeded, failed or dead
 	Sum, Most string
@@ -46,8 +44,6 @@ type lane struct {
 	Y         int    // place of its label
 }
 
-// bin is a column of the chart. It links to the entries that were recorded in the period of the column. If entries became
-// dead in this period, the lane of dead entries has a link to them.
 type bin struct {
 	X    int
 	Link string
@@ -56,7 +52,6 @@ type bin struct {
 	DeadLink, DeadText string
 }
 
-// mark is a vertical line where a version of the service began to run, with a label.
 type mark struct {
 	X     string // place of the line, in percent of the chart's width
 	Top   int    // upper end of the line, and of its label
@@ -67,20 +62,17 @@ type mark struct {
 	Text  string // full time and version
 }
 
-// tick is a round time of the page's zone below the chart.
 type tick struct {
 	X    string // place in percent of the chart's width
 	Text string
 }
 
-// trendRow has the sums of some bins as text.
 type trendRow struct {
 	From   time.Time
 	Link   string
 	Values [len(lanes)]trendValue
 }
 
-// trendValue is a sum. If it counts entries that became dead, it links to them.
 type trendValue struct{ N, Link string }
 
 const (
@@ -93,10 +85,8 @@ const (
 	maxMarkBuild  = 12 // characters of the version in a label
 )
 
-// lanes are the series of a chart.
 var lanes = [...]string{"recorded", "succeeded", "failed", "dead"}
 
-// deadLane is the last of lanes.
 const deadLane = len(lanes) - 1
 
 // DeadY and DeadHeight are the place of the last lane in the chart.
@@ -107,18 +97,14 @@ func valuesOf(p admin.TrendPoint) [len(lanes)]uint64 {
 	return [...]uint64{p.Recorded, p.Succeeded, p.Failed, p.Dead}
 }
 
-// trendSpan is a time that a chart can show.
 type trendSpan struct {
 	name     string // in the address
 	length   time.Duration
 	compared time.Duration // the newest counts of this time are compared with those of the time before
 }
 
-// trendSpans are the spans of time that a person can choose.
 var trendSpans = []trendSpan{{"3h", admin.TrendHours, 15 * time.Minute}, {"24h", admin.TrendDay, time.Hour}, {"7d", admin.TrendWeek, 24 * time.Hour}}
 
-// chosenSpan returns the span that the address names. For an unknown name it returns the first of
-// trendSpans.
 func (rq *request) chosenSpan() trendSpan {
 	for _, o := range trendSpans {
 		if rq.r.URL.Query().Get("over") == o.name {
@@ -128,7 +114,6 @@ func (rq *request) chosenSpan() trendSpan {
 	return trendSpans[0]
 }
 
-// newTrend returns the chart of a type, or of all types. link returns the address of this page with another span.
 func (rq *request) newTrend(adminTrend admin.Trend, deploys []admin.Deploy, businessType string, link func(spanName string) (string, error)) (t trend, err error) {
 	t.Type = businessType
 	if t.Marks, err = rq.newMarks(adminTrend, deploys); err != nil {
@@ -186,7 +171,7 @@ func (rq *request) newTrend(adminTrend admin.Trend, deploys []admin.Deploy, busi
 	return t, nil
 }
 
-// addTicks adds a tick for each half hour, each fourth hour or each day, by the clocks of zone. A tick at midnight has the date.
+// addTicks gives a tick at midnight the date.
 func (t *trend) addTicks(from, to time.Time, zone *time.Location) {
 	minutes := 30
 	switch length := to.Sub(from); {
@@ -224,8 +209,7 @@ func percent(part float64) string { return strconv.FormatFloat(100*part, 'f', 2,
 // Counts are complete when they are older than uncounted, because processes store their counts once a minute.
 const uncounted = 2 * time.Minute
 
-// compareNewest compares failures of the newest complete periods with failures of the same number of periods before. It
-// returns a sentence for the page.
+// compareNewest compares the failures of the newest complete periods with those of as many periods before.
 func (rq *request) compareNewest(t admin.Trend) (string, error) {
 	length := rq.chosenSpan().compared
 	end := len(t.Points) - int(max(1, uncounted/t.Period))
@@ -241,7 +225,7 @@ func (rq *request) compareNewest(t admin.Trend) (string, error) {
 	return rq.T("trend.compared", span, rq.formatTime(t.Points[end].At, "15:04"), newest.Dead, newest.Failed, before.Dead, before.Failed)
 }
 
-// sumOf adds up points. The sum has no time.
+// sumOf returns a sum without a time.
 func sumOf(points []admin.TrendPoint) (sum admin.TrendPoint) {
 	for _, p := range points {
 		sum.Recorded += p.Recorded
@@ -252,8 +236,7 @@ func sumOf(points []admin.TrendPoint) (sum admin.TrendPoint) {
 	return sum
 }
 
-// newMarks returns the deploys in the time of a chart, newest first. Each label has a row of its own, so that labels do not
-// overlap.
+// newMarks gives each label its own row, so that labels do not overlap.
 func (rq *request) newMarks(t admin.Trend, deploys []admin.Deploy) (marks []mark, err error) {
 	layout := "15:04"
 	if t.To.Sub(t.From) > admin.TrendDay {
@@ -277,8 +260,6 @@ func (rq *request) newMarks(t admin.Trend, deploys []admin.Deploy) (marks []mark
 // commitVersion finds the commit in the version that Go gives to a program built from a commit without a tag.
 var commitVersion = regexp.MustCompile(`[-.]\d{14}-([0-9a-f]{12})(\+|$)`)
 
-// shortBuild returns a version as a label shows it. If the version matches commitVersion, shortBuild returns
-// the commit.
 func shortBuild(build string) string {
 	if commit := commitVersion.FindStringSubmatch(build); commit != nil {
 		build = commit[1]
@@ -298,7 +279,6 @@ func (t trend) MarksEnd() int { return t.MarksHeight() + t.Height() }
 // Height returns the height of the chart's view box.
 func (trend) Height() int { return len(lanes) * (laneHeight + laneGap) }
 
-// newTrendRow returns the sums of points that follow each other.
 func (rq *request) newTrendRow(businessType string, points []admin.TrendPoint, period time.Duration) (row trendRow, err error) {
 	sum, to := sumOf(points), points[len(points)-1].At.Add(period)
 	row.From = points[0].At
@@ -314,20 +294,18 @@ func (rq *request) newTrendRow(businessType string, points []admin.TrendPoint, p
 	return row, err
 }
 
-// deadLink returns the address of the entries that became dead between from and to, and are still dead.
+// deadLink finds entries that became dead in the time and are still dead.
 func (rq *request) deadLink(businessType string, from, to time.Time) (string, error) {
 	return rq.Link("entries", "type", businessType, "state", "dead", "ended_from", rq.timeValue(from), "ended_to", rq.timeValue(to))
 }
 
-// recordedLink returns the address of the entries that were recorded between from and to.
 func (rq *request) recordedLink(businessType string, from, to time.Time) (string, error) {
 	return rq.Link("entries", "type", businessType, "from", rq.timeValue(from), "to", rq.timeValue(to))
 }
 
-// timeValue returns a time as the filters of an address take it, in the page's zone.
 func (rq *request) timeValue(at time.Time) string { return at.In(rq.location()).Format(time.RFC3339) }
 
-// newLane draws one series. The highest bar is as high as the lane.
+// newLane scales the highest bar to the height of the lane.
 func newLane(name string, index int, points []admin.TrendPoint) lane {
 	var sum, maximum uint64
 	for _, p := range points {
@@ -364,7 +342,6 @@ type statsData struct {
 	MayPause  bool
 }
 
-// rateRow has the rates of a type.
 type rateRow struct {
 	Type, Link                             string
 	Ended, Failing, Took50, Took95, Took99 string
@@ -372,16 +349,13 @@ type rateRow struct {
 	sortValues                             [len(sortings)]float64
 }
 
-// sortings are the columns by which the types can be sorted, besides their names.
 var sortings = [...]string{"ended", "failing", "took50", "took95", "took99", "late50", "late99", "dead", "waiting", "due"}
 
-// sorting is the heading of a column. Its Link sorts the page by this column.
 type sorting struct {
 	Name, Link string
 	Here       bool
 }
 
-// showStats shows the rates of all types, or of one.
 func (s *server) showStats(rq *request) {
 	q := rq.r.URL.Query()
 	businessType, sort := q.Get("type"), q.Get("sort")
@@ -457,8 +431,7 @@ func (rq *request) newStats(adminTrend admin.Trend, deploys []admin.Deploy, over
 	return data, err
 }
 
-// countedFrom returns the begin of the first period with a count. Rates of a new log are computed from this time. Computed
-// from the begin of the chart, they would be too low.
+// Rates of a new log would be too low from the start of the chart.
 func countedFrom(t admin.Trend) time.Time {
 	for _, p := range t.Points {
 		if p != (admin.TrendPoint{At: p.At}) {
@@ -494,8 +467,7 @@ func (rq *request) newRateRow(t admin.TypeTrend, name string, length time.Durati
 	return row, err
 }
 
-// withWaiting adds the types of the overview for which nothing was counted, because their entries may wait all the same. If
-// businessType is not empty, it adds only this type.
+// withWaiting adds types for which nothing was counted, because their entries may wait all the same.
 func withWaiting(trends []admin.TypeTrend, types []admin.TypeOverview, businessType string) []admin.TypeTrend {
 	all := slices.Clone(trends)
 	for _, t := range types {
@@ -507,7 +479,6 @@ func withWaiting(trends []admin.TypeTrend, types []admin.TypeOverview, businessT
 	return all
 }
 
-// addWaiting adds how many entries of the type wait and are due.
 func (rq *request) addWaiting(row *rateRow, types []admin.TypeOverview) (err error) {
 	row.Waiting, row.Due = "0", "–"
 	at := slices.IndexFunc(types, func(t admin.TypeOverview) bool { return t.Type == row.Type })

@@ -11,7 +11,6 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// chartOf returns the HTML of a chart of the last three hours or seven days, with deploys at some ages.
 func chartOf(t *testing.T, span time.Duration, over string, deploys ...admin.Deploy) string {
 	t.Helper()
 	to := time.Date(2026, 11, 28, 15, 0, 0, 0, time.UTC)
@@ -36,7 +35,6 @@ func chartOf(t *testing.T, span time.Duration, over string, deploys ...admin.Dep
 	return html.String()
 }
 
-// svgMark is a line or a label of a deploy.
 type svgMark struct {
 	XMLName xml.Name
 	X1      string `xml:"x1,attr"`
@@ -71,7 +69,6 @@ func marksIn(t *testing.T, html string) (label string, lines, texts []svgMark) {
 	return drawn.Label, lines, texts
 }
 
-// The chart must mark the deploys in its time, each at its place and with a row of its own for its label.
 func TestDeploysAreMarkedInTheChart(t *testing.T) {
 	at := func(hour, minute int) time.Time { return time.Date(2026, 11, 28, hour, minute, 0, 0, time.UTC) }
 	html := chartOf(t, admin.TrendHours, "3h", admin.Deploy{At: at(11, 59), Build: "before"}, admin.Deploy{At: at(12, 0), Build: "v1.2.2"},
@@ -99,7 +96,7 @@ func TestDeploysAreMarkedInTheChart(t *testing.T) {
 	}
 }
 
-// A week may have more deploys than there is space for labels. Each must have a line, and the newest four a label with the date.
+// Each deploy must have a line, and the newest four a label.
 func TestManyDeploysHaveFewLabels(t *testing.T) {
 	var deploys []admin.Deploy
 	for day := range 6 {
@@ -121,8 +118,6 @@ func TestManyDeploysHaveFewLabels(t *testing.T) {
 	}
 }
 
-// For a version that Go has derived from a commit, the label has the commit. For any other long version, it
-// has the first characters.
 func TestVersionsInLabelsAreShort(t *testing.T) {
 	for build, want := range map[string]string{
 		"v1.4.2": "v1.4.2", "0123456789ab": "0123456789ab", "v0.0.0-20261122093000-abcdef123456": "abcdef123456", "v1.4.3-0.20261122093000-abcdef123456": "abcdef123456",
@@ -134,7 +129,6 @@ func TestVersionsInLabelsAreShort(t *testing.T) {
 	}
 }
 
-// The ticks of a chart are round times of the page's zone, also on a day of 25 hours.
 func TestTicksAreRoundTimesOfTheZone(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

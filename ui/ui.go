@@ -130,8 +130,6 @@ func newSite(opts Options, logs []*admin.Admin) (*site, error) {
 	return s, nil
 }
 
-// checkNames refuses a nil log, and an empty list of logs. If there are several logs, each must have a name, and no two
-// may have the same name.
 func checkNames(logs []*admin.Admin) error {
 	if len(logs) == 0 || slices.Contains(logs, nil) {
 		return &compensator.FieldError{Field: "Admin", Reason: "is nil"}
@@ -148,7 +146,6 @@ func checkNames(logs []*admin.Admin) error {
 	return nil
 }
 
-// handler chains the steps of a request in this order: time limits, security headers, origin, actor, form.
 func (s *site) handler() http.Handler {
 	return s.limitTimes(s.setSecurityHeaders(s.origins.Handler(s.requireActor(s.limitBody(s.routes())))))
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Each text must exist in all languages, and each text that is used must exist.
 // Failure: F131
 func TestEachTextIsThereInEachLanguage(t *testing.T) {
 	english := slices.Sorted(maps.Keys(languages[0].texts))
@@ -63,7 +62,6 @@ func TestEachTextIsThereInEachLanguage(t *testing.T) {
 	}
 }
 
-// Each stored word must have a text.
 // Failure: F131
 func TestEachWordHasAText(t *testing.T) {
 	want := func(kind string, word any) {
@@ -107,7 +105,6 @@ func TestEachWordHasAText(t *testing.T) {
 	}
 }
 
-// Amounts are exact to the last digit, in currencies with two decimal places, none, three and four.
 // Failure: F132
 func TestAmountsAreExact(t *testing.T) {
 	for want, a := range map[string]compensator.Amount{
@@ -125,7 +122,6 @@ func TestAmountsAreExact(t *testing.T) {
 	}
 }
 
-// A duration shows its two largest units, without units that are zero.
 func TestSpansAreShort(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		59 * time.Second: "59 s", 10 * time.Minute: "10 min", time.Hour: "1 h", -90 * time.Minute: "1 h 30 min", 48 * time.Hour: "2 d", 49 * time.Hour: "2 d 1 h",
@@ -136,7 +132,7 @@ func TestSpansAreShort(t *testing.T) {
 	}
 }
 
-// A result shows only what ShowResult names. Fields that Show names for the content stay masked in the result.
+// Show does not apply to the result.
 // Failure: F132
 func TestRevealShowsOfAResultWhatTheViewNames(t *testing.T) {
 	e := compensator.Entry{Content: []byte(`{"id":1}`), Result: []byte(`{"id":2,"receipt":"r-7"}`)}
@@ -152,7 +148,6 @@ func TestRevealShowsOfAResultWhatTheViewNames(t *testing.T) {
 	}
 }
 
-// A reveal shows the values that the TypeView names, byte for byte. It masks all other values.
 // Failure: F132
 func TestRevealShowsWhatTheViewNames(t *testing.T) {
 	content := `{"id":12345678901234567890.10,"buyer":{"name":"lin","tags":["a",{"b":"<c>"}]},"n":null,"e":{}}`
@@ -181,7 +176,6 @@ func TestRevealShowsWhatTheViewNames(t *testing.T) {
 	}
 }
 
-// The text of a deep and wide content is not much longer than the content.
 // Failure: F132
 func TestDeepAndWideContentMakesNoLargePage(t *testing.T) {
 	deep := func(n int, inside string) string { return strings.Repeat("[", n) + inside + strings.Repeat("]", n) }
@@ -201,7 +195,6 @@ func TestDeepAndWideContentMakesNoLargePage(t *testing.T) {
 	}
 }
 
-// Between tags, characters that change the direction of text show as numbers. Addresses and forms keep them.
 // Failure: F132
 func TestControlCharactersAreShownBetweenTags(t *testing.T) {
 	if got := string(showInvisible([]byte("<b title=\"\u202e\">a\u202egpj.exe\x07</b>\n"))); got != "<b title=\"\u202e\">a[U+202E]gpj.exe[U+0007]</b>\n" {
@@ -219,7 +212,6 @@ func TestControlCharactersAreShownBetweenTags(t *testing.T) {
 	}
 }
 
-// The page to return to is always one of these pages, whatever a form says.
 // Failure: F133
 func TestBackStaysUnderTheBase(t *testing.T) {
 	for _, base := range []string{"/", "/ops/", "/a/b/"} {
@@ -241,7 +233,6 @@ func TestBackStaysUnderTheBase(t *testing.T) {
 	}
 }
 
-// Each person has an allowance, which refills with time. The number of remembered people is limited.
 // Failure: F133
 func TestAllowanceIsEachActorsOwnAndComesBack(t *testing.T) {
 	l, now := newLimiter(5), time.Unix(1, 0)
@@ -267,8 +258,7 @@ func TestAllowanceIsEachActorsOwnAndComesBack(t *testing.T) {
 	}
 }
 
-// If Realm is set, the browser must ask an unknown person for a password. It must not ask a known person. A realm with
-// special characters must not change the rest of its header.
+// A realm with special characters must not change the rest of its header.
 func TestOnlyAnUnknownPersonIsAskedForAPassword(t *testing.T) {
 	identify := func(r *http.Request) (admin.Actor, bool) {
 		name, password, _ := r.BasicAuth()
@@ -306,7 +296,7 @@ func TestOnlyAnUnknownPersonIsAskedForAPassword(t *testing.T) {
 	}
 }
 
-// Each sentence of an explanation must exist in each language. A person's or a partner's text must not become HTML.
+// A person's or a partner's text must not become HTML.
 func TestExplanationsAreWrittenInEachLanguage(t *testing.T) {
 	bad := `<b onclick="x">{at}`
 	for _, w := range languages {
@@ -326,14 +316,12 @@ func TestExplanationsAreWrittenInEachLanguage(t *testing.T) {
 	}
 }
 
-// A value that looks like a placeholder must not be replaced again.
 func TestTextsAreFilledInOnce(t *testing.T) {
 	if got, err := (words{texts: map[string]string{"x": "{0} {1}"}}).T("x", "{1}", "b"); err != nil || got != "{1} b" {
 		t.Errorf("%q %v", got, err)
 	}
 }
 
-// The language must be the one that the person has chosen, or else the browser's.
 func TestLanguageIsTheOneChosenOrTheBrowsers(t *testing.T) {
 	for header, want := range map[string]string{"": "en", "zh": "zh-CN", "zh-HK,en;q=0.5": "zh-CN", "fr, en-GB;q=0.9, zh": "en", ";;,": "en"} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -348,7 +336,6 @@ func TestLanguageIsTheOneChosenOrTheBrowsers(t *testing.T) {
 	}
 }
 
-// An export holds everything, even if pages are short or empty, up to the limit that the page states.
 func TestListingIsTakenAwayWhateverItsPagesHold(t *testing.T) {
 	for _, tc := range []struct{ pages, lines, want, asked int }{
 		{45, 1, 45, 45}, {45, 0, 0, 45}, {1, 7, 7, 1}, {10, exportPage, maxExported, 10}, {11, exportPage, maxExported, 10}, {30, 600, maxExported, 17},
@@ -374,7 +361,6 @@ func TestListingIsTakenAwayWhateverItsPagesHold(t *testing.T) {
 	}
 }
 
-// The largest outcome fits into a cookie, and is read back unchanged.
 func TestLargestOutcomeFitsIntoACookie(t *testing.T) {
 	w := httptest.NewRecorder()
 	rq := &request{s: &server{site: &site{opts: Options{Base: "/ops/"}}, base: "/ops/"}, w: w, r: httptest.NewRequest(http.MethodPost, "/ops/do", nil)}
@@ -424,7 +410,6 @@ func TestOverviewBeginsWithTheTypesThatAreToBeSeenTo(t *testing.T) {
 	}
 }
 
-// Sums that are lower bounds must say "or more".
 func TestSumsThatMayNotBeAllSaySo(t *testing.T) {
 	pages, err := parsePages()
 	if err != nil {
@@ -444,8 +429,6 @@ func TestSumsThatMayNotBeAllSaySo(t *testing.T) {
 	}
 }
 
-// A cookie is sent only to these pages and only from them, and scripts cannot read it. On HTTPS, also behind a proxy
-// that ends TLS, it is sent over HTTPS only. A body that is larger than a form is refused.
 func TestCookiesStayWithThePages(t *testing.T) {
 	pages, err := New(Options{Base: "/ops/", Identify: func(*http.Request) (admin.Actor, bool) { return admin.Actor{ID: "ann"}, true }}, new(admin.Admin))
 	if err != nil {

@@ -11,14 +11,12 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// words holds the texts of one language.
 type words struct {
 	Lang  string // value of the html element's lang attribute
 	texts map[string]string
 	zone  *time.Location // zone of all times of the page; nil: UTC
 }
 
-// languages lists the languages, the default first.
 var languages = []words{loadWords("en"), loadWords("zh-CN")}
 
 func loadWords(lang string) words {
@@ -35,8 +33,6 @@ func loadWords(lang string) words {
 
 const languageCookie, themeCookie = "compensator_language", "compensator_theme"
 
-// wordsFor returns the language that the person has chosen. Without a choice it returns the browser's language, or else
-// English.
 func wordsFor(r *http.Request) words {
 	if cookie, err := r.Cookie(languageCookie); err == nil {
 		for _, w := range languages {
@@ -81,8 +77,7 @@ func (w words) T(key string, args ...any) (string, error) {
 	return strings.NewReplacer(pairs...).Replace(text), nil
 }
 
-// explainField returns the message for a wrong value in a field. The text files have a message for each reason. If a reason
-// begins with the rejected value in quotes, the key of its message has {0} in place of the value.
+// The key of a message is the reason, with {0} in place of a rejected value in quotes.
 func (w words) explainField(field *compensator.FieldError) string {
 	reason := field.Reason
 	value, err := strconv.QuotedPrefix(reason)

@@ -14,7 +14,6 @@ import (
 
 const zoneCookie = "compensator_zone"
 
-// zoneFor returns the time zone that the person has chosen, or else Options.Zone.
 func (s *site) zoneFor(r *http.Request) *time.Location {
 	if cookie, err := r.Cookie(zoneCookie); err == nil {
 		if zone, err := loadZone(cookie.Value); err == nil {
@@ -24,8 +23,7 @@ func (s *site) zoneFor(r *http.Request) *time.Location {
 	return s.opts.Zone
 }
 
-// loadZone returns the time zone with an IANA name, such as Europe/Berlin. It refuses "Local", the zone of this
-// machine.
+// loadZone refuses "Local", the zone of this machine.
 func loadZone(name string) (*time.Location, error) {
 	if name != "" && name != time.Local.String() && len(name) <= 64 {
 		if zone, err := time.LoadLocation(name); err == nil {
@@ -35,11 +33,9 @@ func loadZone(name string) (*time.Location, error) {
 	return nil, newNoneError("zone", name)
 }
 
-// zoneAreas are the areas of the IANA time zones.
 var zoneAreas = []string{"Africa", "America", "Antarctica", "Asia", "Atlantic", "Australia", "Europe", "Indian", "Pacific"}
 
-// nearZone returns the time zone of a city that is named without its area, for example Asia/Shanghai for shanghai. It returns ""
-// if there is none.
+// nearZone finds the zone of a city that is named without its area: Asia/Shanghai for shanghai.
 func nearZone(city string) string {
 	if city == "" || len(city) > 40 {
 		return ""
@@ -91,8 +87,7 @@ func (w words) location() *time.Location {
 	return w.zone
 }
 
-// formatTime formats a time in the page's zone. It adds the offset if the offset differs from the present one, as for a
-// time in summer that is shown in winter.
+// formatTime adds the offset if it differs from the present one.
 func (w words) formatTime(t time.Time, layout string) string {
 	zone := w.location()
 	t = t.In(zone)
@@ -108,7 +103,6 @@ func (w words) formatTime(t time.Time, layout string) string {
 	return text
 }
 
-// timeField is a field of a form that takes a time.
 type timeField struct {
 	Name, Label, Value string
 }
@@ -122,8 +116,7 @@ func (f timeField) Type() string {
 	return "datetime-local"
 }
 
-// readTimes parses the times of a form. They are in the zone that the form names, or else in the zone of the page. readTimes stores
-// each time in its target, and rewrites its text in the zone of the page.
+// readTimes also rewrites each text in the zone of the page.
 func (rq *request) readTimes(zoneName string, times []timeLimit) error {
 	zone := rq.location()
 	if zoneName != "" && zoneName != zone.String() {
@@ -145,14 +138,12 @@ func (rq *request) readTimes(zoneName string, times []timeLimit) error {
 	return nil
 }
 
-// timeLimit is one time of a form.
 type timeLimit struct {
 	field  string // name for messages
 	text   *string
 	target *time.Time
 }
 
-// fieldValue returns the text of a time for a field of a form.
 func (w words) fieldValue(at time.Time) string {
 	layout := "2006-01-02T15:04"
 	if at.Second() != 0 {
@@ -165,8 +156,7 @@ func (w words) fieldValue(at time.Time) string {
 	return text
 }
 
-// parseTime parses a time of the zone, or a time with an offset. A time that the zone's clocks skip or show twice is a
-// *FieldError.
+// parseTime returns a *FieldError for a time that the zone's clocks skip or show twice.
 func parseTime(field, text string, zone *time.Location) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return at.UTC(), nil
@@ -187,9 +177,8 @@ func parseTime(field, text string, zone *time.Location) (time.Time, error) {
 	return time.Time{}, &compensator.FieldError{Field: field, Reason: "want a time as 2006-01-02T15:04"}
 }
 
-// instantsOf returns the instants at which the clocks of a zone show the date and time of wall: one instant, two or none.
-// It tries the zone's offsets of a day before and a day after. These two offsets are enough, because an offset changes at
-// most once in two days.
+// instantsOf tries the zone's offsets of a day before and a day after. These two offsets are enough, because an offset
+// changes at most once in two days.
 func instantsOf(wall time.Time, zone *time.Location) (found []time.Time) {
 	for _, distance := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
 		_, offset := wall.Add(distance).In(zone).Zone()

@@ -18,7 +18,6 @@ func zoneOf(t *testing.T, name string) *time.Location {
 	return zone
 }
 
-// A time that the clocks of the zone skip or show twice is refused with a message that says so. Every other time means one instant.
 func TestTimeThatAZoneSkipsOrShowsTwiceIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ zone, text, want string }{
@@ -54,7 +53,6 @@ func TestTimeThatAZoneSkipsOrShowsTwiceIsRefused(t *testing.T) {
 	}
 }
 
-// A field shows a time as text. This text must mean the same time when it is parsed, in every hour of a year.
 func TestFieldShowsTheTimeThatItMeans(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"UTC", "Asia/Shanghai", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe"} {

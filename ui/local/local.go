@@ -49,8 +49,7 @@ const stopTimeout = 10 * time.Second
 //
 // The address has a random host name below localhost, which is new for each call. The reason is that browsers send a
 // cookie to all ports of its host, and every program on the machine can listen on 127.0.0.1. Serve refuses requests to
-// any other host name. Chromium and Firefox resolve such a name to loopback without a name server. A browser that
-// resolves the name in another way cannot open the pages.
+// any other host name. Chromium and Firefox resolve such a name to loopback. Other browsers may not open the pages.
 func Serve(ctx context.Context, listener net.Listener, actor admin.Actor, opts ui.Options, onReady func(link string), logs ...*admin.Admin) error {
 	if opts.Base == "" {
 		opts.Base = "/"
@@ -86,8 +85,6 @@ func Serve(ctx context.Context, listener net.Listener, actor admin.Actor, opts u
 	return err
 }
 
-// localSession admits the one browser that has sent the token. The token works once. After that a cookie identifies the
-// browser.
 type localSession struct {
 	actor          admin.Actor
 	base, host     string
@@ -97,12 +94,10 @@ type localSession struct {
 
 const sessionCookie = "compensator_session"
 
-// sessionAge is how long a browser keeps the cookie, also if the browser is closed. The session itself ends with Serve.
 const sessionAge = 30 * 24 * time.Hour
 
-// newGuard returns a handler that refuses requests to any host name other than the session's. Other names can resolve to
-// loopback too. Under such a name, neither the cookie nor the token is accepted. The handler ignores the port, because the
-// port may be forwarded.
+// newGuard refuses other host names, which can resolve to loopback too. It ignores the port, because the port may be
+// forwarded.
 func (d *localSession) newGuard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -121,11 +116,9 @@ func refuseHost(w http.ResponseWriter, _ *http.Request) {
 	http.Error(w, "these pages answer to the address that was printed, and to no other", http.StatusMisdirectedRequest)
 }
 
-// maxLinger is how long after the answer a client may continue to send a body that was not read.
 const maxLinger = time.Second
 
-// closeAfter returns a handler that calls handler, which reads no body. If the request has a body, the returned
-// handler then closes the connection.
+// closeAfter closes the connection after the answer if the request has a body.
 func closeAfter(handler http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength == 0 {
@@ -140,8 +133,7 @@ func closeAfter(handler http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// forwardPage is an HTML page that opens the operator's pages by itself. A redirect would not work. If the person followed a
-// link on another site, the browser would send no cookie with the redirected request.
+// A redirect would not work: after a link on another site, the browser sends no cookie with it.
 const forwardPage = `<!doctype html><html lang="en"><meta charset="utf-8"><title>compensator</title>` +
 	`<meta http-equiv="refresh" content="0;url=%[1]s"><a href="%[1]s">to the pages</a></html>`
 

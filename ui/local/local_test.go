@@ -13,8 +13,6 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// The cookie of the browser must be invisible to scripts, and must not be sent from other sites. A wrong cookie must
-// not be admitted.
 func TestCookieOfTheBrowserIsItsOwn(t *testing.T) {
 	d := &localSession{actor: admin.Actor{ID: "ann"}, base: "/ops/", host: "x.localhost", token: "t", session: "s"}
 	enter := func(token string) []*http.Cookie {
@@ -41,8 +39,6 @@ func TestCookieOfTheBrowserIsItsOwn(t *testing.T) {
 	}
 }
 
-// A program has seen the cookie and the token, and sends them under another host name. The pages must refuse every host
-// name other than their own, also if it resolves to loopback.
 // Failure: F136
 func TestPagesAnswerToTheirOwnHostAlone(t *testing.T) {
 	d := &localSession{actor: admin.Actor{ID: "ann"}, base: "/", host: "k7wq.localhost", token: "t", session: "s"}
@@ -79,8 +75,6 @@ func TestPagesAnswerToTheirOwnHostAlone(t *testing.T) {
 	}
 }
 
-// An unknown client announces a thousand bytes and sends eight. It must get an answer, and its connection must be
-// closed.
 // Failure: F133
 func TestSlowBodyIsWaitedForByNobody(t *testing.T) {
 	t.Parallel()
