@@ -22,7 +22,6 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// asProgram is the environment variable that makes the test binary run as the program.
 const asProgram = "COMPENSATOR_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -33,7 +32,6 @@ func TestMain(m *testing.M) {
 	harness.Main(m)
 }
 
-// bed is a log with entries, and a way to call the program on that log.
 type bed struct {
 	*testing.T
 	dsn string
@@ -42,18 +40,14 @@ type bed struct {
 	typ *compensator.Type[harness.Order]
 }
 
-// hostile is a text that a handler's error may contain. It holds a formula, control characters and marks that change
-// the direction of text.
+// hostile holds a formula, control characters and marks that change the direction of text.
 const hostile = "=cmd|' /C calc'!A0 \x1b[31mred\x1b]0;title\x07 \u202egnp.exe\u2066 \u009b2J\x00 \r\nnext\u2028\U000e0041 退款"
 
-// hostileID is a text that an idempotency key may contain, for example a key that comes from a message of another
-// system.
+// hostileID is a text that an idempotency key may contain.
 const hostileID = "=1+\x1b]0;owned\x07\u202e退款"
 
-// failure is the error of all entries that die.
 const failure = "PSP is down"
 
-// inMariaDB returns a bed on a server.
 func inMariaDB(t *testing.T) *bed {
 	w := harness.NewWorld(t)
 	return newBed(t, w.DSN, w.DB)
@@ -91,7 +85,6 @@ func newBed(t *testing.T, dsn string, db *sql.DB) *bed {
 	return b
 }
 
-// put records entries and waits until they have run.
 func (b *bed) put(note string, keys ...string) *bed {
 	require.NoError(b, b.c.InTx(b.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 		for _, key := range keys {
@@ -113,8 +106,7 @@ func (b *bed) put(note string, keys ...string) *bed {
 	return b
 }
 
-// The method dead records n entries whose handlers fail, and waits until they are dead. Their keys are d0, d1 and so
-// on.
+// dead records n entries that die, with the keys d0, d1 and so on.
 func (b *bed) dead(n int) *bed {
 	keys := make([]string, n)
 	for i := range keys {
@@ -141,13 +133,12 @@ func (b *bed) exec(statements ...string) {
 	}
 }
 
-// answer is the result of one call of the program.
 type answer struct {
 	stdout, stderr string
 	code           int
 }
 
-// program returns a command that calls the program in a process of its own. The process is not started yet.
+// program does not start the process.
 func (b *bed) program(args ...string) *exec.Cmd { return call(b.T, b.dsn, args...) }
 
 func call(t *testing.T, dsn string, args ...string) *exec.Cmd {
@@ -157,11 +148,9 @@ func call(t *testing.T, dsn string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// The method bed.do calls the program with empty standard input.
 func (b *bed) do(args ...string) answer { return b.reading("", args...) }
 
-// reading calls the program with the given standard input. The program runs in the test's process, because hundreds of
-// processes would take too long.
+// reading runs the program in the test's process, because hundreds of processes would take too long.
 func (b *bed) reading(stdin string, args ...string) answer {
 	b.Helper()
 	var files [3]*os.File
@@ -192,7 +181,7 @@ func finish(t *testing.T, cmd *exec.Cmd) answer {
 	return start(t, cmd)()
 }
 
-// start starts a call. It returns a function that waits for the answer.
+// start returns a function that waits for the answer.
 func start(t *testing.T, cmd *exec.Cmd) func() answer {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -211,7 +200,6 @@ func checked(t *testing.T, a answer) answer {
 	return a
 }
 
-// The method bed.ok works like bed.do, for a call that must succeed. It returns the printed text.
 func (b *bed) ok(args ...string) string {
 	b.Helper()
 	a := b.do(args...)
@@ -219,7 +207,6 @@ func (b *bed) ok(args ...string) string {
 	return a.stdout
 }
 
-// refused works like bed.do, for a call that must fail with the given exit code. It returns the error text.
 func (b *bed) refused(code int, args ...string) string {
 	b.Helper()
 	a := b.do(args...)
@@ -227,7 +214,6 @@ func (b *bed) refused(code int, args ...string) string {
 	return a.stdout + a.stderr
 }
 
-// items returns the items of a JSON document.
 func items(t *testing.T, text string) []map[string]any {
 	t.Helper()
 	var doc struct {

@@ -14,7 +14,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// newBulkCommand returns the command that shows what has become of the entries of an action.
 func (p *program) newBulkCommand() *cobra.Command {
 	var outcome string
 	cmd := p.newLogCommand("bulk <action>", "Show what has become of the entries that a change of several entries has changed", cobra.ExactArgs(1), readAccess,
@@ -33,7 +32,6 @@ func (p *program) newBulkCommand() *cobra.Command {
 	return cmd
 }
 
-// newBulkStopCommand returns the command that ends an action on all that match.
 func (p *program) newBulkStopCommand() *cobra.Command {
 	return p.newLogCommand("stop <action>", "End a change that began with --all, so that it changes no further entry", cobra.ExactArgs(1), changeAccess,
 		func(ctx context.Context, s *session, args []string) error {
@@ -97,7 +95,6 @@ func (s *session) readBulk(ctx context.Context, text string) (admin.BulkView, er
 	return view, err
 }
 
-// printBulk prints the number of entries of each outcome.
 func (p *program) printBulk(view admin.BulkView) error {
 	p.printf("%s by %s at %s, because %q: %d of %d changed, %d left", view.Action, view.Actor, formatTable(view.At), view.Reason, view.Changed, view.Total, view.Left)
 	l := listing{kind: "outcome", columns: []column{{"outcome", "OUTCOME"}, {"entries", "ENTRIES"}, {"skipped", "NOT CHANGED"}}}
@@ -118,7 +115,6 @@ func (p *program) printBulk(view admin.BulkView) error {
 	return p.print(l)
 }
 
-// printBulkEntries lists the entries of one outcome, as list does.
 func (p *program) printBulkEntries(ctx context.Context, s *session, view admin.BulkView, outcome admin.BulkOutcome) error {
 	if !slices.Contains(admin.BulkOutcomes[:], outcome) {
 		return newUsageError("--outcome %q: give one of %v", outcome, admin.BulkOutcomes)

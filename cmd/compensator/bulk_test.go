@@ -13,8 +13,6 @@ import (
 
 var bulkID = regexp.MustCompile(`compensator bulk ([0-9]+-[a-z0-9]+) shows`)
 
-// TestOneEntryIsTriedFirstOnTheCommandLine requeues three dead entries, and tries the oldest first. The others must stay
-// dead until the person goes on.
 func TestOneEntryIsTriedFirstOnTheCommandLine(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(3)
@@ -51,8 +49,6 @@ func TestOneEntryIsTriedFirstOnTheCommandLine(t *testing.T) {
 	b.refused(codeUsage, "bulk", id[1], "--outcome", "nosuch")
 }
 
-// TestAllThatMatchAreChangedOnTheCommandLine requeues more dead entries than one command could name. An interrupted action goes
-// on by its id, and an action that is stopped changes no further entry.
 func TestAllThatMatchAreChangedOnTheCommandLine(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t)

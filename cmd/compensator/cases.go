@@ -101,8 +101,8 @@ func (p *program) newCaseListCommand() *cobra.Command {
 	return cmd
 }
 
-// explainNone is called when no case was found. It reads the first 50 dead entries that have no case. If the person may
-// see one of them, explainNone prints a hint.
+// explainNone reads the first 50 dead entries that have no case. If the person may see one of them, explainNone prints
+// a hint.
 func (p *program) explainNone(ctx context.Context, s *session) error {
 	dead, err := s.store.DeadWithoutCase(ctx, 0, 50)
 	i := slices.IndexFunc(dead, func(r processlog.Row) bool {
@@ -122,7 +122,7 @@ func (s *session) casesOf(ctx context.Context, filter admin.CaseFilter, limit in
 	})
 }
 
-// groupsOf returns the groups of failures of one type. An empty businessType means all types.
+// An empty businessType means all types.
 func (s *session) groupsOf(ctx context.Context, businessType string) (groups []admin.Group, hasMore bool, err error) {
 	if businessType == "" {
 		return s.Groups(ctx, s.actor)
@@ -171,9 +171,8 @@ func (p *program) newCaseTakeCommand() *cobra.Command {
 	return cmd
 }
 
-// takeCases takes cases in the versions that the person saw. One call of the Admin takes at most admin.MaxEntries
-// cases. If an error occurs after the first such call, it becomes the answer for the remaining cases. So the person
-// sees which cases were taken.
+// takeCases makes an error after the first batch the answer of the remaining cases, so that the person sees which were
+// taken.
 func (s *session) takeCases(ctx context.Context, names []string, why admin.Why) (results, error) {
 	errs := make([]error, len(names))
 	seenIDs := make(map[compensator.EntryID]bool)
@@ -218,8 +217,7 @@ func (s *session) takeCases(ctx context.Context, names []string, why admin.Why) 
 	return answers, nil
 }
 
-// seenCase returns a case in the version that the argument name gives. If name gives no version, seenCase uses the
-// current one.
+// seenCase uses the current version if name gives none.
 func (s *session) seenCase(ctx context.Context, name string) (seen admin.SeenCase, err error) {
 	text, version, isGiven := strings.Cut(name, ":c")
 	if seen.EntryID, err = compensator.ParseEntryID(text); err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// why holds the flags for the reason of an action.
 type why struct{ admin.Why }
 
 func (w *why) addFlags(cmd *cobra.Command) {
@@ -34,7 +33,6 @@ func (w *why) validate() error {
 	return nil
 }
 
-// text returns the reason as the records store it.
 func (w *why) text() (string, error) {
 	if err := w.validate(); err != nil {
 		return "", err
@@ -137,14 +135,12 @@ func (p *program) newChangeCommand(name, summary string, action admin.Right, del
 	return cmd
 }
 
-// warnConditions prints a hint if a --where condition names a type that the log does not know.
 func (p *program) warnConditions(ctx context.Context, s *session, conditions []string) {
 	if w, err := parseWhere(conditions); err == nil {
 		p.warnType(ctx, s, w.BusinessType)
 	}
 }
 
-// warnType prints a hint if the log does not know a type.
 func (p *program) warnType(ctx context.Context, s *session, businessType string) {
 	var typeErr *admin.UnknownTypeError
 	if businessType != "" && !s.store.lacksOperations() && errors.As(s.CheckType(ctx, s.actor, businessType), &typeErr) {
@@ -152,7 +148,6 @@ func (p *program) warnType(ctx context.Context, s *session, businessType string)
 	}
 }
 
-// pickedEntry is an entry to change, in the version that the person saw.
 type pickedEntry struct {
 	name    string // name of the entry, as the person typed it
 	id      compensator.EntryID
@@ -196,7 +191,7 @@ func newTooManyError(n string) error {
 	return newUsageError("%s entries, and at most %d at a time: narrow --where by type, state, error, from and to, or add --all to act on all of them", n, admin.MaxEntries)
 }
 
-// names returns args. If the only argument is -, it returns the lines of standard input.
+// names returns the lines of standard input for the single argument -.
 func (p *program) names(ctx context.Context, args []string) ([]string, error) {
 	if !slices.Contains(args, "-") {
 		return args, nil
@@ -223,7 +218,7 @@ func (p *program) names(ctx context.Context, args []string) ([]string, error) {
 	})
 }
 
-// runWithin calls the function read, which takes no context. If ctx ends first, runWithin returns the context's error.
+// runWithin returns the context's error if ctx ends first.
 func runWithin[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -243,14 +238,13 @@ func runWithin[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	}
 }
 
-// namedEntry is the name of an entry as the person typed it, parsed into its parts.
 type namedEntry struct {
 	name    string
 	ref     compensator.Ref
 	version *uint64 // version in the name; nil if there is none
 }
 
-// parse parses the name of an entry: id, id:version or key:…
+// parse accepts id, id:version and key:…
 func parse(name string) (namedEntry, error) {
 	id, version, ok := strings.Cut(name, ":")
 	if !ok || id == "key" {
@@ -265,8 +259,7 @@ func parse(name string) (namedEntry, error) {
 	return namedEntry{name, of, &seen}, nil
 }
 
-// findEntries finds entries by their names. It does not read an entry whose name has a version. One query reads all
-// entries that are named only by id. The result answers holds an error for each entry that does not exist.
+// findEntries does not read an entry whose name has a version. In answers it returns an error for each absent entry.
 func (s *session) findEntries(ctx context.Context, names []string) (entries []pickedEntry, answers results, err error) {
 	parsed := make([]namedEntry, len(names))
 	var ids []compensator.EntryID
@@ -314,7 +307,7 @@ func (s *session) findEntry(ctx context.Context, request namedEntry, lines map[c
 	return pickedEntry{request.name, id, lines[id].Entry.Version, lines[id]}, nil
 }
 
-// lines reads entries as lines. The result lacks entries that do not exist or that the person may not see.
+// lines leaves out entries that do not exist or that the person may not see.
 func (s *session) lines(ctx context.Context, ids []compensator.EntryID) (map[compensator.EntryID]*admin.Line, error) {
 	linesByID := make(map[compensator.EntryID]*admin.Line, len(ids))
 	if len(ids) == 0 {
@@ -327,7 +320,6 @@ func (s *session) lines(ctx context.Context, ids []compensator.EntryID) (map[com
 	return linesByID, err
 }
 
-// hintUnchecked turns an *UncheckedError into an error that names the flags to add.
 func hintUnchecked(err error) error {
 	var refused *admin.UncheckedError
 	if !errors.As(err, &refused) {
@@ -344,7 +336,6 @@ func hintUnchecked(err error) error {
 	return newUsageError("nothing was done: %s", strings.Join(parts, ". And "))
 }
 
-// skipUnknown removes the entries that need --checked, and prints their names. It returns the remaining entries.
 func (p *program) skipUnknown(ctx context.Context, s *session, entries []pickedEntry, ch admin.Change) ([]pickedEntry, error) {
 	lines, err := s.read(ctx, entries)
 	if err != nil {
@@ -359,7 +350,7 @@ func (p *program) skipUnknown(ctx context.Context, s *session, entries []pickedE
 	return slices.DeleteFunc(entries, func(e pickedEntry) bool { return slices.Contains(refused.Unknown, e.id) }), nil
 }
 
-// The method session.read reads the entries whose line is nil. It returns the lines of all entries that exist.
+// The method session.read reads the entries whose line is nil.
 func (s *session) read(ctx context.Context, entries []pickedEntry) ([]admin.Line, error) {
 	var unreadIDs []compensator.EntryID
 	for _, e := range entries {
@@ -383,10 +374,9 @@ func (s *session) read(ctx context.Context, entries []pickedEntry) ([]admin.Line
 	return found, nil
 }
 
-// maxPreviewed is how many entries the preview lists. The preview only counts the others.
 const maxPreviewed = 20
 
-// preview prints the changes that would be made. It asks for confirmation unless --yes is set.
+// preview asks for confirmation unless --yes is set.
 func (p *program) preview(ctx context.Context, s *session, verb string, entries []pickedEntry, ch admin.Change, isConfirmed bool) error {
 	if isConfirmed {
 		return nil
@@ -432,7 +422,6 @@ func delayText(delay time.Duration) string {
 	return fmt.Sprintf(", due in %v", delay)
 }
 
-// confirm asks the person to type the word.
 func (p *program) confirm(ctx context.Context, verb, word string) error {
 	if !isTerminal(p.stdin) || !isTerminal(p.stderr) {
 		return newUsageError("nothing was done, because there is no terminal to ask for a confirmation: add --yes")
@@ -448,9 +437,8 @@ func (p *program) confirm(ctx context.Context, verb, word string) error {
 	return nil
 }
 
-// The method session.do applies the change ch to the entries. If triesFirst is set, it changes only the first
-// entry. It adds one answer to answers for each entry, except for those that wait for the first one. If it gets
-// several entries, it returns the id of the action.
+// do changes only the first entry if triesFirst is set. It adds no answer for entries that wait for the first one. For
+// several entries it returns the id of the action.
 func (s *session) do(ctx context.Context, ch admin.Change, entries []pickedEntry, triesFirst bool, answers *results) (id admin.BulkID, err error) {
 	for _, e := range entries {
 		ch.Entries = append(ch.Entries, admin.Seen{ID: e.id, Version: e.version})
@@ -484,7 +472,6 @@ func (s *session) do(ctx context.Context, ch admin.Change, entries []pickedEntry
 	return id, nil
 }
 
-// waiting returns the entries of an action that wait until its first entry was tried.
 func (s *session) waiting(ctx context.Context, id admin.BulkID, triesFirst bool) (map[compensator.EntryID]bool, error) {
 	waiting := make(map[compensator.EntryID]bool)
 	if !triesFirst || id == (admin.BulkID{}) {
@@ -497,7 +484,6 @@ func (s *session) waiting(ctx context.Context, id admin.BulkID, triesFirst bool)
 	return waiting, err
 }
 
-// printWhen prints when the requeued entries run.
 func (p *program) printWhen(ctx context.Context, s *session) {
 	if s.redis == nil {
 		p.printf("without --redis the entries wait for the reconciler of their services: 15 s by default")
@@ -508,7 +494,6 @@ func (p *program) printWhen(ctx context.Context, s *session) {
 	}
 }
 
-// results holds one answer for each entry, case or type that a command names.
 type results []result
 
 type result struct {
@@ -527,7 +512,7 @@ func (r results) countDone() (n int) {
 	return n
 }
 
-// answer prints the results. If everything was refused for the same reason, that reason decides the exit code.
+// The exit code follows the reason if everything was refused for the same one.
 func (p *program) answer(answers results) error {
 	l := listing{kind: "result", columns: []column{{"name", "ENTRY"}, {"result", "RESULT"}, {"reason", "WHY"}}}
 	codes := make(map[int]bool)

@@ -21,7 +21,6 @@ const reason = "--reason=PSP is back"
 
 var databases = map[string]func(t *testing.T) *bed{"MariaDB": inMariaDB, "SQLite": inSQLite}
 
-// TestANight uses every command, as an operator does after refunds have died.
 func TestANight(t *testing.T) {
 	t.Parallel()
 	for name, open := range databases {
@@ -115,7 +114,7 @@ func TestANight(t *testing.T) {
 	}
 }
 
-// TestExitCodes checks each exit code of README.md once, except 130, which TestInterrupted checks.
+// README.md documents the exit codes. TestInterrupted checks 130.
 // Failure: F134
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
@@ -167,8 +166,6 @@ func TestExitCodes(t *testing.T) {
 	assert.Equal(t, codeUsage, finish(t, call(t, "", "list")).code)
 }
 
-// TestWhatIsPrintedIsHarmless prints an error with control characters and a formula. The terminal must get no control
-// characters, and no CSV cell may be a formula.
 // Failure: F132
 func TestWhatIsPrintedIsHarmless(t *testing.T) {
 	t.Parallel()
@@ -203,8 +200,6 @@ func TestWhatIsPrintedIsHarmless(t *testing.T) {
 	assert.NotContains(t, a.stdout+a.stderr, "\x1b")
 }
 
-// TestOnlyWhatWasSeenIsChanged cancels three listed entries, one of which has changed since it was listed. The command
-// must not change this entry, and must print its name.
 // Failure: F120
 func TestOnlyWhatWasSeenIsChanged(t *testing.T) {
 	t.Parallel()
@@ -252,8 +247,7 @@ func TestMoreThan500EntriesAreRefused(t *testing.T) {
 	assert.Contains(t, b.ok("list", "--where", "type=many", "--limit", "2"), "… and more")
 }
 
-// TestThatThereAreMoreIsSaidInEveryFormat prints a list that --limit cuts off. Every format must say that there are
-// more entries. Otherwise a reader who counts the lines would take the count for the total.
+// Without the note, a reader would take the number of lines for the total.
 func TestThatThereAreMoreIsSaidInEveryFormat(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(3)
@@ -274,8 +268,7 @@ func TestThatThereAreMoreIsSaidInEveryFormat(t *testing.T) {
 	}
 }
 
-// TestPreviewTellsOfACrashWithoutACase has an entry that a service without Config.Operations dead-lettered after
-// repeated crashes. The entry has no case, but the preview must name the crash.
+// A service without Config.Operations opens no case for the crashed entry.
 func TestPreviewTellsOfACrashWithoutACase(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(2)

@@ -26,7 +26,6 @@ const (
 	redisVariable = "COMPENSATOR_REDIS"
 )
 
-// flags holds the flags of every command.
 type flags struct {
 	dsn, dsnFile, redis, table, prefix string
 	format                             format
@@ -44,7 +43,7 @@ func (f *flags) addFlags(root *cobra.Command) {
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// databaseFlags returns the DSN. If the DSN came from a place that other people can read, warning says so.
+// databaseFlags returns a warning if the DSN came from a place that other people can read.
 func (f *flags) databaseFlags(env func(string) string) (dsn, warning string, err error) {
 	switch {
 	case f.dsn != "" && f.dsnFile != "":
@@ -67,7 +66,7 @@ func (f *flags) databaseFlags(env func(string) string) (dsn, warning string, err
 	return dsn, "", nil
 }
 
-// These are the default timeouts. A DSN may set other ones.
+// A DSN may set other timeouts.
 const (
 	dialLimit = 10 * time.Second
 	readLimit = 30 * time.Second
@@ -103,8 +102,7 @@ func openDB(dsn string, create bool) (db *sql.DB, kind string, err error) {
 
 func isSQLite(dsn string) bool { return strings.HasPrefix(dsn, "file:") }
 
-// sqliteDSN adds the settings that a log needs, unless the DSN sets them. If create is set, SQLite creates a missing
-// file. Only the command migrate sets create.
+// Only the command migrate sets create, which lets SQLite create a missing file.
 func sqliteDSN(dsn string, create bool) string {
 	file, query, _ := strings.Cut(dsn, "?")
 	settings, err := url.ParseQuery(query)
@@ -152,11 +150,9 @@ func (f *flags) openRedis(env func(string) string) (redis.UniversalClient, error
 
 var errRedis = newUsageError("--redis: give host:port or redis://user:password@host:port/db. For a cluster give host:port,host:port or redis://user:password@host:port?addr=host:port")
 
-// actorPrefix marks actors of this program in the records.
 const actorPrefix = "cli:"
 
-// actor returns the actor for the audit log. It consists of the names of the user and the machine. The program cannot
-// verify these names.
+// The program cannot verify the names in an actor.
 func actor() admin.Actor {
 	name, host := os.Getenv("USER"), "unknown"
 	if u, err := user.Current(); err == nil {
@@ -169,7 +165,7 @@ func actor() admin.Actor {
 	return admin.Actor{ID: string(id[:min(len(id), processlog.MaxIdempotencyKey)])}
 }
 
-// accessLevel says what a command requires of the log. Each value includes the values before it.
+// Each access level includes the levels before it.
 type accessLevel int
 
 const (
@@ -178,7 +174,6 @@ const (
 	changeAccess                     // in addition, the server has passed the check for changes
 )
 
-// session is an open log.
 type session struct {
 	*admin.Admin
 	c     *compensator.Compensator
@@ -192,8 +187,8 @@ type session struct {
 	maxNamed int                // number of entries that the command names, even if it changes them one by one
 }
 
-// openSession connects to the log. It checks the server only for commands that change something, because the check needs
-// rights that a reader lacks.
+// openSession checks the server only for commands that change something, because the check needs rights that a reader
+// lacks.
 func (p *program) openSession(ctx context.Context, level accessLevel) (*session, error) {
 	dsn, warning, err := p.flags.databaseFlags(p.env)
 	if err != nil {
@@ -239,7 +234,6 @@ func (s *session) begin(ctx context.Context, p *program, level accessLevel) (err
 	return err
 }
 
-// explainNoLog returns an error that explains why the program cannot work with this database.
 func (p *program) explainNoLog(err error) error {
 	var field *compensator.FieldError
 	var exitErr *exitError
@@ -254,7 +248,6 @@ func (p *program) explainNoLog(err error) error {
 	return err
 }
 
-// isNoTable reports whether the database says that a table does not exist.
 func isNoTable(err error) bool {
 	var mysqlErr *mysql.MySQLError
 	return errors.As(err, &mysqlErr) && mysqlErr.Number == 1146 || strings.Contains(err.Error(), "no such table")
@@ -275,8 +268,7 @@ func (s *session) Close() error {
 	return errors.Join(append(errs, s.db.Close())...)
 }
 
-// silenceDrivers turns off the log lines of drivers. They would mix with the output, and the returned errors say the
-// same.
+// Log lines of drivers would mix with the output.
 func silenceDrivers() {
 	_ = mysql.SetLogger(discard{})
 	redis.SetLogger(discard{})

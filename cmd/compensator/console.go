@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// console is the store that this program uses. The program runs no handler, so console starts no periodic work. For
-// commands that only read, console writes nothing and does not check the server.
+// The program runs no handler, so console starts no periodic work. For commands that only read, console writes nothing
+// and does not check the server.
 type console struct {
 	processlog.Store
 	processlog.Operations
@@ -21,7 +21,6 @@ type console struct {
 	checksServer bool // whether to call Check on the server
 }
 
-// openConsole opens the store.
 func openConsole(ctx context.Context, db *sql.DB, table string, level accessLevel) (*console, error) {
 	store, err := compensator.OpenStore(ctx, db, table)
 	if err != nil {
@@ -51,19 +50,17 @@ func openConsole(ctx context.Context, db *sql.DB, table string, level accessLeve
 	return nil, errors.Join(err, store.Close())
 }
 
-// newNoOperationsError returns the error for missing tables of Config.Operations. The text says how to create them.
 func newNoOperationsError(table string) error {
 	return &exitError{code: codeDatabase, err: fmt.Errorf("this log has no tables for cases, pauses and the audit log (%s_case, _operation, _setting): "+
 		"create them with \"compensator migrate\". Then set Config.Operations in the services, which open cases and obey pauses from then on", table)}
 }
 
-// Check does nothing. If a check is needed, openConsole has made it already.
+// openConsole has already made the check if a command needs it.
 func (s *console) Check(context.Context) error { return nil }
 
-// CheckOperations does nothing. openConsole has already checked the tables.
 func (s *console) CheckOperations(context.Context) error { return nil }
 
-// Marks returns the current time as the time of each type's last slot. It reads and writes nothing.
+// Marks reads and writes nothing.
 func (s *console) Marks(_ context.Context, types []string) (time.Time, map[string]time.Time, error) {
 	now, marks := time.Now(), make(map[string]time.Time, len(types))
 	for _, name := range types {
@@ -72,12 +69,10 @@ func (s *console) Marks(_ context.Context, types []string) (time.Time, map[strin
 	return now, marks, nil
 }
 
-// keepsAttempts reports whether the log has a table of failed attempts that this user may read.
 func (s *console) keepsAttempts(ctx context.Context) bool {
 	return !s.lacksOperations() && s.Operations.KeepAttempts(ctx) == nil
 }
 
-// keepsInstances reports whether the log has a table of instances that this user may read.
 func (s *console) keepsInstances(ctx context.Context) bool {
 	if s.lacksOperations() {
 		return false
@@ -86,18 +81,17 @@ func (s *console) keepsInstances(ctx context.Context) bool {
 	return err == nil
 }
 
-// WriteInstance writes nothing. This program runs no handler, so it is not listed among the processes.
+// The program runs no handler, so the list of processes must not have it.
 func (s *console) WriteInstance(context.Context, processlog.Instance, time.Duration, bool) error {
 	return nil
 }
 
-// lacksOperations reports whether the log lacks the tables of Config.Operations.
 func (s *console) lacksOperations() bool {
 	_, isMissing := s.Operations.(missingOperations)
 	return isMissing
 }
 
-// A missingOperations is a log that lacks the tables of Config.Operations. The program can only read such a log.
+// A log with missingOperations can only be read.
 type missingOperations struct {
 	processlog.Operations
 	store processlog.Store
@@ -109,12 +103,12 @@ func (missingOperations) CasesOf(context.Context, []processlog.ID) ([]processlog
 func (missingOperations) Types(context.Context) ([]string, error)                { return nil, nil }
 func (missingOperations) Settings(context.Context) ([]processlog.Setting, error) { return nil, nil }
 
-// Limits returns none. Without the missing tables nobody can change a limit.
+// Without the missing tables nobody can change a limit.
 func (missingOperations) Limits(context.Context, string) ([]processlog.StoredLimit, error) {
 	return nil, nil
 }
 
-// AuditLog reads the changes of one entry. It reads no other records, because these are in the missing tables.
+// AuditLog reads no other records, because these are in the missing tables.
 func (w missingOperations) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (processlog.AuditLogPage, error) {
 	changes, err := w.store.History(ctx, f.EntryID)
 	var page processlog.AuditLogPage

@@ -12,8 +12,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// The program has no handlers, so it cannot know whether a service has one. On each database, explain must say what it
-// does not know.
+// The program has no handlers, so it cannot know whether a service has one.
 func TestExplainSaysWhyAnEntryDoesNotRun(t *testing.T) {
 	t.Parallel()
 	for name, in := range map[string]func(*testing.T) *bed{"MariaDB": inMariaDB, "SQLite": inSQLite} {

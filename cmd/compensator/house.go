@@ -33,7 +33,6 @@ func (p *program) newMigrateCommand() *cobra.Command {
 	})
 }
 
-// database opens the database without checking the log.
 func (p *program) database(create bool) (*sql.DB, string, error) {
 	dsn, warning, err := p.flags.databaseFlags(p.env)
 	if err != nil {
@@ -222,7 +221,6 @@ func buildVersion() (version, commit string) {
 	return info.Main.Version, commit + changes
 }
 
-// builtText is what --version prints.
 func builtText() string {
 	version, commit := buildVersion()
 	return fmt.Sprintf("%s, commit %s", version, cmp.Or(commit, "unknown"))

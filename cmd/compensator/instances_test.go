@@ -10,8 +10,6 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// The table has a live process and a killed process. The command must show both, and explain must say which process
-// holds an entry.
 func TestInstancesShowsProcessesAndExplainNamesThem(t *testing.T) {
 	for name, bed := range map[string]func(*testing.T) *bed{"MariaDB": inMariaDB, "SQLite": inSQLite} {
 		t.Run(name, func(t *testing.T) {

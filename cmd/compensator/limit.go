@@ -35,8 +35,7 @@ func (p *program) newLimitsCommand() *cobra.Command {
 		})
 }
 
-// usedUpLimits returns the limits that allow no start now, by business type. If the limits cannot be read, usedUpLimits
-// prints the error and returns none.
+// usedUpLimits prints an error of the database and returns no limits.
 func (p *program) usedUpLimits(ctx context.Context, s *session) map[string]admin.Limit {
 	limits, err := s.Limits(ctx, s.actor)
 	if err != nil {
@@ -53,7 +52,6 @@ func (p *program) usedUpLimits(ctx context.Context, s *session) map[string]admin
 	return usedUp
 }
 
-// untilText says until when a limit is used up.
 func untilText(l admin.Limit) string {
 	if l.FreeAt.IsZero() {
 		return "until an entry has ended"
@@ -61,7 +59,7 @@ func untilText(l admin.Limit) string {
 	return "until " + formatTable(l.FreeAt)
 }
 
-// newLimitCommand changes the values of a limit. Values without a flag stay as they are.
+// The command changes only values with a flag.
 func (p *program) newLimitCommand() *cobra.Command {
 	var rate string
 	var burst, concurrent int

@@ -15,7 +15,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// tally is a count that stops at a maximum value.
 type tally struct {
 	N    int
 	More bool
@@ -66,8 +65,7 @@ func (p *program) newOverviewCommand() *cobra.Command {
 		})
 }
 
-// readBacklog reads the last count of waiting entries. It returns a zero reading if the log has no such count, or if this
-// user may not read it.
+// readBacklog returns a zero reading if the log has no such count, or if this user may not read it.
 func (s *session) readBacklog(ctx context.Context) admin.BacklogReading {
 	reading, err := s.store.ReadBacklog(ctx)
 	if err != nil {
@@ -76,7 +74,6 @@ func (s *session) readBacklog(ctx context.Context) admin.BacklogReading {
 	return reading
 }
 
-// noteBacklog says when the numbers above 1,000 were counted, or that nobody has counted them.
 func (p *program) noteBacklog(overview admin.Overview) {
 	hasMore := slices.ContainsFunc(overview.Types, func(t admin.TypeOverview) bool {
 		return slices.ContainsFunc(t.Counts, func(c admin.StateCount) bool { return c.More })
@@ -89,8 +86,7 @@ func (p *program) noteBacklog(overview admin.Overview) {
 	}
 }
 
-// addWaiting adds the number of waiting entries of all types to the listing of the command health. It leaves due and
-// overdue empty if no service has counted them within the last minutes.
+// addWaiting leaves due and overdue empty if no service has counted them within the last minutes.
 func (l *listing) addWaiting(overview admin.Overview) {
 	var waiting tally
 	var sum admin.Backlog
@@ -110,7 +106,6 @@ func (l *listing) addWaiting(overview admin.Overview) {
 	l.rows[0] = append(l.rows[0], values...)
 }
 
-// unregistered names the types whose entries wait for a process with a handler.
 func unregistered(overview admin.Overview) string {
 	var names []string
 	for _, t := range overview.Types {
@@ -134,7 +129,6 @@ func overviewRow(t admin.TypeOverview) []any {
 	return []any{t.Type, counts[compensator.Pending], counts[compensator.Retrying], counts[compensator.Compensating], counts[compensator.Dead], t.Overdue, by, why, at, until}
 }
 
-// servers describes the state of the database and the queue in a few words.
 func servers(s *session, h admin.Health) string {
 	database, queue := "database ok", "queue ok"
 	if h.Database != "" {
@@ -184,7 +178,6 @@ func (p *program) newTypesCommand() *cobra.Command {
 		})
 }
 
-// counts returns the counts of the types that the person may see.
 func (s *session) counts(ctx context.Context, maxCount int) ([]admin.Count, error) {
 	counts, err := admin.Of(s.c).Count(ctx, admin.CountFilter{AtMost: maxCount})
 	return slices.DeleteFunc(counts, func(c admin.Count) bool {
@@ -211,7 +204,6 @@ func entryListing(kind string, entries []compensator.Entry) listing {
 	return l
 }
 
-// maxListed is the maximum of --limit.
 const maxListed = 100_000
 
 func checkLimit(limit int) error {
@@ -249,10 +241,8 @@ func (p *program) newListCommand() *cobra.Command {
 	return cmd
 }
 
-// pageSize is how many entries or cases one query reads.
 const pageSize = 1000
 
-// readChosen reads up to limit entries that --where selects. hasMore reports whether further entries match.
 func (s *session) readChosen(ctx context.Context, w conditions, limit int) (matches []compensator.Entry, hasMore bool, err error) {
 	if w.failure != (admin.Fingerprint{}) {
 		return s.readFailed(ctx, w, limit)
@@ -265,8 +255,6 @@ func (s *session) readChosen(ctx context.Context, w conditions, limit int) (matc
 	})
 }
 
-// readPages reads pages, beginning at a cursor, until it has limit elements. hasMore reports whether further elements
-// exist.
 func readPages[T any](limit int, cursor string, read func(limit int, cursor string) ([]T, string, error)) (rows []T, hasMore bool, err error) {
 	for {
 		page, next, err := read(min(pageSize, limit+1-len(rows)), cursor)
@@ -283,7 +271,7 @@ func readPages[T any](limit int, cursor string, read func(limit int, cursor stri
 	}
 }
 
-// readFailed reads the entries of the open cases of a failure. It leaves out purged entries.
+// readFailed leaves out purged entries.
 func (s *session) readFailed(ctx context.Context, w conditions, limit int) (matches []compensator.Entry, hasMore bool, err error) {
 	if s.store.lacksOperations() {
 		return nil, false, newNoOperationsError(s.store.table)
@@ -301,7 +289,6 @@ func (s *session) readFailed(ctx context.Context, w conditions, limit int) (matc
 	})
 }
 
-// parseRef parses the argument that names an entry: an id, or "key:" followed by an idempotency key.
 func parseRef(arg string) (compensator.Ref, error) {
 	if key, ok := strings.CutPrefix(arg, "key:"); ok && key != "" {
 		return compensator.IdempotencyKey(key), nil
@@ -339,7 +326,7 @@ func (p *program) newGetCommand() *cobra.Command {
 	return cmd
 }
 
-// reveal adds the content of an entry to the listing. The Admin requires a reason for it.
+// The Admin requires a reason for a reveal.
 func (s *session) reveal(ctx context.Context, id compensator.EntryID, why admin.Why, l *listing) error {
 	if s.store.lacksOperations() {
 		return newNoOperationsError(s.store.table)
@@ -368,7 +355,6 @@ func viewListing(view admin.EntryView) listing {
 	return l
 }
 
-// newEntryCommand makes a command that reads one entry, which its argument names by id or idempotency key.
 func (p *program) newEntryCommand(use, summary string, read func(ctx context.Context, s *session, ref compensator.Ref) error) *cobra.Command {
 	return p.newLogCommand(use, summary, cobra.ExactArgs(1), readAccess, func(ctx context.Context, s *session, args []string) error {
 		ref, err := parseRef(args[0])

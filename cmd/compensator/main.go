@@ -1,6 +1,5 @@
-// Compensator is a command line program for a log of package compensator. It shows which entries are stuck, their
-// amounts, and the reasons. With it you can also repair entries. It uses package admin and writes the same records as
-// the web pages. README.md lists the commands, the exit codes and the schema of the output.
+// Compensator is a command line program for a log of package compensator. It uses package admin and writes the same
+// records as the web pages. README.md lists the commands, the exit codes and the schema of the output.
 //
 // The program never claims an entry and never runs a handler.
 package main
@@ -42,7 +41,6 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run makes one call of the program and returns the exit code.
 func run(args []string, env func(string) string, stdin, stdout, stderr *os.File) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -64,7 +62,6 @@ func run(args []string, env func(string) string, stdin, stdout, stderr *os.File)
 	return codeOf(err)
 }
 
-// program is one run of the command, with its arguments and streams.
 type program struct {
 	env                   func(string) string
 	stdin, stdout, stderr *os.File
@@ -75,15 +72,14 @@ type program struct {
 	flags                 flags
 }
 
-// printf prints a message to standard error.
 func (p *program) printf(format string, args ...any) {
 	fmt.Fprintln(p.stderr, "compensator:", printable(fmt.Sprintf(format, args...)))
 }
 
-// plainText returns the text of an error without "compensator: ", because printf puts this word before each message.
+// plainText removes "compensator: ", because printf puts this word before each message.
 func plainText(err error) string { return strings.ReplaceAll(err.Error(), "compensator: ", "") }
 
-// exitError is an error with an exit code. If printed is set, the program has already printed the error.
+// The program has already printed an exitError with printed set.
 type exitError struct {
 	code      int
 	isPrinted bool
@@ -93,7 +89,6 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
-// missingError is a compensator.ErrNotFound with another text.
 type missingError struct{ text string }
 
 func (e missingError) Error() string { return e.text }
@@ -103,7 +98,7 @@ func newUsageError(format string, args ...any) error {
 	return &exitError{code: codeUsage, err: fmt.Errorf(format, args...)}
 }
 
-// runError wraps an error of a command that has started its work. An error without this wrapper means wrong usage.
+// An error that is not a runError means wrong usage.
 type runError struct{ error }
 
 func (r runError) Unwrap() error { return r.error }
@@ -122,7 +117,6 @@ func codeOf(err error) int {
 	return reasonOf(err)
 }
 
-// reasonOf returns the exit code for the error of one entry, case or type.
 func reasonOf(err error) int {
 	var state *compensator.StateError
 	var field *compensator.FieldError
@@ -139,7 +133,6 @@ func reasonOf(err error) int {
 	return codeDatabase
 }
 
-// isDenied reports whether the database refused access because the user lacks a privilege.
 func isDenied(err error) bool {
 	var file *sqlite.Error
 	if errors.As(err, &file) {
@@ -156,7 +149,6 @@ func isDenied(err error) bool {
 	return false
 }
 
-// newRootCommand returns the root command with all other commands.
 func (p *program) newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "compensator",
@@ -172,7 +164,7 @@ func (p *program) newRootCommand() *cobra.Command {
 	return root
 }
 
-// newCommand returns a command that calls do. An error of do does not count as wrong usage.
+// newCommand wraps errors of do, so that they do not mean wrong usage.
 func (p *program) newCommand(use, summary string, args cobra.PositionalArgs, do func(ctx context.Context, args []string) error) *cobra.Command {
 	return &cobra.Command{Use: use, Short: summary, Args: args, DisableFlagsInUseLine: true, RunE: func(cmd *cobra.Command, args []string) error {
 		if err := do(cmd.Context(), args); err != nil {
@@ -182,7 +174,6 @@ func (p *program) newCommand(use, summary string, args cobra.PositionalArgs, do 
 	}}
 }
 
-// newLogCommand returns a command that opens the log and then calls do.
 func (p *program) newLogCommand(use, summary string, args cobra.PositionalArgs, level accessLevel, do func(ctx context.Context, s *session, args []string) error) *cobra.Command {
 	return p.newCommand(use, summary, args, func(ctx context.Context, args []string) error {
 		if err := p.flags.format.validate(use); err != nil {
@@ -196,7 +187,7 @@ func (p *program) newLogCommand(use, summary string, args cobra.PositionalArgs, 
 	})
 }
 
-// discard is a logger that drops the log lines of drivers, because they would mix with the output.
+// discard drops the log lines of drivers, which would mix with the output.
 type discard struct{}
 
 func (discard) Print(...any)                           {}

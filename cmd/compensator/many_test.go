@@ -14,7 +14,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// counting counts the queries for whole entries, and for outlines of many entries.
 type counting struct {
 	processlog.Store
 	wholes int
@@ -35,8 +34,7 @@ func (o *outlining) Outlines(ctx context.Context, ids []processlog.ID) ([]proces
 	return o.Operations.Outlines(ctx, ids)
 }
 
-// TestManyEntriesAreReadTogether runs a command on five hundred entries. It must not send five hundred queries, because
-// the database may be slow already.
+// A slow database must not get one query per entry.
 func TestManyEntriesAreReadTogether(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(4)
@@ -88,8 +86,6 @@ func TestManyEntriesAreReadTogether(t *testing.T) {
 	assert.Equal(t, [2]int{0, 1}, asked(), "as a preview")
 }
 
-// TestMoreCasesAreTakenThanAdminTakesAtOnce takes more cases than one call of the Admin takes. Wrong names must be
-// reported before the first case is taken. After that each case must get an answer.
 func TestMoreCasesAreTakenThanAdminTakesAtOnce(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t)
@@ -121,8 +117,6 @@ func TestMoreCasesAreTakenThanAdminTakesAtOnce(t *testing.T) {
 	assert.Equal(t, codeDone, b.reading(b.ok("cases", "list", "-o", "ids", "--limit", "501"), take...).code)
 }
 
-// TestFailureIsThereWithoutTheEntriesThatHaveGone purges the entry of one of a thousand cases. The other cases must
-// still be shown.
 func TestFailureIsThereWithoutTheEntriesThatHaveGone(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(3)
@@ -137,8 +131,6 @@ func TestFailureIsThereWithoutTheEntriesThatHaveGone(t *testing.T) {
 	assert.Equal(t, compensator.Pending, b.entry("d2").State)
 }
 
-// TestFailuresBeyondTheFirstThousandAreSaidToBeThere makes more groups of failures than the log returns. The program
-// must say that there are more.
 func TestFailuresBeyondTheFirstThousandAreSaidToBeThere(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(1)
@@ -158,8 +150,7 @@ func TestFailuresBeyondTheFirstThousandAreSaidToBeThere(t *testing.T) {
 	assert.NotContains(t, of.stdout+of.stderr, "more")
 }
 
-// TestGroupsHaveTheSameHeadWithoutRows checks an empty list. It must have the first line with the column names too,
-// because programs read columns by name.
+// Programs read columns by name.
 func TestGroupsHaveTheSameHeadWithoutRows(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t)

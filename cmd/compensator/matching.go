@@ -11,10 +11,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// allFlags are the flags of a command that acts on all entries that match.
 type allFlags struct{ all, first, confirmed bool }
 
-// changeMatching acts on all entries that the conditions select. It goes on until no entry is left.
 func (p *program) changeMatching(ctx context.Context, s *session, verb string, ch admin.Change, args, conditions []string, flags allFlags) error {
 	if len(args) > 0 || len(conditions) == 0 {
 		return newUsageError("--all wants --where, and no entries")
@@ -61,8 +59,7 @@ func (p *program) changeMatching(ctx context.Context, s *session, verb string, c
 	return p.goOn(ctx, s, id)
 }
 
-// previewMatching prints how many entries an action on all that match would change, their amounts, and warnings. It
-// asks for confirmation unless --yes is set.
+// previewMatching asks for confirmation unless --yes is set.
 func (p *program) previewMatching(ctx context.Context, s *session, verb string, ch admin.Change, found admin.Matching, isConfirmed bool) error {
 	number := strconv.Itoa(found.N)
 	subject := []string{verb + " " + countMany(found.N, found.More)}
@@ -88,7 +85,6 @@ func (p *program) previewMatching(ctx context.Context, s *session, verb string, 
 	return p.confirm(ctx, verb, number)
 }
 
-// countMany returns a number of entries, or says that there are more.
 func countMany(n int, more bool) string {
 	if more {
 		return "more than " + processlog.EntryCount(n)
@@ -96,7 +92,6 @@ func countMany(n int, more bool) string {
 	return processlog.EntryCount(n)
 }
 
-// goOn continues an action on all that match until no entry is left. It prints how far the action is.
 func (p *program) goOn(ctx context.Context, s *session, id admin.BulkID) error {
 	err := s.FinishBulk(ctx, s.actor, id, func(now admin.BulkProgress) {
 		if now.Left > 0 {

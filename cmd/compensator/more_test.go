@@ -23,8 +23,6 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// TestOfTwoOperatorsAtOnceOneGetsHisWay lets two operators change the same version of an entry. The second operator
-// must get the error that the entry has changed.
 // Failure: F120
 func TestOfTwoOperatorsAtOnceOneGetsHisWay(t *testing.T) {
 	t.Parallel()
@@ -47,8 +45,6 @@ func TestOfTwoOperatorsAtOnceOneGetsHisWay(t *testing.T) {
 	assert.Equal(t, 6, b.count("common_process_log_audit"), "each was done once")
 }
 
-// TestALogWithoutOperations uses a log without the tables of Config.Operations. The program must be able to read it.
-// Errors must say which tables are missing and how to create them.
 // Failure: F123
 func TestALogWithoutOperations(t *testing.T) {
 	t.Parallel()
@@ -81,8 +77,6 @@ func TestALogWithoutOperations(t *testing.T) {
 	}
 }
 
-// TestGrantsThatCheckPrintsSuffice applies the grants for two roles that the command check prints. The reader's grants
-// must allow all commands that read, and the operator's grants all others. The grants must allow nothing more.
 // Failure: F134
 func TestGrantsThatCheckPrintsSuffice(t *testing.T) {
 	t.Parallel()
@@ -141,7 +135,7 @@ func TestGrantsThatCheckPrintsSuffice(t *testing.T) {
 	assert.NotContains(t, a.stderr, "ps")
 }
 
-// TestInterrupted uses a server that does not answer. The program must end when the person interrupts it.
+// A server does not answer. The program must end on an interrupt.
 // Failure: F134
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
@@ -158,8 +152,6 @@ func TestInterrupted(t *testing.T) {
 	assert.Equal(t, codeInterrupted, a.code, a.stderr)
 }
 
-// TestACommandWaitsForASlowDatabase checks that a command waits longer for the database than the default of
-// admin.Options.ReadTime.
 // Failure: F134
 func TestACommandWaitsForASlowDatabase(t *testing.T) {
 	t.Parallel()
@@ -182,8 +174,6 @@ func TestACommandWaitsForASlowDatabase(t *testing.T) {
 	assert.Equal(t, codeDone, code, said)
 }
 
-// TestNothingIsDoneUntilTheNumberIsTyped runs the program on a terminal. The program must change nothing until the
-// operator has typed the number of entries.
 // Failure: F134
 func TestNothingIsDoneUntilTheNumberIsTyped(t *testing.T) {
 	t.Parallel()
@@ -218,7 +208,6 @@ func TestNothingIsDoneUntilTheNumberIsTyped(t *testing.T) {
 	assert.Equal(t, 3, b.count("common_process_log WHERE state=0"))
 }
 
-// TestShellsCompleteTypesAndStates requires that shells complete the names of states, and of the types in the log.
 func TestShellsCompleteTypesAndStates(t *testing.T) {
 	t.Parallel()
 	b := inMariaDB(t).dead(1)
@@ -243,8 +232,6 @@ func TestShellsCompleteTypesAndStates(t *testing.T) {
 	assert.Equal(t, codeDone, finish(t, call(t, "", "__complete", "pause", "")).code, "no database is no error for a shell")
 }
 
-// TestRequeuedEntriesAreEnqueuedThroughRedis requeues entries. With Redis, they must be enqueued. Without Redis, the
-// program must say that the entries wait.
 // Failure: F135
 func TestRequeuedEntriesAreEnqueuedThroughRedis(t *testing.T) {
 	t.Parallel()
@@ -271,8 +258,7 @@ func TestRequeuedEntriesAreEnqueuedThroughRedis(t *testing.T) {
 	assert.Contains(t, b.do(append([]string{"overview"}, redis...)...).stderr, "queue ok")
 }
 
-// TestRequeuedEntriesAreEnqueuedThroughACluster requeues entries when Redis is a cluster, where the keys of different
-// types are on different nodes. All must be enqueued.
+// A cluster has the keys of different types on different nodes.
 func TestRequeuedEntriesAreEnqueuedThroughACluster(t *testing.T) {
 	t.Parallel()
 	cluster := testservers.NewRedisCluster(t)
@@ -286,8 +272,7 @@ func TestRequeuedEntriesAreEnqueuedThroughACluster(t *testing.T) {
 	assert.NotContains(t, b.refused(codeUsage, "requeue", "key:d0", reason, "--yes", "--redis", "http://:secret@a:1?addr=b:1"), "secret")
 }
 
-// TestNoPasswordIsRepeated gives malformed addresses with a password. No error may contain the password, because people
-// send error texts to each other.
+// People send error texts to each other.
 func TestNoPasswordIsRepeated(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(1)
@@ -308,8 +293,6 @@ func TestNoPasswordIsRepeated(t *testing.T) {
 	}
 }
 
-// TestNothingIsWrittenByLooking compares the whole database before and after commands that only read. It must be
-// unchanged.
 // Failure: F134
 func TestNothingIsWrittenByLooking(t *testing.T) {
 	t.Parallel()

@@ -15,12 +15,11 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// schema is the version of the output of -o json and jsonl. New fields do not change it.
+// New fields do not change the schema version.
 const schema = 1
 
 var formats = []string{"table", "json", "jsonl", "csv", "ids"}
 
-// format is the value of --output.
 type format string
 
 func (f *format) String() string { return string(*f) }
@@ -33,7 +32,6 @@ func (f *format) Set(text string) error {
 	return nil
 }
 
-// validate returns an error if the format is ids and the command has no ids.
 func (f format) validate(use string) error {
 	if name, _, _ := strings.Cut(use, " "); f == "ids" && name != "list" {
 		return newUsageError("-o ids works only with list and cases list")
@@ -46,9 +44,8 @@ type column struct {
 	head string // heading in tables; empty: tables leave out the column
 }
 
-// listing is the output of a command. Each value in a row is a text, digits, a bool, an int, a time, a duration, a map
-// of texts, or another listing. An amount takes two columns. CSV leaves out inner listings. JSON leaves out nil and
-// empty values.
+// A value in a row of a listing is a text, digits, a bool, an int, a time, a duration, a map of texts, or another
+// listing. An amount takes two columns. CSV leaves out inner listings. JSON leaves out nil and empty values.
 type listing struct {
 	kind         string
 	columns      []column
@@ -59,11 +56,10 @@ type listing struct {
 	isSingle     bool     // whether the listing is a single row, which is printed with one line per field
 }
 
-// digits is a number that JSON shows as a string, because many JSON decoders round large numbers.
+// digits is a number that JSON shows as a string, because decoders round large numbers.
 type digits string
 
-// print writes a listing in the format of --output. If further rows exist and the format cannot show that, print says
-// so on standard error.
+// print says on standard error that further rows exist if the format cannot.
 func (p *program) print(l listing) error {
 	if l.hasMore && p.flags.format != "table" && p.flags.format != "json" {
 		p.printf("there are more than %d: raise --limit", len(l.rows))
@@ -116,7 +112,6 @@ func (l listing) objects() []fields {
 	return objects
 }
 
-// These types are a JSON object with ordered fields.
 type (
 	field struct {
 		name  string
@@ -143,7 +138,6 @@ func (f fields) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// newObject returns a row as a JSON object.
 func newObject(kind string, columns []column, row []any) fields {
 	f := fields{{"schema", schema}, {"kind", kind}}
 	for i, c := range columns {
@@ -192,7 +186,6 @@ func writeJSON(to io.Writer, v any) error {
 	return err
 }
 
-// csv writes all columns except inner listings.
 func (l listing) csv(to io.Writer) error {
 	var b strings.Builder
 	var head []string
@@ -232,7 +225,6 @@ func formatCSV(value any) string {
 	return admin.Cell(printable(fmt.Sprint(value))) // The value is of another string type.
 }
 
-// formatTable returns a value as a table shows it.
 func formatTable(value any) string {
 	switch v := value.(type) {
 	case time.Time:
@@ -262,7 +254,7 @@ func formatTable(value any) string {
 	return printable(fmt.Sprint(value)) // The value is of another string type.
 }
 
-// These are the maximum widths of a table's columns, and of its last column. Use -o json to see the full text.
+// These are the maximum widths of a table's columns, and of its last column.
 const (
 	maxColumnWidth     = 60
 	maxLastColumnWidth = 160
@@ -332,7 +324,6 @@ func alignColumns(to io.Writer, lines [][]string, colour bool) {
 	}
 }
 
-// lines writes a listing of one row with one line per field. Inner listings follow below.
 func (l listing) lines(to io.Writer, colour bool) {
 	var inner []listing
 	var lines [][]string
@@ -354,7 +345,6 @@ func (l listing) lines(to io.Writer, colour bool) {
 	}
 }
 
-// amountFields returns the values of an amount's two columns.
 func amountFields(a compensator.Amount) (amount, currency any) {
 	if !a.Known() {
 		return nil, nil
@@ -362,7 +352,6 @@ func amountFields(a compensator.Amount) (amount, currency any) {
 	return digits(strconv.FormatInt(a.Minor, 10)), a.Currency
 }
 
-// amountText formats an amount for people: "129.00 CNY".
 func amountText(a compensator.Amount) string {
 	if !a.Known() {
 		return ""

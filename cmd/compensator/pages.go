@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/ui/local"
 )
 
-// newPagesCommand returns the command ui. When a signal ends the command, its exit code is 0.
+// A signal ends the command with exit code 0.
 func (p *program) newPagesCommand() *cobra.Command {
 	var listen string
 	var canWrite bool

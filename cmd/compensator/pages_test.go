@@ -23,7 +23,6 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// browser acts as a browser that opens the pages of one call of the program.
 type browser struct {
 	*testing.T
 	link string // link that the program printed
@@ -31,7 +30,6 @@ type browser struct {
 	stop func(how os.Signal) answer
 }
 
-// serving starts ui and waits until it prints the link.
 func (b *bed) serving(args ...string) *browser {
 	cmd := b.program(append([]string{"ui", "--listen", "127.0.0.1:0"}, args...)...)
 	var errs bytes.Buffer
@@ -54,7 +52,7 @@ func (b *bed) serving(args ...string) *browser {
 	}}
 }
 
-// toLoopback resolves *.localhost to loopback as browsers do. Some of Go's resolvers do not do this.
+// Some of Go's resolvers do not resolve *.localhost to loopback, as browsers do.
 func toLoopback(ctx context.Context, network, address string) (net.Conn, error) {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -63,7 +61,6 @@ func toLoopback(ctx context.Context, network, address string) (net.Conn, error) 
 	return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", port))
 }
 
-// ask sends a GET, or a POST if there is a form. It returns the status and the body.
 func (b *browser) ask(path string, form url.Values) (int, string) {
 	at, err := url.Parse(b.link)
 	require.NoError(b, err)
@@ -81,7 +78,6 @@ func (b *browser) ask(path string, form url.Values) (int, string) {
 	return got.StatusCode, string(text)
 }
 
-// enter opens the printed link and follows it to the pages.
 func (b *browser) enter() (int, string) {
 	at, err := url.Parse(b.link)
 	require.NoError(b, err)
@@ -93,11 +89,6 @@ func (b *browser) enter() (int, string) {
 	return b.ask("/", nil)
 }
 
-// TestPagesAreServedToOneBrowserAndOnlyShow checks these rules of the command ui:
-//   - The link needs its token, and the token works once.
-//   - Without --write, every change is refused. With --write, changes are recorded for the person at the terminal.
-//   - Ctrl-C and SIGTERM end the program with success.
-//
 // Failure: F136
 func TestPagesAreServedToOneBrowserAndOnlyShow(t *testing.T) {
 	t.Parallel()
@@ -143,8 +134,6 @@ func TestPagesAreServedToOneBrowserAndOnlyShow(t *testing.T) {
 	}
 }
 
-// TestPagesGoByThePolicyAsItIsNow changes the policy when the pages are already open. Within seconds, the pages must
-// follow the new rights.
 // Failure: F136
 func TestPagesGoByThePolicyAsItIsNow(t *testing.T) {
 	t.Parallel()
@@ -171,8 +160,6 @@ func TestPagesGoByThePolicyAsItIsNow(t *testing.T) {
 	does.stop(os.Interrupt)
 }
 
-// TestPagesAreServedOnLoopbackAlone checks the addresses on which the program listens. It also checks a port that is in
-// use, and a database without a log.
 // Failure: F136
 func TestPagesAreServedOnLoopbackAlone(t *testing.T) {
 	t.Parallel()

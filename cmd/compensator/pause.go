@@ -68,7 +68,7 @@ func (p *program) newResumeCommand() *cobra.Command {
 	})
 }
 
-// showPause prints the pause of a type, and returns it. If the type is not paused, it returns a missingError.
+// showPause returns a missingError if the type is not paused.
 func (p *program) showPause(ctx context.Context, s *session, name string) (admin.Paused, error) {
 	paused, err := s.Paused(ctx, s.actor)
 	if err != nil {
@@ -93,14 +93,13 @@ func (p *program) showPause(ctx context.Context, s *session, name string) (admin
 	return admin.Paused{}, missingError{fmt.Sprintf("%q is not paused", name)}
 }
 
-// newTypeCommand returns a command for one type. A shell can complete the type.
 func (p *program) newTypeCommand(use, summary string, do func(ctx context.Context, s *session, name string, why admin.Why, isConfirmed bool) error) *cobra.Command {
 	cmd := p.newNamedCommand(use, summary, do)
 	cmd.ValidArgsFunction = p.completeType
 	return cmd
 }
 
-// newNamedCommand returns a command whose argument is the name of a type or of a limit. The command requires --reason.
+// The command requires --reason.
 func (p *program) newNamedCommand(use, summary string, do func(ctx context.Context, s *session, name string, why admin.Why, isConfirmed bool) error) *cobra.Command {
 	var why why
 	var isConfirmed bool
@@ -121,7 +120,6 @@ func (p *program) newNamedCommand(use, summary string, do func(ctx context.Conte
 	return cmd
 }
 
-// confirmUnless asks the person to type a word, unless --yes is set.
 func (p *program) confirmUnless(ctx context.Context, isConfirmed bool, verb, word string) error {
 	if isConfirmed {
 		return nil

@@ -20,9 +20,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// policy says which person may do what with this program. It is a setting of the log. Services do not read it, because
-// they have their own Access. Anyone who may write to the database can change the policy. So the policy only prevents
-// mistakes. For protection use the grants of the database.
+// A policy only prevents mistakes: anyone who may write to the database can change it. Services do not read it.
 type policy struct {
 	Roles  map[string]role   `json:"roles"`
 	People map[string]string `json:"people"` // maps user@host, or user, to a role; * stands for all other people
@@ -35,24 +33,22 @@ type role struct {
 	Amounts map[string]int64 `json:"amounts,omitempty"` // maximum amount of an entry, for each currency, in the currency's smallest unit; empty: no limit
 }
 
-// These rights exist only in policies of the command line. Package admin does not define them.
+// These rights exist only in policies of the command line.
 const (
 	purgeRight  admin.Right = "purge"
 	policyRight admin.Right = "set policy"
 	allRights   admin.Right = "*"
 )
 
-// policySetting is the name of the setting that holds the policy. If the setting has no value, only the grants of the
-// database decide.
+// Without a policy only the grants of the database decide.
 const (
 	policySetting   = "policy of the command line"
 	maxPolicyLength = 4000 // maximum length of a policy in characters, which is the maximum length of a setting
 )
 
-// amountRights lists the rights that role.Amounts limits.
 var amountRights = []admin.Right{admin.Requeue, admin.RequeueSucceeded, admin.Compensate, admin.SettleManually, admin.Cancel, admin.Complete, admin.Reschedule}
 
-// May implements admin.Access. If the role has Amounts, May refuses an unknown amount and a currency without a limit.
+// If the role has Amounts, May refuses an unknown amount and a currency without a limit.
 func (p *policy) May(_ context.Context, a admin.Actor, right admin.Right, subject admin.Subject) bool {
 	if p == nil {
 		return true
@@ -83,7 +79,7 @@ func (p *policy) roleOf(a admin.Actor) role {
 	return role{}
 }
 
-// parsePolicy reads a policy. It returns nil for an empty text.
+// parsePolicy returns nil for an empty text.
 func parsePolicy(text []byte) (*policy, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, nil
@@ -100,7 +96,6 @@ func parsePolicy(text []byte) (*policy, error) {
 	return p, p.problem()
 }
 
-// problem returns what is wrong with the policy, or nil.
 func (p *policy) problem() error {
 	for _, name := range slices.Sorted(maps.Keys(p.Roles)) {
 		r := p.Roles[name]
@@ -133,8 +128,7 @@ func (p *policy) problem() error {
 	return nil
 }
 
-// readPolicy reads the policy of the log and the setting that holds it. If the policy is invalid, it returns a policy
-// that allows nothing.
+// readPolicy returns a policy that allows nothing if the stored one is invalid.
 func (s *console) readPolicy(ctx context.Context) (*policy, processlog.Setting, error) {
 	settings, err := s.Settings(ctx)
 	if err != nil {
@@ -151,8 +145,7 @@ func (s *console) readPolicy(ctx context.Context) (*policy, processlog.Setting, 
 	return p, settings[i], err
 }
 
-// rules caches the policy for maxPolicyAge, and then reads it again, because pages stay open for days. It may
-// be used concurrently.
+// rules may be used concurrently.
 type rules struct {
 	store *console
 
@@ -178,8 +171,7 @@ func (r *rules) May(ctx context.Context, a admin.Actor, right admin.Right, subje
 	return err == nil && p.May(ctx, a, right, subject)
 }
 
-// currentPolicy returns the policy. If the cached policy is older than maxPolicyAge, one caller reads it again. The
-// other callers wait for that reading, but each of them only until its own ctx ends.
+// One caller of currentPolicy reads an old policy again. The others wait until their own ctx ends.
 func (r *rules) currentPolicy(ctx context.Context) (*policy, error) {
 	select {
 	case r.semaphore <- struct{}{}:
@@ -196,7 +188,7 @@ func (r *rules) currentPolicy(ctx context.Context) (*policy, error) {
 	return r.policy, r.err
 }
 
-// checkRight checks a right that package admin does not define. It records a refusal as the Admin does.
+// checkRight records a refusal as the Admin does.
 func (s *session) checkRight(ctx context.Context, right admin.Right, reason string) error {
 	if s.rules.May(ctx, s.actor, right, admin.Subject{}) {
 		return nil
@@ -259,7 +251,7 @@ func (p *program) newSetPolicyCommand() *cobra.Command {
 	return cmd
 }
 
-// The method read reads a file. The name - means standard input.
+// The name - means standard input.
 func (p *program) read(ctx context.Context, name string) ([]byte, error) {
 	if name != "-" {
 		return os.ReadFile(name)

@@ -13,21 +13,18 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// me is the current actor without the prefix.
 func me() string { return strings.TrimPrefix(actor().ID, actorPrefix) }
 
-// policyFor returns a policy in which the current person has the given role, and all others have the role host.
+// policyFor gives the current person the role, and all others the role host.
 func policyFor(role string) string {
 	return `{"roles": {"host": {"rights": ["*"]}, "mine": ` + role + `}, "people": {"` + me() + `": "mine", "*": "host"}}`
 }
 
-// setPolicy writes the policy into the database without the program, because the current policy may forbid this.
+// setPolicy bypasses the program, because the current policy may forbid the change.
 func (b *bed) setPolicy(text string) {
 	b.exec("DELETE FROM common_process_log_setting", "INSERT INTO common_process_log_setting (name, value, version, actor, reason, at) VALUES ('"+policySetting+"', '"+text+"', 1, 'test', 'test', 0)")
 }
 
-// TestPolicyDecidesByRoleTypeAndAmount asks the policy for rights. A person without a role must have none. An unknown
-// amount must count as above every limit.
 // Failure: F136
 func TestPolicyDecidesByRoleTypeAndAmount(t *testing.T) {
 	p, err := parsePolicy([]byte(`{"roles": {"host": {"rights": ["*"]}, "reader": {"rights": ["see entries"], "types": ["refund"]},
@@ -77,8 +74,6 @@ func TestPolicyDecidesByRoleTypeAndAmount(t *testing.T) {
 	}
 }
 
-// TestPolicyIsHeededByEveryCommand has a role that lacks some rights. Commands that need these rights must be refused
-// and recorded, whatever the grants allow. Types that the role may not see must be absent.
 // Failure: F136
 func TestPolicyIsHeededByEveryCommand(t *testing.T) {
 	t.Parallel()
@@ -134,8 +129,6 @@ func TestPolicyIsHeededByEveryCommand(t *testing.T) {
 	}
 }
 
-// TestPolicyIsShownWithoutWhatATerminalWouldDo has control characters in the names and the reason of a policy. The
-// program must not print these.
 func TestPolicyIsShownWithoutWhatATerminalWouldDo(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t)
@@ -148,8 +141,6 @@ func TestPolicyIsShownWithoutWhatATerminalWouldDo(t *testing.T) {
 	assert.NotContains(t, a.stdout, "\u202e")
 }
 
-// TestPolicySetMeanwhileIsNotOverwritten lets another person set a policy when the program waits for the confirmation.
-// The program must not overwrite it.
 // Failure: F136
 func TestPolicySetMeanwhileIsNotOverwritten(t *testing.T) {
 	t.Parallel()

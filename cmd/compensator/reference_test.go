@@ -14,7 +14,6 @@ import (
 
 var update = flag.Bool("update", false, "write docs/reference/command-line.md")
 
-// TestReferenceOfTheCommandLineIsCurrent compares the page of the commands with the commands and their flags.
 func TestReferenceOfTheCommandLineIsCurrent(t *testing.T) {
 	const name = "../../docs/reference/command-line.md"
 	page, err := os.ReadFile(name)
@@ -32,7 +31,6 @@ func TestReferenceOfTheCommandLineIsCurrent(t *testing.T) {
 	require.Equal(t, want, string(page), "write it with -update")
 }
 
-// referenceOfCommands describes each command, and the flags that all commands have.
 func referenceOfCommands(root *cobra.Command) string {
 	var out strings.Builder
 	var describe func(c *cobra.Command)
@@ -51,7 +49,6 @@ func referenceOfCommands(root *cobra.Command) string {
 	return "\n## Flags of every command\n" + flagBlock(root.PersistentFlags().FlagUsages()) + "\n## Commands\n" + out.String() + "\n"
 }
 
-// flagBlock returns the help of flags as a block of text, or "" if there are none.
 func flagBlock(usages string) string {
 	if usages == "" {
 		return ""
@@ -61,10 +58,8 @@ func flagBlock(usages string) string {
 
 var specialInMarkdown = regexp.MustCompile(`[*_<>{}|\[\]]`)
 
-// flagInText matches a flag in a sentence, with the value of a short flag.
 var flagInText = regexp.MustCompile(`(^|[ (])(--[a-z][a-z-]*|-[a-z](?: [a-z]+)?)\b`)
 
-// inMarkdown marks the flags in a text as code.
 func inMarkdown(text string) string {
 	return flagInText.ReplaceAllString(specialInMarkdown.ReplaceAllString(text, `\$0`), "$1`$2`")
 }

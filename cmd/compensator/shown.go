@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// printable returns a text that is safe for a terminal. It escapes invisible characters, for example as \x1b or \u202e.
+// printable escapes invisible characters, for example as \x1b or \u202e.
 func printable(text string) string {
 	if strings.IndexFunc(text, isHidden) < 0 {
 		return text
@@ -37,12 +37,10 @@ func printable(text string) string {
 	return b.String()
 }
 
-// isHidden reports whether people cannot see a character, or whether it changes the direction of text.
 func isHidden(r rune) bool {
 	return r == utf8.RuneError || !unicode.IsGraphic(r) || processlog.IsInvisible(r)
 }
 
-// escapeNonASCII replaces hidden characters in JSON by equivalent escapes.
 func escapeNonASCII(text []byte) []byte {
 	if bytes.IndexFunc(text, isHidden) < 0 {
 		return text
@@ -62,7 +60,6 @@ func escapeNonASCII(text []byte) []byte {
 	return b.Bytes()
 }
 
-// displayWidth returns how many columns of a terminal a text takes.
 func displayWidth(text string) (columns int) {
 	for _, r := range text {
 		switch {
@@ -81,14 +78,13 @@ func isWide(r rune) bool {
 		r >= 0xfe30 && r <= 0xfe6f || r >= 0xff00 && r <= 0xff60 || r >= 0xffe0 && r <= 0xffe6 || r >= 0x1f300 && r <= 0x1faff || r >= 0x20000 && r <= 0x3fffd)
 }
 
-// hasColour reports whether to use colours. It returns true if out is a terminal and NO_COLOR is not set.
 func hasColour(out *os.File, env func(string) string) bool {
 	return isTerminal(out) && env("NO_COLOR") == "" && env("TERM") != "dumb"
 }
 
 func isTerminal(f *os.File) bool { return isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()) }
 
-// colours maps important words to their colours. Output without colours shows the same words.
+// Output without colours shows the same words.
 var colours = map[string]string{"dead": "31", "outcome unknown": "31", "retrying": "33", "compensating": "33", "succeeded": "32", "done": "32", "refused": "31"}
 
 func addColour(text, word string) string {

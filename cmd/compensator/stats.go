@@ -53,8 +53,7 @@ func (p *program) newStatsCommand() *cobra.Command {
 	return cmd
 }
 
-// nameDeploys prints the versions of the service that began to run in the time of a filter. If it cannot read them, it
-// prints nothing, because the counts are useful without them.
+// nameDeploys prints nothing after an error, because the counts are useful without deploys.
 func (p *program) nameDeploys(ctx context.Context, s *session, filter admin.StatFilter) {
 	found, err := s.Instances(ctx, s.actor)
 	if err != nil {
@@ -67,7 +66,6 @@ func (p *program) nameDeploys(ctx context.Context, s *session, filter admin.Stat
 	}
 }
 
-// sumsByType adds up the counts of each type.
 func sumsByType(stats []admin.Stat, from time.Time) (sums []admin.Stat) {
 	for _, stat := range stats {
 		i := slices.IndexFunc(sums, func(sum admin.Stat) bool { return sum.BusinessType == stat.BusinessType })
@@ -100,7 +98,6 @@ func statsListing(stats []admin.Stat) listing {
 	return l
 }
 
-// addBacklog adds how many entries of each type wait now, if a service has counted them within the last minutes.
 func (s *session) addBacklog(ctx context.Context, l *listing, stats []admin.Stat) {
 	overview := admin.Overview{Types: make([]admin.TypeOverview, len(stats))}
 	for i, stat := range stats {

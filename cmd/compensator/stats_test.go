@@ -15,7 +15,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A service counts what it does, and ends. The command must show its counts by type and by period.
 func TestStatsShowsWhatServicesHaveCounted(t *testing.T) {
 	for name, bed := range map[string]func(*testing.T) *bed{"MariaDB": inMariaDB, "SQLite": inSQLite} {
 		t.Run(name, func(t *testing.T) {
@@ -59,8 +58,7 @@ func TestStatsShowsWhatServicesHaveCounted(t *testing.T) {
 	}
 }
 
-// TestWaitingEntriesArePrintedWithoutALimit has 2,000 waiting entries. The command itself counts at most
-// 1,000. If a service has counted the entries, the command must print the number of the service.
+// The command itself counts at most 1,000.
 func TestWaitingEntriesArePrintedWithoutALimit(t *testing.T) {
 	for name, bed := range map[string]func(*testing.T) *bed{"MariaDB": inMariaDB, "SQLite": inSQLite} {
 		t.Run(name, func(t *testing.T) {

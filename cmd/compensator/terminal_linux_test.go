@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onTerminal runs a program on a terminal. After the program has asked the question, onTerminal calls the function
-// answer. It returns what the program printed, and its exit code.
+// onTerminal returns what the program printed, and its exit code.
 func onTerminal(t *testing.T, cmd *exec.Cmd, question string, answer func(type_ func(string))) (said string, code int) {
 	t.Helper()
 	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)

@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// hang records n transfers that time out, with the keys t0, t1 and so on. It waits until all are dead.
+// hang records n transfers that time out, with the keys t0, t1 and so on.
 func (b *bed) hang(n int) *bed {
 	transfers, err := compensator.Handle(b.T.Context(), b.c, "transfer", func(ctx context.Context, _ *compensator.Entry, _ harness.Order) error {
 		<-ctx.Done()
@@ -31,8 +31,7 @@ func (b *bed) hang(n int) *bed {
 	return b.put("", keys...)
 }
 
-// TestUnknownOutcomesWaitForAWord covers each command that changes an entry, and each way to name entries. If an
-// attempt of an entry timed out, the command needs --checked. --yes is not enough.
+// An attempt timed out, so each command needs --checked. --yes is not enough.
 // Failure: F119
 func TestUnknownOutcomesWaitForAWord(t *testing.T) {
 	t.Parallel()
@@ -89,8 +88,6 @@ func TestUnknownOutcomesWaitForAWord(t *testing.T) {
 	}
 }
 
-// TestMistypedTypesAreNamed names a type that the log does not know. The command pause must refuse it, and an empty
-// listing must say that the type is unknown.
 // Failure: F124
 func TestMistypedTypesAreNamed(t *testing.T) {
 	t.Parallel()

@@ -20,14 +20,13 @@ var whereKeys = []string{"type", "state", "batch", "business", "ext", "user", "e
 
 const whereHelp = "type=refund,state=dead. Other keys: batch, business, ext, user, error (a part of it), ended_by, failure (from cases list --groups). With running=yes, only entries that a process holds now. With prefix=yes, ids of entries only begin with the given business, ext or batch. Times: from and to (when recorded), ended_from, ended_to, due_from, due_to, as 2h ago or 2026-01-31T10:00:00Z"
 
-// conditions is the parsed filter of --where.
 type conditions struct {
 	admin.Filter
 	failure admin.Fingerprint // zero: any failure
 	keys    []string          // keys that were given
 }
 
-// parseWhere parses all --where flags. If no key follows a comma, the comma belongs to the value before it.
+// parseWhere takes a comma without a following key for a part of the value.
 func parseWhere(texts []string) (w conditions, err error) {
 	for _, text := range texts {
 		var conditions []string
@@ -120,7 +119,7 @@ func (w *conditions) addCondition(condition string) (err error) {
 	return nil
 }
 
-// parseTime parses a time. A duration means that long before now.
+// parseTime takes a duration for that long before now.
 func parseTime(text string) (time.Time, error) {
 	if age, err := time.ParseDuration(strings.TrimSuffix(text, " ago")); err == nil && age > 0 {
 		return time.Now().Add(-age), nil
@@ -139,7 +138,6 @@ func (p *program) whereFlag(cmd *cobra.Command, conditions *[]string) {
 	})
 }
 
-// completeWhere completes the last condition that the person has typed. It proposes keys, types or states.
 func (p *program) completeWhere(ctx context.Context, input string) ([]string, cobra.ShellCompDirective) {
 	const as = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	startAt := strings.LastIndex(input, ",") + 1
@@ -163,7 +161,6 @@ func (p *program) completeWhere(ctx context.Context, input string) ([]string, co
 	return slices.DeleteFunc(completions, func(f string) bool { return !strings.HasPrefix(f, input) }), as
 }
 
-// completeType proposes types for the only argument of a command.
 func (p *program) completeType(cmd *cobra.Command, args []string, input string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -171,10 +168,9 @@ func (p *program) completeType(cmd *cobra.Command, args []string, input string) 
 	return slices.DeleteFunc(p.typeNames(cmd.Context()), func(name string) bool { return !strings.HasPrefix(name, input) }), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completionLimit limits how long a completion may take.
 const completionLimit = 2 * time.Second
 
-// typeNames returns the types of the log for a completion. It returns none if the log does not answer.
+// typeNames returns none if the log does not answer.
 func (p *program) typeNames(ctx context.Context) (names []string) {
 	ctx, cancel := context.WithTimeout(ctx, completionLimit)
 	defer cancel()
