@@ -106,7 +106,7 @@ func total(counts map[string]int) (n int) {
 	return n
 }
 
-// The map named holds the keys of refused rows that were already logged, so that each is logged once.
+// runPass goes through the table once. The map named holds the keys of refused rows that were already logged.
 func (im *Import) runPass(ctx context.Context, dry bool, named map[string]bool) (*Report, error) {
 	report := newReport()
 	for lastKey := (*key)(nil); ; {
@@ -128,7 +128,7 @@ func (im *Import) runPass(ctx context.Context, dry bool, named map[string]bool) 
 	}
 }
 
-// A refused entry rolls back the whole page, so each row of the page gets a transaction of its own.
+// oneByOne runs each row of a page in a transaction of its own, because a refused entry rolls back the whole page.
 func (im *Import) oneByOne(ctx context.Context, page *pageRun, report *Report, named map[string]bool) error {
 	for i := range page.keys {
 		t := &pageRun{Import: im, dry: page.dry, onlyKeys: page.keys[i : i+1]}
@@ -151,7 +151,7 @@ func (im *Import) oneByOne(ctx context.Context, page *pageRun, report *Report, n
 	return nil
 }
 
-// Run keeps so many keys in memory, in order to log each refused row once.
+// mostNamed limits the keys that Run keeps in memory, so that it logs each refused row once.
 const mostNamed = 100_000
 
 func (im *Import) count(report, tally *Report, named map[string]bool) {
@@ -180,5 +180,6 @@ func isRefusal(err error) bool {
 	return errors.As(err, &field) && !ownFields[field.Field] && !processlog.IsSessionError(err)
 }
 
-// An error with another field refuses only its row.
+// ownFields are the fields of a *compensator.FieldError that are wrong for every row. Any other field refuses only its
+// row.
 var ownFields = map[string]bool{"tx": true, "Table": true, "Key": true, "Take": true}

@@ -35,8 +35,8 @@ type key struct {
 	text  string
 }
 
-// A key of a text column has type string. With a key of type []byte MySQL would compare bytes, and their order differs
-// from the order of the text index.
+// keyOf returns a string for a text column. With a []byte MySQL would compare bytes, and their order differs from the
+// order of the text index.
 func keyOf(value any, column *sql.ColumnType) (key, error) {
 	kind := strings.ToUpper(column.DatabaseTypeName())
 	switch v := value.(type) {
@@ -61,7 +61,7 @@ func keyOf(value any, column *sql.ColumnType) (key, error) {
 	return key{}, &compensator.FieldError{Field: "Key", Reason: fmt.Sprintf("holds a %T (%s): want whole numbers, text or bytes, and no NULL", value, kind)}
 }
 
-// The key of a row never changes.
+// idempotencyKey must never change for a row.
 func (im *Import) idempotencyKey(row string) compensator.IdempotencyKey {
 	id := im.cfg.Name + ":" + row
 	if processlog.FitsIdempotencyKey(id) {

@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// If onlyKeys is set, the page holds the rows with these keys, and otherwise the next rows after afterKey.
+// pageRun handles the rows with onlyKeys, or else the next rows after afterKey.
 type pageRun struct {
 	*Import
 	dry      bool
@@ -27,7 +27,7 @@ type pageRun struct {
 	entries   []compensator.NewEntry
 }
 
-// The rows of the old table are locked for that time at most.
+// longest is the maximum time for which rows of the old table are locked.
 const longest = 30 * time.Second
 
 var errDry = errors.New("adopt: dry run")
@@ -98,7 +98,7 @@ func (t *pageRun) page(ctx context.Context, tx *compensator.ScopedTx) ([]key, er
 	return keys, rows.Err()
 }
 
-// The other columns are discarded.
+// scanKey reads the first column and discards the others.
 func scanKey(rows *sql.Rows, otherColumns int) (key, error) {
 	types, err := rows.ColumnTypes()
 	if err != nil {
@@ -152,8 +152,7 @@ func notUnique(key string) error {
 	return &compensator.FieldError{Field: "Key", Reason: fmt.Sprintf("holds %q in several rows: want a unique column", key)}
 }
 
-// On SQLite the clause is empty, because the transaction has locked the whole database. The first call also checks the
-// engine of the table.
+// lock returns the locking clause, which is empty on SQLite. The first call also checks the engine of the table.
 func (t *pageRun) lock(ctx context.Context, tx *compensator.ScopedTx) (string, error) {
 	if lock := t.locks.Load(); lock != nil {
 		return *lock, nil
@@ -176,8 +175,8 @@ func (t *pageRun) lock(ctx context.Context, tx *compensator.ScopedTx) (string, e
 	return lock, nil
 }
 
-// On an engine without transactions a rollback would delete the entry and keep the update by Take. A view has no engine
-// and is accepted.
+// checkEngine refuses an engine without transactions, because a rollback would keep the update by Take. It accepts a
+// view.
 func (t *pageRun) checkEngine(ctx context.Context, tx *compensator.ScopedTx) error {
 	schema, args := "DATABASE()", []any{t.cfg.Table}
 	if database, table, qualified := strings.Cut(t.cfg.Table, "."); qualified {
@@ -263,7 +262,7 @@ func (t *pageRun) recordRows(ctx context.Context, tx *compensator.ScopedTx) erro
 	return t.checkTaken(ctx, tx, in, args)
 }
 
-// Otherwise the old system and the library would both run these rows.
+// checkTaken returns an error if Where still finds taken rows, because the old system would run them too.
 func (t *pageRun) checkTaken(ctx context.Context, tx *compensator.ScopedTx, in string, args []any) error {
 	var remaining int
 	err := tx.QueryRowContext(ctx, fmt.Sprintf("SELECT COUNT(*) FROM %s WHERE %s IN (%s) AND (%s)", t.table, t.key, in, t.cfg.Where), args...).Scan(&remaining)

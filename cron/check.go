@@ -67,8 +67,8 @@ func (f field) check(part string) error {
 	return f.checkStep(values, stepSize)
 }
 
-// */90 of minutes selects only one value, and the last gap of */7 is shorter than the others. With a range, a step with
-// a shorter gap is accepted.
+// checkStep refuses */90 of minutes, which selects one value, and */7, whose last gap is shorter. It accepts a shorter
+// last gap in a range.
 func (f field) checkStep(values string, step int) error {
 	first, last, isRange := f.minimum, f.maximum, false
 	if values != "*" && values != "?" {
@@ -105,7 +105,7 @@ var names = map[string]map[string]int{
 	"day of week": {"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6},
 }
 
-// The result is −1 if text is no value of the field.
+// number returns −1 if text is no value of the field.
 func (f field) number(text string) int {
 	if n, isNamed := names[f.name][strings.ToLower(text)]; isNamed {
 		return n

@@ -70,8 +70,8 @@ func Parse(expression string, location *time.Location) (compensator.Schedule, er
 // starBit is the bit with which the parser marks a star field.
 const starBit = 1 << 63
 
-// Both times are readings of a local clock, stored as UTC. spec.Next searches only five years, but around 2100 two leap
-// days are eight years apart.
+// nextWallTime takes and returns readings of a local clock, stored as UTC. spec.Next searches only five years, but
+// around 2100 two leap days are eight years apart.
 func nextWallTime(spec *cron.SpecSchedule, wallTime time.Time) time.Time {
 	for {
 		next := spec.Next(wallTime)
@@ -82,8 +82,8 @@ func nextWallTime(spec *cron.SpecSchedule, wallTime time.Time) time.Time {
 	}
 }
 
-// Between two clock changes of its location, an intervalSchedule evaluates the expression on a clock with a fixed
-// offset. The parser's own schedule would skip a day that has no midnight in that location.
+// intervalSchedule evaluates the expression on a clock with a fixed offset between two clock changes. The parser's own
+// schedule would skip a day that has no midnight in its location.
 type intervalSchedule struct {
 	spec     *cron.SpecSchedule
 	location *time.Location
@@ -120,7 +120,7 @@ func (w wallSchedule) Next(after time.Time) time.Time {
 	}
 }
 
-// The result is the first moment at which the location's clock shows the given time or a later time.
+// firstInstant returns the first moment at which the location's clock shows wallTime or a later time.
 func (w wallSchedule) firstInstant(wallTime time.Time) time.Time {
 	for t := wallTime.Add(-48 * time.Hour).In(w.location); ; {
 		offset, validUntil := offsetAt(t)
@@ -136,11 +136,11 @@ func (w wallSchedule) firstInstant(wallTime time.Time) time.Time {
 	}
 }
 
-// The offset holds at least until validUntil, which is always after t. A zero validUntil means that the offset never
-// changes.
+// offsetAt returns an offset that holds at least until validUntil, which is always after t. A zero validUntil means
+// that the offset never changes.
 //
-// For a zone with a rule without an end, ZoneBounds ends each year after 365 days (Go 1.26), so in a leap year
-// validUntil may not be after t. The end of the UTC year replaces it, because no zone changes its offset on that day.
+// ZoneBounds ends each year of some zones after 365 days (Go 1.26), so in a leap year its end may not be after t.
+// offsetAt then uses the end of the UTC year, because no zone changes its offset on that day.
 func offsetAt(t time.Time) (offset time.Duration, validUntil time.Time) {
 	_, seconds := t.Zone()
 	if _, validUntil = t.ZoneBounds(); !validUntil.IsZero() && !validUntil.After(t) {

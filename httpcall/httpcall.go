@@ -102,8 +102,7 @@ func (f *following) do(request *http.Request) (*http.Response, error) {
 	})))
 }
 
-// A transport may repeat a request on a new connection, so the last error does not say whether an earlier connection
-// has carried the request.
+// mayHaveArrived looks at all connections, because a transport may repeat a request after the first one has arrived.
 func (f *following) mayHaveArrived(err error) bool {
 	if f.traced.Load() {
 		return f.connected.Load()
@@ -113,7 +112,7 @@ func (f *following) mayHaveArrived(err error) bool {
 	return !(usererr.As(err, &dialled) && dialled.Op == "dial") && !usererr.As(err, &unresolved)
 }
 
-// A CheckRedirect may change a GET back to a POST, so it is called before the method is checked.
+// check calls CheckRedirect first, because it may change a GET back to a POST.
 func (f *following) check(next *http.Request, via []*http.Request) error {
 	f.connected.Store(false) // The redirect has answered the previous request.
 	if f.client.CheckRedirect != nil {
@@ -132,7 +131,7 @@ func (f *following) check(next *http.Request, via []*http.Request) error {
 
 const maxRedirects = 10 // limit that net/http uses for a client without CheckRedirect
 
-// Without this check the transport would return an error that looks like an unavailable service.
+// addressed finds requests for which the transport's error would look like an unavailable service.
 func addressed(request *http.Request) error {
 	u, lacks := request.URL, ""
 	switch {
@@ -235,8 +234,8 @@ func (e *Error) OutcomeUnknown() bool {
 	return e.StatusCode == http.StatusBadGateway || e.StatusCode == http.StatusGatewayTimeout
 }
 
-// The header holds seconds or a date (RFC 9110, 10.2.3), which is compared with this process's clock. A result ≤ 0
-// means that there is no wait.
+// retryAfter reads seconds or a date (RFC 9110, 10.2.3), which it compares with this process's clock. A result ≤ 0
+// means no wait.
 func retryAfter(header string) time.Duration {
 	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil || errors.Is(err, strconv.ErrRange) { // A number that is out of range is replaced by the largest number.
 		return time.Duration(seconds) * time.Second

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// reason says why a message of kind aside waits for a person.
+// aside takes the reason why a message of kind aside waits for a person.
 func (in *Intake) aside(m *Message, k kind, reason string) *item {
 	it := &item{message: m, kind: k, reason: reason, entry: compensator.NewEntry{BusinessType: in.cfg.Type}}
 	it.entry.IdempotencyKey = in.IdempotencyKey(m)
@@ -23,7 +23,7 @@ func (in *Intake) aside(m *Message, k kind, reason string) *item {
 	return it
 }
 
-// Aside.Retry is user code and may panic.
+// firstDelay recovers from a panic of Aside.Retry, which is user code.
 func (in *Intake) firstDelay() (delay time.Duration) {
 	defer func() {
 		if recover() != nil {
@@ -33,14 +33,14 @@ func (in *Intake) firstDelay() (delay time.Duration) {
 	return min(max(0, in.cfg.Aside.Retry(1)), processlog.MaxDelay)
 }
 
-// If the log holds the message already, the message is only acknowledged.
+// setAside makes an item of which a duplicate is only acknowledged.
 func (in *Intake) setAside(m *Message, reason string) *item {
 	reason = cmp.Or(processlog.FitError(reason), "no reason given")
 	in.cfg.Logger.Warn("intake: message is set aside for a person", "source", in.name, "message", m.ID, "reason", reason)
 	return in.aside(m, aside, reason)
 }
 
-// After an error the Intake keeps the message and tries again, because the codec may lack its keys for a while.
+// encode may succeed later, because the codec may lack its keys for a while.
 func (in *Intake) encode(it *item) (err error) {
 	if it.kind == meant || it.entry.Content != nil {
 		return nil
@@ -79,7 +79,7 @@ func (in *Intake) retry(ctx context.Context, tx *compensator.ScopedTx, e *compen
 	return in.callHandler(ctx, tx, []*Message{&m})
 }
 
-// A panic counts as an error, so the message is set aside.
+// entry returns a panic of Config.Entry as an error, so the message is set aside.
 func (in *Intake) entry(m *Message) (entry compensator.NewEntry, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -91,7 +91,8 @@ func (in *Intake) entry(m *Message) (entry compensator.NewEntry, err error) {
 	return entry, usererr.Of(err)
 }
 
-// A panic or a runtime.Goexit of Work must stop neither the process nor Run, so Work runs in a goroutine of its own.
+// callHandler runs Work in a goroutine of its own, so that its panic or runtime.Goexit stops neither the process nor
+// Run.
 func (in *Intake) callHandler(ctx context.Context, tx *compensator.ScopedTx, messages []*Message) error {
 	if in.cfg.Work == nil {
 		return nil

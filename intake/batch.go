@@ -22,7 +22,7 @@ type item struct {
 	isSettled bool
 }
 
-// The next encode then produces fewer bytes for the message.
+// condense makes the next encode produce fewer bytes.
 func (it *item) condense() { it.dense, it.entry.Content = true, nil }
 
 type kind int
@@ -40,7 +40,7 @@ type batch struct {
 	fatal error
 }
 
-// An error of processBatch ends Run.
+// processBatch returns an error only if Run must end.
 func (in *Intake) processBatch(works context.Context, messages []Message) error {
 	b := &batch{Intake: in, event: SettledEvent{Source: in.name, Messages: len(messages)}}
 	startedAt := time.Now()
@@ -117,7 +117,8 @@ func (b *batch) settle(ctx context.Context, items []*item) {
 	}
 }
 
-// A statement that is too large for the server breaks the connection, and so looks like an outage.
+// failuresUntilSuspect is needed because a statement that is too large for the server looks like an outage: it breaks
+// the connection.
 const failuresUntilSuspect = 4
 
 // suspect records parts of the batch in separate transactions, to find a message that the log cannot store. It
@@ -233,7 +234,7 @@ func (b *batch) condemn(ctx context.Context, it *item, err error) {
 	failpoint.Reach(failpoint.AsideSettled)
 }
 
-// If the answer to COMMIT is lost, recordItems runs another transaction.
+// recordItems repeats a transaction whose answer to COMMIT was lost.
 func (b *batch) recordItems(works context.Context, items []*item) error {
 	for failures := 0; ; failures++ {
 		retryNow, err := b.recordOnce(works, items)
@@ -243,7 +244,8 @@ func (b *batch) recordItems(works context.Context, items []*item) error {
 	}
 }
 
-// If retryNow is true, the answer to COMMIT was lost. Another transaction finds out whether the entries exist.
+// recordOnce returns retryNow if the answer to COMMIT was lost. Another transaction then finds out whether the entries
+// exist.
 func (b *batch) recordOnce(works context.Context, items []*item) (retryNow bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(works, b.cfg.Timeout, errSlow)
 	defer cancel()
@@ -292,7 +294,7 @@ func (b *batch) recordSettled(it *item, duplicate bool) {
 	}
 }
 
-// Config.Work gets only messages whose entries are new.
+// freshItems returns the messages for Config.Work: those whose entries are new.
 func freshItems(items []*item, receipt *compensator.Receipt) (messages []*Message) {
 	for i, it := range items {
 		if it.kind == meant && !receipt.Entries[i].Duplicate {
@@ -324,7 +326,7 @@ func (b *batch) resolve(ctx context.Context, items []*item, receipt *compensator
 	}
 }
 
-// After three failures acknowledge gives up. The source then delivers the messages again, and the Intake finds their
+// acknowledge gives up after three failures. The source then delivers the messages again, and the Intake finds their
 // entries in the log.
 func (in *Intake) acknowledge(ctx context.Context, done []Message) {
 	for failures := 1; len(done) > 0; failures++ {

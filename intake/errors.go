@@ -36,13 +36,12 @@ type workError struct{ err error }
 func (e *workError) Error() string { return e.err.Error() }
 func (e *workError) Unwrap() error { return e.err }
 
-// Work may have received err from any database. serverDown returns false if Work returned a verdict or took too long.
+// serverDown returns false if Work returned a verdict or took too long.
 func serverDown(err error) bool {
 	return !errors.Is(err, errSlow) && compensator.VerdictOf(err) == observe.Failure && operating.ServerDown(err)
 }
 
-// Another session of the pool may record the message. An error of Work does not count, because Work has spoiled the
-// session itself.
+// sessionRefused returns false for an error of Work, which has spoiled the session itself.
 func sessionRefused(err error) bool {
 	var work *workError
 	return processlog.IsSessionError(err) && !errors.As(err, &work)

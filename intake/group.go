@@ -78,7 +78,8 @@ func (g *group) nextMessages(ctx context.Context, max int64) ([]Message, error) 
 // recheckPending is called after an error, because Redis may have assigned messages to this consumer.
 func (g *group) recheckPending() { g.isOwn, g.lastID = true, "" }
 
-// If the group was lost, Redis redelivers the acknowledged messages, and the Intake finds their entries in the log.
+// make creates a group that was lost, too. Redis then redelivers acknowledged messages, and the Intake finds their
+// entries in the log.
 func (g *group) make(ctx context.Context) error {
 	if g.isCreated {
 		return nil

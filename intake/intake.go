@@ -130,7 +130,7 @@ func (in *Intake) lasting(ctx context.Context) (context.Context, context.CancelF
 	}
 }
 
-// Messages must not pile up in memory if the database is slow, so loop settles one batch before it takes the next.
+// loop settles one batch before it takes the next, so that messages do not pile up in memory.
 func (in *Intake) loop(ctx, works context.Context) error {
 	if err := in.prove(ctx); err != nil || ctx.Err() != nil {
 		return err
@@ -159,8 +159,8 @@ func (in *Intake) loop(ctx, works context.Context) error {
 	return nil
 }
 
-// Taking a message adds one to its deliveries. Without prove, a process that restarts again and again on a read-only
-// database would drive healthy messages above MaxDeliveries.
+// prove keeps a process that restarts on a read-only database from taking messages, because each taking counts as a
+// delivery.
 func (in *Intake) prove(ctx context.Context) error {
 	for failures := 1; ctx.Err() == nil; failures++ {
 		err := in.trial(ctx)
@@ -183,7 +183,7 @@ func (in *Intake) trial(ctx context.Context) error {
 	return try(ctx, in.c, in.cfg.Type)
 }
 
-// Only the first report after a success is logged.
+// waitAfter logs only the first report after a success.
 func (in *Intake) waitAfter(messages int, err error) {
 	if in.set(err) {
 		in.cfg.Logger.Warn("intake: no messages are taken until the error has passed", "source", in.name, "messages", messages, "err", err)
@@ -197,7 +197,7 @@ func (in *Intake) isHealthy() {
 	}
 }
 
-// Observer.Measured is called also while a batch waits.
+// measure calls Observer.Measured also while a batch waits.
 func (in *Intake) measure(ctx context.Context) {
 	if _, ok := in.source.(Measurer); !ok || in.cfg.Observer.Measured == nil {
 		return

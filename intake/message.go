@@ -57,8 +57,8 @@ func MessageOf(e *compensator.Entry) (*Message, error) {
 	return m, nil
 }
 
-// JSON cannot hold invalid UTF-8, so such fields are stored in Binary as base64. For a dense message, Binary also
-// holds the fields that are shorter in base64.
+// storedMessage has fields with invalid UTF-8 in Binary, as base64. For a dense message, Binary also holds fields that
+// are shorter in base64.
 type storedMessage struct {
 	ID         string            `json:"id,omitempty"`
 	RawID      []byte            `json:"raw_id,omitempty"`
@@ -89,7 +89,7 @@ func (m Message) MarshalJSON() ([]byte, error) {
 	return json.Marshal(s)
 }
 
-// JSON takes six bytes for a control character and for <, > and &.
+// swells counts the six bytes that JSON takes for a control character and for <, > and &.
 func swells(texts ...string) bool {
 	inJSON, inBase64 := 0, 0
 	for _, text := range texts {
@@ -122,7 +122,7 @@ func (m *Message) UnmarshalJSON(text []byte) error {
 // separated escapes the separator, so that "a:b" and "c" differ from "a" and "b:c".
 var separated = strings.NewReplacer("%", "%25", ":", "%3A")
 
-// The key is hashed if the log cannot store it.
+// idempotencyKey returns a hash if the log cannot store the key.
 func idempotencyKey(parts ...string) compensator.IdempotencyKey {
 	var id strings.Builder
 	id.WriteString("intake")

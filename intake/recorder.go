@@ -57,7 +57,7 @@ func (r *Recorder[M]) Record(ctx context.Context, message M, options compensator
 	})
 }
 
-// Errors of BEGIN and COMMIT have no insertError.
+// insertError is no error of BEGIN or COMMIT.
 type insertError struct{ err error }
 
 func (e *insertError) Error() string { return e.err.Error() }
@@ -99,7 +99,7 @@ func (r *Recorder[M]) Attempts(message M) *Attempts[M] {
 	return &Attempts[M]{recorder: r, message: message}
 }
 
-// A refusal counts only if the log takes another entry right after it.
+// enoughRefusals counts refusals after each of which the log takes another entry.
 const enoughRefusals = 3
 
 // ErrRefused says that the log will never accept a message. Attempts.Record returns an error that matches ErrRefused
@@ -129,7 +129,7 @@ func (a *Attempts[M]) Record(ctx context.Context, options compensator.Options) e
 	return err
 }
 
-// If the log refuses only the session, another session takes the message.
+// cannotHold returns false if the log refuses only the session, because another session takes the message.
 func (r *Recorder[M]) cannotHold(message M, err error) bool {
 	var field *compensator.FieldError
 	var otherType *compensator.OtherTypeError
@@ -153,7 +153,7 @@ func (r *Recorder[M]) refusesOnly(ctx context.Context, err error) bool {
 	return r.encodes(r.cfg.Empty) && r.Trial(ctx) == nil
 }
 
-// The codec is code of the user, which may panic.
+// encodes calls the codec, which is user code and may panic.
 func (r *Recorder[M]) encodes(message M) bool {
 	var err error
 	problem := usererr.Contain(func() { _, err = r.cfg.Codec.Marshal(message) })

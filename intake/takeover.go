@@ -11,8 +11,8 @@ import (
 	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
-// A message with aloneFrom deliveries may have crashed its process. In a batch of its own it adds no delivery to
-// other messages.
+// aloneFrom is the number of deliveries after which a message may have crashed its process. Its own batch adds no
+// delivery to other messages.
 const aloneFrom = 2
 
 func (g *group) leftByMe(ctx context.Context, max int64) ([]Message, error) {
@@ -35,7 +35,8 @@ func (g *group) leftByMe(ctx context.Context, max int64) ([]Message, error) {
 	}
 }
 
-// The command XAUTOCLAIM counts a delivery for all messages that it finds, and it does not return the counts.
+// leftByOthers does not use XAUTOCLAIM, which counts a delivery for all messages that it finds and does not return the
+// counts.
 func (g *group) leftByOthers(ctx context.Context, max int64) ([]Message, error) {
 	for {
 		found, err := g.Redis.XPendingExt(ctx, &redis.XPendingExtArgs{
@@ -50,7 +51,7 @@ func (g *group) leftByOthers(ctx context.Context, max int64) ([]Message, error) 
 	}
 }
 
-// A message with aloneFrom deliveries forms a batch alone.
+// claimableIDs returns a message with aloneFrom deliveries alone.
 func claimableIDs(found []redis.XPendingExt) []redis.XPendingExt {
 	for i := range found {
 		if found[i].RetryCount >= aloneFrom {
@@ -142,12 +143,12 @@ func (g *group) forgetGone(ctx context.Context) error {
 	return err
 }
 
-// XGROUP DELCONSUMER also deletes pending messages, so a script checks first that there are none.
+// deleteConsumer first checks for pending messages, because XGROUP DELCONSUMER would delete them.
 func (g *group) deleteConsumer(ctx context.Context, consumer string) error {
 	return deleteIdleConsumer.Run(ctx, g.Redis, []string{g.Stream.Stream}, g.Group, consumer).Err()
 }
 
-// No other process will use a generated name.
+// leaveGroup removes a generated name, which no other process will use.
 func (g *group) leaveGroup(ctx context.Context) error {
 	g.isCreated, g.lastTakeover = false, time.Time{}
 	g.recheckPending()

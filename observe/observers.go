@@ -31,7 +31,7 @@ func Observers(observers ...Observer) Observer {
 	return combined
 }
 
-// If no observer has the callback, the result is nil. If only one observer has it, the result is that callback itself.
+// combineCallbacks returns nil if no observer has the callback, and the callback itself if only one has it.
 func combineCallbacks[E any](observers []Observer, selectCallback func(Observer) func(E)) func(E) {
 	var callbacks []func(E)
 	for _, o := range observers {
@@ -48,7 +48,7 @@ func combineCallbacks[E any](observers []Observer, selectCallback func(Observer)
 	return func(event E) { callAll(callbacks, event) }
 }
 
-// If a callback panics, the remaining ones are still called.
+// callAll calls the remaining callbacks also after a panic.
 func callAll[E any](callbacks []func(E), event E) {
 	if len(callbacks) > 1 {
 		defer callAll(callbacks[1:], event)

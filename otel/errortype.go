@@ -20,7 +20,7 @@ const (
 	typeFailed      = "failed"
 )
 
-// The result is "" for a success and for a snooze.
+// errorType returns "" for a success and for a snooze.
 func (t *Telemetry) errorType(ctx context.Context, err error) (errorType string) {
 	if err == nil {
 		return ""
@@ -51,7 +51,7 @@ func (t *Telemetry) errorType(ctx context.Context, err error) (errorType string)
 	return errorType
 }
 
-// Without this limit, an error that unwraps to itself would be followed forever.
+// mostWrapped stops at an error that unwraps to itself.
 const mostWrapped = 100
 
 func isPanic(err error) bool {

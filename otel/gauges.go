@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// A collection of metrics queries the Compensator and, through it, the database.
+// gauges query the Compensator and, through it, the database, when metrics are collected.
 type gauges struct {
 	t *Telemetry
 	c *compensator.Compensator
@@ -78,7 +78,7 @@ func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, e
 	return t.meter.RegisterCallback(g.observe, g.ready, g.queue, g.stuck, g.breakers, g.limited, g.nextStart, g.waiting, g.due, g.late, g.age, g.overdue, g.cases, g.instances, g.pastDue, g.atRisk, g.paused)
 }
 
-// Several metric readers may call observe concurrently.
+// observe may be called concurrently by several metric readers.
 func (g *gauges) observe(ctx context.Context, observer metric.Observer) error {
 	defer survive()
 	for _, r := range g.readings(ctx) {
@@ -108,8 +108,7 @@ func (g *gauges) readings(ctx context.Context) []reading {
 	return nil
 }
 
-// If the database does not return a value, read leaves the value out, because an old value would suggest that nothing
-// has changed.
+// read leaves out what the database does not return, because an old value would suggest that nothing has changed.
 func (g *gauges) read(ctx context.Context) (readings []reading) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -150,7 +149,7 @@ func (g *gauges) read(ctx context.Context) (readings []reading) {
 	return append(readings, g.openCases...)
 }
 
-// The result is empty if status is nil.
+// readCases returns none if status is nil.
 func (g *gauges) readCases(status *admin.Standing) (readings []reading) {
 	if status == nil {
 		return nil
@@ -217,7 +216,7 @@ func (g *gauges) countWaiting(ctx context.Context) (readings []reading) {
 	return readings
 }
 
-// Types that are not reported under their names share one reading.
+// byType returns one reading for all types that are not reported under their names.
 func (g *gauges) byType(gauge metric.Observable, types *names, values map[string]float64, joinTypes func(a, b float64) float64, labelsOf labels) (readings []reading) {
 	valuesByType := make(map[string]float64)
 	for businessType, value := range values {

@@ -12,7 +12,8 @@ type names struct {
 
 func newNames(maxNames int) *names { return &names{maxNames: maxNames, known: make(map[string]bool)} }
 
-// A name that is not among the first names becomes the constant other. isNew is true if this call has added the name.
+// canonical returns the constant other for a name that is not among the first names. isNew is true if this call has
+// added the name.
 func (n *names) canonical(name string) (value string, isNew bool) {
 	n.mu.RLock()
 	isKnown, isFull := n.known[name], len(n.known) >= n.maxNames
@@ -35,7 +36,7 @@ func (n *names) canonical(name string) (value string, isNew bool) {
 	return name, true
 }
 
-// The callers of a cache limit the number of keys.
+// cache has as many keys as its callers allow.
 type cache[K comparable, V any] struct {
 	mu     sync.RWMutex // guards values
 	values map[K]V

@@ -42,10 +42,10 @@ func (m *instruments) createInstruments(meter metric.Meter) error {
 	return errors.Join(append(problems, err)...)
 }
 
-// Empty attributes are left out.
+// labels leaves out empty attributes.
 type labels struct{ log, operation, businessType, errorType, state, endedBy, currency, instance, kind string }
 
-// A set of attributes is built once, so that counting allocates nothing.
+// options are built once for a set of attributes, so that counting allocates nothing.
 type options struct {
 	add     []metric.AddOption
 	record  []metric.RecordOption

@@ -63,7 +63,7 @@ const (
 	keyKind     = attribute.Key("compensator.case.kind")
 )
 
-// The OpenTelemetry conventions define this value for all that is not reported under its own name.
+// other is the value of the OpenTelemetry conventions for all that is not reported under its own name.
 const other = "_OTHER"
 
 // These are the bounds of histogram buckets in seconds. The duration buckets come from the OpenTelemetry conventions.

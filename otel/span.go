@@ -83,8 +83,8 @@ func (t *Telemetry) begin(ctx context.Context, e *compensator.Entry) (a running)
 	return a
 }
 
-// The Propagator puts the span in which an entry was recorded into ctx as a remote span. Any other span comes from the
-// context that the caller passed to compensator.New.
+// origin returns the remote span that the Propagator puts into ctx. Any other span comes from the context that the
+// caller passed to compensator.New.
 func origin(ctx context.Context) (sc trace.SpanContext, isKnown bool) {
 	sc = trace.SpanContextFromContext(ctx)
 	return sc, sc.IsValid() && sc.IsRemote()
@@ -116,7 +116,7 @@ func (t *Telemetry) beginBatch(ctx context.Context, entries []*compensator.Entry
 	return a
 }
 
-// The field a.ctx changes only after the span exists.
+// startSpan changes a.ctx only after the span exists.
 func (t *Telemetry) startSpan(a *running, links ...trace.Link) {
 	begin := t.spans.valueFor(a.kind, t.spanStart)
 	opts := begin.opts
@@ -127,7 +127,7 @@ func (t *Telemetry) startSpan(a *running, links ...trace.Link) {
 	a.ctx, a.span = ctx, span
 }
 
-// A sampler needs all attributes of the start options.
+// spanStart has all attributes that a sampler needs.
 func (t *Telemetry) spanStart(kind spanKind) spanStart {
 	opts := []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindConsumer),
@@ -151,7 +151,7 @@ func ofEntry(e *compensator.Entry) []attribute.KeyValue {
 	return attributes
 }
 
-// The parameter hasReturned is false if the handler has panicked.
+// endAttempt gets false for hasReturned if the handler has panicked.
 func (t *Telemetry) endAttempt(a running, hasReturned bool, errs ...error) {
 	errorType, err := typePanic, error(nil)
 	if hasReturned {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The result is "" if the program was built without a version, for example from a working tree.
+// version returns "" if the program was built without a version, for example from a working tree.
 func version(info *debug.BuildInfo, known bool) string {
 	if !known {
 		return ""

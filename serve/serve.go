@@ -209,7 +209,7 @@ func (p *part) failure() error {
 	return fmt.Errorf("serve: %s: %w", p.name, p.err)
 }
 
-// The context ctx has a deadline.
+// stop needs a ctx with a deadline.
 func (p *part) stop(ctx context.Context) error {
 	notified := make(chan error, 1)
 	go func() { notified <- p.requestStop(ctx) }()
@@ -228,7 +228,7 @@ func (p *part) stop(ctx context.Context) error {
 	}
 }
 
-// Shutdown and Close wait for Serve, which calls the user's code, so both may take longer than ctx.
+// requestStop may take longer than ctx, because Shutdown and Close wait for Serve, which calls the user's code.
 func (p *part) requestStop(ctx context.Context) (err error) {
 	if p.server != nil {
 		if err = p.server.Shutdown(ctx); err != nil {
@@ -277,7 +277,6 @@ func (cfg Config) hangUp() {
 	}
 }
 
-// A TLSConfig needs certificates.
 func (s Server) certified() bool {
 	ownConfig := s.TLSConfig
 	return ownConfig == nil || len(ownConfig.Certificates) > 0 || ownConfig.GetCertificate != nil || ownConfig.GetConfigForClient != nil

@@ -88,7 +88,8 @@ func (c *claimCall) claimLocked(id processlog.ID, heldToken processlog.Token) {
 	}
 }
 
-// As in the SQL store, UpdatedAt is the value before the claim, and LeaseLeft is the whole lease.
+// newClaimedRow returns the row as the SQL store does: UpdatedAt is from before the claim, and LeaseLeft is the whole
+// lease.
 func (c *claimCall) newClaimedRow(claimed *version, before processlog.Row) processlog.Row {
 	row := claimed.row(c.now)
 	if row.LastError != "" { // For other rows the SQL store reads no Faults.
@@ -139,8 +140,8 @@ func (s *Store) Refuse(err error, ids ...processlog.ID) {
 	}
 }
 
-// For an id without a row, do gets nil. Rows that no transaction holds come first. busyIndexes lists the rows that are
-// still held after lockWait.
+// eachLocked calls do with nil for an id without a row. It handles rows that no transaction holds first. busyIndexes
+// lists the rows that are still held after lockWait.
 func (s *Store) eachLocked(ctx context.Context, ids []processlog.ID, do func(i int, row *storedRow)) (busyIndexes []int, err error) {
 	ctx, cancel := withLockWait(ctx, nil)
 	defer cancel()

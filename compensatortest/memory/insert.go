@@ -43,7 +43,7 @@ func orderByKey(drafts []processlog.Draft) []int {
 	return order
 }
 
-// Another transaction may take a free key during a wait, so all keys are checked again after every wait.
+// freeKeysLocked checks all keys again after every wait, because another transaction may have taken a free one.
 func (s *Store) freeKeysLocked(ctx context.Context, tx *Tx, drafts []processlog.Draft) error {
 	ctx, cancel := withLockWait(ctx, tx)
 	defer cancel()
@@ -112,7 +112,7 @@ func (s *Store) Ends(ctx context.Context, ids []processlog.ID) ([]processlog.Row
 	return s.readRows(ctx, ids, (*version).rowAtEnd)
 }
 
-// now is in unix ms.
+// readRows calls build with now in unix ms.
 func (s *Store) readRows(ctx context.Context, ids []processlog.ID, build func(v *version, now int64) processlog.Row) ([]processlog.Row, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (s *Store) Versions(ctx context.Context, ids []processlog.ID) ([]processlog
 	return versions, nil
 }
 
-// Each version is listed once, in id order.
+// committedOfLocked lists each version once, in id order.
 func (s *Store) committedOfLocked(ids []processlog.ID) []*version {
 	versions := make([]*version, 0, len(ids))
 	seenIDs := make(map[processlog.ID]bool, len(ids))

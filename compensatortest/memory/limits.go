@@ -13,7 +13,7 @@ import (
 
 type limitKey struct{ limit, key string }
 
-// A stored row never changes. Each write stores a new one.
+// limitRow never changes once it is stored. Each write stores a new one.
 type limitRow struct {
 	arrivalTime int64         // theoretical arrival time of the next start, in unix ns
 	granted     int64         // processlog.Room.Granted
@@ -23,7 +23,7 @@ type limitRow struct {
 	stored      processlog.StoredLimit // with the key "": what is known of the limit
 }
 
-// version is the row's version after the claim that took the permit.
+// holder has the row's version after the claim that took the permit.
 type holder struct {
 	id      processlog.ID
 	version uint64
@@ -71,7 +71,7 @@ func (s *Store) PurgeLimitKeys(ctx context.Context, idle time.Duration) (deleted
 // CheckLimits implements processlog.Store. It finds no problem, because no table can be missing.
 func (s *Store) CheckLimits(ctx context.Context) error { return ctx.Err() }
 
-// The claim holds the store's lock. A nil *permits limits nothing.
+// permits belongs to a claim, which holds the store's lock. A nil *permits limits nothing.
 type permits struct {
 	s             *Store
 	now           int64 // unix ms
@@ -130,7 +130,7 @@ func (p *permits) describe(businessType string) {
 	p.limit.Set(p.programValues.With(l.Person)) // A person may have changed the limit.
 }
 
-// now is in unix ms. If the limit's interval has changed, the result is rescaled.
+// leadIn takes now in unix ms. It rescales its result if the limit's interval has changed.
 func (r *limitRow) leadIn(now int64, interval time.Duration) time.Duration {
 	return processlog.Rescaled(time.Duration(r.arrivalTime-now*int64(time.Millisecond)), r.interval, interval)
 }
@@ -186,8 +186,7 @@ func (s *Store) LimitedKey(ctx context.Context, limit processlog.StoredLimit, ke
 	return k, ctx.Err()
 }
 
-// If the entry's lease has ended, endedLocked raises the version of the entry, so that the process that held the lease
-// can no longer renew it.
+// endedLocked raises the version of an entry whose lease has ended, so that its process can no longer renew the lease.
 func (p *permits) endedLocked(h holder) bool {
 	row := p.s.rows[h.id]
 	switch {
@@ -200,7 +199,7 @@ func (p *permits) endedLocked(h holder) bool {
 	return true
 }
 
-// The result isLimited is false for an entry that needs no permit.
+// storedFor returns false for an entry that needs no permit.
 func (p *permits) storedFor(id processlog.ID) (at limitKey, row limitRow, isLimited bool) {
 	if p == nil || !p.keyOf[id].isLimited {
 		return limitKey{}, limitRow{}, false

@@ -49,7 +49,7 @@ func (l *listing) page(reachable []*version, now int64) (page processlog.Page) {
 	return page
 }
 
-// The SQL store reads the same part of the index for this filter.
+// isReachable mirrors the part of the index that the SQL store reads for the filter.
 func (l *listing) isReachable(v *version) bool {
 	index := processlog.Filter{States: l.filter.States, BusinessType: l.filter.BusinessType,
 		EndedFrom: l.filter.EndedFrom, EndedTo: l.filter.EndedTo, DueFrom: l.filter.DueFrom, DueTo: l.filter.DueTo}

@@ -36,7 +36,7 @@ func (o operations) clone() operations {
 // CheckOperations implements processlog.Operations. It finds no problem, because no table can be missing.
 func (s *Store) CheckOperations(ctx context.Context) error { return ctx.Err() }
 
-// A reopened case keeps its owner.
+// openCaseLocked keeps the owner of a reopened case.
 func (s *Store) openCaseLocked(v *version, draft processlog.CaseDraft) {
 	now := s.nowLocked()
 	c, isReopened := s.ops.cases[v.entry.ID]
@@ -340,7 +340,7 @@ func (s *Store) Cases(ctx context.Context, f processlog.CaseFilter) (page proces
 	return page, nil
 }
 
-// A nil list contains every type.
+// matchesTypes returns true for a nil list.
 func matchesTypes(types []string, businessType string) bool {
 	return types == nil || slices.Contains(types, businessType)
 }
@@ -409,7 +409,7 @@ func (s *Store) CountCases(ctx context.Context) (counts []processlog.CaseCount, 
 	return counts, ctx.Err()
 }
 
-// The method Types reads only the newest operations, as in the other stores.
+// maxTypesRead is the number of newest operations that the method Types reads, as in the other stores.
 const maxTypesRead = 1000
 
 // Types implements processlog.Operations.
@@ -506,7 +506,7 @@ func (s *Store) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (page
 	return page, nil
 }
 
-// The oldest record comes first. If eachEntry is true, each entry of a batch also has its own record.
+// auditLogLocked lists the oldest record first. If eachEntry is true, each entry of a batch also has its own record.
 func (s *Store) auditLogLocked(eachEntry bool) []processlog.AuditLogRecord {
 	entries := slices.Clone(s.ops.done)
 	type changedEntry struct {

@@ -51,7 +51,7 @@ func (s *Store) joinLocked(positions []processlog.Position) {
 	}
 }
 
-// If the entry already has a position, its orderID stays.
+// noteLocked keeps the orderID of a position that is stored already.
 func (s *Store) noteLocked(t processlog.Position, blockedVersion uint64) {
 	key := orderingKey{t.BusinessType, t.Key}
 	if s.ordering[key] == nil {
@@ -92,7 +92,7 @@ func (s *Store) countingLocked(key orderingKey, dead bool) (list []*version) {
 	return list
 }
 
-// If dead is true, a dead entry counts as not ended.
+// countsLocked counts a dead entry as not ended if dead is true.
 func (s *Store) countsLocked(key orderingKey, id processlog.ID, dead bool) *version {
 	row := s.rows[id]
 	if row == nil || row.committed == nil || row.committed.entry.BusinessType != key.businessType {
@@ -300,7 +300,7 @@ func (s *Store) Advance(ctx context.Context, businessType string, positions []pr
 	return advanced, nil
 }
 
-// If the key's first position is in positions, clearLocked deletes nothing.
+// clearLocked deletes nothing if the key's first position is in positions.
 func (s *Store) clearLocked(key orderingKey, counting []*version, positions []processlog.Position) {
 	for i, id := range s.inPositionLocked(key) {
 		first := len(counting) > 0 && counting[0].entry.ID == id

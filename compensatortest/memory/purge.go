@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A Purge stops after it has skipped so many locked rows of one type.
+// maxPassed is the number of locked rows of one type that a Purge skips before it stops.
 const maxPassed = 1000
 
 // Purge implements processlog.Store. It deletes the oldest rows of a type first. It skips rows that a transaction

@@ -24,7 +24,7 @@ type Queue struct {
 	listeners  []*listener
 }
 
-// Each field of queueKeys is a kind of key in Redis.
+// queueKeys has a field for each kind of key in Redis.
 type queueKeys struct {
 	dueSets     map[string]*zset // by business type, without empty sets
 	owner       string           // fingerprint of the log (empty: none)
@@ -157,7 +157,7 @@ func (k queueKeys) clone() queueKeys {
 	return k
 }
 
-// The clock is in unix ms. Due times are computed from upper and compared with lower, so that no entry is due early.
+// queueNow is in unix ms. Due times are computed from upper and compared with lower, so that no entry is due early.
 type queueNow struct{ lower, upper int64 }
 
 func (q *Queue) nowLocked() queueNow {
@@ -169,7 +169,7 @@ func (q *Queue) nowLocked() queueNow {
 	return at
 }
 
-// Both times are in ms.
+// dueAfter takes and returns ms.
 func (n queueNow) dueAfter(wait int64) int64 {
 	if wait > 0 {
 		return n.upper + wait
@@ -179,13 +179,13 @@ func (n queueNow) dueAfter(wait int64) int64 {
 
 func (n queueNow) timeUntil(at int64) time.Duration { return millisToDuration(max(0, at-n.lower)) }
 
-// One script of the queue on Redis takes at most so many entries.
+// maxScriptMembers is the most entries that one script of the queue on Redis takes.
 const maxScriptMembers = 1000
 
 // fullPause is how long, in ms, a full queue refuses a rebuild after it could not store an entry.
 const fullPause = 5000
 
-// The result leftOut reports that a full queue did not store some of the items.
+// enqueueLocked returns leftOut if a full queue did not store some of the items.
 func (q *Queue) enqueueLocked(businessType string, items []processlog.QueueEntry, rules processlog.EnqueueRules) (newHead, isLost, leftOut bool) {
 	now := q.nowLocked()
 	set := q.setLocked(businessType)
@@ -291,7 +291,7 @@ func (q *Queue) inspectLocked(businessType string, id processlog.ID) processlog.
 	return found
 }
 
-// The result reports whether the caller may rebuild.
+// rebuildLocked reports whether the caller may rebuild.
 func (q *Queue) rebuildLocked(businessType string, token processlog.Token, period time.Duration) (isAssigned bool) {
 	now, mark := q.nowLocked().lower, queueMark{token, businessType}
 	set := q.setLocked(businessType)
@@ -315,7 +315,7 @@ func (q *Queue) rebuiltLocked(businessType string, token processlog.Token) (isRe
 	return set.completeType == businessType
 }
 
-// If the queue has no fingerprint, checkLocked stores this one.
+// checkLocked stores the fingerprint if the queue has none.
 func (q *Queue) checkLocked(fingerprint string) error {
 	q.keys.owner = cmp.Or(q.keys.owner, fingerprint)
 	if q.keys.owner != fingerprint {
@@ -333,5 +333,5 @@ func (q *Queue) leadLocked(client int, period time.Duration) bool {
 	return true
 }
 
-// The result is in ms, rounded up, because no entry may be due early.
+// waitMillis rounds up, because no entry may be due early.
 func waitMillis(d time.Duration) int64 { return max(0, processlog.Millis(d)) }

@@ -29,7 +29,7 @@ func (r *storedRow) seenBy(tx *Tx) *version {
 	return r.committed
 }
 
-// A nil tx stands for a statement outside any transaction.
+// freeFor takes a nil tx for a statement outside any transaction.
 func (r *storedRow) freeFor(tx *Tx) bool {
 	return r.sharedFor(tx) && !slices.ContainsFunc(r.sharers, func(sharer *Tx) bool { return sharer != tx })
 }
@@ -44,7 +44,7 @@ func (r *storedRow) owners() []*Tx {
 	return r.sharers
 }
 
-// If an owner of the row waits for tx, a wait of tx would be a deadlock.
+// waitsFor reports whether a wait of tx for the row would be a deadlock.
 func (r *storedRow) waitsFor(tx *Tx) bool {
 	for _, owner := range r.owners() {
 		if owner != tx && owner.waitsForRow != nil && (slices.Contains(owner.waitsForRow.owners(), tx) || owner.waitsForRow != r && owner.waitsForRow.waitsFor(tx)) {
@@ -72,7 +72,7 @@ func (r *storedRow) release(tx *Tx) {
 	}
 }
 
-// A rollback undoes a rowStep and a commit publishes it.
+// rowStep is undone by a rollback and published by a commit.
 type rowStep struct {
 	row           *storedRow
 	before, after *version // before is nil for an insert, after is nil for a purge
@@ -89,7 +89,7 @@ func (st rowStep) requireSuccessor() {
 	}
 }
 
-// A stored version never changes. Each write stores a new copy.
+// version never changes once it is stored. Each write stores a new copy.
 type version struct {
 	entry      processlog.Row // without the values in the fields below
 	token      processlog.Token
@@ -143,7 +143,7 @@ func (v *version) fullRow(now int64) processlog.Row {
 	return row
 }
 
-// The row has the content only if the entry has ended.
+// rowAtEnd leaves out the content of an entry that has not ended.
 func (v *version) rowAtEnd(now int64) processlog.Row {
 	row := v.row(now)
 	if !row.State.Terminal() {
@@ -168,7 +168,7 @@ func (v *version) successor(token processlog.Token, now int64) *version {
 	return &next
 }
 
-// If isOwn is true, the caller inserted the entry with a lease, which already counts as its first delivery.
+// withClaim counts no delivery if isOwn is true, because the caller's lease from the insert counts as the first one.
 func (v *version) withClaim(token processlog.Token, lease time.Duration, now int64, isOwn bool) *version {
 	next := v.successor(token, now)
 	if !isOwn || next.entry.DeliveryCount == 0 {
@@ -197,8 +197,8 @@ func (v *version) withWake(now int64) *version {
 	return next
 }
 
-// The parameter inTx says that the handler's transaction stores the outcome. Otherwise a success keeps the counts of the row, because
-// a later attempt may have recorded a failure since the claim.
+// withOutcome keeps the counts of the row for a success outside the handler's transaction, because a later attempt may
+// have recorded a failure since the claim.
 func (v *version) withOutcome(outcome processlog.Outcome, inTx bool, token processlog.Token, now int64) *version {
 	next := v.successor(token, now)
 	isSuccess := outcome.To == processlog.Succeeded || outcome.To == processlog.Compensated
@@ -224,7 +224,7 @@ func (v *version) withOutcome(outcome processlog.Outcome, inTx bool, token proce
 	return next
 }
 
-// The new attempt replaces the old one in its slot. AttemptSlot computes the slot from the claimed version.
+// addAttempt replaces the old attempt in the slot that AttemptSlot computes from the claimed version.
 func (v *version) addAttempt(a processlog.FailedAttempt, claimedVersion uint64) {
 	a.Version, a.Error, a.Instance = claimedVersion, processlog.FitError(a.Error), processlog.FitActor(a.Instance)
 	a.DueAt, a.StartedAt, a.Took = millisToTime(a.DueAt.UnixMilli()), millisToTime(a.StartedAt.UnixMilli()), a.Took.Truncate(time.Millisecond)
@@ -245,7 +245,7 @@ func clearErrors(attempts []processlog.FailedAttempt) []processlog.FailedAttempt
 	return cleared
 }
 
-// after is the result of Change.After.
+// withChange takes the result of Change.After.
 func (v *version) withChange(after processlog.Row, now int64) *version {
 	next := v.successor(after.Token, now)
 	next.entry.State, next.entry.EndedBy = after.State, after.EndedBy
@@ -270,7 +270,7 @@ func (v *version) withChange(after processlog.Row, now int64) *version {
 func (v *version) isDue(now int64) bool    { return v.nextAt <= now }
 func (v *version) isLeased(now int64) bool { return v.leaseUntil > now }
 
-// A leased entry is due at its due time or at the end of its lease, whichever is later.
+// scheduledEntry uses the due time or the end of the lease, whichever is later.
 func (v *version) scheduledEntry(now int64) processlog.Scheduled {
 	return processlog.Scheduled{ID: v.entry.ID, In: millisToDuration(max(v.nextAt, v.leaseUntil) - now), DueIn: millisToDuration(v.nextAt - now), NextAt: v.nextAt}
 }
@@ -283,7 +283,7 @@ func millisToTime(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 func millisToDuration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// now is rounded down and the entry must not be early, so dueTime adds one millisecond.
+// dueTime adds one millisecond, because now is rounded down and the entry must not be early.
 func dueTime(now int64, delay time.Duration) int64 {
 	return now + processlog.DueAfter(delay)
 }

@@ -32,8 +32,7 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 	return results, nil
 }
 
-// The caller may repeat a Settle under the same token. If the row has that token already, the outcome was applied
-// before.
+// settleLocked reports a row that has the token already as applied, because the caller may repeat a Settle.
 func (s *Store) settleLocked(row *storedRow, token processlog.Token, outcome processlog.Outcome) processlog.Settled {
 	if row == nil {
 		return processlog.Settled{Missing: true}
@@ -58,8 +57,8 @@ func (s *Store) settleLocked(row *storedRow, token processlog.Token, outcome pro
 	return processlog.Settled{Applied: true, State: outcome.To}
 }
 
-// The parameter inTx says that the handler's transaction writes the outcome. Then the version must be the claimed one. Otherwise a
-// success needs only the same epoch, and a state that has not ended.
+// acceptsOutcome needs the claimed version if the handler's transaction writes the outcome. Otherwise a success needs
+// only the same epoch, and a state that has not ended.
 func (v *version) acceptsOutcome(outcome processlog.Outcome, inTx bool) bool {
 	switch {
 	case !v.isOfClaim(outcome):

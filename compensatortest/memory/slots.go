@@ -104,7 +104,7 @@ func (m *typeMark) seenBy(tx *Tx) int64 {
 	return m.at
 }
 
-// The marks are in unix ms.
+// marksLocked returns unix ms.
 func (s *Store) marksLocked() map[string]int64 {
 	marks := make(map[string]int64, len(s.marks))
 	for businessType, m := range s.marks {

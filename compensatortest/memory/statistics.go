@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Counts that are folded are those of all processes, and have an empty instance.
+// statKey has an empty instance for the folded counts of all processes.
 type statKey struct {
 	instance     string
 	at           int64 // unix ms

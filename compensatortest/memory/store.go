@@ -157,7 +157,7 @@ func (s *Store) Now() time.Time {
 	return millisToTime(s.nowLocked())
 }
 
-// The result is in unix ms.
+// nowLocked returns unix ms.
 func (s *Store) nowLocked() int64 { return time.Now().Add(s.clockShift).UnixMilli() }
 
 // Check implements processlog.Store. It returns an error only when ctx has ended.
@@ -175,7 +175,7 @@ func (s *Store) committedLocked() []*version {
 
 func (s *Store) matchingLocked(match func(*version) bool) []*version { return s.seenLocked(nil, match) }
 
-// The version of a row that tx holds is its working version.
+// seenLocked uses the working version of a row that tx holds.
 func (s *Store) seenLocked(tx *Tx, match func(*version) bool) []*version {
 	var versions []*version
 	for _, row := range s.sortedRows {
@@ -186,14 +186,14 @@ func (s *Store) seenLocked(tx *Tx, match func(*version) bool) []*version {
 	return versions
 }
 
-// The id must be higher than every id in the store.
+// addLocked needs an id that is higher than every id in the store.
 func (s *Store) addLocked(row *storedRow) {
 	s.rows[row.id], s.keys[row.key] = row, row
 	s.sortedRows = append(s.sortedRows, row)
 }
 
-// Every write of a row goes through writeLocked. A nil tx writes at once. The row must be free for tx. writeLocked
-// panics when the version number does not follow its predecessor.
+// writeLocked makes every write of a row, at once if tx is nil. The row must be free for tx. It panics when the version
+// number does not follow its predecessor.
 func (s *Store) writeLocked(tx *Tx, row *storedRow, next *version, audit *processlog.AuditRecord) {
 	step := rowStep{row: row, before: row.seenBy(tx), after: next, audit: audit}
 	step.requireSuccessor()
@@ -283,7 +283,7 @@ func (s *Store) awaitLocked(ctx context.Context, tx *Tx, row *storedRow) error {
 
 func isLockWait(err error) bool { return err == processlog.ErrBusy || err == ErrLockWait }
 
-// After txLockWait or lockWait, freeLocked returns ErrLockWait or ErrBusy.
+// withLockWait makes freeLocked return ErrLockWait or ErrBusy after txLockWait or lockWait.
 func withLockWait(ctx context.Context, tx *Tx) (context.Context, context.CancelFunc) {
 	if tx != nil {
 		return context.WithTimeoutCause(ctx, txLockWait, ErrLockWait)
@@ -291,7 +291,7 @@ func withLockWait(ctx context.Context, tx *Tx) (context.Context, context.CancelF
 	return context.WithTimeoutCause(ctx, lockWait, processlog.ErrBusy)
 }
 
-// Call the returned function with the lock held.
+// finderOf returns a function to call with the lock held.
 func (s *Store) finderOf(ref processlog.Ref) func() *storedRow {
 	return func() *storedRow {
 		switch ref := ref.(type) {

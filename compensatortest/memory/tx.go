@@ -38,7 +38,7 @@ type Tx struct {
 
 var _ processlog.Transaction = (*Tx)(nil)
 
-// The method RollbackTo keeps the numbers of steps, moves and joins, and undoes the others.
+// savepoint has the numbers of steps, moves and joins that RollbackTo keeps.
 type savepoint struct {
 	name  string
 	steps int
@@ -54,9 +54,9 @@ type txEnd struct {
 var (
 	endFinished = &txEnd{refusal: processlog.ErrNoTransaction, repeatError: sql.ErrTxDone}
 	endCrashed  = &txEnd{refusal: fmt.Errorf("%w: %w", processlog.ErrNoTransaction, driver.ErrBadConn), repeatError: driver.ErrBadConn}
-	// The driver closes the connection when the context of a statement ends while the statement waits for a lock.
+	// endDropped is for a context that ends while its statement waits for a lock. The driver closes the connection.
 	endDropped = &txEnd{refusal: driver.ErrBadConn, repeatError: mysql.ErrInvalidConn}
-	// The server has rolled the transaction back. It accepts a later COMMIT, which then commits nothing.
+	// endAborted is for a transaction that the server has rolled back. A later COMMIT succeeds and commits nothing.
 	endAborted = &txEnd{refusal: processlog.ErrTxAborted}
 )
 
@@ -210,7 +210,7 @@ func (tx *Tx) expire() {
 	}
 }
 
-// Until tx ends, no other transaction can write or share the row.
+// holdLocked keeps other transactions from writing or sharing the row until tx ends.
 func (tx *Tx) holdLocked(row *storedRow) {
 	if row.holder == tx {
 		return
@@ -268,7 +268,7 @@ func (tx *Tx) answerLocked() error {
 	return tx.ending.repeatError
 }
 
-// The result is nil if tx is open or nil.
+// refusalLocked returns nil if tx is open or nil.
 func (tx *Tx) refusalLocked() error {
 	if tx == nil || tx.ending == nil {
 		return nil
@@ -276,7 +276,7 @@ func (tx *Tx) refusalLocked() error {
 	return tx.ending.refusal
 }
 
-// The result closes when tx itself ends. For a nil tx it is nil, a channel that never closes.
+// waitLocked returns a channel that closes when tx ends. For a nil tx it is nil, which never closes.
 func (tx *Tx) waitLocked(row *storedRow) <-chan struct{} {
 	if tx == nil {
 		return nil

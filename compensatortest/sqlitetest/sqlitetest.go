@@ -51,7 +51,7 @@ func New(tb testing.TB, change ...func(*compensator.Config)) (*compensator.Compe
 	return c, db
 }
 
-// The number is part of each database's name.
+// databases numbers the databases, as a part of their names.
 var databases atomic.Int64
 
 // Open returns a new SQLite database in memory, as New does, but without tables. Use it in a test that itself calls

@@ -114,7 +114,7 @@ func newQueueTest(t *testing.T, h QueueHarness) *queueTest {
 	return &queueTest{t, h, ctx, h.Queue}
 }
 
-// The caller closes the queue of the copy, which stands for another process.
+// another stands for another process. The caller closes its queue.
 func (t *queueTest) another() *queueTest {
 	t.Helper()
 	if t.harness.Another == nil {
@@ -193,7 +193,6 @@ func (t *queueTest) waitFor(d time.Duration) {
 	}
 }
 
-// The time got is at most total, and more than total minus one minute.
 func (t *queueTest) requireWithinMinute(total, got time.Duration) {
 	t.Helper()
 	assert.LessOrEqual(t, got, total+time.Millisecond)

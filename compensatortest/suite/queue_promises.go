@@ -434,7 +434,7 @@ func (t *queueTest) rebuilt(token processlog.Token, businessTypes ...string) (wh
 	return whole
 }
 
-// Peek, Enqueue and Claim must agree. As a side effect, entry 1 is enqueued, due in an hour.
+// reportsLost requires the same answer of Peek, Enqueue and Claim. It enqueues entry 1, due in an hour.
 func (t *queueTest) reportsLost(businessType string) bool {
 	t.Helper()
 	_, peeked, err := t.queue.Peek(t.ctx, []string{businessType})
@@ -520,7 +520,7 @@ func (t *queueTest) wholeTypeHasNoLessRoom() {
 	}
 }
 
-// The test is skipped if the queue is no QueueInspector.
+// inspect skips the test if the queue is no QueueInspector.
 func (t *queueTest) inspect(businessType string, row uint64) processlog.Queued {
 	t.Helper()
 	inspector, can := t.queue.(processlog.QueueInspector)

@@ -231,13 +231,13 @@ func token(b byte) (token processlog.Token) {
 	return token
 }
 
-// The entry must be free: due and without a valid lease.
+// claim needs a free entry: due and without a valid lease.
 func (t *storeTest) claim(id processlog.ID, by processlog.Token, lease time.Duration) processlog.Row {
 	t.Helper()
 	return t.claimAll(by, lease, id)[0]
 }
 
-// The entries must be free, and are returned in any order.
+// claimAll needs free entries, and returns them in any order.
 func (t *storeTest) claimAll(by processlog.Token, lease time.Duration, ids ...processlog.ID) []processlog.Row {
 	t.Helper()
 	wanted := make([]processlog.Wanted, len(ids))
@@ -312,7 +312,7 @@ func newChange(ref processlog.Ref, action processlog.Action) processlog.Change {
 	return change
 }
 
-// A write adds one to the version and changes the token.
+// assertFollows asserts that one write lies between two rows.
 func (t *storeTest) assertFollows(before, after processlog.Row) {
 	t.Helper()
 	assert.Equal(t, before.Version+1, after.Version, "version")

@@ -34,7 +34,7 @@ func caseDraft(print byte, minor int64, currency string) *processlog.CaseDraft {
 	return &processlog.CaseDraft{Kind: processlog.CaseDead, Fingerprint: processlog.Fingerprint{print}, Amount: processlog.Amount{Minor: minor, Currency: currency}, Due: time.Hour}
 }
 
-// If draft is not nil, the death of the entry opens a case.
+// die makes an entry dead, which opens a case if draft is not nil.
 func (t *storeTest) die(businessType string, draft *processlog.CaseDraft) processlog.Row {
 	t.Helper()
 	d := t.draft(businessType)

@@ -159,8 +159,7 @@ func (t *storeTest) resolveWaitsForAnInsertInFlight() {
 	}
 }
 
-// A caller refers to an entry by a key that differs from the entry's key in a few bytes. The store must not find the
-// entry.
+// A key differs from the entry's key in a few bytes.
 // Failure: F15
 func (t *storeTest) referenceThatOnlyLooksAlikeIsNotFound() {
 	d := t.draft("alike")

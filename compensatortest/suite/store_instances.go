@@ -16,7 +16,7 @@ var instancePromises = []storePromise{
 	{"InstancesUnseenForLongAreForgotten", false, ofOperations((*storeTest).instancesUnseenForLongAreForgotten)},
 }
 
-// The times come from the database's clock, and are set to zero, so that tests can compare the remaining fields.
+// instances asserts that all times come from the database's clock. It sets them to zero for comparisons.
 func (t *storeTest) instances() []processlog.Instance {
 	t.Helper()
 	now, err := t.ops().StatsClock(t.ctx)

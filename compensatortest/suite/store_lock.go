@@ -23,7 +23,7 @@ var lockPromises = []storePromise{
 	{"PurgePassesByWhatIsRecordedAgain", true, (*storeTest).purgePassesByWhatIsRecordedAgain},
 }
 
-// A call that returns within this time has not waited.
+// early is how long a call must not return that has to wait.
 const early = 100 * time.Millisecond
 
 func assertWaits[T any](t *storeTest, call func() (T, error), end func() error) (T, error) {

@@ -60,7 +60,7 @@ func (t *storeTest) join(key string, rows ...processlog.Row) {
 	require.NoError(t, tx.Commit())
 }
 
-// Firsts must return the same first entry and the same count.
+// keyState asserts that Firsts returns the same first entry and count.
 func (t *storeTest) keyState(key string, row processlog.Row, dead bool) processlog.KeyState {
 	t.Helper()
 	lines, err := t.Store.KeyStates(t.ctx, row.BusinessType, []processlog.Position{positionOf(key, row)}, row.Token, dead)
@@ -79,7 +79,7 @@ func members(rows ...processlog.Row) (list []processlog.Member) {
 	return list
 }
 
-// No claim may hold any of the members.
+// assertMembers needs a key without claimed entries.
 func (t *storeTest) assertMembers(key string, dead bool, want []processlog.Row, why ...any) {
 	t.Helper()
 	lines, err := t.Store.KeyStates(t.ctx, "serial", []processlog.Position{{BusinessType: "serial", Key: key}}, token(99), dead)

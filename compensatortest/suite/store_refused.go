@@ -16,7 +16,7 @@ var refusalPromises = []storePromise{
 	{"RefusedOutcomeHoldsUpNoOther", false, (*storeTest).refusedOutcomeHoldsUpNoOther},
 }
 
-// The database refuses two of the entries.
+// besideRefused makes the database refuse two of the entries.
 func (t *storeTest) besideRefused() (rows []processlog.Row, ids, refused []processlog.ID) {
 	if t.Refuse == nil {
 		t.Skip("Harness.Refuse is nil")

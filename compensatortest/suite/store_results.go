@@ -193,7 +193,7 @@ func (t *storeTest) eraseTakesTheResultToo() {
 	assert.Equal(t, []byte("stays"), ends[stays].Result)
 }
 
-// Otherwise a new entry with the same id would have the old result.
+// A new entry with the same id must not have the old result.
 func (t *storeTest) purgeTakesTheResultToo() {
 	gone, stays := t.insertOne("results").ID, t.insertOne("others").ID
 	t.succeedWith(gone, []byte("gone"))

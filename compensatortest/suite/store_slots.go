@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A mark holds the last slot of a periodic type.
+// slotPromises are about marks. A mark holds the last slot of a periodic type.
 var slotPromises = []storePromise{
 	{"MarkBeginsAtTheDatabasesNowAndStays", false, (*storeTest).markBeginsAtTheDatabasesNowAndStays},
 	{"MarksOfPeriodicTypesAreRead", false, (*storeTest).marksOfPeriodicTypesAreRead},
@@ -24,7 +24,7 @@ var slotPromises = []storePromise{
 	{"MarkOutlivesTheEntriesOfItsType", false, (*storeTest).markOutlivesTheEntriesOfItsType},
 }
 
-// Marks that do not exist yet are created.
+// marks creates marks that do not exist yet.
 func (t *storeTest) marks(businessTypes ...string) (now time.Time, list []time.Time) {
 	t.Helper()
 	now, marks, err := t.Store.Marks(t.ctx, businessTypes)
@@ -46,7 +46,7 @@ func (t *storeTest) marks(businessTypes ...string) (now time.Time, list []time.T
 	return now, list
 }
 
-// The transaction stays open.
+// moveMark leaves the transaction open.
 func (t *storeTest) moveMark(businessType string, from, to time.Time) (processlog.Transaction, bool) {
 	t.Helper()
 	tx, err := t.Store.Begin(t.ctx)

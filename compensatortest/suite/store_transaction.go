@@ -72,7 +72,7 @@ func (t *storeTest) finishedTransactionIsRefusedEverywhere() {
 	}
 }
 
-// The store does not check the handle of these calls, so the handle itself must return the error.
+// refusesEnded needs errors of the handle itself, because the store does not check the handle of these calls.
 func (t *storeTest) refusesEnded(tx processlog.Tx, refusal func(err error, call string)) {
 	t.Helper()
 	row := t.insertOne("ended")
@@ -165,7 +165,7 @@ func (t *storeTest) savepointRollbackTakesPositionsAndMarksBack() {
 	assert.Equal(t, []time.Time{marks[0].Add(time.Second), marks[1]}, there)
 }
 
-// The transaction's own methods come before SQL.
+// savepoints prefers the transaction's own methods to SQL.
 func (t *storeTest) savepoints(tx processlog.Transaction) savepointer {
 	if sp, ok := tx.(savepointer); ok {
 		return sp

@@ -88,7 +88,7 @@ type TypeSettings struct {
 	RunCall       CallHandler // nil: the handler does not begin its transaction late
 }
 
-// Types with a limit of the same name share it. See limits.Settings.
+// Limit is shared by types with a limit of the same name. See limits.Settings.
 type Limit struct {
 	Name       string
 	Interval   time.Duration
@@ -209,8 +209,7 @@ type Set struct {
 // localQueue makes a queue in this process. If it is nil, the database alone says which entries are due.
 var localQueue func() processlog.Queue
 
-// New calls all of features, in any order, and then dependents. A function of dependents reads what features have put into the
-// Set.
+// New calls all features, in any order, and then dependents, which read what features have put into the Set.
 var features, dependents []func(s *Set)
 
 // New makes an engine and attaches all features to it. The caller must close the engine.

@@ -31,7 +31,7 @@ func init() {
 	})
 }
 
-// The other messages are business types, which have no control characters.
+// endsPrefix cannot begin a business type, which has no control characters.
 const endsPrefix = "\x00ended "
 
 func endsMessage(ids []processlog.ID) string {

@@ -118,11 +118,11 @@ func notReadyReason(health observe.Health) string {
 	return "run"
 }
 
-// A client may continue to send a body for so long after the answer was sent.
+// lingerTime is how long a client may continue to send a body after the answer was sent.
 const lingerTime = time.Second
 
-// If the request has a body, the handler closes the connection after the answer. Otherwise net/http would first read
-// the body, however slowly it arrives.
+// newHandler closes the connection of a request with a body after the answer. Otherwise net/http would first read the
+// body, however slowly it arrives.
 func newHandler(timeout time.Duration, logs []Log, buildBody func(results []observe.Health, ready bool) any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 && r.ProtoMajor == 1 {
@@ -146,7 +146,7 @@ func newHandler(timeout time.Duration, logs []Log, buildBody func(results []obse
 	})
 }
 
-// The logs are asked at the same time.
+// readHealth asks all logs at the same time.
 func readHealth(ctx context.Context, logs []Log) []observe.Health {
 	results := make([]observe.Health, len(logs))
 	panics := make([]any, len(logs))

@@ -20,7 +20,8 @@ var (
 	errBusy    = errors.New("rabbitmq: all channels are waiting for confirms")
 )
 
-// Only one sender uses a channel at a time. So if the broker closes a channel, a message of that sender is the reason.
+// channelPool gives a channel to one sender at a time. So if the broker closes a channel, a message of that sender is
+// the reason.
 type channelPool struct {
 	link          *link
 	slots         chan struct{} // holds one value for each active sender
@@ -38,7 +39,7 @@ func newChannelPool(l *link, channels int) *channelPool {
 	return &channelPool{link: l, slots: make(chan struct{}, channels), connectionEnd: make(chan struct{}), unblocked: unblocked}
 }
 
-// Only the supervisor calls block.
+// block is called by the supervisor only.
 func (l *channelPool) block(blocked bool) {
 	if blocked != l.isReadable() {
 		return // The broker has repeated its notification.
@@ -52,7 +53,7 @@ func (l *channelPool) block(blocked bool) {
 	}
 }
 
-// Closing the connection unblocks its writers.
+// endPool closes the connection, which unblocks its writers.
 func (l *channelPool) endPool() {
 	close(l.connectionEnd)
 	l.link.drop()
@@ -86,7 +87,7 @@ func (l *channelPool) awaitOpen(ctx context.Context) error {
 	}
 }
 
-// The method deliver gives the slot back.
+// takeSlot takes a slot that the method deliver gives back.
 func (l *channelPool) takeSlot(ctx context.Context) error {
 	if err := l.awaitOpen(ctx); err != nil {
 		return err

@@ -72,7 +72,7 @@ func fieldProblem(isInvalid bool, field, reason string) error {
 	return &compensator.FieldError{Field: field, Reason: reason}
 }
 
-// The errors of urlProblems repeat no part of the URL, because it holds a password.
+// urlProblems repeats no part of the URL, because it holds a password.
 func urlProblems(url string) []error {
 	if url == "" {
 		return []error{fieldProblem(true, "URL", "is missing")}

@@ -194,8 +194,8 @@ func (k *Consumer) recordAgain(ctx context.Context, e *compensator.Entry, d Deli
 	return k.call(ctx, &d)
 }
 
-// A panic must not end the process, and after a runtime.Goexit the message must still be recorded. So Work runs in a
-// goroutine of its own.
+// call runs Work in a goroutine of its own, so that a panic does not end the process, and a message is recorded after a
+// runtime.Goexit.
 func (k *Consumer) call(ctx context.Context, d *Delivery) error {
 	result := make(chan error, 1)
 	go func() {
@@ -230,7 +230,7 @@ func (k *Consumer) SetAside(ctx context.Context, d *Delivery, reason error) erro
 	return k.recorder.Record(ctx, aside, k.options(&aside, 0))
 }
 
-// The text fits LastError and is never empty.
+// setAsideFor returns a text that fits LastError and is never empty.
 func setAsideFor(reason error) string {
 	if reason == nil {
 		reason = errors.New("")

@@ -85,10 +85,10 @@ func newDelivery(queue string, source *amqp091.Delivery) *Delivery {
 	return d
 }
 
-// The package encoding/json can write up to 10,000 levels, but cannot read that many.
+// maxDepth is far below the 10,000 levels that encoding/json can write, but cannot read.
 const maxDepth = 100
 
-// Without HTML escaping, the characters <, > and & take one byte instead of six.
+// unescaped leaves out HTML escaping, by which <, > and & would take six bytes instead of one.
 type unescaped struct{}
 
 func (unescaped) Marshal(v any) ([]byte, error) {
@@ -101,7 +101,7 @@ func (unescaped) Marshal(v any) ([]byte, error) {
 
 func (unescaped) Unmarshal(text []byte, v any) error { return json.Unmarshal(text, v) }
 
-// The result is the value after encoding to JSON and decoding.
+// inJSON returns the value after encoding to JSON and decoding.
 func inJSON(value any, depth int) any {
 	switch v := value.(type) {
 	case amqp091.Table:
@@ -168,7 +168,7 @@ func number(value any) any {
 	return value // The value is a bool, an int64 or nil.
 }
 
-// JSON has no infinity, and it does not distinguish 2.0 from 2.
+// float returns nil for infinity, which JSON lacks, and 2 for 2.0.
 func float(f float64) any {
 	switch {
 	case math.IsNaN(f) || math.IsInf(f, 0):
@@ -179,8 +179,8 @@ func float(f float64) any {
 	return f
 }
 
-// The key is hashed if the log cannot store it, or if a colon in the type or queue makes it ambiguous. A message
-// without an id has an empty key.
+// idempotencyKey returns a hash if the log cannot store the key, or if a colon in the type or queue makes it ambiguous.
+// A message without an id has an empty key.
 func idempotencyKey(businessType string, d *Delivery) compensator.IdempotencyKey {
 	if d.MessageID == "" {
 		return ""

@@ -87,7 +87,7 @@ func (p *Publisher) BatchHandler(route Route) compensator.BatchFunc {
 	}
 }
 
-// The error of message is the outcome of the attempt.
+// message returns an error that is the outcome of the attempt.
 func (p *Publisher) message(route Route, e *compensator.Entry) (*message, error) {
 	destination, err := route(e)
 	if err != nil {

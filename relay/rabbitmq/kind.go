@@ -12,7 +12,7 @@ import (
 // Consumer would lose messages.
 var ErrStream = errors.New("rabbitmq: the queue is a stream, which does not redeliver messages: consume from a classic or quorum queue")
 
-// A stream also adds a header with this name to each message.
+// offsetArgument is also the name of a header that a stream adds to each message.
 const offsetArgument = "x-stream-offset"
 
 // refuseStream returns ErrStream if the queue is a stream. To find out, it consumes twice with the argument
@@ -39,7 +39,7 @@ func (s *session) refuseStream() error {
 	return err
 }
 
-// The consumer is cancelled at once.
+// takesOffset cancels the consumer at once.
 func (s *session) takesOffset(offset string) (bool, error) {
 	defer s.link.startGuard()()
 	ch, err := s.link.Channel()

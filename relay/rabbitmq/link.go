@@ -23,8 +23,8 @@ const (
 	longestPause = 3 * time.Second // maximum pause between two connects. It is short, so that the Consumer connects soon after the broker is back
 )
 
-// The method drop ends the connection even if the broker does not respond. Close of amqp091 waits for writers, and a
-// writer may wait for a broker that has stopped reading.
+// link has a method drop that ends the connection even if the broker does not respond. Close of amqp091 waits for
+// writers, and a writer may wait for a broker that has stopped reading.
 type link struct {
 	*amqp091.Connection
 	raw      net.Conn
@@ -71,8 +71,8 @@ func connect(ctx context.Context, url string, config amqp091.Config, name string
 	return l, nil
 }
 
-// The properties are copied, because amqp091 writes into the table that it gets, and two connections may get the same
-// table from the caller.
+// withName copies the properties, because amqp091 writes into the table that it gets, and two connections may get the
+// same table from the caller.
 func withName(properties amqp091.Table, name string) amqp091.Table {
 	tableOfName := amqp091.NewConnectionProperties()
 	tableOfName.SetClientConnectionName(name)
@@ -82,7 +82,7 @@ func withName(properties amqp091.Table, name string) amqp091.Table {
 	return tableOfName
 }
 
-// The broker then requeues unacknowledged messages.
+// drop makes the broker requeue unacknowledged messages.
 func (l *link) drop() { _ = l.raw.Close() }
 
 // close drops the connection if the broker does not answer within closeLimit.
@@ -91,8 +91,8 @@ func (l *link) close() {
 	_ = l.Connection.Close()
 }
 
-// Call stop when the broker has answered. Without the timer, a call of amqp091 would wait forever for a broker that
-// does not answer.
+// startGuard ends a wait for a broker that does not answer, because amqp091 would wait forever. Call stop when the
+// broker has answered.
 func (l *link) startGuard() (stop func() bool) { return time.AfterFunc(setUpLimit, l.drop).Stop }
 
 // pause waits for a random time that grows with failures, and returns false if ctx has ended.
@@ -108,7 +108,7 @@ func pause(ctx context.Context, failures int) bool {
 	}
 }
 
-// The text does not contain the URL, which holds a password.
+// wrapError leaves out the URL, which holds a password.
 func wrapError(operation string, err error) error {
 	return fmt.Errorf("rabbitmq: %s: %w", operation, err)
 }

@@ -43,7 +43,7 @@ func newMessage(e *compensator.Entry, destination Destination) (*message, error)
 	return m, nil
 }
 
-// AMQP limits the message id to 255 bytes.
+// messageID is limited to 255 bytes by AMQP.
 func messageID(e *compensator.Entry) string {
 	if len(e.IdempotencyKey) <= maxShort {
 		return string(e.IdempotencyKey)
@@ -52,7 +52,7 @@ func messageID(e *compensator.Entry) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// The result is "" if the message can be sent.
+// problem returns "" if the message can be sent.
 func (m *message) problem() string {
 	for name, value := range map[string]string{
 		"Exchange": m.exchange, "Key": m.key, "ContentType": m.publishing.ContentType, "business type": m.publishing.Type,
@@ -77,7 +77,7 @@ func (m *message) problem() string {
 	return ""
 }
 
-// A limit of 0 means no limit. The headers must fit one frame. Otherwise the broker closes the connection of all
+// sizeProblem takes 0 for no limit. The headers must fit one frame. Otherwise the broker closes the connection of all
 // senders.
 func (m *message) sizeProblem(limit int) string {
 	p := &m.publishing
@@ -89,7 +89,7 @@ func (m *message) sizeProblem(limit int) string {
 	return fmt.Sprintf("Headers: a frame of %d bytes, this connection allows at most %d", size, limit)
 }
 
-// The size is in bytes, by AMQP 0-9-1 section 4.2.5, as RabbitMQ reads it.
+// tableSize returns bytes, by AMQP 0-9-1 section 4.2.5, as RabbitMQ reads it.
 func tableSize(t amqp091.Table) int {
 	size := 4
 	for name, value := range t {

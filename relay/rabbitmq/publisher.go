@@ -111,7 +111,7 @@ func (p *Publisher) setState(l *channelPool, err error) {
 	p.changed = make(chan struct{})
 }
 
-// If ctx ends first, awaitPool returns the reason why there is no connection.
+// awaitPool returns the reason why there is no connection if ctx ends first.
 func (p *Publisher) awaitPool(ctx context.Context) (*channelPool, error) {
 	for {
 		p.mu.Lock()

@@ -19,7 +19,7 @@ const (
 	RefusedKeyHeader      = "compensator-refused-key"      // the routing key of the message
 )
 
-// Tests shorten this pause.
+// refusedPause is shorter in tests.
 var refusedPause = 30 * time.Second
 
 // setAside moves a message that the log refuses to ConsumerConfig.RefusedQueue, and reports whether the queue has it. A
@@ -43,7 +43,7 @@ func (s *session) setAside(ctx context.Context, raw *amqp091.Delivery, d *Delive
 	}
 }
 
-// If Run ends during the wait, awaitNextTry gives the message back to the broker and returns false.
+// awaitNextTry gives the message back to the broker and returns false if Run ends during the wait.
 func (s *session) awaitNextTry(ctx context.Context, raw *amqp091.Delivery) bool {
 	timer := time.NewTimer(refusedPause)
 	defer timer.Stop()
@@ -87,7 +87,7 @@ func (k *Consumer) moveRefused(ctx context.Context, raw *amqp091.Delivery, reaso
 	return err
 }
 
-// The result is false if the queue does not exist.
+// publishTo returns false if the queue does not exist.
 func (l *link) publishTo(queue string, p amqp091.Publishing) (routed bool, err error) {
 	ch, err := l.Channel()
 	if err != nil {
@@ -129,7 +129,8 @@ func (l *link) declare(queue string) error {
 	return err
 }
 
-// If these headers do not fit a frame of limit bytes, they are left out. A limit of 0 means no limit.
+// refusedCopy adds headers that say why the message was refused, if they fit a frame of limit bytes. A limit of 0 means
+// no limit.
 //
 // refusedCopy removes the properties that would keep the message from waiting for a person:
 //
@@ -157,5 +158,5 @@ func (k *Consumer) refusedCopy(raw *amqp091.Delivery, reason error, limit int) a
 	}
 }
 
-// The size of all properties except the headers is at most so many bytes.
+// otherProperties is the largest size of all properties except the headers.
 const otherProperties = 64 + 7*(1+maxShort)

@@ -17,7 +17,7 @@ type undecidedError struct{ reason *amqp091.Error }
 
 func (e *undecidedError) Error() string { return "rabbitmq: no confirm: " + e.reason.Error() }
 
-// A nil result means that a queue holds the message.
+// send returns nil for a message that a queue holds.
 func (p *Publisher) send(ctx context.Context, messages []*message) []error {
 	ctx, cancel := p.withTimeout(ctx)
 	defer cancel()
@@ -57,8 +57,8 @@ func refuses(code int) bool {
 	return code == amqp091.AccessRefused || code == amqp091.NotFound || code == amqp091.PreconditionFailed
 }
 
-// If ctx ends first, the channel stays in use until the broker has answered, so that a slow broker does not get more
-// and more messages.
+// sendPart keeps the channel in use after ctx has ended, until the broker has answered. So a slow broker does not get
+// more and more messages.
 func (p *Publisher) sendPart(ctx context.Context, messages []*message) []error {
 	pool, err := p.takePool(ctx)
 	if err != nil {
@@ -94,7 +94,7 @@ func repeatError(messages []*message, err error) []error {
 	return verdicts
 }
 
-// At the end deliver frees the slot that takeSlot has taken.
+// deliver frees the slot that takeSlot has taken.
 func (l *channelPool) deliver(ctx context.Context, messages []*message) []error {
 	defer func() { <-l.slots }()
 	ch, err := l.channel()
@@ -170,7 +170,7 @@ func (l *channelPool) awaitConfirm(ctx context.Context, ch *channel, confirm *am
 	<-confirm.Done()
 }
 
-// The broker returns an unroutable message before it confirms the message.
+// takeReturned is complete, because the broker returns an unroutable message before it confirms the message.
 func (ch *channel) takeReturned() map[string]amqp091.Return {
 	returns := make(map[string]amqp091.Return)
 	for {

@@ -18,7 +18,7 @@ import (
 const (
 	consumerTag = "compensator"
 
-	// If no message comes for so long, the Consumer checks that the broker still knows this consumer.
+	// probeEvery is how long the Consumer waits for a message before it checks that the broker still knows this consumer.
 	probeEvery = 10 * time.Second
 )
 
@@ -101,7 +101,7 @@ type session struct {
 	working sync.WaitGroup
 }
 
-// Only the first session checks that the queue is no stream, because RabbitMQ logs an error for the check.
+// session checks that the queue is no stream only in the first session, because RabbitMQ logs an error for the check.
 func (k *Consumer) session(ctx context.Context, isKnown bool) (*session, error) {
 	if err := k.recorder.Trial(ctx); err != nil {
 		return nil, fmt.Errorf("the log takes no entries: %w", err)
@@ -196,7 +196,7 @@ func orConnectionLost(err *amqp091.Error) error {
 	return err
 }
 
-// The package amqp091 reports the end of the channel or connection before it closes the deliveries.
+// loss knows the end of the channel or connection, because amqp091 reports it before it closes the deliveries.
 func (s *session) loss() error {
 	select {
 	case err := <-s.closeErr:
@@ -206,8 +206,7 @@ func (s *session) loss() error {
 	}
 }
 
-// If the queue has another consumer, probe may not notice that this consumer is gone. The other consumer then processes
-// the queue.
+// probe may not notice that this consumer is gone if the queue has another consumer, which then processes the queue.
 func (s *session) probe() error {
 	defer s.link.startGuard()()
 	ch, err := s.link.Channel()
@@ -230,7 +229,7 @@ func (s *session) probe() error {
 	return ch.Close()
 }
 
-// The queue may have been replaced by a stream after the first session checked it. The stream header alone proves
+// admit finds a stream that has replaced the queue after the first session checked it. The stream header alone proves
 // nothing, because a message that was moved from a stream into a queue has it too.
 func (s *session) admit(ctx context.Context, d amqp091.Delivery) error {
 	if _, marked := d.Headers[offsetArgument]; marked && !s.kindKnown {
@@ -241,8 +240,8 @@ func (s *session) admit(ctx context.Context, d amqp091.Delivery) error {
 	return s.handDelivery(ctx, d)
 }
 
-// If functions of earlier connections hold all slots, handDelivery waits. It returns an error if this connection is
-// lost during the wait.
+// handDelivery waits if functions of earlier connections hold all slots. It returns an error if this connection is lost
+// during the wait.
 func (s *session) handDelivery(ctx context.Context, d amqp091.Delivery) error {
 	select {
 	case s.slots <- struct{}{}:
@@ -285,8 +284,8 @@ func (s *session) extract(ctx context.Context, d *Delivery) (extracted context.C
 	return s.cfg.Propagator.Extract(ctx, headers)
 }
 
-// A redelivered message is recorded without a call of the function, because it may have crashed a process. The function
-// is called only if the log refuses the message.
+// settleDelivery records a redelivered message without a call of the function, because it may have crashed a process.
+// It calls the function only if the log refuses the message.
 func (s *session) settleDelivery(ctx context.Context, raw *amqp091.Delivery, d *Delivery) bool {
 	if raw.Redelivered {
 		if err := s.keep(ctx, d, 0); !errors.Is(err, intake.ErrRefused) {
@@ -307,7 +306,7 @@ func (s *session) settleDelivery(ctx context.Context, raw *amqp091.Delivery, d *
 	return err == nil
 }
 
-// Both err and the schedule are user code and may panic.
+// noteFailure recovers from a panic of err or of the schedule, which are user code.
 func (s *session) noteFailure(d *Delivery, err error) (delay time.Duration) {
 	defer func() {
 		if recover() != nil {
@@ -341,7 +340,7 @@ func (s *session) keep(ctx context.Context, d *Delivery, delay time.Duration) er
 	}
 }
 
-// The acknowledgement of a function that ends after its context has ended is still sent.
+// finish still sends the acknowledgement of a function that ends after its context has ended.
 func (s *session) finish() error {
 	close(s.ending)
 	stop := s.link.startGuard()

@@ -209,8 +209,9 @@ func (k *Consumer) Handle(msg *message.Message) error {
 	return err
 }
 
-// The returned context ends when ctx is cancelled, but not at a deadline of ctx. If a deadline ended the wait for the
-// log, the message would be delivered again, and some brokers drop a message after a number of deliveries.
+// untilCancelled returns a context that ends when ctx is cancelled, but not at a deadline of ctx. If a deadline ended
+// the wait for the log, the message would be delivered again, and some brokers drop a message after a number of
+// deliveries.
 func untilCancelled(ctx context.Context) (held context.Context, release func()) {
 	held, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -221,8 +222,8 @@ func untilCancelled(ctx context.Context) (held context.Context, release func()) 
 	return held, func() { stop(); cancel() }
 }
 
-// A redelivered message is recorded without a call of work, because it may have crashed a process. work is called only
-// if the log refuses the message. The message's own context limits work, and ctx limits the wait for the log.
+// settle records a redelivered message without a call of work, because it may have crashed a process. It calls work
+// only if the log refuses the message. The message's own context limits work, and ctx limits the wait for the log.
 func (k *Consumer) settle(ctx context.Context, msg *message.Message) error {
 	a, err := k.arrive(ctx, msg)
 	if err != nil {
@@ -259,7 +260,7 @@ type arrival struct {
 	isRecordedAgain bool // whether the message is recorded without a call of work
 }
 
-// If MessageID panics, the message is set aside without an id.
+// arrive sets a message aside without an id if MessageID panics.
 func (k *Consumer) arrive(ctx context.Context, msg *message.Message) (*arrival, error) {
 	topic := message.SubscribeTopicFromCtx(ctx)
 	if topic == "" {
@@ -303,7 +304,7 @@ func isRedelivered(msg *message.Message) bool {
 	return false
 }
 
-// The text fits LastError and is never empty.
+// setAsideFor returns a text that fits LastError and is never empty.
 func setAsideFor(reason error) string {
 	return cmp.Or(processlog.FitError(processlog.ErrorText(reason)), "set aside: no reason given")
 }
@@ -320,8 +321,8 @@ func (k *Consumer) extract(ctx context.Context, metadata map[string]string) (ext
 	return k.cfg.Propagator.Extract(ctx, metadata)
 }
 
-// In the router's own goroutine, a runtime.Goexit would prevent both ack and nack. So the user's function runs in a
-// goroutine of its own.
+// call runs the user's function in a goroutine of its own, because in the router's goroutine a runtime.Goexit would
+// prevent both ack and nack.
 func (k *Consumer) call(msg *message.Message) error {
 	result := make(chan error, 1)
 	go func() {
@@ -348,13 +349,13 @@ func (k *Consumer) outcome(produced []*message.Message, err error) error {
 	return err
 }
 
-// The subscriber cancels the context when it stops or gives the message up, and delivers the message again. If a
-// deadline ended the context, work has failed.
+// isInterrupted returns false if a deadline ended the context. The subscriber cancels the context when it stops or
+// gives the message up, and delivers the message again.
 func isInterrupted(ctx context.Context, err error) bool {
 	return ctx.Err() == context.Canceled && errors.Is(err, context.Canceled)
 }
 
-// Both err and the schedule are user code and may panic.
+// noteFailure recovers from a panic of err or of the schedule, which are user code.
 func (k *Consumer) noteFailure(a *arrival, err error) (delay time.Duration) {
 	defer func() {
 		if recover() != nil {
@@ -386,7 +387,7 @@ func (k *Consumer) keep(ctx context.Context, a *arrival, delay time.Duration) er
 	}
 }
 
-// The log has one line about a refused message for so many pauses, which is about every five minutes.
+// stillRefused is the number of pauses, about five minutes, between two log lines about a refused message.
 const stillRefused = 100
 
 // setAside repeats the call of Refused until it returns nil or an error that wraps ErrRefused.

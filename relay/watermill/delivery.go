@@ -38,7 +38,7 @@ func DeliveryOf(e *compensator.Entry) (*Delivery, error) {
 	return d, nil
 }
 
-// The function may change the original.
+// newDelivery copies the message, because the function may change the original.
 func newDelivery(topic string, msg *message.Message) *Delivery {
 	d := &Delivery{Topic: topic, UUID: msg.UUID, Metadata: maps.Clone(msg.Metadata), Payload: bytes.Clone(msg.Payload)}
 	delete(d.Metadata, redeliveredMetadata) // The flag belongs to one delivery, not to the message.
@@ -61,8 +61,8 @@ func EntryFromCtx(ctx context.Context) *compensator.Entry {
 	return e
 }
 
-// The key is hashed if the log cannot store it, or if a colon in the type or topic makes it ambiguous. A message
-// without an id has an empty key.
+// idempotencyKey returns a hash if the log cannot store the key, or if a colon in the type or topic makes it ambiguous.
+// A message without an id has an empty key.
 func idempotencyKey(businessType, topic, messageID string) compensator.IdempotencyKey {
 	if messageID == "" {
 		return ""

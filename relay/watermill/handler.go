@@ -89,7 +89,7 @@ type parcel struct {
 	places   []int // index of each message's entry in the batch
 }
 
-// If the route fails for an entry, parcels sets the entry's outcome.
+// parcels sets the outcome of an entry for which the route fails.
 func parcels(ctx context.Context, route Route, entries []*compensator.Entry, outcomes []error) map[string]*parcel {
 	sorted := make(map[string]*parcel)
 	for i, e := range entries {
@@ -108,7 +108,7 @@ func parcels(ctx context.Context, route Route, entries []*compensator.Entry, out
 	return sorted
 }
 
-// The error of addressed is the outcome of the attempt.
+// addressed returns an error that is the outcome of the attempt.
 func addressed(ctx context.Context, route Route, e *compensator.Entry) (topic string, m *message.Message, err error) {
 	destination, err := route(e)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// The message's context is the context of the attempt.
+// newMessage gives the message the context of the attempt.
 func newMessage(ctx context.Context, e *compensator.Entry, destination Destination) (*message.Message, error) {
 	if err := destination.problem(); err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 // message.
 var ErrNoAnswer = errors.New("watermill: the publisher did not answer")
 
-// Config.Judge does not get this error, because the message is not the cause.
+// errUntried is not given to Config.Judge, because the message is not the cause.
 var errUntried = errors.New("no slot for a call of Publish was free, or no time was left")
 
 // Publisher relays entries through a message.Publisher of watermill. If Publish returns nil, the Publisher assumes that
@@ -44,7 +44,7 @@ func (p *Publisher) withTimeout(ctx context.Context) (context.Context, context.C
 	return context.WithTimeoutCause(ctx, p.cfg.Timeout, fmt.Errorf("gave up after %v", p.cfg.Timeout))
 }
 
-// A nil result means that the broker holds the message.
+// send returns nil for a message that the broker holds.
 func (p *Publisher) send(ctx context.Context, topic string, messages []*message.Message) []error {
 	outcomes := make([]error, len(messages))
 	err := p.publish(ctx, topic, messages)
@@ -80,7 +80,7 @@ func (p *Publisher) outcome(err error) (outcome error) {
 	return processlog.SafeError(p.cfg.Judge(err))
 }
 
-// Publish takes no context.
+// publish waits no longer than ctx, although Publish takes no context.
 func (p *Publisher) publish(ctx context.Context, topic string, messages []*message.Message) error {
 	if ctx.Err() == nil {
 		select {
@@ -106,7 +106,7 @@ func (p *Publisher) awaitSend(ctx context.Context, topic string, messages []*mes
 	}
 }
 
-// A marshaler may panic for a content that it does not know.
+// call recovers from a panic of a marshaler, which may not know the content.
 func (p *Publisher) call(topic string, messages []*message.Message) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

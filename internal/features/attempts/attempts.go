@@ -39,7 +39,7 @@ func traceOf(a *engine.Attempt) string {
 	return id[:min(len(id), 32)]
 }
 
-// A handler that snoozes has not failed, unless it exceeded its timeout.
+// verdictOf returns "" for a handler that snoozes, unless it exceeded its timeout.
 func verdictOf(row *processlog.Row, result engine.Result, o *processlog.Outcome) processlog.AttemptVerdict {
 	kind := verdict.Of(result.Err).Kind
 	counted := engine.Counted(row, o)

@@ -158,7 +158,7 @@ func (s *Settings) call(ctx context.Context, rows []*processlog.Row) []error {
 	return copies
 }
 
-// A batch that timed out may have done its work.
+// rerunAlone notes a timeout, because a batch that timed out may have done its work.
 func (c *batchCalls) rerunAlone(a *engine.Attempt, timedOut bool) {
 	if timedOut {
 		c.b.noteTimeout(a)

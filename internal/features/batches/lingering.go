@@ -12,7 +12,7 @@ import (
 // A look is a read that counts the due entries and finds the one that has waited longest. The type is claimed when a
 // full batch is due, or when an entry has waited for BatchWait.
 
-// Looks are needed because other processes do not report how many entries they record.
+// lookInterval is short, because other processes do not report how many entries they record.
 func lookInterval(wait time.Duration) time.Duration {
 	return min(max(wait/8, 10*time.Millisecond), 250*time.Millisecond)
 }

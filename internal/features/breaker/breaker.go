@@ -22,7 +22,7 @@ type Settings struct {
 	Pause time.Duration // first pause before a probe
 }
 
-// The pause after failed probes grows up to maxPause.
+// maxPause limits the growing pause after failed probes.
 const maxPause = time.Minute
 
 // Breaker stops the claims of one type in this process while the handler's dependency is down.
@@ -53,7 +53,7 @@ type lastCall struct {
 	failed bool
 }
 
-// The attempts of a batch share one call.
+// call is shared by the attempts of a batch.
 type call struct {
 	number     uint32 // number of the call within its attempt; see engine.Admission.Stuck
 	generation int
@@ -135,8 +135,8 @@ func (b *Breaker) Current() *observe.OpenBreaker {
 	return b.openState
 }
 
-// room was asked before the claim, but the breaker may have opened since. Two concurrent claims may each have leased an
-// entry for the probe.
+// admit asks again for room, because the breaker may have opened since the claim, or another claim may have leased the
+// probe.
 func (b *Breaker) admit(attempts []*engine.Attempt) (admitted, skipped []*engine.Attempt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,7 +148,7 @@ func (b *Breaker) admit(attempts []*engine.Attempt) (admitted, skipped []*engine
 	return attempts[:n:n], attempts[n:]
 }
 
-// An attempt of a broken batch does not become the probe, because its batch has just called the handler.
+// readmit admits no probe, because the batch has just called the handler.
 func (b *Breaker) readmit(a *engine.Attempt) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -243,7 +243,7 @@ func (b *Breaker) reopenLocked(r report, reason error) {
 	b.openLocked(next, pause)
 }
 
-// Up to half of the pause is added at random, so that processes that failed together do not probe together.
+// openLocked adds up to half of the pause at random, so that processes that failed together do not probe together.
 func (b *Breaker) openLocked(open observe.OpenBreaker, pause time.Duration) {
 	open.ProbeAt = time.Now().Add(pause + jitter.N(pause/2+1))
 	b.setLocked(&open)
@@ -266,7 +266,7 @@ func (b *Breaker) countLocked(id processlog.ID, failed bool) bool {
 	return failed && len(b.latest) == b.Of && float64(failures) >= b.Share*float64(b.Of)-1e-9
 }
 
-// An entry older than its MaxWait must fail soon, so its calls must not open the breaker.
+// discountOverdue keeps an entry that is older than its MaxWait from opening the breaker, because it must fail soon.
 func (r report) discountOverdue(attempts ...*engine.Attempt) report {
 	if r == reportDown && slices.ContainsFunc(attempts, func(a *engine.Attempt) bool { return a.Type.PastMaxWait(&a.Row) }) {
 		return reportUp
@@ -293,7 +293,7 @@ func reportOf(err, cause error) report {
 	return reportUp
 }
 
-// If the dependency answered for one entry, the result is reportUp.
+// batchReport returns reportUp if the dependency answered for one entry.
 func batchReport(verdicts []error, complete bool, cause error) (r report, reason error) {
 	switch {
 	case !complete && errors.Is(cause, processlog.ErrTimeout):

@@ -14,25 +14,25 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The times count from the statement that records or changes an entry.
+// firstPolls count from the statement that records or changes an entry.
 var firstPolls = [...]time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second}
 
 const (
-	// In a busy process, one poll then asks for many transactions.
+	// minPollInterval lets one poll ask for many transactions.
 	minPollInterval = 50 * time.Millisecond
 
 	slowPollInterval = time.Second
 
-	// Later, the reconciler finds the entries.
+	// pollLimit ends the polls of a transaction. Later, the reconciler finds its entries.
 	pollLimit = time.Minute
 
 	reportTimeout = 200 * time.Millisecond
 
-	// The reconciler finds the entries of further transactions.
+	// maxWaiting limits the transactions in memory. The reconciler finds the entries of others.
 	maxWaiting = 10_000
 
-	// One statement can ask for that many. If there are more, the oldest are dropped, because they have most likely
-	// been rolled back.
+	// maxSlow is as many as one statement can ask for. The oldest above it are dropped, because they have most likely been
+	// rolled back.
 	maxSlow = processlog.MaxRows
 )
 
@@ -90,7 +90,7 @@ func (p *Poller) recorded(r *engine.Recording) {
 	}
 }
 
-// Entries with a longer Delay need no poll, because the reconciler finds them before they are due.
+// longestDelay limits the polls to entries that the reconciler would not find before they are due.
 func (p *Poller) longestDelay() time.Duration {
 	if p.e.Source().Scope() == engine.ScopeAll {
 		return 4 * p.e.ReconcileInterval
@@ -210,7 +210,7 @@ func (p *Poller) keepWaitingLocked(polled []transaction) {
 	})
 }
 
-// If a poll has found the commit, scheduleNext waits once more for the caller's report, and then logs a warning.
+// scheduleNext waits once more for the caller's report after a poll has found the commit, and then logs a warning.
 func (p *Poller) scheduleNext(t *transaction, now time.Time) bool {
 	switch {
 	case t.rolledBack, t.isFound && (t.recording == nil || p.warned.Load()):

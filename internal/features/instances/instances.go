@@ -44,7 +44,7 @@ type Reporter struct {
 
 type report struct{ ended bool }
 
-// Each report describes the process at the time of writing, so more reports would say the same.
+// mostReports is small, because each report describes the process at the time of writing.
 const mostReports = 2
 
 // Schedule returns the first slot of a periodic type after a time, or the zero time if there is none.
@@ -62,7 +62,7 @@ func Attach(e *engine.Engine, store Store, name string, queue func() processlog.
 
 const library = "github.com/compensator-go/compensator"
 
-// The version of a module that was built from a directory does not distinguish two builds.
+// development does not distinguish two builds.
 const development = "(devel)"
 
 func versions(info *debug.BuildInfo, known bool) (lib, build string) {
@@ -135,7 +135,7 @@ func (r *Reporter) Done() <-chan struct{} {
 // Quiet reports whether no report waits.
 func (r *Reporter) Quiet() bool { return r.writer.Quiet() }
 
-// A report that fails is not repeated, because the next one follows within a minute.
+// write repeats no failed report, because the next one follows within a minute.
 func (r *Reporter) write(reports []report) {
 	ctx, cancel := r.e.Statement()
 	defer cancel()
@@ -189,5 +189,5 @@ func (r *Reporter) hold(t *engine.Type) *processlog.ClaimHold {
 	return nil
 }
 
-// Entries with mostLostLeases or more lost leases are treated alike.
+// mostLostLeases and more are treated alike.
 const mostLostLeases = 2

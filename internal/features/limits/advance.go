@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The entry's claim and the call of its handler must fit into the rest of grantLife.
+// advanceLife leaves the rest of grantLife for the claim and the call of the handler.
 const advanceLife = grantLife / 2
 
 // advanceAim is shorter than advanceLife, so that most of the starts of a claim are used.
@@ -32,7 +32,7 @@ type advances struct {
 	keys    map[string]*advance
 }
 
-// The fields sentAt and started show how fast entries of the key start.
+// advance shows by sentAt and started how fast entries of the key start.
 type advance struct {
 	starts  []unusedStart // from the oldest to the newest
 	sentAt  time.Time     // just before the last claim was granted starts
@@ -41,7 +41,7 @@ type advance struct {
 
 func isOld(sentAt, now time.Time) bool { return now.Sub(sentAt) >= advanceLife }
 
-// left is how many starts the key still has.
+// wanted takes the number of starts that the key has left.
 func (as *advances) wanted(key string, left, burst int, now time.Time) int {
 	a := as.keys[key]
 	if !as.allowed || as.slow || a == nil || isOld(a.sentAt, now) {
@@ -79,7 +79,7 @@ func (as *advances) giveBack(start unusedStart, now time.Time) bool {
 	return true
 }
 
-// n is the number of starts in advance, and leased the number of starts for the entries of the claim.
+// note takes n starts in advance, and the starts of leased entries.
 func (as *advances) note(granted unusedStart, n, leased int) {
 	a := as.keys[granted.key]
 	if a == nil {
@@ -90,7 +90,7 @@ func (as *advances) note(granted unusedStart, n, leased int) {
 	a.sentAt, a.started = granted.sentAt, leased
 }
 
-// next is the time at which the next key must be forgotten.
+// dropOld returns the time at which the next key must be forgotten.
 func (as *advances) dropOld(all bool, now time.Time) (unused []unusedStart, next time.Time) {
 	for key, a := range as.keys {
 		if all || isOld(a.sentAt, now) {
@@ -159,7 +159,7 @@ func (lt *limitedType) giveBackLocked(starts *startsInAdvance, mine []processlog
 	return unused
 }
 
-// leased is the number of the claim's entries by key. The caller must return the unused starts to the limit.
+// noteAdvancesLocked takes the number of leased entries by key. The caller must return the unused starts to the limit.
 func (lt *limitedType) noteAdvancesLocked(claim *processlog.Claimed, leased map[string]int, sentAt time.Time) (unused []unusedStart) {
 	if len(lt.advances.keys) == 0 && len(leased) > 0 {
 		select {
@@ -220,7 +220,7 @@ func (l *Limits) allowAdvances() (keyed []*limitedType) {
 	return keyed
 }
 
-// At the end of a Run, all starts are returned, and later claims take no more starts in advance.
+// returnAdvances returns all starts at the end of a Run, and later claims take no more in advance.
 func (lt *limitedType) returnAdvances(stops bool) (next time.Time) {
 	lt.mu.Lock()
 	if stops {

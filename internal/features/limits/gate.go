@@ -19,12 +19,12 @@ const (
 	// took all free starts.
 	maxVainWait = 400 * time.Millisecond
 
-	// The wait for a permit of another process is permitPoll plus a random time. The range of the random time doubles
-	// with each claim that got no permit, up to maxPermitPoll.
+	// permitPoll is the least wait for a permit of another process. The random part on top doubles with each claim that
+	// got no permit, up to maxPermitPoll.
 	permitPoll    = 50 * time.Millisecond
 	maxPermitPoll = time.Second
 
-	// Other processes may return starts or raise the limit meanwhile, and only a claim notices that.
+	// maxGateWait is short, because only a claim notices that other processes return starts or raise the limit.
 	maxGateWait = 5 * time.Second
 )
 
@@ -104,7 +104,7 @@ func (g *gate) noteClaim(claim *processlog.Claimed, limit *processlog.StartLimit
 	}
 }
 
-// While the gate is closed, nobody counts the entries, so the result is at least 1 if hasMore is true.
+// reportWaiting returns at least 1 if hasMore is true, because nobody counts the entries while the gate is closed.
 func (g *gate) reportWaiting(now time.Time, hasMore bool) (waiting int, nextStartAt time.Time) {
 	if now.Sub(g.opensAt()) > reportGrace {
 		return 0, time.Time{}
@@ -115,8 +115,8 @@ func (g *gate) reportWaiting(now time.Time, hasMore bool) (waiting int, nextStar
 	return g.waitingEntries, g.nextStartAt
 }
 
-// Once Burst starts are free, a late claim loses starts. So the result is at most two thirds of the burst. If other
-// processes share the limit, their claims come between, so the result is at most Burst - 1.
+// startsPerClaim is at most two thirds of the burst, because a late claim loses starts once Burst starts are free. It
+// is at most Burst - 1 if other processes share the limit.
 func startsPerClaim(limit *processlog.StartLimit, isShared bool) int {
 	if limit.Interval == 0 {
 		return 1

@@ -179,7 +179,7 @@ func (l *Limits) registerLimit(s *Settings) error {
 	return nil
 }
 
-// A claim that only counts a lost lease runs no handler and needs no permit.
+// newKeyFunc returns a function that demands no permit for a claim that only counts a lost lease.
 func (lt *limitedType) newKeyFunc(settings Settings) func(row *processlog.Row) (string, bool, bool) {
 	return func(row *processlog.Row) (string, bool, bool) {
 		key, isLimited, err := settings.KeyOf(row)
@@ -359,7 +359,7 @@ func (l *Limits) removePermit(a *engine.Attempt) {
 	}
 }
 
-// If the attempt called no handler, its start is returned to the limit.
+// removePermit returns the start of an attempt that called no handler to the limit.
 func (lt *limitedType) removePermit(a *engine.Attempt) {
 	lt.mu.Lock()
 	p, hasPermit := lt.permits[holderOf(a)]
@@ -401,7 +401,7 @@ func (lt *limitedType) wakeReturned(starts map[string]processlog.Unused) {
 	}
 }
 
-// If returnStarts fails, the limit allows a little less for a while.
+// returnStarts may fail. Then the limit allows a little less for a while.
 func (l *Limits) returnStarts(batch []unusedStart) {
 	type limitedInterval struct {
 		limit    *limitedType

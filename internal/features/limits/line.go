@@ -9,13 +9,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// If more entries wait, a claim from the database may find only waiting entries.
+// maxSleepers limits memory. If more entries wait, a claim from the database may find only waiting entries.
 const maxSleepers = 5000
 
-// A key saves up to Burst starts, so a delay of up to (Burst-1) × Interval loses no start.
+// maxRounding delays claims without a loss, because a key saves up to Burst starts.
 const maxRounding = 25 * time.Millisecond
 
-// Other processes may return starts or raise the limit, and then the entry may start earlier.
+// maxSleep is short, because other processes may return starts or raise the limit.
 const maxSleep = time.Minute
 
 // line remembers which entries wait for permits of keys. Each waiting entry of a key gets its own time, one interval
@@ -104,7 +104,7 @@ func (l *line) noteClaim(claim *processlog.Claimed, limit *processlog.StartLimit
 	return wokenIDs
 }
 
-// If Concurrent is set, no process knows when the next permit ends, so the entries are tried one by one.
+// entryInterval tries the entries one by one if Concurrent is set, because no process knows when the next permit ends.
 func entryInterval(limit *processlog.StartLimit) time.Duration {
 	if limit.Interval > 0 && limit.Concurrent == 0 {
 		return limit.Interval

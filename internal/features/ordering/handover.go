@@ -28,7 +28,7 @@ func (o *Ordering) waitsForOutcome(a *engine.Attempt) bool {
 	return o.hasSerial.Load() && o.positions.get(a).position.Key != ""
 }
 
-// The caller calls answered after the database has answered the statement that stores the outcomes.
+// beginHandovers returns a function to call after the database has answered the statement that stores the outcomes.
 func (o *Ordering) beginHandovers(batch []engine.Settling) (answered func()) {
 	var handovers []*handover
 	for _, s := range batch {
@@ -69,8 +69,8 @@ func (h *heldPositions) endHandover(ended *handover) {
 	}
 }
 
-// No handover begins if the attempt's entry has lost a lease. Such an entry may crash the process again, and the
-// crash would also cost the next entry a lease.
+// successorOf returns no entry if the attempt's entry has lost a lease. It may crash the process again, and the crash
+// would also cost the next entry a lease.
 func (o *Ordering) successorOf(a *engine.Attempt, p processlog.Position, to processlog.State) (successor nextEntry) {
 	s, _ := o.serialOf(a.Type.Name)
 	if p.Key == "" || a.Type.Grouped() || !to.Terminal() || to == processlog.Dead && !s.PassDead || engine.LostLeases(&a.Row) > 0 {

@@ -59,8 +59,8 @@ func (o *Ordering) writePositions(ctx context.Context, tx processlog.Tx, drafts 
 	return err
 }
 
-// The ids are not in the order of the list, because Insert sorts rows by idempotency key, so that two transactions
-// with the same keys do not deadlock.
+// orderAsGiven is needed because Insert sorts rows by idempotency key, so that two transactions with the same keys do
+// not deadlock.
 func orderAsGiven(positions []processlog.Position) {
 	lists := make(map[orderingKey][]int, len(positions))
 	for i, p := range positions {

@@ -17,7 +17,7 @@ type nextEntry struct {
 	front        processlog.Position // the entry that blocked it; the zero value if that is unknown
 }
 
-// An earlier entry of the key that committed late could not run while this lease lasted. It may run now.
+// leaseGivenBack lets an earlier entry of the key run that committed late, while this lease lasted.
 func (o *Ordering) leaseGivenBack(a *engine.Attempt) {
 	o.attemptOver(o.positions.take(a).position, a.Row.State)
 }
@@ -26,7 +26,7 @@ func (o *Ordering) endedByPerson(row *processlog.Row, to processlog.State) {
 	o.attemptOver(o.positionOf(row), to)
 }
 
-// If the entry has not ended, an earlier entry of its key that committed late may run now.
+// attemptOver lets an earlier entry of the key run that committed late, if this entry has not ended.
 func (o *Ordering) attemptOver(p processlog.Position, state processlog.State) {
 	switch {
 	case p.Key == "":
@@ -46,7 +46,7 @@ func (o *Ordering) attemptOver(p processlog.Position, state processlog.State) {
 	}
 }
 
-// Later, only a sweep through all keys finds the entry.
+// maxAdvanceTries limits the tries. Later, a sweep through all keys finds the entry.
 const maxAdvanceTries = 5
 
 func (o *Ordering) findNext(batch []processlog.Position) {
@@ -79,7 +79,7 @@ func (o *Ordering) sawAdvance(businessType string, err error) error {
 	return err
 }
 
-// If the deletion fails, the position does no harm, and a later check of the key deletes it.
+// deletePositions may fail without harm, because a later check of the key deletes the positions.
 func (o *Ordering) deletePositions(batch []processlog.Position) {
 	batch = slices.DeleteFunc(batch, func(p processlog.Position) bool { return p.ID.IsZero() })
 	if len(batch) == 0 {
@@ -147,8 +147,8 @@ func (o *Ordering) claimNext(batch []nextEntry) {
 	}
 }
 
-// Entries that must not run here now go to the source. tried is the number of entries that claimKnown tried, from the
-// start of the list. It is 0 if the claim failed or could not begin.
+// claimKnown passes entries that must not run here now to the source. tried counts from the start of the list. It is 0
+// if the claim failed or could not begin.
 func (o *Ordering) claimKnown(businessType string, entries []nextEntry) (found engine.ClaimedRows, tried int) {
 	t := o.e.AcceptingType(businessType)
 	if t == nil || t.Linger() > 0 || o.e.OutcomesBacklogged() || o.e.OutcomesRefused(t) || o.e.HoldReason() != nil {

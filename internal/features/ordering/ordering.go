@@ -73,11 +73,11 @@ type Ordering struct {
 	handoversToStart groupcommit.Batcher[*handover] // their claimed entries can start
 }
 
-// A sweep through all keys finds further entries.
+// waitBound limits the entries in memory. A sweep through all keys finds the others.
 const waitBound = 100_000
 
-// One DELETE then removes several positions. Each DELETE is a synced write, and it slows down the writes that the
-// next entries wait for.
+// forgetPace lets one DELETE remove several positions. Each DELETE is a synced write, and it slows down the writes that
+// the next entries wait for.
 const forgetPace = 20 * time.Millisecond
 
 // New makes the ordering of an engine.
@@ -170,7 +170,7 @@ func position(s Serial, row *processlog.Row) (p processlog.Position, err error) 
 	return processlog.Position{BusinessType: row.BusinessType, Key: key, ID: row.ID, Epoch: row.Epoch}, nil
 }
 
-// After a panic of the user's function, a sweep through all keys finds the next entry.
+// positionOf may miss an entry after a panic of the user's function. A sweep through all keys finds it.
 func (o *Ordering) positionOf(row *processlog.Row) (p processlog.Position) {
 	if s, serial := o.serialOf(row.BusinessType); serial {
 		p, _ = position(s, row)
@@ -178,7 +178,7 @@ func (o *Ordering) positionOf(row *processlog.Row) (p processlog.Position) {
 	return p
 }
 
-// Positions are kept because a handler may change the content from which its key was made.
+// heldPositions are kept because a handler may change the content from which its key was made.
 type heldPositions struct {
 	mu        sync.Mutex // guards the field below
 	byAttempt map[*engine.Attempt]heldPosition
@@ -228,8 +228,8 @@ type waiter struct {
 	blockedFor time.Duration // how long the entry stays blocked if nothing makes it due earlier
 }
 
-// If the key's entries cannot be read, all attempts count as blocked. The caller calls giveUp, which gives the leases
-// of the blocked entries back.
+// separate treats all attempts as blocked if the key's entries cannot be read. The caller calls giveUp, which gives the
+// leases of the blocked entries back.
 func (o *Ordering) separate(t *engine.Type, attempts []*engine.Attempt) (first, blocked []*engine.Attempt, giveUp func() error) {
 	s, _ := o.serialOf(t.Name)
 	var waiters []waiter
@@ -267,8 +267,8 @@ func attemptsOf(list []waiter) []*engine.Attempt {
 	return attempts
 }
 
-// The waiters share a token. An entry also waits if its position is not stored, or is stored under an earlier epoch.
-// The block of the entry then stores its position.
+// checkOrder takes waiters that share a token. An entry also waits if its position is not stored, or is stored under an
+// earlier epoch. Its block then stores the position.
 func (o *Ordering) checkOrder(s Serial, waiters []waiter) (first, waiting []waiter, err error) {
 	ctx, cancel := o.e.Statement()
 	defer cancel()
@@ -293,7 +293,7 @@ func (o *Ordering) checkOrder(s Serial, waiters []waiter) (first, waiting []wait
 	return first, waiting, nil
 }
 
-// If seenEntries has the claimed entry of a key, keyStates reads only the first entry of the key.
+// keyStates reads only the first entry of a key if seenEntries has the claimed entry.
 func (o *Ordering) keyStates(ctx context.Context, s Serial, waiters []waiter) (map[string]processlog.KeyState, error) {
 	unseenKeys := make(map[string]bool)
 	for _, w := range waiters {
@@ -337,7 +337,7 @@ func (o *Ordering) blockedWait() time.Duration {
 	return o.e.ReconcileInterval
 }
 
-// After an error the entries are still due.
+// block leaves the entries due after an error.
 func (o *Ordering) block(t *engine.Type, s Serial, waiting []waiter) error {
 	blocked, keys := make([]processlog.BlockedEntry, len(waiting)), make([]processlog.Position, len(waiting))
 	for i, w := range waiting {

@@ -28,10 +28,10 @@ type seenKey struct {
 	order  []processlog.ID          // the first ones may have ended
 }
 
-// So many entries take about ten megabytes.
+// maxSeen entries take about ten megabytes.
 const maxSeen = 100_000
 
-// If there are more than maxSeen entries in all, add forgets all other keys.
+// add forgets all other keys if there are more than maxSeen entries in all.
 func (s *seenEntries) add(key orderingKey, members []processlog.Member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +71,7 @@ func (s *seenEntries) contains(position processlog.Position) bool {
 	return found && epoch == position.Epoch
 }
 
-// The result is zero if the successor is not known.
+// successorOf returns zero if the successor is not known.
 func (s *seenEntries) successorOf(position processlog.Position) (next processlog.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

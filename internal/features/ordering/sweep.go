@@ -40,7 +40,7 @@ const (
 	sweepPages = 8
 )
 
-// A sweep that has read everything starts again at the first key.
+// restart begins again at the first key after a sweep that has read everything.
 func (w *sweep) restart() { w.restarted.Store(true) }
 
 var openStates = []processlog.State{processlog.Pending, processlog.Retrying, processlog.Compensating}

@@ -18,8 +18,8 @@ import (
 
 const problem = "what people have paused could not be read"
 
-// If the database's clock is slower than the clock of this process, the first read at the end of a pause comes early,
-// and further reads follow.
+// leastWait is the least time between two reads at the end of a pause, which come early if the database's clock is
+// slow.
 const leastWait = 10 * time.Millisecond
 
 // Pauses knows which types are paused. A paused type is not claimed in this process, and none of its entries start.
@@ -89,7 +89,7 @@ func (p *Pauses) Look(ctx context.Context) {
 	}
 }
 
-// The field firstEnd counts from the present time, so call noteLocked after the answer has arrived.
+// noteLocked must be called after the answer has arrived, because firstEnd counts from the present time.
 func (p *Pauses) noteLocked(settings []processlog.Setting) map[string]bool {
 	paused := make(map[string]bool)
 	p.all, p.firstEnd = nil, time.Time{}

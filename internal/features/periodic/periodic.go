@@ -193,7 +193,8 @@ func (c *Calendar) runRound(ctx context.Context, periods []Period) (pause time.D
 	return max(0, pause-time.Since(readAt)), seen
 }
 
-// now is the database's time, which this process read at readAt. newMark is zero if this process does not know it.
+// doSlots takes the database's time now, which this process read at readAt. newMark is zero if this process does not
+// know it.
 func (c *Calendar) doSlots(ctx context.Context, p Period, mark, now, readAt time.Time) (untilNext time.Duration, newMark time.Time, err error) {
 	var found dueSlots
 	if problem := usererr.Contain(func() { found, err = p.slotsSince(ctx, mark, now) }); problem != "" {
@@ -221,7 +222,7 @@ func (c *Calendar) doSlots(ctx context.Context, p Period, mark, now, readAt time
 	return untilNext, last, nil
 }
 
-// Slots that have passed since the deleted mark are not done.
+// replaceMark skips the slots that have passed since the deleted mark.
 func (c *Calendar) replaceMark(ctx context.Context, p Period) {
 	ctx, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
 	defer cancel()
@@ -251,7 +252,7 @@ type dueSlots struct {
 	nextSlot time.Time   // the first slot after the second moment; zero if there is none
 }
 
-// Each slot may depend on the slot before it, so ask the schedule for one slot at a time.
+// slotsSince asks the schedule for one slot at a time, because each slot may depend on the slot before it.
 func (p Period) slotsSince(ctx context.Context, mark, now time.Time) (d dueSlots, err error) {
 	for d.nextSlot = mark; ; d.slots = append(d.slots, d.nextSlot) {
 		if d.nextSlot, err = p.NextSlot(d.nextSlot); err != nil {

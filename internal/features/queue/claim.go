@@ -42,7 +42,7 @@ func (q *Queue) claimFromStore(t *engine.Type, calls int) engine.ClaimResult {
 	return result
 }
 
-// The queue offers the leased entries to no other process. lease returns false if the queue does not answer.
+// lease returns false if the queue does not answer. The queue offers the leased entries to no other process.
 func (q *Queue) lease(t *engine.Type, n int) (processlog.Leased, bool) {
 	ctx, cancel := q.call()
 	defer cancel()
@@ -57,7 +57,7 @@ func (q *Queue) lease(t *engine.Type, n int) (processlog.Leased, bool) {
 	return leased, true
 }
 
-// n is how many entries the queue was asked for.
+// claimLeased takes the number n of entries that the queue was asked for.
 func (q *Queue) claimLeased(t *engine.Type, leased processlog.Leased, calls, n int) engine.ClaimResult {
 	held := t.SlotsToSearch(calls)
 	needed := q.e.AdjustSlots(t, held, min(held, t.CallsFor(len(leased.IDs))))
@@ -89,7 +89,7 @@ func (q *Queue) claimLeased(t *engine.Type, leased processlog.Leased, calls, n i
 	})
 }
 
-// When the earlier entry of the key ends, the blocked entry is enqueued again or claimed directly.
+// removeBlocked relies on the end of the earlier entry, which enqueues or claims the blocked entry.
 func (q *Queue) removeBlocked(t *engine.Type, leased processlog.Leased) (unblocked []processlog.ID, err error) {
 	ctx, cancel := q.e.Statement()
 	defer cancel()
@@ -103,7 +103,7 @@ func (q *Queue) removeBlocked(t *engine.Type, leased processlog.Leased) (unblock
 	return grouped.Without(leased.IDs, blocked), nil
 }
 
-// An unsettled lease keeps the queue from offering the entry to any process.
+// settleUnclaimed is needed because the queue offers a leased entry to no process.
 func (q *Queue) settleUnclaimed(t *engine.Type, leased processlog.Leased, found engine.ClaimedRows, err error) {
 	settle := func(id processlog.ID, outcome processlog.QueueOutcome) {
 		outcome.ID, outcome.Token = id, leased.Token
@@ -163,13 +163,13 @@ type typeClaims struct {
 }
 
 const (
-	// The next claim is delayed by up to n × wakeSpread at random, so that processes that wake for the same entry do
-	// not claim at the same moment. n is emptyClaims, up to maxEmptyClaims.
+	// wakeSpread delays the next claim by up to n × wakeSpread at random, so that processes that wake for the same entry
+	// do not claim at the same moment. n is emptyClaims, up to maxEmptyClaims.
 	wakeSpread     = time.Millisecond
 	maxEmptyClaims = 5
 )
 
-// The same share of the offered entries can probably run as in the last claim.
+// entriesToRequest expects the same share of runnable entries as in the last claim.
 func (c typeClaims) entriesToRequest(n int) int {
 	if c.offered == 0 {
 		return n

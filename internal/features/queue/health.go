@@ -51,8 +51,8 @@ func (h *health) usable() bool {
 	return !h.down
 }
 
-// If mayCall returns true, the caller must send the call. A process that only records has no rounds that probe the
-// queue, so mayCall allows it one call per PollInterval.
+// mayCall obliges the caller to send the call. It allows one call per PollInterval to a process that only records,
+// because such a process has no rounds that probe the queue.
 func (h *health) mayCall() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -153,7 +153,7 @@ func (q *Queue) Ping(ctx context.Context) (answer func() error) {
 	}
 }
 
-// The call has the usual timeout. Otherwise a caller with a short deadline could make this process stop using the
+// askQueue uses the usual timeout, because a caller with a short deadline must not make this process stop using the
 // queue.
 func (h *health) askQueue(waiting []chan<- error) {
 	ctx, cancel := h.q.call()

@@ -39,7 +39,7 @@ func (q *Queue) lookNow(ctx context.Context) (next time.Time) {
 	return next
 }
 
-// One call asks for all types, so that an idle type costs no call of its own.
+// lookOnce asks for all types in one call, so that an idle type costs no call of its own.
 func (q *Queue) lookOnce(ctx context.Context) {
 	if ctx.Err() != nil || !q.health.usable() {
 		return

@@ -66,14 +66,14 @@ type settledEntry struct {
 }
 
 const (
-	// A connection without answers must not hold up a batcher forever.
+	// callTimeout keeps a connection without answers from holding up a batcher forever.
 	callTimeout = 2 * time.Second
 
-	// Entries that come due later than shareAfter wait up to laterPause, so that one call enqueues several.
+	// shareAfter is the due time from which entries wait up to laterPause, so that one call enqueues several.
 	shareAfter = 100 * time.Millisecond
 	laterPause = 10 * time.Millisecond
 
-	// The reconciler finds further entries.
+	// maxWaiting limits the entries in memory. The reconciler finds the others.
 	maxWaiting = 100_000
 
 	problemNotify = "other processes could not be notified"
@@ -111,7 +111,7 @@ func (q *Queue) scope() engine.Scope {
 	return engine.ScopeAll
 }
 
-// The queue takes no entry that is due later than Config.Horizon plus one ReconcileInterval. A queue in this process
+// accepts refuses entries that are due later than Config.Horizon plus one ReconcileInterval. A queue in this process
 // takes no entry of a type that does not run here.
 func (q *Queue) accepts(businessType string, in time.Duration) bool {
 	if in > q.Horizon+q.e.ReconcileInterval {
@@ -148,15 +148,13 @@ func (q *Queue) settle(businessType string, o processlog.QueueOutcome) {
 	q.outcomes.Add(settledEntry{businessType, o, time.Now()})
 }
 
-// If the queue already has a due time for an entry, that time stays, because a process may have leased the entry
-// since.
+// enqueueRecorded keeps a due time that the queue already has, because a process may have leased the entry since.
 func (q *Queue) enqueueRecorded(batch []newEntry) { q.flush(batch, q.e.LongestLease()) }
 
-// The new due time replaces the time that the queue has, which may be the end of a lease.
+// enqueueMoved replaces the due time that the queue has, which may be the end of a lease.
 func (q *Queue) enqueueMoved(batch []newEntry) { q.flush(batch, 0) }
 
-// While the queue is down, flush drops the batch. When the queue is back, the reconciler enqueues the dropped
-// entries.
+// flush drops the batch while the queue is down. When the queue is back, the reconciler enqueues the entries.
 func (q *Queue) flush(batch []newEntry, maxLease time.Duration) {
 	if !q.health.mayCall() {
 		return
@@ -208,8 +206,8 @@ func (q *Queue) Notify(ctx context.Context, messages []string) error {
 	return q.Queue.Notify(ctx, messages)
 }
 
-// Each round of the reconciler enqueues the entries that come due within nearWindow. It is longer than the lease of a
-// dead leader plus one round of the next leader, so that no entry is missed. A queue in this process has no leader.
+// nearWindow is how far ahead a round of the reconciler enqueues. It is longer than the lease of a dead leader plus one
+// round of the next leader, so that no entry is missed. A queue in this process has no leader.
 func (q *Queue) nearWindow() time.Duration {
 	if q.local {
 		return 2 * q.e.PollInterval
@@ -217,7 +215,7 @@ func (q *Queue) nearWindow() time.Duration {
 	return 4 * q.e.ReconcileInterval
 }
 
-// Polls of the database find the entries for which the queue had no room.
+// recordLeftOut leaves it to polls of the database to find the entries for which the queue had no room.
 func (q *Queue) recordLeftOut(batch []processlog.QueueEntry, err error) bool {
 	var leftOutErr *processlog.LeftOutError
 	if !errors.As(err, &leftOutErr) {
@@ -246,8 +244,8 @@ func (q *Queue) noteRoom(businessTypes, lackingTypes []string) {
 	}
 }
 
-// Until the queue is rebuilt, only the database knows when the missing entries are due. So noteLoss schedules claims
-// from the database, and makes Look ask the queue again within lookAfterLoss (G10, the queue is a hint).
+// noteLoss schedules claims from the database, which alone knows when the missing entries are due. It makes Look ask
+// the queue again within lookAfterLoss (G10, the queue is a hint).
 func (q *Queue) noteLoss(businessTypes []string) {
 	if len(businessTypes) == 0 {
 		return

@@ -65,8 +65,8 @@ func (l *losses) takeAll() []string {
 	return types
 }
 
-// When all entries of the types are enqueued, the queue marks the types as complete. Until then the other processes
-// ask the database too, and take over if this process dies.
+// rebuilding ends when all entries of its types are enqueued. Until then the other processes ask the database too, and
+// take over if this process dies.
 type rebuilding struct {
 	token processlog.Token
 	types []string
@@ -83,7 +83,7 @@ func (q *Queue) beginRebuild(ctx context.Context, lostTypes []string) rebuilding
 	return b
 }
 
-// The queue marks no type as complete of which it has lost entries during the rebuild.
+// endRebuild leaves out the types of which the queue has lost entries during the rebuild.
 func (q *Queue) endRebuild(ctx context.Context, b rebuilding, incompleteTypes []string) (completeTypes []string) {
 	b.types = slices.DeleteFunc(b.types, func(t string) bool { return slices.Contains(incompleteTypes, t) })
 	if len(b.types) == 0 {
@@ -134,8 +134,8 @@ func (q *Queue) rebuildLost(ctx context.Context) bool {
 	return len(event.RebuiltTypes) > 0
 }
 
-// From then on the notified processes ask the database too. The queue may belong to another database by now, so
-// beginAndNotify checks it first.
+// beginAndNotify checks first that the queue still belongs to this database. The notified processes ask the database
+// too from then on.
 func (q *Queue) beginAndNotify(ctx context.Context, lostTypes []string) rebuilding {
 	if !q.health.usable() {
 		return rebuilding{}

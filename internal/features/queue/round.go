@@ -87,7 +87,7 @@ func (r *rounds) finish(ctx context.Context, isLeader, rebuild bool, b rebuildin
 	r.q.endRebuild(ctx, b, incompleteTypes)
 }
 
-// Lead writes to the queue, so a queue that only answers reads still counts as down.
+// probe calls Lead, which writes, so a queue that only answers reads still counts as down.
 func (r *rounds) probe(ctx context.Context) (isLeader bool) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -153,7 +153,7 @@ func (q *Queue) enqueueState(ctx context.Context, head processlog.Head, readAt t
 	return enqueued + n, complete
 }
 
-// The end of the window is a fixed time, because a slow reader might never reach one that moves on.
+// enqueueWindow has a fixed end, because a slow reader might never reach one that moves on.
 func (q *Queue) enqueueWindow(ctx context.Context, w processlog.Window, limit int) (enqueued int, complete bool) {
 	windowEnd := time.Now().Add(w.To)
 	for enqueued < limit {

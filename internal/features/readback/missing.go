@@ -58,7 +58,7 @@ func (s *Starter) idsNow(ctx context.Context, keys []processlog.IdempotencyKey) 
 	return ids, errors.Join(err, tx.Rollback())
 }
 
-// If the connection saw the commit, the usual cause is a savepoint, which is logged at debug level only.
+// reportMissingEntry logs at debug level if the connection saw the commit, because the usual cause is a savepoint.
 func (s *Starter) reportMissingEntry(f engine.RecordedEntry) {
 	event := observe.MissingEvent{ID: f.ID, BusinessType: f.BusinessType, IdempotencyKey: f.IdempotencyKey, LikelyCause: missingUnwatched}
 	log := s.e.Log.Warn

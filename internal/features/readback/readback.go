@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The reconciler finds all further entries.
+// waitBound limits the entries in memory. The reconciler finds the others.
 const waitBound = 100_000
 
 // Starter handles entries after their commit.
@@ -136,7 +136,7 @@ func (s *Starter) cancelReservation(f engine.InsertedEntry) {
 	s.e.CancelReservation(f.BusinessType, f.Reservation)
 }
 
-// No handler has run under the lease, but a lease that expires would count as lost.
+// releaseLater is needed because a lease that expires would count as lost, although no handler has run under it.
 func (s *Starter) releaseLater(f engine.InsertedEntry) {
 	s.e.Releases.ReleaseLater(f.Token, queueEntry(f))
 }
@@ -200,8 +200,8 @@ func (s *Starter) retryUnresolved(batch []unresolvedEntry) {
 	}
 }
 
-// The insert does not prove that the row was committed. The application may have rolled back to a savepoint or
-// ignored a deadlock error. Only rows that exist and are unchanged run.
+// verifyFresh lets only rows run that exist and are unchanged. The application may have rolled back to a savepoint or
+// ignored a deadlock error.
 func (s *Starter) verifyFresh(batch []engine.InsertedEntry) {
 	ids := make([]processlog.ID, len(batch))
 	for i := range batch {
@@ -242,7 +242,7 @@ func (s *Starter) verifyFresh(batch []engine.InsertedEntry) {
 	s.reportUnfound(unfound)
 }
 
-// The rows hold their slots already.
+// startRows takes rows that hold their slots already.
 func (s *Starter) startRows(rows []processlog.Row, sentAt time.Time) {
 	for name, group := range grouped.Each(rows, func(row processlog.Row) string { return row.BusinessType }) {
 		t, callSize := s.e.TypeNamed(name), len(group)
@@ -255,7 +255,7 @@ func (s *Starter) startRows(rows []processlog.Row, sentAt time.Time) {
 	}
 }
 
-// The read began just after sentAt. A row is claimed again if its lease is too short by now, or if its
+// mayStart takes the time just before the read. It claims a row again if its lease is too short by now, or if its
 // reservation lapsed.
 func (s *Starter) mayStart(f engine.InsertedEntry, row *processlog.Row, sentAt time.Time) bool {
 	t := s.e.TypeNamed(f.BusinessType)
@@ -325,8 +325,8 @@ func (s *Starter) claimType(t *engine.Type, list []claimRequest) {
 	s.reportUnfound(missing)
 }
 
-// If the check for blocked entries fails, withoutBlocked leaves out none. The engine then finds them after the claim:
-// see engine.Order.Separate.
+// withoutBlocked leaves out none if the check fails. The engine then finds blocked entries after the claim: see
+// engine.Order.Separate.
 func (s *Starter) withoutBlocked(t *engine.Type, list []claimRequest, wanted []processlog.Wanted) ([]claimRequest, []processlog.Wanted) {
 	if !t.IsOrdered() {
 		return list, wanted
@@ -342,7 +342,8 @@ func (s *Starter) withoutBlocked(t *engine.Type, list []claimRequest, wanted []p
 		slices.DeleteFunc(wanted, func(w processlog.Wanted) bool { return slices.Contains(blocked, w.ID) })
 }
 
-// If the claim took effect in spite of its error, it has replaced these leases, and releases its own leases itself.
+// releaseInsertLeases does no harm if the claim took effect in spite of its error, because the claim has replaced these
+// leases.
 func (s *Starter) releaseInsertLeases(list []claimRequest) {
 	for _, f := range list {
 		if f.Reservation != nil {
@@ -351,7 +352,7 @@ func (s *Starter) releaseInsertLeases(list []claimRequest) {
 	}
 }
 
-// A lease from an insert is released first, because no handler has run under it.
+// returnSpare releases a lease from an insert first, because no handler has run under it.
 func (s *Starter) returnSpare(list []claimRequest, spare []processlog.ID) {
 	for _, f := range list {
 		switch {

@@ -47,7 +47,7 @@ func (d *Detector) endIfAccepted(ctx context.Context, loss *loss) (accepted bool
 	return true, nil
 }
 
-// Versions of the lost history would be reported as lost again, so endReport forgets all versions.
+// endReport forgets all versions, because those of the lost history would be reported as lost again.
 func (d *Detector) endReport(loss *loss) {
 	d.versions.forget()
 	d.openLoss.Store(nil)

@@ -76,7 +76,7 @@ func (d *Detector) Lost() error {
 	return nil
 }
 
-// A pool at READ UNCOMMITTED also returns changes that are rolled back later and would then look lost.
+// sawRead ignores a pool at READ UNCOMMITTED, because changes that are rolled back would look lost.
 func (d *Detector) sawRead(rows []processlog.Row, sentAt time.Time) {
 	if s, ok := d.e.Store.(connectionReporter); !ok || s.ReadsCommitted() {
 		d.versions.sawRows(rows, sentAt)
@@ -165,7 +165,8 @@ func (d *Detector) checkDue() bool {
 	return time.Since(d.startedAt)-time.Duration(d.lastCheck.Load()) >= d.e.ReconcileInterval
 }
 
-// After a loss has stopped this process, every round asks whether a person has accepted the loss.
+// checkInRound makes a check in every round after a loss has stopped this process, because a person may have accepted
+// the loss.
 func (d *Detector) checkInRound(ctx context.Context) {
 	_ = d.checkIf(ctx, func() bool { return d.stopOnLoss && d.openLoss.Load() != nil || d.serverMayDiffer() || d.checkDue() })
 }
@@ -229,7 +230,7 @@ type findings struct {
 	missing []engine.RecordedEntry
 }
 
-// The caller holds the lock. A check lasts for engine.StatementTimeout at most, and ends with ctx and with Close.
+// checkLocked needs the lock. It lasts for engine.StatementTimeout at most, and ends with ctx and with Close.
 func (d *Detector) checkLocked(ctx context.Context, extraVersions []version) error {
 	limited, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
 	defer cancel()
@@ -250,7 +251,7 @@ func (d *Detector) checkLocked(ctx context.Context, extraVersions []version) err
 	return err
 }
 
-// A process that a loss has stopped looks for no second loss.
+// askDatabase looks for no second loss after a loss has stopped this process.
 func (d *Detector) askDatabase(ctx context.Context, extraVersions []version) error {
 	if loss := d.openLoss.Load(); loss != nil {
 		accepted, err := d.endIfAccepted(ctx, loss)
@@ -282,7 +283,7 @@ func (d *Detector) compareVersions(ctx context.Context, extraVersions []version)
 	return d.confirmLoss(ctx, remembered, found)
 }
 
-// Each recorded entry is asked for once.
+// takeRecorded returns each recorded entry once.
 func (d *Detector) takeRecorded() (list []engine.RecordedEntry) {
 	for range recordedKept {
 		select {

@@ -17,7 +17,7 @@ type loss struct {
 	newest time.Time // when the newest of the lost versions was seen
 }
 
-// A purged entry is not lost, because the purge has written an audit record.
+// lostOf leaves out purged entries, of which an audit record tells.
 func lostOf(remembered []version, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (lost []version) {
 	for _, v := range remembered {
 		now, exists := found[v.ID]
@@ -59,8 +59,8 @@ func (d *Detector) confirmLoss(ctx context.Context, remembered []version, found 
 	return nil
 }
 
-// Other processes may have purged entries that were last seen long ago. The age counts on the database's clock,
-// because this process's clock stands still while the machine is suspended.
+// withoutPurgeable leaves out entries that others may have purged, because they were last seen long ago. It uses the
+// database's clock, because this process's clock stands still while the machine is suspended.
 func (d *Detector) withoutPurgeable(ctx context.Context, lost []version, found map[processlog.ID]processlog.Version) []version {
 	now, _, err := d.e.Store.Marks(ctx, []string{noType})
 	if err != nil {
@@ -74,10 +74,10 @@ func (d *Detector) withoutPurgeable(ctx context.Context, lost []version, found m
 	})
 }
 
-// No business type has this name.
+// noType is the name of no business type.
 const noType = " "
 
-// If v has no databaseTime, clockBy computes it from the version that was seen nearest to v.
+// clockBy computes a missing databaseTime from the version that was seen nearest to v.
 func (v *version) clockBy(all []version) (databaseTime int64, known bool) {
 	if v.databaseTime != 0 {
 		return v.databaseTime, true
@@ -91,11 +91,11 @@ func (v *version) clockBy(all []version) (databaseTime int64, known bool) {
 	return databaseTime, known
 }
 
-// If a lagging replica answers plain reads, many versions look lost, and the locking reads find none of them lost.
+// confirmMost limits the locking reads after plain reads of a lagging replica, by which many versions look lost.
 const confirmMost = 8
 
-// The first read usually finds the loss. But other processes may have written the newest entry again, until its
-// version number was as high as the lost one.
+// newestLost may need several reads, because other processes may have written the newest entry again, until its version
+// number was as high as the lost one.
 func (d *Detector) newestLost(ctx context.Context, lost []version) (newest version, confirmed bool, err error) {
 	byAge := slices.SortedStableFunc(slices.Values(lost), func(a, b version) int {
 		return cmp.Or(b.seenAt.Compare(a.seenAt), a.ID.Compare(b.ID)) // A fixed order makes a simulation repeatable.
@@ -114,7 +114,7 @@ func (d *Detector) newestLost(ctx context.Context, lost []version) (newest versi
 	return version{}, false, nil
 }
 
-// If the remembered versions cannot be read back, the result is only the versions in known.
+// listLost returns only the versions in known if the remembered versions cannot be read back.
 func (d *Detector) listLost(ctx context.Context, known []version, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (list []processlog.LostEntry) {
 	all := slices.Concat(known, d.versions.all())
 	if now, err := d.readVersions(ctx, all); err == nil {
@@ -134,8 +134,8 @@ func byID(list []processlog.LostEntry) []processlog.LostEntry {
 	return slices.CompactFunc(list, func(a, b processlog.LostEntry) bool { return a.ID == b.ID })
 }
 
-// A loss that does not stop this process is added to an earlier one. The detector forgets the lost history, so that
-// it can notice another loss.
+// reportLoss adds a loss that does not stop this process to an earlier one. The detector forgets the lost history, so
+// that it can notice another loss.
 func (d *Detector) reportLoss(found *loss) {
 	if previous := d.openLoss.Load(); previous != nil {
 		all := byID(slices.Concat(found.Lost, previous.Lost))

@@ -13,7 +13,7 @@ const (
 	recordedKept       = 32  // recorded entries that a check asks for
 	sweepMost          = 32  // other remembered versions that a check asks for
 
-	// The field latest keeps two versions for each of latestParts parts of the last latestRounds rounds, because a
+	// latestRounds is the span of the field latest, which keeps two versions for each of latestParts parts, because a
 	// process may see more versions than it can remember.
 	latestRounds = 2
 	latestParts  = 16
@@ -30,7 +30,7 @@ func rememberedAs(row *processlog.Row, sentAt time.Time) version {
 	return version{versionOf(row), row.BusinessType, sentAt, clockOf(row)}
 }
 
-// If provesLoss returns true and the entry is missing, the database has lost it.
+// provesLoss reports whether the lack of the entry would prove a loss.
 func (v *version) provesLoss(now time.Time) bool {
 	return !v.seenAt.IsZero() && now.Sub(v.seenAt) < engine.PurgeNoteAge
 }
@@ -46,8 +46,8 @@ func versionOf(row *processlog.Row) processlog.Version {
 	return processlog.Version{ID: row.ID, IdempotencyKey: row.IdempotencyKey, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token}
 }
 
-// Version numbers only grow, and each number is written once. After a success only a person changes the entry, and
-// that change begins a new epoch.
+// contradicts relies on version numbers that only grow, each of which is written once. After a success only a person
+// changes the entry, and that change begins a new epoch.
 func (v *version) contradicts(found processlog.Version, exists bool) bool {
 	switch {
 	case !exists:
@@ -83,8 +83,8 @@ func (m *versionMemory) sawRows(rows []processlog.Row, sentAt time.Time) {
 	}
 }
 
-// The database that leased these rows may have gone back to an earlier state. In the field latest they could replace
-// a version that shows the loss.
+// sawUnconfirmed leaves the field latest alone. The database may have gone back, and its rows could replace a version
+// that shows the loss.
 func (m *versionMemory) sawUnconfirmed(rows []processlog.Row, sentAt time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,8 +93,8 @@ func (m *versionMemory) sawUnconfirmed(rows []processlog.Row, sentAt time.Time) 
 	}
 }
 
-// row is the entry as it was claimed. The number in the database may be higher than the remembered one, because a
-// success may be stored although the row has changed since.
+// sawStored may remember a number below that of the database, because a success may be stored although the row has
+// changed since its claim.
 func (m *versionMemory) sawStored(row *processlog.Row, o *processlog.Outcome, token processlog.Token, sentAt time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,8 +112,7 @@ func (m *versionMemory) rememberLocked(v version) {
 	m.keepLocked(v)
 }
 
-// Ids grow, so the field newest has the newest entries. A version that contradicts the remembered one is dropped,
-// because the remembered one may be the only proof of a loss.
+// keepLocked drops a version that contradicts the remembered one, which may be the only proof of a loss.
 func (m *versionMemory) keepLocked(v version) {
 	place := &m.newest[v.ID.Row()%versionsRemembered]
 	if place.ID == v.ID && place.contradicts(v.Version, true) && time.Since(place.seenAt) < engine.PurgeNoteAge {
@@ -122,7 +121,8 @@ func (m *versionMemory) keepLocked(v version) {
 	*place = v
 }
 
-// The answer to the claim may have been delayed, so the caller must read these versions from the database once more.
+// contradictedBy returns versions that the caller must read from the database once more, because the answer to the
+// claim may have been delayed.
 func (m *versionMemory) contradictedBy(rows []processlog.Row) (list []version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -151,10 +151,8 @@ func (m *versionMemory) latestNow() (list []version) {
 	return list
 }
 
-// Each call continues where the last one stopped.
-//
-// The versions in the field latest are not enough: other processes may change their entries again after a loss, and
-// then they no longer show it.
+// sweepOn continues where the last call stopped. The versions in the field latest are not enough: other processes may
+// change their entries again after a loss, and then they no longer show it.
 func (m *versionMemory) sweepOn() (list []version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -171,7 +169,8 @@ func (m *versionMemory) sweepOn() (list []version) {
 	return list
 }
 
-// A found entry may be older than the newest version seen so far, so it begins a new part of the field latest.
+// rememberFound begins a new part of the field latest, because a found entry may be older than the newest version seen
+// so far.
 func (m *versionMemory) rememberFound(recorded []engine.RecordedEntry, found map[processlog.ID]processlog.Version, sentAt time.Time) (missing []engine.RecordedEntry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

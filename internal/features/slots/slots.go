@@ -31,7 +31,7 @@ func Attach(t *engine.Type) {
 	t.AttachSlots(&Slots{size: t.Concurrency, reservationTimeout: t.Lease / 3, otherLimits: t.CallsAllowed})
 }
 
-// A transaction that stays open must not hold up the type, so its reservation lapses.
+// reservation lapses, because a transaction that stays open must not hold up the type.
 type reservation struct {
 	s       *Slots
 	n       int
@@ -39,8 +39,8 @@ type reservation struct {
 	isSpent bool // used, given back, or lapsed; guarded by s.mu
 }
 
-// After this process has recorded an entry that is due at once, a fifth of the slots is kept free for new entries for
-// recordedShare.
+// recordedShare is how long a fifth of the slots is kept free for new entries after this process has recorded an entry
+// that is due at once.
 const recordedShare = 10 * time.Second
 
 // Reserve sets up to n slots aside for entries that are about to be inserted with a lease, or returns nil if it can
@@ -135,8 +135,7 @@ func (s *Slots) TakeRecorded() bool {
 	return true
 }
 
-// The result is negative if Overdraw has taken too many slots, or if more slots are kept for new entries than are
-// free.
+// freeSlotsLocked may return a negative number, after Overdraw or if more slots are kept for new entries than are free.
 func (s *Slots) freeSlotsLocked() int {
 	now := time.Now()
 	s.dropExpiredLocked(now)

@@ -21,7 +21,7 @@ import (
 
 const problem = "statistics could not be stored"
 
-// If more minutes wait, the counts of the newest are lost.
+// mostMinutes limits the minutes that wait. The counts of the newest are lost.
 const mostMinutes = 120
 
 // longestPause is in seconds.
@@ -109,7 +109,7 @@ func (c *Counter) Busy() bool {
 	return c.types != nil || c.clock.now().Before(c.next.Add(processlog.StatMinute))
 }
 
-// The result is nil if the engine is closed. The caller holds c.mu.
+// of returns nil if the engine is closed. The caller holds c.mu.
 func (c *Counter) of(businessType string) *processlog.StatCounts {
 	if c.types == nil && c.e.Work.Err() != nil {
 		return nil
@@ -125,7 +125,7 @@ func (c *Counter) of(businessType string) *processlog.StatCounts {
 	return counts
 }
 
-// If the database's clock was set back, beginMinute takes the minute after the last counted one, because counts of a
+// beginMinute takes the minute after the last counted one if the database's clock was set back, because counts of a
 // stored minute must not change.
 func (c *Counter) beginMinute() {
 	now := c.clock.now()
@@ -218,7 +218,6 @@ func (c *Counter) attemptEnded(event observe.AttemptEvent) {
 	}
 }
 
-// failed says whether the outcome counts as a failure of the entry.
 func (c *Counter) stored(a *engine.Attempt, to processlog.State, failed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -170,7 +170,7 @@ func (w *Queue) Close() error {
 	return nil
 }
 
-// Due times are computed from ceil and compared with floor, so that no entry is due early.
+// wheelNow has ceil to compute due times and floor to compare them, so that no entry is due early.
 type wheelNow struct{ floor, ceil int64 }
 
 func (w *Queue) nowLocked() wheelNow {

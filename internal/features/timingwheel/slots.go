@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Sizes are powers of two and multiples of 64, because an element of occupied has 64 bits.
+// minWheelSlots and other sizes are powers of two and multiples of 64, because an element of occupied has 64 bits.
 const minWheelSlots = 64
 
 // wheelSlots is a hashed timing wheel. A wheel of n slots keeps an entry in the slot with the number due time mod n,
@@ -119,7 +119,7 @@ func (w *wheelSlots) visit(f func(slot *wheelList, offset int64) bool) {
 
 func (w *wheelSlots) slotOf(at int64) int64 { return at & int64(len(w.slots)-1) }
 
-// The margin prevents a resize at every step.
+// shrink leaves a margin, which prevents a resize at every step.
 func (w *wheelSlots) shrink() {
 	if n := len(w.slots); n > minWheelSlots && w.count < n/8 {
 		w.resize(max(minWheelSlots, n/4))

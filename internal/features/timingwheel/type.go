@@ -48,7 +48,7 @@ func (t *wheelType) add(id processlog.ID, at int64) {
 	t.place(e, at)
 }
 
-// The entries that take returns stay in members. place puts them into a list again.
+// take leaves the entries in members. The caller puts them into a list again with place.
 func (t *wheelType) take(limit int) []*wheelEntry {
 	var taken []*wheelEntry
 	for len(taken) < limit && t.dueList.first != nil {
@@ -89,7 +89,7 @@ func (t *wheelType) detach(e *wheelEntry) {
 	}
 }
 
-// A map never frees memory.
+// shrinkMembers copies the map, because a map never frees memory.
 func (t *wheelType) shrinkMembers() {
 	if t.largest < 8*minWheelSlots || len(t.members)*8 > t.largest {
 		return
@@ -104,7 +104,7 @@ func (t *wheelType) shrinkMembers() {
 // wheelList is ordered by due time, then by arrival.
 type wheelList struct{ first, last *wheelEntry }
 
-// Most entries belong near the end.
+// insert searches from the end, where most entries belong.
 func (l *wheelList) insert(e *wheelEntry) {
 	before := l.last
 	for before != nil && before.at > e.at {

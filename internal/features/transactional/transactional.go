@@ -66,8 +66,8 @@ func (d *Transactions) AttachCall(t *engine.Type, run CallHandler) {
 
 var errEntryChanged = fmt.Errorf("%w: the transaction was rolled back", processlog.ErrLeaseLost)
 
-// The transaction's last statement stores the outcome if the row still has the version of the claim. So the outcome
-// and the handler's effect commit together or not at all.
+// runInTx stores the outcome with the transaction's last statement, if the row still has the version of the claim. So
+// the outcome and the handler's effect commit together or not at all.
 func (d *Transactions) runInTx(a *engine.Attempt, handler Handler) engine.Result {
 	t := d.newAttemptTx(a)
 	defer t.close()
@@ -81,7 +81,7 @@ func (d *Transactions) runInTx(a *engine.Attempt, handler Handler) engine.Result
 	return t.storeSuccess(handler(a.Context(), tx, &a.Row))
 }
 
-// If the handler never begins the transaction, its result counts like the result of a handler without a transaction.
+// runCall treats a handler that never begins the transaction like a handler without one.
 func (d *Transactions) runCall(a *engine.Attempt, handler CallHandler) engine.Result {
 	t := d.newAttemptTx(a)
 	defer t.close()
@@ -98,7 +98,7 @@ func (d *Transactions) runCall(a *engine.Attempt, handler CallHandler) engine.Re
 	return t.storeSuccess(err)
 }
 
-// Only the goroutine of the attempt uses an attemptTx.
+// attemptTx is used by the goroutine of the attempt only.
 type attemptTx struct {
 	*Transactions
 	a        *engine.Attempt
@@ -174,7 +174,7 @@ func (t *attemptTx) storeSuccess(err error) engine.Result {
 	return t.resultOfCommit(a, t.tx.Commit(), token, sentAt)
 }
 
-// token identifies this write when the row is read later.
+// succeedIn writes token, which identifies this write when the row is read later.
 func (d *Transactions) succeedIn(ctx context.Context, tx Transaction, a *engine.Attempt, token processlog.Token) error {
 	ctx, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
 	defer cancel()
@@ -196,7 +196,7 @@ func (d *Transactions) serverError(err error) error {
 	return verdict.ServerCaused(err, wholeServer)
 }
 
-// If the reply to COMMIT was lost, resultOfCommit reads the row, which has token if the transaction has committed. An
+// resultOfCommit reads the row if the reply to COMMIT was lost. The row has token if the transaction has committed. An
 // outcome that stays unknown costs no attempt.
 func (d *Transactions) resultOfCommit(a *engine.Attempt, err error, token processlog.Token, sentAt time.Time) engine.Result {
 	if err == nil {

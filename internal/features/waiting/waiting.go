@@ -16,8 +16,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The pause between two reads of an entry is at most a fortieth of the time that the caller has waited. Reads happen
-// at multiples of their pause, and each pause divides a second, so the reads of many callers fall together.
+// pauses are at most a fortieth of the time that the caller has waited. Reads happen at multiples of their pause, and
+// each pause divides a second, so the reads of many callers fall together.
 var pauses = [...]time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second}
 
 const pauseFactor = 40
@@ -84,7 +84,7 @@ func New(e *engine.Engine, published func(t *engine.Type) bool) *Waiting {
 	return w
 }
 
-// Callers in other processes find further ends by reading the database.
+// maxUnpublished limits the ends in memory. Callers in other processes find the others by reading the database.
 const maxUnpublished = 10_000
 
 // Carry sets the functions that notify other processes of ended entries and receive such notifications. Call it before
@@ -101,7 +101,7 @@ func (w *Waiting) publishEnds(ids []processlog.ID) {
 	w.e.NoteResult(problemPublish, w.publish(ctx, ids))
 }
 
-// A queue without answers must not hold up the next notifications forever.
+// publishTimeout keeps a queue without answers from holding up the next notifications forever.
 const publishTimeout = 2 * time.Second
 
 // Ended makes the loop read an entry now, if a caller waits for it.
@@ -177,7 +177,7 @@ func (w *Waiting) removeCall(id processlog.ID, c *call) bool {
 	return true
 }
 
-// The caller holds mu.
+// removeEntryLocked needs mu.
 func (w *Waiting) removeEntryLocked(id processlog.ID) {
 	delete(w.awaited, id)
 	w.hasCallers.Store(len(w.awaited) > 0)
@@ -231,7 +231,7 @@ func (w *Waiting) stopIfIdle() bool {
 	return !w.looping
 }
 
-// The result nextRead is the zero time if nobody waits.
+// dueEntries returns a zero nextRead if nobody waits.
 func (w *Waiting) dueEntries(now time.Time) (ids []processlog.ID, nextRead time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -253,7 +253,7 @@ func (w *Waiting) dueEntries(now time.Time) (ids []processlog.ID, nextRead time.
 	return ids, nextRead
 }
 
-// waited is how long its latest caller has waited.
+// nextReadAt takes the time that the latest caller has waited.
 func (w *Waiting) nextReadAt(now time.Time, waited time.Duration) time.Time {
 	pause := pauses[0]
 	for _, candidate := range pauses {
@@ -287,7 +287,7 @@ func (w *Waiting) readEntries(ids []processlog.ID) {
 	}
 }
 
-// Calls that began after the read go on. The caller of answerCallsLocked holds mu.
+// answerCallsLocked leaves calls alone that began after the read. The caller holds mu.
 func (w *Waiting) answerCallsLocked(id processlog.ID, row processlog.Row, err error) {
 	a := w.awaited[id]
 	if a == nil {
