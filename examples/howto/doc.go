@@ -1,3 +1,2 @@
-// Package howto has functions that the pages in docs/how-to include. Other code of these pages is in the Example
-// functions of the library's packages.
+// Package howto has functions that the pages in docs/how-to include.
 package howto

@@ -8,7 +8,7 @@ import (
 	"github.com/compensator-go/compensator/httpcall"
 )
 
-// Answer is what the partner answers to a refund. Here it is also the result of the entry.
+// Answer is what the partner answers to a refund.
 type Answer struct {
 	Reference string
 }

@@ -20,7 +20,6 @@ type transport func(r *http.Request) (*http.Response, error)
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
-// shop opens a log and a table of orders on SQLite, and a partner that answers every call.
 func shop(t *testing.T) (c *compensator.Compensator, db *sql.DB, calls *atomic.Int64) {
 	t.Helper()
 	db, err := compensator.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "shop.db")+"?_txlock=immediate&_pragma=busy_timeout(10000)")

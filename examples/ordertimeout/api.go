@@ -65,7 +65,6 @@ func orderID(r *http.Request) (uint64, error) {
 	return id, nil
 }
 
-// answer turns a function that serves a request into an HTTP handler.
 func answer(success int, serve func(context.Context, *http.Request) (order, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), longestRequest)

@@ -9,7 +9,6 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// books holds what the database says about a run's orders at the end.
 type books struct {
 	orders, pieces map[string]int // by the orders' state
 	stock          int            // pieces left

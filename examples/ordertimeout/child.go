@@ -13,7 +13,6 @@ import (
 	"time"
 )
 
-// child runs the service in a separate process, which can be killed and started again.
 type child struct {
 	servers servers
 	lease   time.Duration
@@ -22,13 +21,11 @@ type child struct {
 	stdin   io.Closer // the service stops when it is closed, even if this process is killed
 }
 
-// address returns the address on which the service listens or last listened.
 func (c *child) address() string {
 	address, _ := c.current.Load().(string)
 	return address
 }
 
-// start starts the service and returns when it listens.
 func (c *child) start(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -58,7 +55,6 @@ func (c *child) start(ctx context.Context) error {
 	return nil
 }
 
-// kill ends the service at once with SIGKILL.
 func (c *child) kill() error {
 	if err := c.process.Process.Kill(); err != nil {
 		return err
@@ -67,7 +63,6 @@ func (c *child) kill() error {
 	return nil
 }
 
-// stop shuts the service down gracefully.
 func (c *child) stop() error {
 	if err := c.stdin.Close(); err != nil {
 		return err

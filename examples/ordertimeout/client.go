@@ -11,15 +11,13 @@ import (
 	"time"
 )
 
-// client sends a request again until the service answers. It cannot know whether the service has received a failed
-// request. It relies on the service to handle repeated requests safely.
+// client repeats requests, so the service must handle repetitions safely.
 type client struct {
 	http    *http.Client
 	address func() string // returns the address of the running service
 	retried atomic.Int64
 }
 
-// againAfter is the pause between two tries.
 const againAfter = 50 * time.Millisecond
 
 func newClient(address func() string) *client {
@@ -29,7 +27,6 @@ func newClient(address func() string) *client {
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// place places an order and returns its id.
 func (c *client) place(ctx context.Context, wanted newOrder) (uint64, error) {
 	var got order
 	status, err := c.post(ctx, "/orders", wanted, &got)
@@ -39,7 +36,6 @@ func (c *client) place(ctx context.Context, wanted newOrder) (uint64, error) {
 	return got.ID, err
 }
 
-// pay pays an order. It returns false if the order was already closed.
 func (c *client) pay(ctx context.Context, id uint64) (bool, error) {
 	status, err := c.post(ctx, fmt.Sprintf("/orders/%d/pay", id), nil, nil)
 	switch {
@@ -51,7 +47,6 @@ func (c *client) pay(ctx context.Context, id uint64) (bool, error) {
 	return false, fmt.Errorf("pay order %d: HTTP status %d", id, status)
 }
 
-// post sends a request until the status of the answer is below 500 or ctx ends.
 func (c *client) post(ctx context.Context, path string, body, target any) (int, error) {
 	encoded, err := json.Marshal(body)
 	if err != nil {
@@ -86,7 +81,6 @@ func (c *client) try(ctx context.Context, path string, body []byte, target any) 
 	return response.StatusCode, json.Unmarshal(answer, target)
 }
 
-// pause waits for d. It returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -7,10 +7,9 @@ import (
 	"strings"
 )
 
-// lateness holds how late orders were closed, in ascending order.
 type lateness []bin
 
-// bin is n orders that were closed ms milliseconds after their deadline. A negative ms means before it.
+// A bin with a negative ms is for orders that were closed early.
 type bin struct{ ms, n int }
 
 func (l lateness) count() int {
@@ -19,7 +18,6 @@ func (l lateness) count() int {
 
 func (l lateness) early() int { return l.within(math.MinInt, 0) }
 
-// within counts the orders whose lateness in ms is at least the first argument and less than the second.
 func (l lateness) within(from, to int) (n int) {
 	for _, b := range l {
 		if b.ms >= from && b.ms < to {
@@ -29,7 +27,6 @@ func (l lateness) within(from, to int) (n int) {
 	return n
 }
 
-// percentile returns the lateness in ms that p percent of the orders do not exceed.
 func (l lateness) percentile(p float64) int {
 	rank := int(math.Ceil(float64(l.count()) * p / 100))
 	for _, b := range l {
@@ -40,7 +37,7 @@ func (l lateness) percentile(p float64) int {
 	return 0
 }
 
-// steps holds the lower bounds of the histogram's bars in ms. The first bar is for orders that were closed early.
+// The first step is for orders that were closed early.
 var steps = []int{math.MinInt, 0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, math.MaxInt}
 
 const longestBar = 50

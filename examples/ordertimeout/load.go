@@ -14,7 +14,6 @@ import (
 	"time"
 )
 
-// load puts the service under load and checks the result.
 type load struct {
 	servers
 	orders           int
@@ -69,7 +68,6 @@ func (l *load) validate() error {
 	return nil
 }
 
-// placing returns how long it takes to place all orders.
 func (l *load) placing() time.Duration {
 	return time.Duration(float64(l.orders) / l.rate * float64(time.Second))
 }
@@ -102,7 +100,6 @@ func (l *load) start(ctx context.Context) error {
 	return l.report(context.WithoutCancel(ctx), paid)
 }
 
-// stockEach returns the largest number of pieces that all orders of an article can take together.
 func (l *load) stockEach() int { return (l.orders + l.skus - 1) / l.skus * piecesAtMost }
 
 func (l *load) fillStock(ctx context.Context) error {
@@ -116,8 +113,6 @@ func (l *load) fillStock(ctx context.Context) error {
 
 func (l *load) sku(i int) string { return fmt.Sprintf("%s-%d", l.run, i%l.skus) }
 
-// drive runs the customers and the kills, and waits until no order is open. It returns the number of payments that the
-// service has acknowledged.
 func (l *load) drive(ctx context.Context) (paid int, err error) {
 	var killing error
 	var killed sync.WaitGroup
@@ -158,7 +153,6 @@ func (l *load) place(ctx context.Context) (paid int, err error) {
 	return paid, errors.Join(err, ctx.Err())
 }
 
-// customer places one order and may pay it.
 func (l *load) customer(ctx context.Context, i int) (paid bool, err error) {
 	deadline := l.earliest + mathrand.N(l.latest-l.earliest+1)
 	id, err := l.client.place(ctx, newOrder{
@@ -171,7 +165,6 @@ func (l *load) customer(ctx context.Context, i int) (paid bool, err error) {
 	return l.client.pay(ctx, id)
 }
 
-// kill kills and restarts the service at times spread over the run.
 func (l *load) kill(ctx context.Context) error {
 	span := l.placing() + l.latest/2
 	for range l.kills {
@@ -189,8 +182,7 @@ func (l *load) kill(ctx context.Context) error {
 	return nil
 }
 
-// waitUntilNoneIsOpen waits until no order is open. It also returns nil when ctx ends, because the report then shows
-// the open orders.
+// waitUntilNoneIsOpen also returns nil when ctx ends, because the report then shows the open orders.
 func (l *load) waitUntilNoneIsOpen(ctx context.Context) error {
 	for {
 		var isOpen bool

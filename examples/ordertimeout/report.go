@@ -7,7 +7,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// report prints the result. It returns errWrong unless every check holds.
+// report returns errWrong unless every check holds.
 func (l *load) report(ctx context.Context, acknowledged int) error {
 	b, err := readBooks(ctx, l.db, l.run)
 	if err != nil {
@@ -48,7 +48,6 @@ func (l *load) check(b *books, placed, acknowledged int) error {
 	return nil
 }
 
-// entriesLeft counts entries that wait, run or need a person.
 func (b *books) entriesLeft() (n int) {
 	for state, entries := range b.entries {
 		if state != compensator.Succeeded && state != compensator.Cancelled {

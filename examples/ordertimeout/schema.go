@@ -24,10 +24,8 @@ const createOrders = `CREATE TABLE IF NOT EXISTS orders (
 	closed_at DATETIME(3) NULL
 ) ENGINE=InnoDB`
 
-// someStock creates an article, so that the first request has something to order.
 const someStock = `INSERT IGNORE INTO stock (sku, n) VALUES ('book', 1000)`
 
-// createTables creates the process log and the missing tables of the shop.
 func createTables(ctx context.Context, db *sql.DB) error {
 	if err := compensator.Migrate(ctx, db); err != nil {
 		return err

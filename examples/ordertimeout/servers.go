@@ -14,11 +14,9 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// poolSize is the size of the pool that requests and handlers share. A transactional handler holds a connection while
-// it runs.
+// A transactional handler holds a connection while it runs.
 const poolSize = 64
 
-// servers holds the addresses of the database and Redis.
 type servers struct{ dsn, redis, prefix string }
 
 func (s *servers) define(flags *flag.FlagSet) {
@@ -27,7 +25,7 @@ func (s *servers) define(flags *flag.FlagSet) {
 	flags.StringVar(&s.prefix, "redis-prefix", "ordertimeout", "prefix of every key in Redis; use one prefix per database")
 }
 
-// fill takes missing values from the environment. They are no flag defaults, because -help prints the defaults.
+// Addresses are no flag defaults, because -help would print them.
 func (s *servers) fill() error {
 	s.dsn = cmp.Or(s.dsn, os.Getenv("MYSQL_DSN"))
 	s.redis = cmp.Or(s.redis, os.Getenv("REDIS_ADDR"))

@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/serve"
 )
 
-// service is the order service. The command runs it unless its first argument is "load".
+// The command runs a service unless its first argument is "load".
 type service struct {
 	servers
 	address  string
@@ -46,7 +46,6 @@ func runService(ctx context.Context, args []string, out io.Writer) error {
 	return s.run(ctx, out)
 }
 
-// run opens everything and works until ctx ends.
 func (s *service) run(ctx context.Context, out io.Writer) error {
 	db, err := s.openDB()
 	if err != nil {
@@ -56,8 +55,8 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 	if err := createTables(ctx, db); err != nil {
 		return err
 	}
-	// If the service dies after a commit and before it enqueues the entry, the reconciler finds the entry. It finds it
-	// at most Grace plus one interval late, so both are shorter here than the defaults.
+	// The reconciler finds entries of a process that dies before it enqueues them, at most Grace plus one interval
+	// late.
 	config := compensator.Config{DB: db, Prefix: s.prefix, Lease: s.lease, Grace: time.Second, ReconcileInterval: 2 * time.Second}
 	if rdb := s.openRedis(); rdb != nil {
 		defer rdb.Close()
@@ -81,5 +80,4 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 	return serve.Run(ctx, serve.Config{Servers: []serve.Server{{Server: server, Listener: listener}}}, log)
 }
 
-// greeting precedes the address that the service prints.
 const greeting = "listening on "

@@ -15,7 +15,6 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// world is a service in this process, with a client.
 type world struct {
 	t      *testing.T
 	client *client
@@ -46,7 +45,6 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// lineWriter sends everything that is written to a channel.
 type lineWriter chan string
 
 func (w lineWriter) Write(p []byte) (int, error) {
@@ -61,7 +59,6 @@ func (w *world) post(path string, body any) (int, order) {
 	return status, o
 }
 
-// get reads the order repeatedly until it satisfies the condition.
 func (w *world) get(id uint64, until func(order) bool) order {
 	for {
 		response, err := http.Get(fmt.Sprintf("http://%s/orders/%d", w.client.address(), id))
@@ -116,8 +113,7 @@ func TestPaidOrderStaysPaidAtItsDeadline(t *testing.T) {
 	require.Equal(t, statePaid, w.get(paid.ID, func(order) bool { return true }).State)
 }
 
-// The close entry is dead because its handler failed too often. No compensation has run, so the order is still
-// open. The customer must be able to pay, and the payment must cancel the close entry.
+// No compensation has run for the dead close entry, so the order is still open.
 // Failure: F73
 func TestDeadClosingDoesNotPreventPayment(t *testing.T) {
 	w := newWorld(t)
@@ -132,8 +128,6 @@ func TestDeadClosingDoesNotPreventPayment(t *testing.T) {
 	require.Equal(t, "3 cancel", ended)
 }
 
-// A person has settled the close entry manually. The payment must be refused, because this person decides about the
-// order.
 func TestSettledClosingPreventsPayment(t *testing.T) {
 	w := newWorld(t)
 	_, placed := w.post("/orders", newOrder{SKU: "book", Quantity: 1, DeadlineMS: 600_000})

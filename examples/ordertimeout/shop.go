@@ -13,15 +13,13 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// shop takes orders, accepts payments, and closes unpaid orders. Each of these is one transaction over the business
-// tables and the process log.
+// Each method of shop is one transaction over the business tables and the process log.
 type shop struct {
 	db      *sql.DB
 	log     *compensator.Compensator
 	closing *compensator.Type[closing]
 }
 
-// closing is the content of a close_order entry. It holds everything that returning the stock needs.
 type closing struct {
 	Order    uint64 `json:"order"`
 	SKU      string `json:"sku"`
@@ -32,13 +30,11 @@ func newShop(db *sql.DB, log *compensator.Compensator) (*shop, error) {
 	s := &shop{db: db, log: log}
 	var err error
 	s.closing, err = compensator.HandleTx(context.Background(), log, "close_order", s.close, &compensator.HandlerConfig[closing]{
-		// Nothing outside this service makes the handler fail, so short delays between attempts suffice.
 		Retry: compensator.Exponential(50*time.Millisecond, 10*time.Second),
 	})
 	return s, err
 }
 
-// closeKey returns the idempotency key of an order's close_order entry.
 func closeKey(id uint64) compensator.IdempotencyKey {
 	return compensator.IdempotencyKey("close-" + strconv.FormatUint(id, 10))
 }
@@ -61,8 +57,7 @@ const duplicateKey = 1062
 const insertOrder = `INSERT INTO orders (order_key, sku, quantity, due_at)
 	VALUES (?, ?, ?, UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND)`
 
-// insert stores the order and records its close entry. It updates the stock last, because other orders wait for the
-// lock on that row.
+// insert updates the stock last, because other orders wait for the lock on that row.
 func (s *shop) insert(ctx context.Context, wanted newOrder) (uint64, error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -126,7 +121,6 @@ func (s *shop) pay(ctx context.Context, id uint64) (order, error) {
 	return s.find(ctx, findByID, id)
 }
 
-// explainUnpaid returns the reason why a payment changed nothing.
 func (s *shop) explainUnpaid(ctx context.Context, tx *sql.Tx, id uint64) (order, error) {
 	if err := tx.Rollback(); err != nil {
 		return order{}, err
@@ -140,8 +134,7 @@ func (s *shop) explainUnpaid(ctx context.Context, tx *sql.Tx, id uint64) (order,
 
 const closeOrder = `UPDATE orders SET state = 'closed', closed_at = UTC_TIMESTAMP(3) WHERE id = ? AND state = 'open'`
 
-// close is the handler of close_order. Its transaction also stores the entry's success. So the stock is returned once,
-// however often the handler runs.
+// close returns the stock once, because its transaction also stores the entry's success.
 func (s *shop) close(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, c closing) error {
 	closed, err := changed(tx.ExecContext(ctx, closeOrder, c.Order))
 	if err != nil || !closed {

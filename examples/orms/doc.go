@@ -1,3 +1,2 @@
-// Package orms tests recording through GORM, bun, ent and sqlx. The entries are recorded inside the ORM's transaction,
-// with the expressions of docs/how-to/orms.md.
+// Package orms tests recording through GORM, bun, ent and sqlx.
 package orms

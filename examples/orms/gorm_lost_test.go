@@ -17,7 +17,6 @@ import (
 	"github.com/compensator-go/compensator/orms/gormtx"
 )
 
-// scopes lists ways to use GORM in a transaction of the library.
 var scopes = map[string]func(ctx context.Context, g *gorm.DB, tx *compensator.ScopedTx) *gorm.DB{
 	"gormtx": gormtx.Use,
 	"statements cached": func(ctx context.Context, g *gorm.DB, tx *compensator.ScopedTx) *gorm.DB {
@@ -27,7 +26,6 @@ var scopes = map[string]func(ctx context.Context, g *gorm.DB, tx *compensator.Sc
 	},
 }
 
-// swallowDeadlock makes the server roll back the transaction while GORM updates an order. It discards the error.
 func swallowDeadlock(t *testing.T, db *sql.DB, g *gorm.DB) {
 	rival, err := db.Begin()
 	require.NoError(t, err)
@@ -44,8 +42,7 @@ func swallowDeadlock(t *testing.T, db *sql.DB, g *gorm.DB) {
 	require.NoError(t, rival.Rollback())
 }
 
-// TestGORMWritesNothingOnceItsTransactionIsLost ignores the error of a deadlock and goes on writing. The later
-// statements must fail, because the server would commit each of them by itself.
+// The server would commit each later statement by itself.
 // Failure: F2
 func TestGORMWritesNothingOnceItsTransactionIsLost(t *testing.T) {
 	for name, scope := range scopes {

@@ -18,7 +18,6 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// ways lists how ORMs read and lock an order in a transaction of the library. Each returns the ORM's error.
 var ways = map[string]func(ctx context.Context, db *sql.DB, tx *compensator.ScopedTx, id int) error{
 	"sqlx.SelectContext": func(ctx context.Context, _ *sql.DB, tx *compensator.ScopedTx, id int) error {
 		var list []sqlxOrder
@@ -74,7 +73,6 @@ var ways = map[string]func(ctx context.Context, db *sql.DB, tx *compensator.Scop
 
 const locking = "SELECT id, note FROM orders WHERE id=? FOR UPDATE"
 
-// queryer adds the methods that sqlx needs to a ScopedTx.
 type queryer struct{ *compensator.ScopedTx }
 
 var mapper = reflectx.NewMapperFunc("db", sqlx.NameMapper)
@@ -87,7 +85,7 @@ func (q queryer) QueryxContext(ctx context.Context, query string, args ...any) (
 	return &sqlx.Rows{Rows: rows, Mapper: mapper}, nil
 }
 
-// QueryRowxContext completes an interface. It is never called, because a queryer cannot create a Row of sqlx.
+// QueryRowxContext is never called, because a queryer cannot create a Row of sqlx.
 func (queryer) QueryRowxContext(context.Context, string, ...any) *sqlx.Row { return nil }
 
 func (queryer) DriverName() string { return "mysql" }
@@ -98,7 +96,6 @@ func (queryer) BindNamed(query string, arg any) (string, []any, error) {
 	return sqlx.BindNamed(sqlx.QUESTION, query, arg)
 }
 
-// sqlxWays lists how sqlx reads an order in its own transaction.
 var sqlxWays = map[string]func(ctx context.Context, tx *sqlx.Tx, id int) error{
 	"GetContext": func(ctx context.Context, tx *sqlx.Tx, id int) error {
 		var o sqlxOrder
@@ -138,8 +135,6 @@ var sqlxWays = map[string]func(ctx context.Context, tx *sqlx.Tx, id int) error{
 	},
 }
 
-// TestSQLXWritesNothingOnceItsTransactionOnAConnectorIsLost ignores the error of a deadlock and goes on writing. The
-// later statements and Commit must fail.
 // Failure: F2
 func TestSQLXWritesNothingOnceItsTransactionOnAConnectorIsLost(t *testing.T) {
 	for name, way := range sqlxWays {
@@ -164,7 +159,6 @@ func TestSQLXWritesNothingOnceItsTransactionOnAConnectorIsLost(t *testing.T) {
 	}
 }
 
-// orders creates the tables and ten orders.
 func orders(t *testing.T, db *sql.DB) {
 	require.NoError(t, compensator.Migrate(t.Context(), db))
 	_, err := db.Exec("CREATE TABLE orders (id BIGINT AUTO_INCREMENT PRIMARY KEY, note VARCHAR(191) NOT NULL)")
@@ -173,7 +167,6 @@ func orders(t *testing.T, db *sql.DB) {
 	require.NoError(t, err)
 }
 
-// swallow calls the function and makes the server roll back the transaction meanwhile. It discards the error.
 func swallow(t *testing.T, db *sql.DB, way func(id int) error) {
 	rival, err := db.Begin()
 	require.NoError(t, err)
@@ -190,8 +183,7 @@ func swallow(t *testing.T, db *sql.DB, way func(id int) error) {
 	require.NoError(t, rival.Rollback())
 }
 
-// TestNoMapperWritesOnceItsTransactionIsLost ignores the error of a deadlock and goes on writing. The later statements
-// must fail, because the server would commit each of them by itself.
+// The server would commit each later statement by itself.
 // Failure: F2
 func TestNoMapperWritesOnceItsTransactionIsLost(t *testing.T) {
 	for name, way := range ways {

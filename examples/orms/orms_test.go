@@ -12,19 +12,13 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// orm is one way to use a database through an ORM.
 type orm struct {
-	// inTx begins a transaction, writes an order through the ORM, and commits if work returns nil.
 	inTx func(ctx context.Context, note string, work func(tx compensator.Tx) error) error
 
-	// nest calls outer in a transaction and commits it. Within it, nest calls inner in a nested transaction and rolls
-	// that back.
 	nest func(ctx context.Context, outer, inner func(tx compensator.Tx) error) error
 
-	// write stores an order through the ORM in a handler's transaction.
 	write func(ctx context.Context, tx *compensator.ScopedTx, note string) error
 
-	// outside runs statements outside any transaction.
 	outside compensator.Tx
 }
 
@@ -36,7 +30,6 @@ var orms = map[string]func(*testing.T, *sql.DB) orm{
 	"sqlx":                    openSQLX,
 }
 
-// The function each runs the test with every ORM, on a plain pool, on a pool with the Connector, and on SQLite.
 func each(t *testing.T, test func(t *testing.T, w *world, o orm)) {
 	for name, open := range orms {
 		for pool, openDB := range map[string]func(*testing.T) *sql.DB{"plain": openPlain, "Connector": openWatched, "SQLite": openSQLite} {
@@ -104,8 +97,7 @@ func TestRecordOutsideATransactionIsRefused(t *testing.T) {
 	})
 }
 
-// TestContentSurvivesTheORM records content with special characters, because some ORMs insert arguments into the SQL
-// text themselves. The log must store the content unchanged.
+// Some ORMs insert arguments into the SQL text themselves.
 func TestContentSurvivesTheORM(t *testing.T) {
 	each(t, func(t *testing.T, w *world, o orm) {
 		var entries []compensator.NewEntry

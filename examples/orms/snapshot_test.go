@@ -13,9 +13,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// eachSnapshot runs the test with every mapper. On MariaDB the sessions use innodb_snapshot_isolation. With this
-// setting the server rolls back a transaction that locks a row which has changed since its snapshot. MariaDB has it
-// on by default from version 11.6. MySQL does not have it.
+// With innodb_snapshot_isolation MariaDB rolls back a transaction that locks a row which changed after its snapshot.
 func eachSnapshot(t *testing.T, test func(t *testing.T, w *world, o orm, watched, isolated bool)) {
 	isolated := testservers.SharedSQL(t).Flavor == "mariadb"
 	isolate := func(cfg *mysql.Config) {
@@ -34,7 +32,6 @@ func eachSnapshot(t *testing.T, test func(t *testing.T, w *world, o orm, watched
 	}
 }
 
-// snapshot reads the log, so that the transaction's snapshot is taken now.
 func snapshot(t *testing.T, tx compensator.Tx) (entries int) {
 	rows, err := tx.QueryContext(t.Context(), "SELECT COUNT(*) FROM common_process_log")
 	require.NoError(t, err)
@@ -44,8 +41,6 @@ func snapshot(t *testing.T, tx compensator.Tx) (entries int) {
 	return entries
 }
 
-// TestCompletionBehindTheSnapshotAbortsAndLosesNothing completes an entry that has changed since the transaction's
-// snapshot. The transaction must abort, and must succeed when it runs again.
 // Failure: F16
 func TestCompletionBehindTheSnapshotAbortsAndLosesNothing(t *testing.T) {
 	eachSnapshot(t, func(t *testing.T, w *world, o orm, watched, isolated bool) {
@@ -92,9 +87,6 @@ func TestCompletionBehindTheSnapshotAbortsAndLosesNothing(t *testing.T) {
 	})
 }
 
-// TestRecordBehindTheSnapshotIsADuplicateOrAborts records a key that another transaction has recorded since the
-// snapshot. Record must report a duplicate, or the transaction must abort. An entry with a new key must be
-// recorded.
 // Failure: F16
 func TestRecordBehindTheSnapshotIsADuplicateOrAborts(t *testing.T) {
 	eachSnapshot(t, func(t *testing.T, w *world, o orm, watched, isolated bool) {

@@ -34,7 +34,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// world is a database with orders and a Compensator that runs its entries.
 type world struct {
 	*compensator.Compensator
 	t      *testing.T
@@ -73,7 +72,6 @@ func unwatched(c driver.Connector) driver.Connector { return c }
 
 func openWatched(t *testing.T) *sql.DB { return openDB(t, compensator.Connector) }
 
-// openSQLite opens a file with the DSN of docs/how-to/orms.md.
 func openSQLite(t *testing.T) *sql.DB {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "shop.db")
@@ -83,7 +81,6 @@ func openSQLite(t *testing.T) *sql.DB {
 	return db
 }
 
-// isSQLite reports whether db is SQLite, to choose the dialect of an ORM.
 func isSQLite(db *sql.DB) bool {
 	_, err := db.Exec("SELECT sqlite_version()")
 	return err == nil
@@ -137,14 +134,13 @@ func (w *world) ran() []string {
 	return slices.Clone(w.calls)
 }
 
-// record records a note. The note is also the idempotency key.
+// The note is also the idempotency key.
 func (w *world) record(tx compensator.Tx, note string) error {
 	_, err := w.notes.Record(w.t.Context(), tx, note, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(note)})
 	return err
 }
 
-// waitRun waits until the note's handler has run. Call it for the last note recorded, so that the earlier notes have
-// had their chance to run.
+// Call waitRun for the last note recorded, so that earlier notes have had their chance to run.
 func (w *world) waitRun(note string) {
 	w.t.Helper()
 	w.eventually(func() bool { return slices.Contains(w.ran(), note) })
@@ -161,8 +157,7 @@ func (w *world) count(from string) (n int) {
 	return n
 }
 
-// savepoint runs the function work in a nested transaction that is rolled back. It serves ORMs without nested
-// transactions.
+// savepoint serves ORMs without nested transactions.
 func savepoint(ctx context.Context, tx compensator.Tx, work func(tx compensator.Tx) error) error {
 	if _, err := tx.ExecContext(ctx, "SAVEPOINT inner_work"); err != nil {
 		return err

@@ -16,7 +16,6 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 )
 
-// asItself is the environment variable that makes the test binary run the program.
 const asItself = "COMPENSATOR_PRIORITIES"
 
 func TestMain(m *testing.M) {
@@ -27,8 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Normal refunds hold all slots of their type until the last urgent one has ended. If the urgent ones waited for a slot
-// of the normal ones, the test would never end.
+// Normal refunds hold all slots of their type until the last urgent one has ended.
 func TestUrgentRefundsDoNotWaitForNormalOnes(t *testing.T) {
 	t.Parallel()
 	db, err := compensator.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "refunds.db")+"?_txlock=immediate&_pragma=busy_timeout(10000)")
@@ -62,7 +60,6 @@ func TestUrgentRefundsDoNotWaitForNormalOnes(t *testing.T) {
 	assert.Equal(t, []string{"refund_urgent", "refund_urgent", "refund_urgent"}, ended[:3])
 }
 
-// The program must run all refunds and then stop without an error.
 func TestProgramRunsAllRefunds(t *testing.T) {
 	t.Parallel()
 	program, err := os.Executable()

@@ -7,8 +7,6 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// books counts what the shop has done. At the end the database must agree with these numbers, although a worker was
-// killed.
 type books struct {
 	placed, rolledBack, committed int
 	paid, unpaid                  int // of the committed orders
@@ -16,7 +14,6 @@ type books struct {
 	refusals                      int // refusals of the warehouse, for some of the parcels
 }
 
-// enterPlaced counts the result of placing an order. It returns unexpected errors.
 func (b *books) enterPlaced(o Order, err error) error {
 	b.placed++
 	switch {
@@ -31,7 +28,6 @@ func (b *books) enterPlaced(o Order, err error) error {
 	return nil
 }
 
-// enterPaid counts the result of paying an order. It returns unexpected errors.
 func (b *books) enterPaid(o Order, err error) error {
 	if tooLate := new(compensator.StateError); errors.As(err, &tooLate) {
 		return nil

@@ -16,7 +16,6 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// database is the database of the shop's tables and of the process log.
 type database struct {
 	*sql.DB
 	dsn   string // DSN of MySQL or MariaDB; empty means SQLite
@@ -25,14 +24,12 @@ type database struct {
 	now   string // SQL expression for the database's clock, in ms since 1970
 }
 
-// These are the names of environment variables. Through them the shop tells a worker which database it has created.
 const (
 	dsnVariable   = "MYSQL_DSN"
 	redisVariable = "REDIS_ADDR"
 	fileVariable  = "QUICKSTART_FILE"
 )
 
-// newDatabase creates an empty database on the server that the environment names, or else an SQLite file.
 func newDatabase(ctx context.Context) (*database, error) {
 	db, err := placeDatabase(ctx)
 	if err != nil {
@@ -59,7 +56,6 @@ func placeDatabase(ctx context.Context) (*database, error) {
 	return openSQLite(filepath.Join(dir, "shop.db"))
 }
 
-// openDatabase opens the database that a shop has created.
 func openDatabase() (*database, error) {
 	if dsn := os.Getenv(dsnVariable); dsn != "" {
 		return openMySQL(dsn)
@@ -67,9 +63,8 @@ func openDatabase() (*database, error) {
 	return openSQLite(os.Getenv(fileVariable))
 }
 
-// openSQLite opens a file. SQLite's settings belong to a connection, so they are in the DSN. Transactions take the
-// write lock at BEGIN. If they did not, a transaction that reads first and then writes would fail if another process
-// writes in between.
+// Transactions take the write lock at BEGIN. Otherwise a transaction that reads and then writes would fail after a
+// write of another process.
 func openSQLite(file string) (*database, error) {
 	settings := url.Values{"_txlock": {"immediate"}, "_pragma": {"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(10000)"}}
 	db, err := compensator.Open("sqlite", "file:"+file+"?"+settings.Encode())
@@ -103,8 +98,7 @@ func (db *database) Close() error {
 
 const ownName = "compensator_quickstart"
 
-// ownDatabase creates an empty database for the shop and returns its DSN. If the user may not create one, it returns
-// the given DSN.
+// ownDatabase returns the given DSN if the user may not create a database.
 func ownDatabase(ctx context.Context, dsn string) (string, error) {
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
@@ -135,7 +129,6 @@ func mayNot(err error) bool {
 	return errors.As(err, &answer) && answer.Number == accessDenied
 }
 
-// forget removes the shop's keys from Redis.
 func (db *database) forget(ctx context.Context) error {
 	if db.redis == nil {
 		return nil
@@ -149,7 +142,6 @@ func (db *database) forget(ctx context.Context) error {
 	return keys.Err()
 }
 
-// where, queue and shell describe the database for the output.
 func (db *database) where() string {
 	if db.dsn == "" {
 		return "SQLite, " + db.file

@@ -6,8 +6,6 @@ import (
 	"time"
 )
 
-// day runs the shop for a day: the shop trades while a worker works, the worker is killed, and another worker takes
-// over.
 func (s *shop) day(ctx context.Context) (books, error) {
 	tell := s.begin()
 	first, err := startWorker(ctx, s.db)
@@ -44,7 +42,6 @@ func (s *shop) day(ctx context.Context) (books, error) {
 	return b, err
 }
 
-// killInTheMiddle kills the worker during its work and returns the progress at that time.
 func (s *shop) killInTheMiddle(ctx context.Context, w *worker) (progress, error) {
 	err := w.await(ctx, func() (bool, error) {
 		p, err := s.progress(ctx)
@@ -59,7 +56,6 @@ func (s *shop) killInTheMiddle(ctx context.Context, w *worker) (progress, error)
 	return s.progress(ctx)
 }
 
-// begin prints which database and queue the shop uses. It returns a function that prints an event with its time.
 func (s *shop) begin() (tell func(format string, args ...any)) {
 	fmt.Printf("database  %s\nqueue     %s\n\n", s.db.where(), s.db.queue())
 	began := time.Now()

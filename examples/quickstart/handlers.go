@@ -8,7 +8,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// register registers a handler for each business type. Only a process that calls Run runs them.
+// Only a process that calls Run runs the handlers.
 func (s *shop) register() error {
 	var closing, packing, flying error
 	s.closeUnpaid, closing = compensator.HandleTx(context.Background(), s.Compensator, "close_unpaid", s.giveBack, &compensator.HandlerConfig[Order]{
@@ -26,11 +26,9 @@ func (s *shop) register() error {
 	return errors.Join(closing, packing, flying)
 }
 
-// giveBack closes an unpaid order and returns its pieces to the stock. It needs no protection against a second run,
-// because its transaction also stores the entry's success.
+// giveBack needs no protection against a second run, because its transaction also stores the entry's success.
 //
-// It does not change a paid order. An operator may cancel this entry, and requeue it without knowing that the order was
-// paid in the meantime.
+// An operator may cancel the entry, and requeue it after the order was paid.
 func (s *shop) giveBack(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, o Order) error {
 	closed, err := tx.ExecContext(ctx, "UPDATE shop_orders SET status = 'closed', closed_at = "+s.db.now+" WHERE id = ? AND status <> 'paid'", o.ID)
 	if err != nil {
@@ -46,14 +44,12 @@ func (s *shop) giveBack(ctx context.Context, tx *compensator.ScopedTx, _ *compen
 	return takeTime(ctx, 200*time.Millisecond) // Take time, so that the kill happens between the effect and the commit.
 }
 
-// refusals is how often the warehouse refuses the call for a difficult order.
 const refusals = 2
 
 func (o Order) difficult() bool { return o.ID%5 == 0 }
 
-// pack calls the warehouse. The warehouse stands for an external system. Here it is only a table. A call to an external
-// system cannot share a transaction with the entry's success, so a kill can repeat it. The idempotency key tells the
-// warehouse that it is the same call.
+// A call to an external system cannot share a transaction with the entry's success, so a kill can repeat it. The
+// idempotency key tells the warehouse that it is the same call.
 func (s *shop) pack(ctx context.Context, e *compensator.Entry, o Order) error {
 	if o.difficult() && e.Attempt() <= refusals {
 		return errors.New("the warehouse answers 503")
@@ -65,7 +61,7 @@ func (s *shop) pack(ctx context.Context, e *compensator.Entry, o Order) error {
 	return takeTime(ctx, 150*time.Millisecond) // the time until the warehouse answers
 }
 
-// fly always fails. After its last attempt the method refund undoes the sale.
+// After the last attempt of fly, refund undoes the sale.
 func fly(context.Context, *compensator.Entry, Order) error {
 	return errors.New("there is no drone")
 }

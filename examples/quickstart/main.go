@@ -21,7 +21,6 @@ import (
 	"time"
 )
 
-// limit ends a run that hangs.
 const limit = 2 * time.Minute
 
 func main() {

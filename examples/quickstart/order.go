@@ -25,7 +25,7 @@ func newOrder(id int) Order {
 
 func (o Order) number() string { return strconv.Itoa(o.ID) }
 
-// closing returns the idempotency key of the entry that closes the order. A payment can compute it without a query.
+// A payment can compute the key without a query.
 func (o Order) closing() compensator.IdempotencyKey {
 	return compensator.IdempotencyKey("close-" + o.number())
 }
@@ -67,9 +67,8 @@ func (s *shop) reserve(ctx context.Context, tx *sql.Tx, o Order) error {
 	return err
 }
 
-// pay pays an order in one transaction. It marks the order as paid, cancels the entry that would close it, and records
-// the entry that ships it. If the order is already closed, pay returns a *compensator.StateError and the order stays
-// unpaid.
+// pay pays an order in one transaction. If the order is already closed, pay returns a *compensator.StateError and the
+// order stays unpaid.
 //
 // A repeated payment does not ship the order again. pay recognizes a repetition by the status of the order. The close
 // entry cannot show it, because an operator may have cancelled the close entry of an unpaid order.

@@ -14,8 +14,7 @@ type progress struct {
 	underWay map[string]int // claimed without an outcome yet, by business type
 }
 
-// progress reads the process log. delivery_count is stored before a handler runs and reset with its outcome. So if no
-// worker is alive, an entry has a delivery_count above 0 only if its attempt was cut short.
+// Without a living worker, a delivery_count above 0 means that an attempt was cut short.
 func (s *shop) progress(ctx context.Context) (progress, error) {
 	p := progress{underWay: make(map[string]int)}
 	rows, err := s.db.QueryContext(ctx, "SELECT business_type, SUM(state IN (1, 2)), SUM(state IN (0, -1, -3)), SUM(delivery_count > 0) FROM "+logTable+" GROUP BY business_type")
@@ -36,7 +35,6 @@ func (s *shop) progress(ctx context.Context) (progress, error) {
 	return p, rows.Err()
 }
 
-// attempts lists the claimed entries.
 func (p progress) attempts() string {
 	var list []string
 	for _, businessType := range slices.Sorted(maps.Keys(p.underWay)) {

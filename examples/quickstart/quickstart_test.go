@@ -19,8 +19,6 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// asProgram is the environment variable that makes the test binary run the program. The binary is already built, with
-// the race detector.
 const asProgram = "QUICKSTART_TEST_RUNS_MAIN"
 
 func TestMain(m *testing.M) {
@@ -59,7 +57,6 @@ func TestQuickstartSharesTheDatabaseOfAUserWhoMayMakeNone(t *testing.T) {
 	assert.Contains(t, output, "no Redis")
 }
 
-// quickstart runs the program. Its environment names no servers except the given ones.
 func quickstart(t *testing.T, environment ...string) (output string) {
 	t.Helper()
 	program, err := os.Executable()
@@ -89,7 +86,6 @@ func execute(t *testing.T, dsn string, statements ...string) {
 	}
 }
 
-// sabotage maps the start of a promise's text to a statement that breaks the promise.
 var sabotage = map[string]string{
 	"committed orders":           "DELETE FROM shop_orders WHERE id = 1",
 	"entries: one per order":     "DELETE FROM shop_process_log WHERE business_id = '1' AND state = 1",
@@ -140,7 +136,6 @@ func TestSummarySeesEveryBrokenPromise(t *testing.T) {
 	assert.Equal(t, 1, broken)
 }
 
-// workedOff lets the shop trade, and runs the entries in this process until all have ended.
 func workedOff(ctx context.Context, t *testing.T, s *shop, stop func()) books {
 	t.Helper()
 	ran := make(chan error, 1)
@@ -168,7 +163,6 @@ func harmOf(t *testing.T, p promise) string {
 	return ""
 }
 
-// openTestShop returns a shop on SQLite with one order.
 func openTestShop(t *testing.T) (*shop, Order) {
 	t.Setenv(redisVariable, "")
 	db, err := openSQLite(filepath.Join(t.TempDir(), "shop.db"))
@@ -196,8 +190,6 @@ func TestOrderPaidTwiceIsShippedOnce(t *testing.T) {
 	require.Equal(t, 1, parcels(t, s, o))
 }
 
-// TestOrderWhoseClosingAnOperatorHasCancelledIsPaidAndStaysSo cancels the close entry, pays the order, and then
-// requeues the close entry. The order must stay paid.
 func TestOrderWhoseClosingAnOperatorHasCancelledIsPaidAndStaysSo(t *testing.T) {
 	s, o := openTestShop(t)
 	_, err := s.Cancel(t.Context(), o.closing())

@@ -16,7 +16,7 @@ var items = []string{"apples", "bread", "cheese", "dates"}
 var tables = []string{"shop_stock", "shop_orders", "shop_parcels", logTable, logTable + "_audit", logTable + "_meta", logTable + "_fault", logTable + "_result", logTable + "_limit", logTable + "_slots", logTable + "_turns",
 	logTable + "_attempt", logTable + "_stat", logTable + "_instance", logTable + "_case", logTable + "_operation", logTable + "_setting"}
 
-// schema creates the shop's tables, in SQL that MySQL, MariaDB and SQLite understand. Times are in ms since 1970.
+// Times are in ms since 1970.
 var schema = []string{
 	`CREATE TABLE shop_stock (
 		item VARCHAR(20) NOT NULL PRIMARY KEY,
@@ -35,7 +35,6 @@ var schema = []string{
 		idempotency_key VARCHAR(64) NOT NULL)`,
 }
 
-// clear replaces the tables of an earlier run with empty tables and a full stock.
 func (db *database) clear(ctx context.Context) error {
 	if err := db.forget(ctx); err != nil {
 		return err

@@ -7,8 +7,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// shop sells items from a stock. Two processes open it on the same database: the first trades and records entries, and
-// the worker runs them.
+// Two processes open a shop on one database: the first trades and records entries, and the worker runs them.
 type shop struct {
 	*compensator.Compensator
 	db *database
@@ -18,10 +17,9 @@ type shop struct {
 	sendByDrone *compensator.Type[Order]
 }
 
-// lease is short, so that the entries of the killed worker do not wait long. The default is 30 s.
+// lease is short, so that the entries of the killed worker do not wait long.
 const lease = 2 * time.Second
 
-// openShop opens the process log in the shop's database and registers the handlers.
 func openShop(ctx context.Context, db *database) (*shop, error) {
 	c, err := compensator.New(ctx, compensator.Config{
 		DB: db.DB, Redis: db.redis,
@@ -36,7 +34,6 @@ func openShop(ctx context.Context, db *database) (*shop, error) {
 	return s, s.register()
 }
 
-// trade places the orders and pays most of them at once.
 func (s *shop) trade(ctx context.Context) (books, error) {
 	var b books
 	for id := 1; id <= 120; id++ {

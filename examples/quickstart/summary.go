@@ -8,7 +8,6 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// promise is a number in the database and the value that it must have.
 type promise struct {
 	text  string
 	want  int
@@ -22,13 +21,11 @@ func (p promise) ask(ctx context.Context, db interface {
 	return n, err
 }
 
-// outcomes lists numbers that are printed and not checked, because their values may vary.
 var outcomes = []promise{
 	{text: "calls of the warehouse; calls that were cut short were repeated with the same key", query: "SELECT COUNT(*) FROM shop_parcels"},
 	{text: "ms from the deadline to the latest close; this includes the dead worker's lease and, without Redis, the poll interval", query: "SELECT MAX(closed_at - pay_by) FROM shop_orders"},
 }
 
-// promises lists what the database must hold according to the shop's books.
 func promises(b books) []promise {
 	return []promise{
 		{"committed orders exist", b.committed, "SELECT COUNT(*) FROM shop_orders"},
@@ -54,8 +51,7 @@ func promises(b books) []promise {
 	}
 }
 
-// summarize prints the content of the database and returns the number of broken promises. Each number is printed with
-// its query, so that you can run it again.
+// summarize prints the content of the database and returns the number of broken promises.
 func (s *shop) summarize(ctx context.Context, b books) (broken int, err error) {
 	if err := s.printEntries(ctx); err != nil {
 		return 0, err

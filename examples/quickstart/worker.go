@@ -10,7 +10,6 @@ import (
 	"time"
 )
 
-// workerArgument starts this program as a worker.
 const workerArgument = "worker"
 
 // work runs entries until the parent process closes standard input or dies.
@@ -33,7 +32,6 @@ func work(ctx context.Context) error {
 	return errors.Join(s.Run(ctx), s.Close())
 }
 
-// worker is a worker process as its parent sees it.
 type worker struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
@@ -66,7 +64,7 @@ func startWorker(ctx context.Context, db *database) (*worker, error) {
 
 func (w *worker) String() string { return fmt.Sprintf("worker %d", w.cmd.Process.Pid) }
 
-// kill sends SIGKILL. The worker runs no handler, no deferred call and no Rollback any more.
+// The worker runs no handler, no deferred call and no Rollback any more.
 func (w *worker) kill() error {
 	if err := w.cmd.Process.Kill(); err != nil {
 		return err
@@ -75,7 +73,6 @@ func (w *worker) kill() error {
 	return nil
 }
 
-// stop asks the worker to end and waits until it has finished its work.
 func (w *worker) stop() error {
 	_ = w.stdin.Close() // Close fails only if the worker has ended. Its error is returned below.
 	<-w.gone
@@ -85,7 +82,7 @@ func (w *worker) stop() error {
 	return nil
 }
 
-// await calls the function ask until it returns true. It returns an error if the worker ends.
+// await returns an error if the worker ends.
 func (w *worker) await(ctx context.Context, ask func() (bool, error)) error {
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()

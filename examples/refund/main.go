@@ -92,8 +92,7 @@ func open(ctx context.Context) (*sql.DB, error) {
 	return db, nil
 }
 
-// register registers a handler that calls the partner, and then writes the partner's reference. All processes together
-// call at most twice at a time.
+// All processes together call at most twice at a time.
 func register(c *compensator.Compensator, partner string) (*refundType, error) {
 	return compensator.HandleCall(context.Background(), c, "refund", func(ctx context.Context, e *compensator.Entry, r Refund) (Answer, error) {
 		var answer Answer
@@ -166,7 +165,7 @@ func answer(w http.ResponseWriter, r *http.Request, refunds *refundType) {
 	}
 }
 
-// pretend stands for a partner. It takes three seconds for an order whose id begins with "slow".
+// pretend takes three seconds for an order whose id begins with "slow".
 func pretend(w http.ResponseWriter, r *http.Request) {
 	var refund Refund
 	if err := json.NewDecoder(r.Body).Decode(&refund); err != nil {

@@ -24,7 +24,6 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// asItself is the environment variable that makes the test binary run the program.
 const asItself = "COMPENSATOR_REFUND"
 
 func TestMain(m *testing.M) {
@@ -35,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(testservers.Main(m))
 }
 
-// partner holds each call until the test lets it go. It refuses the order "refused".
+// partner refuses the order "refused".
 type partner struct {
 	*httptest.Server
 	let chan struct{} // closed once calls are answered at once
@@ -82,14 +81,12 @@ func (p *partner) count(n int, order, key string) {
 	}
 }
 
-// seen returns the idempotency keys of the calls for an order.
 func (p *partner) seen(order string) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.keys[order]
 }
 
-// shop is a database with a partner, on which processes start.
 type shop struct {
 	*testing.T
 	partner     *partner
@@ -97,7 +94,6 @@ type shop struct {
 	environment []string
 }
 
-// onEach runs a test on MariaDB with Redis, and on SQLite.
 func onEach(t *testing.T, test func(s *shop)) {
 	t.Parallel()
 	t.Run("server", func(t *testing.T) {
@@ -117,7 +113,6 @@ func newShop(t *testing.T, driver, dsn string, environment ...string) *shop {
 	return &shop{t, p, driver, dsn, append(environment, asItself+"=1", "ADDR=127.0.0.1:0", "PARTNER_URL="+p.URL)}
 }
 
-// cancel cancels an entry, as a person or a service does.
 func (s *shop) cancel(key compensator.IdempotencyKey) {
 	db, err := compensator.Open(s.driver, s.dsn)
 	require.NoError(s, err)
@@ -129,7 +124,6 @@ func (s *shop) cancel(key compensator.IdempotencyKey) {
 	require.NoError(s, err)
 }
 
-// start starts a process and returns the URL of its refunds, and a function that kills it.
 func (s *shop) start() (refunds string, kill func()) {
 	self, err := os.Executable()
 	require.NoError(s, err)
@@ -164,7 +158,6 @@ func (s *shop) ask(method, url string) (status int, body, location string) {
 	return answer.StatusCode, string(text), answer.Header.Get("Location")
 }
 
-// link requests the URL until the answer has a result.
 func (s *shop) link(url string) (result string) {
 	for deadline := time.Now().Add(2 * time.Minute); ; {
 		status, body, _ := s.ask("GET", url)

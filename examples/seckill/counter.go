@@ -11,8 +11,7 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// counter is a shop.Counter that also lists a ticket as open until its sale in the database is confirmed. Every script
-// may run twice.
+// counter is a shop.Counter that also lists a ticket as open until its sale in the database is confirmed.
 type counter struct{ *shop.Counter }
 
 var (
@@ -28,8 +27,7 @@ var (
 	abandonedScript = redis.NewScript(abandonedLua)
 )
 
-// The method take takes a piece and writes the edition into the ticket. It returns ErrSoldOut, ErrAgain, or ErrStale if
-// Redis does not know the sale.
+// take returns ErrSoldOut, ErrAgain, or ErrStale if Redis does not know the sale.
 func (c counter) take(ctx context.Context, t *shop.Ticket) error {
 	return shop.Taken(t, takeScript.Run(ctx, c.Redis, c.Keys(t.Goods), t.Buyer, t.ID))
 }
@@ -38,7 +36,6 @@ func (c counter) confirm(ctx context.Context, t shop.Ticket) error {
 	return confirmScript.Run(ctx, c.Redis, c.Keys(t.Goods), t.Buyer, t.ID).Err()
 }
 
-// atOnce is the maximum number of tickets that one call of the method abandoned finds.
 const atOnce = 500
 
 // abandoned returns tickets that were taken longer than age ago and were neither confirmed nor given back.
@@ -54,7 +51,6 @@ func (c counter) abandoned(ctx context.Context, goods string, age time.Duration)
 	return tickets, nil
 }
 
-// open returns the number of open tickets.
 func (c counter) open(ctx context.Context, goods string) (int, error) {
 	n, err := c.Redis.ZCard(ctx, c.Keys(goods)[2]).Result()
 	return int(n), err

@@ -102,8 +102,7 @@ func (h *manual) insert(ctx context.Context, t shop.Ticket) error {
 	return tx.Commit()
 }
 
-// send publishes a message and sets its status to sent or failed. A sent message may still be in a buffer of this
-// process.
+// A sent message may still be in a buffer of this process.
 func (h *manual) send(ctx context.Context, t shop.Ticket) {
 	status := handSent
 	if err := h.publish(ctx, t); err != nil {
@@ -131,7 +130,6 @@ func (h *manual) set(ctx context.Context, t shop.Ticket, status int) {
 	}
 }
 
-// Run sets the stock in Redis, then consumes and scans until ctx ends.
 func (h *manual) Run(ctx context.Context) error {
 	h.Warm(ctx)
 	var group sync.WaitGroup
@@ -151,7 +149,6 @@ func (h *manual) Run(ctx context.Context) error {
 	return nil
 }
 
-// serve works with one connection until it breaks.
 func (h *manual) serve(ctx context.Context) error {
 	conn, err := amqp091.Dial(h.url)
 	if err != nil {
@@ -194,7 +191,6 @@ func (h *manual) publishOn(c *amqp091.Channel) {
 	h.channel = c
 }
 
-// consume makes the order and sets the status.
 func (h *manual) consume(ctx context.Context, d amqp091.Delivery) {
 	var t shop.Ticket
 	if err := json.Unmarshal(d.Body, &t); err != nil {
@@ -213,7 +209,6 @@ func (h *manual) consume(ctx context.Context, d amqp091.Delivery) {
 
 const findLate = `SELECT ticket, goods, buyer FROM shop_hand_log WHERE status = 0 AND created_at < UTC_TIMESTAMP(3) - INTERVAL 5 SECOND LIMIT 100`
 
-// sendLate sends messages that were not sent.
 func (h *manual) sendLate(ctx context.Context) {
 	for _, t := range h.Scan(ctx, findLate) {
 		h.send(ctx, t)

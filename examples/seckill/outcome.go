@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// storeOutcome updates Redis with the outcome of a ticket's purchase. If that fails, Watch finds the ticket later.
+// Watch finds the ticket later if storeOutcome fails.
 func (s *sale) storeOutcome(ctx context.Context, t shop.Ticket, outcome error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisTimeout)
 	defer cancel()
@@ -39,9 +39,8 @@ func (s *sale) lookAfter(ctx context.Context, g shop.Goods) error {
 	return err
 }
 
-// The method decide handles a ticket whose process has not updated Redis. It records the entry of the ticket. If the
-// entry exists already and is not cancelled, the ticket was sold. If the entry is new, the ticket was not sold: decide
-// cancels the entry in the same transaction, so that a slow process cannot sell the ticket later.
+// If the entry exists already and is not cancelled, the ticket was sold. If the entry is new, the ticket was not sold:
+// decide cancels the entry in the same transaction, so that a slow process cannot sell the ticket later.
 func (s *sale) decide(ctx context.Context, t shop.Ticket) error {
 	sold := false
 	err := s.Log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {

@@ -17,25 +17,21 @@ func TestVisitorBuysAndLetsACrowdInInTheBrowser(t *testing.T) {
 	tab.Do(chromedp.Navigate("http://"+w.Address+"/?lang=en"), browser.Until(`document.querySelector("h1").textContent.startsWith("Flash sale")`),
 		browser.Text("#stock-redis", "40"), browser.Text("#stock-database", "40"), chromedp.Evaluate(`window.here = true`, nil))
 
-	// The buyer gets one piece, and no second piece.
 	buy := func() { tab.Do(chromedp.SetValue("#buy input", "eve"), chromedp.Click("#buy button")) }
 	buy()
 	tab.Do(browser.Text("#news", "✓ eve: "+shop.English.Accepted), browser.Text("#stock-redis", "39"), browser.Text("#stock-database", "39"), browser.Text("#entries-create_order .done", "1"))
 	buy()
 	tab.Do(browser.Text("#news", "✗ eve: "+shop.English.Again))
 
-	// An order whose time is up returns its piece.
 	sold := w.State("eve").Ticket
 	w.Exec(`UPDATE seckill_orders SET due_at = UTC_TIMESTAMP(3)`)
 	require.NoError(t, w.other.Log.Reschedule(t.Context(), shop.Ticket{ID: sold}.CloseKey(), 0))
 	tab.Do(browser.Text("#orders-closed", "1"), browser.Text("#stock-redis", "40"), browser.Text("#stock-database", "40"))
 
-	// A crowd buys everything and pays for some orders. Each buyer pays with a chance of one in three, so with few
-	// pieces nobody might pay.
+	// Each buyer pays with a chance of one in three, so with few pieces nobody might pay.
 	tab.Do(chromedp.SetValue("#crowd input", "60"), chromedp.Click("#crowd button"), browser.Text("#news", "✓ "+shop.English.CrowdIn), browser.Text("#stock-redis", "0"),
 		browser.Until(`Number(document.querySelector("#orders-paid").textContent) > 0`))
 
-	// The page shows a fault when it happens.
 	w.Exec(`INSERT INTO seckill_faults (what, struck_at) VALUES ('<b>lightning</b>', UTC_TIMESTAMP(3))`)
 	tab.Do(browser.Until(`document.querySelector("#faults li")?.textContent.includes("<b>lightning</b>")`))
 
@@ -47,8 +43,6 @@ func TestVisitorBuysAndLetsACrowdInInTheBrowser(t *testing.T) {
 	require.True(t, tab.Holds(fits), "no scrolling sideways at 360 px, in Chinese")
 }
 
-// photograph waits until the page shows four faults, a closed order and answers of the last second. Then it saves a
-// picture of the page.
 func photograph(t *testing.T, address, file string) {
 	tab := browser.Open(t, 900, 700)
 	tab.Do(chromedp.Navigate("http://"+address+"/?lang=en"), browser.Until(`document.querySelectorAll("#faults li").length >= 4 && Number(document.querySelector("#orders-closed").textContent) > 0 &&

@@ -12,8 +12,7 @@ func (s *sale) Sell(ctx context.Context, p shop.Purchase) (shop.Ticket, error) {
 	return s.SellOne(ctx, p, s.buy)
 }
 
-// buy takes a piece in Redis, then sells it in the database. If Redis has no piece for the buyer, buy does not query
-// the database.
+// buy does not query the database if Redis has no piece for the buyer.
 func (s *sale) buy(ctx context.Context, p shop.Purchase) (shop.Ticket, error) {
 	t := shop.NewTicket(p)
 	err := s.counter.take(ctx, &t)
@@ -40,9 +39,8 @@ func (s *sale) sell(ctx context.Context, t shop.Ticket) error {
 	return s.certain(ctx, t, err)
 }
 
-// send publishes create_order entries. A published message does not complete its entry, because the consumer
-// completes it. If the consumer does not complete an entry in time, send publishes it again. After the last attempt
-// the entry fails, and the library calls the method undo.
+// A published message does not complete its entry, because the consumer completes it. If the consumer does not complete
+// an entry in time, send publishes it again.
 func (s *sale) send(ctx context.Context, items []compensator.Item[shop.Ticket]) []error {
 	outcomes := s.publish(ctx, s.withSendingsLeft(items))
 	for i, err := range outcomes {
@@ -53,8 +51,7 @@ func (s *sale) send(ctx context.Context, items []compensator.Item[shop.Ticket]) 
 	return outcomes
 }
 
-// create runs for each message. It makes the unpaid order, records the entry that closes it, and completes the
-// create_order entry. For a repeated or late message it finds that the entry has ended.
+// After a repeated or late message, create finds that the entry has ended.
 func (s *sale) create(ctx context.Context, t shop.Ticket) error {
 	return s.Log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		if _, err := s.creating.CompleteTx(ctx, tx, createKey(t)); err != nil {
@@ -68,7 +65,7 @@ func (s *sale) create(ctx context.Context, t shop.Ticket) error {
 	})
 }
 
-// undo returns the piece of a ticket that no consumer could turn into an order. The buyer may buy again.
+// undo returns the piece of a ticket that no consumer could turn into an order.
 func (s *sale) undo(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, t shop.Ticket) error {
 	return s.PutBack(ctx, tx, t)
 }

@@ -12,13 +12,11 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// scene is one run of this example: a day of the sale, with the library or with the hand-written version.
 type scene struct {
 	day.Day
 	sending
 }
 
-// books adds the state of the messages to the figures of day.Books.
 type books struct {
 	*day.Books
 	open    int // open tickets in Redis
@@ -26,7 +24,6 @@ type books struct {
 	waiting int // messages in the queue
 }
 
-// prepare sets what is specific to this sale.
 func (s *scene) prepare() {
 	s.Tables = tables
 	s.Rest = s.abandon + 2*time.Second
@@ -48,8 +45,7 @@ func (s *scene) run(ctx context.Context) (b *books, err error) {
 	return b, err
 }
 
-// left returns the number of messages in the queue. For the hand-written version it adds the messages that were not
-// sent.
+// left adds the messages that the hand-written version has not sent.
 func (s *scene) left(ctx context.Context) (int, error) {
 	waiting, err := s.Waiting(s.Queue(orderQueue))
 	if err != nil || !s.Manual {
@@ -59,8 +55,8 @@ func (s *scene) left(ctx context.Context) (int, error) {
 	return waiting + unsent, err
 }
 
-// countAlone counts lost work: a ticket without create_order, an order without close_order, or an ended ticket
-// without return_stock.
+// countAlone counts lost work: a ticket without create_order, an order without close_order, or an ended ticket without
+// return_stock.
 const countAlone = `SELECT
 	(SELECT COUNT(*) FROM shop_tickets t LEFT JOIN shop_log l ON l.idempotent_id = CONCAT('create/', t.goods, '/', t.buyer, '/', t.ticket) WHERE l.id IS NULL) +
 	(SELECT COUNT(*) FROM shop_orders o LEFT JOIN shop_log l ON l.idempotent_id = CONCAT('close/', o.ticket) WHERE l.id IS NULL) +
@@ -82,7 +78,6 @@ func (s *scene) read(ctx context.Context, b *books) (err error) {
 	return err
 }
 
-// report prints every check and returns how many are WRONG.
 func (b *books) report(out io.Writer) (wrong int) {
 	create, closing, back := b.Entries[createType], b.Entries[shop.CloseType], b.Entries[shop.ReturnType]
 	withPerson := create[compensator.Dead]

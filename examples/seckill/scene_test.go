@@ -38,7 +38,6 @@ func TestMain(m *testing.M) {
 	os.Exit(testservers.Main(m))
 }
 
-// quick has settings with which a test takes seconds.
 var quick = settings{
 	shop.Settings{Goods: "phone", Stock: 40, Window: 2 * time.Second, Resend: 500 * time.Millisecond, Most: 4, Lease: time.Second, Fail: 0.1, Hopeless: 0.05, Seed: 1},
 	sending{gather: 20 * time.Millisecond, abandon: 2 * time.Second, workers: 8},
@@ -54,8 +53,7 @@ func (s scene) books(t *testing.T) *books {
 	return b
 }
 
-// TestSale runs a small sale, or the sale of make seckill. With -full it then runs the hand-written version under the
-// same load and faults.
+// With -full it then runs the hand-written version under the same load and faults.
 func TestSale(t *testing.T) {
 	s := asked
 	s.place(t)
@@ -77,8 +75,7 @@ func TestSale(t *testing.T) {
 	require.NotZero(t, ours.Moments.Looks)
 }
 
-// place gives the scene its servers and chooses the faults. Servers from the environment are not restarted, and lose
-// only the scene's data.
+// Servers from the environment are not restarted, and lose only the scene's data.
 func (s *scene) place(t *testing.T) {
 	s.Servers = servers.Servers{Name: "seckill"}
 	if *yours {

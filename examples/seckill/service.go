@@ -14,16 +14,13 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// tables is the prefix of the table names.
 const tables shop.Tables = "seckill"
 
-// settings holds the settings of the service. The hand-written version uses some of them.
 type settings struct {
 	shop.Settings
 	sending
 }
 
-// sending holds the settings for sending and consuming messages.
 type sending struct {
 	gather  time.Duration // maximum time that a ticket waits for others, to be sent with them
 	later   time.Duration // delay before a ticket is sent
@@ -38,7 +35,6 @@ func (p *sending) define(flags *flag.FlagSet) {
 	flags.IntVar(&p.workers, "workers", 8, "number of messages that this process works on concurrently")
 }
 
-// arguments returns the flags that the method define reads.
 func (p sending) arguments() []string {
 	return []string{"-gather", p.gather.String(), "-later", p.later.String(), "-abandon", p.abandon.String(), "-workers", strconv.Itoa(p.workers)}
 }
@@ -53,7 +49,6 @@ func (p sending) validate() error {
 	return nil
 }
 
-// service is one process.
 type service struct {
 	shop.Service
 	settings
@@ -94,7 +89,7 @@ func (s *service) open(ctx context.Context, db *sql.DB, c *shop.Counter) (shop.W
 	return ours, ours.Shop, nil
 }
 
-// prepare creates what is missing. While the database accepts no writes, the service starts only if nothing is missing.
+// While the database accepts no writes, the service starts only if nothing is missing.
 func (s *service) prepare(ctx context.Context, db *sql.DB) error {
 	return errors.Join(tables.Create(ctx, db, createHandLog), tables.PutOnSale(ctx, db, s.Goods, s.Stock), s.OnBroker(servers.Declare(s.Queue(orderQueue))))
 }

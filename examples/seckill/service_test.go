@@ -28,8 +28,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// world is a service in this process, and a second sale that stands for another process. The second sale does only what
-// the test calls.
+// The second sale does only what the test calls.
 type world struct {
 	*visit.Visit
 	service service
@@ -56,7 +55,6 @@ func newWorld(t *testing.T, change func(*settings)) *world {
 	return w
 }
 
-// openOther opens the second sale. It does not run.
 func (w *world) openOther(on servers.Servers) {
 	db, err := on.OpenDB(16)
 	require.NoError(w.T, err)
@@ -70,7 +68,6 @@ func (w *world) openOther(on servers.Servers) {
 	w.DB, w.other = db, other
 }
 
-// awaitStock waits until Redis and the database both have this many pieces.
 func (w *world) awaitStock(pieces int) {
 	w.T.Helper()
 	require.Eventually(w.T, func() bool {
@@ -180,7 +177,6 @@ func TestMessageThatComesTwiceOrTooLateMakesNoSecondOrder(t *testing.T) {
 	require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckill_orders`))
 }
 
-// A malformed message becomes an entry with its content. The next message is not held up.
 func TestMalformedMessageWaitsForAPersonAndHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock, s.workers = 2, 1 })
@@ -199,8 +195,7 @@ func TestMalformedMessageWaitsForAPersonAndHoldsUpNoOther(t *testing.T) {
 	require.Zero(t, waiting)
 }
 
-// The broker refuses the service's messages and its consumer. Purchases must succeed meanwhile, and no attempt may be
-// counted. When the queue is right again, every ticket must become an order.
+// Purchases must succeed meanwhile, and no attempt may be counted.
 func TestBrokerThatRefusesMessagesLosesNone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock, s.Most = 3, 1 })
@@ -271,8 +266,7 @@ func TestPurchaseThatTheDatabaseRefusesGivesItsPieceBack(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, w.Buy("ben").Status)
 }
 
-// The answer to a COMMIT is lost. The COMMIT has happened in one case, and has not happened in the other. In both cases
-// the buyer must get the right answer at once.
+// The answer to a COMMIT is lost. The COMMIT has happened in one case, and has not happened in the other.
 func TestPurchaseWhoseCommitIsUnknownIsResolved(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -336,7 +330,6 @@ func TestTicketOfAProcessThatDiedAfterItsTransactionIsConfirmed(t *testing.T) {
 	w.Refused(w.Buy("ann"), http.StatusConflict, "bought_already")
 }
 
-// A lost counter must be filled again by the next purchase, or by Watch.
 func TestCounterThatIsLostIsFilledFromTheDatabase(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 3 })
@@ -351,8 +344,7 @@ func TestCounterThatIsLostIsFilledFromTheDatabase(t *testing.T) {
 	require.Equal(t, http.StatusOK, answer.Status)
 }
 
-// Redis returns to an older state: it has too many pieces and does not know a buyer. The database must not sell pieces
-// that do not exist.
+// Redis returns to an older state: it has too many pieces and does not know a buyer.
 func TestWrongCounterIsFoundByThePurchaseThatItAccepts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 1 })
@@ -367,8 +359,7 @@ func TestWrongCounterIsFoundByThePurchaseThatItAccepts(t *testing.T) {
 	}
 }
 
-// A purchase has taken a ticket from the counter, and then Redis loses its data. The new counter starts with the
-// database's stock, and does not know this ticket. So the database must refuse to sell the ticket.
+// Redis loses a taken ticket, and the new counter does not include it.
 func TestTicketOfAnEarlierEditionIsNotSold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 2 })
@@ -381,8 +372,6 @@ func TestTicketOfAnEarlierEditionIsNotSold(t *testing.T) {
 	w.awaitStock(2)
 }
 
-// Redis loses its keys again and again while many buyers buy. At the end Redis and the database must have the same
-// stock.
 func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 500 })
@@ -417,7 +406,6 @@ func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 	w.awaitStock(500 - living)
 }
 
-// A scene that runs on servers from the environment must remove only its own data from them.
 func TestSceneRemovesOnlyItsOwnData(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 2 })
@@ -443,7 +431,6 @@ func TestSceneRemovesOnlyItsOwnData(t *testing.T) {
 	require.NoError(t, w.service.OnBroker(servers.Delete("x"+w.service.Queue(orderQueue))))
 }
 
-// A service that stops must answer all running requests and leave no unfinished work.
 func TestStoppingServiceFinishesItsWork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 1000 })

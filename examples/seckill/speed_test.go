@@ -40,7 +40,6 @@ type pace struct {
 	orders    float64 // orders a second, from the first request to the last order
 }
 
-// arm is one version of the service, with its measurements.
 type arm struct {
 	name    string
 	address string
@@ -48,9 +47,7 @@ type arm struct {
 	paces   []pace
 }
 
-// BenchmarkSale runs for make bench-seckill. It measures purchases a second with the log and without it. Each round
-// measures every version, in a different order. It also measures how many purchases a second Redis refuses when nothing
-// is left.
+// BenchmarkSale runs for make bench-seckill. It measures purchases a second with the log and without it.
 func BenchmarkSale(b *testing.B) {
 	on, ours := openForSpeed(b)
 	serve := func(way shop.Way) string {
@@ -85,7 +82,6 @@ func BenchmarkSale(b *testing.B) {
 	}
 }
 
-// openForSpeed returns a running service in which nothing fails.
 func openForSpeed(b *testing.B) (servers.Servers, *sale) {
 	cfg := quick
 	cfg.Window, cfg.Fail, cfg.Hopeless, cfg.Lease = time.Hour, 0, 0, 5*time.Second
@@ -128,7 +124,6 @@ func measure(b *testing.B, ours *sale, arms []*arm) {
 	}
 }
 
-// table formats the results as a Markdown table, with one row per version. A row has the medians of the measurements.
 // Its last two columns have the median ratio of its accepted purchases to those of each version without the log.
 func table(arms []*arm) string {
 	var t strings.Builder
@@ -165,7 +160,6 @@ func median(paces []pace, valueOf func(pace) float64) float64 {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// sendRequests lets each buyer send one request, and returns how fast all were answered with this status.
 func sendRequests(b *testing.B, address, goods string, buyers, status int) pace {
 	b.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: speedBuyers}
@@ -201,12 +195,10 @@ func sendRequests(b *testing.B, address, goods string, buyers, status int) pace 
 	return pace{perSecond: float64(buyers) / span.Seconds(), p99: crowd.Percentile(slices.Concat(took...), 0.99)}
 }
 
-// awaitOrders returns when each piece has its order.
 func awaitOrders(b *testing.B, s *sale, goods string) time.Time {
 	return awaitCount(b, s, speedPieces, `SELECT COUNT(*) FROM seckill_orders WHERE goods = ?`, goods)
 }
 
-// awaitRest returns when no create_order entry is left to run.
 func awaitRest(b *testing.B, s *sale) {
 	awaitCount(b, s, 0, `SELECT COUNT(*) FROM seckill_log WHERE business_type = ? AND state IN (?, ?)`, createType, compensator.Pending, compensator.Retrying)
 }

@@ -21,7 +21,7 @@ func (p plain) Sell(ctx context.Context, wanted shop.Purchase) (shop.Ticket, err
 	return p.sellBare(ctx, wanted, func(tx *sql.Tx, t shop.Ticket) error { return p.InsertOrder(ctx, tx, t, p.Window) })
 }
 
-// sellBare sells a ticket in one transaction. The function more adds statements to the transaction.
+// The function more adds statements to the transaction.
 func (s *sale) sellBare(ctx context.Context, wanted shop.Purchase, more func(*sql.Tx, shop.Ticket) error) (shop.Ticket, error) {
 	t := shop.NewTicket(wanted)
 	if err := s.counter.take(ctx, &t); err != nil {
@@ -47,11 +47,7 @@ func (s *sale) sellBare(ctx context.Context, wanted shop.Purchase, more func(*sq
 	return t, s.counter.confirm(ctx, t)
 }
 
-// unlogged does the same work without the log. The buyer's request publishes the message right after its commit and
-// waits for the confirm. A consumer makes the order.
-//
-// If the process is killed between the commit and the confirm, a piece can be missing that no buyer has. A message
-// that arrives twice makes two orders. Nothing is sent again, undone or closed.
+// unlogged does the same work without the log.
 type unlogged struct {
 	*sale
 	out   *amqp091.Channel
@@ -78,7 +74,6 @@ func (u unlogged) Sell(ctx context.Context, wanted shop.Purchase) (shop.Ticket, 
 	return t, nil
 }
 
-// openUnlogged consumes from a separate queue, with as many concurrent messages as the version with the library.
 func openUnlogged(b *testing.B, on servers.Servers, ours *sale) unlogged {
 	conn, err := amqp091.Dial(on.AMQP)
 	require.NoError(b, err)

@@ -47,8 +47,7 @@ var look = shop.Look{
 	Types:   []string{createType, shop.CloseType, shop.ReturnType, redeliveredType},
 }
 
-// createKey returns the idempotency key of a ticket's create_order entry. The process that records this entry first
-// decides whether the ticket was sold.
+// The process that records this entry first decides whether the ticket was sold.
 func createKey(t shop.Ticket) compensator.IdempotencyKey {
 	return compensator.IdempotencyKey("create/" + t.Goods + "/" + t.Buyer + "/" + t.ID)
 }
@@ -93,15 +92,14 @@ func refused(err error) bool {
 	return errors.Is(err, shop.ErrSoldOut) || errors.Is(err, shop.ErrAgain) || errors.Is(err, shop.ErrStale)
 }
 
-// unlessGivenUp returns options with which Record refuses a ticket that another process has given up. See decide.
+// unlessGivenUp returns options with which Record refuses a ticket that another process has given up.
 func (s *sale) unlessGivenUp(t shop.Ticket) compensator.Options {
 	o := t.Options(createKey(t))
 	o.Delay, o.FailOnDuplicate = s.later, true
 	return o
 }
 
-// certain handles a COMMIT whose answer is lost. It asks the database whether the COMMIT happened. If the database does
-// not answer, the error stays ErrCommitUnknown.
+// certain returns ErrCommitUnknown if the database does not answer.
 func (s *sale) certain(ctx context.Context, t shop.Ticket, err error) error {
 	if !errors.Is(err, compensator.ErrCommitUnknown) {
 		return err
@@ -117,7 +115,7 @@ func (s *sale) certain(ctx context.Context, t shop.Ticket, err error) error {
 	return err
 }
 
-// withSendingsLeft returns the entries. Entries that have been sent as often as allowed become nil.
+// withSendingsLeft returns nil for an entry that has been sent as often as allowed.
 func (s *sale) withSendingsLeft(items []compensator.Item[shop.Ticket]) []*compensator.Entry {
 	entries := make([]*compensator.Entry, len(items))
 	for i, item := range items {
@@ -128,7 +126,7 @@ func (s *sale) withSendingsLeft(items []compensator.Item[shop.Ticket]) []*compen
 	return entries
 }
 
-// publish relays entries and returns their outcomes. A nil entry fails.
+// publish fails a nil entry.
 func (s *sale) publish(ctx context.Context, entries []*compensator.Entry) []error {
 	outcomes := make([]error, len(entries))
 	var left []*compensator.Entry
@@ -146,8 +144,7 @@ func (s *sale) publish(ctx context.Context, entries []*compensator.Entry) []erro
 	return outcomes
 }
 
-// consume reads a message and makes the order. It never asks for a redelivery, because an entry that is not completed
-// is sent again.
+// consume never asks for a redelivery, because an entry that is not completed is sent again.
 func (s *sale) consume(ctx context.Context, d *rabbitmq.Delivery) error {
 	var t shop.Ticket
 	if err := json.Unmarshal(d.Body, &t); err != nil {
@@ -164,8 +161,7 @@ func (s *sale) consume(ctx context.Context, d *rabbitmq.Delivery) error {
 	return nil
 }
 
-// Run consumes messages, runs the log's handlers and watches the counter until ctx ends. Then it finishes the work that
-// has begun. It stops the consumer before the log, so that the log sees everything that the consumer records.
+// Run stops the consumer before the log, so that the log sees everything that the consumer records.
 func (s *sale) Run(ctx context.Context) error {
 	logging, stopLog := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLog()

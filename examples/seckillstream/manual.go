@@ -64,7 +64,6 @@ func (h *manual) Run(ctx context.Context) error {
 	return nil
 }
 
-// pending handles messages that were read and not acknowledged.
 func (h *manual) pending(ctx context.Context) {
 	for ctx.Err() == nil {
 		done, err := h.next(ctx, "0")
@@ -77,7 +76,7 @@ func (h *manual) pending(ctx context.Context) {
 	}
 }
 
-// The method next reads one message and makes its order. The result isEmpty is true if there was no message.
+// next returns isEmpty if there was no message.
 func (h *manual) next(ctx context.Context, from string) (isEmpty bool, err error) {
 	streams, err := h.Redis.XReadGroup(ctx, &redis.XReadGroupArgs{
 		Group: handGroup, Consumer: handConsumer, Streams: []string{h.stream(h.Goods), from}, Count: 1, Block: 500 * time.Millisecond,
@@ -110,8 +109,7 @@ func (h *manual) order(ctx context.Context, m redis.XMessage) error {
 	return h.insert(ctx, t)
 }
 
-// insert makes the order. It makes no order, and returns no error, if the buyer has or had an order, or if no stock is
-// left.
+// insert makes no order, and returns no error, if the buyer has or had an order, or if no stock is left.
 func (h *manual) insert(ctx context.Context, t shop.Ticket) error {
 	tx, err := h.DB.BeginTx(ctx, nil)
 	if err != nil {

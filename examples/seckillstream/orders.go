@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/intake"
 )
 
-// buyersWith returns those buyers of a batch who have a living ticket. A ticket lives until it gives its piece back.
+// A ticket lives until it gives its piece back.
 func (s *sale) buyersWith(ctx context.Context, tx *compensator.ScopedTx, batch []*intake.Message) (map[string]bool, error) {
 	args := []any{s.Goods}
 	for _, m := range batch {
@@ -26,7 +26,7 @@ func (s *sale) buyersWith(ctx context.Context, tx *compensator.ScopedTx, batch [
 	return living, err
 }
 
-// The method write stores a batch. It sends one statement per table, not one per order.
+// write sends one statement per table, not one per order.
 func (s *sale) write(ctx context.Context, tx *compensator.ScopedTx, goods shop.Goods, sold, void []shop.Ticket) error {
 	if err := s.insertTickets(ctx, tx, sold, `(?, ?, ?, 1, UTC_TIMESTAMP(3), NULL)`); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (s *sale) insertOrders(ctx context.Context, tx compensator.Tx, tickets []sh
 	return err
 }
 
-// insertEnded stores a ticket without an order as ended. It reports whether the ticket is new to the database.
+// insertEnded reports whether the ticket is new to the database.
 func (s *sale) insertEnded(ctx context.Context, tx compensator.Tx, t shop.Ticket) (bool, error) {
 	return shop.Changed(tx.ExecContext(ctx, s.SQL(`INSERT IGNORE INTO shop_tickets (ticket, goods, buyer, living, taken_at, ended_at)
 		VALUES (?, ?, ?, NULL, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3))`), t.ID, t.Goods, t.Buyer))

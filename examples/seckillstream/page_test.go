@@ -19,7 +19,6 @@ func TestVisitorBuysAndLetsACrowdInInTheBrowser(t *testing.T) {
 		browser.Text("#stock-redis", "40"), browser.Text("#stock-database", "40"), chromedp.Evaluate(`window.here = true`, nil))
 	require.True(t, tab.Holds(`document.querySelector("header p").textContent.includes("its buyer may buy again")`), "the page says what Redis may lose")
 
-	// The buyer gets one piece and no second piece. The order is on its way while the database is slow.
 	goOn := w.holdUp()
 	buy := func() { tab.Do(chromedp.SetValue("#buy input", "eve"), chromedp.Click("#buy button")) }
 	buy()
@@ -29,16 +28,13 @@ func TestVisitorBuysAndLetsACrowdInInTheBrowser(t *testing.T) {
 	buy()
 	tab.Do(browser.Text("#news", "✗ eve: "+shop.English.Again))
 
-	// A malformed message waits for a person.
 	w.add("order", "{{no order}")
 	tab.Do(browser.Until(`document.querySelector("#entries-order_aside .bad b")?.textContent === "1"`))
 
-	// A crowd buys everything and pays for some orders. Each buyer pays with a chance of one in three, so with few
-	// pieces nobody might pay.
+	// Each buyer pays with a chance of one in three, so with few pieces nobody might pay.
 	tab.Do(chromedp.SetValue("#crowd input", "60"), chromedp.Click("#crowd button"), browser.Text("#news", "✓ "+shop.English.CrowdIn), browser.Text("#stock-redis", "0"),
 		browser.Until(`Number(document.querySelector("#orders-paid").textContent) > 0`))
 
-	// The page shows a fault when it happens.
 	w.Exec(`INSERT INTO seckillstream_faults (what, struck_at) VALUES ('<b>lightning</b>', UTC_TIMESTAMP(3))`)
 	tab.Do(browser.Until(`document.querySelector("#faults li")?.textContent.includes("<b>lightning</b>")`))
 
@@ -50,7 +46,6 @@ func TestVisitorBuysAndLetsACrowdInInTheBrowser(t *testing.T) {
 	require.True(t, tab.Holds(fits), "no scrolling sideways at 360 px, in Chinese")
 }
 
-// photograph saves a picture of the page after some faults, once pieces have come back.
 func photograph(t *testing.T, address, file string) {
 	tab := browser.Open(t, 900, 700)
 	tab.Do(chromedp.Navigate("http://"+address+"/?lang=en"), browser.Until(`document.querySelectorAll("#faults li").length >= 4 && Number(document.querySelector("#orders-closed").textContent) > 0 &&

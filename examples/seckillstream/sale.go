@@ -13,15 +13,13 @@ func (s *sale) Sell(ctx context.Context, p shop.Purchase) (shop.Ticket, error) {
 	return s.SellOne(ctx, p, s.buy)
 }
 
-// buy runs one script in Redis, which takes the piece, notes the buyer and adds the message atomically. Only Redis
-// answers a buyer.
+// buy runs one script in Redis, which takes the piece, notes the buyer and adds the message atomically.
 func (s *sale) buy(ctx context.Context, p shop.Purchase) (shop.Ticket, error) {
 	t := shop.NewTicket(p)
 	return t, s.take(ctx, &t)
 }
 
-// entry returns the entry that the intake records for a message. It closes the message's order and is due when the time
-// to pay is over. A malformed message waits for a person.
+// entry closes the message's order and is due when the time to pay is over. A malformed message waits for a person.
 func (s *sale) entry(m *intake.Message) (compensator.NewEntry, error) {
 	t, err := s.ticketOf(m)
 	if err != nil {
@@ -31,8 +29,7 @@ func (s *sale) entry(m *intake.Message) (compensator.NewEntry, error) {
 	return s.Closing.Entry(t, s.InTime(t)), nil
 }
 
-// create makes the orders of a batch, in the transaction that records their entries. It holds the lock on the goods'
-// row, as Rebuild does, so both see a consistent state.
+// create holds the lock on the goods' row, as Rebuild does, so both see a consistent state.
 func (s *sale) create(ctx context.Context, tx *compensator.ScopedTx, batch []*intake.Message) error {
 	if err := s.injectFailures(batch); err != nil {
 		return err
@@ -49,9 +46,8 @@ func (s *sale) create(ctx context.Context, tx *compensator.ScopedTx, batch []*in
 	return s.write(ctx, tx, goods, sold, void)
 }
 
-// divide decides which tickets are sold. A ticket of an older edition is void: its buyer has nothing and may buy again.
-// If Redis has accepted a buyer for whom there is no piece, the counter is wrong. divide then clears the edition, so
-// that the counter is filled again.
+// A ticket of an older edition is void: its buyer has nothing and may buy again. If Redis has accepted a buyer for whom
+// there is no piece, the counter is wrong. divide then clears the edition, so that the counter is filled again.
 func divide(goods *shop.Goods, living map[string]bool, batch []*intake.Message) (sold, void []shop.Ticket) {
 	edition := goods.Edition
 	for _, m := range batch {
@@ -68,7 +64,7 @@ func divide(goods *shop.Goods, living map[string]bool, batch []*intake.Message) 
 	return sold, void
 }
 
-// undo ends a ticket whose order failed too often. The buyer may buy again.
+// undo ends a ticket whose order failed too often.
 func (s *sale) undo(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, m intake.Message) error {
 	t, err := s.ticketOf(&m)
 	if err != nil {
@@ -83,7 +79,7 @@ func (s *sale) undo(ctx context.Context, tx *compensator.ScopedTx, _ *compensato
 }
 
 // Pay marks an order as paid. Pay and the close handler update the order's row only while the order is open, so only
-// the first of them succeeds. The close entry of a paid order changes nothing.
+// the first of them succeeds.
 func (s *sale) Pay(ctx context.Context, id uint64) error {
 	return s.Log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		_, err := s.SetPaid(ctx, tx, id)

@@ -14,7 +14,6 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// scene is one run of this example: a day of the sale, with the library or with the hand-written version.
 type scene struct {
 	day.Day
 	wholeRedis bool            // whether Redis belongs to the scene alone, so that all of it may be emptied
@@ -22,7 +21,6 @@ type scene struct {
 	poison     int             // number of malformed messages
 }
 
-// books adds the state of the messages to the figures of day.Books.
 type books struct {
 	*day.Books
 	lost      int // accepted tickets that Redis lost before the database had them
@@ -55,8 +53,8 @@ func (s *scene) streamAndGroup() (string, string) {
 	return streamKey(s.Counter, s.Goods), group
 }
 
-// left returns the number of messages in the stream. Acknowledged messages are soon deleted, so these are the
-// unfinished ones. It returns 0 for the hand-written version, which never deletes a message.
+// left counts all messages in the stream, because acknowledged ones are soon deleted. It returns 0 for the hand-written
+// version, which deletes none.
 func (s *scene) left(ctx context.Context) (int, error) {
 	if s.Manual {
 		return 0, nil
@@ -66,8 +64,7 @@ func (s *scene) left(ctx context.Context) (int, error) {
 	return int(n), err
 }
 
-// emptied empties Redis while the database is slow, so that something is lost. It notes which messages were in the
-// stream at that moment.
+// emptied empties Redis while the database is slow, so that something is lost.
 func (s *scene) emptied(ctx context.Context) error {
 	tx, err := s.DB.BeginTx(ctx, nil)
 	if err != nil {
@@ -85,7 +82,6 @@ func (s *scene) emptied(ctx context.Context) error {
 	return s.empty(ctx)
 }
 
-// unread returns how many messages wait because every instance is busy.
 func (s *scene) unread(ctx context.Context) (int, error) {
 	stream, name := s.streamAndGroup()
 	groups, err := s.Counter.Redis.XInfoGroups(ctx, stream).Result()
@@ -120,7 +116,6 @@ func (s *scene) empty(ctx context.Context) error {
 	return s.noteLoss(ctx)
 }
 
-// noteLoss records how many orders are lost, not counting the orders that an instance is working on.
 func (s *scene) noteLoss(ctx context.Context) error {
 	known := make(map[string]bool)
 	err := shop.EachRow(ctx, s.DB, s.SQL(`SELECT ticket FROM shop_tickets UNION SELECT ticket FROM shop_orders`), func(scan func(...any) error) error {
@@ -141,7 +136,6 @@ func (s *scene) noteLoss(ctx context.Context) error {
 	return s.Note(ctx, fmt.Sprintf("Redis lost %d orders that the database did not have", lost))
 }
 
-// poisoned adds a malformed message.
 func (s *scene) poisoned(ctx context.Context) error {
 	stream, _ := s.streamAndGroup()
 	s.poison++
@@ -188,7 +182,6 @@ func (s *scene) readStream(ctx context.Context, b *books) error {
 	return nil
 }
 
-// report prints every check and returns how many are WRONG.
 func (b *books) report(out io.Writer) (wrong int) {
 	closing, aside, back := b.Entries[shop.CloseType], b.Entries[asideType], b.Entries[shop.ReturnType]
 	undone := aside[compensator.Compensated]
@@ -213,7 +206,6 @@ func (b *books) report(out io.Writer) (wrong int) {
 	return s.Wrong
 }
 
-// compare prints the results of the library and of the hand-written version in one table.
 func compare(out io.Writer, ours, manual *books) {
 	day.Compare(out, ours.Books, manual.Books,
 		day.Row{What: "accepted, and lost with Redis", Ours: ours.lost, Manual: manual.lost},

@@ -37,7 +37,6 @@ func TestMain(m *testing.M) {
 	os.Exit(testservers.Main(m))
 }
 
-// quick has settings with which a test takes seconds.
 var quick = shop.Settings{Goods: "phone", Stock: 40, Window: 2 * time.Second, Resend: 500 * time.Millisecond, Most: 4, Lease: time.Second, Fail: 0.1, Hopeless: 0.05, Seed: 1}
 
 func (s *scene) books(t *testing.T) *books {
@@ -50,8 +49,7 @@ func (s *scene) books(t *testing.T) *books {
 	return b
 }
 
-// TestSale runs a small sale, or the sale of make seckillstream. With -full it then runs the hand-written version under
-// the same load and faults.
+// With -full it then runs the hand-written version under the same load and faults.
 func TestSale(t *testing.T) {
 	s := &scene{Day: asked.Day}
 	s.place(t)
@@ -76,7 +74,7 @@ func TestSale(t *testing.T) {
 	require.NotZero(t, ours.poison)
 }
 
-// place gives the scene its servers and chooses the faults. Servers from the environment lose only the scene's data.
+// Servers from the environment lose only the scene's data.
 func (s *scene) place(t *testing.T) {
 	s.Servers = servers.Servers{Name: string(tables)}
 	if *yours {

@@ -11,10 +11,8 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// tables is the prefix of the table names.
 const tables shop.Tables = "seckillstream"
 
-// service is one process. It needs no broker.
 type service struct {
 	shop.Service
 	shop.Settings
@@ -39,7 +37,7 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 	return s.Service.Run(ctx, out)
 }
 
-// open creates what is missing. While the database accepts no writes, the service starts only if nothing is missing.
+// While the database accepts no writes, the service starts only if nothing is missing.
 func (s *service) open(ctx context.Context, db *sql.DB, c *shop.Counter) (shop.Way, *shop.Shop, error) {
 	if err := errors.Join(tables.Create(ctx, db), tables.PutOnSale(ctx, db, s.Goods, s.Stock)); err != nil {
 		return nil, nil, err

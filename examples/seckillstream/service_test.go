@@ -25,8 +25,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// world is a service in this process, and a second sale that stands for another process. The second sale does only what
-// the test calls.
+// The second sale does only what the test calls.
 type world struct {
 	*visit.Visit
 	service service
@@ -54,14 +53,13 @@ func newWorld(t *testing.T, change func(*shop.Settings)) *world {
 	return w
 }
 
-// awaitStock waits until Redis and the database both have this many pieces and no message is on its way.
 func (w *world) awaitStock(pieces int) {
 	w.T.Helper()
 	require.Eventually(w.T, func() bool { return w.stock() == pieces }, time.Minute, 20*time.Millisecond, "%d pieces in both places", pieces)
 }
 
-// stock returns the pieces that Redis and the database both have. It returns -1 while they differ, a message is on its
-// way, or a query fails. It must not end the test, because it runs in other goroutines than the test's.
+// stock returns -1 while Redis and the database differ, a message is on its way, or a query fails. It must not end the
+// test, because it runs in other goroutines than the test's.
 func (w *world) stock() int {
 	n, err1 := w.other.Counter.Read(w.T.Context(), "phone")
 	waiting, err2 := w.other.Counter.Redis.XLen(w.T.Context(), streamKey(w.other.Counter, "phone")).Result()
@@ -78,7 +76,6 @@ func (w *world) add(values ...string) {
 	require.NoError(w.T, w.other.Counter.Redis.XAdd(w.T.Context(), &redis.XAddArgs{Stream: streamKey(w.other.Counter, "phone"), Values: values}).Err())
 }
 
-// holdUp makes every batch wait until the returned function is called.
 func (w *world) holdUp() func() {
 	w.T.Helper()
 	tx, err := w.DB.Begin()
@@ -163,7 +160,6 @@ func TestTicketThatBecomesNoOrderIsUndone(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, w.Buy("ann").Status)
 }
 
-// A message fails. It must not hold up the other messages, and the log must make its order later.
 func TestMessageThatFailedIsTriedAgainByTheLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock, s.Resend, s.Most = 3, 100*time.Millisecond, 10 })
@@ -194,8 +190,7 @@ func TestMalformedMessageWaitsForAPersonAndHoldsUpNoOther(t *testing.T) {
 	require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckillstream_log WHERE business_type = 'order_aside' AND content LIKE '%{{no order}%'`), "the original message")
 }
 
-// When Redis is emptied, it loses the messages that are not in the database yet. These messages become no orders, and
-// their buyers must be able to buy again.
+// Lost messages become no orders, and their buyers must be able to buy again.
 func TestBuyerOfAnOrderThatRedisLosesMayBuyAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 3 })
@@ -223,8 +218,7 @@ func (w *world) unread() int {
 	return int(stats.Lag)
 }
 
-// An instance has read a ticket, and then Redis is filled again. The new counter does not include this ticket, so
-// the database must not sell it.
+// The new counter does not include a ticket that was read before, so the database must not sell it.
 func TestTicketOfAnEarlierEditionIsVoid(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 2 })
@@ -238,8 +232,7 @@ func TestTicketOfAnEarlierEditionIsVoid(t *testing.T) {
 	w.awaitStock(0)
 }
 
-// Redis returns to an older state: it has too many pieces and does not know a buyer. The database must not sell pieces
-// that do not exist.
+// Redis returns to an older state: it has too many pieces and does not know a buyer.
 func TestWrongCounterIsFoundByTheOrderThatItAccepts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 2 })
@@ -261,8 +254,7 @@ func TestWrongCounterIsFoundByTheOrderThatItAccepts(t *testing.T) {
 	require.Equal(t, 2, w.Count(`SELECT COUNT(*) FROM seckillstream_orders`))
 }
 
-// Redis loses its keys again and again while many buyers buy. At the end Redis and the database must have the same
-// stock. Every living ticket must have an order. An accepted ticket that Redis lost has none.
+// An accepted ticket that Redis lost has none.
 func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock, s.Window = 500, time.Hour })
@@ -282,8 +274,7 @@ func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 	}
 	bought := make(chan struct{})
 	go func() { buyers.Wait(); close(bought) }()
-	// Remove all keys in one command. If the test listed the keys first, a counter might be filled between the listing and
-	// the removal. Then the test would remove only the stream, with orders that the new counter includes.
+	// Remove all keys in one command, so that no counter is filled in between.
 	keys := append(w.other.Counter.Keys("phone"), streamKey(w.other.Counter, "phone"))
 	for everybody := false; !everybody; {
 		if accepted.Load() < 200 {
@@ -329,7 +320,6 @@ func TestServiceThatCannotStartSaysWhy(t *testing.T) {
 	}
 }
 
-// A scene that runs on servers from the environment must remove only its own data from them.
 func TestSceneRemovesOnlyItsOwnData(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 2 })
@@ -348,8 +338,6 @@ func TestSceneRemovesOnlyItsOwnData(t *testing.T) {
 	require.Equal(t, []string{theirs}, left)
 }
 
-// When a service stops, it answers all running requests first. Messages that it has not read stay in the stream. The
-// next process reads them, so no order is lost.
 func TestStoppingServiceFinishesItsWork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 1000 })

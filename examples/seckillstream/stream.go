@@ -17,12 +17,11 @@ var takeLua string
 
 var takeScript = redis.NewScript(takeLua)
 
-// streamKey returns the key of the stream. It is in the counter's hash slot, so that one script can write both.
+// streamKey is in the counter's hash slot, so that one script can write both.
 func streamKey(c *shop.Counter, goods string) string { return "{" + c.Name + ":" + goods + "}:orders" }
 
-// The method take takes a piece and adds its message. It returns shop.ErrSoldOut, ErrAgain, ErrNoGoods, or ErrStale if
-// Redis does not know the sale. After any other error, the piece may be taken and the message added nevertheless. A
-// buyer who tries again then gets ErrAgain.
+// After any other error, the piece may be taken and the message added nevertheless. A buyer who tries again then gets
+// ErrAgain.
 func (s *sale) take(ctx context.Context, t *shop.Ticket) error {
 	if t.Goods != s.Goods { // No consumer reads the stream of other goods.
 		return shop.ErrNoGoods
@@ -31,7 +30,6 @@ func (s *sale) take(ctx context.Context, t *shop.Ticket) error {
 	return shop.Taken(t, takeScript.Run(ctx, s.Counter.Redis, keys, t.Goods, t.Buyer, t.ID))
 }
 
-// held returns the ticket that Redis has for a buyer, or "".
 func (s *sale) held(ctx context.Context, p shop.Purchase) (string, error) {
 	id, err := s.Counter.Redis.HGet(ctx, s.Counter.Keys(p.Goods)[1], p.Buyer).Result()
 	if errors.Is(err, redis.Nil) {
@@ -40,7 +38,7 @@ func (s *sale) held(ctx context.Context, p shop.Purchase) (string, error) {
 	return id, err
 }
 
-// ticketOf reads a message that the script has written. It returns an error for anything else in the stream.
+// ticketOf returns an error for anything else in the stream.
 func (s *sale) ticketOf(m *intake.Message) (shop.Ticket, error) {
 	t := shop.Ticket{ID: m.Fields["ticket"], Goods: m.Fields["goods"], Buyer: m.Fields["buyer"], Edition: m.Fields["edition"]}
 	if err := (shop.Purchase{Buyer: t.Buyer, Goods: t.Goods}).Validate(); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/intake"
 )
 
-// sale sells one piece to a buyer. sale.go has the life of a ticket. Package shop keeps the counter right.
+// Package shop keeps the counter right.
 type sale struct {
 	*shop.Shop
 	orders *intake.Intake
@@ -52,9 +52,7 @@ func newSale(ctx context.Context, cfg shop.Settings, db *sql.DB, c *shop.Counter
 	return s, nil
 }
 
-// injectFailures makes orders fail as the settings say. intake.Fault names the failed message, so that the Intake need
-// not search the batch for it. The result of a message depends on the number of the log's attempt. It is the same each
-// time the Intake tries the message.
+// A message fails by the number of the log's attempt, so each try of the Intake has the same result.
 func (s *sale) injectFailures(batch []*intake.Message) error {
 	for _, m := range batch {
 		try := uint64(0)
@@ -68,7 +66,6 @@ func (s *sale) injectFailures(batch []*intake.Message) error {
 	return nil
 }
 
-// onTheWay returns the number of messages that are in the stream and not in the database.
 func (s *sale) onTheWay(ctx context.Context) int {
 	stats, err := s.orders.Stats(ctx)
 	if err != nil {
@@ -77,8 +74,7 @@ func (s *sale) onTheWay(ctx context.Context) int {
 	return int(max(0, stats.Lag) + stats.Pending)
 }
 
-// Run makes orders from messages, closes orders and watches the counter until ctx ends. Then it finishes the work that
-// has begun. It stops the intake before the log, so that the log sees everything that the intake records.
+// Run stops the intake before the log, so that the log sees everything that the intake records.
 func (s *sale) Run(ctx context.Context) error {
 	logging, stopLog := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLog()

@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asItself is the environment variable that makes the test binary run the program.
 const asItself = "COMPENSATOR_SERVICE"
 
 func TestMain(m *testing.M) {
@@ -27,7 +26,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// service starts the program. It returns the program's output line by line, and its addresses.
 func service(t *testing.T) (program *exec.Cmd, said *bufio.Scanner, orders, operators string) {
 	t.Helper()
 	self, err := os.Executable()

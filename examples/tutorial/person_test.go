@@ -21,7 +21,6 @@ var (
 	sentenceEnd  = regexp.MustCompile(`\. |\.$`)
 )
 
-// sentencesOf returns the sentences of the steps that the page asks a person to do in the browser.
 func sentencesOf(t *testing.T, page string) (sentences []string) {
 	text, err := os.ReadFile(filepath.Join("../../docs/tutorials", page))
 	require.NoError(t, err)
@@ -39,13 +38,11 @@ func sentencesOf(t *testing.T, page string) (sentences []string) {
 	return sentences
 }
 
-// person reads the sentences of a page and does in the browser what they say.
 type person struct {
 	tab                          *browser.Tab
 	address, name, reason, label string
 }
 
-// rules maps a sentence of a tutorial to what the person does or checks in the browser.
 var rules = []struct {
 	says *regexp.Regexp
 	do   func(p *person, said []string)
@@ -84,13 +81,12 @@ var rules = []struct {
 	}},
 }
 
-// button returns the XPath of the first button with a label in a form. The index is needed, because a closed menu
-// further down may contain a button with the same label.
+// A closed menu further down may contain a button with the same label.
 func button(form, label string) string {
 	return `(//form[` + form + `]//button[contains(normalize-space(.), "` + label + `")])[1]`
 }
 
-// follow does what the sentences say. It fails at a sentence that matches no rule.
+// follow fails at a sentence that matches no rule.
 func (p *person) follow(t *testing.T, sentences []string, replacer *strings.Replacer) {
 	for _, sentence := range sentences {
 		sentence = replacer.Replace(sentence)

@@ -21,7 +21,6 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// block is one block of code of a page, with the comments above it.
 type block struct {
 	comments string
 	language string
@@ -34,7 +33,6 @@ var (
 	numbers = regexp.MustCompile(` *\d+`) // a table pads its numbers with spaces
 )
 
-// step is a block of commands and the text that they must print.
 type step struct {
 	browser  bool              // whether a person uses the browser before the commands run
 	files    map[string]string // files to write before
@@ -43,11 +41,9 @@ type step struct {
 	numbers  bool // whether the printed numbers differ from run to run
 }
 
-// stepsOf returns the steps of a page for a reader without Docker. Blocks that the page marks with "not run" are left
-// out.
+// stepsOf leaves out blocks marked with "not run".
 func stepsOf(t *testing.T, page string) []step { return stepsFor(t, page, "<!-- with Docker -->") }
 
-// stepsFor returns the steps of a page without the blocks that the page marks with "not run" or with the given comment.
 func stepsFor(t *testing.T, page, leftOut string) (steps []step) {
 	text, err := os.ReadFile(filepath.Join("../..", page))
 	require.NoError(t, err)
@@ -75,8 +71,8 @@ func stepsFor(t *testing.T, page, leftOut string) (steps []step) {
 	return steps
 }
 
-// run runs the steps in one shell, in a new folder, and compares what they print. It calls the function person where
-// the page asks for a browser. The argument replace holds pairs: a text of the page, and the text that replaces it.
+// run calls the function person where the page asks for a browser. The argument replace holds pairs: a text of the
+// page, and the text that replaces it.
 func run(t *testing.T, steps []step, person func(), replace ...string) {
 	tree, err := filepath.Abs("../..")
 	require.NoError(t, err)
@@ -124,7 +120,6 @@ func run(t *testing.T, steps []step, person func(), replace ...string) {
 	require.NoErrorf(t, ended, "%s", problems)
 }
 
-// untilBrowser returns when the script waits for the browser, or has ended.
 func untilBrowser(outputs string, wait <-chan error) (ended error, left bool) {
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()
@@ -152,9 +147,7 @@ func TestEachStepOfTheSecondTutorialPrintsWhatThePageShows(t *testing.T) {
 	run(t, stepsOf(t, "docs/tutorials/mysql-redis.md"), nil, "3307", freePort(t), "6380", freePort(t))
 }
 
-// TestEachDockerStepOfTheSecondTutorialPrintsWhatThePageShows runs the steps for Docker, if COMPENSATOR_SERVERS asks
-// for Docker. It needs `docker compose` and the images of the page. Otherwise it checks only that the page has these
-// steps.
+// TestEachDockerStepOfTheSecondTutorialPrintsWhatThePageShows needs `docker compose` and the images of the page.
 func TestEachDockerStepOfTheSecondTutorialPrintsWhatThePageShows(t *testing.T) {
 	t.Parallel()
 	steps := stepsFor(t, "docs/tutorials/mysql-redis.md", "<!-- without Docker -->")
@@ -165,8 +158,6 @@ func TestEachDockerStepOfTheSecondTutorialPrintsWhatThePageShows(t *testing.T) {
 	}
 }
 
-// TestSecondTutorialShowsTheLogOfAServerThatDoesNotStart starts the servers on a port that is taken.
-// The command of the page must then show the reason in the server's log.
 func TestSecondTutorialShowsTheLogOfAServerThatDoesNotStart(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -192,8 +183,6 @@ func TestEachStepOfTheThirdTutorialPrintsWhatThePageShows(t *testing.T) {
 	run(t, stepsOf(t, "docs/tutorials/dead-entry.md"), reads, "8090", port)
 }
 
-// TestReadmesProgramsAreBuiltAndPrintAsTheReadmeShows runs the README's commands in an empty folder. They must print
-// what the README shows.
 func TestReadmesProgramsAreBuiltAndPrintAsTheReadmeShows(t *testing.T) {
 	t.Parallel()
 	steps := stepsOf(t, "README.md")
@@ -201,13 +190,11 @@ func TestReadmesProgramsAreBuiltAndPrintAsTheReadmeShows(t *testing.T) {
 	run(t, steps, nil)
 }
 
-// shown waits for an element with this text. The pages forbid the evaluation of text as script, which chromedp's Poll
-// needs.
+// The pages forbid the evaluation of text as script, which chromedp's Poll needs.
 func shown(text string) chromedp.Action {
 	return chromedp.WaitReady(`//main//*[contains(text(), "`+text+`")]`, chromedp.BySearch)
 }
 
-// freePort returns a port that nobody listens on.
 func freePort(t *testing.T) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

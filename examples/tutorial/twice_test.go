@@ -13,8 +13,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// TestEachProgramMayRunTwice runs each command of the programs for newcomers twice. The second run finds the rows and
-// the idempotency keys of the first one, and must print the same.
+// The second run finds the rows and the idempotency keys of the first one, and must print the same.
 func TestEachProgramMayRunTwice(t *testing.T) {
 	t.Parallel()
 	for folder, commands := range map[string][][]string{
@@ -35,7 +34,6 @@ func TestEachProgramMayRunTwice(t *testing.T) {
 	}
 }
 
-// built builds the program of a folder of examples. The returned function runs the program and returns what it prints.
 // The program gets a separate database, Redis and folder.
 func built(t *testing.T, folder string) func(arguments ...string) string {
 	where := t.TempDir()

@@ -19,8 +19,7 @@ const (
 	longestRequest = 10 * time.Second
 )
 
-// uploadRequest serves POST /batches?batch=&operator=, with the users as CSV. A client that got no answer may upload
-// the same batch again.
+// A client that got no answer may upload the same batch again.
 func uploadRequest(up func(context.Context, *upload) (batch, error)) func(context.Context, *http.Request) (any, error) {
 	return func(ctx context.Context, r *http.Request) (any, error) {
 		users, err := readUsers(http.MaxBytesReader(nil, r.Body, mostBytes))
@@ -39,8 +38,7 @@ func uploadRequest(up func(context.Context, *upload) (batch, error)) func(contex
 	}
 }
 
-// routes adds the HTTP interface: CSV or a form as request, JSON as response. A client may repeat every request that
-// was answered with 5xx.
+// A client may repeat every request that was answered with 5xx.
 func (s *syncer) routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /batches", answer(http.StatusCreated, uploadRequest(s.upload)))
 	mux.HandleFunc("GET /batches/{batch}", answer(http.StatusOK, s.progressRequest))
@@ -66,7 +64,6 @@ func (s *syncer) repairRequest(ctx context.Context, r *http.Request) (any, error
 	return actor, s.repair(ctx, actor)
 }
 
-// answer turns a function that serves a request into an HTTP handler.
 func answer(success int, serve func(context.Context, *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), longestRequest)
@@ -85,7 +82,7 @@ func answer(success int, serve func(context.Context, *http.Request) (any, error)
 	}
 }
 
-// explain returns the status and the body for an error. It hides the details of server errors.
+// explain hides the details of server errors.
 func explain(err error) (int, *refusal) {
 	var bad *refusal
 	var tooLarge *http.MaxBytesError

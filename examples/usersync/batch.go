@@ -14,14 +14,12 @@ import (
 	"unicode/utf8"
 )
 
-// user is one row of an upload.
 type user struct {
 	ID    string `json:"user"`
 	Name  string `json:"name"`
 	Email string `json:"email"`
 }
 
-// upload is a batch of users from an operator.
 type upload struct {
 	Batch    string // permanent name of the batch; a second upload with the same name is the same batch
 	Operator string
@@ -29,17 +27,16 @@ type upload struct {
 	Users    []user
 }
 
-// These are the limits of a batch.
 const (
 	mostUsers = 5_000
 	mostBytes = 2 << 20
 	mostText  = 64 // characters of a name, an e-mail address or an operator
 )
 
-// columns lists the columns of an upload's CSV. Their order does not matter.
+// The order of the columns does not matter.
 var columns = []string{"user", "name", "email"}
 
-// refusal is the error of a bad upload. It names the field. The service stores no part of the upload.
+// After a refusal, no part of the upload is stored.
 type refusal struct {
 	Field  string `json:"field"`
 	Reason string `json:"error"`
@@ -57,7 +54,7 @@ var (
 	tracePattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 )
 
-// validate returns the first error. It counts rows as lines of the file, so the first user is line 2.
+// validate counts rows as lines of the file, so the first user is line 2.
 func (u *upload) validate() error {
 	switch {
 	case !batchPattern.MatchString(u.Batch):
@@ -102,7 +99,6 @@ func isText(s string) bool {
 	return utf8.ValidString(s) && n >= 1 && n <= mostText && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' })
 }
 
-// readUsers reads an upload's CSV. It stops after mostUsers plus one users.
 func readUsers(body io.Reader) ([]user, error) {
 	rows := csv.NewReader(body)
 	rows.TrimLeadingSpace = true
@@ -131,7 +127,6 @@ func readUsers(body io.Reader) ([]user, error) {
 	return users, nil
 }
 
-// places returns the index of each column in the header.
 func places(header []string) (map[string]int, error) {
 	place := make(map[string]int)
 	for i, column := range header {
@@ -160,7 +155,6 @@ func refuseCSV(err error) error {
 	return fmt.Errorf("read the upload: %w", err)
 }
 
-// writeUsers returns the CSV that readUsers reads.
 func writeUsers(users []user) []byte {
 	var text bytes.Buffer
 	rows := csv.NewWriter(&text)
@@ -172,7 +166,6 @@ func writeUsers(users []user) []byte {
 	return text.Bytes()
 }
 
-// digest returns a hash of the users. Two uploads with the same users have the same digest.
 func (u *upload) digest() string {
 	sum := sha256.Sum256(writeUsers(u.Users))
 	return hex.EncodeToString(sum[:])

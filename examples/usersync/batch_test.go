@@ -10,7 +10,6 @@ import (
 
 const goodCSV = "user,name,email\nu1,Ann,ann@example.org\nu2,Ben,ben@example.org\n"
 
-// read parses and validates an upload.
 func read(text string) (upload, error) {
 	users, err := readUsers(strings.NewReader(text))
 	u := upload{Batch: "b", Operator: "op", Trace: "t", Users: users}
@@ -81,7 +80,7 @@ func TestBadNamesOfAnUploadAreRefused(t *testing.T) {
 }
 
 // A user's fate depends only on the user and the seed, so the library and the hand-written version meet the same
-// faults. Every kind of fate must occur.
+// faults.
 func TestFateIsDecidedBySeedAndUser(t *testing.T) {
 	t.Parallel()
 	kinds := make(map[string]int)

@@ -9,7 +9,6 @@ import (
 	"time"
 )
 
-// books holds the state after a run and what was uploaded. report compares the two.
 type books struct {
 	settings
 	uploaded     map[message]user
@@ -29,7 +28,6 @@ type books struct {
 	again, sendings int // users that the library has sent again, and the number of messages for that
 }
 
-// check is a number in the database and the value that it must have.
 type check struct {
 	what  string
 	query string
@@ -41,7 +39,7 @@ const (
 	due     = `l.created_at + INTERVAL ? MICROSECOND`
 )
 
-// checks returns the checks that do not depend on the users' fates. A ? in a query is the delay.
+// A ? in a query of a check is the delay.
 func (b *books) checks() []check {
 	few := `(SELECT COUNT(DISTINCT s.sending) FROM usersync_sendings s WHERE s.batch = l.batch_id AND s.user = l.business_id)`
 	return []check{
@@ -61,7 +59,6 @@ func (b *books) checks() []check {
 	}
 }
 
-// read fills in the state of the database and the broker.
 func (s *scene) read(ctx context.Context, b *books) (err error) {
 	b.synced, b.said, b.failed, b.numbers = make(map[message]int), make(map[message]bool), make(map[message]bool), make(map[string]int)
 	if b.queued, err = s.queued(); err != nil {
@@ -89,7 +86,6 @@ func (s *scene) read(ctx context.Context, b *books) (err error) {
 	return b.readNumbers(ctx, s.db)
 }
 
-// readLog reads what the log says about each user.
 func (s *scene) readLog(ctx context.Context, b *books) error {
 	query := `SELECT batch_id, business_id, state = 1, state = -2 FROM usersync_log WHERE business_type = 'sync_user'`
 	if s.manual {
@@ -119,7 +115,6 @@ func (b *books) readNumbers(ctx context.Context, db *sql.DB) error {
 	return db.QueryRowContext(ctx, `SELECT COUNT(DISTINCT batch, user), COUNT(*) FROM usersync_sendings`).Scan(&b.again, &b.sendings)
 }
 
-// count counts the uploaded users for which the function holds returns true.
 func (b *books) count(holds func(m message, hopeless bool) bool) (n int) {
 	for m, u := range b.uploaded {
 		if holds(m, fateOf(u, b.seed).hopeless()) {
@@ -155,7 +150,6 @@ func (b *books) handed() int {
 	return b.count(func(m message, hopeless bool) bool { return hopeless && b.failed[m] })
 }
 
-// report prints every check and returns how many are WRONG.
 func (b *books) report(out io.Writer) (wrong int) {
 	expect := func(subject string, got, wanted int) {
 		verdict := "ok   "
@@ -193,7 +187,6 @@ func (b *books) wait(p float64) time.Duration {
 	return b.waits[min(len(b.waits)-1, int(p*float64(len(b.waits))))].Round(10 * time.Millisecond)
 }
 
-// compare prints the results of the library and of the hand-written version in one table.
 func compare(out io.Writer, ours, manual *books) {
 	fmt.Fprint(out, "| | library | hand-written |\n|---|---|---|\n")
 	row := func(subject string, valueOf func(*books) any) {

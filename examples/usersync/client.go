@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// client tries one instance after the other until one answers. It cannot know whether the service has received a failed
-// upload. It relies on the service to handle repeated uploads safely.
+// client repeats uploads, so the service must handle repetitions safely.
 type client struct {
 	http      *http.Client
 	addresses []func() string // return the current address of each instance
@@ -21,7 +20,6 @@ type client struct {
 	retried   atomic.Int64
 }
 
-// againAfter is the pause between two tries.
 const againAfter = 50 * time.Millisecond
 
 func newClient(addresses ...func() string) *client {
@@ -31,7 +29,6 @@ func newClient(addresses ...func() string) *client {
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// answered is an answer of the service. Status is the HTTP status.
 type answered struct {
 	Status int
 	Batch  string `json:"batch"`
@@ -43,7 +40,6 @@ type answered struct {
 	Error  string `json:"error"`
 }
 
-// upload returns once an instance has accepted or refused the batch.
 func (c *client) upload(ctx context.Context, batch, operator, trace string, users []byte) (answered, error) {
 	query := url.Values{"batch": {batch}, "operator": {operator}}
 	return c.untilAnswered(ctx, http.MethodPost, "/batches?"+query.Encode(), trace, users)
@@ -53,7 +49,6 @@ func (c *client) progress(ctx context.Context, batch string) (answered, error) {
 	return c.untilAnswered(ctx, http.MethodGet, "/batches/"+url.PathEscape(batch), "", nil)
 }
 
-// untilAnswered sends a request until the status of the answer is below 500 or ctx ends.
 func (c *client) untilAnswered(ctx context.Context, method, path, trace string, body []byte) (answered, error) {
 	for {
 		got, err := c.once(ctx, method, path, trace, body)

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// fate decides what goes wrong for one user. It depends on the user's id and a seed, so that the library and the
-// hand-written version meet the same faults. Only a refusal by the directory depends on the e-mail address, which a
-// person can repair. The messages about a user are numbered. The first message is sending 0, the next is sending 1.
+// fate depends on the user's id and a seed, so that the library and the hand-written version meet the same faults. The
+// first message is sending 0, the next is sending 1.
 type fate struct {
 	slow      time.Duration // duration of the work on this user
 	lost      int           // number of messages that are lost on their way
@@ -21,11 +20,9 @@ type fate struct {
 	refused   bool          // whether the directory refuses this user forever
 }
 
-// always is larger than any number of tries.
 const always = 1 << 20
 
-// fateOf returns a user's fate. Half of the users are slow, a third has a fault at first, and one in a hundred hangs in
-// every try.
+// Half of the users are slow, a third has a fault at first, and one in a hundred hangs in every try.
 func fateOf(u user, seed uint64) fate {
 	h := draw(u.ID, seed)
 	f := fate{slow: time.Duration(h>>16%5) * time.Millisecond, refused: strings.HasSuffix(u.Email, nobody)}
@@ -52,7 +49,7 @@ func fateOf(u user, seed uint64) fate {
 // nobody is the suffix of e-mail addresses that the directory refuses.
 const nobody = ".invalid"
 
-// sample generates users. One in a hundred has an address that the directory refuses.
+// One in a hundred has an address that the directory refuses.
 func sample(prefix string, n int, seed uint64) []user {
 	users := make([]user, n)
 	for i := range users {
@@ -91,7 +88,6 @@ var (
 	errOutage  = errors.New("the directory fails now and then")
 )
 
-// work prepares a user for the directory. It takes the user's time and fails as the fate says.
 func (f fate) work(ctx context.Context, sending int) error {
 	slow := time.NewTimer(f.slow)
 	defer slow.Stop()

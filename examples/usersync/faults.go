@@ -7,7 +7,6 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/faults"
 )
 
-// strike spreads kills and the servers' faults over a span and records each for the page.
 func (s *scene) strike(ctx context.Context, span time.Duration) error {
 	processes := make([]faults.Process, len(s.instances))
 	for i, one := range s.instances {

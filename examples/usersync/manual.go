@@ -48,7 +48,6 @@ func (h *manual) routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /batches", answer(http.StatusCreated, uploadRequest(h.upload)))
 }
 
-// upload stores users and log rows in one transaction and sends the messages after it.
 func (h *manual) upload(ctx context.Context, u *upload) (batch, error) {
 	err := h.insert(ctx, u)
 	if isDuplicate(err) {
@@ -87,7 +86,7 @@ func (h *manual) insert(ctx context.Context, u *upload) error {
 	return tx.Commit()
 }
 
-// send publishes a message. When it returns, the message may still be in a buffer of this process.
+// When it returns, the message may still be in a buffer of this process.
 func (h *manual) send(ctx context.Context, m message, sending int, trace string) error {
 	body, err := json.Marshal(m)
 	if err != nil {
@@ -102,7 +101,6 @@ func (h *manual) send(ctx context.Context, m message, sending int, trace string)
 		DeliveryMode: amqp091.Persistent, Body: body, Headers: amqp091.Table{sendingHeader: int32(sending), traceHeader: trace}})
 }
 
-// run consumes and scans until ctx ends.
 func (h *manual) run(ctx context.Context) error {
 	var group sync.WaitGroup
 	group.Go(func() { h.scan(ctx) })
@@ -118,7 +116,6 @@ func (h *manual) run(ctx context.Context) error {
 
 func (h *manual) close() {}
 
-// serve works with one connection until it breaks.
 func (h *manual) serve(ctx context.Context) error {
 	conn, err := amqp091.Dial(h.AMQP)
 	if err != nil {
@@ -163,7 +160,6 @@ func (h *manual) publishOn(c *amqp091.Channel) {
 
 const lockFor = 30 * time.Second
 
-// consume takes the user's lock, does the work and sets the status.
 func (h *manual) consume(ctx context.Context, d amqp091.Delivery) {
 	var m message
 	if err := json.Unmarshal(d.Body, &m); err != nil {
@@ -211,7 +207,6 @@ func (h *manual) sync(ctx context.Context, m message, sending int, trace string)
 	return enter(ctx, h.db, m, trace)
 }
 
-// scan sends users again if they have waited too long.
 func (h *manual) scan(ctx context.Context) {
 	for pause(ctx, time.Second) {
 		late := make(map[message]string) // traces by message

@@ -9,7 +9,6 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// overview is the content of the page.
 type overview struct {
 	Total   standing
 	Batches []batchStanding // the latest batches
@@ -17,7 +16,6 @@ type overview struct {
 	Faults  []fault
 }
 
-// standing counts users by their progress.
 type standing struct {
 	Users, Synced, Waiting, Dead int
 	Again                        int // users sent again at least once
@@ -31,18 +29,15 @@ type batchStanding struct {
 // Users returns the number of uploaded users.
 func (b batchStanding) Users() int { return b.batch.Users }
 
-// The bar is 1,000 wide. It shows three groups of users: those that are synced, those that are sent again and not synced
-// yet, and those that wait for a person.
+// The bar is 1,000 wide.
 func (b batchStanding) width(n int) int { return n * 1000 / max(1, b.batch.Users) }
 func (b batchStanding) GoodWidth() int  { return b.width(b.Synced) }
 func (b batchStanding) BadWidth() int   { return b.width(b.Dead) }
 func (b batchStanding) WarnWidth() int  { return b.width(min(b.Again, b.Waiting)) }
 func (b batchStanding) BadAt() int      { return 1000 - b.BadWidth() }
 
-// forPerson is a user who cannot be synced without a person.
 type forPerson struct{ Batch, User, Email, Reason string }
 
-// fault is a recorded fault, shown by the page.
 type fault struct {
 	What string
 	At   time.Time
@@ -112,7 +107,6 @@ func (s *syncer) latestBatches(ctx context.Context) (latest []batchStanding, err
 	return latest, err
 }
 
-// fillIn adds the log's counts of a batch.
 func (s *syncer) fillIn(ctx context.Context, b *batchStanding) error {
 	progress, err := s.log.Batch(b.Batch).Progress(ctx)
 	for state, n := range progress.ByState {

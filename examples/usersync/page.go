@@ -18,10 +18,8 @@ var pageFiles embed.FS
 
 var pageTemplate = template.Must(template.ParseFS(pageFiles, "page/page.html"))
 
-// glance is the interval at which an open page is updated.
 const glance = time.Second
 
-// page shows the batches to operators. The service renders the changing part and sends it as server-sent events.
 type page struct {
 	s        *syncer
 	stopping chan struct{} // closed when the service stops, because otherwise an open page would prevent the stop
@@ -38,7 +36,6 @@ func (p *page) route(mux *http.ServeMux) {
 	mux.Handle("GET /assets/", http.StripPrefix("/assets/", http.FileServerFS(assets)))
 }
 
-// shown is the data of the templates.
 type shown struct {
 	W words
 	overview
@@ -49,7 +46,6 @@ func (p *page) whole(w http.ResponseWriter, r *http.Request) {
 	live.Page(w, html, err)
 }
 
-// live sends the changing part of the page.
 func (p *page) live(w http.ResponseWriter, r *http.Request) {
 	words := wordsFor(r)
 	live.Stream(w, r, glance, p.stopping, func(ctx context.Context) ([]byte, error) {
@@ -73,7 +69,6 @@ func (p *page) render(ctx context.Context, part string, w words) ([]byte, error)
 	return html.Bytes(), err
 }
 
-// sample returns generated users to fill the form.
 func (p *page) sample(w http.ResponseWriter, r *http.Request) {
 	prefix := r.URL.Query().Get("batch")
 	if !batchPattern.MatchString(prefix) {

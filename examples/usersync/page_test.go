@@ -18,23 +18,20 @@ func TestOperatorUploadsWatchesAndRepairsInTheBrowser(t *testing.T) {
 	tab := browser.Open(t, 360, 740)
 	tab.Do(chromedp.Navigate("http://"+w.address+"/?lang=en"), browser.Text("h1", english.Title))
 
-	// A bad upload is explained, and the form keeps its content.
 	tab.Do(
 		chromedp.SendKeys("#upload input[name=batch]", "b1"), chromedp.SendKeys("#upload input[name=operator]", "Eve"),
 		chromedp.SetValue("#upload textarea", "user,name,phone\nu1,Ann,1\n"), submit("#upload"),
 		browser.Text("#news", "✗ phone: unknown column; want user, name, email"))
 
-	// 50 users are synced without a reload of the page. The directory refuses one user.
+	// The directory refuses one user.
 	tab.Do(chromedp.Evaluate(`window.here = true`, nil), chromedp.Click("#sample"), browser.Until(`document.querySelector("#upload textarea").value.includes("b1-0050")`),
 		chromedp.Evaluate(`{ const users = document.querySelector("#upload textarea"); users.value = users.value.replaceAll("example.invalid", "example.org") + "last,Last,last@example.invalid\n" }`, nil),
 		submit("#upload"), browser.Text("#news", "✓ b1: 51"), browser.Text("#total-users", "51"), browser.Until(`document.querySelector(".repair[data-user=last]")`))
 
-	// A person repairs this user, who is then synced too.
 	tab.Do(chromedp.SetValue(".repair[data-user=last] input[name=email]", "last@example.org"), chromedp.SendKeys(".repair[data-user=last] input[name=operator]", "Eve"),
 		submit(".repair[data-user=last]"), browser.Text("#news", "✓ b1: last"), browser.Until(`!document.querySelector(".repair[data-user=last]")`))
 	w.awaitSynced("last")
 
-	// The page shows a fault when it happens.
 	_, err := w.db.Exec(`INSERT INTO usersync_faults (what, struck_at) VALUES ('<b>lightning</b>', UTC_TIMESTAMP(3))`)
 	require.NoError(t, err)
 	tab.Do(browser.Until(`document.querySelector("#faults li")?.textContent.includes("<b>lightning</b>")`))
@@ -50,7 +47,6 @@ func TestOperatorUploadsWatchesAndRepairsInTheBrowser(t *testing.T) {
 	require.True(t, fits, "no scrolling sideways at 360 px, in Chinese")
 }
 
-// The page shows an operator's input as text, so that it cannot inject HTML.
 func TestPageShowsNamesAsText(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -63,7 +59,6 @@ func TestPageShowsNamesAsText(t *testing.T) {
 	require.Zero(t, images)
 }
 
-// photograph saves a picture of the page.
 func photograph(t *testing.T, address, file string) {
 	tab := browser.Open(t, 1000, 1000)
 	var picture []byte

@@ -12,8 +12,6 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/instance"
 )
 
-// scene is one run of this example with the library or with the hand-written version: three instances, operators who
-// upload, faults, and the final check.
 type scene struct {
 	servers
 	settings
@@ -39,7 +37,7 @@ const (
 	operatorOfLoad = "the scene"
 )
 
-// run returns the books, right or wrong. It removes the scene's tables, queue and keys before and after the run.
+// run removes the scene's tables, queue and keys before and after the run.
 func (s *scene) run(ctx context.Context) (*books, error) {
 	if err := s.clear(ctx); err != nil {
 		return nil, err
@@ -86,7 +84,6 @@ func (s *scene) start(ctx context.Context) error {
 	return nil
 }
 
-// newInstance returns the service in a separate process.
 func newInstance(on servers, cfg settings, manual bool) *instance.Instance {
 	arguments := append(cfg.arguments(), "-name", on.Name)
 	if manual {
@@ -95,7 +92,6 @@ func newInstance(on servers, cfg settings, manual bool) *instance.Instance {
 	return &instance.Instance{Arguments: arguments, Environment: on.Environment()}
 }
 
-// stop shuts all instances down gracefully. It returns an error if an instance fails to stop.
 func (s *scene) stop() (err error) {
 	for _, one := range s.instances {
 		err = errors.Join(err, one.Stop())
@@ -104,8 +100,7 @@ func (s *scene) stop() (err error) {
 	return err
 }
 
-// day uploads while faults happen and waits until nothing changes. It then asks the running service for the figures
-// that only the service knows.
+// day asks the running service for the figures that only the service knows.
 func (s *scene) day(ctx context.Context) (*books, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.uploading()+restAtMost, fmt.Errorf("not at rest after %v", s.uploading()+restAtMost))
 	defer cancel()
@@ -139,12 +134,11 @@ func (s *scene) day(ctx context.Context) (*books, error) {
 	return b, nil
 }
 
-// uploading returns how long it takes to upload all users.
 func (s *scene) uploading() time.Duration {
 	return time.Duration(float64(s.users) / s.rate * float64(time.Second))
 }
 
-// upload uploads batches at a fixed rate without waiting for answers. It returns the number of acknowledged users.
+// upload uploads batches at a fixed rate without waiting for answers.
 func (s *scene) upload(ctx context.Context) (acknowledged int, err error) {
 	var operators sync.WaitGroup
 	var mu sync.Mutex // guards acknowledged and err
@@ -191,7 +185,6 @@ func (s *scene) awaitRest(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// moving counts the remaining messages and entries, and the synced users.
 type moving struct{ left, synced int }
 
 func (s *scene) moving(ctx context.Context) (m moving, err error) {

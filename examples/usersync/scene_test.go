@@ -42,8 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(testservers.Main(m))
 }
 
-// quick has settings with which a test takes seconds. The delay is long enough that a consumer usually completes an
-// entry before it is due.
+// The delay is long enough that a consumer usually completes an entry before it is due.
 var quick = settings{delay: 2 * time.Second, again: 500 * time.Millisecond, most: 6, limit: time.Second, workers: 8, lease: time.Second, seed: 1}
 
 func (s scene) books(t *testing.T) *books {
@@ -53,9 +52,7 @@ func (s scene) books(t *testing.T) *books {
 	return b
 }
 
-// TestScene runs a small scene, or the scene of make usersync. It runs the library and the hand-written version with
-// the same users and the same faults. The hand-written version always loses users, because it does not send a user
-// again after a consumer has failed.
+// The hand-written version always loses users, because it does not send a user again after a consumer has failed.
 func TestScene(t *testing.T) {
 	t.Parallel()
 	s := asked
@@ -130,7 +127,6 @@ func TestWrongBooksAreFound(t *testing.T) {
 	require.Contains(t, out.String(), "ok     users acknowledged")
 }
 
-// throwAway returns servers that tests share, with names for this test alone.
 func throwAway(t *testing.T) servers {
 	t.Helper()
 	rdb, broker := testservers.SharedRedis(t), testservers.SharedRabbitMQ(t)
@@ -139,8 +135,7 @@ func throwAway(t *testing.T) servers {
 	return s
 }
 
-// place gives the scene its servers and chooses the faults. Servers from the environment are not restarted, and lose
-// only the scene's data.
+// Servers from the environment are not restarted, and lose only the scene's data.
 func (s *scene) place(t *testing.T) servers {
 	on := servers{shared.Servers{Name: "usersync"}}
 	if *yours {
@@ -175,7 +170,6 @@ func (s *scene) addFault(subject string, strike func(context.Context) error) {
 	s.faults = append(s.faults, faults.Fault{What: subject, Strike: strike})
 }
 
-// flush empties a Redis.
 func flush(ctx context.Context, address string) error {
 	rdb := redis.NewClient(&redis.Options{Addr: address})
 	defer rdb.Close()

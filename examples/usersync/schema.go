@@ -8,8 +8,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// logTable is the process log. All tables of the service start with usersync_, so that they can share a database with
-// others.
+// All tables of the service start with usersync_, so that they can share a database with others.
 const logTable = "usersync_log"
 
 const createBatches = `CREATE TABLE IF NOT EXISTS usersync_batches (
@@ -57,7 +56,6 @@ const createFaults = `CREATE TABLE IF NOT EXISTS usersync_faults (
 	struck_at DATETIME(3) NOT NULL
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin`
 
-// createTables creates the process log and the missing tables of the service.
 func createTables(ctx context.Context, db *sql.DB) error {
 	if err := compensator.MigrateTable(ctx, db, logTable); err != nil {
 		return err

@@ -9,15 +9,12 @@ import (
 	shared "github.com/compensator-go/compensator/examples/internal/servers"
 )
 
-// poolSize is the size of the pool that requests, consumers and the log share. A consumer holds a connection while it
-// works on a user.
+// A consumer holds a connection while it works on a user.
 const poolSize = 64
 
-// servers holds a database, a broker and, unless a timing wheel replaces it, a Redis. The name is the prefix of the
-// queue and of every key in Redis.
+// The name of servers is the prefix of the queue and of every key in Redis.
 type servers struct{ shared.Servers }
 
-// serversGiven returns the servers that the environment variables name.
 func serversGiven() servers { return servers{shared.Given("usersync")} }
 
 func (s servers) validate() error {
@@ -30,7 +27,6 @@ func (s servers) validate() error {
 	return nil
 }
 
-// queue returns the name of the durable queue of all messages.
 func (s servers) queue() string { return s.Queue("users") }
 
 func (s servers) declare(channel *amqp091.Channel) error { return shared.Declare(s.queue())(channel) }
@@ -39,7 +35,6 @@ func (s servers) declareQueue() error { return s.OnBroker(s.declare) }
 
 func (s servers) deleteQueue() error { return s.OnBroker(shared.Delete(s.queue())) }
 
-// queued returns the number of messages in the queue.
 func (s servers) queued() (int, error) { return s.Waiting(s.queue()) }
 
 // clear removes the service's tables, queue and keys, and nothing else.

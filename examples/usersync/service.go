@@ -17,7 +17,6 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/instance"
 )
 
-// settings holds the settings of the service. The hand-written version uses some of them.
 type settings struct {
 	delay   time.Duration // time after the upload until a user who is not synced is sent again
 	again   time.Duration // time between two sendings; not used by the hand-written version, which sends a user only once more
@@ -38,7 +37,6 @@ func (s *settings) define(flags *flag.FlagSet) {
 	flags.Uint64Var(&s.seed, "seed", 1, "seed for the users' random failures")
 }
 
-// arguments returns the settings as flags of a command line. The method define reads them back.
 func (s settings) arguments() []string {
 	return []string{"-delay", s.delay.String(), "-again", s.again.String(), "-most", strconv.Itoa(s.most), "-limit", s.limit.String(),
 		"-workers", strconv.Itoa(s.workers), "-lease", s.lease.String(), "-seed", strconv.FormatUint(s.seed, 10)}
@@ -54,7 +52,6 @@ func (s settings) validate() error {
 	return nil
 }
 
-// service is one process.
 type service struct {
 	servers
 	settings
@@ -83,14 +80,12 @@ func runService(ctx context.Context, args []string, out io.Writer) error {
 	return s.run(ctx, out)
 }
 
-// algorithm is one version of the service: with the library, or hand-written.
 type algorithm interface {
 	routes(mux *http.ServeMux)
 	run(ctx context.Context) error // runs until ctx ends and finishes what it has begun
 	close()
 }
 
-// run opens everything and works until ctx ends.
 func (s *service) run(ctx context.Context, out io.Writer) error {
 	db, err := s.OpenDB(poolSize)
 	if err != nil {
@@ -118,7 +113,6 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 	return instance.Serve(ctx, server, listener, way.run)
 }
 
-// algorithm opens the version that the flags select, and adds its routes to the server.
 func (s *service) algorithm(ctx context.Context, server *http.Server, db *sql.DB, rdb *redis.Client) (way algorithm, err error) {
 	mux := http.NewServeMux()
 	server.Handler = http.NewCrossOriginProtection().Handler(mux)

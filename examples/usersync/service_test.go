@@ -20,7 +20,6 @@ import (
 	"github.com/compensator-go/compensator/internal/faultproxy"
 )
 
-// world is a service in this process, with a client.
 type world struct {
 	t       *testing.T
 	ctx     context.Context // for requests, because the client repeats them until they are answered
@@ -60,7 +59,6 @@ func newWorldOn(t *testing.T, on servers) *world {
 	return w
 }
 
-// lineWriter sends everything that is written to a channel.
 type lineWriter chan string
 
 func (w lineWriter) Write(p []byte) (int, error) {
@@ -81,7 +79,6 @@ func (w *world) count(query string, args ...any) (n int) {
 	return n
 }
 
-// awaitSynced waits until the directory has a user.
 func (w *world) awaitSynced(user string) {
 	w.t.Helper()
 	require.Eventually(w.t, func() bool {
@@ -147,7 +144,6 @@ func TestUnknownBatchIsNotFound(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, got.Status)
 }
 
-// A request that was answered with a failure may be sent again. A repair of a synced user must then change nothing.
 func TestRepeatedRepairSyncsNoUserTwice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -161,7 +157,6 @@ func TestRepeatedRepairSyncsNoUserTwice(t *testing.T) {
 	require.Equal(t, 1, w.count(`SELECT COUNT(*) FROM usersync_users WHERE user = 'u' AND email = 'u@example.org'`))
 }
 
-// A malformed message becomes an entry with its content. The next message is not held up.
 func TestMalformedMessageWaitsForAPersonAndHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -180,7 +175,6 @@ func TestMalformedMessageWaitsForAPersonAndHoldsUpNoOther(t *testing.T) {
 	require.Zero(t, left)
 }
 
-// The broker is down when users are uploaded. The upload succeeds, and the messages are sent when the broker is back.
 func TestUploadWhileTheBrokerIsDownLosesNoUser(t *testing.T) {
 	t.Parallel()
 	on := throwAway(t)
@@ -235,7 +229,6 @@ func TestServiceThatCannotStartSaysWhy(t *testing.T) {
 	}
 }
 
-// A process that stops finishes its running work and leaves nothing for other processes.
 func TestStoppingServiceFinishesItsUsers(t *testing.T) {
 	t.Parallel()
 	servers := throwAway(t)
@@ -272,7 +265,6 @@ func TestStoppingServiceFinishesItsUsers(t *testing.T) {
 	require.Zero(t, left, "and nothing goes back to the queue")
 }
 
-// slowUsers returns users whose work is slow and who have no other fault.
 func slowUsers(n int) (slow []user) {
 	for _, u := range sample("slow", 1000, 1) {
 		f := fateOf(u, 1)

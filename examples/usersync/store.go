@@ -13,7 +13,6 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// batch is an upload as stored.
 type batch struct {
 	Batch      string    `json:"batch"`
 	Operator   string    `json:"operator"`
@@ -30,11 +29,9 @@ var (
 
 const duplicateKey = 1062
 
-// rowsAtOnce is the maximum number of rows in one INSERT.
 const rowsAtOnce = 500
 
-// insertBatch stores a batch and its users. A second insert of the same batch returns a duplicate key error, and its
-// transaction stores nothing.
+// A second insert of the same batch returns a duplicate key error, and its transaction stores nothing.
 func insertBatch(ctx context.Context, tx *sql.Tx, u *upload) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO usersync_batches (batch, operator, trace, digest, users, uploaded_at) VALUES (?, ?, ?, ?, ?, UTC_TIMESTAMP(3))`,
 		u.Batch, u.Operator, u.Trace, u.digest(), len(u.Users))
@@ -54,8 +51,7 @@ func insertBatch(ctx context.Context, tx *sql.Tx, u *upload) error {
 	return nil
 }
 
-// sameBatch handles an upload whose batch already exists. It returns the stored batch if both are equal, and refuses
-// the upload otherwise.
+// sameBatch returns the stored batch if both are equal, and refuses the upload otherwise.
 func sameBatch(ctx context.Context, db *sql.DB, u *upload) (batch, error) {
 	b, err := findBatch(ctx, db, u.Batch)
 	if err == nil && (b.digest != u.digest() || b.Operator != u.Operator) {
@@ -78,7 +74,6 @@ func findBatch(ctx context.Context, db *sql.DB, name string) (b batch, err error
 	return b, err
 }
 
-// querier is a database or a transaction.
 type querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
@@ -94,7 +89,6 @@ func findUser(ctx context.Context, db querier, m message) (u user, err error) {
 	return u, err
 }
 
-// enter adds a user to the directory.
 func enter(ctx context.Context, db querier, m message, trace string) error {
 	_, err := db.ExecContext(ctx, `INSERT INTO usersync_directory (batch, user, trace, synced_at) VALUES (?, ?, ?, UTC_TIMESTAMP(3))`, m.Batch, m.User, trace)
 	return err
@@ -107,19 +101,17 @@ func noteFailure(ctx context.Context, db querier, m message, failure error) erro
 	return err
 }
 
-// findFailure returns the last failure that a consumer has stored.
 func findFailure(ctx context.Context, db querier, m message) (refused bool, reason string, err error) {
 	err = db.QueryRowContext(ctx, `SELECT refused, reason FROM usersync_users WHERE batch = ? AND user = ?`, m.Batch, m.User).Scan(&refused, &reason)
 	return refused, cmp.Or(reason, "no consumer has reported a failure"), err
 }
 
-// noteSending stores a sending. Only the final check reads it.
+// Only the final check reads the stored sendings.
 func noteSending(ctx context.Context, db querier, m message, sending int) error {
 	_, err := db.ExecContext(ctx, `INSERT INTO usersync_sendings (batch, user, sending, sent_at) VALUES (?, ?, ?, UTC_TIMESTAMP(3))`, m.Batch, m.User, sending)
 	return err
 }
 
-// changeEmail sets a new address and clears the stored failure.
 func changeEmail(ctx context.Context, db querier, m message, email string) error {
 	_, err := db.ExecContext(ctx, `UPDATE usersync_users SET email = ?, refused = FALSE, reason = '' WHERE batch = ? AND user = ?`, email, m.Batch, m.User)
 	return err

@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/relay/rabbitmq"
 )
 
-// syncer syncs users. Its whole logic is upload, consume and sendAgain. wiring.go creates its parts.
+// The whole logic of syncer is upload, consume and sendAgain. wiring.go creates its parts.
 type syncer struct {
 	servers
 	settings
@@ -28,20 +28,19 @@ type syncer struct {
 	publishAgain compensator.HandlerFunc
 }
 
-// message is a message in the queue and the content of an entry. Consumers read the rest from the database, where a
-// person may have repaired it.
+// Consumers read the rest from the database, where a person may have repaired it.
 type message struct {
 	Batch string `json:"batch"`
 	User  string `json:"user"`
 }
 
-// key returns the idempotency key of a user's entry. It is also the id of each message about the user.
+// key is also the id of each message about the user.
 func (m message) key() compensator.IdempotencyKey {
 	return compensator.IdempotencyKey("sync/" + m.Batch + "/" + m.User)
 }
 
 // upload stores users and, in the same transaction, an entry for each user. The entry runs only if no consumer
-// completes it before it is due. After the commit, upload sends the first messages. It does not wait for the consumers.
+// completes it before it is due.
 func (s *syncer) upload(ctx context.Context, u *upload) (batch, error) {
 	ctx = withTrace(ctx, u.Trace)
 	err := s.record(ctx, u)
@@ -76,8 +75,7 @@ func (s *syncer) record(ctx context.Context, u *upload) error {
 	return tx.Commit()
 }
 
-// consume runs for each message. It never asks for a redelivery, because an entry that is not completed is sent again.
-// If it fails, it stores the reason, which sendAgain reads.
+// consume never asks for a redelivery, because an entry that is not completed is sent again.
 func (s *syncer) consume(ctx context.Context, d *rabbitmq.Delivery) error {
 	var m message
 	if err := json.Unmarshal(d.Body, &m); err != nil {
@@ -93,8 +91,7 @@ func (s *syncer) consume(ctx context.Context, d *rabbitmq.Delivery) error {
 }
 
 // sync does the work and completes the entry in one transaction. It completes the entry first, which locks the entry's
-// row. If two consumers have the same user, one waits and then finds the work done. The database releases the lock when
-// the transaction ends, even if the process is killed. A lock in Redis would stay for 30 s.
+// row. If two consumers have the same user, one waits and then finds the work done.
 func (s *syncer) sync(ctx context.Context, m message, sending int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.limit, errTooSlow)
 	defer cancel()
@@ -119,10 +116,9 @@ func (s *syncer) sync(ctx context.Context, m message, sending int) error {
 	return tx.Commit()
 }
 
-// sendAgain is the handler of a due entry that no consumer has completed in time. It sends the user's message again. A
-// sent message does not complete the entry, so sendAgain returns an error, and the next attempt follows later. The last
-// attempt sends nothing: the entry is dead, and a person gets it with the reason. A late consumer can still complete a
-// dead entry.
+// A sent message does not complete the entry, so sendAgain returns an error, and the next attempt follows later. The
+// last attempt sends nothing: the entry is dead, and a person gets it with the reason. A late consumer can still
+// complete a dead entry.
 func (s *syncer) sendAgain(ctx context.Context, e *compensator.Entry, m message) error {
 	refused, reason, err := findFailure(ctx, s.db, m)
 	switch {
@@ -142,8 +138,7 @@ func (s *syncer) sendAgain(ctx context.Context, e *compensator.Entry, m message)
 	return compensator.RetryAfter(s.again, fmt.Errorf("sent again, not synced yet: %s", reason))
 }
 
-// repair is a person's request for a user whom the directory refuses. It sets a new address, and the entry gets all its
-// attempts again.
+// repair is a person's request for a user whom the directory refuses.
 type repair struct {
 	Batch    string `json:"batch"`
 	User     string `json:"user"`
@@ -185,7 +180,7 @@ var errSynced = errors.New("the user is synced already")
 // longestSend limits how long a broker that does not answer can delay the answer to an upload.
 const longestSend = 2 * time.Second
 
-// send publishes the first messages of a batch. If a message is not sent, its entry sends it when it is due.
+// A message that send loses is sent by its entry.
 func (s *syncer) send(ctx context.Context, u *upload) {
 	ctx, cancel := context.WithTimeout(ctx, longestSend)
 	defer cancel()

@@ -17,8 +17,7 @@ import (
 const (
 	syncType = "sync_user"
 
-	// redeliveredType is the type of messages that the broker delivers again because their first consumer died. The log
-	// passes them to a consumer, and dead-letters a message after repeated crashes.
+	// The log passes redelivered messages to a consumer, and dead-letters a message after repeated crashes.
 	redeliveredType = "redelivered_user"
 
 	sendingHeader = "sending" // number of the message about its user; the first is 0
@@ -30,11 +29,11 @@ var (
 	errForgotten = errors.New("the consumer has acknowledged the message and done nothing")
 )
 
-// newSyncer creates the syncer. Without rdb the library uses a timing wheel in this process.
+// Without rdb the library uses a timing wheel in this process.
 func newSyncer(ctx context.Context, on servers, cfg settings, db *sql.DB, rdb *redis.Client) (s *syncer, err error) {
 	s = &syncer{servers: on, settings: cfg, db: db}
-	// If the process dies between the commit of an upload and the enqueueing of its entries, the reconciler finds the
-	// entries. It finds them at most Grace plus one interval late, so both are shorter here than the defaults.
+	// The reconciler finds entries of a process that dies before it enqueues them, at most Grace plus one interval
+	// late.
 	config := compensator.Config{DB: db, Table: logTable, Prefix: on.Name, Lease: cfg.lease, Grace: time.Second, ReconcileInterval: 2 * time.Second, Propagator: traces{}}
 	if rdb != nil {
 		config.Redis = rdb
@@ -70,7 +69,7 @@ func (s *syncer) register() (err error) {
 	return err
 }
 
-// toQueue returns a route to the queue. It adds the number of the message about its user.
+// toQueue adds the number of the message about its user.
 func (s *syncer) toQueue(sending func(*compensator.Entry) int) rabbitmq.Route {
 	return func(e *compensator.Entry) (rabbitmq.Destination, error) {
 		return rabbitmq.Destination{Key: s.queue(), Headers: amqp091.Table{sendingHeader: int32(sending(e))}}, nil
@@ -86,7 +85,6 @@ func (s *syncer) firstMessage(m message, trace string) *compensator.Entry {
 	return &compensator.Entry{IdempotencyKey: m.key(), BusinessType: syncType, Content: content, CreatedAt: time.Now(), Headers: traces{}.Inject(withTrace(context.Background(), trace))}
 }
 
-// meet does the work on a user as fate decides: it takes time and may fail.
 func (s *syncer) meet(ctx context.Context, u user, sending int) error {
 	f := fateOf(u, s.seed)
 	if f.slips(sending) {
@@ -95,8 +93,7 @@ func (s *syncer) meet(ctx context.Context, u user, sending int) error {
 	return f.work(ctx, sending)
 }
 
-// run consumes messages and runs the log's handlers until ctx ends. Then it finishes the work that has begun. It stops
-// the consumers before the log, so that the log sees everything that they complete.
+// run stops the consumers before the log, so that the log sees everything that they complete.
 func (s *syncer) run(ctx context.Context) error {
 	logging, stopLog := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLog()

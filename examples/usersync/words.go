@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// words holds the texts of the page in one language.
 type words struct {
 	Lang, Other, OtherName                                     string
 	Title, Intro, Lost, Failed                                 string
@@ -36,7 +35,6 @@ var chinese = words{
 	Email: "邮箱", Repair: "修正并重发", Faults: "故障",
 }
 
-// wordsFor uses the query first, then the language settings of the browser.
 func wordsFor(r *http.Request) words {
 	wish := r.URL.Query().Get("lang")
 	if wish == "" {

@@ -65,7 +65,6 @@ func (w *Wallet) book(ctx context.Context, tx *compensator.ScopedTx, _ *compensa
 	return nil
 }
 
-// change is one half of a payment.
 type change struct {
 	account string
 	by      int

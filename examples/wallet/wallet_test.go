@@ -14,7 +14,6 @@ import (
 	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
 )
 
-// open returns a wallet with two accounts. The first has a balance of 100.
 func open(t *testing.T) (*compensator.Compensator, *gorm.DB, *Wallet) {
 	began := time.Now()
 	defer func() { t.Logf("ready in %v", time.Since(began)) }()
@@ -41,7 +40,6 @@ func TestPaymentIsBooked(t *testing.T) {
 	assert.Equal(t, []int{70, 30}, balances(t, db))
 }
 
-// A payment that cannot be booked must move no money, whether the debit or the credit fails.
 func TestPaymentThatCannotBeBookedMovesNothing(t *testing.T) {
 	t.Parallel()
 	c, db, w := open(t)

@@ -17,7 +17,7 @@ type Tab struct {
 	ctx context.Context
 }
 
-// Open returns a tab of the given size. The browser ends with the test.
+// Open returns a tab of the given size.
 func Open(tb testing.TB, width, height int64) *Tab {
 	tb.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WSURLReadTimeout(time.Minute))
@@ -37,7 +37,7 @@ func Open(tb testing.TB, width, height int64) *Tab {
 	return &Tab{tb: tb, ctx: timed}
 }
 
-// Do runs actions. It fails the test if an action fails.
+// Do runs actions.
 func (t *Tab) Do(actions ...chromedp.Action) {
 	t.tb.Helper()
 	if err := chromedp.Run(t.ctx, actions...); err != nil {
@@ -60,8 +60,8 @@ func (t *Tab) Holds(condition string) (holds bool) {
 	return holds
 }
 
-// Until waits for a condition in the page. It has no timeout other than the tab's, because chromedp's default of 30 s
-// is too short on a busy machine.
+// Until waits for a condition in the page, with the timeout of the tab: chromedp's default of 30 s is too short on a
+// busy machine.
 func Until(condition string) chromedp.Action {
 	return chromedp.Poll(condition, nil, chromedp.WithPollingTimeout(0))
 }

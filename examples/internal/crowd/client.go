@@ -14,15 +14,14 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/faults"
 )
 
-// Client sends the buyers' requests to the instances. It tries one instance after the other until one answers. It
-// relies on the service to handle repeated requests safely.
+// Client sends the buyers' requests to the instances. It tries one instance after the other until one answers.
 type Client struct {
 	http      *http.Client
 	addresses []func() string // return the current address of each instance
 	asked     atomic.Uint64
 }
 
-// NewClient returns a Client. Each function returns the current address of one instance.
+// NewClient returns a Client.
 func NewClient(addresses ...func() string) *Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 5000}
 	return &Client{http: &http.Client{Transport: transport, Timeout: 20 * time.Second}, addresses: addresses}
@@ -31,7 +30,7 @@ func NewClient(addresses ...func() string) *Client {
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Answered is an answer of the service. Status is the HTTP status, or 0 if no answer came.
+// Answered is an answer of the service.
 type Answered struct {
 	Status int
 	Order  uint64 `json:"order"`
@@ -40,14 +39,12 @@ type Answered struct {
 	Code   string `json:"code"`
 }
 
-// These are the pauses between tries.
 const (
 	firstPause   = 100 * time.Millisecond
 	longestPause = 2 * time.Second
 )
 
-// Ask sends a request until the status of the answer is below 500 or ctx ends. It calls the function try with every
-// answer.
+// Ask sends a request until the status of the answer is below 500 or ctx ends.
 func (c *Client) Ask(ctx context.Context, method, path string, body any, try func(Answered, time.Duration)) (Answered, error) {
 	encoded, err := json.Marshal(body)
 	if err != nil {

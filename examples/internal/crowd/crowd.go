@@ -13,9 +13,7 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/faults"
 )
 
-// Crowd is a number of buyers who all come at the same moment. A buyer who finds the goods sold out tries again later,
-// because pieces come back. A buyer who has got a piece waits for the order. One in three pays, and one in ten asks for
-// a second piece.
+// Crowd is a number of buyers who all come at the same moment.
 type Crowd struct {
 	Client *Client
 	Goods  string
@@ -40,14 +38,12 @@ type Answers struct {
 	Tickets                  []string        // accepted tickets
 }
 
-// These are the order states of the service.
 const (
 	stateOpen   = "open"
 	statePaid   = "paid"
 	stateClosed = "closed"
 )
 
-// purchase is a request for one piece.
 type purchase struct {
 	Buyer string `json:"buyer"`
 	Goods string `json:"goods"`
@@ -91,8 +87,7 @@ func (c *Crowd) buyer(ctx context.Context, i int) {
 	}
 }
 
-// hold waits for the order and pays one in three. It returns true if the service gave the piece back instead of making
-// an order. The buyer then tries again.
+// hold returns true if the service gave the piece back instead of making an order.
 func (c *Crowd) hold(ctx context.Context, p purchase, mood *rand.Rand) bool {
 	pays := mood.IntN(oneInPays) == 0
 	if mood.IntN(oneInGreedy) == 0 {
@@ -122,7 +117,6 @@ func (c *Crowd) pay(ctx context.Context, order uint64) bool {
 	return false
 }
 
-// buy sends a purchase request until it is answered, and counts every answer.
 func (c *Crowd) buy(ctx context.Context, p purchase) (Answered, error) {
 	return c.Client.Ask(ctx, http.MethodPost, "/seckill", p, func(answer Answered, took time.Duration) {
 		c.count(func(h *Answers) {

@@ -12,8 +12,7 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// Books holds the state after a day and the answers that the crowd received. Check compares the two. A sale adds its
-// own checks.
+// Books holds the state after a day and the answers that the crowd received.
 type Books struct {
 	shop.Settings
 	Manual bool
@@ -37,8 +36,7 @@ type Books struct {
 // Moments counts checks of the database during the day.
 type Moments struct{ Looks, Wrong int }
 
-// lookAtMoments compares stock and tickets until ctx ends. Each comparison is one statement, so all its numbers belong
-// to one moment.
+// Compare stock and tickets in one statement, so that all numbers belong to one moment.
 func (d *Day) lookAtMoments(ctx context.Context) (m Moments) {
 	query := d.SQL(`SELECT g.initial, g.stock, (SELECT COUNT(*) FROM shop_tickets t WHERE t.goods = g.goods AND t.living = 1),
 		(SELECT COUNT(*) FROM shop_orders o WHERE o.goods = g.goods AND o.state <> 'closed') FROM shop_goods g WHERE g.goods = ?`)
@@ -59,7 +57,6 @@ func (d *Day) lookAtMoments(ctx context.Context) (m Moments) {
 	return m
 }
 
-// read fills in the state of the database and of Redis.
 func (d *Day) read(ctx context.Context, b *Books) error {
 	for _, step := range []func(context.Context, *Books) error{d.readStock, d.readTickets, d.readOrders, d.readLog, d.readCounter} {
 		if err := step(ctx, b); err != nil {
@@ -99,7 +96,6 @@ func (d *Day) readTickets(ctx context.Context, b *Books) error {
 	return err
 }
 
-// Two orders of a buyer overlap if the second was created before the first was closed.
 const countOverlaps = `SELECT COUNT(*) FROM shop_orders a JOIN shop_orders b ON b.goods = a.goods AND b.buyer = a.buyer AND b.id > a.id
 	WHERE a.closed_at IS NULL OR a.closed_at > b.created_at`
 
@@ -166,7 +162,7 @@ func (d *Day) readCounter(ctx context.Context, b *Books) (err error) {
 	return err
 }
 
-// Made returns the number of all orders. Still returns the number of orders that are not closed.
+// Made returns the number of all orders.
 func (b *Books) Made() int {
 	return b.Orders[shop.StateOpen] + b.Orders[shop.StatePaid] + b.Orders[shop.StateClosed]
 }
@@ -178,7 +174,6 @@ func (b *Books) Taken() int { return b.Stock - b.Left }
 func (b *Books) ordersWithoutStock() int { return max(0, b.Still()-b.Taken()) }
 func (b *Books) stockWithoutOrders() int { return max(0, b.Taken()-b.Still()) }
 
-// shutOut returns how many buyers Redis treats as having bought although they have no order.
 func (b *Books) shutOut() (n int) {
 	for buyer := range b.Counted.Buyers {
 		if b.Held[buyer] == 0 {
@@ -188,7 +183,6 @@ func (b *Books) shutOut() (n int) {
 	return n
 }
 
-// twice returns how many buyers have more than one order that is not closed.
 func (b *Books) twice() (n int) {
 	for _, orders := range b.Held {
 		if orders > 1 {
@@ -198,7 +192,6 @@ func (b *Books) twice() (n int) {
 	return n
 }
 
-// otherTickets returns how many buyers have different tickets in Redis and in the database.
 func (b *Books) otherTickets() (n int) {
 	for buyer, id := range b.Living {
 		if b.Counted.Buyers[buyer] != id {
@@ -230,7 +223,6 @@ func (s *Sheet) Expect(subject string, got, wanted int) {
 }
 
 // Check makes the checks that both sales share. withPerson is the number of pieces whose entries wait for a person.
-// These pieces are taken from the stock and have no order.
 func (b *Books) Check(s *Sheet, withPerson int) {
 	s.Expect("checks of the stock that found more sold than there is, or a wrong number of tickets", b.Moments.Wrong, 0)
 	s.Expect("orders not closed = pieces missing from the stock", b.Still()+withPerson, b.Taken())
@@ -246,8 +238,7 @@ func (b *Books) Check(s *Sheet, withPerson int) {
 	s.Expect("unexpected answers", b.RefusedOtherwise, 0)
 }
 
-// Row is an extra row of the table that Compare prints. Ours is the value of the library, and Manual is the value of the
-// hand-written version.
+// Row is an extra row of the table that Compare prints.
 type Row struct {
 	What         string
 	Ours, Manual any

@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// Day is one run of a sale. Manual selects the hand-written version instead of the library.
+// Day is one run of a sale.
 type Day struct {
 	servers.Servers
 	shop.Tables
@@ -65,8 +65,8 @@ func (d *Day) Define(flags *flag.FlagSet) {
 	flags.IntVar(&d.Kills, "kills", 1, "number of kills of instances")
 }
 
-// Run runs the day and returns the books, right or wrong. It calls read to fill in the sale's own figures. It removes
-// the sale's tables and keys before and after the day.
+// Run runs the day and returns the books, right or wrong. It removes the sale's tables and keys before and after the
+// day.
 func (d *Day) Run(ctx context.Context, read func(context.Context, *Books) error) (b *Books, err error) {
 	if d.DB, err = d.OpenDB(8); err != nil {
 		return nil, err
@@ -120,7 +120,6 @@ func (d *Day) start(ctx context.Context) error {
 	return nil
 }
 
-// stop shuts all instances down gracefully. It returns an error if an instance fails to stop.
 func (d *Day) stop() (err error) {
 	for _, one := range d.instances {
 		err = errors.Join(err, one.Stop())
@@ -129,7 +128,6 @@ func (d *Day) stop() (err error) {
 	return err
 }
 
-// pass runs the crowd and the faults, and checks the stock all the time. Then it waits until nothing changes any more.
 func (d *Day) pass(ctx context.Context) (*Books, error) {
 	longest := 3*d.Span + restAtMost
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("not at rest after %v", longest))
@@ -159,7 +157,6 @@ func (d *Day) pass(ctx context.Context) (*Books, error) {
 	return b, errors.Join(striking, resting)
 }
 
-// plan returns all faults of the day: kills of instances, with the faults of servers between them.
 func (d *Day) plan() []faults.Fault {
 	processes := make([]faults.Process, len(d.instances))
 	for i, one := range d.instances {
@@ -168,8 +165,7 @@ func (d *Day) plan() []faults.Fault {
 	return faults.Plan(d.Kills, processes, d.Faults)
 }
 
-// The method tell records a fault, so that the page shows it. It first waits until pieces are in stock, so that the
-// fault hits purchases. It waits at most a tenth of Span.
+// tell first waits until pieces are in stock, so that the fault hits purchases.
 func (d *Day) tell(ctx context.Context, subject string) error {
 	deadline := time.Now().Add(d.Span / 10)
 	for left := 0; left < d.Stock/50 && time.Now().Before(deadline) && faults.Pause(ctx, 5*time.Millisecond); {
@@ -187,8 +183,7 @@ func (d *Day) Note(ctx context.Context, subject string) error {
 	return err
 }
 
-// awaitRest returns when the sale has been at rest for the duration Rest. At rest, no entry is left to run, no message
-// waits, no order is open, and nobody buys.
+// The sale is at rest if no entry, message or open order is left and nobody buys.
 func (d *Day) awaitRest(ctx context.Context) error {
 	var previous, now moving
 	var err error
@@ -207,7 +202,6 @@ func (d *Day) awaitRest(ctx context.Context) error {
 	return fmt.Errorf("%w: %+v, %v", context.Cause(ctx), now, err)
 }
 
-// moving holds the number of unfinished pieces of work, and two figures that change whenever a buyer does something.
 type moving struct{ left, tickets, orders int }
 
 func (d *Day) moving(ctx context.Context) (m moving, err error) {

@@ -14,7 +14,7 @@ func (d *Day) AddFault(subject string, strike func(context.Context) error) {
 	d.Faults = append(d.Faults, faults.Fault{What: subject, Strike: strike})
 }
 
-// PlaceRedis starts a Redis for the day unless one was given. It reports whether it started one.
+// PlaceRedis starts a Redis for the day unless one was given.
 func (d *Day) PlaceRedis(t testing.TB) (own bool) {
 	if own = d.Redis == ""; own {
 		d.Redis = testservers.NewRedis(t).Addr()
@@ -22,8 +22,7 @@ func (d *Day) PlaceRedis(t testing.TB) (own bool) {
 	return own
 }
 
-// PlaceDatabase creates a database for the day unless one was given. With ownServer it starts a new server for it, and
-// adds a fault that makes this server read-only for two seconds.
+// PlaceDatabase creates a database for the day unless one was given.
 func (d *Day) PlaceDatabase(t testing.TB, ownServer bool) {
 	switch {
 	case d.DSN != "":

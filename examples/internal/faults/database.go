@@ -9,9 +9,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// ReadOnlyFor returns a fault that makes a database server read-only for a while. It resembles a switchover, except
-// that the same server becomes the primary again. read_only does not affect root, so the returned DSN is that of an
-// ordinary user.
+// ReadOnlyFor returns a fault that makes a database server read-only for a while.
 func ReadOnlyFor(span time.Duration, root string) (dsn string, b Fault, err error) {
 	config, err := mysql.ParseDSN(root)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Fault is one fault. Strike causes it, and returns when it is over.
+// Fault is one fault.
 type Fault struct {
 	What   string
 	Strike func(context.Context) error
@@ -45,8 +45,7 @@ func Plan(kills int, processes []Process, others []Fault) (all []Fault) {
 	return append(all, others...)
 }
 
-// Strike spreads the faults evenly over a span. Before each fault it calls the function report, which may delay the
-// fault.
+// Strike spreads the faults evenly over a span.
 func Strike(ctx context.Context, all []Fault, span time.Duration, report func(context.Context, string) error) error {
 	startedAt := time.Now()
 	for i, b := range all {

@@ -17,8 +17,7 @@ import (
 // Greeting precedes the address on the first line that a service prints.
 const Greeting = "listening on "
 
-// Instance runs this program again with other arguments. Only one goroutine may use it at a time, except that Address
-// may be called concurrently.
+// Instance runs this program again with other arguments. Only Address may be called concurrently.
 type Instance struct {
 	Arguments   []string // arguments after -addr and -until-eof
 	Environment []string // variables in addition to this process's environment
@@ -34,7 +33,7 @@ func (i *Instance) Address() string {
 	return address
 }
 
-// Start starts the instance and returns when it listens. A restarted instance listens on its previous address.
+// Start starts the instance and returns when it listens.
 func (i *Instance) Start(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {

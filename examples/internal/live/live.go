@@ -11,15 +11,12 @@ import (
 	"time"
 )
 
-// sendTime is the maximum time in which a client must accept an event.
 const sendTime = 30 * time.Second
 
-// Stream sends the result of render as one JSON string, first at once and then after each change. It checks every
-// interval for changes. It skips an interval if render fails. It drops a client that does not accept an event within
-// sendTime.
+// Stream sends the result of render as one JSON string, first at once and then after each change. It drops a client
+// that does not accept an event within sendTime.
 //
-// Stream returns when the client disconnects or the channel stopping is closed. A service closes it when it stops,
-// because otherwise an open page would prevent the stop.
+// Stream returns when the client disconnects or the channel stopping is closed.
 func Stream(w http.ResponseWriter, r *http.Request, interval time.Duration, stopping <-chan struct{}, render func(context.Context) ([]byte, error)) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")

@@ -69,7 +69,7 @@ func (s Servers) OpenDB(pool int) (*sql.DB, error) {
 	return db, nil
 }
 
-// OpenRedis returns a client that connects at its first use. It returns nil if no Redis was given.
+// OpenRedis returns nil if no Redis was given.
 func (s Servers) OpenRedis() *redis.Client {
 	if s.Redis == "" {
 		return nil
@@ -77,7 +77,7 @@ func (s Servers) OpenRedis() *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: s.Redis})
 }
 
-// Forget removes every key in Redis that starts with the name, or with the name in a hash tag. It removes no other key.
+// Forget removes every key in Redis that starts with the name, or with the name in a hash tag.
 func (s Servers) Forget(ctx context.Context) error {
 	keys, err := s.Keys(ctx)
 	if err != nil || len(keys) == 0 {

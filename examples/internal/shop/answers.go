@@ -12,7 +12,7 @@ import (
 	"crypto/rand"
 )
 
-// spread is a histogram of answer times. Element n counts answers of up to 0.1 ms · 1.3^n.
+// Element n of a spread counts answers of up to 0.1 ms · 1.3^n.
 type spread [60]int
 
 const spreadBase = 1.3
@@ -35,7 +35,6 @@ func (s *spread) count() (n int) {
 	return n
 }
 
-// percentile returns the time that a share p of the answers does not exceed, rounded up to the next bucket.
 func (s *spread) percentile(p float64) time.Duration {
 	rank := int(math.Ceil(float64(s.count()) * p))
 	for i, n := range s {
@@ -46,8 +45,7 @@ func (s *spread) percentile(p float64) time.Duration {
 	return 0
 }
 
-// answers measures the answers that this process gives to buyers, second by second. Redis holds the last second of
-// every instance, so that any instance can show the page.
+// Redis holds the last second of every instance, so that any instance can show the page.
 type answers struct {
 	instance string
 	mu       sync.Mutex // guards second
@@ -67,7 +65,6 @@ func (a *answers) timed(handler http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// report is what one instance has measured in one second.
 type report struct {
 	At     int64  `json:"at"` // Unix time in ms
 	Spread spread `json:"spread"`
@@ -77,8 +74,7 @@ const freshFor = 3 * time.Second
 
 func answersKey(name string) string { return name + ":answers" }
 
-// share writes the answer times of the last second to Redis every second until ctx ends. If a write fails, only the
-// page is wrong.
+// Ignore a failed write: only the page is wrong.
 func (a *answers) share(ctx context.Context, c *Counter) {
 	for pause(ctx, time.Second) {
 		a.mu.Lock()
@@ -91,7 +87,6 @@ func (a *answers) share(ctx context.Context, c *Counter) {
 	_ = c.Redis.HDel(context.WithoutCancel(ctx), answersKey(c.Name), a.instance).Err()
 }
 
-// lastSecond adds up the last second of all instances.
 func lastSecond(ctx context.Context, c *Counter) (all spread, err error) {
 	texts, err := c.Redis.HGetAll(ctx, answersKey(c.Name)).Result()
 	for _, text := range texts {

@@ -18,8 +18,7 @@ const (
 	MostBytes      = 1 << 12
 )
 
-// API is the HTTP interface of the service, with JSON requests and responses. An error has a code and a text. A client
-// may repeat every request that was answered with 5xx.
+// API is the HTTP interface of the service. A client may repeat every request that was answered with 5xx.
 type API struct {
 	Mux     *http.ServeMux
 	counter *Counter
@@ -65,8 +64,6 @@ type Way interface {
 	End()                          // called after Run
 }
 
-// sellRequest answers with 202 when a piece is reserved for the buyer. Soon after, the service makes the order, or
-// gives the piece back.
 func sellRequest(ctx context.Context, r *http.Request, way Way) (any, error) {
 	var p Purchase
 	decoder := json.NewDecoder(http.MaxBytesReader(nil, r.Body, MostBytes))
@@ -81,7 +78,7 @@ func sellRequest(ctx context.Context, r *http.Request, way Way) (any, error) {
 	return Order{Ticket: t, State: "accepted"}, err
 }
 
-// rebuildRequest fills the counter even if the counter matches the database, because a person asked for it.
+// rebuildRequest always fills the counter, because a person asked for it.
 func (a *API) rebuildRequest(ctx context.Context, s *Shop, goods string) (any, error) {
 	edition, err := a.counter.Edition(ctx, goods)
 	if err != nil {
@@ -94,13 +91,11 @@ func (a *API) rebuildRequest(ctx context.Context, s *Shop, goods string) (any, e
 	return map[string]any{"goods": goods, "stock": n.Stock, "buyers": len(n.Buyers)}, err
 }
 
-// refusal is an error as the client sees it.
 type refusal struct {
 	Code string `json:"code"`
 	Text string `json:"error"`
 }
 
-// answer turns a function that serves a request into an HTTP handler.
 func answer(success int, serve func(context.Context, *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), LongestRequest)
@@ -120,7 +115,7 @@ func answer(success int, serve func(context.Context, *http.Request) (any, error)
 	}
 }
 
-// explanations maps errors to answers. The first match counts.
+// The first match in explanations counts.
 var explanations = []struct {
 	err    error
 	status int
@@ -136,7 +131,7 @@ var explanations = []struct {
 	{ErrBad, http.StatusBadRequest, "bad_request"},
 }
 
-// explain returns the status and the body for an error. It hides the details of server errors.
+// explain hides the details of server errors.
 func explain(err error) (int, *refusal) {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {

@@ -9,13 +9,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Counter keeps the sale's stock and buyers in Redis. When the stock is empty it refuses buyers, so these requests
-// never reach the database. Redis may lose the counter. The database is always right, and rebuild.go fills the counter
-// from it.
+// Counter keeps the sale's stock and buyers in Redis. Redis may lose the counter, and rebuild.go then fills it from the
+// database.
 //
-// An edition names one filling of the counter. The database accepts only tickets of its current edition. So a ticket
-// does not count if it was taken before a filling and arrives after the filling. Every script may run twice. Each sale
-// has its own script to take a piece.
+// An edition names one filling of the counter. The database accepts only tickets of its current edition. Every script
+// may run twice.
 type Counter struct {
 	Redis *redis.Client
 	Name  string // prefix of every key
@@ -62,7 +60,6 @@ func (c *Counter) GiveBack(ctx context.Context, t Ticket) error {
 	return giveBackScript.Run(ctx, c.Redis, c.Keys(t.Goods), t.Buyer, t.ID).Err()
 }
 
-// load fills the counter with the data of the database.
 func (c *Counter) load(ctx context.Context, goods, edition string, stock int, living []Ticket) error {
 	args := make([]any, 0, 2+2*len(living))
 	args = append(args, edition, stock)

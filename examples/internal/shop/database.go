@@ -37,8 +37,7 @@ const (
 
 const duplicateKey = 1062
 
-// InsertTicket stores a ticket. It returns ErrStale if the buyer already has a living ticket. A correct counter in
-// Redis refuses such a buyer, so the counter must be wrong.
+// InsertTicket stores a ticket. It returns ErrStale if the buyer already has a living ticket.
 func (n Tables) InsertTicket(ctx context.Context, tx compensator.Tx, t Ticket) error {
 	_, err := tx.ExecContext(ctx, n.SQL(`INSERT INTO shop_tickets (ticket, goods, buyer, taken_at) VALUES (?, ?, ?, UTC_TIMESTAMP(3))`), t.ID, t.Goods, t.Buyer)
 	var refused *mysql.MySQLError
@@ -69,7 +68,7 @@ func (n Tables) ReturnStock(ctx context.Context, tx compensator.Tx, t Ticket) er
 	return err
 }
 
-// InsertOpenOrder inserts an open order. Its parameters are the ticket, the goods, the buyer and the time to pay in µs.
+// InsertOpenOrder takes the ticket, the goods, the buyer and the time to pay in µs.
 const InsertOpenOrder = `INSERT INTO shop_orders (ticket, goods, buyer, created_at, due_at)
 	VALUES (?, ?, ?, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND)`
 
@@ -81,8 +80,8 @@ func (n Tables) InsertOrder(ctx context.Context, tx compensator.Tx, t Ticket, wi
 	return nil
 }
 
-// SetPaid marks an open order as paid and returns its ticket. For an order that is already paid it returns no ticket
-// and no error, because the client may not have received the first answer.
+// SetPaid returns the ticket of the order. It returns no ticket and no error for an order that is already paid, because
+// a client may repeat the request.
 func (n Tables) SetPaid(ctx context.Context, tx *compensator.ScopedTx, id uint64) (t Ticket, err error) {
 	paid, err := Changed(tx.ExecContext(ctx, n.SQL(`UPDATE shop_orders SET state = 'paid', paid_at = UTC_TIMESTAMP(3) WHERE id = ? AND state = 'open'`), id))
 	if err != nil {
@@ -103,13 +102,11 @@ func (n Tables) SetPaid(ctx context.Context, tx *compensator.ScopedTx, id uint64
 	return t, nil
 }
 
-// SetClosed closes the ticket's order if the order is open and its time is up. It reports whether it has closed the
-// order.
+// SetClosed closes the ticket's order if the order is open and its time is up.
 func (n Tables) SetClosed(ctx context.Context, tx compensator.Tx, t Ticket) (bool, error) {
 	return Changed(tx.ExecContext(ctx, n.SQL(`UPDATE shop_orders SET state = 'closed', closed_at = UTC_TIMESTAMP(3) WHERE ticket = ? AND state = 'open' AND due_at <= UTC_TIMESTAMP(3)`), t.ID))
 }
 
-// timeLeft returns the time until the ticket's order may be closed, and whether the order is open.
 func (n Tables) timeLeft(ctx context.Context, tx *compensator.ScopedTx, t Ticket) (left time.Duration, isOpen bool, err error) {
 	var micros int64
 	err = tx.QueryRowContext(ctx, n.SQL(`SELECT TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(3), due_at) FROM shop_orders
@@ -120,8 +117,7 @@ func (n Tables) timeLeft(ctx context.Context, tx *compensator.ScopedTx, t Ticket
 	return time.Duration(micros) * time.Microsecond, err == nil, err
 }
 
-// Find returns the state of a buyer's latest ticket. A ticket without an order is "accepted" while it lives, and "given
-// back" if no order could be made.
+// Find returns the state of a buyer's latest ticket.
 func (s *Shop) Find(ctx context.Context, p Purchase) (Order, error) {
 	return FindOrder(ctx, s.DB, p, s.SQL(`SELECT t.ticket, COALESCE(o.id, 0), COALESCE(o.state, IF(t.living, 'accepted', 'given back')), o.due_at
 		FROM shop_tickets t LEFT JOIN shop_orders o ON o.ticket = t.ticket
@@ -184,7 +180,6 @@ func Changed(res sql.Result, err error) (bool, error) {
 	return n > 0, err
 }
 
-// rows is a database or a transaction.
 type rows interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }

@@ -18,7 +18,7 @@ var (
 	errHopeless = errors.New("no order can be made of this ticket")
 )
 
-// Of returns the error of one attempt, or nil. The same ticket and attempt number always give the same result.
+// Of returns the same result for the same ticket and attempt number.
 func (l Luck) Of(t Ticket, try uint64) error {
 	switch {
 	case l.draw(t.ID) < l.Hopeless:

@@ -9,8 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Manual holds what the hand-written versions of both sales share. They pay an order with one statement and close it
-// with two in the database and two in Redis.
+// Manual holds what the hand-written versions of both sales share.
 type Manual struct {
 	Settings
 	Tables
@@ -42,7 +41,7 @@ func (h *Manual) CloseUnpaid(ctx context.Context) {
 	}
 }
 
-// Scan reads tickets. It logs an error and returns what it has read.
+// Scan logs an error and returns what it has read.
 func (h *Manual) Scan(ctx context.Context, query string) (found []Ticket) {
 	err := EachRow(ctx, h.DB, h.SQL(query), func(scan func(...any) error) error {
 		var t Ticket

@@ -30,7 +30,6 @@ func (l Look) In(lang string) Intro {
 
 const longestSeen = 2 * time.Second
 
-// overview is the content of the page.
 type overview struct {
 	Goods           string
 	Initial         int

@@ -29,8 +29,7 @@ const (
 	crowdSpan   = 15 * time.Second
 )
 
-// page shows the sale, sells a piece and starts a crowd. The service renders the changing part and sends it as
-// server-sent events.
+// page shows the sale, sells a piece and starts a crowd.
 type page struct {
 	s        *Shop
 	api      *API
@@ -55,7 +54,6 @@ func (p *page) routes() {
 	mux.Handle("GET /assets/", http.StripPrefix("/assets/", http.FileServerFS(assets)))
 }
 
-// shown is the data of the templates.
 type shown struct {
 	W     Words
 	Intro Intro
@@ -84,7 +82,6 @@ func (p *page) render(ctx context.Context, part string, w Words) ([]byte, error)
 	return html.Bytes(), err
 }
 
-// crowdRequest starts a crowd unless one is already there.
 func (p *page) crowdRequest(_ context.Context, r *http.Request) (any, error) {
 	var wanted struct {
 		Buyers int `json:"buyers"`
@@ -103,7 +100,6 @@ func (p *page) crowdRequest(_ context.Context, r *http.Request) (any, error) {
 	}
 }
 
-// letIn runs one crowd after the other until ctx ends.
 func (p *page) letIn(ctx context.Context) {
 	for {
 		select {

@@ -9,7 +9,6 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// purchaseTries is how often a purchase is tried when the counter must be filled first.
 const purchaseTries = 4
 
 // SellOne calls buy. If buy returns ErrStale, SellOne fills the counter and tries again.
@@ -27,16 +26,12 @@ func (s *Shop) SellOne(ctx context.Context, p Purchase, buy func(context.Context
 }
 
 // Rebuild fills the counter from the database. The argument wrong is the edition that the caller found in the counter.
-// If another caller has filled the counter since, Rebuild does nothing. Rebuild recognizes this case if the counter's
-// edition differs from wrong and equals the database's.
+// The argument wrong is the edition that the caller found. If another caller has filled the counter since, Rebuild does
+// nothing.
 //
 // Rebuild locks the row of the goods, which every purchase and every return must update. So it counts every committed
-// purchase, and later transactions wait until Redis is filled. After that, the database refuses tickets of an older
-// edition, and their buyers take new tickets. So the database sells only pieces that the counter has counted, even if
-// purchases were running when Redis lost its data.
-//
-// If the transaction of Rebuild does not commit, the counter has an edition that the database does not know. The next
-// purchase then finds the counter stale.
+// purchase, and later transactions wait until Redis is filled. So the database sells only pieces that the counter has
+// counted, even if purchases were running when Redis lost its data.
 func (s *Shop) Rebuild(ctx context.Context, goods, wrong string) error {
 	s.rebuilding.Lock()
 	defer s.rebuilding.Unlock()
@@ -74,8 +69,7 @@ const (
 	watchEvery     = time.Second
 )
 
-// Watch fills a lost counter even if nobody buys. It also calls the functions in besides, which are the sale's own
-// checks. Every instance runs it. Several may run it at the same time.
+// Watch fills a lost counter even if nobody buys. Several processes may run Watch at the same time.
 func (s *Shop) Watch(ctx context.Context, besides ...func(context.Context, Goods) error) {
 	for pause(ctx, watchEvery) {
 		onSale, err := s.allGoods(ctx, s.DB)

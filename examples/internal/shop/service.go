@@ -17,8 +17,8 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/servers"
 )
 
-// PoolSize is the size of the connection pool. Requests, the handlers that make orders, and the log share the pool. It
-// is large because a transactional handler holds a connection while it runs.
+// PoolSize is the size of the connection pool. It is large because a transactional handler holds a connection while it
+// runs.
 const PoolSize = 64
 
 // Settings holds the settings that both sales have, with the library and hand-written.
@@ -75,8 +75,6 @@ type Service struct {
 	UntilEOF bool
 	Manual   bool
 
-	// Open returns the version of the service that sells. It also returns the Shop, or nil for the hand-written
-	// version.
 	Open func(ctx context.Context, db *sql.DB, c *Counter) (Way, *Shop, error)
 }
 

@@ -11,8 +11,7 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/faults"
 )
 
-// Shop is a sale's database, counter and log. It closes orders and returns their pieces. A sale embeds it and adds how
-// a purchase becomes an order.
+// Shop is a sale's database, counter and log.
 type Shop struct {
 	Settings
 	Tables
@@ -37,8 +36,8 @@ const (
 // Open creates the Shop. The caller closes Log.
 func Open(ctx context.Context, cfg Settings, tables Tables, db *sql.DB, c *Counter) (*Shop, error) {
 	s := &Shop{Settings: cfg, Tables: tables, DB: db, Counter: c, Logger: slog.Default()}
-	// If a process dies before it enqueues what it has recorded, the reconciler finds the entries. It finds them at most
-	// Grace plus one interval late, so both are shorter here than the defaults.
+	// The reconciler finds entries of a process that dies before it enqueues them, at most Grace plus one interval
+	// late.
 	var err error
 	s.Log, err = compensator.New(ctx, compensator.Config{
 		DB: db, Redis: c.Redis, Table: s.SQL("shop_log"), Prefix: c.Name, Lease: cfg.Lease, Grace: time.Second, ReconcileInterval: 2 * time.Second})
@@ -60,7 +59,6 @@ func (s *Shop) InTime(t Ticket) compensator.Options {
 	return o
 }
 
-// close closes an order that was not paid in time.
 func (s *Shop) close(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, t Ticket) error {
 	closed, err := s.SetClosed(ctx, tx, t)
 	if err != nil {
@@ -85,7 +83,7 @@ func (s *Shop) PutBack(ctx context.Context, tx *compensator.ScopedTx, t Ticket) 
 	return err
 }
 
-// giveBack returns a ticket to Redis. Repeated attempts return it only once.
+// Repeated attempts return the ticket only once.
 func (s *Shop) giveBack(ctx context.Context, _ *compensator.Entry, t Ticket) error {
 	if err := s.Counter.GiveBack(ctx, t); err != nil {
 		return compensator.Unavailable(err)

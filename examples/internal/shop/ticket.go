@@ -1,5 +1,4 @@
-// Package shop holds what flash sales share, independent of how a ticket gets from Redis to the order. It has the
-// goods, tickets and orders in the database, the counter in Redis, and the API and page.
+// Package shop holds what flash sales share, independent of how a ticket gets from Redis to the order.
 package shop
 
 import (
@@ -17,8 +16,7 @@ type Purchase struct {
 	Goods string `json:"goods"`
 }
 
-// These errors go to the buyer. After ErrBusy, the purchase has had no effect, or its effect will be undone, so the
-// buyer may try again.
+// After ErrBusy, the purchase has had no effect, or its effect will be undone, so the buyer may try again.
 var (
 	ErrBad      = errors.New("bad request")
 	ErrNoGoods  = errors.New("no such goods on sale")
@@ -47,7 +45,7 @@ func (p Purchase) Validate() error {
 }
 
 // Ticket is one piece taken from the stock for a buyer. It has the same id in Redis, in the database, in its entry and
-// in its message. A buyer who has given a piece back gets a new ticket with the next piece.
+// in its message.
 type Ticket struct {
 	ID      string `json:"ticket"`
 	Goods   string `json:"goods"`

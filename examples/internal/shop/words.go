@@ -53,7 +53,6 @@ func (w Words) Outcomes() string {
 	return string(text)
 }
 
-// wordsFor takes the language from the query. Without one it takes the language settings of the browser.
 func wordsFor(r *http.Request) Words {
 	wish := r.URL.Query().Get("lang")
 	if wish == "" {

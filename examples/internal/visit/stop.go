@@ -15,7 +15,6 @@ import (
 )
 
 // StopAmidBuyers lets n buyers send purchases without a pause, and stops the service after the first accepted purchase.
-// It requires that every answer is complete, and returns the tickets of all accepted purchases.
 func (v *Visit) StopAmidBuyers(n int) (tickets []string) {
 	v.T.Helper()
 	var buyers sync.WaitGroup

@@ -44,7 +44,6 @@ func Start(t *testing.T, run func(context.Context, io.Writer) error) *Visit {
 	return v
 }
 
-// lineWriter sends everything that is written to a channel.
 type lineWriter chan string
 
 func (w lineWriter) Write(p []byte) (int, error) {
