@@ -64,8 +64,7 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	if err := c.features.Begin(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	// Start the rounds of cases first, and then those of the purge. All rounds run one after the other, and a purge takes all the
-	// time that is left.
+	// Start the rounds of cases before those of the purge, because a purge takes all the time that is left.
 	if cfg.Operations != nil {
 		if err := c.startCaseRounds(ctx); err != nil {
 			return nil, errors.Join(err, c.Close())
@@ -80,7 +79,6 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	return c, nil
 }
 
-// engineConfig translates the Config for the engine.
 func (c *Compensator) engineConfig() engine.Config {
 	return engine.Config{
 		Store: c.store, Log: c.log, Observer: c.cfg.Observer,
@@ -90,7 +88,6 @@ func (c *Compensator) engineConfig() engine.Config {
 	}
 }
 
-// open connects and checks the store and the queue, and reports whether the queue answers.
 func (c *Compensator) open(ctx context.Context) (queueAnswers bool, err error) {
 	if c.store, err = c.openStore(ctx); err != nil {
 		if c.cfg.Queue != nil {
@@ -110,8 +107,6 @@ func (c *Compensator) open(ctx context.Context) (queueAnswers bool, err error) {
 	return queueAnswers, nil
 }
 
-// openQueue opens the queue that Config names: Config.Queue or Redis. If Config names none, openQueue returns nil, and
-// entries wait in the memory of this process.
 func (c *Compensator) openQueue() (processlog.Queue, error) {
 	if c.cfg.Queue != nil || c.cfg.Redis == nil {
 		return c.cfg.Queue, nil
@@ -119,13 +114,11 @@ func (c *Compensator) openQueue() (processlog.Queue, error) {
 	return openRedisQueue(c.cfg.Redis, c.cfg.Prefix)
 }
 
-// maxQueueCheck limits how long New waits for the queue. It is long, because the first answer of a cluster may need several
-// round trips.
+// maxQueueCheck limits how long New waits for the queue.
 const maxQueueCheck = 10 * time.Second
 
-// checkQueue checks that the queue answers and belongs to this log. It uses only a part of the time that ctx has left (see
-// QueueShare), because New still needs time for the database. New refuses a queue that belongs to another log. New accepts
-// a queue that does not answer, and the library polls the database until the queue answers.
+// checkQueue refuses a queue that belongs to another log. It accepts a queue that does not answer: the library then
+// polls the database.
 func (c *Compensator) checkQueue(ctx context.Context) (answers bool, err error) {
 	if c.queue == nil {
 		return true, nil
@@ -156,8 +149,9 @@ func (c *Compensator) closeQueue() error {
 	return c.queue.Close()
 }
 
-// serversFault reports whether the server may have caused an error in a handler's transaction. wholeServer reports whether the
-// cause concerns the whole server and not only this transaction. A custom Store may also use MySQL, so its errors are read in the same way.
+// serversFault reports whether the server may have caused an error in a handler's transaction. wholeServer reports
+// whether the cause concerns the whole server and not only this transaction. A custom Store may also use MySQL, so its
+// errors are read in the same way.
 func (c *Compensator) serversFault(err error) (fromServer, wholeServer bool) {
 	judge := mysqlerr.Blames
 	if s, ok := c.store.(*sqlstore.Store); ok {

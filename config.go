@@ -124,7 +124,6 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// validate checks a Config whose defaults are filled in. It reports all problems at once.
 func (cfg Config) validate() error {
 	var problems []error
 	refuse := func(bad bool, field, reason string) {
@@ -164,7 +163,6 @@ func (cfg Config) validate() error {
 // longestSpan is the longest duration that may be configured. Sums and small multiples of it do not overflow.
 const longestSpan = 10 * 365 * 24 * time.Hour
 
-// spanProblem returns what is wrong with a configured duration, or "".
 func spanProblem(d, least time.Duration) string {
 	switch {
 	case d < least:

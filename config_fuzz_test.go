@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// fieldErrors splits a joined error. Each part must be a *FieldError with a reason.
+// Each part must be a *FieldError with a reason.
 func fieldErrors(t *testing.T, err error) []*FieldError {
 	t.Helper()
 	if err == nil {
@@ -50,8 +50,8 @@ func requireFieldsOf(t *testing.T, config any, err error) {
 	}
 }
 
-// FuzzConfig validates any Config. The error must name every invalid field, and only fields that exist. Every accepted
-// name must work for keys and tables.
+// The error must name every invalid field, and only fields that exist. Every accepted name must work for keys and
+// tables.
 func FuzzConfig(f *testing.F) {
 	f.Add("", "", int64(0), int64(0), 0, 0, byte(0))
 	f.Add("db.log", "a:b", int64(time.Second), int64(time.Hour), 1000, 1, byte(1))

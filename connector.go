@@ -28,7 +28,7 @@ func Open(driverName, dataSourceName string) (*sql.DB, error) {
 }
 
 // Connector wraps a driver's connector so that the library sees the end of every transaction. Then Commit itself
-// enqueues the entries, and you need not call Committed. Open does the same from a driver's name.
+// enqueues the entries, and you need not call Committed.
 //
 //	db := sql.OpenDB(compensator.Connector(connector))
 //
@@ -41,15 +41,14 @@ func Open(driverName, dataSourceName string) (*sql.DB, error) {
 //     each of them by itself.
 //   - When the connection breaks around COMMIT, the error also wraps ErrCommitUnknown.
 //
-// If you have other wrappers, for example for tracing, put them inside this one. A wrapper around this one works only if it
-// passes contexts on. New warns of a wrapper that does not, because the library then does not see commits. See
+// If you have other wrappers, for example for tracing, put them inside this one. A wrapper around this one works only
+// if it passes contexts on. New warns of a wrapper that does not, because the library then does not see commits. See
 // docs/reference/servers.md.
 //
 // These errors concern only transactions in which an entry was recorded. The library knows the statements and errors
 // that change a transaction on MySQL, MariaDB, compatible servers, and SQLite.
 func Connector(inner driver.Connector) driver.Connector { return txwatch.Wrap(inner) }
 
-// scopedOf returns the ScopedTx that a handle uses, or nil.
 func scopedOf(tx Tx) *ScopedTx {
 	switch tx := tx.(type) {
 	case *ScopedTx:
@@ -62,17 +61,13 @@ func scopedOf(tx Tx) *ScopedTx {
 	return nil
 }
 
-// isNilPointer reports whether v is an interface that holds a nil pointer. Such an interface is not equal to nil.
+// isNilPointer reports whether v is an interface that holds a nil pointer.
 func isNilPointer(v any) bool {
 	r := reflect.ValueOf(v)
 	return r.Kind() == reflect.Pointer && r.IsNil()
 }
 
 // enlist returns the object that reports the end of tx:
-//
-//   - For a transaction of the library, the object is in the field named end of its ScopedTx.
-//   - For a transaction in a pool with a Connector, it is the *txwatch.Tx of the connection.
-//   - For any other transaction it is nil, because the library cannot see its end.
 //
 // enlist returns an error if tx must not record entries of c.
 func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error) {
@@ -92,9 +87,9 @@ func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error)
 	return watch, cmp.Or(err, watch.Err())
 }
 
-// inquiry finds out whether an unknown handle, for example of a tracer, wraps a ScopedTx. It travels in the context of the
-// first statement that the library sends through the handle. A ScopedTx that gets this statement fills in the inquiry,
-// before it sends the statement. The inquiry needs no statement of its own.
+// inquiry finds out whether an unknown handle, for example of a tracer, wraps a ScopedTx. It travels in the context of
+// the first statement that the library sends through the handle. A ScopedTx that gets this statement fills in the
+// inquiry, before it sends the statement.
 type inquiry struct {
 	c        *Compensator // the Compensator that was called
 	ref      Ref          // the entry to change; nil for Record
@@ -114,7 +109,7 @@ func (c *Compensator) inquire(ctx context.Context, tx Tx, ref Ref) (context.Cont
 	return context.WithValue(ctx, inquiryKey{}, inquiry), inquiry
 }
 
-// admit is called by the transaction s before it sends a statement. It returns why the statement must not be sent, or nil.
+// admit returns why a statement must not be sent, or nil.
 func (q *inquiry) admit(ctx context.Context, s *ScopedTx) error {
 	if q.scopedTx == nil {
 		q.scopedTx = s
@@ -123,7 +118,6 @@ func (q *inquiry) admit(ctx context.Context, s *ScopedTx) error {
 	return q.refusal
 }
 
-// refusalOr returns the reason why the call was refused. If the call was not refused, it returns err.
 func (q *inquiry) refusalOr(err error) error {
 	if q != nil && q.refusal != nil {
 		return q.refusal
@@ -131,8 +125,6 @@ func (q *inquiry) refusalOr(err error) error {
 	return err
 }
 
-// endOr returns watch if watch is not nil. Otherwise it returns the end of the ScopedTx that the inquiry has found, or nil
-// if it has found none.
 func (q *inquiry) endOr(watch transactionEnd) transactionEnd {
 	if watch == nil && q != nil && q.scopedTx != nil {
 		return q.scopedTx.end
@@ -140,8 +132,6 @@ func (q *inquiry) endOr(watch transactionEnd) transactionEnd {
 	return watch
 }
 
-// describeNoTransaction adds to ErrNoTransaction the type of the handle that has no open transaction, and what to do
-// instead. It returns other errors unchanged.
 func describeNoTransaction(tx Tx, err error) error {
 	if !errors.Is(err, ErrNoTransaction) || errors.Is(err, ErrTxAborted) {
 		return err
@@ -153,16 +143,13 @@ func describeNoTransaction(tx Tx, err error) error {
 	return fmt.Errorf("%w on this %T: it has been committed or rolled back, a statement such as DDL has ended it, or it never had one", err, tx)
 }
 
-// lateProbeTimeout limits the probe that runs after the caller's context has ended.
 const lateProbeTimeout = 10 * time.Second
 
-// watchOf returns the watch of a transaction, which reports how the transaction ends. Only a connection that a Connector
-// made has a watch. To reach the connection of tx, watchOf sends a probe statement through tx. If no Connector made the
-// connection, watchOf returns nil and the error of the probe. If another Connector than that of Config.DB made it,
-// watchOf also checks that both use the same log.
+// watchOf returns the watch of a transaction, which reports how the transaction ends. To reach the connection of tx,
+// watchOf sends a probe statement through tx.
 //
-// If ctx has ended, package sql does not send the probe, and the caller's entry could not be written either. To prevent the
-// commit, the caller needs the watch. So watchOf sends a second probe with a context that has not ended.
+// If ctx has ended, watchOf sends a second probe with a context that has not ended, because the caller needs the watch
+// to prevent the commit.
 func (c *Compensator) watchOf(ctx context.Context, tx Tx) (*txwatch.Tx, error) {
 	ctx, enlistment := txwatch.Ask(ctx)
 	err := c.store.Probe(ctx, tx)

@@ -52,7 +52,6 @@ type Entry struct {
 	beginTx func() (*ScopedTx, error) // begins the transaction of a handler of HandleCall; otherwise nil
 }
 
-// entryOf converts a row into an Entry. A test checks that it copies every field.
 func entryOf(row *processlog.Row, codec Codec) *Entry {
 	return &Entry{
 		ID: row.ID, IdempotencyKey: row.IdempotencyKey, BusinessType: row.BusinessType, BatchID: row.BatchID,
@@ -65,7 +64,6 @@ func entryOf(row *processlog.Row, codec Codec) *Entry {
 	}
 }
 
-// handlerEntry converts a row into the copy that a handler gets.
 func (c *Compensator) handlerEntry(row *processlog.Row, codec Codec) *Entry {
 	e := entryOf(row, codec)
 	e.owner, e.row = c, row
@@ -81,8 +79,8 @@ func (e *Entry) Context(parent context.Context) context.Context {
 	return e.owner.extract(parent, e.Headers)
 }
 
-// Attempt returns the number of this run of the handler or of the compensation, in the present epoch. It is 1 for the first
-// run. Earlier runs count only if a failure was recorded.
+// Attempt returns the number of this run of the handler or of the compensation, in the present epoch. It is 1 for
+// the first run. Earlier runs count only if a failure was recorded.
 func (e *Entry) Attempt() int {
 	if e.State == Compensating {
 		return e.CompensateCount + 1
@@ -90,15 +88,15 @@ func (e *Entry) Attempt() int {
 	return e.ProcessCount + 1
 }
 
-// CallKey returns the idempotency key to send with the calls that your handler makes to other services. All attempts and the
-// compensation of an entry have the same key, until a person requeues the entry. A requeue changes the key, so that the
-// services do the work again.
+// CallKey returns the idempotency key to send with the calls that your handler makes to other services. All attempts
+// and the compensation of an entry have the same key, until a person requeues the entry. A requeue changes the key, so
+// that the services do the work again.
 //
-// After a requeue, the compensation has the new key. A service does not find calls from before the requeue by this key. If
-// the compensation must find them, also send an id of your own with each call.
+// A service does not find calls from before the requeue by the new key. If the compensation must find them, also send an id
+// of your own with each call.
 //
-// Two logs may give the same id to different entries, for example in production and in a staging copy. If the handlers of
-// several logs call the same service, put the name of the log in front of the key.
+// Two logs may give the same id to different entries, for example in production and in a staging copy. If the handlers
+// of several logs call the same service, put the name of the log in front of the key.
 func (e *Entry) CallKey() string {
 	return e.ID.String() + "-" + strconv.FormatUint(uint64(e.Epoch), 10)
 }
@@ -150,11 +148,9 @@ type jsonCodec struct{}
 func (jsonCodec) Marshal(v any) ([]byte, error)      { return json.Marshal(v) }
 func (jsonCodec) Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
 
-// entryFields is an Entry without its methods.
 type entryFields Entry
 
-// entryJSON is the JSON form of an Entry. Each of its own fields replaces the field of the same JSON name in entryFields.
-// Later versions may add fields, but never change a name or a format.
+// entryJSON is the JSON form of an Entry. Later versions may add fields, but never change a name or a format.
 type entryJSON struct {
 	entryFields
 	Content       json.RawMessage `json:"content,omitempty"`
@@ -177,7 +173,6 @@ func (e Entry) MarshalJSON() ([]byte, error) {
 	return json.Marshal(v)
 }
 
-// jsonOrBytes returns text as its first result if it is JSON, and otherwise as its second result.
 func jsonOrBytes(text []byte) (json.RawMessage, []byte) {
 	if json.Valid(text) && utf8.Valid(text) {
 		return text, nil

@@ -108,8 +108,7 @@ func TestContentTellsWhetherItIsJSON(t *testing.T) {
 	}
 }
 
-// FuzzEntryJSON encodes an entry with any content as JSON and decodes it. Content that is JSON must be equal
-// afterwards. Other content must be the same, byte for byte.
+// Content that is JSON must be equal afterwards.
 func FuzzEntryJSON(f *testing.F) {
 	for _, seed := range []string{"", "null", `{"a":"<b> \u2028"}`, "\xff", "1e999", "[1,2", "\"\\ud800\""} {
 		f.Add([]byte(seed), "error", uint64(1<<60), int64(0))
@@ -186,7 +185,6 @@ func TestEndedByAndActionsAreWordsThatAreKnown(t *testing.T) {
 	require.Equal(t, []any{EndedByCrash, processlog.ActionCancel}, []any{by, action}, "a refusal changes nothing")
 }
 
-// fill sets every exported field of a struct to a value that differs from its zero value and from the other fields.
 func fill(t *testing.T, v reflect.Value) {
 	t.Helper()
 	for i := range v.NumField() {
@@ -219,9 +217,8 @@ func fill(t *testing.T, v reflect.Value) {
 	}
 }
 
-// TestEntryHasEveryFieldOfARow fails if a new field is forgotten in one of these places. An Entry has each field of a Row,
-// except the fields about the lease and Faults. entryOf copies each field of an Entry, and its JSON has each of them. If
-// Row.Draft copies a field from a row to a draft, Draft.Row copies it back.
+// An Entry has each field of a Row, except the fields about the lease and Faults. entryOf copies each field of an
+// Entry, and its JSON has each of them. If Row.Draft copies a field from a row to a draft, Draft.Row copies it back.
 func TestEntryHasEveryFieldOfARow(t *testing.T) {
 	var row processlog.Row
 	fill(t, reflect.ValueOf(&row).Elem())
@@ -258,8 +255,6 @@ func TestEntryHasEveryFieldOfARow(t *testing.T) {
 	}
 }
 
-// Two kinds of audit records name no entry: an accepted loss concerns the whole log, and a refused export was for many
-// entries. Both must decode their own JSON.
 func TestAuditRecordsWithoutAnEntryDecodeTheirOwnJSON(t *testing.T) {
 	change := processlog.AuditRecord{Action: "accept loss", Actor: "ann", Reason: "checked"}
 	written, err := json.Marshal(change)
@@ -277,8 +272,7 @@ func TestAuditRecordsWithoutAnEntryDecodeTheirOwnJSON(t *testing.T) {
 	require.Equal(t, operation, operationDecoded)
 }
 
-// FuzzParseEntryID parses any text. Only a text that String returns may be accepted as an id. Two spellings of one id
-// would become two members of the queue, and an acknowledgement would remove only one.
+// Two spellings of one id would become two members of the queue, and an acknowledgement would remove only one.
 func FuzzParseEntryID(f *testing.F) {
 	for _, text := range []string{"", "0", "1", "007", "+1", "-1", " 1", "1 ", "1_000", "0x1", "1e3", "१", "18446744073709551615", "18446744073709551616"} {
 		f.Add(text)
@@ -303,7 +297,6 @@ func FuzzParseEntryID(f *testing.F) {
 	})
 }
 
-// parcel is content with a field of each common kind.
 type parcel struct {
 	Text   string             `json:"text"`
 	Bytes  []byte             `json:"bytes"`
@@ -315,8 +308,6 @@ type parcel struct {
 	Next   *parcel            `json:"next,omitempty"`
 }
 
-// FuzzContentRoundTrip records any content. Accepted content must be decoded to the same value. Content that cannot be
-// encoded must be refused with a *FieldError before any statement is sent.
 func FuzzContentRoundTrip(f *testing.F) {
 	f.Add("", []byte(nil), int64(0), uint64(0), 0.0, "")
 	f.Add("订单 \x00 \u2028 <&> \U0001F4E6", []byte{0xff, 0}, int64(math.MinInt64), uint64(math.MaxUint64), -0.1, "tag")
@@ -352,7 +343,6 @@ func FuzzContentRoundTrip(f *testing.F) {
 	})
 }
 
-// validJSON returns a text as JSON stores it. Each byte that is not UTF-8 becomes the replacement character.
 func validJSON(text string) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -363,7 +353,6 @@ func validJSON(text string) string {
 
 var errMoody = errors.New("not in the mood")
 
-// moodyCodec fails or panics, as its mood says.
 type moodyCodec struct{ mood byte }
 
 func (c moodyCodec) Marshal(any) ([]byte, error) { return []byte{c.mood}, c.act() }
@@ -387,9 +376,8 @@ func (c moodyCodec) act() error {
 	return nil
 }
 
-// FuzzFailingCodec runs a codec that fails on stored content. A failure must cost no attempt, whatever its error is,
-// because a newer version of the code may decode the content. A panic must fail the attempt. In both cases the entry
-// must get an outcome.
+// A failed Unmarshal must cost no attempt, because a newer version of the code may decode the content. A panic must
+// fail the attempt.
 func FuzzFailingCodec(f *testing.F) {
 	for mood := range byte(6) {
 		f.Add(mood, []byte(`{}`), false)
@@ -443,7 +431,6 @@ func FuzzFailingCodec(f *testing.F) {
 	})
 }
 
-// TestEntryNamesWhatItsCodecRefused requires that the error for refused content contains the text of the codec's error.
 func TestEntryNamesWhatItsCodecRefused(t *testing.T) {
 	for mood := byte(1); mood < 4; mood++ {
 		err := (&Type[parcel]{name: "x", codec: moodyCodec{mood}}).Entry(parcel{}, Options{}).encodeErr
@@ -455,7 +442,7 @@ func TestEntryNamesWhatItsCodecRefused(t *testing.T) {
 	}
 }
 
-// Each text of Options has a limit. Otherwise the database would refuse the transaction with an error that names no field.
+// Without a limit, the database would refuse the transaction with an error that names no field.
 func TestEachTextOfAnEntryHasALimit(t *testing.T) {
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[Options]()) {
 		if field.Type.Kind() != reflect.String {

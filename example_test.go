@@ -21,14 +21,12 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 )
 
-// CloseOrder asks for an unpaid order to be closed.
 type CloseOrder struct {
 	OrderID  int64  `json:"order_id"`
 	Quantity int    `json:"quantity"`
 	SKU      string `json:"sku"`
 }
 
-// Mail asks for a message to be sent.
 type Mail struct {
 	To      string `json:"to"`
 	Subject string `json:"subject"`
@@ -42,7 +40,7 @@ func deliver(_ context.Context, _ string, m Mail) error {
 	return nil
 }
 
-// deliverAll delivers several messages in one call. It returns one error or nil for each message.
+// deliverAll delivers several messages in one call.
 func deliverAll(ctx context.Context, mails []Mail) []error {
 	results := make([]error, len(mails))
 	for i, m := range mails {
@@ -97,7 +95,7 @@ func ExampleConnector() {
 }
 
 // The handler runs at least once: after a crash between the work and its outcome, the entry runs again. Pass the
-// entry's CallKey to every system that the handler calls. The key is the same for every attempt.
+// entry's CallKey to every system that the handler calls.
 func ExampleHandle() {
 	c, runUntil := recipe()
 	ctx := context.Background()
@@ -189,7 +187,7 @@ func ExampleReceipt_Committed() {
 	receipt.Committed() // starts the entry sooner; not needed with Connector
 }
 
-// The same event may be recorded again, for example because a client sends its request twice. The receipt says so.
+// The same event may be recorded again, for example because a client sends its request twice.
 func ExampleType_Record() {
 	c, runUntil := recipe()
 	ctx := context.Background()
@@ -235,8 +233,7 @@ func ExamplePermanent() {
 	// dead after 1 attempt: no such address (permanent)
 }
 
-// A process that only records declares the type. It never calls Run. Here the entry is cancelled before any process
-// has run it.
+// A process that only records declares the type. It never calls Run.
 func ExampleDeclare() {
 	c, runUntil := recipe()
 	defer runUntil(0)
@@ -266,8 +263,7 @@ var (
 	errTooMany       = errors.New("too many messages")
 )
 
-// The handler closes an unpaid order and gives back its stock. Its writes through tx commit together with the entry's
-// success. So the stock is given back exactly once, even after a crash.
+// The handler's writes through tx commit together with the success of the entry.
 func ExampleHandleTx() {
 	ctx := context.Background()
 	var c *compensator.Compensator // made by New
@@ -333,8 +329,7 @@ func ExampleHandleBatch() {
 	// 2 sent, 1 dead
 }
 
-// InTx begins a transaction and commits it or rolls it back. Entries that are recorded in it are enqueued
-// automatically.
+// Entries that are recorded in it are enqueued automatically.
 func ExampleCompensator_InTx() {
 	var c *compensator.Compensator               // made by New
 	var closeOrder *compensator.Type[CloseOrder] // made by Handle
@@ -356,8 +351,7 @@ func ExampleCompensator_InTx() {
 	}
 }
 
-// Record inserts entries of several types with one statement. The receipt lists them in the same order. The receipt's
-// ID and Duplicate are those of the first entry.
+// The receipt lists them in the same order. The receipt's ID and Duplicate are those of the first entry.
 func ExampleCompensator_Record() {
 	var c *compensator.Compensator               // made by New
 	var closeOrder *compensator.Type[CloseOrder] // made by Handle
@@ -418,7 +412,7 @@ func ExampleType_CancelTx() {
 }
 
 // WithRetry runs a transaction again after a conflict, for example a deadlock. It also runs it again if the answer to
-// COMMIT was lost and the transaction did not commit. It works with the transactions of any ORM.
+// COMMIT was lost and the transaction did not commit.
 func ExampleCompensator_WithRetry() {
 	var c *compensator.Compensator               // made by New
 	var closeOrder *compensator.Type[CloseOrder] // made by Handle
@@ -438,8 +432,7 @@ func ExampleCompensator_WithRetry() {
 	}
 }
 
-// A consumer stores a message and completes the entry that would otherwise send the message again. A message that is
-// delivered twice is stored once.
+// A message that is delivered twice is stored once.
 func ExampleType_CompleteTx() {
 	var c *compensator.Compensator              // made by New
 	var sendOrder *compensator.Type[CloseOrder] // made by Handle
@@ -530,8 +523,7 @@ func ExampleParseDelayLevels() {
 	// compensator: delay levels: "5x": want a number and s, m, h or d, at most 100 years
 }
 
-// Middleware wraps handlers as in net/http. HandlerConfig.Middleware wraps the handler of one type, and Config.Middleware
-// the handlers of all types.
+// HandlerConfig.Middleware wraps the handler of one type, and Config.Middleware the handlers of all types.
 func ExampleMiddleware() {
 	c, runUntil := recipe()
 	ctx := context.Background()
@@ -555,7 +547,6 @@ func ExampleMiddleware() {
 
 type requestID struct{}
 
-// requestIDs carries a request's id from the code that records an entry to its handler.
 type requestIDs struct{}
 
 func (requestIDs) Inject(ctx context.Context) map[string]string {
@@ -582,8 +573,7 @@ func ExamplePropagator() {
 	defer c.Close()
 }
 
-// An idempotency key stands for one event of one type. If an entry of another type has the key already, Record fails
-// with OtherTypeError. Put the type into the key.
+// If an entry of another type has the key already, Record fails with OtherTypeError. Put the type into the key.
 func ExampleOtherTypeError() {
 	ctx := context.Background()
 	c, err := compensator.New(ctx, compensator.Config{Store: compensatortest.NewMemoryStore()})
@@ -626,8 +616,8 @@ func ExamplePeriodic() {
 	log.Print(c.Run(ctx))
 }
 
-// This example purges succeeded entries after 30 days, and those of the type "refund" after a year. A purged entry no
-// longer protects its idempotency key. A client may repeat a refund for up to a year, so its key must last that long.
+// A purged entry no longer protects its idempotency key. A client may repeat a refund for up to a year, so its key must
+// last that long.
 func ExampleConfig_keep() {
 	ctx := context.Background()
 	var db *sql.DB // the service's database

@@ -19,12 +19,10 @@ import (
 // service that it calls. Two runs overlap only if a process paused for longer than its lease. It is called concurrently
 // for different entries.
 //
-// An error of a handler may say that the effect may have happened, for example because no answer came. Such an error, or
-// an error that it wraps, has a method OutcomeUnknown() bool that returns true. If the entry then dies, its case says that
-// the outcome is unknown. Errors of package httpcall have this method.
+// If the effect of a failed handler may have happened, its error, or an error that it wraps, has a method
+// OutcomeUnknown() bool that returns true. If the entry then dies, its case says that the outcome is unknown.
 type HandlerFunc func(ctx context.Context, e *Entry) error
 
-// txHandlerFunc does the work of one entry inside tx.
 type txHandlerFunc func(ctx context.Context, tx *ScopedTx, e *Entry) error
 
 // BatchFunc does the work of several entries of one type. It returns nil if all succeeded. Otherwise it returns one
@@ -56,15 +54,15 @@ func Handle[T any](ctx context.Context, c *Compensator, businessType string, han
 	})
 }
 
-// HandleTx registers a transactional handler. The library commits tx together with the success of the entry. So everything
-// that the handler writes through tx happens exactly once, and these writes need no idempotency. In all other respects
-// HandleTx works as Handle does.
+// HandleTx registers a transactional handler. The library commits tx together with the success of the entry. So
+// everything that the handler writes through tx happens exactly once, and these writes need no idempotency. In all
+// other respects HandleTx works as Handle does.
 //
-// A handler must not complete, cancel or reschedule its own entry through tx, because its return value decides the outcome.
-// Such a call returns a *FieldError and changes nothing.
+// A handler must not complete, cancel or reschedule its own entry through tx, because its return value decides the
+// outcome. Such a call returns a *FieldError and changes nothing.
 //
-// A handler must not complete its own entry in another transaction either. The entry would then show a success, but the
-// library would roll tx back. A call of Complete or CompleteTx that gets the handler's context returns a *FieldError.
+// A handler must not complete its own entry in another transaction either. A call of Complete or CompleteTx that gets
+// the handler's context returns a *FieldError.
 func HandleTx[T any](ctx context.Context, c *Compensator, businessType string, handler func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error, cfg *HandlerConfig[T]) (*Type[T], error) {
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
@@ -142,7 +140,6 @@ func Declare[T any](ctx context.Context, c *Compensator, businessType string, cf
 	return newType[T](c, businessType, full), nil
 }
 
-// typed converts a handler of a decoded value into a HandlerFunc.
 func typed[T any](handler func(ctx context.Context, e *Entry, v T) error) HandlerFunc {
 	return func(ctx context.Context, e *Entry) error {
 		v, err := decode[T](e)
@@ -153,7 +150,6 @@ func typed[T any](handler func(ctx context.Context, e *Entry, v T) error) Handle
 	}
 }
 
-// typedTx converts a transactional handler of a decoded value into a txHandlerFunc.
 func typedTx[T any](handler func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error) txHandlerFunc {
 	return func(ctx context.Context, tx *ScopedTx, e *Entry) error {
 		v, err := decode[T](e)
@@ -164,7 +160,7 @@ func typedTx[T any](handler func(ctx context.Context, tx *ScopedTx, e *Entry, v 
 	}
 }
 
-// typedBatch decodes the entries of a batch. It leaves out entries that cannot be decoded.
+// typedBatch leaves out entries that cannot be decoded.
 func typedBatch[T any](handler func(ctx context.Context, items []Item[T]) []error) BatchFunc {
 	return func(ctx context.Context, entries []*Entry) []error {
 		verdicts := make([]error, len(entries))
@@ -186,10 +182,8 @@ func typedBatch[T any](handler func(ctx context.Context, items []Item[T]) []erro
 			return verdicts
 		}
 		if len(answers) != len(items) {
-			// The handler returned a wrong number of errors, so nobody knows which error belongs to which entry. If package
-			// batches gets a wrong number of verdicts, it ignores them and runs each entry alone. So return one verdict too
-			// many. The length of the handler's own slice may equal the number of all entries by chance, because the handler
-			// did not get the entries that could not be decoded.
+			// Nobody knows which error belongs to which entry. Package batches ignores a wrong number of verdicts and
+			// runs each entry alone, so return one too many.
 			return make([]error, len(entries)+1)
 		}
 		for n, i := range places {
@@ -199,8 +193,8 @@ func typedBatch[T any](handler func(ctx context.Context, items []Item[T]) []erro
 	}
 }
 
-// decode decodes the content of an entry. Another process may run newer code whose content this process cannot read. So
-// a failure costs no attempt until MaxWait has passed.
+// decode costs no attempt if it fails before MaxWait, because another process may run newer code that wrote the
+// content.
 func decode[T any](e *Entry) (T, error) {
 	var v T
 	if err := e.Decode(&v); err != nil {
@@ -260,7 +254,6 @@ func register[T any](ctx context.Context, c *Compensator, businessType string, s
 	return newType[T](c, businessType, s.TypeConfig), nil
 }
 
-// singleHandler, txHandler and batchHandler convert a handler into the function that the engine runs.
 func (c *Compensator) singleHandler(handler HandlerFunc, s *settings) func(context.Context, *processlog.Row) error {
 	handler, codec := wrap(handler, c.cfg.Middleware, s.middleware), s.Codec
 	return func(ctx context.Context, row *processlog.Row) error { return handler(ctx, c.handlerEntry(row, codec)) }
@@ -279,7 +272,6 @@ func (c *Compensator) txHandler(handler txHandlerFunc, s *settings) features.TxH
 	}
 }
 
-// callHandler converts a handler that begins its transaction late (see HandleCall) into the function that the engine runs.
 func (c *Compensator) callHandler(handler HandlerFunc, s *settings) features.CallHandler {
 	handler, codec := wrap(handler, c.cfg.Middleware, s.middleware), s.Codec
 	return func(ctx context.Context, begin func() (features.Transaction, error), row *processlog.Row) error {
@@ -308,12 +300,9 @@ func (c *Compensator) batchHandler(handler BatchFunc, s *settings) func(context.
 	}
 }
 
-// fitPool adapts a type to the size of the connection pool. It lowers Concurrency, because each transactional handler
-// or compensation holds a connection while it runs, and the renewal of leases needs one more. If handlers can keep the
-// renewal from running at all, fitPool raises the Lease, so that the lease lasts without a renewal.
-//
-// A handler of HandleCall holds a connection only after its outside call, for the transaction that stores the success.
-// It never waits for a second connection, so it does not lower Concurrency.
+// fitPool lowers Concurrency, because each transactional handler or compensation holds a connection while it runs, and
+// the renewal of leases needs one more. If handlers can keep the renewal from running at all, fitPool raises the Lease,
+// so that the lease lasts without a renewal.
 func (c *Compensator) fitPool(businessType string, s *settings, runsTx, undoesTx, callsTx bool) {
 	if c.cfg.DB == nil {
 		return
@@ -327,20 +316,19 @@ func (c *Compensator) fitPool(businessType string, s *settings, runsTx, undoesTx
 	c.fitLease(businessType, s, usesTx || callsTx, size)
 }
 
-// poolShare is the number of connections of Config.DB that transactions of one type may hold at once.
 type poolShare struct {
 	businessType string
 	calls        int // Concurrency of the type, which fitPool may have lowered, or Limit.Concurrent if that is less
 	wanted       int // value of calls if the pool were large enough
-	// heldByHandler is true if a handler holds a connection as long as it runs. Otherwise only compensations, or the second
-	// function of HandleCall, hold these connections. They rarely hold many of them at the same time.
+	// heldByHandler is true if a handler holds a connection as long as it runs. Otherwise only compensations, or the
+	// second function of HandleCall, hold these connections.
 	heldByHandler  bool
 	usesHandleCall bool // whether HandleCall registered the type
 }
 
 // bound returns how many entries of a type may run at once in this process: n, which is the type's Concurrency, or
-// Limit.Concurrent if that is less. Limit.Concurrent is ignored if the limit has a Key, because each key then has the whole
-// limit.
+// Limit.Concurrent if that is less. Limit.Concurrent is ignored if the limit has a Key, because each key then has the
+// whole limit.
 func (l *Limit) bound(n int) int {
 	if l.Concurrent == 0 || l.Key != nil {
 		return n
@@ -348,7 +336,6 @@ func (l *Limit) bound(n int) int {
 	return min(n, l.Concurrent)
 }
 
-// poolShares holds the shares of all registered types.
 type poolShares struct {
 	mu     sync.Mutex // guards the fields below
 	list   []poolShare
@@ -361,8 +348,7 @@ func (p *poolShares) add(share poolShare) {
 	p.list = append(p.list, share)
 }
 
-// warnOfPool warns if the handlers of all types together may hold every connection of the pool. Run calls it, because only
-// then are all types known. It logs a warning only if it differs from the last one.
+// warnOfPool logs a warning only if it differs from the last one. Run calls it, because only then are all types known.
 func (c *Compensator) warnOfPool() {
 	if c.cfg.DB == nil {
 		return
@@ -408,10 +394,8 @@ func (c *Compensator) warnOfPool() {
 		"calls_beside_them", strings.Join(thens, ", "), "set", advice)
 }
 
-// fitLease makes the lease longer than an attempt if the lease perhaps cannot be renewed during the attempt. An attempt
-// that loses its lease does not count towards MaxAttempts. So without a renewal, a handler that always runs longer than its
-// lease would run again forever. fitLease also raises the lease of a type of HandleCall, because its transaction may take
-// the rest of the timeout.
+// fitLease makes the lease longer than an attempt if the lease perhaps cannot be renewed. A lost lease counts no
+// attempt, so a handler that always runs longer than its lease would otherwise run forever.
 func (c *Compensator) fitLease(businessType string, s *settings, usesTx bool, size int) {
 	store, ok := c.store.(*sqlstore.Store)
 	oneWriter := ok && store.OneWriter() // a transaction of the handler blocks the statement that renews leases, whatever the pool size
@@ -422,15 +406,13 @@ func (c *Compensator) fitLease(businessType string, s *settings, usesTx bool, si
 			c.log.Warn("compensator: on SQLite no lease is renewed while a transactional handler writes; lease raised above the timeout", "type", businessType, "lease", enough)
 		}
 		s.lease = enough
-	// The library has no connections of its own here. The handlers may use the whole pool, and then no connection is left
-	// for the renewal of leases.
+	// Handlers may use the whole pool, and then no connection is left for the renewal of leases.
 	case size != 0 && size <= 3 && (c.connector == nil || oneWriter) && s.lease < s.timeout:
 		s.lease = enough
 		c.log.Warn("compensator: the pool is too small to renew leases in time; lease raised above the timeout", "type", businessType, "lease", s.lease)
 	}
 }
 
-// registerOrdering registers the ordering key of a type, if it has one.
 func (c *Compensator) registerOrdering(ctx context.Context, businessType string, cfg TypeConfig) error {
 	if cfg.Serial == nil {
 		return nil
@@ -441,8 +423,7 @@ func (c *Compensator) registerOrdering(ctx context.Context, businessType string,
 	return c.features.Serialize(ctx, businessType, features.Serial{Key: key, PassDead: cfg.PassDead})
 }
 
-// checkLimits returns an error if a type needs the table of limits and this table does not exist. If the limit has keys,
-// checkLimits also makes this process take part in the rounds that delete idle keys.
+// checkLimits returns an error if a type needs the table of limits and this table does not exist.
 func (c *Compensator) checkLimits(ctx context.Context, l *Limit) error {
 	if !l.isSet() {
 		return nil

@@ -29,7 +29,6 @@ type headers struct {
 	encoded    []byte            // JSON for entries that have no Options.Headers
 }
 
-// headers asks the propagator for its headers.
 func (c *Compensator) headers(ctx context.Context) (h headers, err error) {
 	defer refusePanic("headers", &err)
 	if c.cfg.Propagator == nil {
@@ -40,8 +39,6 @@ func (c *Compensator) headers(ctx context.Context) (h headers, err error) {
 	return h, err
 }
 
-// merge returns the headers of an entry as JSON. They are the headers of the propagator, together with the map chosen,
-// which is Options.Headers.
 func (h headers) merge(chosen map[string]string) ([]byte, error) {
 	if len(chosen) == 0 {
 		return h.encoded, nil
@@ -75,8 +72,7 @@ func refuseHeaders(reason string, args ...any) error {
 	return &FieldError{Field: "headers", Reason: fmt.Sprintf(reason, args...)}
 }
 
-// extract returns the context for a handler: base with the values that the propagator reads from the entry's headers. If
-// the propagator panics or returns no context, extract returns base without these values.
+// extract returns base if the propagator panics or returns no context.
 func (c *Compensator) extract(base context.Context, headers map[string]string) (ctx context.Context) {
 	if c.cfg.Operations != nil && c.cfg.Operations.Attempts {
 		base = observe.WithTrace(base)

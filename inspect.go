@@ -39,8 +39,8 @@ func (c *Compensator) row(ctx context.Context, ref Ref) (processlog.Row, error) 
 	return rows[0], nil
 }
 
-// idOf returns the id of an entry. It sends a statement only if ref is an idempotency key, and returns ErrNotFound if no
-// entry has this key.
+// idOf returns the id of an entry. It sends a statement only if ref is an idempotency key, and returns ErrNotFound if
+// no entry has this key.
 func (c *Compensator) idOf(ctx context.Context, ref Ref) (EntryID, error) {
 	if id, isID := ref.(EntryID); isID {
 		return id, nil
@@ -59,7 +59,6 @@ func (c *Compensator) idOf(ctx context.Context, ref Ref) (EntryID, error) {
 
 func notFound(ref Ref) error { return fmt.Errorf("%v: %w", ref, ErrNotFound) }
 
-// entry converts a row into an Entry with the codec of its type, if this process knows the type.
 func (c *Compensator) entry(row *processlog.Row) *Entry {
 	return entryOf(row, c.types.codec(row.BusinessType))
 }
@@ -70,7 +69,7 @@ type Batch struct {
 	id string
 }
 
-// Batch returns the batch with an id. It asks no server. The id must not be empty.
+// Batch returns the batch with an id. The id must not be empty.
 func (c *Compensator) Batch(id string) *Batch { return &Batch{c: c, id: id} }
 
 // Progress says how many entries of a batch have ended, and in which states they are. The zero value means that the batch
@@ -118,7 +117,6 @@ func (b *Batch) progress(ctx context.Context, tx Tx) (Progress, error) {
 	return p, err
 }
 
-// validateBatch refuses an invalid batch id.
 func validateBatch(id string) error {
 	switch {
 	case id == "":
@@ -166,9 +164,8 @@ func (b *Batch) wait(ctx context.Context) (Progress, error) {
 	}
 }
 
-// firstOpen returns the first unfinished entry of a batch after the given cursor, or the zero id if there is none. It also
-// returns the cursor after the entry that it found. A handler of the batch may record more entries of the batch. These
-// entries come after the handler's own entry, so a search from the cursor finds them.
+// firstOpen returns the first unfinished entry of a batch after the given cursor, or the zero id if there is none. It
+// also returns the cursor after the entry that it found.
 func (c *Compensator) firstOpen(ctx context.Context, batchID, cursor string) (EntryID, string, error) {
 	if err := validateBatch(batchID); err != nil {
 		return EntryID{}, "", err
@@ -187,8 +184,8 @@ func (c *Compensator) firstOpen(ctx context.Context, batchID, cursor string) (En
 	}
 }
 
-// awaitEnd reads an entry until it has ended or does not exist any more. It pauses before each read. It returns the pause
-// to use for the next entry.
+// awaitEnd reads an entry until it has ended or does not exist any more. It pauses before each read. It returns the
+// pause to use for the next entry.
 func (c *Compensator) awaitEnd(ctx context.Context, id EntryID, pause time.Duration) (time.Duration, error) {
 	for {
 		if !sleep.For(ctx, pause) {
@@ -202,8 +199,8 @@ func (c *Compensator) awaitEnd(ctx context.Context, id EntryID, pause time.Durat
 	}
 }
 
-// afterBatch returns the check that runs before the handler of a type with AfterBatch. The check returns an error as long
-// as the batch has not ended. This error makes the entry wait, which costs no attempt and which MaxWait does not limit.
+// afterBatch returns a check that makes the entry wait until the batch has ended. The wait costs no attempt, and
+// MaxWait does not limit it.
 func (c *Compensator) afterBatch(batchOf func(e *Entry) string, codec Codec) func(context.Context, *processlog.Row) error {
 	return func(ctx context.Context, row *processlog.Row) error {
 		err := c.checkBatch(ctx, row, batchOf(c.handlerEntry(row, codec)))
@@ -214,7 +211,6 @@ func (c *Compensator) afterBatch(batchOf func(e *Entry) string, codec Codec) fun
 	}
 }
 
-// checkBatch returns nil if the handler of a row may run. Before that, the batch with the id batchID must have ended.
 func (c *Compensator) checkBatch(ctx context.Context, row *processlog.Row, batchID string) error {
 	switch {
 	case batchID == "":
@@ -227,8 +223,8 @@ func (c *Compensator) checkBatch(ctx context.Context, row *processlog.Row, batch
 	return c.snoozeUntilEnded(ctx, row, batchID)
 }
 
-// snoozeUntilEnded returns nil once all entries of a batch have ended. Before that, each call snoozes row for an eighth of its
-// age. So the entry runs late by at most an eighth of the time that the batch took.
+// snoozeUntilEnded snoozes row for an eighth of its age, so the entry runs late by at most an eighth of the time that
+// the batch took.
 func (c *Compensator) snoozeUntilEnded(ctx context.Context, row *processlog.Row, batchID string) error {
 	open, _, err := c.firstOpen(ctx, batchID, "")
 	if err != nil {
@@ -242,8 +238,7 @@ func (c *Compensator) snoozeUntilEnded(ctx context.Context, row *processlog.Row,
 }
 
 // Health asks the database and the queue at the same time. The database may answer until ctx ends. The queue may answer
-// for half of that time and for at most 2 s, so that a silent Redis does not delay the answer. Health also works while
-// Run does not run.
+// for half of that time and for at most 2 s. Health also works while Run does not run.
 func (c *Compensator) Health(ctx context.Context) observe.Health {
 	h := c.features.Health(ctx)
 	h.History, h.OpenBreakers, h.Limited, h.Paused = c.features.Lost(), c.features.OpenBreakers(), c.features.Limited(), c.features.Paused()

@@ -16,12 +16,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Time is divided into slots of length keepEvery. Each slot has one purge round. The round ends keepFor after the start of
-// the slot, even if the round began late. A round deletes keepStep entries, pauses for keepRest times as long as the deletion
-// took, and repeats.
-//
-// One process purges in each slot. A row in the database, the mark, names the latest slot that has begun. Every process tries
-// to move the mark to the next slot, and the process that succeeds purges.
+// One process purges in each slot of length keepEvery: the one that moves the mark, a row in the database, to this
+// slot. A round deletes keepStep entries, pauses for keepRest times as long as the deletion took, and repeats until
+// keepFor has passed.
 const (
 	keepEvery = time.Minute
 	keepFor   = 45 * time.Second
@@ -29,20 +26,18 @@ const (
 	keepRest  = 4
 	keepMark  = " keep" // name of the mark; it cannot be the name of a business type
 
-	// The rounds for limits are maintenance, too. A key of a Limit is idle if no entry with this key was allowed to start
-	// during the time limitsIdle. The rounds delete idle keys.
+	// A key of a Limit is idle if no entry with this key was allowed to start during the time limitsIdle. The rounds
+	// delete idle keys.
 	limitsMark    = " limits"
 	limitsEvery   = time.Hour
 	limitsIdle    = 24 * time.Hour
 	problemLimits = "keys of limits that are not used could not be deleted"
 
-	// problemPurge is what Health says when a round fails.
 	problemPurge = "ended entries could not be purged"
 )
 
-// keepProblem returns what is wrong with a Keep, or "". A Keep must be at least engine.PurgeNoteAge. Other processes may
-// remember an entry until PurgeNoteAge after its end. If the entry were purged within this time, these processes would
-// report a rollback of the database.
+// keepProblem requires a Keep of at least engine.PurgeNoteAge, because other processes may report an entry that is
+// purged earlier as a rollback of the database.
 func keepProblem(keep time.Duration) string {
 	if keep == 0 {
 		return ""
@@ -50,7 +45,6 @@ func keepProblem(keep time.Duration) string {
 	return spanProblem(keep, engine.PurgeNoteAge)
 }
 
-// purgeState holds the retention of every type, and knows whether this process takes part in the purge rounds.
 type purgeState struct {
 	mu         sync.Mutex  // guards the retention
 	retentions []retention // one element for each type and state
@@ -59,15 +53,13 @@ type purgeState struct {
 	started    map[string]bool // whether the loop of each mark was started; only the caller that has filled startToken may use it
 }
 
-// retention is the retention of the ended entries of one type and state.
 type retention struct {
 	businessType string
 	state        State
 	keep         time.Duration
 }
 
-// addRetention makes the purge rounds delete the ended entries of a type when they are older than the duration keep. If it
-// is called several times for a type, the shortest duration counts.
+// addRetention keeps the shortest of several durations for a type.
 func (c *Compensator) addRetention(businessType string, keep time.Duration) {
 	if keep <= 0 {
 		return
@@ -84,7 +76,6 @@ func (c *Compensator) addRetention(businessType string, keep time.Duration) {
 	}
 }
 
-// startPurging starts the purge rounds in this process if keep is not 0.
 func (c *Compensator) startPurging(ctx context.Context, keep time.Duration) error {
 	if keep <= 0 {
 		return nil
@@ -92,7 +83,6 @@ func (c *Compensator) startPurging(ctx context.Context, keep time.Duration) erro
 	return c.startRounds(ctx, keepMark, keepEvery, problemPurge, func(ctx context.Context, _, end time.Time) error { return c.purgeRound(ctx, end) })
 }
 
-// startPurgingLimit starts the rounds that delete idle keys of limits, if the limit has keys.
 func (c *Compensator) startPurgingLimit(ctx context.Context, l *Limit) error {
 	if l.Key == nil {
 		return nil
@@ -103,9 +93,8 @@ func (c *Compensator) startPurgingLimit(ctx context.Context, l *Limit) error {
 	}))
 }
 
-// forKeepFor wraps a round. The context of the round ends after the duration keepFor, counted from the begin of the
-// round. A round that begins late also ends late, perhaps during the next round. Two such rounds at the same time do no
-// harm.
+// forKeepFor ends the context of a round keepFor after its begin. A late round may overlap with the next one, which
+// does no harm.
 func forKeepFor(round func(ctx context.Context, slot time.Time) error) func(ctx context.Context, slot, end time.Time) error {
 	return func(ctx context.Context, slot, _ time.Time) error {
 		ctx, cancel := context.WithTimeout(ctx, keepFor)
@@ -114,9 +103,8 @@ func forKeepFor(round func(ctx context.Context, slot time.Time) error) func(ctx 
 	}
 }
 
-// startRounds makes this process call round at regular times: see startSlotLoop. It starts only one loop for each mark.
-// It holds no mutex while it reads from the database. If two callers come at once, the second caller waits for the
-// first one. If the first one failed, the second caller tries again.
+// startRounds starts only one loop for each mark, and holds no mutex while it reads from the database. A second caller
+// waits for the first one, and tries again if that one failed.
 func (c *Compensator) startRounds(ctx context.Context, mark string, interval time.Duration, problem string, round func(ctx context.Context, slot, end time.Time) error) error {
 	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
@@ -134,10 +122,9 @@ func (c *Compensator) startRounds(ctx context.Context, mark string, interval tim
 	return err
 }
 
-// startSlotLoop starts a loop that does work at regular times, called slots. In each slot only one process does the work.
-// All processes try to move a mark in the database to the slot, and the one that succeeds calls the function round. The
-// parameter interval is the time between two slots. idleInterval replaces it in a process that has had nothing to do with
-// entries lately: see features.Set.Busy.
+// startSlotLoop calls round at regular times, called slots. In each slot only the process that moves the mark in the
+// database calls it. interval is the time between two slots. idleInterval replaces it in a process without work: see
+// features.Set.Busy.
 func (c *Compensator) startSlotLoop(ctx context.Context, mark string, interval, idleInterval time.Duration, problem string, round func(ctx context.Context, slot, end time.Time) error) error {
 	next := func(after time.Time) time.Time {
 		if c.features.Busy() {
@@ -156,8 +143,8 @@ func (c *Compensator) startSlotLoop(ctx context.Context, mark string, interval, 
 		}})
 }
 
-// takeSlot moves a mark for maintenance. It returns false if another process has moved the mark. One statement is enough,
-// because nothing else belongs to the same transaction. If the process is killed after that, the slot's round is missing.
+// takeSlot returns false if another process has moved the mark. If the process is killed after that, the slot's round
+// is missing.
 func (c *Compensator) takeSlot(ctx context.Context, mark string, from, slot time.Time) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
@@ -168,12 +155,8 @@ func (c *Compensator) takeSlot(ctx context.Context, mark string, from, slot time
 	return moved, err
 }
 
-// purgeRound deletes old entries, one step for each retention in turn, until no step deletes anything or end has passed.
-// It begins with a random retention, so that a retention with many old entries does not starve the others.
-//
-// A retention leaves the round when one of its steps fails or deletes nothing. A step that deletes only a few entries
-// keeps it in the round. Such a step may have skipped entries that are locked or that foreign keys refer to, and it may
-// not have reached all entries that can be deleted.
+// purgeRound begins with a random retention, so that a retention with many old entries does not starve the others. A
+// retention leaves the round only when a step fails or deletes nothing, because a step may skip locked entries.
 func (c *Compensator) purgeRound(ctx context.Context, end time.Time) error {
 	c.purging.mu.Lock()
 	first := int(jitter.N(time.Duration(len(c.purging.retentions) + 1)))
@@ -194,7 +177,6 @@ func (c *Compensator) purgeRound(ctx context.Context, end time.Time) error {
 	return errors.Join(failed...)
 }
 
-// purgeStep deletes a few entries and then pauses, at most until end.
 func (c *Compensator) purgeStep(ctx context.Context, s retention, end time.Time) (int, error) {
 	step, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
@@ -206,5 +188,4 @@ func (c *Compensator) purgeStep(ctx context.Context, s retention, end time.Time)
 	return n, err
 }
 
-// purgedStates are the states in which an entry needs no more attention.
 var purgedStates = []State{Succeeded, Compensated, Cancelled}

@@ -56,8 +56,8 @@ func (c *Compensator) Cancel(ctx context.Context, ref Ref) (CancelResult, error)
 }
 
 // CancelTx does the same as Cancel inside the caller's open transaction. It takes effect when that transaction commits.
-// Before the commit an attempt may start. The success of such an attempt is dropped if its handler is transactional, or
-// if the cancellation commits first. Its errors are those of Cancel and ErrNoTransaction.
+// The success of an attempt that starts before the commit is dropped if its handler is transactional, or if the
+// cancellation commits first. Its errors are those of Cancel and ErrNoTransaction.
 func (c *Compensator) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResult, error) {
 	return cancelled(c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: processlog.ActionCancel}))
 }
@@ -81,8 +81,8 @@ func (t *Type[T]) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResult, e
 	return cancelled(t.c.changeTx(ctx, tx, processlog.Change{Ref: ref, BusinessType: t.name, Action: processlog.ActionCancel}))
 }
 
-// Reschedule makes a pending or retrying entry due after a delay that begins now. If an attempt is running, its lease is
-// not renewed any more. If that attempt fails, its outcome is dropped, and the entry waits until the lease ends.
+// Reschedule makes a pending or retrying entry due after a delay that begins now. If an attempt is running, its lease
+// is not renewed any more. If that attempt fails, its outcome is dropped, and the entry waits until the lease ends.
 //
 // For an entry in any other state, Reschedule returns a *StateError. It may also return ErrNotFound, ErrBusy or
 // ErrClosed. A delay below 0 or above 100 years is a *FieldError.

@@ -87,7 +87,6 @@ func (o *Operations) withDefaults() *Operations {
 	return &filled
 }
 
-// problems reports every invalid field.
 func (o *Operations) problems(refuse func(bad bool, field, reason string)) {
 	if o == nil {
 		return
@@ -100,8 +99,6 @@ func (o *Operations) problems(refuse func(bad bool, field, reason string)) {
 	}
 }
 
-// checkOperations checks that the store supports cases, and that their tables exist. If failed attempts are kept, it checks
-// the same for them.
 func (c *Compensator) checkOperations(ctx context.Context) error {
 	if c.cfg.Operations == nil {
 		return nil
@@ -117,7 +114,6 @@ func (c *Compensator) checkOperations(ctx context.Context) error {
 	return err
 }
 
-// stats returns the store of the counts for Operations.Statistics. It returns nil if Statistics is off.
 func (c *Compensator) stats() processlog.Operations {
 	if c.cfg.Operations == nil || !c.cfg.Operations.Statistics {
 		return nil
@@ -125,8 +121,6 @@ func (c *Compensator) stats() processlog.Operations {
 	return c.store.(processlog.Operations)
 }
 
-// instances returns the store to which this process writes its row for Operations.Instances. It returns nil if Instances is
-// off.
 func (c *Compensator) instances() processlog.Operations {
 	if c.cfg.Operations == nil || !c.cfg.Operations.Instances {
 		return nil
@@ -134,7 +128,6 @@ func (c *Compensator) instances() processlog.Operations {
 	return c.store.(processlog.Operations)
 }
 
-// instanceName returns the name of this process, for people. It returns "" if nothing stores the name.
 func (c *Compensator) instanceName() string {
 	switch o := c.cfg.Operations; {
 	case o == nil || !o.Attempts && !o.Instances:
@@ -146,8 +139,6 @@ func (c *Compensator) instanceName() string {
 	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }
 
-// scrubAttempt returns the function that removes confidential data from the error of a failed attempt. It returns nil if
-// no attempts are kept.
 func (c *Compensator) scrubAttempt() func(text string) string {
 	if c.cfg.Operations == nil || !c.cfg.Operations.Attempts {
 		return nil
@@ -155,7 +146,6 @@ func (c *Compensator) scrubAttempt() func(text string) string {
 	return c.scrubLong
 }
 
-// caseOf returns the function that drafts the case of an entry that dies. It returns nil if no cases are kept.
 func (c *Compensator) caseOf() func(row *processlog.Row, o *processlog.Outcome) *processlog.CaseDraft {
 	if c.cfg.Operations == nil {
 		return nil
@@ -170,7 +160,6 @@ func (c *Compensator) caseOf() func(row *processlog.Row, o *processlog.Outcome) 
 	}
 }
 
-// settings returns the function that reads which types are paused. It returns nil if no type can be paused.
 func (c *Compensator) settings() func(ctx context.Context) ([]processlog.Setting, error) {
 	if c.cfg.Operations == nil {
 		return nil
@@ -196,14 +185,13 @@ func (c *Compensator) draftCase(row *processlog.Row, by EndedBy, lastError strin
 	return draft
 }
 
-// hiddenMark stands in place of text that must not be shown.
 const hiddenMark = "…"
 
-// hiddenTail is how many characters are hidden at the end of a text that the log has cut. Half a card number or half a token
-// would not be recognised as one.
+// hiddenTail is how many characters are hidden at the end of a text that the log has cut, because half a secret is not
+// recognised as one.
 const hiddenTail = 64
 
-// scrub removes confidential data from an error's text. If the log has cut the text, scrub also hides its end.
+// scrub also hides the end of a text that the log has cut.
 func (c *Compensator) scrub(text string) string {
 	scrubbed := c.applyRules(text)
 	if utf8.RuneCountInString(text) != processlog.MaxText {
@@ -213,12 +201,12 @@ func (c *Compensator) scrub(text string) string {
 	return string(runes[:max(0, len(runes)-hiddenTail)]) + hiddenMark
 }
 
-// maxScrubbed is how many bytes of a handler's error are scrubbed. Such an error may hold megabytes from a remote service.
-// The log keeps only MaxText characters of it. A scrub of the whole text would delay the outcomes of other entries.
+// maxScrubbed is how many bytes of a handler's error are scrubbed. A scrub of megabytes would delay the outcomes of
+// other entries.
 const maxScrubbed = 4 * processlog.MaxText
 
-// scrubLong removes confidential data from a text of any length. It cuts a long text. The cut may be in the middle of a
-// secret, so scrubLong also removes the end of what is left.
+// scrubLong cuts a long text, and also removes the end of what is left, because the cut may be in the middle of a
+// secret.
 func (c *Compensator) scrubLong(text string) string {
 	if len(text) <= maxScrubbed {
 		return c.scrub(text)
@@ -231,8 +219,6 @@ func (c *Compensator) scrubLong(text string) string {
 	return kept + hiddenMark
 }
 
-// applyRules removes confidential data from a text: first by the rules of the library, then with Operations.Scrub of the
-// service.
 func (c *Compensator) applyRules(text string) (scrubbed string) {
 	text = scrub.Text(text)
 	if c.cfg.Operations.Scrub == nil || text == "" {
@@ -247,11 +233,10 @@ func (c *Compensator) applyRules(text string) (scrubbed string) {
 	return cmp.Or(c.cfg.Operations.Scrub(text), hiddenMark)
 }
 
-// One process at a time maintains cases, in rounds that begin every caseEvery. A round opens cases for entries that died
-// without a case, for example because another program wrote them. A round reads at most caseStep cases of each kind in one
-// step. The first round of a process reads all dead entries, and so does one round an hour. The other rounds read only
-// entries that died in the last caseRecent. With more frequent rounds, most statements of an idle process would be
-// statements of these rounds.
+// One process at a time maintains cases, in rounds that begin every caseEvery. A round opens cases for entries that
+// died without a case, for example because another program wrote them. A round reads at most caseStep cases of each
+// kind in one step. The first round of a process reads all dead entries, and so does one round an hour. The other
+// rounds read only entries that died in the last caseRecent.
 const (
 	casesMark    = " cases" // cannot be the name of a business type
 	caseEvery    = 3 * time.Minute
@@ -261,12 +246,9 @@ const (
 	caseThorough = time.Hour
 	caseKept     = 365 * 24 * time.Hour // how long a closed case is kept
 
-	// problemCases is what Health says when a round fails.
 	problemCases = "cases could not be opened and closed after the fact"
 )
 
-// startCaseRounds makes this process take part in the rounds that maintain cases: see caseEvery. The first round of the
-// process is thorough, and so is one round an hour: it reads all dead entries.
 func (c *Compensator) startCaseRounds(ctx context.Context) error {
 	store := c.store.(processlog.Operations)
 	thorough := true
@@ -281,9 +263,9 @@ func (c *Compensator) startCaseRounds(ctx context.Context) error {
 	}))
 }
 
-// To fold statistics means to replace several rows by one row with their sums. One process at a time does this, in rounds
-// that begin every statEvery. A round folds statStep rows in one step. The first round of a process also folds minutes into
-// hours and deletes old hours, and so does one round an hour.
+// To fold statistics means to replace several rows by one row with their sums. One process at a time does this, in
+// rounds that begin every statEvery. The first round of a process also folds minutes into hours and deletes old hours,
+// and so does one round an hour.
 const (
 	statsMark     = " statistics" // cannot be the name of a business type
 	statEvery     = 5 * time.Minute
@@ -293,18 +275,14 @@ const (
 	statMinutes   = 3 * 24 * time.Hour   // age from which an hour has one row for all its minutes
 	statHours     = 100 * 24 * time.Hour // age from which the rows of hours are deleted
 
-	// problemStats is what Health says when a round fails.
 	problemStats = "statistics could not be folded"
 
-	// The rounds that count the backlog begin every minute, in one process at a time. If that process is killed, the
-	// number of its minute is missing. backlogIdle is shorter than the age at which package admin no longer shows the
-	// backlog.
+	// The rounds that count the backlog begin every minute, in one process at a time.
 	backlogMark    = " backlog"      // cannot be the name of a business type
 	backlogIdle    = 4 * time.Minute // time between two rounds of a process that is idle
 	problemBacklog = "waiting entries could not be counted"
 )
 
-// keepStats makes this process take part in the rounds that fold statistics and count the backlog.
 func (c *Compensator) keepStats(ctx context.Context) error {
 	store, thorough := c.stats(), true
 	if store == nil {
@@ -334,18 +312,16 @@ func (c *Compensator) keepStats(ctx context.Context) error {
 	}))
 }
 
-// With Operations.Instances each process has a row. One process at a time deletes the rows of processes that have ended or
-// were killed. It does so in rounds that begin every instanceEvery.
+// One process at a time deletes the rows of processes that have ended or were killed. It does so in rounds that begin
+// every instanceEvery.
 const (
 	instancesMark = " instances" // cannot be the name of a business type
 	instanceEvery = time.Hour
 	instanceKept  = 24 * time.Hour // how long a row is kept after its process was last seen
 
-	// problemInstances is what Health says when a round fails.
 	problemInstances = "old instances could not be deleted"
 )
 
-// forgetInstances makes this process take part in the rounds that delete old instances.
 func (c *Compensator) forgetInstances(ctx context.Context) error {
 	store := c.instances()
 	if store == nil {
@@ -356,8 +332,7 @@ func (c *Compensator) forgetInstances(ctx context.Context) error {
 	}))
 }
 
-// caseRound closes the cases of entries that a program has completed or cancelled, and opens cases for dead entries that
-// have none. It reads the entries that died within the duration age. If age is 0, it reads all dead entries, and also
+// caseRound handles the entries that died within the duration age. If age is 0, it handles all dead entries, and also
 // deletes cases that were closed more than caseKept ago.
 func (c *Compensator) caseRound(ctx context.Context, store processlog.Operations, age time.Duration) error {
 	steps := []func() (int, error){
@@ -378,7 +353,6 @@ func (c *Compensator) caseRound(ctx context.Context, store processlog.Operations
 	return errors.Join(errs...)
 }
 
-// runSteps calls the function step until it handles fewer than caseStep cases or fails.
 func runSteps(step func() (int, error)) error {
 	for {
 		if n, err := step(); err != nil || n < caseStep {
@@ -387,9 +361,8 @@ func runSteps(step func() (int, error)) error {
 	}
 }
 
-// openMissing reads up to caseStep dead entries that have no case, and opens a case for each. It skips entries that are
-// locked or have changed, and a later step opens their cases. It returns how many entries it read. If it opened no case, it
-// returns 0, so that runSteps ends.
+// openMissing opens a case for each of up to caseStep dead entries without one, except locked or changed entries. It
+// returns how many entries it read, but 0 if it opened no case, so that runSteps ends.
 func (c *Compensator) openMissing(ctx context.Context, store processlog.Operations, since time.Duration) (n int, err error) {
 	rows, err := store.DeadWithoutCase(ctx, since, caseStep)
 	if err != nil || len(rows) == 0 {
@@ -406,8 +379,7 @@ func (c *Compensator) openMissing(ctx context.Context, store processlog.Operatio
 	return len(rows), err // After a full step there may be more dead entries, even if some were locked or requeued during this step.
 }
 
-// amount calls CaseConfig.Amount of the entry's type, which is code of the user. If that function fails or panics, amount
-// logs this and returns no amount.
+// amount returns no amount if the user's function fails or panics.
 func (c *Compensator) amount(row *processlog.Row) (amount Amount) {
 	amountOf := c.cfg.Operations.Types[row.BusinessType].Amount
 	if amountOf == nil {
@@ -420,8 +392,8 @@ func (c *Compensator) amount(row *processlog.Row) (amount Amount) {
 		}
 	}()
 	amount, err := amountOf(c.entry(row))
-	// Some payment providers write codes of currencies in small letters. The table that has the decimals of each currency
-	// has capitals.
+	// Some payment providers write codes of currencies in small letters. The table that has the decimals of each
+	// currency has capitals.
 	amount.Currency = strings.ToUpper(amount.Currency)
 	switch {
 	case err != nil:

@@ -108,7 +108,6 @@ func TestRocketMQLevelsAreItsEighteen(t *testing.T) {
 	require.Equal(t, 2*time.Hour, schedule(19), "the last level stays")
 }
 
-// badDelayLevels are invalid levels, each with the expected error.
 var badDelayLevels = map[string]string{
 	"":                       "none given",
 	" \t ":                   "none given",

@@ -10,10 +10,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Schedule computes the slots of a periodic type: the times at which an entry is due. Next returns the first slot after a
-// time, in UTC, or the zero time if there is none. The result must depend on the argument only, and must be the same in
-// every process. Next must return quickly, because all periodic types and the end of Run wait for it. The function Every
-// returns a Schedule with a fixed interval. Module cron makes a Schedule from a cron expression.
+// Schedule computes the slots of a periodic type: the times at which an entry is due. Next returns the first slot after
+// a time, in UTC, or the zero time if there is none. The result must depend on the argument only, and must be the same
+// in every process. Next must return quickly, because all periodic types and the end of Run wait for it. Module cron
+// makes a Schedule from a cron expression.
 type Schedule interface {
 	// Next returns the first slot after a time, or the zero time if there is none.
 	Next(after time.Time) time.Time
@@ -50,8 +50,7 @@ func (cfg PeriodicConfig) validate() error {
 //
 // A type starts with the next slot after the time at which a process first called Periodic for this type. The database
 // stores the latest recorded slot under the type's name, and no purge removes it. If you change the schedule, the type
-// continues after the stored slot. The same holds if no process has registered the type for a while. A type with a new name
-// has no stored slot, so it starts like a new type.
+// continues after the stored slot.
 //
 // cfg may be nil. A missing table is a *FieldError: see Migrate. While Run runs, Periodic returns ErrRunning.
 func Periodic(ctx context.Context, t *Type[time.Time], schedule Schedule, cfg *PeriodicConfig) error {
@@ -86,12 +85,8 @@ func SlotKey(businessType string, slot time.Time) IdempotencyKey {
 	return IdempotencyKey(businessType + "@" + slot.UTC().Format("2006-01-02T15:04:05.999Z07:00"))
 }
 
-// recordSlots records one entry of type t for each slot, in a transaction that moves the mark of t (see atSlot). If an entry
-// of t already has the key of a slot, the slot is done, even if a person recorded that entry.
-//
-// If an entry of another type has the key of a slot, recordSlots skips the slot, and adds an error that names the key to
-// taken. recordSlots does not return this error as err, because err rolls the transaction back. The mark would then never
-// move past the slot, and t would record no later slot.
+// recordSlots skips a slot whose key belongs to an entry of another type, and adds an error to taken. err would roll
+// the transaction back, and the mark would never move past this slot.
 func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []time.Time) (taken []error, err error) {
 	entries := make([]NewEntry, len(slots))
 	for i, slot := range slots {
@@ -110,12 +105,12 @@ func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []
 	return taken, nil
 }
 
-// slotTimeout limits the transaction that moves a mark. One goroutine moves the marks of all types. Without the limit, a
-// connection that stops answering would stop them all. Other short writes use the same limit.
+// slotTimeout limits the transaction that moves a mark. One goroutine moves the marks of all types. Without the limit,
+// a connection that stops answering would stop them all.
 const slotTimeout = 10 * time.Second
 
-// atSlot calls fn in a transaction that moves a mark. A mark is a row that holds the time of the latest slot of a periodic
-// type. If another process has moved the mark, or is moving it, atSlot does nothing and returns false.
+// atSlot calls fn in the transaction that moves the mark of a periodic type to its latest slot. If another process
+// moves the mark, atSlot does nothing and returns false.
 func (c *Compensator) atSlot(ctx context.Context, name string, from, to time.Time, fn func(context.Context, *ScopedTx) error) (moved bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()

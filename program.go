@@ -16,7 +16,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// program adapts a Compensator to what package admin expects.
 type program struct{ *Compensator }
 
 func init() {
@@ -92,8 +91,6 @@ func (p program) ChangeBulk(ctx context.Context, seen []processlog.Version, chan
 	return record, answers, err
 }
 
-// changeMany changes entries that still have the versions in seen. Then it notifies the queue, and the attempts of these
-// entries in this process.
 func (p program) changeMany(ctx context.Context, store func(context.Context, []processlog.Version, processlog.Change) ([]processlog.Changed, error),
 	seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error) {
 	if p.closed() {
@@ -114,9 +111,8 @@ func (p program) changeMany(ctx context.Context, store func(context.Context, []p
 	return answers, nil
 }
 
-// contents reads the content of each entry that the change has ended, if the entry has an ordering key. The key is computed
-// from the content. With the key, the next entry of the same key starts at once. Without it, the next entry starts later,
-// when a claim finds it.
+// contents reads the content of each entry that the change has ended, if the entry has an ordering key. With the key,
+// the next entry of the same key starts at once.
 func (p program) contents(ctx context.Context, answers []processlog.Changed, change processlog.Change) map[EntryID][]byte {
 	contents := make(map[EntryID][]byte)
 	for _, answer := range answers {
@@ -134,7 +130,7 @@ func (p program) contents(ctx context.Context, answers []processlog.Changed, cha
 	return contents
 }
 
-// Amounts calls the Amount functions of the rows' types. It reads the contents of the rows for these calls.
+// Amounts calls the Amount functions of the rows' types.
 func (p program) Amounts(ctx context.Context, rows []processlog.Row) (map[EntryID]Amount, error) {
 	var ids []EntryID
 	for i := range rows {
@@ -157,8 +153,7 @@ func (p program) AcceptLoss(ctx context.Context, by processlog.AuditInfo) ([]pro
 	return p.features.AcceptLoss(ctx, by)
 }
 
-// typeFacts is what a process knows about a type beyond its handler. Package admin uses it to explain why an entry does
-// not run.
+// typeFacts is what a process knows about a type beyond its handler.
 type typeFacts struct {
 	decode           func(e *Entry) error // decodes the content and drops the value
 	serial, passDead bool
@@ -175,7 +170,7 @@ func (p program) Local(row *processlog.Row) operating.Local {
 	}
 	if t := p.engine.TypeNamed(row.BusinessType); t != nil {
 		local.Handler, local.Slots, local.BatchWait = true, t.Concurrency, t.Linger()
-		// A limit that allows no call says nothing about the slots. A claim also takes slots, for as long as it searches.
+		// A claim also takes slots while it searches, so do not count slots.
 		running := p.engine.Held(func(a engine.HeldAttempt) bool { return a.Type == t && !a.Returned })
 		local.Full = t.CallsAllowed() > 0 && t.Slots().Available() == 0 && len(running) > 0
 		local.Hold = p.features.ClaimHold(t, row.DeliveryCount)
@@ -201,7 +196,7 @@ func (p program) Local(row *processlog.Row) operating.Local {
 	return local
 }
 
-// undecodable returns the error with which this process fails to decode an entry. The codec is user code and may panic.
+// undecodable returns the error of the codec, which is user code and may panic.
 func (c *Compensator) undecodable(row *processlog.Row, facts typeFacts) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -211,7 +206,7 @@ func (c *Compensator) undecodable(row *processlog.Row, facts typeFacts) (err err
 	return usererr.Of(facts.decode(c.entry(row)))
 }
 
-// followedBatch returns the id of the batch that an entry follows, or "". HandlerConfig.AfterBatch is user code and may panic.
+// followedBatch calls HandlerConfig.AfterBatch, which is user code and may panic.
 func (c *Compensator) followedBatch(row *processlog.Row) (batchID string) {
 	defer func() { _ = recover() }()
 	if batchOf := c.types.afterBatchOf(row.BusinessType); batchOf != nil {
@@ -220,7 +215,7 @@ func (c *Compensator) followedBatch(row *processlog.Row) (batchID string) {
 	return batchID
 }
 
-// Queued asks the queue whether it has an entry, and when the entry is due there. If the queue cannot tell, known is false.
+// Queued returns known as false if the queue cannot tell.
 func (p program) Queued(ctx context.Context, row *processlog.Row) (queued processlog.Queued, known bool, err error) {
 	inspector, is := p.queue.(processlog.QueueInspector)
 	if !is {
@@ -234,5 +229,4 @@ func (p program) Queued(ctx context.Context, row *processlog.Row) (queued proces
 	return queued, true, nil
 }
 
-// maxInspect limits the time for which Queued waits for the queue.
 const maxInspect = time.Second

@@ -52,7 +52,6 @@ func (rec *recording) fillReceipt() {
 	}
 }
 
-// refuseOtherEvents returns an error for each idempotency key that belongs to another event.
 func (r *Receipt) refuseOtherEvents(entries []NewEntry) error {
 	var problems []error
 	for i, p := range r.rec.positions {
@@ -66,10 +65,8 @@ func (r *Receipt) refuseOtherEvents(entries []NewEntry) error {
 	return errors.Join(problems...)
 }
 
-// otherEvent returns an error if e has the idempotency key of an entry for another event. That entry is in the log
-// already, or is draft p of the same call of Record. An entry of another type is always an error. Other content is an
-// error only if the type has RefuseOtherContent. Otherwise otherEvent logs it, because the content of one event changes
-// when the struct of the type gets a new field.
+// otherEvent refuses a key of another type. It refuses other content only for a type with RefuseOtherContent, because a
+// new field of the struct changes the content of the same event.
 func (rec *recording) otherEvent(p int, e *NewEntry, result *Recorded) error {
 	recorded := rec.Drafts[p].BusinessType
 	if rec.Inserted[p].Duplicate {
@@ -127,16 +124,16 @@ func (r *Receipt) ResolveIDs(ctx context.Context, tx Tx) error {
 }
 
 // Committed tells the library that Commit has returned nil, so that the entries start at once. Without this call the
-// library looks for the commit 50 ms, 200 ms and 1 s after Record. Later the reconciler finds the entries, within
-// Config.Grace and Config.ReconcileInterval. Committed never blocks and never fails. A second call does nothing. On a
-// Connector and in InTx the library sees the commit by itself, and Committed does nothing.
+// library looks for the commit 50 ms, 200 ms and 1 s after Record. Later the reconciler finds the entries. Committed
+// never blocks and never fails. A second call does nothing. On a Connector and in InTx the library sees the commit by
+// itself, and Committed does nothing.
 func (r *Receipt) Committed() {
 	if !r.rec.Watched() {
 		r.rec.Committed()
 	}
 }
 
-// transactionEnded is called with the end of the transaction. It runs in the goroutine that commits, so it must return quickly.
+// transactionEnded must return quickly, because it runs in the goroutine that commits.
 func (r *Receipt) transactionEnded(outcome txwatch.Outcome) {
 	switch outcome {
 	case txwatch.Committed:

@@ -47,7 +47,6 @@ func recipe() (c *compensator.Compensator, runUntil func(ended int)) {
 	}
 }
 
-// record records an entry in its own transaction.
 func record[T any](c *compensator.Compensator, typ *compensator.Type[T], v T, opts compensator.Options) {
 	err := c.InTx(context.Background(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 		_, err := typ.Record(ctx, tx, v, opts)
@@ -58,8 +57,8 @@ func record[T any](c *compensator.Compensator, typ *compensator.Type[T], v T, op
 	}
 }
 
-// A handler gives the work to another system, which answers later. With Snooze, the handler runs again later and asks for
-// the answer. A snooze is no failure and costs no attempt. The handler must limit the total time itself.
+// With Snooze, the handler runs again later and asks for the answer. A snooze is no failure and costs no attempt. The
+// handler must limit the total time itself.
 func ExampleSnooze() {
 	ctx := context.Background()
 	c, runUntil := recipe()
@@ -92,8 +91,8 @@ func ExampleSnooze() {
 	// booked at attempt 1
 }
 
-// A type gets a new name. Register the handler under both names as long as entries with the old name wait. Remove the
-// old name when Count finds no unfinished entry of it.
+// Register the handler under both names as long as entries with the old name wait. Remove the old name when Count finds
+// no unfinished entry of it.
 func ExampleHandle_renamed() {
 	ctx := context.Background()
 	c, runUntil := recipe()
@@ -117,10 +116,9 @@ func ExampleHandle_renamed() {
 	// closed 42 of type close_order
 }
 
-// During a rollout, two versions of a program run side by side. An entry of the old version lacks a new field, and the
-// old version drops that field when it decodes an entry. If the loss of the field would be wrong, declare a new type
-// for the new content. A process leaves entries to other processes if it has no handler for their type or cannot decode
-// their content. The entries wait for those processes at no cost.
+// An entry of the old version lacks a new field, and the old version drops that field when it decodes an entry. If the
+// loss of the field would be wrong, declare a new type for the new content. A process leaves entries to other processes
+// if it has no handler for their type or cannot decode their content.
 func ExampleHandle_versions() {
 	ctx := context.Background()
 	c, runUntil := recipe()
@@ -210,8 +208,8 @@ func ExampleType_Once() {
 	// rows of order of m2
 }
 
-// A message writes its rows once. The follow-up entry is recorded in the same transaction. If that entry is a
-// duplicate, the message was delivered before.
+// The follow-up entry is recorded in the same transaction. If that entry is a duplicate, the message was delivered
+// before.
 func ExampleReceipt_onceAMessage() {
 	ctx := context.Background()
 	c, runUntil := recipe()
@@ -243,9 +241,8 @@ func ExampleReceipt_onceAMessage() {
 	// mail about order of m1
 }
 
-// One event has one IdempotencyKey and one entry. Send the entry's CallKey with the handler's own calls. It is the same
-// for each attempt, so that the called system recognizes a repeated call. After a manual requeue the key is different,
-// so that the call is made again.
+// Send the entry's CallKey with the handler's own calls. After a manual requeue the key is different, so that the call
+// is made again.
 func ExampleEntry_CallKey() {
 	ctx := context.Background()
 	c, runUntil := recipe()
@@ -268,8 +265,7 @@ func ExampleEntry_CallKey() {
 	// pay-42 1-0
 }
 
-// A handler calls a bank with PostJSON of package httpcall. PostJSON sends the entry's CallKey, and returns the error that
-// fits the bank's answer. For example, it returns Unavailable if the bank is down, and then the entry costs no attempt.
+// PostJSON sends the entry's CallKey, and returns the error that fits the bank's answer.
 func ExampleUnavailable() {
 	ctx := context.Background()
 	c, runUntil := recipe()
@@ -373,8 +369,8 @@ func ExampleBatch_Wait() {
 	// true 1 <nil>
 }
 
-// Entries of one account run one at a time, in the order of their ids. Accounts run in parallel. A booking changes the
-// account's row before it records the entry. This row lock makes the order of the ids the order of the commits.
+// Entries of one account run one at a time, in the order of their ids. A booking changes the account's row before it
+// records the entry. This row lock makes the order of the ids the order of the commits.
 func ExampleTypeConfig_serial() {
 	ctx := context.Background()
 	c, runUntil := recipe()
@@ -421,8 +417,8 @@ func ExampleHandleTx_rowLock() {
 	}
 }
 
-// Entries run in order without a lock and without a table of the library. Each entry carries a number from the
-// account's row, drawn in the transaction that records the entry. Each entry waits until the one before it has ended.
+// Each entry carries a number from the account's row, drawn in the transaction that records the entry. Each entry waits
+// until the one before it has ended.
 func ExampleSnooze_inOrder() {
 	ctx := context.Background()
 	c, runUntil := recipe()

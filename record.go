@@ -92,14 +92,14 @@ func (t *Type[T]) encode(v T) (content []byte, err error) {
 	return content, nil
 }
 
-// Once makes a consumer idempotent. It reports whether this transaction is the first one to do a piece of work. The parameter
-// id identifies the work, for example the id of the message that asks for the work. If Once returns true, do the work in tx.
-// If Once returns false, the work was done before. In this case do not repeat it: commit, and acknowledge the message.
+// Once makes a consumer idempotent. It reports whether this transaction is the first one to do a piece of work. The
+// parameter id identifies the work, for example the id of a message. If Once returns true, do the work in tx. If Once
+// returns false, the work was done before: commit, and acknowledge the message.
 //
-// Once records an entry that has succeeded already. The entry holds v for people to see. It prevents a second run for
-// as long as the entry is kept: see TypeConfig.Keep. If two transactions use the same id, the second one waits for the
-// first one. If an entry with this id waits, runs or is dead, Once completes it as CompleteTx does. If that entry has
-// ended without success, Once returns a *StateError. All other errors come from Record: roll back.
+// Once records an entry that has succeeded already. It prevents a second run for as long as the entry is kept: see
+// TypeConfig.Keep. If two transactions use the same id, the second one waits for the first one. If an entry with this
+// id waits, runs or is dead, Once completes it as CompleteTx does. If that entry has ended without success, Once
+// returns a *StateError. All other errors come from Record: roll back.
 func (t *Type[T]) Once(ctx context.Context, tx Tx, id IdempotencyKey, v T) (first bool, err error) {
 	entry := t.Entry(v, Options{IdempotencyKey: id})
 	entry.alreadyDone = true
@@ -174,8 +174,6 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 	return receipt, receipt.refuseDuplicates(entries)
 }
 
-// refuse is called when Record refuses its entries before it has sent anything. It returns err, and makes the commit of the
-// transaction fail.
 func (c *Compensator) refuse(ctx context.Context, tx Tx, err error) error {
 	ctx, inquiry := c.inquire(ctx, tx, nil)
 	watch, _ := c.enlist(ctx, tx)
@@ -185,8 +183,7 @@ func (c *Compensator) refuse(ctx context.Context, tx Tx, err error) error {
 	return preventCommit(inquiry.endOr(watch), err)
 }
 
-// preventCommit makes the commit of a transaction fail, because an entry could not be written. It can do so only if the
-// library sees the end of the transaction, so that watch is not nil. It returns err.
+// preventCommit makes the commit of a transaction fail, because an entry could not be written.
 func preventCommit(watch transactionEnd, err error) error {
 	if watch != nil {
 		watch.Taint(err)
@@ -194,7 +191,6 @@ func preventCommit(watch transactionEnd, err error) error {
 	return err
 }
 
-// recording is one running Record call.
 type recording struct {
 	engine.Recording
 	c         *Compensator
@@ -208,7 +204,6 @@ type recording struct {
 	}
 }
 
-// entryPosition says which draft belongs to an entry of a Record call.
 type entryPosition struct {
 	draftIndex  int  // index in Drafts
 	repeatsKey  bool // an earlier entry of this call has the same key
@@ -259,15 +254,13 @@ func nameEntry(i, n int, err error) error {
 	return fmt.Errorf("entry %d of %d: %w", i+1, n, err)
 }
 
-// refusePanic turns the panic of a codec or a propagator into an error. Otherwise the caller could recover from the
-// panic and commit the business transaction without its entry.
+// refusePanic returns an error for a panic, because the caller could recover from a panic and commit without the entry.
 func refusePanic(field string, err *error) {
 	if p := recover(); p != nil {
 		*err = &FieldError{Field: field, Reason: "panicked: " + usererr.PanicText(p)}
 	}
 }
 
-// draft validates an entry and fills in defaults.
 func (c *Compensator) draft(e NewEntry) (processlog.Draft, error) {
 	delay, err := e.delay()
 	if e.IdempotencyKey == "" {
@@ -283,7 +276,6 @@ func (c *Compensator) draft(e NewEntry) (processlog.Draft, error) {
 
 const endsWithSpace = "ends with a space, which databases ignore when they compare"
 
-// problems returns everything that is wrong with an entry, except its due time.
 func (e *NewEntry) problems(maxContent int) (problems []error) {
 	refuse := func(field, reason string) { problems = append(problems, &FieldError{Field: field, Reason: reason}) }
 	if err := validateType(e.BusinessType); err != nil {
@@ -315,7 +307,6 @@ func (e *NewEntry) problems(maxContent int) (problems []error) {
 	return problems
 }
 
-// seal replaces the content of a draft by its sealed form, if the codec of its type is a SealingCodec.
 func (c *Compensator) seal(draft *processlog.Draft) (err error) {
 	codec := c.types.sealer(draft.BusinessType)
 	if codec == nil {
@@ -346,7 +337,7 @@ func (o Options) delay() (time.Duration, error) {
 	return time.Duration(processlog.Millis(delay)) * time.Millisecond, nil
 }
 
-// validateType checks the name of a business type. The name becomes part of Redis keys and log lines.
+// validateType checks a name that becomes part of Redis keys and log lines.
 func validateType(name string) error {
 	reason := textProblem(name, processlog.MaxName)
 	switch {

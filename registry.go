@@ -5,8 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// registry holds those settings of each type that recording and reading entries need. It includes declared types.
-// Types are added before Run, and at that time other goroutines may already record entries.
+// registry gets types before Run, while other goroutines may already record entries.
 type registry struct {
 	mu            sync.RWMutex // guards the fields below
 	codecs        map[string]Codec
@@ -24,14 +23,13 @@ func newRegistry() *registry {
 		facts: make(map[string]typeFacts), afterBatch: make(map[string]func(e *Entry) string)}
 }
 
-// addHandlerCodec stores the codec of a type that has a handler in this process.
 func (r *registry) addHandlerCodec(name string, codec Codec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.codecs[name] = codec
 }
 
-// addDeclaredCodec registers the codec with which this process reads contents of a declared type. The codec of a handler has priority.
+// addDeclaredCodec does not replace the codec of a handler.
 func (r *registry) addDeclaredCodec(name string, codec Codec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,14 +38,12 @@ func (r *registry) addDeclaredCodec(name string, codec Codec) {
 	}
 }
 
-// codec returns the codec of a type, or nil if this process does not know the type.
 func (r *registry) codec(name string) Codec {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.codecs[name]
 }
 
-// addSealer stores a type's codec if it is a SealingCodec.
 func (r *registry) addSealer(name string, codec Codec) {
 	sealing, ok := codec.(SealingCodec)
 	if !ok {
@@ -59,7 +55,6 @@ func (r *registry) addSealer(name string, codec Codec) {
 	r.anySealer.Store(true)
 }
 
-// sealer returns a type's SealingCodec, or nil if its contents are not sealed.
 func (r *registry) sealer(name string) SealingCodec {
 	if r == nil || !r.anySealer.Load() {
 		return nil
@@ -69,7 +64,6 @@ func (r *registry) sealer(name string) SealingCodec {
 	return r.sealers[name]
 }
 
-// refuseOtherContent stores that a type has RefuseOtherContent.
 func (r *registry) refuseOtherContent(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +87,7 @@ func (r *registry) firstOtherContent(name string) bool {
 	return true
 }
 
-// addFacts stores the facts of a type. The facts of a handler replace those of a declaration.
+// addFacts lets the facts of a handler replace those of a declaration.
 func (r *registry) addFacts(name string, facts typeFacts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,14 +101,12 @@ func (r *registry) factsOf(name string) (facts typeFacts, known bool) {
 	return facts, known
 }
 
-// addAfterBatch stores the AfterBatch of a type.
 func (r *registry) addAfterBatch(name string, batchOf func(e *Entry) string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.afterBatch[name] = batchOf
 }
 
-// afterBatchOf returns the AfterBatch of a type, or nil.
 func (r *registry) afterBatchOf(name string) func(e *Entry) string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -12,9 +12,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// ErrNoResult says that an entry succeeded without a result. There are several possible reasons: a service completed the
-// entry, Once recorded it, a handler without a result ran it, or a middleware returned nil in the handler's place. Or a
-// person has erased the entry, with its result.
+// ErrNoResult says that an entry succeeded without a result.
 var ErrNoResult = errors.New("compensator: the entry succeeded without a result")
 
 // ResultType is a Type whose handler returns a result of type R. It has all methods of Type. Where a function wants a
@@ -24,11 +22,11 @@ type ResultType[T, R any] struct {
 }
 
 // HandleResult registers a handler that returns a result. The result is stored in the transaction that stores the
-// success, so an entry has both or neither. The type's codec encodes the result and seals it, as it does with content. A
-// result may have up to Config.MaxContent bytes. It is purged and erased with its entry.
+// success, so an entry has both or neither. The type's codec encodes and seals the result. A result may have up to
+// Config.MaxContent bytes. It is purged and erased with its entry.
 //
-// If the result cannot be encoded, or is too long, the attempt fails with a *FieldError. In all other respects
-// HandleResult works as Handle does.
+// If the result cannot be encoded, or is too long, the attempt fails with a *FieldError. HandleResult returns the
+// errors of Handle.
 func HandleResult[T, R any](ctx context.Context, c *Compensator, businessType string, handler func(ctx context.Context, e *Entry, v T) (R, error), cfg *HandlerConfig[T]) (*ResultType[T, R], error) {
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
@@ -46,19 +44,18 @@ func HandleResult[T, R any](ctx context.Context, c *Compensator, businessType st
 	}))
 }
 
-// HandleCall registers a handler that consists of two functions. First callFunc works outside the database, for example at
-// a partner, and no transaction is open meanwhile. If callFunc returns no error, the library begins a transaction, and
-// calls txFunc in it with the result of callFunc. This transaction also stores the result and the success. txFunc has the
-// limits of a handler of HandleTx.
+// HandleCall registers a handler that consists of two functions. First callFunc works outside the database, for example
+// at a partner, and no transaction is open meanwhile. If callFunc returns no error, the library begins a transaction,
+// and calls txFunc in it with the result of callFunc. This transaction also stores the result and the success. txFunc
+// has the limits of a handler of HandleTx.
 //
 // If the handler ends the entry as succeeded, the writes of txFunc happen exactly once. callFunc runs at least once, so
 // pass Entry.CallKey to the partner. If txFunc fails, its writes are rolled back, and the attempt has failed with its
-// error. The next attempt runs callFunc again with the same CallKey, because the earlier result is not stored. So txFunc
-// must not fail for a reason that a retry cannot mend, unless a compensation undoes the work of callFunc.
+// error. The next attempt runs callFunc again with the same CallKey, because the earlier result is not stored. So
+// txFunc must not fail for a reason that a retry cannot mend, unless a compensation undoes the work of callFunc.
 //
-// HandlerConfig.Timeout limits both functions together. Middleware wraps both at once. The result is encoded after txFunc
-// has returned, so txFunc may still change a result that is a pointer. HandlerConfig.Concurrency is not lowered for the
-// pool: more handlers than connections may run, and their transactions wait for each other.
+// HandlerConfig.Timeout limits both functions together. HandlerConfig.Concurrency is not lowered for the pool: more
+// handlers than connections may run, and their transactions wait for each other.
 //
 // Limits and errors of the result are those of HandleResult. HandleCall itself returns the errors of Handle, and a
 // *FieldError if callFunc or txFunc is nil.
@@ -150,8 +147,8 @@ func (t *ResultType[T, R]) Wait(ctx context.Context, ref Ref) (*Entry, R, error)
 	return e, result, err
 }
 
-// Wait waits for the end of an entry and returns the entry. Call it after the commit of the entry. Run need not run in this
-// process. Many calls may wait at once. They share their reads: one statement reads up to 500 entries.
+// Wait waits for the end of an entry and returns the entry. Call it after the commit of the entry. Run need not run in
+// this process. Calls that wait at once share their reads: one statement reads up to 500 entries.
 //
 // Wait returns at once if the entry ends in this process. It also returns at once if the entry ends in another process,
 // both use Redis, and the type has a result: see HandleResult. Otherwise it reads the entry every 50 ms. After 4 s it
@@ -174,7 +171,6 @@ func (t *Type[T]) Wait(ctx context.Context, ref Ref) (*Entry, error) {
 	return e, t.succeeded(&row, "wait for")
 }
 
-// await waits until an entry has ended, or was found to have another type.
 func (c *Compensator) await(ctx context.Context, ref Ref, businessType string) (processlog.Row, error) {
 	if c.closed() {
 		return processlog.Row{}, ErrClosed
@@ -193,7 +189,6 @@ func (c *Compensator) await(ctx context.Context, ref Ref, businessType string) (
 	return row, err
 }
 
-// succeeded returns nil if a row is of this type and has succeeded. The error names the given action.
 func (t *Type[T]) succeeded(row *processlog.Row, action processlog.Action) error {
 	switch {
 	case row.BusinessType != t.name:
@@ -204,7 +199,6 @@ func (t *Type[T]) succeeded(row *processlog.Row, action processlog.Action) error
 	return nil
 }
 
-// decode decodes the result of a row that has succeeded.
 func (t *ResultType[T, R]) decode(row *processlog.Row) (result R, err error) {
 	if row.Result == nil {
 		return result, fmt.Errorf("entry %s: %w", row.ID, ErrNoResult)
@@ -225,8 +219,6 @@ func (t *ResultType[T, R]) decode(row *processlog.Row) (result R, err error) {
 
 var errReplaced = &FieldError{Field: "result", Reason: "cannot be stored: a middleware has replaced the *Entry of the attempt"}
 
-// setResult encodes the result of the handler that has run the entry e. The engine stores the result together with the
-// success.
 func (c *Compensator) setResult(e *Entry, codec Codec, v any) (err error) {
 	if e.row == nil {
 		return errReplaced

@@ -32,8 +32,7 @@ func (c *Compensator) Run(ctx context.Context) error {
 	defer c.engine.RunEnded()
 	c.warnOfPool()
 
-	// When ctx has ended, the code below first waits for the loops that claim entries. After that no new handler can start,
-	// so the wait for the handlers ends.
+	// Wait first for the loops that claim entries, because no new handler starts after that.
 	claiming := c.engine.Reporting(ctx)
 	var loops sync.WaitGroup
 	loops.Go(func() { c.engine.Scan(claiming) })
@@ -42,7 +41,7 @@ func (c *Compensator) Run(ctx context.Context) error {
 		loops.Go(func() { loop(claiming) })
 	}
 
-	// Renew leases until the last outcome is stored. This may be long after ctx has ended.
+	// Renew leases until the last outcome is stored.
 	renewing, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
 	var renewer sync.WaitGroup
 	renewer.Go(func() { c.engine.Renew(renewing) })

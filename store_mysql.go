@@ -19,7 +19,6 @@ func OpenStore(ctx context.Context, db *sql.DB, table string) (processlog.Store,
 	return s, nil
 }
 
-// openStore opens the store that Config names.
 func (c *Compensator) openStore(ctx context.Context) (processlog.Store, error) {
 	if c.cfg.Store != nil {
 		return c.cfg.Store, nil
@@ -32,7 +31,6 @@ func (c *Compensator) openStore(ctx context.Context) (processlog.Store, error) {
 	return s, nil
 }
 
-// checkStore checks the server and the table.
 func (c *Compensator) checkStore(ctx context.Context) error {
 	if err := c.store.Check(ctx); err != nil {
 		return err
@@ -50,8 +48,7 @@ func (c *Compensator) checkStore(ctx context.Context) error {
 	return err
 }
 
-// checkServer logs the warnings that Check has noted about the server. It refuses a MaxContent that does not fit into a
-// network packet of the server (max_allowed_packet).
+// checkServer refuses a MaxContent that does not fit into a network packet of the server (max_allowed_packet).
 func (c *Compensator) checkServer(s *sqlstore.Store) error {
 	for _, note := range s.Notes() {
 		c.log.Warn("compensator: "+note, "server", s.Version())
@@ -65,9 +62,8 @@ func (c *Compensator) checkServer(s *sqlstore.Store) error {
 // sameLog returns an error if tx belongs to another database, because an entry recorded in tx would go into a log that
 // this Compensator does not read.
 //
-// The parameter from is what began tx: a Connector other than that of Config.DB, or another Compensator. It may use the
-// same database. sameLog asks the server whether it does. If it does, sameLog remembers this, and never asks again for the
-// same from.
+// The parameter from is what began tx: another Connector or Compensator, which may use the same database. sameLog asks
+// the server once for each from that uses the same log.
 func (c *Compensator) sameLog(ctx context.Context, tx Tx, from any) error {
 	s, ok := c.store.(*sqlstore.Store)
 	if _, known := c.sameLogSources.Load(from); known || !ok {

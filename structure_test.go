@@ -15,7 +15,6 @@ import (
 
 const module = "github.com/compensator-go/compensator"
 
-// TestArrowsRunOneWay requires that packages import only what the table in CONTRIBUTING.md allows.
 func TestArrowsRunOneWay(t *testing.T) {
 	allowed := importTable(t)
 	out, err := exec.Command("go", "list", "-f", "{{.ImportPath}} {{join .Imports \" \"}}\n"+testsOf+"{{.ImportPath}} {{join .TestImports \" \"}}", "./...").Output()
@@ -37,13 +36,11 @@ func TestArrowsRunOneWay(t *testing.T) {
 	require.Len(t, seen, len(allowed), "every package in the table exists")
 }
 
-// testsOf marks the tests of a package. Only the tests under promises are in the table.
 const testsOf = "tests:"
 
 // features is the package that attaches each of the packages below it.
 const features = "internal/features"
 
-// packageDir returns a package's directory. For tests under promises it returns "promises/*".
 func packageDir(importPath string) string {
 	if chapter, tests := strings.CutPrefix(importPath, testsOf); tests {
 		if strings.HasPrefix(chapter, module+"/promises/") {
@@ -57,7 +54,6 @@ func packageDir(importPath string) string {
 	return strings.TrimPrefix(importPath, module+"/")
 }
 
-// importTable reads the table of packages in CONTRIBUTING.md. For each package it returns the packages that it may import.
 func importTable(t *testing.T) map[string]map[string]bool {
 	text, err := os.ReadFile("CONTRIBUTING.md")
 	require.NoError(t, err)

@@ -20,12 +20,11 @@ import (
 )
 
 // ScopedTx is a transaction that only the library begins and ends. The function of InTx and transactional handlers may
-// use it until they return. It has the methods that bun, sqlc and squirrel expect of a connection. GORM uses it through
-// module orms/gormtx.
+// use it until they return.
 //
 // If the server rolls the transaction back, the library sends no more statements. Every later statement returns
-// ErrTxAborted. This includes statements of a *sql.Stmt that was prepared before. If one of your own statements ends the
-// transaction (COMMIT, DDL), every later statement returns ErrNoTransaction. Use it in one goroutine at a time.
+// ErrTxAborted. If one of your own statements ends the transaction (COMMIT, DDL), every later statement returns
+// ErrNoTransaction. Use it in one goroutine at a time.
 type ScopedTx struct {
 	c   *Compensator // the Compensator that began this transaction
 	tx  processlog.Transaction
@@ -96,8 +95,7 @@ func (s *ScopedTx) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 	return tx.StmtContext(ctx, stmt)
 }
 
-// missingMethod returns an error if hasMethod is false. The parameter hasMethod says whether a transaction has a method of
-// *sql.Tx with the given name. A transaction of a custom Store may lack this method.
+// missingMethod returns an error if a transaction of a custom Store lacks a method of *sql.Tx.
 func missingMethod(hasMethod bool, method string) error {
 	if hasMethod {
 		return nil
@@ -105,25 +103,19 @@ func missingMethod(hasMethod bool, method string) error {
 	return fmt.Errorf("compensator: Config.Store's transactions have no %s", method)
 }
 
-// noRow returns a row whose Scan returns err.
 func noRow(ctx context.Context, err error) *sql.Row {
 	db := sql.OpenDB(failingConnector{err})
 	defer db.Close()
 	return db.QueryRowContext(ctx, "")
 }
 
-// failingConnector is a connector whose Connect always returns err.
 type failingConnector struct{ err error }
 
 func (r failingConnector) Connect(context.Context) (driver.Conn, error) { return nil, r.err }
 func (r failingConnector) Driver() driver.Driver                        { return nil }
 
-// refusal returns why a statement must not be sent through s, or nil. There are two possible reasons:
-//
-//   - The server has ended the transaction. refusal checks this only if the connection is not watched, because a watched
-//     connection itself returns an error.
-//   - Record, or a change such as Cancel, sends the statement, and must not use s. It put an inquiry into ctx to find
-//     this out (see type inquiry).
+// refusal returns why a statement must not be sent through s, or nil. It checks for the end of the transaction only if
+// the connection is not watched, because a watched connection itself returns an error.
 func (s *ScopedTx) refusal(ctx context.Context) error {
 	if s.unwatched != nil && s.unwatched.aborted != nil {
 		return s.unwatched.aborted
@@ -134,8 +126,6 @@ func (s *ScopedTx) refusal(ctx context.Context) error {
 	return nil
 }
 
-// refuseOwn refuses a change of the entry whose handler runs in this transaction. ref may be its id or its idempotency
-// key. A nil ref is not refused.
 func (s *ScopedTx) refuseOwn(ref Ref) error {
 	if s == nil || s.handledRow == nil {
 		return nil
@@ -143,7 +133,6 @@ func (s *ScopedTx) refuseOwn(ref Ref) error {
 	return refuseChange(s.handledRow, ref)
 }
 
-// refuseChange returns an error if ref is the id or the idempotency key of the entry whose transactional handler runs.
 func refuseChange(own *processlog.Row, ref Ref) error {
 	if ref != Ref(own.ID) && ref != Ref(own.IdempotencyKey) {
 		return nil
@@ -153,15 +142,12 @@ func refuseChange(own *processlog.Row, ref Ref) error {
 
 type handlerKey struct{}
 
-// withHandlerEntry puts the entry of a transactional handler into the handler's context. The method refuseOwn of
-// Compensator reads it there.
 func withHandlerEntry(ctx context.Context, e *Entry) context.Context {
 	return context.WithValue(ctx, handlerKey{}, e)
 }
 
-// refuseOwn refuses to complete the entry of the transactional handler that ctx belongs to, in any transaction. If such a
-// completion were allowed, the handler's own transaction could no longer store a success, and would be rolled back. The entry
-// would then show that the work was done, although it was not. A cancelled or rescheduled entry does not show that.
+// refuseOwn refuses to complete the entry of the transactional handler that ctx belongs to, in any transaction. If such
+// a completion were allowed, the handler's own transaction could no longer store a success, and would be rolled back.
 func (c *Compensator) refuseOwn(ctx context.Context, ch processlog.Change) error {
 	if ch.Action != processlog.ActionComplete && ch.Action != processlog.ActionSettleManually {
 		return nil
@@ -172,8 +158,7 @@ func (c *Compensator) refuseOwn(ctx context.Context, ch processlog.Change) error
 	return nil
 }
 
-// noteError remembers an error with which the server ended the transaction. So commit knows that the transaction has ended,
-// even if the caller ignores the error.
+// noteError remembers that the server ended the transaction, even if the caller ignores the error.
 func (s *ScopedTx) noteError(err error) error {
 	if s.unwatched != nil {
 		s.unwatched.noteError(err)
@@ -181,9 +166,8 @@ func (s *ScopedTx) noteError(err error) error {
 	return err
 }
 
-// checkJoin returns nil if a statement of c can be part of this transaction, and the reason if it cannot. If another
-// Compensator has begun the transaction, both must have the same log: see sameLog. If the connection of the transaction is
-// watched, checkJoin also probes the connection, to find out whether the transaction is still open.
+// checkJoin refuses a Compensator with another log: see sameLog. It probes a watched connection, to find out whether
+// the transaction is still open.
 func (s *ScopedTx) checkJoin(ctx context.Context, c *Compensator) error {
 	if s.c.fingerprint != c.fingerprint {
 		if _, ours := s.c.store.(*sqlstore.Store); !ours {
@@ -200,8 +184,6 @@ func (s *ScopedTx) checkJoin(ctx context.Context, c *Compensator) error {
 	return s.end.Err()
 }
 
-// The method commit commits the transaction. If there is a reason against it (Refusal), it rolls back and returns this
-// reason. The functions that were passed to OnEnd get the result.
 func (s *ScopedTx) commit() error {
 	if refusal := s.end.Refusal(); refusal != nil {
 		s.rollback()
@@ -224,7 +206,6 @@ func (s *ScopedTx) rollback() {
 	}
 }
 
-// begin begins a transaction in the user's pool.
 func (c *Compensator) begin(ctx context.Context) (*ScopedTx, error) {
 	tx, err := c.store.Begin(c.engine.Reporting(ctx))
 	if err != nil {
@@ -240,8 +221,7 @@ func (c *Compensator) begin(ctx context.Context) (*ScopedTx, error) {
 	return &ScopedTx{c: c, tx: tx, end: unwatched, unwatched: unwatched}, nil
 }
 
-// markInTransaction marks a context whose work runs in a transaction of the library. A store on SQLite needs the mark, because
-// its file has only one writer.
+// markInTransaction marks a context for a store on SQLite, because its file has only one writer.
 func (c *Compensator) markInTransaction(ctx context.Context) context.Context {
 	if s, ok := c.store.(*sqlstore.Store); ok {
 		return s.Holding(ctx)
@@ -249,11 +229,10 @@ func (c *Compensator) markInTransaction(ctx context.Context) context.Context {
 	return ctx
 }
 
-// errPanicked is the failure of a handler that has panicked or ended its goroutine.
 var errPanicked = errors.New("it panicked")
 
-// callHandler calls the handler of a transaction, and notes its failure. A middleware may hide the failure or call the
-// handler again. But the transaction holds the writes of the failed call, so it must not be committed.
+// callHandler notes the handler's failure, which a middleware may hide. The transaction holds the writes of the failed
+// call, so it must not be committed.
 func (s *ScopedTx) callHandler(handler func() error) error {
 	earlier := s.failure
 	s.failure = cmp.Or(earlier, errPanicked)
@@ -262,7 +241,6 @@ func (s *ScopedTx) callHandler(handler func() error) error {
 	return err
 }
 
-// handlerTx adapts the transaction of a handler to the interface of the feature.
 type handlerTx struct{ *ScopedTx }
 
 // Over returns an error if the transaction is known to have ended, or if the handler has failed.
@@ -314,29 +292,28 @@ func (c *Compensator) InTx(ctx context.Context, fn func(ctx context.Context, tx 
 // See WithRetry.
 func Retryable(err error) bool { return txwatch.Retryable(err) }
 
-// WithRetry runs a transaction up to retryTries times. After run n it pauses for a random time of up to n times retryPause.
 const (
 	retryTries = 5
 	retryPause = 20 * time.Millisecond
 )
 
-// WithRetry runs a transaction, and runs it again after an error for which Retryable returns true, such as a deadlock. It
-// calls fn up to five times, some milliseconds apart. Each call of fn runs one transaction of any kind from its beginning
-// to its end, for example with InTx or an ORM. fn runs in the caller's goroutine.
+// WithRetry runs a transaction, and runs it again after an error for which Retryable returns true, such as a deadlock.
+// It calls fn up to five times, some milliseconds apart. Each call of fn runs one transaction of any kind from its
+// beginning to its end, for example with InTx or an ORM. fn runs in the caller's goroutine.
 //
-// The answer to a COMMIT may be lost. WithRetry then finds out whether the transaction has committed, by an entry whose
-// idempotency key is proof. If Resolve finds no such entry, the transaction did not commit, and WithRetry calls fn again.
-// WithRetry notices a lost answer if fn uses InTx or a pool with a Connector.
+// If the answer to a COMMIT is lost, WithRetry finds out whether the transaction has committed, by an entry whose
+// idempotency key is proof. If Resolve finds no such entry, the transaction did not commit, and WithRetry calls fn
+// again. WithRetry notices a lost answer if fn uses InTx or a pool with a Connector.
 //
 // So whenever fn writes anything, it must record an entry with the key proof in the same transaction, or pass proof to
 // Once. If fn writes without it, the writes may happen twice.
 //
 // An earlier run of fn may have done the work. The receipt then says Duplicate, or Once returns false. In this case fn
-// must write nothing, or return an error that rolls back. FailOnDuplicate makes Record return such an error.
+// must write nothing, or return an error that rolls back.
 //
 // WithRetry returns nil if the transaction has committed. If WithRetry could not find out whether the transaction
-// committed, it returns ErrCommitUnknown, joined with the error of Resolve. After any other error the transaction has not
-// committed.
+// committed, it returns ErrCommitUnknown, joined with the error of Resolve. After any other error the transaction has
+// not committed.
 //
 // Variables that fn sets outside the transaction hold the values of its last run.
 //
@@ -358,29 +335,25 @@ func (c *Compensator) WithRetry(ctx context.Context, proof IdempotencyKey, fn fu
 	}
 }
 
-// proofs remembers the proof of each run of WithRetry: the idempotency key of the entry that shows whether the transaction
-// committed. It also remembers whether the transaction passed this key to Once.
+// proofs remembers the proof of each run of WithRetry: the idempotency key of the entry that shows whether the
+// transaction committed.
 //
-// Once leaves its entry in the state succeeded. If the entry with this key is open or dead, other code has recorded the entry.
-// The entry then does not show that the transaction with Once has committed.
+// Once leaves its entry in the state succeeded. If the entry with this key is open or dead, other code has recorded the
+// entry. The entry then does not show that the transaction with Once has committed.
 type proofs struct {
 	mu     sync.Mutex
 	calls  map[proofKey]int  // number of runs of WithRetry with each proof; guarded by mu
 	byOnce map[proofKey]bool // proofs with which Once was called; guarded by mu
 }
 
-// proofKey is the proof of a run of WithRetry, in the log with this fingerprint.
 type proofKey struct {
 	fingerprint string
 	id          IdempotencyKey
 }
 
-// allProofs holds the proofs of all Compensators of the process. Two Compensators may have the same log. WithRetry of one
-// Compensator may then run a transaction that calls Type.Once with a type of the other.
+// allProofs holds the proofs of all Compensators of the process, because two of them may have the same log.
 var allProofs proofs
 
-// register adds a run of WithRetry. proof identifies the entry that shows whether the transaction of the run has
-// committed. The returned function removes the run.
 func (p *proofs) register(proof proofKey) (done func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -398,7 +371,6 @@ func (p *proofs) register(proof proofKey) (done func()) {
 	}
 }
 
-// noteOnce records that a transaction has passed the proof of a run of WithRetry to Once.
 func (p *proofs) noteOnce(proof proofKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -407,17 +379,15 @@ func (p *proofs) noteOnce(proof proofKey) {
 	}
 }
 
-// proves reports whether e, the entry with this proof, shows that the transaction of WithRetry committed. If the transaction
-// recorded the entry itself, the entry shows this in any state. If the transaction called Once, only a succeeded entry shows
-// this.
+// proves reports whether e shows that the transaction of WithRetry committed. After a call of Once, only a succeeded
+// entry shows this.
 func (p *proofs) proves(proof proofKey, e *Entry) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return e.State == Succeeded || !p.byOnce[proof]
 }
 
-// resolveUnknown replaces ErrCommitUnknown by the result of Resolve. It returns nil if the transaction committed, and
-// ErrTxAborted if it did not.
+// resolveUnknown returns nil if the transaction committed, and ErrTxAborted if it did not.
 func (c *Compensator) resolveUnknown(ctx context.Context, proof IdempotencyKey, err error) error {
 	if !errors.Is(err, ErrCommitUnknown) {
 		return err
@@ -432,7 +402,6 @@ func (c *Compensator) resolveUnknown(ctx context.Context, proof IdempotencyKey, 
 	}
 }
 
-// transactionEnd reports the end of a transaction.
 type transactionEnd interface {
 	Err() error                  // returns nil as long as a statement may join the transaction
 	Over() error                 // returns an error if the transaction is known to have ended, nil if it may still be open
@@ -442,8 +411,8 @@ type transactionEnd interface {
 	Taint(err error)             // makes the commit fail with err
 }
 
-// unwatchedEnd is the end of a library transaction on a Store whose connections report nothing. It does not see an error
-// that occurs while rows are read.
+// unwatchedEnd is the end of a library transaction on a Store whose connections report nothing. It does not see an
+// error that occurs while rows are read.
 type unwatchedEnd struct {
 	hooks   []func(txwatch.Outcome)
 	aborted error // the error with which the server has ended the transaction
@@ -470,7 +439,6 @@ func (u *unwatchedEnd) Refusal() error {
 	return u.aborted
 }
 
-// committed records the result of COMMIT and returns the error for the caller.
 func (u *unwatchedEnd) committed(err error) error {
 	outcome := txwatch.Classify(err)
 	u.reportEnd(outcome)
