@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -100,8 +101,13 @@ func TestQueueWithoutRoomIsReliedOnForWhatItHas(t *testing.T) {
 func TestForeignKeyOfOneTypeConcernsThatTypeAlone(t *testing.T) {
 	t.Parallel()
 	w := newTwoTypes(t)
-	require.NoError(t, w.Redis.Del(t.Context(), w.DueKey("close_order")).Err())
-	require.NoError(t, w.Redis.RPush(t.Context(), w.DueKey("close_order"), "somebody else's").Err())
+	// A process may add to the set between two commands, so send them as one transaction.
+	_, err := w.Redis.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+		p.Del(t.Context(), w.DueKey("close_order"))
+		p.RPush(t.Context(), w.DueKey("close_order"), "somebody else's")
+		return nil
+	})
+	require.NoError(t, err)
 	id := w.RecordDelayed(w.c, time.Second)
 	w.waitUser(w.recordUser(time.Hour))
 	w.waitLacking("close_order")
