@@ -92,8 +92,7 @@ func (d *Admin) Name() string { return d.c.Name() }
 
 // mayDo returns false for an actor without a name, and if Access panics.
 //
-// It also returns false for a type whose name ends with a space. No type has such a name, but MySQL ignores spaces at
-// the end when it compares.
+// No type has such a name, but MySQL ignores spaces at the end when it compares.
 func (d *Admin) mayDo(ctx context.Context, a Actor, right Right, subject Subject) (mayDo bool) {
 	if a.isInvalid() || strings.HasSuffix(subject.Type, " ") {
 		return false

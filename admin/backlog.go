@@ -34,7 +34,8 @@ func isRecent(r BacklogReading) bool {
 	return r.Known && r.Age < maxBacklogAge && r.Age > -maxBacklogAge
 }
 
-// AddBacklog sets o.BacklogAge, and the field Backlog of each type in o. Overview stops counting at 1,000. AddBacklog replaces such a count by the count of r. If r is not Known or is older than five minutes, AddBacklog changes nothing.
+// AddBacklog sets o.BacklogAge, and the Backlog of each type in o. Where Overview stopped counting at 1,000, the count
+// of r replaces it. If r is not Known or is older than five minutes, AddBacklog changes nothing.
 func (o *Overview) AddBacklog(r BacklogReading) {
 	if !isRecent(r) {
 		return

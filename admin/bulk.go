@@ -100,15 +100,11 @@ func (d *Admin) StartBulk(ctx context.Context, a Actor, ch Change, opts BulkOpti
 	return id, c.answers, err
 }
 
-// ContinueBulk changes entries of the action that no earlier batch has processed. It uses the reason, the delay and the
-// confirmations of StartBulk. One transaction changes the entries of a batch and stores its record. So you may call
-// ContinueBulk again after a crash: it changes no entry twice.
-//
-// ContinueBulk changes an entry only if it still has the version that the person saw.
-//
-// If another caller continues that action at the same time, ContinueBulk returns ErrContinued.
-//
-// If no entry is left, it does nothing.
+// ContinueBulk changes entries of the action that no earlier batch has processed, with the reason, the delay and the
+// confirmations of StartBulk. One transaction changes the entries of a batch and stores its record, so a repeated call
+// changes no entry twice. ContinueBulk needs the rights of Bulk and the right for the action. Of an action of StartBulk
+// it changes only entries in the version that the person saw. If another caller continues an action of StartMatching at
+// the same time, ContinueBulk returns ErrContinued.
 func (d *Admin) ContinueBulk(ctx context.Context, a Actor, id BulkID) error {
 	if d.readOnly {
 		return ErrReadOnly
@@ -182,7 +178,7 @@ type bulkPlan struct {
 
 const actionStop = "stop"
 
-// keepOldest removes all entries but the oldest from c, and returns them.
+// keepOldest removes all entries but the oldest from c. It returns the removed ones.
 func (c *checkedChange) keepOldest(entries []Seen) (rest []Seen) {
 	oldest := slices.IndexFunc(c.versions, func(v processlog.Version) bool {
 		return v.ID == slices.MinFunc(c.versions, func(a, b processlog.Version) int { return a.ID.Compare(b.ID) }).ID

@@ -61,7 +61,7 @@ func (d *Admin) GroupsOf(ctx context.Context, a Actor, businessType string, fail
 	})
 }
 
-// The log returns one sum for each currency. listGroups joins the sums of one type and failure to one group.
+// listGroups joins the sums of all currencies of one type and failure to one group.
 func (d *Admin) listGroups(ctx context.Context, a Actor, businessType string, readSums func(ctx context.Context, types []string) ([]processlog.CaseGroup, error)) (groups []Group, more bool, err error) {
 	mayRead, seesErrors := d.rightsOf(a, SeeEntries), d.rightsOf(a, SeeErrors)
 	types, hasTypes, err := d.visibleTypes(ctx, mayRead, businessType, nil)

@@ -4,7 +4,7 @@
 // # Rights
 //
 // Your application says who an actor is, and your [Access] decides what the actor may do. An Admin asks Access for each
-// [Right] and each [Subject]. There is no default.
+// [Right] and each [Subject].
 //
 // A type that an actor may not see is missing from counts, lists, groups and sums, and its entries are not found. No
 // view contains content or a result. Only Reveal shows them, and it needs the right SeeContent and a reason. If an
@@ -15,7 +15,7 @@
 // An action names each entry with the version that the actor saw. If an entry has changed since then, the action does
 // not change it. One transaction changes the entry, writes the audit record and closes the entry's case.
 //
-// Some actions change no entry: revealing content, taking a case, pausing a type. One transaction writes an operation
+// The Admin records actions that change no entry, and each refusal, as operations. One transaction writes an operation
 // and the change that the operation describes. Each process records at most ten refusals a minute per actor.
 //
 // # Cases

@@ -13,8 +13,7 @@ import (
 )
 
 // Explanation says why an entry does not run now, and who looks at it next. It comes from the database, from the shared
-// queue, and from the process that serves the Admin. That process does not know what other processes know: for example
-// their handlers, their free slots and their breakers.
+// queue, and from the process that serves the Admin.
 type Explanation struct {
 	ID           compensator.EntryID `json:"entry_id"`      // the explained entry
 	BusinessType string              `json:"business_type"` // its business type
@@ -60,7 +59,7 @@ type explainer struct {
 	explanation Explanation
 }
 
-// If an earlier reason has the same error text, addReason removes the text from r, or leaves out r if r is a problem.
+// addReason leaves out an error text that an earlier reason has, and a problem with such a text.
 func (x *explainer) addReason(r Reason) {
 	isTold := slices.ContainsFunc(x.explanation.Reasons, func(other Reason) bool {
 		return other.Text != "" && strings.HasSuffix(r.Text, other.Text)

@@ -63,8 +63,7 @@ func csvTime(t time.Time) string {
 }
 
 // Cell returns a text as a CSV cell that no spreadsheet reads as a formula or as two cells. If a text would be a
-// formula, Cell puts a ' in front. In countries with a decimal comma, spreadsheets split cells at semicolons. Invisible
-// characters become their numbers, for example [U+001B], because a terminal obeys some of them.
+// formula, Cell puts a ' in front. Invisible characters become their numbers, because a terminal obeys some of them.
 func Cell(text string) string {
 	text = showInvisible(text)
 	printable := strings.TrimLeftFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) || unicode.IsSpace(r) })

@@ -92,7 +92,6 @@ func crowded(t *testing.T, mails int) *bed {
 	return b
 }
 
-// Each page must be full and the last page must have no cursor, as if no other type existed.
 // Failure: F122
 func TestPagesAndCursorsAreOfWhatMayBeSeenAlone(t *testing.T) {
 	t.Parallel()
@@ -257,7 +256,6 @@ func TestOverviewWaitsForNoServerThatIsSilent(t *testing.T) {
 	})
 }
 
-// The actor can read the records of the refusals too: they have no type.
 // Failure: F122
 func TestHiddenAndAbsentAreToldApartByNothing(t *testing.T) {
 	t.Parallel()

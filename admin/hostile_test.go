@@ -13,8 +13,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// Reading a large content takes longer, so an actor could tell a hidden entry from an absent one by the time of the
-// answer.
+// The time of the answer would tell a hidden entry with a large content from an absent one.
 // Failure: F122
 func TestNoContentOfAHiddenEntryIsRead(t *testing.T) {
 	t.Parallel()

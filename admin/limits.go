@@ -25,8 +25,7 @@ func (d *Admin) visibleLimited(ctx context.Context, limited []Limited, mayRead *
 	return slices.DeleteFunc(slices.Clone(limited), func(l Limited) bool { return !mayRead.holds(ctx, l.BusinessType) })
 }
 
-// Limit describes a limit on the starts of entries (TypeConfig.Limit). The log stores a limit when a process claims an
-// entry under this limit for the first time.
+// Limit describes a limit on the starts of entries (TypeConfig.Limit).
 type Limit struct {
 	Name  string   `json:"name"`           // name of the limit
 	Types []string `json:"business_types"` // types that share the limit and that the actor may see, sorted

@@ -151,8 +151,8 @@ func versionsOf(seen []compensator.Entry) ([]processlog.Version, error) {
 	return versions, nil
 }
 
-// planRequeue reads only the present versions of the entries. If an entry still has the version in seen, its other
-// fields have not changed either, so planRequeue takes them from seen.
+// If an entry still has the version in seen, its other fields have not changed either, so planRequeue takes them from
+// seen.
 func (l *Log) planRequeue(ctx context.Context, seen []compensator.Entry, versions []processlog.Version, change processlog.Change) ([]error, error) {
 	ids := make([]compensator.EntryID, len(seen))
 	for i, e := range seen {

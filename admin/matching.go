@@ -134,7 +134,7 @@ func (d *Admin) matchingLines(ctx context.Context, a Actor, match processlog.Mat
 	return lines, nil
 }
 
-// Each batch stores one, and the last batch says how far the action is. Its JSON names never change.
+// Each batch stores a matchingPlan, and the last one says how far the action is. Its JSON names never change.
 type matchingPlan struct {
 	Search  Search              `json:"search"` // with the types that the first actor may see
 	More    bool                `json:"more,omitempty"`
@@ -254,9 +254,8 @@ type BulkProgress struct {
 	More    bool // whether Left is a lower bound
 }
 
-// FinishBulk continues an action of StartMatching until no entry is left. It returns the errors of ContinueBulk. For an
-// action of StartBulk it returns a *FieldError. If another caller continues or stops the action, FinishBulk returns
-// ErrContinued and changes no further entry.
+// FinishBulk continues an action of StartMatching until no entry is left. It calls report at the beginning, after every
+// four batches, and at the end. It returns the errors of ContinueBulk. An action of StartBulk is a *FieldError.
 func (d *Admin) FinishBulk(ctx context.Context, a Actor, id BulkID, report func(BulkProgress)) error {
 	if d.readOnly {
 		return ErrReadOnly
@@ -447,8 +446,8 @@ func (r *matchingRun) check(ctx context.Context, ids []compensator.EntryID) (c c
 	return c, entries, nil
 }
 
-// store stores a batch and adds its numbers to the plan. entries holds all entries of the batch, including those that
-// stay as they are.
+// store adds the numbers of the batch to the plan. entries holds all entries of the batch, also those that stay as they
+// are.
 func (r *matchingRun) store(ctx context.Context, c checkedChange, entries []Seen) (err error) {
 	if c.change.Action == "" {
 		if c.change, err = r.change(nil).newChange(r.actor); err != nil {

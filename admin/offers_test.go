@@ -84,7 +84,6 @@ func inEachState(t *testing.T, b *bed) map[string]func() compensator.EntryID {
 	return states
 }
 
-// If Offers were wrong, an actor would choose an action that is then refused and recorded.
 func TestWhatIsOfferedIsWhatChangeDoes(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -64,12 +64,8 @@ func (d *Admin) readTypes(ctx context.Context) ([]string, error) {
 	return types, err
 }
 
-// visibleTypes returns the types that a query may read. So hidden rows change neither the rows of a page nor the
-// position where a page ends.
-//
-// If types is nil and ok is true, the query may read all types. If ok is false, the actor may see none of the types.
-//
-// An actor can still notice that hidden rows exist.
+// visibleTypes returns the types that a query may read, so that hidden rows do not change a page. If types is nil and
+// ok is true, the query may read all types. If ok is false, the actor may see none of the types.
 func (d *Admin) visibleTypes(ctx context.Context, mayRead *typeRights, wantedType string, wanted []string, extraTypes ...string) (types []string, ok bool, err error) {
 	if wanted == nil && wantedType != "" {
 		wanted = []string{wantedType}

@@ -28,8 +28,7 @@ type Reason struct {
 	Every   time.Duration         `json:"every_ns,omitempty"`  // longest pause between two looks, the time in which N starts are allowed, or the time since a process was last seen
 }
 
-// Names in braces are fields of a Reason. If a Reason has a Text, the sentence of its code with "+" is used, if there
-// is one.
+// Names in braces are fields of a Reason. A code with "+" is for a Reason with a Text.
 var sentences = map[string]string{
 	"running":         "This process runs it since {at}, as attempt {n}.",
 	"stuck":           "Its handler runs in this process since {at}, as attempt {n}. That is longer than its timeout.",

@@ -32,7 +32,8 @@ func (d *Admin) recordRefusal(ctx context.Context, a Actor, op processlog.Operat
 	return ErrNotAllowed
 }
 
-// The record has the type only if the actor sees the type and the log has it. So an invented name adds no type to lists, and a refusal does not reveal a hidden type.
+// recordTypeRefusal records the type only if the actor sees it and the log has it. Otherwise an invented name would
+// appear in lists, and a refusal would reveal a hidden type.
 func (d *Admin) recordTypeRefusal(ctx context.Context, a Actor, named string, op processlog.Operation) error {
 	ctx = withAction(ctx)
 	op.Subject = named
@@ -68,7 +69,7 @@ func (r *refusedEntries) addRefusal(id compensator.EntryID, businessType string)
 	}
 }
 
-// If recordRefusals returns an error, nothing was recorded, and the action must do nothing.
+// recordRefusals returns an error if it recorded nothing. The action must then do nothing.
 func (d *Admin) recordRefusals(ctx context.Context, a Actor, op processlog.Operation, refused refusedEntries) error {
 	if refused.n == 0 {
 		return nil

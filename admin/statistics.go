@@ -81,7 +81,7 @@ func (t TypeTrend) Failing() (share float64, ok bool) {
 	return float64(t.Sum.Failed) / float64(attempts), true
 }
 
-// The spans of time that Trend can show. Each comment names the length of a point.
+// The spans of time that Trend can show.
 const (
 	TrendHours = 3 * time.Hour      // in minutes
 	TrendDay   = 24 * time.Hour     // in periods of 10 minutes

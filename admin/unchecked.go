@@ -76,8 +76,7 @@ func repeatsWork(action Right, state compensator.State) bool {
 	return (action == Requeue || action == Compensate) && state.Terminal() && state != compensator.Dead
 }
 
-// The state, the case or the last error often gives the answer. outcomesUnknown sends a query only for the other
-// entries.
+// outcomesUnknown sends a query only for entries whose state, case and last error do not give the answer.
 func (d *Admin) outcomesUnknown(ctx context.Context, entries []compensator.Entry, cases []Case) (map[compensator.EntryID]bool, error) {
 	unknownOutcomes := make(map[compensator.EntryID]bool)
 	candidates := make(map[compensator.EntryID]processlog.Row)

@@ -30,7 +30,7 @@ func transfers(t *testing.T, b *bed, attempts int) *compensator.Type[payment] {
 	return typ
 }
 
-// On a slow machine an attempt may time out before its handler begins. Such an attempt does not count.
+// attempted ignores an attempt that times out before its handler begins.
 func attempted(t *testing.T, b *bed, typ *compensator.Type[payment], order, key string) compensator.Entry {
 	t.Helper()
 	e := compensatortest.Call(t, b.c, typ, payment{Order: order}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key)})

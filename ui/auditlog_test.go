@@ -63,7 +63,7 @@ func states(before, after compensator.State) (*admin.AuditState, *admin.AuditSta
 	return &admin.AuditState{State: before}, &admin.AuditState{State: after}
 }
 
-// The audit log stores numbers of entries in English, once even as "1 entries".
+// A record may say "1 entries".
 func TestNumbersOfEntriesAreShownInTheLanguageOfThePerson(t *testing.T) {
 	for subject, want := range map[string][2]string{
 		"1 entry":         {"1 entry", "1 条"},

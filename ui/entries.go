@@ -322,8 +322,8 @@ func (rq *request) NearLink(near admin.NearID) (string, error) {
 	return rq.Link("entries", "by", near.Kind, "id", near.ID)
 }
 
-// findByKey finds the entry that has text as its call key, or had it before a requeue. If text is also the business id
-// of an entry, findByKey finds nothing, because the person may mean the business id.
+// findByKey finds the entry that has text as its call key, or had it before a requeue. It finds nothing if text is also
+// a business id, which the person may mean.
 func (s *server) findByKey(rq *request, text string) (compensator.EntryID, bool) {
 	firstPart, secondPart, _ := strings.Cut(text, "-")
 	id, err := compensator.ParseEntryID(firstPart)

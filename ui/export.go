@@ -49,7 +49,7 @@ func (s *server) exportEntries(rq *request) {
 	rq.file(name, form.Get("format"), lines)
 }
 
-// Short or empty pages may be followed by further pages.
+// gatherLines continues after short and empty pages.
 func gatherLines(readPage func(cursor string, limit int) (admin.LinePage, error)) (lines []admin.Line, hasMore bool, err error) {
 	var page admin.LinePage
 	for isFirst := true; (isFirst || page.Next != "") && len(lines) < maxExported; isFirst = false {

@@ -16,7 +16,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// A cookie stores the last outcome, so a link cannot forge one, and any process can show it.
+// outcome is stored in a cookie, so a link cannot forge one, and any process can show it.
 type outcome struct {
 	Name   string         `json:"n"` // name of the outcome in the address of the page
 	Whose  string         `json:"w"` // hash of the person who acted: see hashActor
@@ -104,7 +104,7 @@ const (
 	outcomeSeconds = 600
 )
 
-// A page shows an outcome only to the actor with its hash.
+// hashActor identifies the only actor to whom a page shows an outcome.
 func hashActor(a admin.Actor) string {
 	sum := sha256.Sum256([]byte(a.ID))
 	return hex.EncodeToString(sum[:8])

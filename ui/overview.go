@@ -187,7 +187,7 @@ func (s *server) showOverview(rq *request) {
 	}
 }
 
-// A page may say that no case is open only if seesAllTypes is true.
+// seesAllTypes must be true before a page says that no case is open.
 func (rq *request) seesAllTypes(types []admin.TypeOverview) bool {
 	return rq.May(admin.SeeEntries, admin.Subject{}) &&
 		!slices.ContainsFunc(types, func(t admin.TypeOverview) bool { return !rq.May(admin.SeeEntries, admin.Subject{Type: t.Type}) })

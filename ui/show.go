@@ -85,7 +85,7 @@ func (w words) VerdictIcon(v admin.AttemptVerdict) string {
 	return "dead"
 }
 
-// If smallUnit is 0, twoUnits uses the text keyOne, which has the large unit only.
+// twoUnits uses the text keyOne, without a small unit, if smallUnit is 0.
 func (w words) twoUnits(keyOne string, largeUnit, smallUnit int, key string) (string, error) {
 	if smallUnit == 0 {
 		return w.T(keyOne, largeUnit)
@@ -106,10 +106,8 @@ func groupDigits(digits string) string {
 	return digits
 }
 
-// showInvisible replaces invisible characters, and characters that change the direction of text, by their numbers.
-//
-// Only text between tags is changed. In an attribute these characters cannot affect other text. A textarea keeps them,
-// because the browser sends the text back.
+// showInvisible replaces invisible characters, and characters that change the direction of text, by their numbers. It
+// changes only text between tags, and leaves a textarea as it is, because the browser sends that text back.
 func showInvisible(html []byte) []byte {
 	if !bytes.ContainsFunc(html, processlog.IsInvisible) {
 		return html

@@ -71,7 +71,7 @@ func (rq *request) unchanged(page string, data any) bool {
 }
 
 // compresses reports whether to compress a page. A request that another site may cause gets none, because the length
-// would reveal whether the page contains a guess. Answers of reveal are never compressed.
+// would reveal a guess. Answers of reveal are never compressed.
 func (rq *request) compresses() bool {
 	site := rq.r.Header.Get("Sec-Fetch-Site")
 	return isRead(rq.r) && (site == "same-origin" || site == "none") && acceptsGzip(rq.r)

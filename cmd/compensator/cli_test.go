@@ -247,7 +247,7 @@ func TestMoreThan500EntriesAreRefused(t *testing.T) {
 	assert.Contains(t, b.ok("list", "--where", "type=many", "--limit", "2"), "… and more")
 }
 
-// Without the note, a reader would take the number of lines for the total.
+// A reader would take the number of lines for the total.
 func TestThatThereAreMoreIsSaidInEveryFormat(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(3)

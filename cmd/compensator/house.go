@@ -110,7 +110,6 @@ func (p *program) checkStore(ctx context.Context, store processlog.Store) error 
 	return p.print(l)
 }
 
-// grantLines lists the grants for each table, for two roles: a reader, and an operator who may also purge.
 var grantLines = []struct{ suffix, reader, operator string }{
 	{"", "SELECT", "SELECT, INSERT, UPDATE"},
 	{"_audit", "SELECT", "SELECT, INSERT"},

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The command knows no schedule, so the next slots come from the row of a process.
 func TestPeriodicShowsLastAndNextSlots(t *testing.T) {
 	for name, bed := range map[string]func(*testing.T) *bed{"MariaDB": inMariaDB, "SQLite": inSQLite} {
 		t.Run(name, func(t *testing.T) {

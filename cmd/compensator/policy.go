@@ -171,7 +171,7 @@ func (r *rules) May(ctx context.Context, a admin.Actor, right admin.Right, subje
 	return err == nil && p.May(ctx, a, right, subject)
 }
 
-// One caller of currentPolicy reads an old policy again. The others wait until their own ctx ends.
+// One caller of currentPolicy reads an old policy again. The others wait for it, until their own ctx ends.
 func (r *rules) currentPolicy(ctx context.Context) (*policy, error) {
 	select {
 	case r.semaphore <- struct{}{}:

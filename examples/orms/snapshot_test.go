@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// With innodb_snapshot_isolation MariaDB rolls back a transaction that locks a row which changed after its snapshot.
+// innodb_snapshot_isolation makes MariaDB roll back a transaction that locks a row newer than its snapshot.
 func eachSnapshot(t *testing.T, test func(t *testing.T, w *world, o orm, watched, isolated bool)) {
 	isolated := testservers.SharedSQL(t).Flavor == "mariadb"
 	isolate := func(cfg *mysql.Config) {

@@ -157,7 +157,6 @@ func (w *world) count(from string) (n int) {
 	return n
 }
 
-// savepoint serves ORMs without nested transactions.
 func savepoint(ctx context.Context, tx compensator.Tx, work func(tx compensator.Tx) error) error {
 	if _, err := tx.ExecContext(ctx, "SAVEPOINT inner_work"); err != nil {
 		return err

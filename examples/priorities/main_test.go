@@ -26,7 +26,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Normal refunds hold all slots of their type until the last urgent one has ended.
 func TestUrgentRefundsDoNotWaitForNormalOnes(t *testing.T) {
 	t.Parallel()
 	db, err := compensator.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "refunds.db")+"?_txlock=immediate&_pragma=busy_timeout(10000)")

@@ -14,7 +14,7 @@ type progress struct {
 	underWay map[string]int // claimed without an outcome yet, by business type
 }
 
-// Without a living worker, a delivery_count above 0 means that an attempt was cut short.
+// progress takes a delivery_count above 0 for an attempt that was cut short, because no worker is alive.
 func (s *shop) progress(ctx context.Context) (progress, error) {
 	p := progress{underWay: make(map[string]int)}
 	rows, err := s.db.QueryContext(ctx, "SELECT business_type, SUM(state IN (1, 2)), SUM(state IN (0, -1, -3)), SUM(delivery_count > 0) FROM "+logTable+" GROUP BY business_type")

@@ -39,8 +39,8 @@ func (s *sale) lookAfter(ctx context.Context, g shop.Goods) error {
 	return err
 }
 
-// If the entry exists already and is not cancelled, the ticket was sold. If the entry is new, the ticket was not sold:
-// decide cancels the entry in the same transaction, so that a slow process cannot sell the ticket later.
+// decide records the entry of the ticket. An existing entry that is not cancelled means that the ticket was sold. A new
+// entry is cancelled in the same transaction, so that a slow process cannot sell the ticket later.
 func (s *sale) decide(ctx context.Context, t shop.Ticket) error {
 	sold := false
 	err := s.Log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {

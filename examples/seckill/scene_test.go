@@ -53,7 +53,7 @@ func (s scene) books(t *testing.T) *books {
 	return b
 }
 
-// With -full it then runs the hand-written version under the same load and faults.
+// TestSale runs the hand-written version too if -full is set.
 func TestSale(t *testing.T) {
 	s := asked
 	s.place(t)

@@ -47,7 +47,7 @@ type arm struct {
 	paces   []pace
 }
 
-// BenchmarkSale runs for make bench-seckill. It measures purchases a second with the log and without it.
+// BenchmarkSale runs for make bench-seckill.
 func BenchmarkSale(b *testing.B) {
 	on, ours := openForSpeed(b)
 	serve := func(way shop.Way) string {
@@ -124,7 +124,7 @@ func measure(b *testing.B, ours *sale, arms []*arm) {
 	}
 }
 
-// Its last two columns have the median ratio of its accepted purchases to those of each version without the log.
+// The last two columns have the median ratio of accepted purchases to those of each version without the log.
 func table(arms []*arm) string {
 	var t strings.Builder
 	t.WriteString("| | accepted | 99 % within | orders made | beside a message without the log | beside no message |\n|---|---|---|---|---|---|\n")

@@ -46,8 +46,8 @@ func (s *sale) create(ctx context.Context, tx *compensator.ScopedTx, batch []*in
 	return s.write(ctx, tx, goods, sold, void)
 }
 
-// A ticket of an older edition is void: its buyer has nothing and may buy again. If Redis has accepted a buyer for whom
-// there is no piece, the counter is wrong. divide then clears the edition, so that the counter is filled again.
+// divide makes a ticket of an older edition void: its buyer may buy again. Without a piece for an accepted buyer the
+// counter is wrong, and divide clears the edition, so that the counter is filled again.
 func divide(goods *shop.Goods, living map[string]bool, batch []*intake.Message) (sold, void []shop.Ticket) {
 	edition := goods.Edition
 	for _, m := range batch {

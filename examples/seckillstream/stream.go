@@ -20,8 +20,7 @@ var takeScript = redis.NewScript(takeLua)
 // streamKey is in the counter's hash slot, so that one script can write both.
 func streamKey(c *shop.Counter, goods string) string { return "{" + c.Name + ":" + goods + "}:orders" }
 
-// After any other error, the piece may be taken and the message added nevertheless. A buyer who tries again then gets
-// ErrAgain.
+// take may have taken the piece and added the message even if it returns another error. A new try then gets ErrAgain.
 func (s *sale) take(ctx context.Context, t *shop.Ticket) error {
 	if t.Goods != s.Goods { // No consumer reads the stream of other goods.
 		return shop.ErrNoGoods

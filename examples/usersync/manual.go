@@ -86,7 +86,7 @@ func (h *manual) insert(ctx context.Context, u *upload) error {
 	return tx.Commit()
 }
 
-// When it returns, the message may still be in a buffer of this process.
+// send returns when the message may still be in a buffer of this process.
 func (h *manual) send(ctx context.Context, m message, sending int, trace string) error {
 	body, err := json.Marshal(m)
 	if err != nil {

@@ -116,9 +116,8 @@ func (s *syncer) sync(ctx context.Context, m message, sending int) error {
 	return tx.Commit()
 }
 
-// A sent message does not complete the entry, so sendAgain returns an error, and the next attempt follows later. The
-// last attempt sends nothing: the entry is dead, and a person gets it with the reason. A late consumer can still
-// complete a dead entry.
+// sendAgain always returns an error, because a sent message does not complete the entry. The last attempt sends
+// nothing: the entry is dead, and a person gets it with the reason. A late consumer can still complete the entry.
 func (s *syncer) sendAgain(ctx context.Context, e *compensator.Entry, m message) error {
 	refused, reason, err := findFailure(ctx, s.db, m)
 	switch {

@@ -25,13 +25,9 @@ func (s *Shop) SellOne(ctx context.Context, p Purchase, buy func(context.Context
 	return Ticket{}, errors.Join(ErrBusy, err)
 }
 
-// Rebuild fills the counter from the database. The argument wrong is the edition that the caller found in the counter.
-// The argument wrong is the edition that the caller found. If another caller has filled the counter since, Rebuild does
-// nothing.
-//
+// Rebuild fills the counter from the database. It does nothing if another caller has replaced the edition wrong since.
 // Rebuild locks the row of the goods, which every purchase and every return must update. So it counts every committed
-// purchase, and later transactions wait until Redis is filled. So the database sells only pieces that the counter has
-// counted, even if purchases were running when Redis lost its data.
+// purchase, and later transactions wait until Redis is filled.
 func (s *Shop) Rebuild(ctx context.Context, goods, wrong string) error {
 	s.rebuilding.Lock()
 	defer s.rebuilding.Unlock()
