@@ -11,9 +11,7 @@ import (
 )
 
 // Run runs c until the test ends. The function stop ends c earlier and waits until c has stopped. In a testing/synctest
-// bubble, call stop before the bubble ends.
-//
-// If c.Run returns an error, some work was left undone, and the test fails.
+// bubble, call stop before the bubble ends. The test fails if c.Run returns an error.
 func Run(tb testing.TB, c *compensator.Compensator) (stop func()) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -40,8 +38,8 @@ func Run(tb testing.TB, c *compensator.Compensator) (stop func()) {
 //
 // c must have the type's handler and must not be inside Run. opts must leave the entry due at once, with an idempotency
 // key that is not in the log. If an earlier entry of the same ordering key blocks the entry (TypeConfig.Serial), Call
-// runs nothing and fails the test. The failure names the earlier entry. If the type has a TypeConfig.Limit that allows
-// no start now, Call fails the test, too.
+// runs nothing and fails the test. If the type has a TypeConfig.Limit that allows no start now, Call fails the test,
+// too.
 //
 //	entry := compensatortest.Call(t, c, closeOrder, Order{ID: 42}, compensator.Options{})
 //	require.Equal(t, compensator.Succeeded, entry.State, entry.LastError)

@@ -16,8 +16,7 @@ import (
 // A slot is the first moment at which that clock shows the expression's time or a later time. When the clock skips an
 // hour, all times in that hour share one slot at the end of the gap. When an hour comes twice, its times have their
 // slots in the first of the two hours. An expression for every hour ("*/5 * * * *", "@hourly") fires through both
-// hours. An expression counts as one for every hour only if its hour field is a star. "0-23" and "0/1" are no stars:
-// they name hours, as a list does.
+// hours. An expression counts as one for every hour only if its hour field is a star.
 //
 // The argument location must not be nil. Avoid time.Local, because it may differ between processes. Parse refuses
 // "@every" and "TZ=" in the expression. Use compensator.Every, and the argument location, instead.
@@ -38,7 +37,7 @@ import (
 // Values of a list may overlap. Parse also refuses ranges that go backwards, the 7th day of a week, and a field of
 // seconds.
 //
-// Errors of Parse are texts for people. They have no type to branch on. The schedule is safe for concurrent use.
+// The schedule is safe for concurrent use.
 func Parse(expression string, location *time.Location) (compensator.Schedule, error) {
 	if location == nil {
 		return nil, errors.New("compensator/cron: the location is nil")

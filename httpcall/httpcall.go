@@ -40,19 +40,17 @@ const KeyHeader = "Idempotency-Key"
 //     not follow such a redirect, because the answer to the GET is no answer to the call. To follow it, let the
 //     client's CheckRedirect set the method to POST again.
 //
-// If the service may have received the call, the error has a method OutcomeUnknown that returns true. If the entry then
-// becomes dead, its case on the operator's pages says that the outcome is unknown. If the client had no connection,
-// nothing was sent, and the error does not have this method. For example, the server does not listen, or its host has
-// no address.
+// If the service may have received the call, the error has a method OutcomeUnknown that returns true. If the client had
+// no connection, nothing was sent, and the error does not have this method.
 //
 // Give the request the handler's context, and give the type a MaxWait. Without MaxWait, a call is retried forever while
 // the service is unavailable.
 //
 // Do sends key as Idempotency-Key if key is not empty. Pass Entry.CallKey. With this key the service recognises a
-// repeated call, and treats a call after a person's requeue as a new call. If several logs call the service, for
-// example a staging copy, put the name of the log in front of the key. If a handler makes several calls, add the name
-// of the call at the end: "shop-" + e.CallKey() + "-fee". Each attempt of a batch may contain other entries, so a call
-// of a batch has no key. Send the keys of its items in the content instead.
+// repeated call, and treats a call after a person's requeue as a new call. If several logs call the service, put the
+// name of the log in front of the key. If a handler makes several calls, add the
+// name of the call at the end: "shop-" + e.CallKey() + "-fee". Each attempt of a batch may contain other entries, so a
+// call of a batch has no key. Send the keys of its items in the content instead.
 //
 // No error contains more of the URL than its host. If client is nil, Do uses http.DefaultClient, which follows
 // redirects. Do is safe for concurrent use.

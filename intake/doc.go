@@ -8,9 +8,9 @@
 // transaction records all entries of a batch. In the same transaction Config.Work writes the business rows of the new
 // messages. After the commit the Intake acknowledges the messages.
 //
-// The idempotency key of an entry consists of the source, the group and the message id. For a stream, the source is the
-// stream's key and Stream.Server. A redelivered message already has its entry, so the Intake only acknowledges it and
-// does not call Work. When the answer to COMMIT is lost, the Intake first finds out whether the transaction committed.
+// The idempotency key of an entry consists of the source, the group and the message id. A redelivered message already
+// has its entry, so the Intake only acknowledges it and does not call Work. When the answer to COMMIT is lost, the
+// Intake first finds out whether the transaction committed.
 //
 // # Messages that fail
 //
@@ -26,12 +26,11 @@
 //   - The message was delivered more than Config.MaxDeliveries times. It may be the cause of crashes.
 //
 // A message that is set aside becomes an entry of Config.Type too. Compensator.Run makes this entry dead without
-// calling the functions. The entry holds the unchanged message, and LastError holds the reason. If a person requeues
-// the entry, the functions run. In all cases the Intake acknowledges the message and continues with the other messages.
+// calling the functions. The entry holds the unchanged message, and LastError holds the reason. In all cases the Intake
+// acknowledges the message and continues with the other messages.
 //
 // If the database is unavailable, read-only or in an unknown state, no message is to blame. The batch waits, and the
-// Intake reads no further messages until the database works again. The Intake tests its own transaction to find out
-// whether the database works. It does not look at the error of Work.
+// Intake reads no further messages until the database works again.
 //
 // Work may return an error with which a server says that it serves no requests, for example "too many connections" or
 // "disk full". Then the message is not to blame. The Intake tries the batch again until the condition has passed. To
@@ -40,18 +39,16 @@
 // # Redis Streams
 //
 // The Intake creates the group at the beginning of the stream if the group does not exist. It also creates the group
-// again if the group disappears when Run is active. The Intake first takes the messages that this consumer left
-// unacknowledged, and then new messages. From time to time it takes over messages of consumers that have been silent
-// for Stream.Idle. It takes messages that were delivered twice without success one at a time. So a message that crashes
-// its process affects no other message.
+// again if the group disappears when Run is active. From time to time it takes over messages of consumers that have
+// been silent for Stream.Idle. It takes messages that were delivered twice without success one at a time. So a message
+// that crashes its process affects no other message.
 //
 // The Intake removes silent consumers that have nothing pending. With Stream.Trim it deletes messages that every group
 // has acknowledged. It needs Redis 7 or newer, or Valkey.
 //
 // # A consumer of your own
 //
-// A consumer of a broker without a relay can record its failed messages with a [Recorder]. The Recorder also says when
-// the log will never accept a message, so that the consumer can set it aside.
+// A consumer of a broker without a relay can record its failed messages with a [Recorder].
 //
 // # What is not promised
 //
@@ -66,11 +63,9 @@
 // groups of the same name record both streams in one log. If two messages have the same id, the Intake acknowledges the
 // second message without recording it. Set Stream.Server for one of the streams to prevent this loss.
 //
-// If a message of a stream repeats a field name, only the last value is kept. Message.Fields has no space for the other
-// values.
+// If a message of a stream repeats a field name, only the last value is kept.
 //
 // The order of messages is not kept. An effect of Work outside its transaction may happen more than once. A message
 // larger than about three quarters of Config.MaxContent of package compensator may not fit an entry. The Intake logs
-// such a message and leaves it unacknowledged. Smaller messages always fit, because fields that grow too much in JSON
-// are stored as base64.
+// such a message and leaves it unacknowledged.
 package intake

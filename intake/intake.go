@@ -29,9 +29,8 @@ type Intake struct {
 }
 
 // Open registers cfg.Type with c and returns an Intake. Call Open before c.Run. c.Run processes the recorded entries,
-// including the entries of messages that were set aside. Other processes also process these entries if they open the
-// same Intake and run their Compensator, even if they do not run the Intake. An invalid field is a
-// *compensator.FieldError. While c.Run runs, Open returns compensator.ErrRunning.
+// including the entries of messages that were set aside. An invalid field is a *compensator.FieldError. While c.Run
+// runs, Open returns compensator.ErrRunning.
 func Open(ctx context.Context, c *compensator.Compensator, source Source, cfg Config) (*Intake, error) {
 	cfg = cfg.withDefaults()
 	if source == nil {

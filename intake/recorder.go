@@ -12,8 +12,8 @@ import (
 )
 
 // Recorder records the failed messages of a consumer of your own, each in a transaction of its own. It distinguishes
-// two failures: the log will never accept this message, or the log accepts nothing at the moment. The relays to
-// RabbitMQ and watermill use it. Its methods may be called concurrently.
+// two failures: the log will never accept this message, or the log accepts nothing at the moment. Its methods may be
+// called concurrently.
 type Recorder[M any] struct {
 	c       *compensator.Compensator
 	entries *compensator.Type[M]
@@ -136,9 +136,8 @@ func (r *Recorder[M]) cannotHold(message M, err error) bool {
 	return !processlog.IsSessionError(err) && (errors.As(err, &field) || errors.As(err, &otherType)) && r.encodes(message)
 }
 
-// refusesOnly reports whether the log refuses a message but takes another entry right afterwards. Then the message is
-// the cause: a trigger or a constraint of the user refuses its row, or the codec cannot encode it. refusesOnly
-// returns false if err may pass without a change of the message:
+// refusesOnly reports whether the log refuses a message but takes another entry right afterwards. refusesOnly returns
+// false if err may pass without a change of the message:
 //
 //   - The transaction did not reach the INSERT, or its COMMIT failed. The trial is rolled back, so it shows nothing about
 //     a COMMIT.

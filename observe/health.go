@@ -10,9 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Health is the condition of this process and of the log. [Health.Ready] answers a readiness probe. The other fields
-// are for people and for alerts. String returns all fields in one line. MarshalJSON writes all fields as JSON, under
-// names of their own.
+// Health is the condition of this process and of the log. [Health.Ready] answers a readiness probe. String returns all
+// fields in one line.
 type Health struct {
 	Database error // error of the database; nil if it answers
 	Queue    error // error of the queue; nil if it answers. As long as it is not nil, the library polls the database, so entries start later
@@ -39,9 +38,7 @@ type Health struct {
 
 // Ready returns nil if this process can do its work. This needs a database that answers, and no loss that has stopped
 // this process (Config.StopOnLoss). If types have handlers in this process, it also needs a running Run. Otherwise the
-// error of Ready wraps Database or History, or says that Run is not running. A backlog does not make a process unready,
-// because stopping its traffic would only make the backlog grow. Also, overdue entries may be the work of another
-// deployment.
+// error of Ready wraps Database or History, or says that Run is not running. A backlog does not make a process unready.
 func (h Health) Ready() error {
 	switch {
 	case h.Database != nil:

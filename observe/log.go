@@ -8,11 +8,9 @@ import (
 )
 
 // LogFailures returns an Observer that logs, at level Info, each attempt that did not succeed, and each compensation.
-// With these lines you can follow one entry. Config.Logger already logs the entries that wait for a person.
 //
 // A line has the ids of the entry, its type, the number of the attempt, the duration and the text of the error. It
-// never has the content. If logger is nil, LogFailures uses slog.Default(). Use Observers to combine it with another
-// Observer.
+// never has the content. If logger is nil, LogFailures uses slog.Default().
 func LogFailures(logger *slog.Logger) Observer {
 	logger = cmp.Or(logger, slog.Default())
 	return Observer{

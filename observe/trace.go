@@ -9,7 +9,7 @@ type traceSlot struct{}
 
 // WithTrace returns a context for one attempt, in which SetTrace can store the trace id of the attempt. If the attempt
 // fails, the library keeps this id with the failed attempt. The library calls WithTrace if failed attempts are kept
-// (Operations.Attempts). A test of a middleware may call WithTrace, too.
+// (Operations.Attempts).
 func WithTrace(ctx context.Context) context.Context {
 	return context.WithValue(ctx, traceSlot{}, new(atomic.Pointer[string]))
 }

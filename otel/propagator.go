@@ -13,8 +13,7 @@ import (
 // traceparent and tracestate, which take about 75 bytes per entry. Without an active trace it adds no headers.
 //
 // It does not carry baggage, because headers are stored. It drops a tracestate of more than 512 bytes, so that no entry
-// is refused because of its trace. During an active trace, Record refuses Options.Headers with these names, as it
-// refuses every header that a propagator sets. The consumer of a relay can use this Propagator too.
+// is refused because of its trace. The consumer of a relay can use this Propagator too.
 func (t *Telemetry) Propagator() compensator.Propagator { return propagator{} }
 
 type propagator struct{ w3c propagation.TraceContext }

@@ -92,8 +92,7 @@ func New(opts Options) (*Telemetry, error) {
 
 // Configure adds the Observer, the Propagator and the middleware of t to cfg. Call Configure before compensator.New,
 // and not concurrently. Configure keeps an Observer and middleware that cfg already has, and makes the middleware of t
-// the outermost. It replaces a Propagator that cfg already has. If Options.Log is empty, t takes the name of the log
-// from cfg.Name.
+// the outermost. It replaces a Propagator that cfg already has.
 func (t *Telemetry) Configure(cfg *compensator.Config) {
 	if t.opts.Log == "" {
 		t.opts.Log = cfg.Name
@@ -104,7 +103,7 @@ func (t *Telemetry) Configure(cfg *compensator.Config) {
 	cfg.BatchMiddleware = append([]compensator.BatchMiddleware{t.BatchMiddleware}, cfg.BatchMiddleware...)
 }
 
-// Attach registers the gauges of c. Spans need the middleware: see Configure.
+// Attach registers the gauges of c.
 //
 // When the gauges are collected, they call c.Health, admin.Log.Count and admin.Log.Backlog. They make these calls at
 // most every 15 seconds, and wait at most 5 seconds for the answers. If Config.Operations is set, they also read the

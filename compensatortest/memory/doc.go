@@ -5,6 +5,4 @@
 // both use the bubble's clock.
 //
 // The package starts no goroutine. A call that has to wait blocks its caller's goroutine.
-//
-// Store and Queue can also fail as servers do: lose data, go back to a snapshot, crash, or have a wrong clock.
 package memory

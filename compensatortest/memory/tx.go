@@ -15,10 +15,10 @@ import (
 
 var errNoSQL = errors.New("compensatortest/memory: a Tx runs no SQL")
 
-// Tx is a transaction of a Store. It runs no SQL. A unit test passes it to Record, CompleteTx, CancelTx and the like,
-// directly or inside a wrapper that passes ExecContext's context on.
+// Tx is a transaction of a Store. A unit test passes it to Record, CompleteTx, CancelTx and the like, directly or
+// inside a wrapper that passes ExecContext's context on.
 //
-// Its methods may be called concurrently. As with *sql.Tx, one goroutine should use it.
+// Its methods may be called concurrently.
 type Tx struct {
 	store   *Store
 	ctx     context.Context

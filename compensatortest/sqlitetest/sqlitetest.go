@@ -1,8 +1,7 @@
 // Package sqlitetest gives a test a whole Compensator without a server. The process log is on SQLite in memory, beside
 // the tables that the test creates. The queue is the in-process timing wheel.
 //
-// The Compensator is the one that runs in production, transactional handlers included. docs/how-to/test-handlers.md
-// says what such a test proves and what only a test on the real server proves.
+// docs/how-to/test-handlers.md says what such a test proves and what only a test on the real server proves.
 //
 // Package compensatortest has the functions that work on any Compensator: Call, Attempt, Run, WaitIdle, Elapse and
 // RequireRecorded.

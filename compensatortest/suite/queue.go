@@ -31,8 +31,7 @@ type QueueHarness struct {
 // If the harness lacks a function, the suite skips the promises that need it, and gives the reason. A queue that
 // processes share, or that can lose its content, passes only if nothing is skipped.
 //
-// The suite uses the real clock. It waits for events and asserts only that nothing happens early, so a slow machine
-// does not make it fail.
+// The suite uses the real clock.
 // Failure: F42, F50
 func TestQueue(t *testing.T, open func(t *testing.T) QueueHarness) {
 	for _, promise := range queuePromises {

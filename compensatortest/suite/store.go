@@ -44,7 +44,7 @@ type Harness struct {
 // other stores. If the store implements processlog.Operations, TestStore tests this contract too.
 //
 // If the harness lacks a field, the suite skips the promises that need it, and gives the reason. The suite uses the
-// real clock. It waits for events and asserts only that nothing happens early.
+// real clock.
 // Failure: F27
 func TestStore(t *testing.T, open func(t *testing.T) Harness) {
 	for _, promise := range everyStorePromise() {

@@ -40,8 +40,8 @@ type Log interface {
 //
 // timeout is how long the databases may take to answer. All logs are asked at the same time, and share the timeout. The
 // queue of a log has half of this time. If a database has not answered when the timeout ends, the process is not ready.
-// 0 means one second. Choose a timeout shorter than the timeout of the prober. Each request sends one or two statements
-// to the servers of each log. Do not use Ready as a liveness probe, because a restart solves none of these problems.
+// 0 means one second. Choose a timeout shorter than the timeout of the prober. Do not use Ready as a liveness probe,
+// because a restart solves none of these problems.
 //
 // Ready panics if it gets no log, or a nil log. The handler may be called concurrently.
 func Ready(timeout time.Duration, logs ...Log) http.Handler {
@@ -66,8 +66,6 @@ func Ready(timeout time.Duration, logs ...Log) http.Handler {
 
 // Health returns a handler that works like Ready, with the whole Health as JSON in the body. With several logs the body
 // has the fields "ready" and "logs". logs holds the Health of each log under its name.
-//
-// Health sets the status, uses the timeout and panics in the same way as Ready.
 //
 // The body names business types and errors, and errors contain addresses and texts of handlers. So do not make it
 // public.

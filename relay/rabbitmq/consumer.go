@@ -20,8 +20,7 @@ import (
 
 // Work processes a message. A nil result, or compensator.ErrAlreadySucceeded, says that the message is done. After any
 // other error, a panic or runtime.Goexit, the Consumer records the message as an entry of the log. The log calls the
-// same function again by the type's schedule. In these calls, an error of the function means the same as a handler's
-// error: see compensator.Permanent and the functions like it.
+// same function again by the type's schedule. In these calls, an error means the same as a handler's error.
 //
 // Work may run more than once for a message, and it is called concurrently. Its context ends with ErrDeliveryLost when
 // the connection breaks. It ends with compensator.ErrStopping when StopTimeout has passed after the end of Run's
@@ -127,9 +126,8 @@ type Consumer struct {
 // c.Run, which processes the entries. An invalid field is a *compensator.FieldError. While c.Run runs, the error is
 // compensator.ErrRunning.
 //
-// An entry stores the body as base64, and the headers as JSON. So it has space for a body of about three quarters of
-// Config.MaxContent of package compensator, minus the headers. If a larger message fails, the Consumer moves it to
-// RefusedQueue and logs an error.
+// An entry has space for a body of about three quarters of Config.MaxContent of package compensator, minus the headers.
+// If a larger message fails, the Consumer moves it to RefusedQueue and logs an error.
 func Consume(ctx context.Context, c *compensator.Compensator, businessType string, work Work, cfg ConsumerConfig) (*Consumer, error) {
 	cfg = cfg.withDefaults()
 	if work == nil {

@@ -15,13 +15,9 @@ var ErrStream = errors.New("rabbitmq: the queue is a stream, which does not rede
 // offsetArgument is also the name of a header that a stream adds to each message.
 const offsetArgument = "x-stream-offset"
 
-// refuseStream returns ErrStream if the queue is a stream. To find out, it consumes twice with the argument
-// x-stream-offset.
-//
-//   - The first time it sends a valid offset. A stream accepts it. For any other kind of queue RabbitMQ rejects the
-//     argument, and logs a channel error. But some brokers ignore the argument for every queue, and accept the consumer.
-//   - So the second time it sends an invalid offset. A stream rejects it, and a broker that ignores the argument accepts
-//     it.
+// refuseStream returns ErrStream if the queue is a stream. It consumes with a valid x-stream-offset, which a stream
+// accepts and RabbitMQ rejects for any other queue. Some brokers ignore the argument for every queue, so it then
+// consumes with an invalid offset, which only a stream rejects.
 func (s *session) refuseStream() error {
 	s.kindKnown = true
 	accepted, err := s.takesOffset("next")

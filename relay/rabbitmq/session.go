@@ -32,8 +32,7 @@ const (
 //   - Run is running already (compensator.ErrRunning).
 //   - The queue is a stream (ErrStream).
 //
-// Before each connect Run waits until the log accepts entries. So messages stay in their queue while the database is
-// unavailable, and the broker does not count deliveries.
+// Before each connect Run waits until the log accepts entries.
 func (k *Consumer) Run(ctx context.Context) error {
 	if k.running.Swap(true) {
 		return compensator.ErrRunning

@@ -151,8 +151,8 @@ type Consumer struct {
 // work may run more than once for a message, and it is called concurrently. For a function that returns messages, use
 // Publisher.Publishing.
 //
-// An entry stores the payload as base64. So it has space for a payload of about three quarters of Config.MaxContent of
-// package compensator. If a larger message fails, ConsumerConfig.Refused gets it.
+// ConsumerConfig.Refused gets a message that fails and is larger than about three quarters of Config.MaxContent of
+// package compensator.
 func Consume(ctx context.Context, c *compensator.Compensator, businessType string, work message.NoPublishHandlerFunc, cfg ConsumerConfig) (*Consumer, error) {
 	cfg = cfg.withDefaults()
 	if work == nil {
@@ -186,7 +186,7 @@ func (k *Consumer) IdempotencyKey(topic, messageID string) compensator.Idempoten
 //
 // As long as the log is unavailable, Handle does not return. It retries, with pauses of at most 3 s, until the message
 // is recorded, its context is cancelled, or the Compensator is closed. A deadline of the context limits the call of
-// work, but not this wait. If the log refuses the message, Handle may wait, too: see ConsumerConfig.Refused.
+// work, but not this wait.
 //
 // Handle returns an error in these cases:
 //

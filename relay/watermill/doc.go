@@ -4,10 +4,9 @@
 // # From the log to a broker
 //
 // In the transaction of a business change, record an entry whose content is the message about this change. A
-// [Publisher] passes the message to a message.Publisher. The entry succeeds only after Publish has returned nil. So
-// Publish must not return before the broker has the message: see [Publisher]. [Handle] and [HandleBatch] register such
-// types. [Publisher.Handler] and [Publisher.BatchHandler] return the handlers themselves. A [Route] returns the
-// destination of an entry.
+// [Publisher] passes the message to a message.Publisher. The entry succeeds only after Publish has returned nil.
+// [Handle] and [HandleBatch] register such types. [Publisher.Handler] and [Publisher.BatchHandler] return the handlers
+// themselves. A [Route] returns the destination of an entry.
 //
 // A message is built from its entry like this:
 //
@@ -24,7 +23,6 @@
 // The function [Consume] returns a [Consumer] around your function. Pass [Consumer.Handle] to watermill's router as the
 // handler. If your function fails, the Consumer records the message as an entry and then acknowledges it. The business
 // type, the topic and the UUID form the idempotency key. The log calls the same function again by the type's schedule.
-// [DeliveryOf] decodes the message from an entry.
 //
 // # Caveats
 //

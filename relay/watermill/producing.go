@@ -10,8 +10,8 @@ import (
 
 // Publishing wraps a handler that returns messages, so that a Consumer can call it. The wrapper publishes the messages
 // to topic, and returns an error if it cannot publish them. If the log calls the wrapper again, it publishes the
-// messages again. So derive their UUIDs only from the incoming message, so that consumers recognise the repetition.
-// An invalid argument is a *compensator.FieldError.
+// messages again. So derive their UUIDs only from the incoming message, so that consumers recognise the repetition. An
+// invalid argument is a *compensator.FieldError.
 func (p *Publisher) Publishing(topic string, handler message.HandlerFunc) (message.NoPublishHandlerFunc, error) {
 	err := errors.Join(fieldProblem(p == nil, "publisher", "is nil"), fieldProblem(topic == "", "Topic", "is empty"), fieldProblem(handler == nil, "handler", "is nil"))
 	if err != nil {

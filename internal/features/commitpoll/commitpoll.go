@@ -1,6 +1,5 @@
 // Package commitpoll asks the database which transactions have committed. It is needed for pools without a Connector,
-// because there this process cannot see the end of a transaction. Without this package, the entries of a transaction
-// start with the next round of the reconciler.
+// because there this process cannot see the end of a transaction.
 package commitpoll
 
 import (

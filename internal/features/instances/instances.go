@@ -1,8 +1,7 @@
 // Package instances stores a row in which this process describes itself to people: its name, its versions, its types,
 // and how busy they are.
 //
-// The process writes one row when it begins, when Run begins, once a minute, and when it is closed. Nothing reads the
-// row to decide anything.
+// The process writes one row when it begins, when Run begins, once a minute, and when it is closed.
 package instances
 
 import (

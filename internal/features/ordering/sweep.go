@@ -9,14 +9,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// sweep looks through the entries of a type for those that may run. Usually the end of an entry starts the next one
-// of its key. A sweep finds the entries that are not started that way:
-//   - a backlog when a process starts
-//   - keys whose last entry ended in a process that was then killed
-//   - entries recorded by SQL
+// sweep looks through the entries of a type for those that may run. It finds the entries that no end of an earlier entry
+// starts: a backlog, keys whose process was killed, and entries recorded by SQL.
 //
-// A sweep reads page by page, and each read continues where the last one stopped. It also goes once through the due
-// entries, because an entry may have no stored position under its key.
+// A sweep goes once through the keys, and once through the due entries, because an entry may have no stored position
+// under its key. It reads page by page, and each read continues where the last one stopped.
 type sweep struct {
 	restarted atomic.Bool // restart was called since the last read
 

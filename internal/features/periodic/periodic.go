@@ -1,7 +1,7 @@
-// Package periodic does work once for each slot of a schedule. If several processes are in Run, one of them does it.
+// Package periodic does work once for each slot of a schedule.
 //
-// Each period has a mark in the database: the last slot that was done. Every process reads the marks. The process
-// that moves a mark does the slots in between.
+// Each period has a mark in the database: the last slot that was done. Every process reads the marks. The process that
+// moves a mark does the slots in between.
 package periodic
 
 import (

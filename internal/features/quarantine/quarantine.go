@@ -19,9 +19,8 @@ const loneLosses = 2
 // skipped suspect to be offered twice.
 const lonePause = 2 * engine.SkippedRetry
 
-// Quarantine limits the suspects of one process. A suspect keeps its place until its outcome is durable. For suspects
-// with one lost lease, each type has a few places. While a suspect with two lost leases runs, no other suspect of any
-// type runs.
+// Quarantine limits the suspects of one process. A suspect keeps its place until its outcome is durable. While a
+// suspect with two lost leases runs, no other suspect of any type runs.
 type Quarantine struct {
 	e *engine.Engine
 
@@ -145,9 +144,9 @@ func (q *Quarantine) placesOf(t *engine.Type) *typePlaces {
 	return q.byType[t]
 }
 
-// typePlaces counts the places of one type for suspects with one lost lease. A type without a batch handler has as
-// many places as the square root of its Concurrency. A type with a batch handler begins with the square root of the
-// number of entries that fit into all its calls. Once that many suspects have ended, the number of places triples.
+// typePlaces counts the places of one type for suspects with one lost lease: the square root of its Concurrency. A type
+// with a batch handler begins with the square root of the entries that fit into all its calls. Once that many suspects
+// have ended, the number of places triples.
 type typePlaces struct {
 	taken int
 	limit int

@@ -83,8 +83,8 @@ func (d *Detector) sawRead(rows []processlog.Row, sentAt time.Time) {
 	}
 }
 
-// sawRecorded does not block, because the caller has just committed. If the list is full, the oldest entry is
-// dropped: a database that goes back to an earlier state loses its newest entries.
+// sawRecorded does not block, because the caller has just committed. If the list is full, the oldest entry is dropped:
+// a database that goes back to an earlier state loses its newest entries.
 //
 // A process without Run has no rounds of the reconciler, so sawRecorded starts a check in the background if none was
 // made for ReconcileInterval.

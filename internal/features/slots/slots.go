@@ -1,8 +1,6 @@
-// Package slots bounds how many calls of a type's handler run at once in this process. It implements
-// HandlerConfig.Concurrency.
-//
-// So an open transaction can reserve slots for the entries that it records. While a backlog is worked off, a fifth of
-// the slots stays free for entries that are recorded meanwhile.
+// Package slots implements HandlerConfig.Concurrency: it bounds how many calls of a type's handler run at once in this
+// process. Some slots are kept for entries that this process records: an open transaction can reserve slots, and a
+// fifth of them stays free while a backlog is worked off.
 package slots
 
 import (
