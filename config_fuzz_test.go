@@ -18,7 +18,6 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Each part must be a *FieldError with a reason.
 func fieldErrors(t *testing.T, err error) []*FieldError {
 	t.Helper()
 	if err == nil {
@@ -50,8 +49,6 @@ func requireFieldsOf(t *testing.T, config any, err error) {
 	}
 }
 
-// The error must name every invalid field, and only fields that exist. Every accepted name must work for keys and
-// tables.
 func FuzzConfig(f *testing.F) {
 	f.Add("", "", int64(0), int64(0), 0, 0, byte(0))
 	f.Add("db.log", "a:b", int64(time.Second), int64(time.Hour), 1000, 1, byte(1))
@@ -116,8 +113,6 @@ func flatten(err error) []error {
 	return []error{err}
 }
 
-// FuzzTypeConfig registers any type. Errors must name only fields that exist. An accepted type must allow at least one
-// attempt at a time.
 func FuzzTypeConfig(f *testing.F) {
 	f.Add("close_order", 0, 0, int64(0), int64(0), byte(0))
 	f.Add("", -1, 1, int64(-1), int64(time.Second), byte(3))
@@ -176,15 +171,12 @@ func FuzzTypeConfig(f *testing.F) {
 	})
 }
 
-// carried is a Propagator with fixed values.
 type carried map[string]string
 
 func (c carried) Inject(context.Context) map[string]string { return c }
 
 func (c carried) Extract(ctx context.Context, _ map[string]string) context.Context { return ctx }
 
-// FuzzHeaders records any headers. Headers that fit the column must be accepted, and no others. Accepted headers must
-// be read back unchanged, except for bytes that are not UTF-8.
 func FuzzHeaders(f *testing.F) {
 	f.Add("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 	f.Add("", "")

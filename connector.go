@@ -145,8 +145,7 @@ func describeNoTransaction(tx Tx, err error) error {
 
 const lateProbeTimeout = 10 * time.Second
 
-// watchOf returns the watch of a transaction, which reports how the transaction ends. To reach the connection of tx,
-// watchOf sends a probe statement through tx.
+// watchOf sends a probe statement through tx, to reach the watch of its connection.
 //
 // If ctx has ended, watchOf sends a second probe with a context that has not ended, because the caller needs the watch
 // to prevent the commit.

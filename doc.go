@@ -13,21 +13,18 @@
 // # After the commit
 //
 // An entry without a delay can run right after the commit. The library sees the commit by itself on a database opened
-// through [Connector], and inside [Compensator.InTx]. Otherwise call [Receipt.Committed]. None of these is needed for
-// correctness: without them the reconciler finds the entry some seconds later. If the answer to COMMIT is lost, the
+// through [Connector], and inside [Compensator.InTx]. Otherwise call [Receipt.Committed]. Without all of
+// these the reconciler finds the entry some seconds later. If the answer to COMMIT is lost, the
 // error of Commit wraps [ErrCommitUnknown], and [Compensator.Resolve] finds out whether the transaction committed.
 //
 // # Handlers
 //
 // [Handle] registers a function for a type. [HandleTx] registers a function whose effects in this database commit
 // together with the success of the entry, exactly once. [HandleBatch] registers a function that takes several entries.
-// The error that a handler returns decides the outcome. nil is success. [Permanent], [RetryAfter], [Snooze] and
-// [Unavailable] ask for something special. Any other error asks for another attempt by the [Retry] schedule of the
-// type. A plain handler may run more than once for one entry. So pass [Entry.CallKey] to every service that it calls. A
-// type with a [Breaker] pauses as a whole while a service that its handler needs is down.
+// The error that a handler returns decides the outcome. nil is success. See [Permanent], [RetryAfter],
+// [Snooze] and [Unavailable]. Any other error asks for another attempt by the [Retry] schedule of the type. A plain handler may run more than once for one entry. So pass [Entry.CallKey] to every service that it calls.
 //
-// [Periodic] records exactly one entry for each slot of a [Schedule], from any running process. Module cron turns cron
-// expressions into schedules.
+// [Periodic] records exactly one entry for each slot of a [Schedule], from any running process.
 //
 // # Compensation, and people
 //
@@ -38,17 +35,15 @@
 // [Type.CompleteTx] or [Type.CancelTx] in that transaction.
 //
 // With Config.Operations set, every entry that dies opens a case. Package admin decides what people may see and do
-// about it. Package ui has pages for it, cmd/compensator is the command line, and module otel has traces and metrics.
+// about it, and package ui has pages for it.
 //
 // # Running
 //
 // [Compensator.Run] runs entries until its context ends. A process that only records never calls it. Any number of
 // processes may run on one database, and claims decide which process runs an entry. If Redis is lost, entries only
-// start later. The library polls the database until Redis is back. Then it fills the queue again. Without Redis, a
-// process finds the entries of other processes every Config.PollInterval.
+// start later. Without Redis, a process finds the entries of other processes every Config.PollInterval.
 //
-// The clock of the database decides when an entry is due. The library passes only durations from one clock to another,
-// and rounds them up. A wrong clock of another machine makes entries late, never early. Only Options.At depends on the
+// The clock of the database decides when an entry is due. A wrong clock of another machine makes entries late, never early. Only Options.At depends on the
 // clock of this process.
 //
 // # Caveats
@@ -61,6 +56,5 @@
 //   - The database must keep what it has acknowledged. Set innodb_flush_log_at_trx_commit=1, and never fail over to a
 //     replica that lags.
 //
-// Types that are only named here are in packages processlog and observe. Package compensatortest helps your own tests.
-// The promises and their conditions are in docs/reference/guarantees.md. Operators find their guides in docs/how-to.
+// The promises and their conditions are in docs/reference/guarantees.md.
 package compensator

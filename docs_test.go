@@ -21,8 +21,6 @@ var (
 	testDeclared = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(\w+ \*testing\.`)
 )
 
-// TestDocsNameOnlyWhatExists requires that each file and each test that the docs name exists. Otherwise a moved file or
-// a renamed test would leave a promise without its proof.
 func TestDocsNameOnlyWhatExists(t *testing.T) {
 	files, tests := sourceTree(t)
 	for _, page := range markdownPages(t) {
@@ -43,7 +41,6 @@ func TestDocsNameOnlyWhatExists(t *testing.T) {
 	}
 }
 
-// sourceTree returns every file and every test of every module.
 func sourceTree(t *testing.T) (files []string, tests map[string]bool) {
 	tests = make(map[string]bool)
 	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
@@ -75,9 +72,7 @@ var (
 	searches      = regexp.MustCompile(`(\d+) searches`)
 )
 
-// TestDocsHaveATestForEachFailure compares the rows of docs/internals/failures.md with the marks in the comments of tests,
-// for example "Failure: F12". Each row must have a test or say that it has none. Each mark must stand directly above its
-// test.
+// Each mark, for example "Failure: F12", must stand directly above its test.
 func TestDocsHaveATestForEachFailure(t *testing.T) {
 	files, _ := sourceTree(t)
 	marked := make(map[string][]string)
@@ -114,7 +109,6 @@ func TestDocsHaveATestForEachFailure(t *testing.T) {
 	}
 }
 
-// TestDocsCountWhatThereIs compares numbers in the docs with the things that they count.
 func TestDocsCountWhatThereIs(t *testing.T) {
 	reliability := page(t, "docs/internals/reliability.md")
 	failures := len(failureRow.FindAllString(page(t, "docs/internals/failures.md"), -1))
@@ -136,8 +130,6 @@ func TestEachGuaranteeSaysWhatShowsIt(t *testing.T) {
 	}
 }
 
-// TestEachGuaranteeIsShortForUsers compares the page of promises for users with the page that also has their proofs.
-// Both must have the same promises. A promise for users has at most 70 words.
 func TestEachGuaranteeIsShortForUsers(t *testing.T) {
 	promise := regexp.MustCompile(`(?m)^### (G\d+\. .+)$`)
 	full, short := page(t, "docs/internals/guarantees.md"), page(t, "docs/reference/guarantees.md")
@@ -169,7 +161,6 @@ var (
 	listedPage    = regexp.MustCompile(`link: '(/[\w/.-]*)'`)
 )
 
-// markdownPages returns all Markdown files of the repository.
 func markdownPages(t *testing.T) (pages []string) {
 	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
 		switch {
@@ -209,8 +200,7 @@ var (
 	notProse    = regexp.MustCompile("(?s)```.*?```|<!--.*?-->|!\\[[^\\]]*\\]\\([^)]*\\)|\\]\\([^)]*\\)")
 )
 
-// TestDocsReadmeHasAtMost600Words counts the words of both READMEs without code, pictures and the targets of links.
-// In the Chinese README it counts characters, and allows one and a half times as many.
+// In the Chinese README the test counts characters, and allows one and a half times as many.
 func TestDocsReadmeHasAtMost600Words(t *testing.T) {
 	english := notProse.ReplaceAllString(page(t, "README.md"), " ")
 	assert.LessOrEqual(t, len(wordOfProse.FindAllString(english, -1)), 600)
@@ -218,8 +208,6 @@ func TestDocsReadmeHasAtMost600Words(t *testing.T) {
 	assert.LessOrEqual(t, len(hanOfProse.FindAllString(chinese, -1)), 900)
 }
 
-// TestDocsLinksResolve requires that each link between files of the repository leads to a file, and each anchor to a
-// heading.
 func TestDocsLinksResolve(t *testing.T) {
 	for _, source := range markdownPages(t) {
 		for _, match := range markdownLink.FindAllStringSubmatch(fencedBlock.ReplaceAllString(page(t, source), ""), -1) {
@@ -240,7 +228,6 @@ func TestDocsLinksResolve(t *testing.T) {
 	}
 }
 
-// TestDocsSiteListsEveryPage compares the pages of the site with the files in docs.
 func TestDocsSiteListsEveryPage(t *testing.T) {
 	listed := []string{"docs/index.md", "docs/zh/index.md"}
 	for _, match := range listedPage.FindAllStringSubmatch(page(t, "docs/.vitepress/pages.mts"), -1) {
@@ -256,8 +243,6 @@ func TestDocsSiteListsEveryPage(t *testing.T) {
 	assert.ElementsMatch(t, there, slices.Compact(listed)) // some links of the Chinese site lead to English pages
 }
 
-// TestDocsAreTranslated requires a Chinese page for the README, for how it works and for each tutorial. Each Chinese page
-// must have the same code as its English page, and as many headings and table rows.
 func TestDocsAreTranslated(t *testing.T) {
 	tutorials, err := filepath.Glob("docs/tutorials/*.md")
 	require.NoError(t, err)
@@ -284,7 +269,6 @@ func TestDocsAreTranslated(t *testing.T) {
 	}
 }
 
-// codeOf returns the code blocks of a page, without comments behind commands.
 func codeOf(text string) (blocks []string) {
 	for _, block := range fencedBlock.FindAllString(text, -1) {
 		blocks = append(blocks, commentBehind.ReplaceAllString(block, ""))
@@ -292,7 +276,6 @@ func codeOf(text string) (blocks []string) {
 	return blocks
 }
 
-// TestDocsForUsersLeadToNoInternals requires that pages for users do not send them to pages for contributors.
 func TestDocsForUsersLeadToNoInternals(t *testing.T) {
 	for _, source := range markdownPages(t) {
 		if !strings.HasPrefix(source, "docs/") || strings.HasPrefix(source, "docs/internals/") {

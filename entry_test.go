@@ -108,7 +108,6 @@ func TestContentTellsWhetherItIsJSON(t *testing.T) {
 	}
 }
 
-// Content that is JSON must be equal afterwards.
 func FuzzEntryJSON(f *testing.F) {
 	for _, seed := range []string{"", "null", `{"a":"<b> \u2028"}`, "\xff", "1e999", "[1,2", "\"\\ud800\""} {
 		f.Add([]byte(seed), "error", uint64(1<<60), int64(0))
@@ -376,8 +375,7 @@ func (c moodyCodec) act() error {
 	return nil
 }
 
-// A failed Unmarshal must cost no attempt, because a newer version of the code may decode the content. A panic must
-// fail the attempt.
+// A failed Unmarshal must cost no attempt. A panic must fail the attempt.
 func FuzzFailingCodec(f *testing.F) {
 	for mood := range byte(6) {
 		f.Add(mood, []byte(`{}`), false)
@@ -442,7 +440,6 @@ func TestEntryNamesWhatItsCodecRefused(t *testing.T) {
 	}
 }
 
-// Without a limit, the database would refuse the transaction with an error that names no field.
 func TestEachTextOfAnEntryHasALimit(t *testing.T) {
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[Options]()) {
 		if field.Type.Kind() != reflect.String {

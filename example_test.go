@@ -32,7 +32,6 @@ type Mail struct {
 	Subject string `json:"subject"`
 }
 
-// deliver stands for the call of a mail service.
 func deliver(_ context.Context, _ string, m Mail) error {
 	if m.To == "nobody" {
 		return errNoSuchAddress
@@ -40,7 +39,6 @@ func deliver(_ context.Context, _ string, m Mail) error {
 	return nil
 }
 
-// deliverAll delivers several messages in one call.
 func deliverAll(ctx context.Context, mails []Mail) []error {
 	results := make([]error, len(mails))
 	for i, m := range mails {
@@ -79,8 +77,8 @@ func ExampleNew() {
 	}
 }
 
-// The program opens its database through Connector. Each commit on this database then enqueues the entries that were
-// recorded in the transaction. This includes plain transactions of database/sql.
+// Each commit on this database enqueues the entries that were recorded in the transaction, also in plain transactions
+// of database/sql.
 func ExampleConnector() {
 	cfg, err := mysql.ParseDSN("app:secret@tcp(db:3306)/shop?readTimeout=30s&writeTimeout=30s")
 	if err != nil {
@@ -94,8 +92,7 @@ func ExampleConnector() {
 	defer db.Close()
 }
 
-// The handler runs at least once: after a crash between the work and its outcome, the entry runs again. Pass the
-// entry's CallKey to every system that the handler calls.
+// After a crash the entry runs again. Pass the entry's CallKey to every system that the handler calls.
 func ExampleHandle() {
 	c, runUntil := recipe()
 	ctx := context.Background()
@@ -134,7 +131,7 @@ func ExampleHandle() {
 	// welcome-nobody compensated
 }
 
-// The caller records an entry, and waits for the result of its handler. Any process may run the handler.
+// Any process may run the handler.
 func ExampleHandleResult() {
 	c, _ := recipe()
 	ctx := context.Background()
@@ -187,7 +184,6 @@ func ExampleReceipt_Committed() {
 	receipt.Committed() // starts the entry sooner; not needed with Connector
 }
 
-// The same event may be recorded again, for example because a client sends its request twice.
 func ExampleType_Record() {
 	c, runUntil := recipe()
 	ctx := context.Background()
@@ -233,7 +229,6 @@ func ExamplePermanent() {
 	// dead after 1 attempt: no such address (permanent)
 }
 
-// A process that only records declares the type. It never calls Run.
 func ExampleDeclare() {
 	c, runUntil := recipe()
 	defer runUntil(0)
@@ -304,7 +299,7 @@ func ExampleHandleTx_nextStep() {
 	// order 42 is shipped
 }
 
-// A batch handler returns one error for each entry, or nil if all succeeded. Each entry has its own outcome.
+// Each entry of the batch has its own outcome.
 func ExampleHandleBatch() {
 	c, runUntil := recipe()
 	ctx := context.Background()
@@ -329,7 +324,7 @@ func ExampleHandleBatch() {
 	// 2 sent, 1 dead
 }
 
-// Entries that are recorded in it are enqueued automatically.
+// The commit enqueues the entries.
 func ExampleCompensator_InTx() {
 	var c *compensator.Compensator               // made by New
 	var closeOrder *compensator.Type[CloseOrder] // made by Handle
@@ -376,8 +371,7 @@ func ExampleCompensator_Record() {
 	}
 }
 
-// When an order is paid, one transaction marks it as paid, cancels its close entry and records its shipment. If the
-// COMMIT is lost, the entry "ship-42" proves whether the transaction happened.
+// If the COMMIT is lost, the entry "ship-42" proves whether the transaction happened.
 func ExampleType_CancelTx() {
 	var c *compensator.Compensator               // made by New
 	var closeOrder *compensator.Type[CloseOrder] // made by Handle
@@ -411,8 +405,8 @@ func ExampleType_CancelTx() {
 	}
 }
 
-// WithRetry runs a transaction again after a conflict, for example a deadlock. It also runs it again if the answer to
-// COMMIT was lost and the transaction did not commit.
+// WithRetry runs a transaction again after a conflict, or after a lost answer to COMMIT if the transaction did not
+// commit.
 func ExampleCompensator_WithRetry() {
 	var c *compensator.Compensator               // made by New
 	var closeOrder *compensator.Type[CloseOrder] // made by Handle
@@ -452,8 +446,7 @@ func ExampleType_CompleteTx() {
 	}
 }
 
-// The connection broke during COMMIT. If you chose the idempotency key, Resolve finds out from the entry whether the
-// transaction was committed.
+// Resolve finds out from the entry whether the transaction was committed.
 func ExampleCompensator_Resolve() {
 	var c *compensator.Compensator               // made by New
 	var closeOrder *compensator.Type[CloseOrder] // made by Handle
@@ -477,7 +470,6 @@ func ExampleCompensator_Resolve() {
 	}
 }
 
-// An operator has fixed the cause and requeues the dead entries of a type.
 func Example_requeue() {
 	var c *compensator.Compensator // made by New
 	ctx := context.Background()
@@ -502,7 +494,7 @@ func Example_requeue() {
 	}
 }
 
-// After the n-th failure, the entry waits for the delay of the n-th level. The last level repeats.
+// The last level repeats.
 func ExampleParseDelayLevels() {
 	retry, err := compensator.ParseDelayLevels("1s 5s 10s 30s 1m 1h")
 	if err != nil {
@@ -561,8 +553,7 @@ func (requestIDs) Extract(ctx context.Context, headers map[string]string) contex
 	return context.WithValue(ctx, requestID{}, headers["request-id"])
 }
 
-// The headers that Inject returns are stored with the entry. Extract puts them into the handler's context, possibly
-// days later in another process.
+// Extract puts the stored headers into the handler's context, possibly days later in another process.
 func ExamplePropagator() {
 	ctx := context.Background()
 	var db *sql.DB // the service's database

@@ -18,8 +18,7 @@ import (
 	"github.com/compensator-go/compensator/serve"
 )
 
-// recipe returns a Compensator on in-memory doubles. runUntil runs it until the given number of entries has ended, and
-// closes it.
+// runUntil runs c until the given number of entries has ended, and closes it.
 func recipe() (c *compensator.Compensator, runUntil func(ended int)) {
 	ends := make(chan observe.SettledEvent, 100)
 	c, err := compensator.New(context.Background(), compensator.Config{
@@ -116,9 +115,8 @@ func ExampleHandle_renamed() {
 	// closed 42 of type close_order
 }
 
-// An entry of the old version lacks a new field, and the old version drops that field when it decodes an entry. If the
-// loss of the field would be wrong, declare a new type for the new content. A process leaves entries to other processes
-// if it has no handler for their type or cannot decode their content.
+// The old version drops a new field when it decodes an entry. If the loss of the field would be wrong, declare a new
+// type. A process leaves entries that it cannot decode to other processes.
 func ExampleHandle_versions() {
 	ctx := context.Background()
 	c, runUntil := recipe()
@@ -149,8 +147,8 @@ func ExampleHandle_versions() {
 	// 200 CHF
 }
 
-// A program stops in this order: first the servers and consumers that record, then the handlers, then the operators'
-// server, and last the clients of databases. Each step waits for the one before.
+// First the servers and consumers that record stop, then the handlers, then the operators' server, and last the clients
+// of databases.
 func Example_gracefulStop() {
 	c, _ := recipe()
 	if _, err := compensator.Handle(context.Background(), c, "close_order", func(context.Context, *compensator.Entry, string) error { return nil }, nil); err != nil {
@@ -176,8 +174,7 @@ func Example_gracefulStop() {
 	// Output: stopped: <nil>
 }
 
-// A message is processed once, however often it is delivered. The entry that marks it as processed commits together
-// with its rows.
+// The entry that marks the message as processed commits together with the rows.
 func ExampleType_Once() {
 	ctx := context.Background()
 	c, _ := recipe()
@@ -293,8 +290,6 @@ func ExampleUnavailable() {
 	// 1-0 200
 }
 
-// When a charge is exhausted, its compensation marks the order as refused. In the same transaction it records the entry
-// that refunds the money.
 func ExampleTypeConfig_compensation() {
 	ctx := context.Background()
 	var c *compensator.Compensator // made by New
@@ -322,8 +317,7 @@ func ExampleTypeConfig_compensation() {
 	fmt.Println(charge.Name())
 }
 
-// The report of an upload runs once, after all rows of the upload have ended. It is recorded together with the rows and
-// names the batch that it follows.
+// The report is recorded together with the rows, and names the batch that it follows.
 func ExampleBatch_Wait() {
 	ctx := context.Background()
 	c, runUntil := recipe()
@@ -397,9 +391,8 @@ func ExampleTypeConfig_serial() {
 	// ann 5
 }
 
-// A lock on the account's row makes entries of one account run one at a time, in no particular order. Use it if the
-// handler changes that row anyway and you need no order. An entry that finds the row locked comes again later, and
-// holds no connection and no slot meanwhile.
+// A lock on the account's row makes entries of one account run one at a time, in no particular order. An entry that
+// finds the row locked comes again later.
 func ExampleHandleTx_rowLock() {
 	ctx := context.Background()
 	c, _ := recipe()

@@ -30,9 +30,7 @@ var hardTexts = []string{
 	"{x}:0:due", "a:0:due", "*", "\u0627\u0644", "\U000e0001", "\u180e",
 }
 
-// FuzzTexts checks which texts are accepted. A text must be accepted exactly if every database stores it unchanged.
-// Such a text is valid UTF-8 without NUL and fits the column. A name must also begin and end with a printable
-// character. A refusal must give the reason, and the error of an entry must name every invalid field.
+// A text must be accepted exactly if every database stores it unchanged.
 func FuzzTexts(f *testing.F) {
 	for _, text := range hardTexts {
 		f.Add(text, processlog.MaxName)
@@ -68,7 +66,6 @@ func FuzzTexts(f *testing.F) {
 	})
 }
 
-// FuzzDelay checks that an accepted delay is whole milliseconds, never shorter than requested, and at most 100 years.
 func FuzzDelay(f *testing.F) {
 	for _, n := range []int64{0, 1, -1, 999_999, 1_000_000, 1_000_001, int64(processlog.MaxDelay), int64(processlog.MaxDelay) + 1, 1<<63 - 1, -1 << 63} {
 		f.Add(n, int64(0), false)
@@ -97,8 +94,6 @@ func FuzzDelay(f *testing.F) {
 	})
 }
 
-// TestDrawnIdsAreAcceptedAndInOrder generates keys for entries without one. They must be accepted, unique and ordered
-// by time.
 func TestDrawnIdsAreAcceptedAndInOrder(t *testing.T) {
 	last := ""
 	for range 2000 {
@@ -109,8 +104,6 @@ func TestDrawnIdsAreAcceptedAndInOrder(t *testing.T) {
 	}
 }
 
-// TestTextsThatAreAcceptedAreStoredAsTheyAre records accepted texts on a real server. The server must store each text
-// unchanged, find it again, and treat no two texts as equal.
 func TestTextsThatAreAcceptedAreStoredAsTheyAre(t *testing.T) {
 	config, err := mysql.ParseDSN(testservers.Database(t))
 	require.NoError(t, err)
@@ -140,8 +133,6 @@ func TestTextsThatAreAcceptedAreStoredAsTheyAre(t *testing.T) {
 	require.Greater(t, len(stored), len(hardTexts))
 }
 
-// requireStored records an entry. It requires that the entry is found unchanged by its id, by its idempotency key, and by
-// filters on its other fields.
 func requireStored(t *testing.T, c *Compensator, e NewEntry) Entry {
 	t.Helper()
 	var receipt *Receipt
@@ -176,7 +167,6 @@ func requireStored(t *testing.T, c *Compensator, e NewEntry) Entry {
 	return *got
 }
 
-// failWith stores text as the error of an attempt, and an invalid value as headers. The row must still be readable.
 func failWith(t *testing.T, plain *sql.DB, c *Compensator, e Entry, text string) {
 	t.Helper()
 	settled, err := c.store.Settle(t.Context(), processlog.NewToken(), []processlog.Outcome{{ID: e.ID, IdempotencyKey: e.IdempotencyKey, Version: e.Version, To: Retrying, ProcessCount: 1, After: time.Hour, LastError: text}})

@@ -38,7 +38,6 @@ func TestArrowsRunOneWay(t *testing.T) {
 
 const testsOf = "tests:"
 
-// features is the package that attaches each of the packages below it.
 const features = "internal/features"
 
 func packageDir(importPath string) string {
@@ -87,8 +86,8 @@ func importTable(t *testing.T) map[string]map[string]bool {
 	return table
 }
 
-// TestModulesForUsersImportNothingInternal requires that the modules for users import only packages whose contract is stable. A user may
-// combine a module with a newer version of the root module, and everything below internal may change in any version.
+// A user may combine a module with a newer version of the root module, and everything below internal may change in any
+// version.
 func TestModulesForUsersImportNothingInternal(t *testing.T) {
 	seen := 0
 	for _, dir := range modulesForUsers(t) {
@@ -105,8 +104,6 @@ func TestModulesForUsersImportNothingInternal(t *testing.T) {
 	require.Positive(t, seen)
 }
 
-// TestRootIsWhatAUserMeets limits the number of files in the root package. Code that users do not call belongs in other
-// packages.
 func TestRootIsWhatAUserMeets(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
@@ -116,10 +113,8 @@ func TestRootIsWhatAUserMeets(t *testing.T) {
 	assert.LessOrEqual(t, len(files)-len(tests), 26)
 }
 
-// TestModulesAreFew limits the number of modules, because each module for users has a version of its own.
-// docs/reference/stability.md must name the modules for users. docs/internals/releasing.md lists the tags of a release.
-// There, a module must come after the modules that it requires. The go.mod of a module for users may have no replace,
-// because go install refuses such a module.
+// In the tags of a release, a module must come after the modules that it requires. go install refuses a go.mod with a
+// replace.
 func TestModulesAreFew(t *testing.T) {
 	forUsers := make(map[string]bool)
 	for _, dir := range modulesForUsers(t) {
@@ -151,7 +146,6 @@ func TestModulesAreFew(t *testing.T) {
 	assert.Len(t, tagged, len(forUsers))
 }
 
-// modulesForUsers returns the directories of the modules for users, as docs/reference/stability.md names them.
 func modulesForUsers(t *testing.T) (dirs []string) {
 	_, row, found := strings.Cut(page(t, "docs/reference/stability.md"), "| modules for users: ")
 	require.True(t, found)

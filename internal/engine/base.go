@@ -15,8 +15,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// StatementTimeout limits each statement of the library. Without it, a connection that no longer answers would block a
-// batcher forever.
+// StatementTimeout limits each statement of the library, so that a dead connection cannot block a batcher forever.
 const StatementTimeout = 10 * time.Second
 
 // Base holds what every part of the engine and every feature uses: the settings, the store, and the list of problems.
@@ -79,7 +78,6 @@ const (
 func (b *Base) NoteResult(what string, err error) { b.Problems.NoteResult(what, "", err) }
 
 // QueueShare returns how long a question to the queue may take: half of the time that ctx has left, and at most limit.
-// This leaves time for the database if the queue does not answer.
 func QueueShare(ctx context.Context, limit time.Duration) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -123,8 +121,7 @@ type Config struct {
 	PollInterval      time.Duration
 	StopTimeout       time.Duration
 
-	// Extract reads values from the headers of an entry, for example a trace id. It returns a copy of base with these values. The
-	// entry's handler gets this copy.
+	// Extract returns a copy of base with values from the headers of an entry, for its handler.
 	Extract func(base context.Context, headers map[string]string) context.Context
 
 	// ErrorNumber returns the number that the database server gave an error, or 0.
@@ -157,8 +154,7 @@ type Watcher struct {
 	// Failed is called when a claim or a search for due entries has failed.
 	Failed func()
 
-	// Round is called at the beginning of each round of the reconciler, before the round claims anything. ctx is the context of
-	// Run.
+	// Round is called at the beginning of each round of the reconciler, with the context of Run.
 	Round func(ctx context.Context)
 }
 

@@ -52,8 +52,8 @@ func (e *Engine) startClaims(claims *sync.WaitGroup) time.Duration {
 	return e.claimSchedule.start(claims, e)
 }
 
-// OutcomesRefused reports whether the database refuses so many outcomes of a type that this process must not claim more of
-// its entries.
+// OutcomesRefused reports whether MaxRefusedOutcomes of a type wait, so that this process must not claim more of its
+// entries.
 func (e *Engine) OutcomesRefused(t *Type) bool {
 	return e.Refusals.Outcomes(t.Name) >= MaxRefusedOutcomes
 }
@@ -85,7 +85,7 @@ func (e *Engine) ClaimOffered(t *Type, offer processlog.Leased, calls int, full 
 	return ClaimResult{Full: full && err == nil, NextDueIn: processlog.Never, Err: err}
 }
 
-// ExpectBacklog schedules a claim of a type at once.
+// ExpectBacklog schedules a claim of a type at once, which also reads the database.
 func (e *Engine) ExpectBacklog(businessType string) {
 	e.claimSchedule.with(businessType, func(s *typeSchedule) { s.backlog, s.found.backlogs = true, s.found.backlogs+1 })
 	e.Expect(businessType, 0)

@@ -227,7 +227,8 @@ func (e *Engine) OpenProblems() []observe.Problem {
 }
 
 // Drain waits for running handlers and stores their outcomes. Call it when Scan and Reconcile have ended, and while
-// Renew still runs. If handlers do not return in time, the error of Drain has a *StuckError in its tree.
+// Renew still runs. Its error has a *StuckError in its tree if handlers do not return in time. It also returns an error
+// if outcomes could not be stored.
 func (e *Engine) Drain() error {
 	startedAt := time.Now()
 	awaitBatchers(startedAt.Add(e.StopTimeout/3), e.batchers[WaitForClaims]...)

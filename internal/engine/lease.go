@@ -35,8 +35,7 @@ func newHoldings() *holdings {
 	return &holdings{held: make(map[holdingKey]*Attempt), firstHeld: make(chan struct{}, 1)}
 }
 
-// admit holds the attempts that may start. The lease of a late attempt may have ended because this process stood still,
-// and another process may have run its entry.
+// admit holds the attempts that may start. The lease of a late attempt may have ended while this process stood still.
 func (h *holdings) admit(run context.Context, attempts []*Attempt) (admitted, late []*Attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -245,8 +244,7 @@ func (e *Engine) Renew(ctx context.Context) {
 	}
 }
 
-// stuckCall is a handler call that was found stuck. The fields call and event were copied while holdings.mu was locked
-// for the search.
+// stuckCall is a handler call that was found stuck, as it was while holdings.mu was locked.
 type stuckCall struct {
 	*Attempt
 	call  uint32

@@ -25,12 +25,11 @@ const crashBudget = 3
 func RunsNothing(row *processlog.Row) bool { return row.DeliveryCount >= crashBudget }
 
 // LostLeases returns how many consecutive leases of an entry ended without an outcome before its claim. claimed is the
-// row after the claim, which has counted its own lease. picker.lostLeases returns the same number for the row before
-// the claim.
+// row after the claim.
 func LostLeases(claimed *processlog.Row) int { return claimed.DeliveryCount - 1 }
 
-// noOutcome is the LastError of an entry that has Faults to store but no error of a handler. LastError must not stay
-// empty in this case, because a claim reads the Faults of a row only if the row has a LastError.
+// noOutcome is the LastError of an entry that has Faults but no error of a handler. A claim reads the Faults of a row
+// only if the row has a LastError.
 const noOutcome = "compensator: an attempt ended with no outcome: its process stopped or died, or lost its lease"
 
 // Counted reports whether an outcome counts as a failure of the entry. row is the entry as it was claimed.
@@ -130,8 +129,8 @@ func serverDownPause(count int) time.Duration {
 	return d + jitter.N(d)
 }
 
-// unavailablePause is the minimum delay after Unavailable. The retry schedule alone would return its first, short delay
-// every time, because Unavailable counts no failure.
+// unavailablePause is the minimum delay after Unavailable, which counts no failure and so does not lengthen the
+// schedule's delay.
 const unavailablePause = 2 * time.Second
 
 // MaxUnavailableDelay is the maximum to which the delays after Unavailable grow.

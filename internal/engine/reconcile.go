@@ -108,8 +108,7 @@ func (e *Engine) pollHeads(ctx context.Context, heads []processlog.Head, event *
 }
 
 // OverdueAfter returns how long an entry may be due before a round treats it as lost by the source. It returns 0 if the
-// source knows only the entries of this process, because such a source will never report the entries of other
-// processes.
+// source never reports the entries of other processes.
 func (e *Engine) OverdueAfter() time.Duration {
 	if e.source.Scope() == ScopeOwn {
 		return 0

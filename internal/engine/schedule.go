@@ -14,8 +14,7 @@ import (
 // peekInterval is the longest time that the scanner sleeps. So a lost wake-up delays an entry by at most peekInterval.
 const peekInterval = 5 * time.Second
 
-// claimSchedule records when a claim of each type is next worthwhile. Other code notifies it of due entries and free
-// slots. The scanner reads it and starts the claims.
+// claimSchedule records when a claim of each type is next worthwhile. The scanner reads it and starts the claims.
 type claimSchedule struct {
 	types *types
 	wake  chan struct{} // wakes the scanner; holds one signal, so that a notification during its work is not lost
@@ -180,14 +179,13 @@ const (
 	// maxLaterDueTimes is how many future due times are remembered for a queue that may have lost them.
 	maxLaterDueTimes = 16
 
-	// claimPace spaces claims. Without it, claims of one or two entries would follow each other at once. Each claim is
-	// a transaction with a synced write, and commits of the application would wait for that write. A claim does not
-	// wait if more entries are due than one claim takes.
+	// claimPace spaces the transactions of claims, because commits of the application wait for each of their synced
+	// writes. A claim does not wait if more entries are due than one claim takes.
 	claimPace = 2 * time.Millisecond
 )
 
-// typeSchedule is the state that the scanner keeps for one type. claimSchedule.mu guards it. A comment above a group of
-// fields gives the rules that connect them. checkSchedule in the tests checks these rules after random events.
+// typeSchedule is the state that the scanner keeps for one type. claimSchedule.mu guards it. The comments above its
+// fields give the rules that connect them.
 type typeSchedule struct {
 	typ *Type
 
@@ -206,8 +204,7 @@ type typeSchedule struct {
 	refusedClaims int              // consecutive claims that the database refused
 	pace          groupcommit.Pace // spaces the claims' transactions
 
-	// notifications counts the events that may make claimAt earlier. If this number has changed since the queue was
-	// asked, the queue's answer is outdated, and Postpone does nothing.
+	// If notifications has changed since the queue was asked, the queue's answer is outdated.
 	notifications int  // number of events that may have made claimAt earlier
 	hasBegun      bool // whether a claim or a look of the type has begun in this Run
 	runningClaims int  // number of claims and looks that are running; at most claimsInFlight
@@ -343,8 +340,7 @@ func (s *typeSchedule) scheduleNext(result ClaimResult) {
 		s.lostRaces = 0
 	}
 	due := time.Now().Add(wait)
-	// The database lists only entries that are due now, so this claim has not found out when the next entry is due. Use
-	// the remembered due times (G17, a slow type holds up no other).
+	// The database has not said when the next entry is due (G17, a slow type holds up no other).
 	if result.FromDatabase && len(s.laterDueTimes) > 0 && s.laterDueTimes[0].Before(due) {
 		due = s.laterDueTimes[0]
 	}
