@@ -43,7 +43,7 @@ func (w Why) text() (string, error) {
 
 const ticketRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:#"
 
-// Seen identifies an entry in the version that the actor saw:
+// Seen identifies an entry in the version that the actor saw.
 type Seen struct {
 	ID      compensator.EntryID // Entry.ID
 	Version uint64              // Entry.Version that the actor saw

@@ -50,7 +50,6 @@ func TestCurrencyInSmallLettersIsTheSame(t *testing.T) {
 	}
 }
 
-// TestCurrencyThatWasKeptInSmallLettersIsShownInCapitals stores codes in small letters, as older versions did.
 func TestCurrencyThatWasKeptInSmallLettersIsShownInCapitals(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

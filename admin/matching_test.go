@@ -227,7 +227,6 @@ func TestStoppedActionVisitsNoFurtherEntry(t *testing.T) {
 	require.ErrorIs(t, d.StopBulk(t.Context(), mei, admin.BulkID{Record: 1 << 40, Secret: id.Secret}), compensator.ErrNotFound)
 }
 
-// The second call must return the first action, and change nothing.
 func TestFormThatIsSentTwiceActsOnce(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -55,9 +55,10 @@ func newNoOperationsError(table string) error {
 		"create them with \"compensator migrate\". Then set Config.Operations in the services, which open cases and obey pauses from then on", table)}
 }
 
-// openConsole has already made the check if a command needs it.
+// Check does nothing, because openConsole makes the check if a command needs it.
 func (s *console) Check(context.Context) error { return nil }
 
+// CheckOperations does nothing, because openConsole has checked the tables.
 func (s *console) CheckOperations(context.Context) error { return nil }
 
 // Marks reads and writes nothing.
@@ -81,7 +82,7 @@ func (s *console) keepsInstances(ctx context.Context) bool {
 	return err == nil
 }
 
-// The program runs no handler, so the list of processes must not have it.
+// WriteInstance writes nothing, because the program runs no handler.
 func (s *console) WriteInstance(context.Context, processlog.Instance, time.Duration, bool) error {
 	return nil
 }
@@ -103,7 +104,7 @@ func (missingOperations) CasesOf(context.Context, []processlog.ID) ([]processlog
 func (missingOperations) Types(context.Context) ([]string, error)                { return nil, nil }
 func (missingOperations) Settings(context.Context) ([]processlog.Setting, error) { return nil, nil }
 
-// Without the missing tables nobody can change a limit.
+// Limits returns none: without the missing tables nobody can change a limit.
 func (missingOperations) Limits(context.Context, string) ([]processlog.StoredLimit, error) {
 	return nil, nil
 }

@@ -48,7 +48,7 @@ const (
 
 var amountRights = []admin.Right{admin.Requeue, admin.RequeueSucceeded, admin.Compensate, admin.SettleManually, admin.Cancel, admin.Complete, admin.Reschedule}
 
-// If the role has Amounts, May refuses an unknown amount and a currency without a limit.
+// May refuses an unknown amount and a currency without a limit if the role has Amounts.
 func (p *policy) May(_ context.Context, a admin.Actor, right admin.Right, subject admin.Subject) bool {
 	if p == nil {
 		return true

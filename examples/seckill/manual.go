@@ -130,6 +130,7 @@ func (h *manual) set(ctx context.Context, t shop.Ticket, status int) {
 	}
 }
 
+// Run works until ctx ends.
 func (h *manual) Run(ctx context.Context) error {
 	h.Warm(ctx)
 	var group sync.WaitGroup

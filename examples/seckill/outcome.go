@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// Watch finds the ticket later if storeOutcome fails.
+// A failure of storeOutcome is no loss, because Watch finds the ticket later.
 func (s *sale) storeOutcome(ctx context.Context, t shop.Ticket, outcome error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisTimeout)
 	defer cancel()

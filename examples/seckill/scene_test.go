@@ -16,7 +16,6 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// These are the settings of a test run. make seckill sets larger ones.
 var (
 	asked      scene
 	yours      = flag.Bool("yours", false, "use the servers from the environment")

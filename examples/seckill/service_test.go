@@ -195,7 +195,7 @@ func TestMalformedMessageWaitsForAPersonAndHoldsUpNoOther(t *testing.T) {
 	require.Zero(t, waiting)
 }
 
-// Purchases must succeed meanwhile, and no attempt may be counted.
+// Purchases must succeed while the broker refuses messages, and no attempt may be counted.
 func TestBrokerThatRefusesMessagesLosesNone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock, s.Most = 3, 1 })

@@ -254,7 +254,7 @@ func TestWrongCounterIsFoundByTheOrderThatItAccepts(t *testing.T) {
 	require.Equal(t, 2, w.Count(`SELECT COUNT(*) FROM seckillstream_orders`))
 }
 
-// An accepted ticket that Redis lost has none.
+// An accepted ticket that Redis lost has no order.
 func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock, s.Window = 500, time.Hour })

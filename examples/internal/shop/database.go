@@ -80,8 +80,7 @@ func (n Tables) InsertOrder(ctx context.Context, tx compensator.Tx, t Ticket, wi
 	return nil
 }
 
-// SetPaid returns the ticket of the order. It returns no ticket and no error for an order that is already paid, because
-// a client may repeat the request.
+// SetPaid returns the ticket of the order. It returns no ticket and no error for an order that is already paid.
 func (n Tables) SetPaid(ctx context.Context, tx *compensator.ScopedTx, id uint64) (t Ticket, err error) {
 	paid, err := Changed(tx.ExecContext(ctx, n.SQL(`UPDATE shop_orders SET state = 'paid', paid_at = UTC_TIMESTAMP(3) WHERE id = ? AND state = 'open'`), id))
 	if err != nil {
