@@ -4,7 +4,7 @@
 // # Rights
 //
 // Your application says who an actor is, and your [Access] decides what the actor may do. An Admin asks Access for each
-// [Right] and each [Subject].
+// [Right] and each [Subject]. An action is allowed only if Access returns true.
 //
 // A type that an actor may not see is missing from counts, lists, groups and sums, and its entries are not found. No
 // view contains content or a result. Only Reveal shows them, and it needs the right SeeContent and a reason. If an
