@@ -149,9 +149,8 @@ func (c *Compensator) closeQueue() error {
 	return c.queue.Close()
 }
 
-// serversFault reports whether the server may have caused an error in a handler's transaction. wholeServer reports
-// whether the cause concerns the whole server and not only this transaction. A custom Store may also use MySQL, so its
-// errors are read in the same way.
+// serversFault reports whether the server may have caused an error in a handler's transaction. wholeServer says that
+// the cause concerns the whole server.
 func (c *Compensator) serversFault(err error) (fromServer, wholeServer bool) {
 	judge := mysqlerr.Blames
 	if s, ok := c.store.(*sqlstore.Store); ok {

@@ -87,9 +87,8 @@ func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error)
 	return watch, cmp.Or(err, watch.Err())
 }
 
-// inquiry finds out whether an unknown handle, for example of a tracer, wraps a ScopedTx. It travels in the context of
-// the first statement that the library sends through the handle. A ScopedTx that gets this statement fills in the
-// inquiry, before it sends the statement.
+// inquiry finds out whether an unknown handle wraps a ScopedTx. It travels in the context of the first statement
+// through the handle, and the ScopedTx fills it in.
 type inquiry struct {
 	c        *Compensator // the Compensator that was called
 	ref      Ref          // the entry to change; nil for Record
@@ -99,8 +98,7 @@ type inquiry struct {
 
 type inquiryKey struct{}
 
-// inquire puts an inquiry into the context of a statement that is sent through tx. If tx is a *sql.Tx or a ScopedTx, no
-// inquiry is needed, and inquire returns nil for it.
+// inquire returns nil for a *sql.Tx or a ScopedTx, which need no inquiry.
 func (c *Compensator) inquire(ctx context.Context, tx Tx, ref Ref) (context.Context, *inquiry) {
 	if _, plain := tx.(*sql.Tx); plain || scopedOf(tx) != nil {
 		return ctx, nil

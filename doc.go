@@ -13,16 +13,17 @@
 // # After the commit
 //
 // An entry without a delay can run right after the commit. The library sees the commit by itself on a database opened
-// through [Connector], and inside [Compensator.InTx]. Otherwise call [Receipt.Committed]. Without all of
-// these the reconciler finds the entry some seconds later. If the answer to COMMIT is lost, the
-// error of Commit wraps [ErrCommitUnknown], and [Compensator.Resolve] finds out whether the transaction committed.
+// through [Connector], and inside [Compensator.InTx]. Otherwise call [Receipt.Committed]. Without a report
+// the reconciler finds the entry some seconds later. If the answer to COMMIT is lost, the error of Commit wraps
+// [ErrCommitUnknown], and [Compensator.Resolve] finds out whether the transaction committed.
 //
 // # Handlers
 //
 // [Handle] registers a function for a type. [HandleTx] registers a function whose effects in this database commit
 // together with the success of the entry, exactly once. [HandleBatch] registers a function that takes several entries.
-// The error that a handler returns decides the outcome. nil is success. See [Permanent], [RetryAfter],
-// [Snooze] and [Unavailable]. Any other error asks for another attempt by the [Retry] schedule of the type. A plain handler may run more than once for one entry. So pass [Entry.CallKey] to every service that it calls.
+// The error that a handler returns decides the outcome. nil is success. See [Permanent], [RetryAfter], [Snooze] and
+// [Unavailable]. Any other error asks for another attempt by the [Retry] schedule of the type. A plain handler may run
+// more than once for one entry. So pass [Entry.CallKey] to every service that it calls.
 //
 // [Periodic] records exactly one entry for each slot of a [Schedule], from any running process.
 //
@@ -43,8 +44,8 @@
 // processes may run on one database, and claims decide which process runs an entry. If Redis is lost, entries only
 // start later. Without Redis, a process finds the entries of other processes every Config.PollInterval.
 //
-// The clock of the database decides when an entry is due. A wrong clock of another machine makes entries late, never early. Only Options.At depends on the
-// clock of this process.
+// The clock of the database decides when an entry is due. A wrong clock of another machine makes entries late, never
+// early. Only Options.At depends on the clock of this process.
 //
 // # Caveats
 //

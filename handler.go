@@ -300,9 +300,8 @@ func (c *Compensator) batchHandler(handler BatchFunc, s *settings) func(context.
 	}
 }
 
-// fitPool lowers Concurrency, because each transactional handler or compensation holds a connection while it runs, and
-// the renewal of leases needs one more. If handlers can keep the renewal from running at all, fitPool raises the Lease,
-// so that the lease lasts without a renewal.
+// fitPool lowers Concurrency, because each transactional handler or compensation holds a connection, and the renewal of
+// leases needs one more. If handlers can block the renewal, fitPool raises the Lease.
 func (c *Compensator) fitPool(businessType string, s *settings, runsTx, undoesTx, callsTx bool) {
 	if c.cfg.DB == nil {
 		return
@@ -326,9 +325,8 @@ type poolShare struct {
 	usesHandleCall bool // whether HandleCall registered the type
 }
 
-// bound returns how many entries of a type may run at once in this process: n, which is the type's Concurrency, or
-// Limit.Concurrent if that is less. Limit.Concurrent is ignored if the limit has a Key, because each key then has the
-// whole limit.
+// bound returns how many entries of a type may run at once in this process. Limit.Concurrent is ignored if the limit
+// has a Key, because each key then has the whole limit.
 func (l *Limit) bound(n int) int {
 	if l.Concurrent == 0 || l.Key != nil {
 		return n

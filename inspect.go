@@ -164,8 +164,8 @@ func (b *Batch) wait(ctx context.Context) (Progress, error) {
 	}
 }
 
-// firstOpen returns the first unfinished entry of a batch after the given cursor, or the zero id if there is none. It
-// also returns the cursor after the entry that it found.
+// firstOpen returns the first unfinished entry of a batch after a cursor, or the zero id, and the cursor after this
+// entry.
 func (c *Compensator) firstOpen(ctx context.Context, batchID, cursor string) (EntryID, string, error) {
 	if err := validateBatch(batchID); err != nil {
 		return EntryID{}, "", err
@@ -184,8 +184,8 @@ func (c *Compensator) firstOpen(ctx context.Context, batchID, cursor string) (En
 	}
 }
 
-// awaitEnd reads an entry until it has ended or does not exist any more. It pauses before each read. It returns the
-// pause to use for the next entry.
+// awaitEnd pauses, and then reads an entry until it has ended or is gone. It returns the pause to use for the next
+// entry.
 func (c *Compensator) awaitEnd(ctx context.Context, id EntryID, pause time.Duration) (time.Duration, error) {
 	for {
 		if !sleep.For(ctx, pause) {

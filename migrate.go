@@ -11,10 +11,9 @@ import (
 const DefaultTable = sqlstore.DefaultTable
 
 // Migrate creates the tables of the log, under their default names, where they are missing. No other function needs the
-// right to create tables. You can run the files of package migrations with goose or golang-migrate instead. Processes
-// may call Migrate at the same time. If a call fails or its process dies, call Migrate again. If a view
-// has the name of the log, Migrate creates nothing and returns a *FieldError. It does the same if a table of your own has the
-// name of one of the log's tables.
+// right to create tables. Processes may call Migrate at the same time. If a call fails or its process dies, call
+// Migrate again. If a view has the name of the log, Migrate creates nothing and returns a *FieldError. It does the same
+// if a table of your own has the name of one of the log's tables.
 func Migrate(ctx context.Context, db *sql.DB) error { return MigrateTable(ctx, db, DefaultTable) }
 
 // MigrateTable does the same as Migrate for a table with another name. An invalid name is a *FieldError.

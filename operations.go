@@ -167,8 +167,7 @@ func (c *Compensator) settings() func(ctx context.Context) ([]processlog.Setting
 	return c.store.(processlog.Operations).Settings
 }
 
-// draftCase drafts the case of a dead entry. unknown says that the outcome of an attempt is unknown, so that its effect
-// may or may not have happened.
+// draftCase drafts the case of a dead entry. unknown says that its effect may or may not have happened.
 func (c *Compensator) draftCase(row *processlog.Row, by EndedBy, lastError string, unknown bool) processlog.CaseDraft {
 	scrubbed := processlog.FitError(c.scrubLong(lastError)) // scrub before the text is cut
 	draft := processlog.CaseDraft{Kind: processlog.CaseDead, Amount: c.amount(row), Due: c.cfg.Operations.Due,
@@ -234,8 +233,7 @@ func (c *Compensator) applyRules(text string) (scrubbed string) {
 }
 
 // One process at a time maintains cases, in rounds that begin every caseEvery. A round opens cases for entries that
-// died without a case, for example because another program wrote them. A round reads at most caseStep cases of each
-// kind in one step. The first round of a process reads all dead entries, and so does one round an hour. The other
+// died without a case. The first round of a process reads all dead entries, and so does one round an hour. The other
 // rounds read only entries that died in the last caseRecent.
 const (
 	casesMark    = " cases" // cannot be the name of a business type

@@ -27,14 +27,14 @@ func RetryAfter(d time.Duration, err error) error { return verdict.RetryAfter(d,
 // HandlerConfig.MaxWait.
 func Snooze(d time.Duration) error { return verdict.Snooze(d) }
 
-// Unavailable returns an error which says that the handler needs something that is down, for example a service. It spends
-// no attempt. The entry keeps err as its LastError. The first wait is as long as after Snooze(0), but at least a random
-// time between 2 and 4 seconds. Each further wait is about twice as long, up to 2 minutes. The number of waits has no limit
-// of its own: see HandlerConfig.MaxWait. Package httpcall returns Unavailable for HTTP answers that say so.
+// Unavailable returns an error which says that the handler needs something that is down, for example a service. It
+// spends no attempt. The entry keeps err as its LastError. The first wait is as long as after Snooze(0), but at least a
+// random time between 2 and 4 seconds. Each further wait is about twice as long, up to 2 minutes. The number of waits
+// has no limit of its own: see HandlerConfig.MaxWait.
 func Unavailable(err error) error { return verdict.Unavailable(err) }
 
-// VerdictOf returns what err asks the library to do. It is for middleware, metrics, and code between a handler and the
-// library. The outcome of the entry also depends on its attempts and its type. For nil it returns observe.Success.
+// VerdictOf returns what err asks the library to do. The outcome of the entry also depends on its attempts and its
+// type. For nil it returns observe.Success.
 func VerdictOf(err error) observe.Verdict { return verdict.ForObserver(err) }
 
 // Retry returns how long to wait after a failure. failures is the number of failures so far, at least 1. The result is

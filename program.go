@@ -111,8 +111,7 @@ func (p program) changeMany(ctx context.Context, store func(context.Context, []p
 	return answers, nil
 }
 
-// contents reads the content of each entry that the change has ended, if the entry has an ordering key. With the key,
-// the next entry of the same key starts at once.
+// contents reads the ended entries that have an ordering key, so that the next entry of the same key starts at once.
 func (p program) contents(ctx context.Context, answers []processlog.Changed, change processlog.Change) map[EntryID][]byte {
 	contents := make(map[EntryID][]byte)
 	for _, answer := range answers {

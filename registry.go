@@ -76,7 +76,6 @@ func (r *registry) refusesOtherContent(name string) bool {
 	return r.refusesOther[name]
 }
 
-// firstOtherContent returns true at the first call for each type.
 func (r *registry) firstOtherContent(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

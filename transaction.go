@@ -114,8 +114,8 @@ type failingConnector struct{ err error }
 func (r failingConnector) Connect(context.Context) (driver.Conn, error) { return nil, r.err }
 func (r failingConnector) Driver() driver.Driver                        { return nil }
 
-// refusal returns why a statement must not be sent through s, or nil. It checks for the end of the transaction only if
-// the connection is not watched, because a watched connection itself returns an error.
+// refusal returns why a statement must not be sent through s, or nil. A watched connection itself returns an error if
+// its transaction has ended.
 func (s *ScopedTx) refusal(ctx context.Context) error {
 	if s.unwatched != nil && s.unwatched.aborted != nil {
 		return s.unwatched.aborted
@@ -146,8 +146,8 @@ func withHandlerEntry(ctx context.Context, e *Entry) context.Context {
 	return context.WithValue(ctx, handlerKey{}, e)
 }
 
-// refuseOwn refuses to complete the entry of the transactional handler that ctx belongs to, in any transaction. If such
-// a completion were allowed, the handler's own transaction could no longer store a success, and would be rolled back.
+// refuseOwn refuses to complete the entry of the transactional handler that ctx belongs to. Its own transaction could
+// no longer store a success, and would be rolled back.
 func (c *Compensator) refuseOwn(ctx context.Context, ch processlog.Change) error {
 	if ch.Action != processlog.ActionComplete && ch.Action != processlog.ActionSettleManually {
 		return nil
@@ -337,9 +337,6 @@ func (c *Compensator) WithRetry(ctx context.Context, proof IdempotencyKey, fn fu
 
 // proofs remembers the proof of each run of WithRetry: the idempotency key of the entry that shows whether the
 // transaction committed.
-//
-// Once leaves its entry in the state succeeded. If the entry with this key is open or dead, other code has recorded the
-// entry. The entry then does not show that the transaction with Once has committed.
 type proofs struct {
 	mu     sync.Mutex
 	calls  map[proofKey]int  // number of runs of WithRetry with each proof; guarded by mu

@@ -330,8 +330,8 @@ const (
 	sharingClasses                         // number of classes
 )
 
-// maxSharedLosses is how many leases an entry may lose before it must run alone. If one entry of a shared call crashes
-// the process, every entry of the call loses a lease, so the last lease before crashBudget must not be shared.
+// maxSharedLosses is how many leases an entry may lose before it must run alone. A crash costs every entry of a shared
+// call a lease, so the last lease before crashBudget must not be shared.
 const maxSharedLosses = crashBudget - 1
 
 func (t *Type) sharingClass(state processlog.State, lost int) sharingClass {

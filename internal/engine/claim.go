@@ -240,9 +240,9 @@ func wantedByID(ids []processlog.ID) []processlog.Wanted {
 	return wanted
 }
 
-// picker decides for each claimable row whether the claim takes it. It takes few suspects at a time: if one of them
-// crashes this process, every claimed suspect loses a lease. accept runs while the store holds the row locks, so it
-// only reads memory and does not block.
+// picker decides for each claimable row whether the claim takes it. It takes few suspects at a time, because a crash
+// costs every claimed suspect a lease. accept runs while the store holds the row locks, so it only reads memory and
+// does not block.
 type picker struct {
 	seating
 	holdings    *holdings
@@ -345,8 +345,8 @@ func (e *Engine) ClaimWithSlots(t *Type, wanted []processlog.Wanted, calls int) 
 }
 
 // Unleased returns the entries that a claim of the type t could not lease, each with the time until it can be claimed.
-// It leaves out the entries in WithoutCall. The queue may have named a wrong type for an entry, so a skipped entry has
-// the type of its row.
+// It leaves out the entries in WithoutCall. A skipped entry has the type of its row, because the queue may have named a
+// wrong one.
 func (e *Engine) Unleased(t *Type, found ClaimedRows) (entries []processlog.QueueEntry) {
 	for _, w := range found.Waiting {
 		entries = append(entries, processlog.QueueEntry{BusinessType: t.Name, ID: w.ID, In: w.In})

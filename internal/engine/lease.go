@@ -16,12 +16,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// holdings keeps the attempts that this process holds. An attempt is held from before its handler is called until its
-// outcome is stored or dropped. Within one epoch a process holds an entry at most once. A manual Requeue begins another
-// epoch.
-//
-// While the handler is stuck, a claim may dead-letter the entry. If the handler returns before the database has stored
-// the dead-lettering, the dead-lettering is withdrawn, and the handler's outcome is stored.
+// holdings keeps the attempts that this process holds: from before the handler is called until the outcome is stored or
+// dropped. Within one epoch a process holds an entry at most once.
 type holdings struct {
 	mu           sync.Mutex // guards the fields below
 	held         map[holdingKey]*Attempt
@@ -197,8 +193,8 @@ func (h *holdings) whenIdle() <-chan struct{} {
 	return h.handlersDone
 }
 
-// cancel ends the contexts of the attempts that a change of the entry has made obsolete. before is the row as the
-// change found it. A newer attempt may run here, and its version spares it (G7, no false exhaustion).
+// cancel ends the contexts of attempts that a change has made obsolete. before is the row as the change found it. A
+// newer attempt may run here, and its version spares it (G7, no false exhaustion).
 func (h *holdings) cancel(before *processlog.Row, cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -295,8 +291,8 @@ func compareAttempts(a, b *Attempt) int {
 	return cmp.Or(a.Row.ID.Compare(b.Row.ID), cmp.Compare(b.Row.Version, a.Row.Version))
 }
 
-// newestAttempts sorts attempts by id and keeps only the last claimed attempt of each entry. Store.Renew reports a lost
-// lease by the id of the entry, so a report about an earlier attempt would also end the new one.
+// newestAttempts sorts attempts by id and keeps only the last claimed attempt of each entry, because Store.Renew
+// reports a lost lease only by the id of the entry.
 func newestAttempts(due []*Attempt) []*Attempt {
 	slices.SortFunc(due, compareAttempts)
 	kept := due[:0]
@@ -351,9 +347,8 @@ func (h *holdings) renewed(attempts []*Attempt, answer processlog.Unrenewed, lea
 	}
 }
 
-// RenewLapsed is called when a shared call has returned without verdicts, before its entries run alone. It renews the
-// leases that ended during the shared call. If another process has claimed an entry meanwhile, the lease is lost, and
-// SecondCallError returns an error.
+// RenewLapsed renews the leases that ended during a shared call without verdicts, before its entries run alone. If
+// another process has claimed an entry meanwhile, SecondCallError returns an error.
 func (e *Engine) RenewLapsed(t *Type, batch []*Attempt) {
 	if lapsed := e.holdings.markLapsed(batch); len(lapsed) > 0 && !e.Stopping() {
 		e.renewAll(t.Lease, lapsed)
@@ -361,7 +356,7 @@ func (e *Engine) RenewLapsed(t *Type, batch []*Attempt) {
 }
 
 // markLapsed returns the attempts of batch whose leases have ended. It sets their field renewing, so that the renewer
-// skips them and they no longer count as stuck.
+// skips them.
 func (h *holdings) markLapsed(batch []*Attempt) (lapsed []*Attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -19,9 +19,8 @@ import (
 // claim dead-letters the entry.
 const crashBudget = 3
 
-// RunsNothing reports whether a claim of the row would run no handler, because it only counts a lost lease or
-// dead-letters the entry. row is the row before the claim. RunsNothing does not know whether a handler of this process
-// is stuck.
+// RunsNothing reports whether a claim of the row would run no handler. row is the row before the claim. RunsNothing
+// does not know whether a handler of this process is stuck.
 func RunsNothing(row *processlog.Row) bool { return row.DeliveryCount >= crashBudget }
 
 // LostLeases returns how many consecutive leases of an entry ended without an outcome before its claim. claimed is the
@@ -245,11 +244,8 @@ func (t *Type) countFailure(o processlog.Outcome, row *processlog.Row, v *verdic
 	return o
 }
 
-// crashOutcome returns the outcome that dead-letters an entry whose leases keep ending without an outcome. Nobody knows
-// whether the handler had an effect. So crashOutcome compensates the entry only if the type has CompensateCrashed.
-//
-// startedAt is when this process began the attempt of the entry that still runs here. It is zero if no attempt runs
-// here.
+// crashOutcome compensates the entry only if the type has CompensateCrashed, because nobody knows whether the handler
+// had an effect. startedAt is when this process began the attempt that still runs here, or zero.
 func (t *Type) crashOutcome(row *processlog.Row, startedAt time.Time) processlog.Outcome {
 	why := "the process died, before its handler began or in it, or the handler never returned"
 	if !startedAt.IsZero() {

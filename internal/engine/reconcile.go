@@ -42,10 +42,9 @@ func (e *Engine) reportRead(ctx context.Context, err error) {
 	}
 }
 
-// Reconcile makes rounds until ctx ends. A round enqueues entries that the queue has lost, and entries that were due
-// too late for the queue until now. It also claims a few overdue entries directly from the database.
-//
-// Each round searches from the beginning.
+// Reconcile makes rounds until ctx ends. A round enqueues entries that the queue has lost or did not accept yet. It
+// also claims a few overdue entries directly from the database. Each round searches from the beginning, because entries
+// may commit after a round has passed their due times.
 func (e *Engine) Reconcile(ctx context.Context) {
 	for {
 		e.round(ctx)

@@ -257,8 +257,8 @@ func (e *Engine) HandlerContext(t *Type) (context.Context, context.CancelFunc) {
 	return timeout.ctx, timeout.cancel
 }
 
-// RunAlone calls the handler again for one attempt, whose shared call has returned no verdict. The attempt has counted
-// as running since its first call. So Drain also waits for the second call.
+// RunAlone calls the handler again for one attempt, whose shared call has returned no verdict. Drain also waits for
+// this call.
 func (e *Engine) RunAlone(a *Attempt) {
 	a.endCall()
 	e.prepare(a, e.newTimeout(a.Type, 1))

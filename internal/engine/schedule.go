@@ -141,8 +141,8 @@ func (c *claimSchedule) Notifications() (names []string, notified []int) {
 }
 
 // Postpone delays the next claim of a type after a queue has answered that no entry of the type is due now. wait is the
-// time until the next entry is due. Postpone does nothing if a claim runs, if other facts ask for an earlier claim, or
-// if Notifications has changed from notified since the queue was asked.
+// time until the next entry is due. Postpone does nothing if a claim runs, if the database has due entries or has
+// refused a claim, or if Notifications has changed from notified since the queue was asked.
 func (c *claimSchedule) Postpone(businessType string, notified int, wait time.Duration) {
 	c.with(businessType, func(s *typeSchedule) {
 		due := time.Now().Add(min(wait, 2*peekInterval))

@@ -268,8 +268,8 @@ func (e *Engine) retryLater(done pendingOutcome, r processlog.Settled) {
 	}
 }
 
-// settleRefused retries outcomes that the database has refused, after a pause: see refusals.List.AwaitRetry. When Run
-// stops, it retries each refused outcome once without a pause: see refusals.List.RetryOutcomes.
+// settleRefused retries outcomes that the database has refused, after a pause: see refusals.List.AwaitRetry. A stop of
+// Run makes it retry once without a pause.
 func (e *Engine) settleRefused(batch []pendingOutcome) {
 	most, atOnce := 1, false
 	for _, o := range batch {
