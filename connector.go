@@ -67,9 +67,8 @@ func isNilPointer(v any) bool {
 	return r.Kind() == reflect.Pointer && r.IsNil()
 }
 
-// enlist returns the object that reports the end of tx:
-//
-// enlist returns an error if tx must not record entries of c.
+// enlist returns the object that reports the end of tx, or nil if the library cannot see its end. It returns an error
+// if tx must not record entries of c.
 func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error) {
 	if tx == nil || isNilPointer(tx) {
 		return nil, &FieldError{Field: "tx", Reason: fmt.Sprintf("is nil (%T)", tx)}

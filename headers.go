@@ -23,7 +23,6 @@ type Propagator interface {
 	Extract(ctx context.Context, headers map[string]string) context.Context
 }
 
-// headers are the headers of one Record call.
 type headers struct {
 	propagated map[string]string // set by the propagator
 	encoded    []byte            // JSON for entries that have no Options.Headers

@@ -60,10 +60,7 @@ func (c *Compensator) checkServer(s *sqlstore.Store) error {
 }
 
 // sameLog returns an error if tx belongs to another database, because an entry recorded in tx would go into a log that
-// this Compensator does not read.
-//
-// The parameter from is what began tx: another Connector or Compensator, which may use the same database. sameLog asks
-// the server once for each from that uses the same log.
+// this Compensator does not read. The parameter from is what began tx: another Connector or Compensator.
 func (c *Compensator) sameLog(ctx context.Context, tx Tx, from any) error {
 	s, ok := c.store.(*sqlstore.Store)
 	if _, known := c.sameLogSources.Load(from); known || !ok {

@@ -90,8 +90,7 @@ type HandlerConfig[T any] struct {
 	// handler never returns counts like a crash. Without CompensateCrashed, an entry is dead after three crashes and
 	// waits for a person, because the handler may have had its effect.
 	//
-	// If a handler of the entry has not returned in a process, this process cannot run the entry's compensation. Then
-	// another process must run the compensation.
+	// If a handler of the entry has not returned in a process, this process cannot run the entry's compensation.
 	CompensateCrashed bool
 
 	// AfterBatch returns the id of the batch that an entry of this type must follow, or "" for none. The batch is all
@@ -144,7 +143,6 @@ type BatchConfig[T any] struct {
 	BatchMiddleware []BatchMiddleware // BatchMiddleware wraps the batch handler of this type
 }
 
-// settings are the settings of a type, whatever kind of handler it has.
 type settings struct {
 	TypeConfig
 	batch          bool
@@ -195,7 +193,6 @@ func (cfg *BatchConfig[T]) settings() settings {
 	return s
 }
 
-// typedCompensations returns the two compensations of a type as functions that decode the content themselves.
 func typedCompensations[T any](plain func(context.Context, *Entry, T) error, inTx func(context.Context, *ScopedTx, *Entry, T) error) (undo HandlerFunc, undoTx txHandlerFunc) {
 	if plain != nil {
 		undo = typed(plain)
@@ -206,8 +203,7 @@ func typedCompensations[T any](plain func(context.Context, *Entry, T) error, inT
 	return undo, undoTx
 }
 
-// batchConcurrency is the default Concurrency of HandleBatch. The calls of one process then hold up to 500 entries.
-// Their contents are in memory, and each of these entries loses a lease if the process dies.
+// batchConcurrency is the default Concurrency of HandleBatch. Each entry of a call loses a lease if the process dies.
 const batchConcurrency = 4
 
 // Breaker stops the claims of a type in this process while a service that the handler calls is down. The breaker opens
@@ -221,9 +217,8 @@ const batchConcurrency = 4
 // closed breaker. The zero value means no breaker. If you set any field of a Breaker, the other fields get their
 // defaults.
 //
-// For an entry older than MaxWait, Unavailable and a timeout cost an attempt. The breaker does not count these two
-// outcomes, because an open breaker would delay the end of the entry. For an entry older than MaxWait, the breaker
-// counts only a handler that does not return.
+// For an entry older than MaxWait, Unavailable and a timeout cost an attempt. For such an entry, the breaker counts
+// only a handler that does not return.
 type Breaker struct {
 	Of    int           // number of latest entries that the breaker considers. The breaker cannot open before Of entries have ended. Default 20, at most 1000
 	Share float64       // fraction of the latest Of entries that must have failed before the breaker opens, above 0 and at most 1. Default 0.5
@@ -259,9 +254,8 @@ func (b Breaker) validate() (problems []error) {
 // together. Set Rate, Concurrent, or both. The zero value means no limit.
 //
 // An entry needs a permit to start. A claim takes a permit for each entry in its transaction, by the database's clock.
-// An entry without a permit waits without a lease, and costs no attempt. A permit ends with the entry's lease. So if
-// the process of an entry dies, the entry's permit ends with its lease. G41 in docs/reference/guarantees.md is the
-// exact promise.
+// An entry without a permit waits without a lease, and costs no attempt. A permit ends with the entry's lease. G41 in
+// docs/reference/guarantees.md is the exact promise.
 //
 // Every attempt of a handler counts as a start, and so does every attempt of a compensation. Types with the same
 // Limit.Of must have the same Limit in all processes. Limits need the table of limits, which Migrate creates. Limits do
@@ -271,10 +265,9 @@ type Limit struct {
 	// Rate is the number of starts in a period of time, for example PerSecond(20). The zero Rate does not limit starts.
 	Rate Rate
 
-	// Burst is the number of entries that may start at the same moment after a time with no starts. Default 1. A claim
-	// often comes a little later than the moment at which a start is allowed. With a Burst of 1, the delay reduces the
-	// number of starts, so fewer entries start than Rate allows. To reach the whole Rate, set Burst to at least 2. At
-	// most 1,000,000. Burst needs a Rate.
+	// Burst is the number of entries that may start at the same moment after a time with no starts. Default 1. With a
+	// Burst of 1, fewer entries start than Rate allows, because claims come a little late. To reach the whole Rate, set
+	// Burst to at least 2. At most 1,000,000. Burst needs a Rate.
 	Burst int
 
 	// Concurrent is the maximum number of entries that run at once, from the claim to the stored outcome. 0 means any
@@ -303,7 +296,6 @@ type Rate struct {
 // *FieldError for any other n.
 func PerSecond(n int) Rate { return Rate{Starts: n, Per: time.Second} }
 
-// interval returns the time between two starts, rounded up.
 func (r Rate) interval() time.Duration {
 	if r.Starts <= 0 {
 		return 0
@@ -311,12 +303,10 @@ func (r Rate) interval() time.Duration {
 	return (r.Per + time.Duration(r.Starts) - 1) / time.Duration(r.Starts)
 }
 
-// values returns the numbers of the limit.
 func (l *Limit) values() processlog.LimitValues {
 	return processlog.LimitValues{Interval: l.Rate.interval(), Burst: l.Burst, Concurrent: l.Concurrent}
 }
 
-// isSet reports whether any field is set.
 func (l *Limit) isSet() bool {
 	return l.Rate != (Rate{}) || l.Burst != 0 || l.Concurrent != 0 || l.Key != nil || l.Of != ""
 }
@@ -344,8 +334,7 @@ func (l *Limit) problems() (problems []error) {
 	return problems
 }
 
-// settings converts the Limit of a type into the form that package features uses. It returns the zero value if no limit is
-// set.
+// settings returns the zero value if no limit is set.
 func (l *Limit) settings(c *Compensator, businessType string, codec Codec) features.Limit {
 	if !l.isSet() {
 		return features.Limit{}
@@ -381,7 +370,6 @@ func (s settings) withDefaults(of Config) settings {
 	return s
 }
 
-// problems returns everything that is wrong with a TypeConfig.
 func (cfg TypeConfig) problems() (problems []error) {
 	if reason := keepProblem(max(0, cfg.Keep)); reason != "" {
 		problems = append(problems, &FieldError{Field: "Keep", Reason: reason})

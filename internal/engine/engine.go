@@ -286,7 +286,7 @@ type Batcher interface {
 	Quiet() bool
 }
 
-// awaitBatchers reports whether all batchers are empty at the deadline. Batchers may add work to each other.
+// awaitBatchers waits until all batchers are empty, at most until the deadline. Batchers may add work to each other.
 func awaitBatchers(deadline time.Time, batchers ...Batcher) bool {
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
