@@ -32,8 +32,9 @@ type Options struct {
 //
 // An Actor without a name has no rights.
 //
-// The Admin returns errors of the database unchanged. If ctx ends before a query begins, the error is
-// context.Cause(ctx).
+// If an actor lacks the right for an action, the action returns ErrNotAllowed. An action on several entries has
+// ErrNotAllowed in the answer for each refused entry. An invalid filter is a *compensator.FieldError. The Admin returns
+// errors of the database unchanged. If ctx ends before a query begins, the error is context.Cause(ctx).
 type Admin struct {
 	c             *compensator.Compensator
 	log           operating.Log
@@ -59,7 +60,8 @@ type Admin struct {
 	actionCount atomic.Int64 // number of actions so far; an action makes the shared results outdated
 }
 
-// Errors with which an Admin refuses an action.
+// Errors with which an Admin refuses an action. For an entry whose type the actor may not see, the error is
+// compensator.ErrNotFound. The other errors are ErrChanged, and compensator.ErrBusy, *StateError and *FieldError.
 var (
 	ErrNotAllowed = errors.New("admin: not allowed")                                  // Access refused the action. Nothing was done
 	ErrReadOnly   = errors.New("admin: this Admin is read-only, so nothing was done") // Options.ReadOnly is set

@@ -18,7 +18,9 @@ type (
 // AuditLog reads the audit log. For each type, AuditLog asks Access for the right SeeAuditLog.
 //
 // Some records have no type: records of a purged entry, and refusals on an entry that the actor could not see. For
-// these records AuditLog asks for SeeAuditLog with an empty type.
+// these records AuditLog asks for SeeAuditLog with an empty type. An actor who may not see all types reads only records
+// of types that the Admin knows. The Admin knows types that have entries or were ever paused, and types of the newest
+// 1,000 operations.
 func (d *Admin) AuditLog(ctx context.Context, a Actor, filter AuditLogFilter) (AuditLogPage, error) {
 	mayRead, seesErrors := d.rightsOf(a, SeeAuditLog), d.rightsOf(a, SeeErrors)
 	types, hasTypes, err := d.visibleTypes(ctx, mayRead, "", filter.BusinessTypes, "")

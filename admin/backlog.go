@@ -35,7 +35,8 @@ func isRecent(r BacklogReading) bool {
 }
 
 // AddBacklog sets o.BacklogAge, and the Backlog of each type in o. Where Overview stopped counting at 1,000, the count
-// of r replaces it. If r is not Known or is older than five minutes, AddBacklog changes nothing.
+// of r replaces it. If r is not Known or is older than five minutes, AddBacklog changes nothing. If
+// Operations.Statistics is set, Overview calls AddBacklog itself.
 func (o *Overview) AddBacklog(r BacklogReading) {
 	if !isRecent(r) {
 		return

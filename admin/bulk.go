@@ -70,7 +70,7 @@ func (d *Admin) begun(ctx context.Context, opts BulkOptions, id BulkID) (BulkID,
 // the action.
 //
 // With TryFirst, the answer is nil for each entry that waits for ContinueBulk. If the actor may change none of the
-// entries, StartBulk stores nothing and returns a zero BulkID.
+// entries, StartBulk stores nothing and returns a zero BulkID. StartBulk returns the answers of Change.
 func (d *Admin) StartBulk(ctx context.Context, a Actor, ch Change, opts BulkOptions) (BulkID, []error, error) {
 	if d.readOnly {
 		return BulkID{}, nil, ErrReadOnly
@@ -104,7 +104,9 @@ func (d *Admin) StartBulk(ctx context.Context, a Actor, ch Change, opts BulkOpti
 // confirmations of StartBulk. One transaction changes the entries of a batch and stores its record, so a repeated call
 // changes no entry twice. ContinueBulk needs the rights of Bulk and the right for the action. Of an action of StartBulk
 // it changes only entries in the version that the person saw. If another caller continues an action of StartMatching at
-// the same time, ContinueBulk returns ErrContinued.
+// the same time, ContinueBulk returns ErrContinued. One call changes up to four batches of MaxEntries entries.
+// ContinueBulk checks the rights and the amount of each entry again. If Checked was not set, it skips entries whose
+// outcome is unknown. If no entry is left, it does nothing.
 func (d *Admin) ContinueBulk(ctx context.Context, a Actor, id BulkID) error {
 	if d.readOnly {
 		return ErrReadOnly

@@ -48,13 +48,14 @@ const maxGroups = 1000
 // SeeEntries for each type.
 //
 // The log returns at most 1,000 sums by type, failure and currency, the largest first. If it may have further sums, the
-// result more is true, and groups and cases may be missing.
+// result more is true, and groups and cases may be missing. Actors who may see every type share one result, as for
+// Overview. For other actors Groups reads the log each time.
 func (d *Admin) Groups(ctx context.Context, a Actor) (groups []Group, more bool, err error) {
 	return d.listGroups(ctx, a, "", d.cachedFailures)
 }
 
 // GroupsOf does the same as Groups for one failure and one type. A zero failure means any failure, and an empty type
-// means every type.
+// means every type. GroupsOf reads the log each time.
 func (d *Admin) GroupsOf(ctx context.Context, a Actor, businessType string, failure Fingerprint) (groups []Group, more bool, err error) {
 	return d.listGroups(ctx, a, businessType, func(ctx context.Context, types []string) ([]processlog.CaseGroup, error) {
 		return d.readFailures(ctx, types, failure)
@@ -179,14 +180,15 @@ type SeenCase = processlog.SeenCase
 //   - ErrChanged: the case changed since the actor saw it.
 //
 // If the second result is an error, TakeCases changed nothing. There is one exception: if the answer to COMMIT was
-// lost, TakeCases may have changed all cases.
+// lost, TakeCases may have changed all cases. If Options.ReadOnly is set, it returns ErrReadOnly. An invalid argument
+// is a *FieldError.
 func (d *Admin) TakeCases(ctx context.Context, a Actor, seen []SeenCase, why Why) ([]error, error) {
 	return d.assignCases(ctx, a, seen, a.ID, TakeCase, why)
 }
 
 // AssignCases assigns open cases to owner. If owner is empty, the cases have no owner afterwards. AssignCases needs
 // SeeEntries and AssignCase. An actor with SeeEntries and TakeCase may give back their own cases: for these cases owner
-// must be empty.
+// must be empty. AssignCases returns the same answers and errors as TakeCases, but a repeated call returns ErrChanged.
 func (d *Admin) AssignCases(ctx context.Context, a Actor, seen []SeenCase, owner string, why Why) ([]error, error) {
 	return d.assignCases(ctx, a, seen, owner, AssignCase, why)
 }
@@ -262,7 +264,8 @@ func (d *Admin) assignCases(ctx context.Context, a Actor, seen []SeenCase, owner
 }
 
 // Note adds a person's note to an entry, also to an entry without a case. It needs SeeEntries and NoteCase. It returns
-// compensator.ErrNotFound for an entry that the actor may not see.
+// compensator.ErrNotFound for an entry that the actor may not see. It returns ErrNotAllowed without the rights,
+// ErrReadOnly if Options.ReadOnly is set, and *FieldError for an invalid reason.
 func (d *Admin) Note(ctx context.Context, a Actor, ref compensator.Ref, why Why) error {
 	_, op, err := d.readEntryFor(ctx, a, ref, NoteCase, why)
 	if err != nil {

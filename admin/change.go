@@ -56,8 +56,8 @@ type Change struct {
 	Why
 	Delay time.Duration // delay until the entries are due; for Requeue, Compensate and Reschedule
 
-	// Checked confirms that a person has checked the effects of the entries' attempts outside the log. If the outcome
-	// of one entry is unknown (Line.OutcomeUnknown) and Checked is not set, Change does nothing.
+	// Checked confirms that a person has checked the effects of the entries' attempts outside the log. If the outcome of
+	// one entry is unknown (Line.OutcomeUnknown) and Checked is not set, Change does nothing. Reschedule needs no check.
 	Checked bool
 
 	// Again confirms that finished entries may run again: entries that are succeeded, compensated, cancelled or settled
@@ -84,7 +84,8 @@ const MaxEntries = 500
 //
 // If the second result is an error, Change changed nothing. There is one exception: if the answer to COMMIT was lost,
 // Change may have changed all entries, and a second call returns ErrChanged. An *UncheckedError says that a person must
-// check the entries first: see Checked and Again.
+// check the entries first: see Checked and Again. If Options.ReadOnly is set, Change returns ErrReadOnly. An invalid
+// field of ch is a *FieldError.
 func (d *Admin) Change(ctx context.Context, a Actor, ch Change) ([]error, error) {
 	if d.readOnly {
 		return nil, ErrReadOnly

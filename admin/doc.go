@@ -13,7 +13,8 @@
 // # Audit log
 //
 // An action names each entry with the version that the actor saw. If an entry has changed since then, the action does
-// not change it. One transaction changes the entry, writes the audit record and closes the entry's case.
+// not change it. One transaction changes the entry, writes the audit record and closes the entry's case. After a crash,
+// either all three changes are stored or none.
 //
 // The Admin records actions that change no entry, and each refusal, as operations. One transaction writes an operation
 // and the change that the operation describes. Each process records at most ten refusals a minute per actor.
@@ -24,5 +25,5 @@
 // amount, and the time by which a person should look at the case.
 //
 // If a service ends the entry with Cancel or Complete, the next round of maintenance closes the case, within about
-// three minutes.
+// three minutes. The same round opens cases for dead entries that have no case.
 package admin

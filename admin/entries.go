@@ -22,7 +22,8 @@ type EntryPage struct {
 //
 // A filter by error text also needs SeeErrors, and a filter by user id needs SeeContent.
 //
-// For an actor who may not see all types, a listing without ids and without a created range is ordered by due time.
+// For an actor who may not see all types, a listing without ids and without a created range is ordered by due time. In
+// a listing of one state, entries of a new type can be missing for up to five seconds.
 func (d *Admin) Entries(ctx context.Context, a Actor, filter Filter) (EntryPage, error) {
 	page, err := d.entries(ctx, a, filter, SeeEntries)
 	seesErrors := d.rightsOf(a, SeeErrors)
@@ -215,7 +216,7 @@ func (d *Admin) addSiblings(ctx context.Context, a Actor, e *compensator.Entry, 
 // Reveal returns an entry with its content, result, headers and user name. Before it returns them, it records the actor
 // and the reason. Reveal needs SeeEntries and SeeContent. If ReadOnly is set, Reveal returns ErrReadOnly, because it
 // could not write the record. It returns ErrNotAllowed if the actor lacks SeeContent, and compensator.ErrNotFound if
-// the actor lacks SeeEntries.
+// the actor lacks SeeEntries. An invalid reason is a *FieldError. Reveal masks the error as Entry does.
 func (d *Admin) Reveal(ctx context.Context, a Actor, ref compensator.Ref, why Why) (compensator.Entry, error) {
 	e, op, err := d.readEntryFor(ctx, a, ref, SeeContent, why)
 	if err != nil {
@@ -264,7 +265,9 @@ func (d *Admin) readEntryFor(ctx context.Context, a Actor, ref compensator.Ref, 
 
 // Export returns the same page as EntryLines. Use it for a listing that leaves the system, because Export records each
 // page with the reason. Export needs SeeEntries and the right Export for each type. It leaves out types for which one
-// of these rights is missing.
+// of these rights is missing. Export returns ErrNotAllowed if the actor has the rights for no type, or may not use this
+// Filter. It returns ErrReadOnly if Options.ReadOnly is set. An invalid reason or filter is a *FieldError. With an
+// error Export returns no entries.
 func (d *Admin) Export(ctx context.Context, a Actor, filter Filter, why Why) (LinePage, error) {
 	if d.readOnly {
 		return LinePage{}, ErrReadOnly

@@ -13,7 +13,8 @@ import (
 )
 
 // Explanation says why an entry does not run now, and who looks at it next. It comes from the database, from the shared
-// queue, and from the process that serves the Admin.
+// queue, and from the process that serves the Admin. The process does not know the handlers, the free slots and the
+// breakers of other processes.
 type Explanation struct {
 	ID           compensator.EntryID `json:"entry_id"`      // the explained entry
 	BusinessType string              `json:"business_type"` // its business type

@@ -55,7 +55,8 @@ type Instances struct {
 	Deploys []Deploy `json:"deploys"` // first start of each known version of the service, oldest first
 }
 
-// Deploy is the first start of a process with a version of the service. Deploys older than a day may be missing or inexact.
+// Deploy is the first start of a process with a version of the service. Deploys older than a day may be missing or
+// inexact. The row of a process is deleted a day after the process was last seen.
 type Deploy struct {
 	At    time.Time `json:"at"`    // by the database's clock
 	Build string    `json:"build"` // see Instance

@@ -25,7 +25,8 @@ func (d *Admin) visibleLimited(ctx context.Context, limited []Limited, mayRead *
 	return slices.DeleteFunc(slices.Clone(limited), func(l Limited) bool { return !mayRead.holds(ctx, l.BusinessType) })
 }
 
-// Limit describes a limit on the starts of entries (TypeConfig.Limit).
+// Limit describes a limit on the starts of entries (TypeConfig.Limit). Limits does not list a limit before a process
+// has claimed an entry under it.
 type Limit struct {
 	Name  string   `json:"name"`           // name of the limit
 	Types []string `json:"business_types"` // types that share the limit and that the actor may see, sorted
@@ -96,7 +97,8 @@ func (d *Admin) readLimits(ctx context.Context, name string) ([]processlog.Store
 
 // ChangeLimit replaces values of a limit that the program has set, in all processes. Where values has 0, the program's
 // value applies. So LimitValues{} restores all values of the program. Each claim that begins after ChangeLimit has
-// returned obeys the new values. ChangeLimit needs the right ChangeLimit for each type that shares the limit.
+// returned obeys the new values. Entries that are already running continue. ChangeLimit needs the right ChangeLimit for
+// each type that shares the limit.
 //
 // It returns ErrChanged if a person has changed the limit since seen was read. It returns ErrNotFound if nothing has
 // claimed under the limit yet, or if the actor may neither see nor change any of its types. Its other errors are

@@ -14,7 +14,10 @@ type Line struct {
 	Amount compensator.Amount `json:"amount"`         // zero if the amount is unknown
 	Case   *Case              `json:"case,omitempty"` // the entry's case, open or closed; nil if the entry has no case
 
-	// OutcomeUnknown reports whether an attempt may have had an effect that the log does not know.
+	// OutcomeUnknown reports whether an attempt may have had an effect that the log does not know. It is true if an
+	// attempt of the present epoch timed out, was cut off or never ended. It is true if such an attempt lost the result of
+	// its call. It is true while an attempt runs, or if an attempt held the entry at its cancellation or rescheduling. It
+	// is false once the entry has ended well.
 	//
 	// Change then needs Change.Checked.
 	OutcomeUnknown bool `json:"outcome_unknown,omitempty"`

@@ -42,7 +42,8 @@ type Page struct {
 }
 
 // List reads one page of entries. A cursor is a position, so pages do not shift when entries are added or change their
-// state. On the last page Next is empty. An invalid filter or cursor is a *FieldError.
+// state. More pages may follow a short page. On the last page Next is empty. An invalid filter or cursor is a
+// *FieldError.
 func (l *Log) List(ctx context.Context, filter Filter) (Page, error) {
 	found, err := l.c.Store().List(ctx, filter)
 	page := Page{Next: found.Next, Read: found.Read}
@@ -59,7 +60,8 @@ func (l *Log) Count(ctx context.Context, filter CountFilter) ([]Count, error) {
 }
 
 // History lists what people and programs did to an entry, oldest first. For the zero EntryID it lists each AcceptLoss,
-// and each Purge of entries that are less than an hour old.
+// and each Purge of entries that are less than an hour old. For an entry without records, History returns an empty list
+// and no error.
 func (l *Log) History(ctx context.Context, id compensator.EntryID) ([]AuditRecord, error) {
 	return l.c.Store().History(ctx, id)
 }
@@ -111,7 +113,8 @@ const maxRequeued = 1000
 // entry, in the order of seen. The error is nil, ErrChanged if the entry does not have the given version any more, or
 // an error of Requeue. RequeueAll does not wait for a locked row and returns ErrBusy for it. If the second result is an
 // error, no entry was requeued. There is one exception: if the answer to COMMIT was lost, all entries may have been
-// requeued. Invalid options, more than 1,000 entries, or an entry named twice are a *FieldError.
+// requeued. A second call then returns ErrChanged for each entry. Invalid options, more than 1,000 entries, or an entry
+// named twice are a *FieldError.
 func (l *Log) RequeueAll(ctx context.Context, seen []compensator.Entry, opts RequeueOptions) ([]error, error) {
 	change, err := opts.newChange()
 	if err != nil {
@@ -230,8 +233,10 @@ var purged = []compensator.State{compensator.Succeeded, compensator.Compensated,
 const purgeStep = 1000
 
 // Purge deletes entries that reached one of states more than age before the call. age is at least a minute. Without
-// states it deletes succeeded, compensated and cancelled entries. Producers do not wait for a step. Purge returns the
-// number of deleted entries. It stops when ctx ends.
+// states it deletes succeeded, compensated and cancelled entries. Purge works in steps of at most 1,000 entries.
+// Producers do not wait for a step. Purge returns the number of deleted entries. It stops when ctx ends. Choose an age
+// that is longer than the time in which an event may come again. If age is below an hour, Purge writes a note into the
+// audit table. Other processes then do not report the missing entries as a loss.
 //
 // Some entries stay:
 //   - entries that another transaction has locked;

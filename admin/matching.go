@@ -36,8 +36,9 @@ const (
 var ErrContinued = errors.New("admin: another caller continues this action")
 
 // Matching counts the entries that match a search, for a person who plans an action on all of them. It needs
-// SeeEntries. A filter by error text also needs SeeErrors, and a filter by user id also needs SeeContent. An invalid
-// filter, or one without a state, is a *FieldError.
+// SeeEntries. A filter by error text also needs SeeErrors, and a filter by user id also needs SeeContent. Matching
+// records nothing. Entries of types without these rights do not match. An invalid filter, or one without a state, is a
+// *FieldError.
 func (d *Admin) Matching(ctx context.Context, a Actor, action Right, search Search) (Matching, error) {
 	match, ok, err := d.newMatch(ctx, a, search)
 	if err != nil || !ok {
@@ -182,8 +183,11 @@ func (p *matchingPlan) left(total int) int {
 //
 // The action visits entries in the order of their ids. It ends at the entry that was the newest one at the start, so it
 // visits each entry at most once. An entry is changed if it matches when its batch begins, whatever its version.
+// Without Checked, the action leaves out entries whose outcome is unknown. Without Again, it leaves out entries that
+// have ended.
 //
-// A batch has at most MaxEntries entries. One transaction changes the entries and stores the position of the action.
+// A batch has at most MaxEntries entries. One transaction changes the entries and stores the position of the action. If
+// a process is killed, ContinueBulk continues after the last stored batch.
 //
 // StartMatching needs the rights of Change and Matching. Each batch checks them again. If no entry matches,
 // StartMatching stores nothing and returns a zero BulkID. If the actor may change no matching entry, it returns
@@ -255,7 +259,8 @@ type BulkProgress struct {
 }
 
 // FinishBulk continues an action of StartMatching until no entry is left. It calls report at the beginning, after every
-// four batches, and at the end. It returns the errors of ContinueBulk. An action of StartBulk is a *FieldError.
+// four batches, and at the end. It returns the errors of ContinueBulk. An action of StartBulk is a *FieldError. If
+// another caller continues or stops the action, FinishBulk returns ErrContinued and changes no further entry.
 func (d *Admin) FinishBulk(ctx context.Context, a Actor, id BulkID, report func(BulkProgress)) error {
 	if d.readOnly {
 		return ErrReadOnly

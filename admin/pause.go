@@ -32,7 +32,7 @@ func (d *Admin) Paused(ctx context.Context, a Actor) ([]Paused, error) {
 	return visiblePaused(ctx, settings, d.rightsOf(a, SeeOverview)), nil
 }
 
-// PausedOf lists the pauses of the given types. PausedOf needs SeeOverview.
+// PausedOf lists the pauses of the given types. PausedOf needs SeeOverview. A type that is not paused is missing.
 func (d *Admin) PausedOf(ctx context.Context, a Actor, types ...string) ([]Paused, error) {
 	if len(types) == 0 {
 		return nil, nil
@@ -80,7 +80,8 @@ type PauseOptions struct {
 const maxPause = 366 * 24 * time.Hour
 
 // PauseWith does the same as Pause, with options. A pause with PauseOptions.For ends by itself, at a time of the
-// database's clock. No process starts an entry of the type earlier. Resume ends the pause at once.
+// database's clock. No process starts an entry of the type earlier. Resume ends the pause at once. With
+// PauseOptions.Instead, the new For begins now.
 func (d *Admin) PauseWith(ctx context.Context, a Actor, businessType string, opts PauseOptions, why Why) error {
 	reason, err := d.checkTypeAction(ctx, a, businessType, why)
 	if err == nil && opts.For != 0 && (opts.For < time.Second || opts.For > maxPause) {

@@ -50,7 +50,8 @@ const (
 // process reports only its next three slots.
 const MaxMissed = 1000
 
-// HasPeriodic reports whether Periodic was called in the process that serves the Admin. It sends no query.
+// HasPeriodic reports whether Periodic was called in the process that serves the Admin. It sends no query. HasPeriodic
+// returns false for the zero Admin.
 func (d *Admin) HasPeriodic() bool { return d.log != nil && len(d.log.Schedules()) > 0 }
 
 // Periodic shows the periodic types for which the actor has SeeOverview. It names the entries of slots only with

@@ -21,7 +21,7 @@ type Standing struct {
 
 // StandingOf reads a Standing with four statements, or with five if Operations.Instances is set. AtRisk covers the
 // 1,000 groups of failures with the most cases. If Config.Operations is not set, StandingOf returns nil without an
-// error.
+// error. Each error comes from the database.
 func StandingOf(ctx context.Context, c *compensator.Compensator) (*Standing, error) {
 	log := operating.Of(c)
 	if log.Operations() == nil {

@@ -117,7 +117,8 @@ func (d *Admin) KeepsStatistics() bool { return d.hasStatistics }
 
 // Trend shows the counts of the last TrendHours, TrendDay or TrendWeek. Any other time is a *FieldError. It needs
 // SeeOverview, and leaves out types that the actor may not see. Actors share one result for some seconds, as for
-// Overview. If Operations.Statistics is not set, Trend returns a *FieldError.
+// Overview. If Operations.Statistics is not set, Trend returns a *FieldError. If businessType is not empty, Trend shows
+// that type only.
 func (d *Admin) Trend(ctx context.Context, a Actor, span time.Duration, businessType string) (Trend, error) {
 	period := trendPeriods[span]
 	if period == 0 {

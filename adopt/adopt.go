@@ -38,7 +38,8 @@ func Open(c *compensator.Compensator, cfg Config) (*Import, error) {
 // DryRun makes one pass and rolls back every transaction. It locks rows as long as Once does. It also consumes
 // AUTO_INCREMENT numbers of the log.
 //
-// If rows of different pages share an idempotency key, DryRun counts each of these rows as recorded.
+// If rows of different pages share an idempotency key, DryRun counts each of these rows as recorded. DryRun returns the
+// same errors as Once.
 func (im *Import) DryRun(ctx context.Context) (*Report, error) {
 	return im.runPass(ctx, true, map[string]bool{})
 }
@@ -47,6 +48,7 @@ func (im *Import) DryRun(ctx context.Context) (*Report, error) {
 // before the error. Call Once again to continue, also after compensator.ErrCommitUnknown.
 //
 // If Config does not fit the table, the error is a *compensator.FieldError. With StopAtRefusal it may be a *Refusal.
+// Any other error comes from Record or from the database.
 func (im *Import) Once(ctx context.Context) (*Report, error) {
 	return im.runPass(ctx, false, map[string]bool{})
 }

@@ -10,7 +10,8 @@ import (
 )
 
 // RequireRecorded returns the committed entries of a type in the order in which they were recorded. It fails the test
-// unless there are n of them. It returns each entry in its current state.
+// unless there are n of them. It returns each entry in its current state. c may be any Compensator on the same log, and
+// needs no handler for the type.
 //
 //	placeOrder(ctx, c, db) // the code under test
 //	entries := compensatortest.RequireRecorded(t, c, "close_order", 1)

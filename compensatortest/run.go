@@ -32,7 +32,8 @@ func Run(tb testing.TB, c *compensator.Compensator) (stop func()) {
 }
 
 // Call records v and makes one attempt of the entry. The type's handler runs with its middleware and its timeout. A
-// transactional handler runs in a transaction that commits when the handler succeeds.
+// transactional handler runs in a transaction that commits when the handler succeeds. Call returns the entry after the
+// attempt.
 //
 // No other entry runs, not even an entry that the handler records.
 //

@@ -23,12 +23,12 @@ import (
 //
 // Parse also refuses expressions that never fire, and expressions that would fire at other times than a reader expects:
 //
-//   - A day that no month of the expression has: "0 0 31 4 *". It also refuses a named month that has none of the
-//     days: "0 0 31 1,4 *". The 29th of February is accepted and fires in leap years.
+//   - A day that no month of the expression has: "0 0 31 4 *". It also refuses a named month that has none of the days:
+//     "0 0 31 1,4 *". The 29th of February is accepted and fires in leap years.
 //   - A step larger than its field or range: "*/90 * * * *" selects only minute 0, so it would fire every hour.
 //   - A step that does not divide its field: "*/7 * * * *" would fire 4 minutes after minute 56. The fields have 60
-//     minutes, 24 hours and 12 months. For days no step is accepted, because months have different lengths, and no
-//     step divides 7 days. To accept the uneven gap, write a range: "0-59/7 * * * *", "0 0 1-31/2 * *".
+//     minutes, 24 hours and 12 months. For days no step is accepted, because months have different lengths, and no step
+//     divides 7 days. To accept the uneven gap, write a range: "0-59/7 * * * *", "0 0 1-31/2 * *".
 //   - A start after the first step: "20/15 * * * *" would fire at minutes 20, 35 and 50, but not at minute 5. Write
 //     "20-59/15".
 //   - A day of the month together with a day of the week: "0 0 13 * 5" would fire on each 13th and on each Friday.
@@ -37,7 +37,7 @@ import (
 // Values of a list may overlap. Parse also refuses ranges that go backwards, the 7th day of a week, and a field of
 // seconds.
 //
-// The schedule is safe for concurrent use.
+// Errors of Parse are texts for people, and have no type. The schedule is safe for concurrent use.
 func Parse(expression string, location *time.Location) (compensator.Schedule, error) {
 	if location == nil {
 		return nil, errors.New("compensator/cron: the location is nil")

@@ -8,9 +8,9 @@
 // transaction records all entries of a batch. In the same transaction Config.Work writes the business rows of the new
 // messages. After the commit the Intake acknowledges the messages.
 //
-// The idempotency key of an entry consists of the source, the group and the message id. A redelivered message already
-// has its entry, so the Intake only acknowledges it and does not call Work. When the answer to COMMIT is lost, the
-// Intake first finds out whether the transaction committed.
+// The idempotency key of an entry consists of the source, the group and the message id. The source of a stream is the
+// stream's key and Stream.Server. A redelivered message already has its entry, so the Intake only acknowledges it and
+// does not call Work. When the answer to COMMIT is lost, the Intake first finds out whether the transaction committed.
 //
 // # Messages that fail
 //
@@ -26,11 +26,12 @@
 //   - The message was delivered more than Config.MaxDeliveries times. It may be the cause of crashes.
 //
 // A message that is set aside becomes an entry of Config.Type too. Compensator.Run makes this entry dead without
-// calling the functions. The entry holds the unchanged message, and LastError holds the reason. In all cases the Intake
-// acknowledges the message and continues with the other messages.
+// calling the functions. If a person requeues this entry, the functions run. The entry holds the unchanged message, and
+// LastError holds the reason. In all cases the Intake acknowledges the message and continues with the other messages.
 //
 // If the database is unavailable, read-only or in an unknown state, no message is to blame. The batch waits, and the
-// Intake reads no further messages until the database works again.
+// Intake reads no further messages until the database works again. The Intake tests its own transaction to find out
+// whether the database works. The error of Work does not count.
 //
 // Work may return an error with which a server says that it serves no requests, for example "too many connections" or
 // "disk full". Then the message is not to blame. The Intake tries the batch again until the condition has passed. To
@@ -61,11 +62,13 @@
 //
 // Two streams of the same name on two servers, or under two database numbers, use the same message ids. Suppose that
 // groups of the same name record both streams in one log. If two messages have the same id, the Intake acknowledges the
-// second message without recording it. Set Stream.Server for one of the streams to prevent this loss.
+// second message without recording it. Set Stream.Server for one of the streams to prevent this loss. A stream may use
+// one id for two messages, if the producer sets the ids. A stream that is created again after FLUSHALL does so if the
+// server's clock went back. The second message then counts as a duplicate of the first.
 //
 // If a message of a stream repeats a field name, only the last value is kept.
 //
 // The order of messages is not kept. An effect of Work outside its transaction may happen more than once. A message
-// larger than about three quarters of Config.MaxContent of package compensator may not fit an entry. The Intake logs
-// such a message and leaves it unacknowledged.
+// larger than about three quarters of Config.MaxContent of package compensator may not fit an entry. Smaller messages
+// always fit. The Intake logs such a message and leaves it unacknowledged.
 package intake

@@ -29,8 +29,9 @@ type Intake struct {
 }
 
 // Open registers cfg.Type with c and returns an Intake. Call Open before c.Run. c.Run processes the recorded entries,
-// including the entries of messages that were set aside. An invalid field is a *compensator.FieldError. While c.Run
-// runs, Open returns compensator.ErrRunning.
+// including the entries of messages that were set aside. Another process that opens the same Intake processes these
+// entries in its Compensator.Run, too. An invalid field is a *compensator.FieldError. While c.Run runs, Open returns
+// compensator.ErrRunning.
 func Open(ctx context.Context, c *compensator.Compensator, source Source, cfg Config) (*Intake, error) {
 	cfg = cfg.withDefaults()
 	if source == nil {

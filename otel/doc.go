@@ -7,6 +7,6 @@
 // docs/reference/telemetry.md lists the spans and the metrics with their units, labels and costs.
 //
 // The package reports only these facts about an entry: its type, id, attempt, epoch and batch id. It never reports
-// content and headers. It reports the text of an error only if [Options.ErrorText] is set. A provider that blocks
-// delays the handlers, so export from a batching processor.
+// content and headers. It reports the text of an error only if [Options.ErrorText] is set. A provider that panics does
+// no harm to an entry. A provider that blocks delays the handlers, so export from a batching processor.
 package otel

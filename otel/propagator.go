@@ -10,7 +10,8 @@ import (
 )
 
 // Propagator returns a Propagator that carries the trace context from Record to the handler. It uses the W3C headers
-// traceparent and tracestate, which take about 75 bytes per entry. Without an active trace it adds no headers.
+// traceparent and tracestate, which take about 75 bytes per entry. During an active trace, Record refuses
+// Options.Headers with these names. Without an active trace it adds no headers.
 //
 // It does not carry baggage, because headers are stored. It drops a tracestate of more than 512 bytes, so that no entry
 // is refused because of its trace. The consumer of a relay can use this Propagator too.

@@ -92,7 +92,8 @@ func New(opts Options) (*Telemetry, error) {
 
 // Configure adds the Observer, the Propagator and the middleware of t to cfg. Call Configure before compensator.New,
 // and not concurrently. Configure keeps an Observer and middleware that cfg already has, and makes the middleware of t
-// the outermost. It replaces a Propagator that cfg already has.
+// the outermost. It replaces a Propagator that cfg already has. If Options.Log is empty, t takes the name of the log
+// from cfg.Name.
 func (t *Telemetry) Configure(cfg *compensator.Config) {
 	if t.opts.Log == "" {
 		t.opts.Log = cfg.Name

@@ -25,7 +25,8 @@ type Log interface {
 }
 
 // Server answers requests. If its TLSConfig is set, it uses TLS with the certificates in TLSConfig. As with any
-// http.Server, a Server can be used in one Run only. Set ReadTimeout and IdleTimeout.
+// http.Server, a Server can be used in one Run only. Set ReadTimeout and IdleTimeout. Without them, a slow client holds
+// its connection and a goroutine forever.
 type Server struct {
 	*http.Server
 	Listener net.Listener // listener that Run uses and closes; nil: Run listens on Addr, as ListenAndServe does
@@ -52,13 +53,14 @@ type Config struct {
 //
 //   - Servers take no new requests and finish the running requests. The contexts of consumers end. After this step
 //     nothing is recorded any more. During this step the logs still claim and run entries.
-//   - The contexts of the logs' Run end, all at once. Handlers end, and their outcomes are stored. Each log has its
-//     own StopTimeout.
+//   - The contexts of the logs' Run end, all at once. Handlers end, and their outcomes are stored. Each log has its own
+//     StopTimeout.
 //   - The servers in Inside have one second for their requests.
 //
-// Run returns all errors joined, or nil if everything ended in order. A consumer that returns nil, or a server that was
-// shut down, also ends Run. If a field is invalid, if there is no log, or if an address cannot be listened on, Run
-// returns the error before it starts anything.
+// Run returns all errors joined, or nil if everything ended in order. errors.Is and errors.As find the error of a part.
+// With several logs, an error names its log by the log's name, or else by its position. To find out whether ctx caused
+// the end, use ctx.Err(). A consumer that returns nil, or a server that was shut down, also ends Run. If a field is
+// invalid, if there is no log, or if an address cannot be listened on, Run returns the error before it starts anything.
 //
 // After StopTimeout, Run stops waiting for consumers. It closes the connections of running requests, which ends their
 // contexts, and waits one second more for their servers. A part that has not ended by then is an error of Run. The end
@@ -70,7 +72,9 @@ type Config struct {
 // Run closes nothing that the logs use. After Run call Close of each log, then shut down the telemetry providers, then
 // close the databases and Redis.
 //
-// Run handles no signals. If a second signal must end the program at once, use context.AfterFunc(ctx, stop).
+// Run handles no signals. With a ctx of signal.NotifyContext, a second signal has no effect until you call its stop. If
+// a second signal must end the program at once, use context.AfterFunc(ctx, stop). Entries that run at the second signal
+// run again in another process when their leases end.
 //
 // Several Runs may run at the same time, each with its own servers and logs.
 func Run(ctx context.Context, cfg Config, logs ...Log) error {

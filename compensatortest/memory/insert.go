@@ -12,6 +12,7 @@ import (
 
 // Insert implements processlog.Store. If another transaction holds one of the keys, Insert waits up to 50 seconds for
 // it. If a draft is a duplicate, tx shares the existing row: no other transaction can write the row until tx ends.
+// Insert ignores its last parameter, because the store always knows whether tx is open.
 func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlog.Draft, _ bool) ([]processlog.Inserted, error) {
 	ownTx, err := s.unwrap(ctx, tx)
 	if err != nil {

@@ -75,7 +75,8 @@ func (q *Queue) LoseType(businessType string) {
 	delete(q.keys.dueSets, businessType)
 }
 
-// LoseWhole keeps the entries of a type, and deletes the mark which says that no entry is missing.
+// LoseWhole keeps the entries of a type, and deletes the mark which says that no entry is missing. The calls of every
+// client then report the type as lost.
 func (q *Queue) LoseWhole(businessType string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

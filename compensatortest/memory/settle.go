@@ -115,7 +115,7 @@ func (s *Store) holdLocked(ctx context.Context, tx *Tx, ref processlog.Ref) (*st
 
 // Change implements processlog.Store. With a transaction it waits up to 50 seconds for another transaction that holds
 // the row. It then holds the row for tx, even when it refuses the change. Without a transaction it waits up to 2
-// seconds.
+// seconds. Change ignores its third parameter, because the store always knows whether tx is open.
 func (s *Store) Change(ctx context.Context, tx processlog.Tx, _ bool, change processlog.Change) (processlog.Row, error) {
 	ownTx, err := s.unwrapOptional(ctx, tx)
 	if err != nil {

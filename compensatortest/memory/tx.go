@@ -18,7 +18,7 @@ var errNoSQL = errors.New("compensatortest/memory: a Tx runs no SQL")
 // Tx is a transaction of a Store. A unit test passes it to Record, CompleteTx, CancelTx and the like, directly or
 // inside a wrapper that passes ExecContext's context on.
 //
-// Its methods may be called concurrently.
+// Its methods may be called concurrently. A Tx runs no SQL.
 type Tx struct {
 	store   *Store
 	ctx     context.Context

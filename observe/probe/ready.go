@@ -39,9 +39,10 @@ type Log interface {
 // The answer holds nothing else, so it may be public.
 //
 // timeout is how long the databases may take to answer. All logs are asked at the same time, and share the timeout. The
-// queue of a log has half of this time. If a database has not answered when the timeout ends, the process is not ready.
-// 0 means one second. Choose a timeout shorter than the timeout of the prober. Do not use Ready as a liveness probe,
-// because a restart solves none of these problems.
+// queue of a log has half of this time. Each request sends one or two statements to the servers of each log. If a
+// database has not answered when the timeout ends, the process is not ready. 0 means one second. Choose a timeout
+// shorter than the timeout of the prober. Do not use Ready as a liveness probe, because a restart solves none of these
+// problems.
 //
 // Ready panics if it gets no log, or a nil log. The handler may be called concurrently.
 func Ready(timeout time.Duration, logs ...Log) http.Handler {

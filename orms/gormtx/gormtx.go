@@ -59,7 +59,8 @@ func Use(ctx context.Context, db *gorm.DB, tx *compensator.ScopedTx) *gorm.DB {
 
 // Tx returns the handle of the transaction that tx is in, for Record, Once, CancelTx and similar calls. It works
 // whether GORM or the library has begun the transaction. Outside a transaction Tx returns the pool, and these calls
-// return compensator.ErrNoTransaction for a pool.
+// return compensator.ErrNoTransaction for a pool. If tx is nil, Tx returns nil, for which these calls return an error
+// too.
 func Tx(tx *gorm.DB) compensator.Tx {
 	if tx == nil || tx.Statement == nil {
 		return nil
@@ -69,6 +70,7 @@ func Tx(tx *gorm.DB) compensator.Tx {
 
 // WithRetry runs the function do in a transaction of c at READ COMMITTED. The argument of do is the result of Use for
 // db and this transaction. The transaction commits when do returns nil. In do, use ctx or tx.Statement.Context.
+// WithRetry needs no Connector. For another isolation level, call c.WithRetry with a Transaction of GORM.
 //
 // If the transaction lost to a concurrent transaction, WithRetry runs do again from the beginning. If the answer to
 // COMMIT was lost, WithRetry looks for the entry whose idempotency key is the argument proof. The function do must

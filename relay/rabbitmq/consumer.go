@@ -123,8 +123,8 @@ type Consumer struct {
 }
 
 // Consume registers the business type for the failed messages of a queue and returns the Consumer. Call Consume before
-// c.Run, which processes the entries. An invalid field is a *compensator.FieldError. While c.Run runs, the error is
-// compensator.ErrRunning.
+// c.Run, which processes the entries. Run of another process that registers the same type processes them too. An
+// invalid field is a *compensator.FieldError. While c.Run runs, the error is compensator.ErrRunning.
 //
 // An entry has space for a body of about three quarters of Config.MaxContent of package compensator, minus the headers.
 // If a larger message fails, the Consumer moves it to RefusedQueue and logs an error.

@@ -46,12 +46,14 @@ func (p *Publisher) check(route Route) error {
 // Handler returns a handler that publishes an entry. The handler returns nil after the broker has confirmed that a
 // queue holds the message.
 //
-// The handler returns a *RefusedError in compensator.Permanent if the broker will never accept the message. The reasons
-// are: no queue is bound, the message is too large, the exchange does not exist, or this user may not publish there.
+// The handler returns a *RefusedError in compensator.Permanent if the broker will never accept the message. The error
+// names the exchange and the key. The reasons are: no queue is bound, the message is too large, the exchange does not
+// exist, or this user may not publish there.
 //
 // The handler returns compensator.Unavailable if the broker is unreachable, blocks the connection, rejects the message
 // with a nack, or does not confirm in time. See Config.CountUnavailable. In each of these cases a queue may have the
-// message, but the next attempt sends the message again with the same message id.
+// message, but the next attempt sends the message again with the same message id. A nack says that one queue did not
+// accept the message. Other queues bound to the exchange may have accepted the message.
 func (p *Publisher) Handler(route Route) compensator.HandlerFunc {
 	return func(ctx context.Context, e *compensator.Entry) error {
 		m, err := p.message(route, e)

@@ -32,7 +32,8 @@ const (
 //   - Run is running already (compensator.ErrRunning).
 //   - The queue is a stream (ErrStream).
 //
-// Before each connect Run waits until the log accepts entries.
+// Before each connect Run waits until the log accepts entries. Meanwhile messages stay in their queue, and the broker
+// does not count deliveries.
 func (k *Consumer) Run(ctx context.Context) error {
 	if k.running.Swap(true) {
 		return compensator.ErrRunning

@@ -141,8 +141,8 @@ type Consumer struct {
 }
 
 // Consume registers the business type for failed messages and returns the Consumer. Pass its Handle to a router. Call
-// Consume before c.Run, which processes the entries. An invalid field is a *compensator.FieldError. While c.Run runs,
-// the error is compensator.ErrRunning.
+// Consume before c.Run, which processes the entries. Run in another process that registers the same type processes them
+// too. An invalid field is a *compensator.FieldError. While c.Run runs, the error is compensator.ErrRunning.
 //
 // A nil result of work, or compensator.ErrAlreadySucceeded, says that the message is done. After any other error, a
 // panic or runtime.Goexit, the Consumer records the message as an entry, and the log calls work again by the type's
@@ -186,7 +186,7 @@ func (k *Consumer) IdempotencyKey(topic, messageID string) compensator.Idempoten
 //
 // As long as the log is unavailable, Handle does not return. It retries, with pauses of at most 3 s, until the message
 // is recorded, its context is cancelled, or the Compensator is closed. A deadline of the context limits the call of
-// work, but not this wait.
+// work, but not this wait. If the log refuses the message, Handle may wait, too: see ConsumerConfig.Refused.
 //
 // Handle returns an error in these cases:
 //

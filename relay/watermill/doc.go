@@ -5,8 +5,9 @@
 //
 // In the transaction of a business change, record an entry whose content is the message about this change. A
 // [Publisher] passes the message to a message.Publisher. The entry succeeds only after Publish has returned nil.
-// [Handle] and [HandleBatch] register such types. [Publisher.Handler] and [Publisher.BatchHandler] return the handlers
-// themselves. A [Route] returns the destination of an entry.
+// Publish must not return before the broker has the message: see [Publisher]. [Handle] and [HandleBatch] register such
+// types. [Publisher.Handler] and [Publisher.BatchHandler] return the handlers themselves. A [Route] returns the
+// destination of an entry.
 //
 // A message is built from its entry like this:
 //
