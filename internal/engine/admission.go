@@ -33,19 +33,20 @@ type Admission struct {
 	// entry that is due and free, it lists the entry in Claimed.Limited. At most one feature sets Claim.
 	Claim func(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error)
 
-	// Accept is called for each entry that a claim could lease, while the entry's row is locked. It returns false for
-	// an entry that must not run here now. lost is how many consecutive leases of the entry have ended without an
-	// outcome.
+	// Accept reports whether an entry may run in this process now. The engine calls Accept for each entry that a claim
+	// could lease, while the claim holds the lock on the entry's row. The parameter lost is how many consecutive leases
+	// of the entry have ended without an outcome.
 	//
-	// Another feature may skip an entry that Accept has accepted. So Accept must not count the other entries that it
-	// accepts.
+	// Another feature may still skip an entry that Accept has accepted. The engine reports this through SuspectDone,
+	// but only for suspects. So Accept may count the accepted suspects, but must not count other accepted entries.
 	Accept func(row *processlog.Row, lost int) bool
 
-	// SuspectDone is called when a suspect that Accept has accepted can no longer crash this process. It may be called
-	// several times after one call of Accept.
+	// SuspectDone is called when a suspect that Accept has accepted can no longer crash this process. A suspect is an
+	// entry that may have crashed a process. The engine may call SuspectDone several times after one call of Accept.
 	SuspectDone func(row *processlog.Row, why SuspectEnd)
 
-	// Admit returns which of the claimed attempts may start. The engine gives back the leases and slots of the others.
+	// Admit splits the claimed attempts into attempts that may start and attempts that are skipped. The engine gives
+	// back the leases and slots of the skipped attempts.
 	Admit func(attempts []*Attempt) (admitted, skipped []*Attempt)
 
 	// SharedCallBegins is called before one call of the handler begins for several attempts.
@@ -85,8 +86,8 @@ const (
 // Unlimited is the result of CallsAllowed of a feature that does not limit a type.
 const Unlimited = math.MaxInt
 
-// Checked is the result of CallsAllowed of a feature that limits no number of calls, but checks each entry in its
-// claim.
+// Checked is the result of CallsAllowed of a feature that allows any number of calls, but checks each entry in the
+// transaction of the claim.
 const Checked = Unlimited - 1
 
 var allowAll = Admission{
@@ -104,7 +105,8 @@ var allowAll = Admission{
 	RunBegins:        func() {},
 }
 
-// AttachAdmission adds an admission of a feature to the type. Call AttachAdmission when the type is registered.
+// AttachAdmission adds an Admission to the type. The function configure replaces the functions of this Admission that
+// the feature needs. Call AttachAdmission when the type is registered.
 func (t *Type) AttachAdmission(configure func(a *Admission)) {
 	a := allowAll
 	configure(&a)
@@ -154,8 +156,9 @@ func suspectDone(admissions []*Admission, row *processlog.Row, lost int, why Sus
 	}
 }
 
-// Admitted splits attempts into those that all admissions allow to start, and those that an admission skips. For each skipped
-// attempt it calls AttemptEnded of the admissions that have admitted it.
+// Admitted asks each admission of the type which attempts may start. The result skipped holds the attempts that at
+// least one admission has skipped. An admission may have admitted such an attempt before. For this admission, Admitted
+// calls AttemptEnded with the attempt.
 func (t *Type) Admitted(attempts []*Attempt) (admitted, skipped []*Attempt) {
 	for i, a := range t.admissions {
 		var left []*Attempt
@@ -204,8 +207,8 @@ type Order struct {
 	Separate func(attempts []*Attempt) (startable, blocked []*Attempt, giveUp func() error)
 }
 
-// AttachOrder attaches an order to the type. All functions of the order must be set. Call AttachOrder when the type is
-// registered.
+// AttachOrder makes the engine use the order o for the entries of the type. All functions of o must be set. Call
+// AttachOrder when the type is registered.
 func (t *Type) AttachOrder(o Order) { t.order = &o }
 
 // IsOrdered reports whether an entry of the type may be blocked until another entry has ended.
@@ -236,7 +239,7 @@ func (t *Type) separate(attempts []*Attempt) (startable, blocked []*Attempt, giv
 // Engine.Finish frees the slot of a call when the last of its attempts ends: see Attempt.SlotUsers. An open transaction
 // owns the slots of its Reservation.
 type Slots interface {
-	// Take occupies up to n slots for entries found due, and returns how many.
+	// Take occupies up to n slots for entries that were found due. Take returns how many slots it has occupied.
 	Take(n int) int
 
 	// TakeRecorded occupies a slot for an entry that this process has just recorded. It returns false if no slot may be
@@ -269,7 +272,7 @@ type Reservation interface {
 // Slots returns the slots of the type.
 func (t *Type) Slots() Slots { return t.slots }
 
-// AttachSlots makes s count the calls of the type. Call it at registration.
+// AttachSlots makes s count the handler calls of the type. Call AttachSlots when the type is registered.
 func (t *Type) AttachSlots(s Slots) { t.slots = s }
 
 type unlimited struct{}
@@ -301,15 +304,19 @@ type Grouping struct {
 	// returns 0 if the reported entries may fill a call.
 	EntryDue func(now time.Time) time.Duration
 
-	// Look is called before each claim of the type. It returns nil if the claim may begin. Otherwise due entries may
-	// wait for others to share their call, so the engine calls ask in a goroutine, and claims nothing. The function ask
-	// may ask the database. Its result is the time until Look is called again. full says that the last claim got as
-	// many entries as it asked for, so that ask must ask the database at once. The engine calls neither Look nor claims
-	// the type until ask has returned.
+	// Look is called before each claim of the type. Look returns nil if the claim may begin. Otherwise due entries may
+	// still wait for other entries to share their handler call. In this case Look returns the function ask, and the
+	// engine calls ask in a goroutine in place of the claim. Until ask has returned, the engine does not call Look, and
+	// does not claim the type.
+	//
+	// The function ask may ask the database. Its result is the time until the engine must call Look again. The
+	// parameter full says that the last claim got as many entries as it asked for. If full is true, ask must ask the
+	// database at once.
 	Look func(now time.Time, full bool) (ask func() time.Duration)
 }
 
-// AttachGrouping attaches a grouping to the type. Call it at registration.
+// AttachGrouping makes the engine use the grouping g for the calls of the type's handler. Call AttachGrouping when the
+// type is registered.
 func (t *Type) AttachGrouping(g Grouping) { t.grouping = g }
 
 // Grouped reports whether one call of the handler may take several entries.
@@ -318,7 +325,7 @@ func (t *Type) Grouped() bool { return t.grouping.Start != nil }
 // Seats returns how many entries one call of the handler takes at most.
 func (t *Type) Seats() int { return max(1, t.grouping.Seats) }
 
-// Linger returns how long a due entry may stay unclaimed while it waits for others to share its call.
+// Linger returns how long a due entry may stay unclaimed while it waits for other entries to share its call.
 func (t *Type) Linger() time.Duration { return t.grouping.Linger }
 
 type sharingClass int
@@ -330,8 +337,9 @@ const (
 	sharingClasses                         // number of classes
 )
 
-// maxSharedLosses is how many leases an entry may lose before it must run alone. A crash costs every entry of a shared
-// call a lease, so the last lease before crashBudget must not be shared.
+// maxSharedLosses is the number of lost leases after which an entry must run alone. A crash during a shared call costs
+// each entry of the call a lease. So an entry that has only one lease left before crashBudget must not share its call:
+// another entry could cause the crash.
 const maxSharedLosses = crashBudget - 1
 
 func (t *Type) sharingClass(state processlog.State, lost int) sharingClass {

@@ -64,8 +64,9 @@ func (r *reserved) Use(keep int) bool {
 
 func withSlots(t *Type) { t.AttachSlots(&counted{size: t.Concurrency}) }
 
-// An entry that was inserted with a lease commits only after the lease has ended, and this process claims it with the
-// token of that lease.
+// A process inserts an entry with a lease, and the transaction commits only after this lease has ended. The process
+// then claims the entry with the token of this lease. The ended lease must not count as lost, because no handler could
+// run before the commit. So the entry is no suspect.
 // Failure: F61
 func TestEntryClaimedOnAfterALateCommitIsNoSuspect(t *testing.T) {
 	var lost []int

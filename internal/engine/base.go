@@ -147,8 +147,10 @@ type Watcher struct {
 	// with which the outcome was written. asked is when the statement that stored the outcome was sent.
 	Stored func(row *processlog.Row, o *processlog.Outcome, token processlog.Token, asked time.Time)
 
-	// Recorded is called for entries whose commit is reported, and that this process does not read back from the
-	// database. Recorded must not wait, because it runs in the goroutine that committed. It must not keep fresh.
+	// Recorded is called with entries whose transaction is reported as committed. It is not called with entries that a
+	// feature starts in this process, because the process reads these back from the database. Recorded must not wait,
+	// because it runs in the goroutine that committed the transaction. Recorded must not keep the slice fresh after it
+	// has returned.
 	Recorded func(fresh []InsertedEntry)
 
 	// Failed is called when a claim or a search for due entries has failed.
@@ -213,8 +215,9 @@ type Hooks struct {
 	// arguments.
 	Committed []func(drafts []processlog.Draft, inserted []processlog.Inserted)
 
-	// Start is called with entries whose transaction has committed. It takes the entries that it starts in this process, and
-	// returns the others. The source gets the others. Start may reuse the memory of fresh.
+	// Start is called with entries whose transaction has committed. Start takes the entries that its feature starts in
+	// this process, and returns the other entries. The engine passes the returned entries to the source. Start may
+	// reuse the memory of the slice fresh for its result.
 	Start []func(fresh []InsertedEntry) (others []InsertedEntry)
 
 	// FindID is called for an entry that the source accepts and whose id is not known. A feature that reads the id hands the
@@ -247,12 +250,13 @@ type Hooks struct {
 	// further data. The statement that stores the outcome stores the data too.
 	Prepare []func(a *Attempt, o processlog.Outcome) processlog.Outcome
 
-	// IsAwaited reports whether another entry waits for the outcome of an attempt. An outcome that an entry waits for
-	// is stored sooner.
+	// IsAwaited reports whether another entry waits for the outcome of an attempt. The engine stores such an outcome
+	// sooner than other outcomes.
 	IsAwaited []func(a *Attempt) bool
 
-	// Storing is called before outcomes for which IsAwaited returned true are sent to the database. It may return a
-	// function. The engine calls this function once, when the database has answered or the first try has failed.
+	// Storing is called with the outcomes for which IsAwaited returned true, before the engine sends them to the
+	// database. Storing may return the function onAnswer, or nil. The engine calls onAnswer once, when the database has
+	// answered or the first try has failed.
 	Storing []func(batch []Settling) (onAnswer func())
 
 	// Stored is called when an outcome is stored. The parameter failed says whether the outcome counts as a failure of the

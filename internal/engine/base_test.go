@@ -25,8 +25,9 @@ func (s *slowToSettle) Settle(_ context.Context, _ processlog.Token, outcomes []
 	return []processlog.Settled{{Applied: true, State: outcomes[0].To}}, nil
 }
 
-// In the first case an earlier try to store the success failed. In the second case the handler began long before the
-// write.
+// The test checks that Watcher.Stored gets the time at which the statement that stored the outcome was sent. In the
+// first case, an earlier try to store the success failed. In the second case, the handler's transaction stored the
+// outcome long after the handler had begun.
 func TestWatcherGetsTheTimeOfTheWriteThatStoredTheOutcome(t *testing.T) {
 	for name, run := range map[string]func(e *Engine, typ *Type, row processlog.Row, written time.Time){
 		"an outcome that took several tries": func(e *Engine, typ *Type, row processlog.Row, _ time.Time) {

@@ -73,7 +73,8 @@ func (e *Engine) ClaimOffered(t *Type, offer processlog.Leased, calls int, full 
 	sentAt := time.Now()
 	e.claimSchedule.with(t.Name, func(s *typeSchedule) { s.pace.Begin(sentAt) })
 	if !full {
-		// Schedule the next claim before this transaction.
+		// Schedule the next claim before this transaction begins, so that a slow transaction does not delay the next
+		// claim.
 		e.Expect(t.Name, offer.Next)
 	}
 	found, err := e.claim(t, wantedByID(offer.IDs), calls)
@@ -107,8 +108,8 @@ func (e *Engine) AdjustSlots(t *Type, held, needed int) int {
 	return needed
 }
 
-// ClaimFromStore claims and starts entries that the database reports as due. The caller holds Type.SlotsToSearch slots
-// for the given number of handler calls.
+// ClaimFromStore reads due entries from the database, claims them and starts them. The parameter calls is the number of
+// handler calls that may begin. The caller has taken as many slots as Type.SlotsToSearch returns for this number.
 func (e *Engine) ClaimFromStore(t *Type, calls int) ClaimResult {
 	var readAhead *readahead.List
 	e.claimSchedule.with(t.Name, func(s *typeSchedule) { readAhead = s.readAhead })
@@ -125,7 +126,8 @@ func (e *Engine) ClaimFromStore(t *Type, calls int) ClaimResult {
 	if err != nil {
 		return ClaimResult{NextDueIn: processlog.Never, Err: err}
 	}
-	// Other processes have claimed these entries, so another claim at once would probably lose again.
+	// Other processes have claimed all entries that this claim has just read. Another claim at once would probably lose
+	// the race again.
 	lostRace := share.JustRead && len(found.Mine) == 0
 	more := share.MoreDue || len(found.WithoutCall) > 0
 	return ClaimResult{FromDatabase: true, Full: more && !lostRace, LostRace: more && lostRace, StoreDrained: !more, NextDueIn: processlog.Never}
@@ -331,9 +333,9 @@ func (p *picker) setAsideCounted(found processlog.Claimed) processlog.Claimed {
 	return found
 }
 
-// ClaimWithSlots claims entries for a number of handler calls. The caller holds a slot for each call, and
-// ClaimWithSlots frees the slots that are not needed. It enqueues the entries that it could not lease. The caller
-// handles those in ClaimedRows.WithoutCall.
+// ClaimWithSlots claims wanted entries in slots that the caller has taken. It frees the slots that no leased entry
+// needs. It enqueues the entries that it could not lease, except those in ClaimedRows.WithoutCall. The caller handles
+// the entries in WithoutCall.
 func (e *Engine) ClaimWithSlots(t *Type, wanted []processlog.Wanted, calls int) (ClaimedRows, error) {
 	found, err := e.claim(t, wanted, calls)
 	e.slotFreed(t.Name)
@@ -345,8 +347,8 @@ func (e *Engine) ClaimWithSlots(t *Type, wanted []processlog.Wanted, calls int) 
 }
 
 // Unleased returns the entries that a claim of the type t could not lease, each with the time until it can be claimed.
-// It leaves out the entries in WithoutCall. A skipped entry has the type of its row, because the queue may have named a
-// wrong one.
+// The result leaves out the entries in WithoutCall. For a skipped entry, Unleased returns the type that the entry's row
+// has, because the queue may have named a wrong type.
 func (e *Engine) Unleased(t *Type, found ClaimedRows) (entries []processlog.QueueEntry) {
 	for _, w := range found.Waiting {
 		entries = append(entries, processlog.QueueEntry{BusinessType: t.Name, ID: w.ID, In: w.In})

@@ -30,7 +30,7 @@ func TestStopWhoseGracePeriodIsOverWaitsForNothingMore(t *testing.T) {
 	})
 }
 
-// A select with two ready cases takes either of them at random, so the test waits many times.
+// If both cases of a select are ready, Go takes one of them at random. So the test repeats the wait many times.
 func TestStopWhoseGracePeriodIsOverSucceedsIfNothingIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 64 {
@@ -39,7 +39,8 @@ func TestStopWhoseGracePeriodIsOverSucceedsIfNothingIsLeft(t *testing.T) {
 	})
 }
 
-// quietAtTheDeadline is a batcher whose last work ends when the wait for it reaches its deadline.
+// quietAtTheDeadline is a batcher whose channel Done never reports the end of its work. So a wait for this batcher
+// lasts until its deadline. Quiet then reports that no work is left, so the wait succeeds.
 type quietAtTheDeadline struct{}
 
 func (quietAtTheDeadline) Done() <-chan struct{} { return nil }

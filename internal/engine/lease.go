@@ -152,7 +152,8 @@ func (e *Engine) forget(a *Attempt) {
 func (h *holdings) remove(a *Attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// An attempt that only dead-letters an entry is not held, but another attempt of the entry may be.
+	// The engine does not hold an attempt that only dead-letters an entry. The holding under this key may then belong
+	// to another attempt of the same entry, so compare the attempts.
 	if h.held[a.holdingKey()] == a {
 		delete(h.held, a.holdingKey())
 	}
@@ -306,8 +307,9 @@ func newestAttempts(due []*Attempt) []*Attempt {
 	return kept
 }
 
-// renewAll also works after the end of Run's context, because outcomes may wait long to be stored (G8, a reported
-// success is stored; G15, stopping loses nothing).
+// renewAll renews the leases of the given attempts with one statement. It also works after Run's context has ended. At
+// that time outcomes may still wait to be stored, and their entries need leases until then (G8, a reported success is
+// stored; G15, stopping loses nothing).
 func (e *Engine) renewAll(lease time.Duration, attempts []*Attempt) {
 	held := make([]processlog.Held, len(attempts))
 	for i, a := range attempts {
@@ -347,8 +349,9 @@ func (h *holdings) renewed(attempts []*Attempt, answer processlog.Unrenewed, lea
 	}
 }
 
-// RenewLapsed renews the leases that ended during a shared call without verdicts, before its entries run alone. If
-// another process has claimed an entry meanwhile, SecondCallError returns an error.
+// RenewLapsed renews the leases that ended while a shared handler call ran. The call has returned no verdicts, so the
+// engine then runs each entry of the call alone. If another process has claimed an entry in the meantime,
+// SecondCallError returns an error for the entry's attempt.
 func (e *Engine) RenewLapsed(t *Type, batch []*Attempt) {
 	if lapsed := e.holdings.markLapsed(batch); len(lapsed) > 0 && !e.Stopping() {
 		e.renewAll(t.Lease, lapsed)

@@ -13,18 +13,19 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// crashBudget is the number of consecutive lost leases after which no handler is called for an entry any more. The next
-// claim only counts the last loss, and leases the entry once more. During this lease, a process that ran the entry and
-// could not reach the database can still store its success. If this lease also ends without an outcome, the following
-// claim dead-letters the entry.
+// crashBudget is the number of consecutive lost leases after which the engine calls no handler for an entry any more.
+// The next claim then leases the entry once more, but runs nothing. During this lease, a process that ran the entry can
+// still store its success, for example after it has lost the database for a while. If this lease also ends without an
+// outcome, the following claim dead-letters the entry.
 const crashBudget = 3
 
-// RunsNothing reports whether a claim of the row would run no handler. row is the row before the claim. RunsNothing
-// does not know whether a handler of this process is stuck.
+// RunsNothing reports whether a claim of an entry would call no handler, because the entry has lost too many leases.
+// The parameter row is the entry's row before the claim. RunsNothing does not know whether a handler of the entry is
+// stuck in this process.
 func RunsNothing(row *processlog.Row) bool { return row.DeliveryCount >= crashBudget }
 
-// LostLeases returns how many consecutive leases of an entry ended without an outcome before its claim. claimed is the
-// row after the claim.
+// LostLeases returns how many consecutive leases of an entry had ended without an outcome when the entry was claimed.
+// The parameter claimed is the entry's row after this claim.
 func LostLeases(claimed *processlog.Row) int { return claimed.DeliveryCount - 1 }
 
 // noOutcome is the LastError of an entry that has Faults but no error of a handler. A claim reads the Faults of a row
@@ -78,8 +79,9 @@ func unchanged(row *processlog.Row) processlog.Outcome {
 	}
 }
 
-// countServerErrors returns how many consecutive attempts ended with a server fault, and how many with a server outage.
-// Any other kind resets both to 0.
+// countServerErrors returns how many consecutive attempts of an entry have ended with a server fault, and how many with
+// a server outage. The parameter kind is the verdict of the last attempt. Any other kind of verdict resets both numbers
+// to 0.
 func countServerErrors(before processlog.Faults, kind verdict.Kind) (faults, downs int) {
 	switch kind {
 	case verdict.KindServerFault:
@@ -121,18 +123,19 @@ func serverErrorPrefix(kind verdict.Kind, count int) string {
 	return fmt.Sprintf("%d in a row, %s: ", count, condition)
 }
 
-// serverDownPause is random between 2 and 4 s after the first outage. It doubles with each further one, up to between
-// 30 and 60 s.
+// serverDownPause returns the pause after an attempt that met a server outage. The parameter count is the number of
+// consecutive outages. The pause is random. It is between 2 and 4 s after the first outage, and doubles with each
+// further outage, up to between 30 and 60 s.
 func serverDownPause(count int) time.Duration {
 	d := min(unavailablePause<<min(count-1, 8), 30*time.Second)
 	return d + jitter.N(d)
 }
 
-// unavailablePause is the minimum delay after Unavailable, which counts no failure and so does not lengthen the
-// schedule's delay.
+// unavailablePause is the minimum delay after an attempt that ended with Unavailable. Unavailable does not count as a
+// failure. So the delay that the type's Retry returns does not grow from one such attempt to the next.
 const unavailablePause = 2 * time.Second
 
-// MaxUnavailableDelay is the maximum to which the delays after Unavailable grow.
+// MaxUnavailableDelay is the longest delay to which unavailableDelay grows.
 const MaxUnavailableDelay = 2 * time.Minute
 
 // unavailableDelay returns about twice the previous delay, at most MaxUnavailableDelay. The previous delay is the time
@@ -145,13 +148,15 @@ func (t *Type) unavailableDelay(row *processlog.Row, v *verdict.Verdict) time.Du
 	previous := min(max(0, row.NextAt.Sub(row.UpdatedAt)), MaxUnavailableDelay)
 	grown := min(previous*3/2+jitter.N(previous+1), MaxUnavailableDelay-jitter.N(MaxUnavailableDelay/4))
 	if t.MaxWait > 0 {
-		// When MaxWait has passed, Unavailable counts as a failure.
+		// The delay must not grow beyond the moment at which MaxWait has passed. From this moment on, an attempt that
+		// ends with Unavailable counts as a failure.
 		grown = min(grown, t.MaxWait-row.Age())
 	}
 	return max(wait, grown)
 }
 
-// WithFaults sets the faults of an outcome, if they differ from the faults of the row.
+// WithFaults returns the outcome o with the given faults, if they differ from the faults of the row. Faults need a
+// LastError, so WithFaults sets LastError to noOutcome if the outcome has no error.
 func WithFaults(o processlog.Outcome, row *processlog.Row, faults processlog.Faults) processlog.Outcome {
 	if faults != row.Faults.In(row) {
 		o.Faults = &faults

@@ -184,8 +184,9 @@ func (e *Engine) StartRecorded(fresh []InsertedEntry) {
 	e.enqueueInserted(fresh)
 }
 
-// enqueueInserted hands each entry to the source, unless the source does not accept it. The reconciler later enqueues
-// the entries that the source has not accepted.
+// enqueueInserted passes each entry that the source accepts to the source. If the id of such an entry is unknown,
+// enqueueInserted passes the entry to the FindID hooks. If no hook takes the entry, enqueueInserted schedules a claim.
+// The reconciler later enqueues the entries that the source does not accept.
 func (e *Engine) enqueueInserted(fresh []InsertedEntry) {
 	items := make([]processlog.QueueEntry, 0, len(fresh))
 	for _, f := range fresh {

@@ -312,8 +312,10 @@ func (e *Engine) callHandler(a *Attempt) (result Result) {
 	return a.Type.Run(a)
 }
 
-// TooLate reports whether it is too late to call the handler. If it is, result is the result of the attempt. The
-// timeout runs from the claim, and another suspect may start once it has passed (G16, repetitions are counted).
+// TooLate reports whether it is too late to call the handler of an attempt. If late is true, the attempt ends with the
+// given result and no call. The timeout of an attempt runs from the claim. When the timeout has passed, the process may
+// start another suspect (an entry that may have crashed a process). A late handler would run beside this suspect, and a
+// crash would cost both entries a lease (G16, repetitions are counted).
 func (e *Engine) TooLate(a *Attempt) (result Result, late bool) {
 	switch {
 	case e.Stopping():

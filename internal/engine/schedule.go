@@ -37,8 +37,9 @@ func (c *claimSchedule) prepare() {
 	}
 }
 
-// start starts every claim and every look that is worthwhile now, each in a goroutine that the WaitGroup counts. It
-// returns how long the scanner may sleep.
+// start starts each claim and each look that is worthwhile now. A look asks whether due entries still wait for other
+// entries to share their handler call: see Grouping.Look. Each claim and each look runs in a goroutine that the
+// WaitGroup goroutines counts. start returns how long the scanner may sleep.
 func (c *claimSchedule) start(goroutines *sync.WaitGroup, e *Engine) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,8 +49,8 @@ func (c *claimSchedule) start(goroutines *sync.WaitGroup, e *Engine) time.Durati
 		s := c.byType[name]
 		t := s.typ
 		for s.shouldClaim(now) && !e.OutcomesRefused(t) {
-			// A leased entry without a slot would lose its lease unused, which counts as lost (G16, repetitions are
-			// counted).
+			// Take the slots before the claim. A lease without a slot would end unused, and it would count as a lost
+			// lease (G16, repetitions are counted).
 			calls := t.slots.Take(t.CallsFor(processlog.MaxRows))
 			if calls == 0 {
 				break
@@ -127,9 +128,9 @@ func (c *claimSchedule) CanClaim(t *Type) (can bool) {
 	return can
 }
 
-// Notifications returns the names of the types that run here, sorted. For each type it also returns how many events may
-// have made an entry due so far. Call Notifications before you ask a queue when entries are due, and pass the number to
-// Postpone.
+// Notifications returns the sorted names of the types that run here. The slice notified holds one number for each type:
+// how many events so far may have made an entry of the type due. Call Notifications before you ask a queue when entries
+// are due. Then pass the type's number to Postpone, which compares it with the present number.
 func (c *claimSchedule) Notifications() (names []string, notified []int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,8 +172,9 @@ const (
 	// claim would wait for the end of that claim.
 	claimsInFlight = 2
 
-	// The pause after a lost race is random, and at most lostRacePause. This maximum doubles with each further lost
-	// race in a row, up to maxLostRaces times.
+	// A claim loses a race if other processes have claimed all entries that this claim read. The pause after a lost
+	// race is random, and at most lostRacePause. This maximum doubles with each further lost race in a row, up to
+	// maxLostRaces times.
 	lostRacePause = 50 * time.Millisecond
 	maxLostRaces  = 5
 
@@ -191,13 +193,13 @@ type typeSchedule struct {
 
 	// These fields say when the next claim begins:
 	//
-	//   - The scanner starts a claim at claimAt.
-	//   - A claim that the database refused sets pausedUntil and increments refusedClaims. A claim without an error resets
-	//     both. claimAt is never before pausedUntil.
-	//   - No event moves claimAt to a time before pace.Next. So two claims do not begin their transactions directly after
-	//     each other.
-	//   - After a claim from the database, scheduleNext uses the earliest of laterDueTimes. claimBegins drops the due times
-	//     that have passed.
+	//   - The scanner starts a claim at the time claimAt.
+	//   - If the database refuses a claim, pausedUntil is set and refusedClaims is incremented. A claim without an
+	//     error resets both fields. claimAt is never before pausedUntil.
+	//   - No event moves claimAt to a time before pace.Next. So the transaction of a claim does not begin directly
+	//     after the transaction of another claim.
+	//   - The database does not report due times in the future. So after a claim from the database, scheduleNext reads
+	//     the next due time from laterDueTimes. claimBegins removes the due times that have passed.
 	claimAt       time.Time        // when the next claim is worthwhile; at most 2*peekInterval away
 	laterDueTimes []time.Time      // known future due times, sorted, at most maxLaterDueTimes
 	pausedUntil   time.Time        // no claim before this time, because the database refused one; zero if refusedClaims is 0
@@ -213,10 +215,11 @@ type typeSchedule struct {
 	// If moreDue is set, the next claim begins at once, because more entries are due than one claim takes. These rules
 	// hold:
 	//
-	//   - A full claim sets moreDue. A claim that is not full clears moreDue, unless a full claim has ended since it began.
+	//   - A full claim sets moreDue. A claim that is not full clears moreDue, unless a full claim has ended since this
+	//     claim began.
 	//   - A refused claim and a look clear moreDue.
-	//   - ExpectBacklog sets backlog. A claim that has read all due entries of the database clears backlog, unless found has
-	//     changed since the claim began.
+	//   - ExpectBacklog sets backlog. A claim that has read all due entries of the database clears backlog, unless the
+	//     field found has changed since the claim began.
 	moreDue bool // whether more entries are due: a claim was full, and no later claim got less
 	backlog bool // whether the database holds due entries that the source does not report
 	found   findings
@@ -224,14 +227,16 @@ type typeSchedule struct {
 	readAhead *readahead.List
 }
 
-// findings counts how often more due entries were found.
+// findings counts the events which showed that more entries are due. If a count has changed during a claim, another
+// such event came after the claim had begun.
 type findings struct {
 	fullClaims int
 	backlogs   int // calls of ExpectBacklog
 }
 
-// shouldClaim allows a second claim while one runs, if entries have become due since the first one asked the queue. For
-// a backlog, more than a few slots must be free.
+// shouldClaim reports whether a claim of the type may begin now. While one claim runs, a second claim may begin only if
+// entries have become due since the first claim began. If moreDue is set, a second claim also needs more than a few
+// free slots.
 func (s *typeSchedule) shouldClaim(now time.Time) bool {
 	due := !now.Before(s.claimAt)
 	switch {
@@ -248,8 +253,9 @@ func (s *typeSchedule) shouldClaim(now time.Time) bool {
 	return due
 }
 
-// look returns nil if a claim may begin at once. Otherwise due entries of the type may wait for others to share their
-// call, and the scanner calls ask instead of a claim. ask may ask the database.
+// look returns nil if a claim may begin at once. Otherwise due entries of the type may still wait for other entries to
+// share their handler call. In this case the scanner calls the function ask in place of a claim. ask may ask the
+// database.
 func (s *typeSchedule) look(now time.Time) (ask func() time.Duration) {
 	if s.typ.Linger() == 0 || s.refusedClaims > 0 { // Before the refused claim, a look has found that the entries wait no longer.
 		return nil
@@ -264,8 +270,8 @@ func (s *typeSchedule) notify(due time.Time) bool {
 	return s.moveForward(due)
 }
 
-// moveForward sets claimAt to wanted, or to the earliest later time that pace and pausedUntil allow, but never makes it
-// later. It reports whether claimAt has changed.
+// moveForward makes claimAt earlier: it sets claimAt to wanted, or to the earliest later time that pace and pausedUntil
+// allow. moveForward never makes claimAt later. It reports whether claimAt has changed.
 func (s *typeSchedule) moveForward(wanted time.Time) bool {
 	if paced := s.pace.Next(); wanted.Before(paced) {
 		wanted = paced
@@ -288,8 +294,9 @@ func (s *typeSchedule) rememberDueTime(due time.Time) {
 	}
 }
 
-// claimBegins sets claimAt as late as possible, because this claim takes the entries that are known to be due. A
-// notification or the end of this claim makes claimAt earlier again.
+// claimBegins records that a claim or a look begins, and returns the present value of the field found. It sets claimAt
+// to the latest allowed time, because this claim takes the entries that are known to be due. A notification or the end
+// of this claim moves claimAt to an earlier time.
 func (s *typeSchedule) claimBegins(now time.Time) findings {
 	s.hasBegun = true
 	s.runningClaims++
@@ -298,10 +305,11 @@ func (s *typeSchedule) claimBegins(now time.Time) findings {
 	return s.found
 }
 
-// claimEnded takes what claimBegins returned as before.
+// claimEnded records the end of a claim. The parameter before is the value that claimBegins returned.
 func (s *typeSchedule) claimEnded(result ClaimResult, before findings) {
 	s.runningClaims--
-	// An answer of the queue that is under way may be outdated.
+	// If the queue is being asked at this moment, its answer may be older than this claim. Count a notification, so
+	// that Postpone ignores that answer.
 	s.notifications++
 	switch {
 	case result.Full:
@@ -340,7 +348,8 @@ func (s *typeSchedule) scheduleNext(result ClaimResult) {
 		s.lostRaces = 0
 	}
 	due := time.Now().Add(wait)
-	// The database has not said when the next entry is due (G17, a slow type holds up no other).
+	// The answer of the database does not say when the next entry is due. So use the earliest due time that this
+	// process knows (G17, a slow type holds up no other).
 	if result.FromDatabase && len(s.laterDueTimes) > 0 && s.laterDueTimes[0].Before(due) {
 		due = s.laterDueTimes[0]
 	}

@@ -56,7 +56,8 @@ func TestSearchForEntriesThatAreNotBlockedHoldsOneSlot(t *testing.T) {
 	require.Equal(t, 100, typ.slots.Available(), "no slot is left over")
 }
 
-// Other entries take all other slots during the search.
+// While the search runs, other entries take all slots except the slot of the search. The search finds ten entries, so
+// the claim leases only one of them. The next claim must lease the other nine entries without another search.
 func TestSearchThatFindsMoreThanSlotsLosesNoEntry(t *testing.T) {
 	e, typ, store := searching(t, func(typ *Type) int {
 		typ.slots.Take(100)

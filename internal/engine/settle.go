@@ -82,7 +82,8 @@ func (e *Engine) settleBatch(batch []pendingOutcome) { e.settleDistinct(batch, f
 
 func (e *Engine) settleDistinct(batch []pendingOutcome, onFailure func()) {
 	var repeats []pendingOutcome // further outcomes of entries in this batch; they go into the next batch
-	// A statement may name an entry only once. The database drops the second outcome if the first has made it obsolete.
+	// A statement may name an entry only once, so write the second outcome of an entry in the next batch. If the first
+	// outcome has made the second one obsolete, the database drops the second one.
 	isWritten := make(map[processlog.ID]bool, len(batch))
 	batch = slices.DeleteFunc(batch, func(o pendingOutcome) bool {
 		if isWritten[o.outcome.ID] {
@@ -146,12 +147,13 @@ func (e *Engine) writeOutcomes(token processlog.Token, batch []pendingOutcome, o
 		}
 		// Outcomes are also stored while Run stops (G15, stopping loses nothing).
 		ctx, cancel := e.Statement()
-		// The rollback detector ignores writes that were sent before a person accepted a loss, so take the time of each
-		// try (G19, a loss is noticed).
+		// Take the time of each try, and not only of the first one. The rollback detector compares this time with the
+		// moment at which a person accepted a loss of data. It ignores writes that were sent before this moment (G19, a
+		// loss is noticed).
 		sentAt := time.Now()
 		results, err := e.Store.Settle(ctx, token, outcomesOf(batch))
 		cancel()
-		// If all rows are locked, the answer does not show whether the database can write.
+		// If all rows are locked, do not report a success: the answer does not show whether the database can write.
 		if err != nil || slices.ContainsFunc(results, func(r processlog.Settled) bool { return !r.Busy }) {
 			e.NoteResult(problemStore, err)
 		}
