@@ -69,7 +69,7 @@ type Batch struct {
 	id string
 }
 
-// Batch returns the batch with an id. The id must not be empty.
+// Batch returns the batch with an id. The id must not be empty. Batch sends no statement.
 func (c *Compensator) Batch(id string) *Batch { return &Batch{c: c, id: id} }
 
 // Progress says how many entries of a batch have ended, and in which states they are. The zero value means that the batch

@@ -49,8 +49,9 @@ func (cfg PeriodicConfig) validate() error {
 // in UTC. Each process must call Periodic before Run. Periodic also works for a type that is only declared.
 //
 // A type starts with the next slot after the time at which a process first called Periodic for this type. The database
-// stores the latest recorded slot under the type's name, and no purge removes it. If you change the schedule, the type
-// continues after the stored slot.
+// stores the latest recorded slot under the type's name, and no purge removes it. A type with a new name has no stored
+// slot, so it starts like a new type. If you change the schedule, the type continues after the stored slot. The type
+// also continues after that slot if no process has registered the type for a while.
 //
 // cfg may be nil. A missing table is a *FieldError: see Migrate. While Run runs, Periodic returns ErrRunning.
 func Periodic(ctx context.Context, t *Type[time.Time], schedule Schedule, cfg *PeriodicConfig) error {

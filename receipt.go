@@ -124,9 +124,9 @@ func (r *Receipt) ResolveIDs(ctx context.Context, tx Tx) error {
 }
 
 // Committed tells the library that Commit has returned nil, so that the entries start at once. Without this call the
-// library looks for the commit 50 ms, 200 ms and 1 s after Record. Later the reconciler finds the entries. Committed
-// never blocks and never fails. A second call does nothing. On a Connector and in InTx the library sees the commit by
-// itself, and Committed does nothing.
+// library looks for the commit 50 ms, 200 ms and 1 s after Record. Later the reconciler finds the entries, within
+// Config.Grace and Config.ReconcileInterval. Committed never blocks and never fails. A second call does nothing. On a
+// Connector and in InTx the library sees the commit by itself, and Committed does nothing.
 func (r *Receipt) Committed() {
 	if !r.rec.Watched() {
 		r.rec.Committed()

@@ -96,10 +96,10 @@ func (t *Type[T]) encode(v T) (content []byte, err error) {
 // parameter id identifies the work, for example the id of a message. If Once returns true, do the work in tx. If Once
 // returns false, the work was done before: commit, and acknowledge the message.
 //
-// Once records an entry that has succeeded already. It prevents a second run for as long as the entry is kept: see
-// TypeConfig.Keep. If two transactions use the same id, the second one waits for the first one. If an entry with this
-// id waits, runs or is dead, Once completes it as CompleteTx does. If that entry has ended without success, Once
-// returns a *StateError. All other errors come from Record: roll back.
+// Once records an entry that has succeeded already. The entry holds v for people to see. The entry prevents a second
+// run for as long as the entry is kept: see TypeConfig.Keep. If two transactions use the same id, the second one waits
+// for the first one. If an entry with this id waits, runs or is dead, Once completes it as CompleteTx does. If that
+// entry has ended without success, Once returns a *StateError. All other errors come from Record: roll back.
 func (t *Type[T]) Once(ctx context.Context, tx Tx, id IdempotencyKey, v T) (first bool, err error) {
 	entry := t.Entry(v, Options{IdempotencyKey: id})
 	entry.alreadyDone = true

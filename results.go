@@ -12,7 +12,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// ErrNoResult says that an entry succeeded without a result.
+// ErrNoResult says that an entry succeeded without a result. A service or Once may have completed the entry, or a
+// handler without a result may have run it. A middleware may have returned nil in place of the handler. A person may
+// have erased the entry.
 var ErrNoResult = errors.New("compensator: the entry succeeded without a result")
 
 // ResultType is a Type whose handler returns a result of type R. It has all methods of Type. Where a function wants a
@@ -47,7 +49,8 @@ func HandleResult[T, R any](ctx context.Context, c *Compensator, businessType st
 // HandleCall registers a handler that consists of two functions. First callFunc works outside the database, for example
 // at a partner, and no transaction is open meanwhile. If callFunc returns no error, the library begins a transaction,
 // and calls txFunc in it with the result of callFunc. This transaction also stores the result and the success. txFunc
-// has the limits of a handler of HandleTx.
+// has the limits of a handler of HandleTx. Middleware wraps both functions at once. The result is encoded after txFunc
+// has returned.
 //
 // If the handler ends the entry as succeeded, the writes of txFunc happen exactly once. callFunc runs at least once, so
 // pass Entry.CallKey to the partner. If txFunc fails, its writes are rolled back, and the attempt has failed with its

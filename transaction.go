@@ -23,8 +23,9 @@ import (
 // use it until they return.
 //
 // If the server rolls the transaction back, the library sends no more statements. Every later statement returns
-// ErrTxAborted. If one of your own statements ends the transaction (COMMIT, DDL), every later statement returns
-// ErrNoTransaction. Use it in one goroutine at a time.
+// ErrTxAborted. Statements of a *sql.Stmt that was prepared before return this error, too. If one of your own
+// statements ends the transaction (COMMIT, DDL), every later statement returns ErrNoTransaction. Use it in one
+// goroutine at a time.
 type ScopedTx struct {
 	c   *Compensator // the Compensator that began this transaction
 	tx  processlog.Transaction
@@ -309,7 +310,7 @@ const (
 // Once. If fn writes without it, the writes may happen twice.
 //
 // An earlier run of fn may have done the work. The receipt then says Duplicate, or Once returns false. In this case fn
-// must write nothing, or return an error that rolls back.
+// must write nothing, or return an error that rolls back. Options.FailOnDuplicate makes Record return such an error.
 //
 // WithRetry returns nil if the transaction has committed. If WithRetry could not find out whether the transaction
 // committed, it returns ErrCommitUnknown, joined with the error of Resolve. After any other error the transaction has

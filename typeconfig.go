@@ -87,10 +87,11 @@ type HandlerConfig[T any] struct {
 	MaxCompensateAttempts int
 
 	// CompensateCrashed also compensates an entry whose process died in three consecutive attempts. An attempt whose
-	// handler never returns counts like a crash. Without CompensateCrashed, an entry is dead after three crashes and
-	// waits for a person, because the handler may have had its effect.
+	// handler never returns counts like a crash. Without CompensateCrashed, an entry is dead after three crashes and waits
+	// for a person, because the handler may have had its effect.
 	//
-	// If a handler of the entry has not returned in a process, this process cannot run the entry's compensation.
+	// If a handler of the entry has not returned in a process, this process cannot run the entry's compensation. Another
+	// process must run the compensation.
 	CompensateCrashed bool
 
 	// AfterBatch returns the id of the batch that an entry of this type must follow, or "" for none. The batch is all
