@@ -95,14 +95,15 @@ func (d *Admin) readLimits(ctx context.Context, name string) ([]processlog.Store
 	})
 }
 
-// ChangeLimit replaces values of a limit that the program has set, in all processes. Where values has 0, the program's
-// value applies. So LimitValues{} restores all values of the program. Each claim that begins after ChangeLimit has
-// returned obeys the new values. Entries that are already running continue. ChangeLimit needs the right ChangeLimit for
-// each type that shares the limit.
+// ChangeLimit sets values of a limit in all processes, in place of the values that the program has set. If a field of
+// values is 0, the program's value applies. So LimitValues{} restores all values of the program. Each claim that begins
+// after ChangeLimit has returned obeys the new values. Entries that are already running continue. The actor needs the
+// right ChangeLimit for each type that shares the limit.
 //
-// It returns ErrChanged if a person has changed the limit since seen was read. It returns ErrNotFound if nothing has
-// claimed under the limit yet, or if the actor may neither see nor change any of its types. Its other errors are
-// ErrNotAllowed, ErrReadOnly and *FieldError, as for Pause.
+// The argument seen is the limit as Limits has returned it. ChangeLimit returns ErrChanged if a person has changed the
+// limit since the actor read seen. ChangeLimit returns ErrNotFound if no claim has used the limit yet. It also returns
+// ErrNotFound if the actor may neither see nor change any type of the limit. ErrNotAllowed, ErrReadOnly and *FieldError
+// have the same meaning as for Pause.
 func (d *Admin) ChangeLimit(ctx context.Context, a Actor, seen Limit, values LimitValues, why Why) error {
 	if d.readOnly {
 		return ErrReadOnly

@@ -32,8 +32,8 @@ func (d *Admin) recordRefusal(ctx context.Context, a Actor, op processlog.Operat
 	return ErrNotAllowed
 }
 
-// recordTypeRefusal records the type only if the actor sees it and the log has it. Otherwise an invented name would
-// appear in lists, and a refusal would reveal a hidden type.
+// recordTypeRefusal records a refusal, with the type only if the actor may see the type and the log has it. Without
+// this check, an invented name would appear in lists. A refusal would also reveal that a hidden type exists.
 func (d *Admin) recordTypeRefusal(ctx context.Context, a Actor, named string, op processlog.Operation) error {
 	ctx = withAction(ctx)
 	op.Subject = named
@@ -54,7 +54,8 @@ func (d *Admin) refuseHidden(ctx context.Context, a Actor, op processlog.Operati
 	return newNotFoundError(ref)
 }
 
-// refusedEntries keeps only the id of a hidden entry.
+// refusedEntries counts the entries for which an action was refused. It keeps the first refused entry for the audit
+// log. If the actor may not see this entry, businessType is empty.
 type refusedEntries struct {
 	n, total     int
 	firstRefusal struct {
@@ -69,7 +70,8 @@ func (r *refusedEntries) addRefusal(id compensator.EntryID, businessType string)
 	}
 }
 
-// recordRefusals returns an error if it recorded nothing. The action must then do nothing.
+// recordRefusals writes an audit record about the refused entries. If it returns an error, nothing was recorded, and
+// the action must do nothing.
 func (d *Admin) recordRefusals(ctx context.Context, a Actor, op processlog.Operation, refused refusedEntries) error {
 	if refused.n == 0 {
 		return nil
@@ -81,7 +83,7 @@ func (d *Admin) recordRefusals(ctx context.Context, a Actor, op processlog.Opera
 	return nil
 }
 
-// Package ui translates the result of refusedCount.
+// refusedCount returns a text that package ui recognizes and translates.
 func refusedCount(n, total int) string {
 	return fmt.Sprintf("%d of %s", n, processlog.EntryCount(total))
 }

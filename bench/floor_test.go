@@ -23,9 +23,10 @@ func TestFloorsRunTheScriptsOfTheLibrary(t *testing.T) {
 	}
 }
 
-// Each statement of a floor must be among those that the library sends. docs/internals/performance.md describes two
-// allowed differences. The library's INSERT checks its transaction and its session, and the library's statements name
-// the database of the log.
+// The library must send every statement that a floor sends. A floor is the hand-written program that the benchmark
+// compares with the library. docs/internals/performance.md describes two differences that this test allows. First, an
+// INSERT of the library also checks its transaction and its session. Second, a statement of the library names the
+// database of the log.
 func TestFloorsSendTheStatementsOfTheLibrary(t *testing.T) {
 	a := newArena(t)
 	config, err := mysql.ParseDSN(a.dsn)

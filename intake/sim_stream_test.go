@@ -122,7 +122,7 @@ func (r *simRedis) XClaim(ctx context.Context, a *redis.XClaimArgs) *redis.XMess
 	return redis.NewXMessageSliceCmdResult(claimed, err)
 }
 
-// No message is ever deleted.
+// XRangeN finds every message, because the simulated stream never deletes a message.
 func (r *simRedis) XRangeN(ctx context.Context, _, start, _ string, _ int64) *redis.XMessageSliceCmd {
 	return redis.NewXMessageSliceCmdResult([]redis.XMessage{{ID: start}}, r.command(ctx, func(*simStream) {}))
 }
@@ -159,7 +159,7 @@ func (s *simStream) pendingOfLocked(consumer string) (n int64) {
 	return n
 }
 
-// EvalSha implements forget.lua.
+// EvalSha does the work of the script forget.lua.
 func (r *simRedis) EvalSha(ctx context.Context, _ string, _ []string, args ...any) *redis.Cmd {
 	return redis.NewCmdResult(int64(0), r.command(ctx, func(s *simStream) {
 		if name := args[1].(string); s.pendingOfLocked(name) == 0 {
@@ -168,7 +168,8 @@ func (r *simRedis) EvalSha(ctx context.Context, _ string, _ []string, args ...an
 	}))
 }
 
-// Pipeline implements what release sends: XCLAIM … 0 id IDLE ms RETRYCOUNT n JUSTID.
+// Pipeline returns a pipeline that supports only the command that release sends. This command is XCLAIM stream group
+// consumer 0 id IDLE ms RETRYCOUNT n JUSTID.
 func (r *simRedis) Pipeline() redis.Pipeliner { return &simPipeline{r: r} }
 
 type simPipeline struct {

@@ -56,7 +56,8 @@ type Operations interface {
 	// CloseCases closes up to limit cases whose entry is not dead any more or does not exist. It returns their number.
 	CloseCases(ctx context.Context, limit int) (int, error)
 
-	// ForgetCases deletes up to limit cases that have been closed for longer than age. It returns their number.
+	// ForgetCases deletes up to limit cases that have been closed for longer than the duration age. It returns the
+	// number of deleted cases.
 	ForgetCases(ctx context.Context, age time.Duration, limit int) (int, error)
 
 	// Cases reads a page of open cases.
@@ -71,27 +72,32 @@ type Operations interface {
 	// KeepAttempts prepares the store for Outcome.Attempt. It returns a *FieldError if the table of attempts is missing.
 	KeepAttempts(ctx context.Context) error
 
-	// AttemptsOf reads the failed attempts of an entry, the oldest first, at most MaxAttemptsKept. A new attempt
-	// overwrites only attempts whose Version is lower by at least 2*MaxAttemptsKept - 1.
+	// AttemptsOf reads the failed attempts of an entry, the oldest first, at most MaxAttemptsKept. A new attempt may
+	// overwrite an older attempt of the same entry. The Version of an overwritten attempt is lower by at least
+	// 2*MaxAttemptsKept - 1.
 	AttemptsOf(ctx context.Context, id ID) ([]FailedAttempt, error)
 
-	// StatsClock returns the database's clock. It returns a *FieldError if the table of statistics is missing.
+	// StatsClock returns the current time of the database's clock. If the table of statistics is missing, StatsClock
+	// returns a *FieldError.
 	StatsClock(ctx context.Context) (time.Time, error)
 
-	// WriteStats stores the counts of one process for the minute that begins at minute. instance names the process: 1 to
-	// 32 letters and digits that no other process has. stats has one element for each type. If the process has written
-	// this minute or a later one, WriteStats changes nothing.
+	// WriteStats stores the counts of one process for one minute. The argument minute is the time at which this minute
+	// begins. The argument instance is the name of the process: 1 to 32 letters and digits. No other process may have
+	// this name. The argument stats has one element for each business type. If the process has already written this
+	// minute or a later minute, WriteStats changes nothing.
 	WriteStats(ctx context.Context, instance string, minute time.Time, stats []Stat) error
 
-	// FoldStats adds the counts of up to limit rows that are older than age to fewer rows, called folded rows, and deletes
-	// the old rows: all or none. It returns the number of deleted rows. Several processes may call it at the same time.
+	// FoldStats adds up rows of statistics, and stores the sums in fewer rows, called folded rows. It deletes the rows
+	// that it has added up, at most limit rows, and returns their number. All these rows are older than the duration
+	// age. The argument fold says which rows are added up. Either all changes of a call are stored or none. Several
+	// processes may call FoldStats at the same time.
 	FoldStats(ctx context.Context, fold StatFold, age time.Duration, limit int) (int, error)
 
-	// ForgetStats deletes folded rows that are older than age.
+	// ForgetStats deletes folded rows of statistics that are older than the duration age.
 	ForgetStats(ctx context.Context, age time.Duration) error
 
-	// Stats reads counts by period and type, in this order. Periods without counts are missing. A folded row belongs to
-	// the period of its first minute.
+	// Stats reads counts of statistics, sorted by period and then by type. The result lacks periods without counts. A
+	// folded row belongs to the period in which its first minute lies.
 	Stats(ctx context.Context, filter StatFilter) ([]Stat, error)
 
 	// CountBacklog counts up to limit entries of each range, by one statement that reads only the due index. It returns
@@ -106,26 +112,29 @@ type Operations interface {
 	// ReadBacklog reads the last stored backlog. CountBacklog, WriteBacklog and ReadBacklog need the table of statistics.
 	ReadBacklog(ctx context.Context) (BacklogReading, error)
 
-	// WriteInstance stores what a process says about itself, seen now by the database's clock. It ignores the times in i.
-	// age is the time since the process started. Once ended is stored, EndedAt does not change any more. A missing table
-	// of instances is a *FieldError.
+	// WriteInstance stores the record i that a process has written about itself. The database's current time becomes
+	// the time at which the process was last seen. WriteInstance ignores the times in i. The duration age is the time
+	// since the process started. The argument ended says whether the process has ended. When ended has been stored
+	// once, EndedAt does not change any more. If the table of instances is missing, WriteInstance returns a
+	// *FieldError.
 	WriteInstance(ctx context.Context, i Instance, age time.Duration, ended bool) error
 
 	// Instances reads all processes, sorted by name and then by ID.
 	Instances(ctx context.Context) ([]Instance, error)
 
-	// ForgetInstances deletes processes that have not been seen for longer than age.
+	// ForgetInstances deletes the records of processes whose last contact is longer ago than the duration age.
 	ForgetInstances(ctx context.Context, age time.Duration) error
 
-	// PeriodicMarks reads the database's clock and the marks of all periodic types, as Marks does. It leaves out the marks
-	// of maintenance, whose names begin with a space. A missing table of marks is a *FieldError.
+	// PeriodicMarks reads the database's clock and the marks of all periodic types, as Marks does. It leaves out the
+	// marks of maintenance, whose names begin with a space. If the table of marks is missing, PeriodicMarks returns a
+	// *FieldError.
 	PeriodicMarks(ctx context.Context) (now time.Time, marks map[string]time.Time, err error)
 
 	// OutlinesByKey reads rows by their idempotency keys, without content and in no order. Keys without a row are left out.
 	OutlinesByKey(ctx context.Context, keys []string) ([]Row, error)
 
-	// BlockedBy returns the entry that blocks the entry id, or the zero ID: see Ordering. dead says whether dead entries
-	// count. BlockedBy and Ordering.Blocked give the same answer.
+	// BlockedBy returns the entry that blocks the entry id, or the zero ID: see Ordering. The argument dead says
+	// whether a dead entry blocks later entries. BlockedBy and Ordering.Blocked give the same answer.
 	BlockedBy(ctx context.Context, businessType string, id ID, dead bool) (ID, error)
 
 	// CaseGroups counts the open cases by type, fingerprint and currency, and returns the 1,000 groups with the most

@@ -119,9 +119,10 @@ type Worker interface {
 	// that its outcome was applied.
 	Settle(ctx context.Context, token Token, outcomes []Outcome) ([]Settled, error)
 
-	// SettleTx writes one outcome, with its Result, in the handler's transaction, only if the row still has
-	// Outcome.Version. Its errors are ErrLeaseLost if the version has changed, ErrTxAborted if the server rolled the
-	// transaction back, and only ErrNoTransaction if the handler ended it.
+	// SettleTx writes the argument outcome, with its Result, in the transaction tx of the handler. It writes only if
+	// the row still has Outcome.Version. If the version has changed, SettleTx returns ErrLeaseLost. If the server
+	// rolled tx back, SettleTx returns ErrTxAborted. If the handler ended tx, SettleTx returns ErrNoTransaction, but
+	// not ErrTxAborted.
 	SettleTx(ctx context.Context, tx Tx, token Token, outcome Outcome) error
 }
 

@@ -150,7 +150,7 @@ func TestFailuresBeyondTheFirstThousandAreSaidToBeThere(t *testing.T) {
 	assert.NotContains(t, of.stdout+of.stderr, "more")
 }
 
-// Programs read columns by name.
+// Without any group, the CSV output still has its header line. Programs find a column by its name in this line.
 func TestGroupsHaveTheSameHeadWithoutRows(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t)

@@ -13,10 +13,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// slowPromises wait for seconds of real time.
+// slowPromises are the tests of package suite that wait for seconds. Another test runs them in a bubble of
+// testing/synctest, where waiting takes no real time.
 var slowPromises = []string{"ResolveGivesUpOnALongTransaction", "SettleIsNotHeldUpByALockedRow", "ChangeOfALockedRowIsBusy", "ReleaseFreesTheOthersWhereOneIsLocked"}
 
-// A bubble's clock does not advance during a call, so this test uses the real clock.
+// This test uses the real clock. In a bubble of testing/synctest the clock does not advance while a call runs.
 func TestMemoryStoreKeepsEveryPromise(t *testing.T) {
 	suite.TestStore(t, func(t *testing.T) suite.Harness {
 		if slices.Contains(slowPromises, path.Base(t.Name())) {

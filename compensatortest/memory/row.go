@@ -168,7 +168,8 @@ func (v *version) successor(token processlog.Token, now int64) *version {
 	return &next
 }
 
-// withClaim counts no delivery if isOwn is true, because the caller's lease from the insert counts as the first one.
+// withClaim returns the version that a claim writes. If isOwn is true, the caller has held the row since its insert.
+// The lease of the insert was counted as a delivery already, so the claim does not count another delivery.
 func (v *version) withClaim(token processlog.Token, lease time.Duration, now int64, isOwn bool) *version {
 	next := v.successor(token, now)
 	if !isOwn || next.entry.DeliveryCount == 0 {

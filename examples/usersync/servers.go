@@ -9,10 +9,11 @@ import (
 	shared "github.com/compensator-go/compensator/examples/internal/servers"
 )
 
-// A consumer holds a connection while it works on a user.
+// poolSize is large, because each consumer holds a connection while it works on a user.
 const poolSize = 64
 
-// The name of servers is the prefix of the queue and of every key in Redis.
+// servers holds the addresses of the database, Redis and the broker. The prefix of the queue and of all Redis keys is
+// "usersync".
 type servers struct{ shared.Servers }
 
 func serversGiven() servers { return servers{shared.Given("usersync")} }

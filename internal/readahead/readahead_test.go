@@ -140,7 +140,8 @@ func TestEntriesBehindThoseThatCannotRunAreRead(t *testing.T) {
 	}
 }
 
-// G41 names this look-ahead of 5,000 entries. Behind more entries an entry waits.
+// The guarantee G41 names the number 5,000. An entry is read although 5,000 entries that wait for a limit are due
+// earlier. If more entries are due earlier, the entry must wait.
 func TestEntryBehindFiveThousandLimitedEntriesIsRead(t *testing.T) {
 	for inFront, isRead := range map[int]bool{5000: true, 5100: false} {
 		rows, ahead := newDueRows(inFront+1), New()
@@ -166,7 +167,8 @@ func TestFailedReadingIsToldAndForgotten(t *testing.T) {
 	require.Len(t, s.IDs, 10)
 }
 
-// An entry that has come due since the read is not in its result.
+// MoreDue must stay true after the last share of a read. An entry can become due after the read, and the result of the
+// read does not contain it. So only a new read can show that no entry is due.
 func TestLastShareOfAReadingIsNotTheDatabasesLastWord(t *testing.T) {
 	rows, ahead := newDueRows(150), New()
 	ahead.claimsPerRead = 2
@@ -185,7 +187,8 @@ func TestLastShareOfAReadingIsNotTheDatabasesLastWord(t *testing.T) {
 	require.False(t, s.MoreDue)
 }
 
-// The database returns an entry that another claim is leasing, until that claim commits.
+// The result of a read contains entries that another claim is leasing, until that claim has committed. So Take must not
+// give these entries to a second claim.
 func TestReadingLeavesOutWhatAnotherClaimIsAt(t *testing.T) {
 	rows, ahead := newDueRows(1000), New()
 	first, err := ahead.Take(100, rows.read)

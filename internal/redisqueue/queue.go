@@ -1,15 +1,16 @@
-// Package redisqueue is the delay queue on Redis that several processes share. It keeps one sorted set for each business
-// type.
+// Package redisqueue implements the delay queue on Redis that several processes share. The queue is one sorted set for
+// each business type.
 //
-// The queue holds only hints: if Redis loses, repeats or invents data, entries only start later (G10, the queue is a
-// hint). Scripts read the clock of Redis and take only durations (G9, nothing starts early). Each script uses one key and
-// does a limited amount of work, because Redis serves no other client meanwhile.
+// The queue holds only hints. If Redis loses, repeats or invents data, entries only start later (G10, the queue is a
+// hint). Scripts read the time from the clock of Redis. Callers pass only durations to a script (G9, nothing starts
+// early). Redis serves no other client while a script runs. So each script uses one key and does a limited amount of
+// work.
 //
-// A script that was sent alone and may have run is never sent again, because a second claim would lease a second batch.
-// Scripts in a pipeline are safe to repeat.
+// The package never repeats a script that was sent alone and may have run. If a claim ran twice, the second run would
+// lease a second batch of entries. Scripts in a pipeline are safe to repeat.
 //
-// The engine calls the queue through the contract in package processlog, from any goroutine. The package starts no
-// goroutine, and knows nothing about SQL or handlers.
+// The engine calls the queue through the interface processlog.Queue, from any goroutine. The package starts no
+// goroutine, and contains no code for SQL or handlers.
 package redisqueue
 
 import (
@@ -30,15 +31,17 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Queue keeps one zset for each business type. It maps the id of an entry to its due time, or to the end of its lease, in
-// unix ms of Redis's clock. It survives a crash of this process.
+// Queue keeps one sorted set (zset) for each business type. The members of a zset are the ids of entries. The score of
+// a member is the due time of the entry, or the end of its lease. Scores are in Unix milliseconds of the clock of
+// Redis. A zset survives a crash of this process.
 //
-// If Redis loses a zset, the member "whole …" is missing, and every reply about the type reports the loss. A Redis at its
-// memory limit still claims and settles. If it cannot add an entry, the type counts as lost, and Enqueue reports this. A
-// value that is not a zset is also a loss, and stays unchanged.
+// If Redis loses a zset, the zset lacks the member "whole …". Every reply about the type then reports the loss. A Redis
+// at its memory limit can still claim and settle entries. If Redis cannot add an entry, the type counts as lost, and
+// Enqueue reports the loss. If the key holds a value that is not a zset, the type also counts as lost. Queue does not
+// change such a value.
 //
-// One call may send several scripts. If one fails, the others still take effect. Every method may be called again after an
-// error.
+// One call may send several scripts. If one script fails, the other scripts still take effect. After an error, the
+// caller may call every method again.
 type Queue struct {
 	client   redis.UniversalClient // separate from the user's client
 	keys     redisKeys
@@ -52,7 +55,7 @@ var (
 	_ processlog.QueueInspector = (*Queue)(nil)
 )
 
-// Open returns a Queue. It does not connect yet.
+// Open returns a Queue, and does not connect to Redis.
 func Open(client redis.UniversalClient, prefix string) (*Queue, error) {
 	ownClient, err := ownRedisClient(client)
 	if err != nil {
@@ -69,7 +72,8 @@ func Open(client redis.UniversalClient, prefix string) (*Queue, error) {
 	return &Queue{client: ownClient, keys: k, instance: rand.Text()}, nil
 }
 
-// maxScriptMembers limits the entries of one script, because Redis serves no other client meanwhile.
+// maxScriptMembers is the maximum number of entries in one script. The number is limited because Redis serves no other
+// client while a script runs.
 const maxScriptMembers = 1000
 
 var (

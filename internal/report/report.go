@@ -23,7 +23,7 @@ type key struct{}
 // To returns a context that sends reports to r.
 func To(ctx context.Context, r Receiver) context.Context { return context.WithValue(ctx, key{}, r) }
 
-// Send reports to the receiver in ctx. It returns false if there is none.
+// Send passes the arguments what and err to the Receiver in the context ctx. It returns false if ctx has no Receiver.
 func Send(ctx context.Context, what string, err error) bool {
 	r, ok := ctx.Value(key{}).(Receiver)
 	if ok {

@@ -118,7 +118,8 @@ func (d *dialect) params(keys []processlog.IdempotencyKey) (string, []any) {
 	return strings.TrimSuffix(strings.Repeat(placeholder+",", len(keys)), ","), args
 }
 
-// isASCII reports whether every session charset that mysqlASCII accepts keeps s unchanged.
+// isASCII reports whether the text s contains only ASCII characters. Each session charset that mysqlASCII accepts keeps
+// such a text unchanged.
 func isASCII[T string | []byte](s T) bool {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {

@@ -75,7 +75,8 @@ func TestFlagsOfTheTestWinOverTheUsualOnes(t *testing.T) {
 	assert.Equal(t, 1, queryInt(t, db, "SELECT @@innodb_flush_log_at_trx_commit"))
 }
 
-// A server that starts deletes files in its temporary directory that look like its own old files.
+// When a database server starts, it deletes files in its temporary directory that look like its own old files. So two
+// servers must not share a temporary directory.
 func TestAServerThatStartsSparesTheTemporaryFilesOfOthers(t *testing.T) {
 	t.Parallel()
 	db := open(t, NewSQL(t).DSN(""))

@@ -12,8 +12,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The second transaction changes more rows, so the server rolls tx back. meet must touch rows 1 and 2 in tx, which must
-// have run no statement yet.
+// deadlock makes the server roll back the transaction tx because of a deadlock. A second transaction changes more rows
+// than tx, so the server chooses tx for the rollback. The transaction tx must have run no statement yet. The function
+// meet must run a statement in tx that locks row 2.
 func deadlock(t *testing.T, tx connectorHandle, plain *sql.DB, meet func()) {
 	t.Helper()
 	mustExec(t, tx, "UPDATE t SET n = n+1 WHERE id = 1")

@@ -204,7 +204,7 @@ func (t *txWatch) aborted() {
 }
 
 func (t *txWatch) doubt() {
-	// These states say more than a doubtful one.
+	// Keep the states txAborted and txDetached, because they say more than the state txDoubtful.
 	if t.state == txAborted || t.state == txDetached {
 		return
 	}
@@ -224,7 +224,8 @@ func (t *txWatch) proven(open bool) {
 		t.currentTx.end(Unknown)
 		return
 	case !open:
-		// This answer is certain with any value of autocommit.
+		// The transaction has ended, because the server has answered that no transaction is open. This answer is
+		// certain with any value of autocommit.
 		t.end(Unknown)
 		t.state = txClosed
 		return

@@ -130,7 +130,8 @@ func (p *pool) QueryRowContext(ctx context.Context, query string, args ...any) *
 // PrepareContext is called by GORM's statement cache only.
 func (p *pool) PrepareContext(context.Context, string) (*sql.Stmt, error) { return nil, ErrPrepare }
 
-// StmtContext runs a statement that GORM has already cached. On a pool without the Connector it returns an error.
+// StmtContext returns a prepared statement from the cache of GORM for use in this transaction. On a pool without the
+// Connector, the returned statement fails when GORM runs it.
 func (p *pool) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 	return p.tx.StmtContext(ctx, stmt)
 }

@@ -209,7 +209,8 @@ func requireUnchecked(t *testing.T, d *admin.Admin, id compensator.EntryID) {
 	require.Equal(t, []compensator.EntryID{id}, unchecked.Unknown)
 }
 
-// A requeue would pay again under another CallKey, so the outcome must be unknown.
+// The handler of each case has called a payment service, and then the result of the call is lost. A requeue would pay a
+// second time, because it changes CallKey. So the admin pages must show that the outcome is unknown.
 // Failure: F119
 func TestOutcomeIsUnknownIfTheResultOfACallIsLost(t *testing.T) {
 	t.Parallel()

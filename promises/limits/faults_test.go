@@ -126,8 +126,8 @@ func mostPermits(w *harness.World, types ...string) int {
 	return permits.Most()
 }
 
-// Triggers record each grant and each lease, so the check does not trust the library. make limits DURATION=10m makes
-// the test longer.
+// Triggers in the database record each start that a limit grants, and each lease. So the check of the limits does not
+// depend on what the library reports. To run the test for longer, use make limits DURATION=10m.
 // Failure: F1
 func TestLimitsHoldWhileProcessesAndServersFail(t *testing.T) {
 	t.Parallel()

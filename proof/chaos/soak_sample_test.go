@@ -116,8 +116,8 @@ func (s *soak) sampleServer(ctx context.Context, st *stage) {
 	}
 }
 
-// sampleQueue cannot read both at the same time. So it reads the table before and after the queue, and takes the
-// larger value.
+// sampleQueue compares the number of members in the queue with the number that the table implies. It cannot read the
+// queue and the table at the same time. So it reads the table before and after the queue, and takes the larger number.
 func (s *soak) sampleQueue(ctx context.Context, st *stage) {
 	before, _, err := s.expected(ctx, st)
 	if err != nil {
@@ -141,8 +141,8 @@ func (s *soak) sampleQueue(ctx context.Context, st *stage) {
 	}
 }
 
-// expected also counts entries that were settled less than a lease ago. The queue may still hold them, because an
-// acknowledgement was late or lost.
+// expected counts the entries that are due and the entries that were settled less than a lease ago. The queue may still
+// hold a settled entry, because its acknowledgement was late or lost.
 func (s *soak) expected(ctx context.Context, st *stage) (due, settled float64, err error) {
 	within := (horizon + 2*reconcileInterval + lease).Milliseconds()
 	err = st.db.QueryRowContext(ctx, fmt.Sprintf(

@@ -12,7 +12,8 @@ import (
 
 const midwayStream = 46
 
-// Stops during a failing batch would be very rare without orders of several batch entries.
+// drawMidway adds orders of several batch entries. Without these orders, a process would very rarely be stopped while a
+// call of a batch handler fails.
 func (w *world) drawMidway() {
 	rng := rand.New(rand.NewPCG(w.seed, midwayStream))
 	p := &w.plan

@@ -210,8 +210,9 @@ func (w *world) reporting() *instance {
 	return nil
 }
 
-// instanceUnawareOfLoss also returns nil if young entries were purged, because missing rows may then come from the
-// purge.
+// instanceUnawareOfLoss returns an instance that has claimed a lost version and has not noticed the loss. It returns
+// nil if there is no such instance. It also returns nil if young entries were purged, because then the purge may
+// explain missing rows.
 func (o *oracle) instanceUnawareOfLoss() *instance {
 	living, forgotten := o.w.living(), o.w.forgotten()
 	o.mu.Lock()

@@ -14,11 +14,12 @@ import (
 
 const pausesStream = 9528
 
-// pausing begins during the faults and ends a while after them.
+// pausing is one pause of a type. The pause begins during the faults, and ends some time after them.
 type pausing struct {
 	kind string
 	at   time.Duration
-	// after counts from the time at which every process has read the setting.
+	// after is the length of the last part of the pause. This part begins when every process must have read the
+	// setting.
 	after time.Duration
 	ends  bool
 	again bool // whether the pause replaces one with another end

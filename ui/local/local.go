@@ -96,8 +96,9 @@ const sessionCookie = "compensator_session"
 
 const sessionAge = 30 * 24 * time.Hour
 
-// newGuard refuses other host names, which can resolve to loopback too. It ignores the port, because the port may be
-// forwarded.
+// newGuard returns a handler that refuses each request whose host name is not the random name of this session. Other
+// host names can resolve to a loopback address too. The handler ignores the port in the request, because a forwarded
+// port has another number.
 func (d *localSession) newGuard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host

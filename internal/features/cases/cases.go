@@ -6,7 +6,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Attach makes the engine store a case in the transaction of each outcome that makes its entry dead.
+// Attach makes the engine store a case when an outcome makes an entry dead. The case and the outcome are stored in the
+// same transaction. The function draft returns the case.
 func Attach(e *engine.Engine, draft func(row *processlog.Row, o *processlog.Outcome) *processlog.CaseDraft) {
 	e.Hooks.Prepare = append(e.Hooks.Prepare, func(a *engine.Attempt, o processlog.Outcome) processlog.Outcome {
 		if o.To == processlog.Dead {

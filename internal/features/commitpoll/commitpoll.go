@@ -13,25 +13,29 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// firstPolls count from the statement that records or changes an entry.
+// firstPolls are the delays of the first polls for a transaction. Each delay begins when the statement that records or
+// changes an entry is sent.
 var firstPolls = [...]time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second}
 
 const (
-	// minPollInterval lets one poll ask for many transactions.
+	// minPollInterval is the shortest time before the next poll. In this time the polls of several transactions become
+	// due. One statement then asks for all of them.
 	minPollInterval = 50 * time.Millisecond
 
 	slowPollInterval = time.Second
 
-	// pollLimit ends the polls of a transaction. Later, the reconciler finds its entries.
+	// pollLimit is the time after which the poller stops asking for a transaction. The reconciler then finds the
+	// entries of the transaction.
 	pollLimit = time.Minute
 
 	reportTimeout = 200 * time.Millisecond
 
-	// maxWaiting limits the transactions in memory. The reconciler finds the entries of others.
+	// maxWaiting is the maximum number of transactions that the poller keeps in memory. The poller ignores further
+	// transactions. The reconciler finds the entries of ignored transactions.
 	maxWaiting = 10_000
 
-	// maxSlow is as many as one statement can ask for. The oldest above it are dropped, because they have most likely been
-	// rolled back.
+	// maxSlow is the number of slow transactions that one statement can ask for. If there are more, the poller drops
+	// the oldest slow transactions. The oldest transactions have most likely been rolled back.
 	maxSlow = processlog.MaxRows
 )
 
@@ -53,7 +57,7 @@ func (t *transaction) isSlow() bool { return t.polls >= len(firstPolls) && !t.is
 
 // Poller asks the database whether transactions have committed, with one statement for all transactions that are due.
 //
-// After a minute the poller gives up, and the reconciler finds the entries.
+// The Poller asks for a transaction for one minute at most. Later, the reconciler finds the entries of the transaction.
 type Poller struct {
 	e      *engine.Engine
 	warned atomic.Bool
@@ -73,7 +77,8 @@ func Attach(e *engine.Engine) {
 	h.AwaitCommit, h.AwaitChange, h.Closing = append(h.AwaitCommit, p.recorded), append(h.AwaitChange, p.changed), append(h.Closing, p.close)
 }
 
-// recorded drops the contents and headers, because the poller may keep the recording for a minute after a rollback.
+// recorded adds the transaction of a Record call to the poller. It first drops the contents and headers of the entries
+// to save memory. The poller may keep the recording for a minute, even after a rollback.
 func (p *Poller) recorded(r *engine.Recording) {
 	for i := range r.Drafts {
 		r.Drafts[i].Content, r.Drafts[i].Headers = nil, nil
@@ -89,7 +94,8 @@ func (p *Poller) recorded(r *engine.Recording) {
 	}
 }
 
-// longestDelay limits the polls to entries that the reconciler would not find before they are due.
+// longestDelay returns the longest delay of an entry that the poller asks for. The reconciler finds entries with a
+// longer delay before they are due.
 func (p *Poller) longestDelay() time.Duration {
 	if p.e.Source().Scope() == engine.ScopeAll {
 		return 4 * p.e.ReconcileInterval
@@ -97,7 +103,8 @@ func (p *Poller) longestDelay() time.Duration {
 	return 2 * p.e.PollInterval
 }
 
-// changed does not poll if ChangeCommitted would do nothing.
+// changed adds the transaction of a change to the poller. It adds nothing if ChangeCommitted would do nothing for this
+// change.
 func (p *Poller) changed(before processlog.Row, ch processlog.Change) {
 	after, err := ch.After(before)
 	if err != nil || after.Version == before.Version {
@@ -209,7 +216,9 @@ func (p *Poller) keepWaitingLocked(polled []transaction) {
 	})
 }
 
-// scheduleNext waits once more for the caller's report after a poll has found the commit, and then logs a warning.
+// scheduleNext sets the time of the next poll of the transaction t. It returns false if the poller must forget t. If a
+// poll has found the commit, the caller has the time reportTimeout to report the commit. If the caller does not report
+// the commit in this time, the next poll logs a warning.
 func (p *Poller) scheduleNext(t *transaction, now time.Time) bool {
 	switch {
 	case t.rolledBack, t.isFound && (t.recording == nil || p.warned.Load()):

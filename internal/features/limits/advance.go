@@ -9,14 +9,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// advanceLife leaves the rest of grantLife for the claim and the call of the handler.
+// advanceLife is the time in which a start in advance must be used. The rest of grantLife is left for the claim and the
+// call of the handler.
 const advanceLife = grantLife / 2
 
-// advanceAim is shorter than advanceLife, so that most of the starts of a claim are used.
+// advanceAim is the time in which a claim expects to use its starts in advance. It is shorter than advanceLife, so that
+// most of these starts are used.
 const advanceAim = advanceLife * 4 / 5
 
-// maxGrowth is how many starts a claim takes in advance for each entry of the key that has started since the previous
-// claim.
+// maxGrowth limits the starts in advance of a claim for one key. The claim takes at most maxGrowth starts for each
+// entry of the key that has started since the previous claim.
 const maxGrowth = 4
 
 const maxAdvance = 32
@@ -41,7 +43,8 @@ type advance struct {
 
 func isOld(sentAt, now time.Time) bool { return now.Sub(sentAt) >= advanceLife }
 
-// wanted takes the number of starts that the key has left.
+// wanted returns how many starts in advance the next claim takes for a key. The argument left is the number of starts
+// that the limit still has for the key.
 func (as *advances) wanted(key string, left, burst int, now time.Time) int {
 	a := as.keys[key]
 	if !as.allowed || as.slow || a == nil || isOld(a.sentAt, now) {
@@ -79,7 +82,8 @@ func (as *advances) giveBack(start unusedStart, now time.Time) bool {
 	return true
 }
 
-// note takes n starts in advance, and the starts of leased entries.
+// note stores n starts in advance of one grant. The argument leased is the number of entries that the claim leased with
+// other starts of this grant.
 func (as *advances) note(granted unusedStart, n, leased int) {
 	a := as.keys[granted.key]
 	if a == nil {
@@ -90,7 +94,8 @@ func (as *advances) note(granted unusedStart, n, leased int) {
 	a.sentAt, a.started = granted.sentAt, leased
 }
 
-// dropOld returns the time at which the next key must be forgotten.
+// dropOld forgets the keys whose starts are too old, or all keys if all is true. The result unused has their starts.
+// The result next is the time at which the next key must be forgotten.
 func (as *advances) dropOld(all bool, now time.Time) (unused []unusedStart, next time.Time) {
 	for key, a := range as.keys {
 		if all || isOld(a.sentAt, now) {
@@ -135,7 +140,8 @@ func (lt *limitedType) advance(key string, left int) int {
 	return lt.advances.wanted(key, left, lt.currentLimit.Burst, time.Now())
 }
 
-// giveBack returns the starts that the caller must return to the limit.
+// giveBack handles starts in advance that a claim took for entries which it did not lease. It keeps the starts that a
+// later claim can still use. The result unused has the other starts. The caller must return them to the limit.
 func (lt *limitedType) giveBack(starts *startsInAdvance, mine []processlog.Row) (unused []unusedStart) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
@@ -159,7 +165,8 @@ func (lt *limitedType) giveBackLocked(starts *startsInAdvance, mine []processlog
 	return unused
 }
 
-// noteAdvancesLocked takes the number of leased entries by key. The caller must return the unused starts to the limit.
+// noteAdvancesLocked stores the starts in advance that a claim was granted. The map leased has the number of leased
+// entries for each key. The result unused has the starts that cannot be kept. The caller must return them to the limit.
 func (lt *limitedType) noteAdvancesLocked(claim *processlog.Claimed, leased map[string]int, sentAt time.Time) (unused []unusedStart) {
 	if len(lt.advances.keys) == 0 && len(leased) > 0 {
 		select {
@@ -220,7 +227,8 @@ func (l *Limits) allowAdvances() (keyed []*limitedType) {
 	return keyed
 }
 
-// returnAdvances returns all starts at the end of a Run, and later claims take no more in advance.
+// returnAdvances returns starts that are too old to their limit. If stops is true, the Run has ended. Then
+// returnAdvances returns all starts, and later claims take no starts in advance.
 func (lt *limitedType) returnAdvances(stops bool) (next time.Time) {
 	lt.mu.Lock()
 	if stops {

@@ -9,22 +9,24 @@ import (
 )
 
 const (
-	// maxGatherTime limits the wait of a type whose rate is used up. One claim can then take several starts.
+	// maxGatherTime is the longest time that a type waits after its rate allows a start again. After this wait, one
+	// claim can take several starts.
 	maxGatherTime = 150 * time.Millisecond
 
-	// maxSharedGatherTime is the same limit while other processes start entries of the type, too.
+	// maxSharedGatherTime replaces maxGatherTime while other processes also start entries of the type.
 	maxSharedGatherTime = 200 * time.Millisecond
 
 	// maxVainWait limits the extra random wait after vain claims: claims that got no start, because other processes
 	// took all free starts.
 	maxVainWait = 400 * time.Millisecond
 
-	// permitPoll is the least wait for a permit of another process. The random part on top doubles with each claim that
-	// got no permit, up to maxPermitPoll.
+	// permitPoll is the shortest time before the next claim if other processes hold all permits. A random time is
+	// added. Its maximum doubles with each claim that got no permit, up to maxPermitPoll.
 	permitPoll    = 50 * time.Millisecond
 	maxPermitPoll = time.Second
 
-	// maxGateWait is short, because only a claim notices that other processes return starts or raise the limit.
+	// maxGateWait is the longest time for which the gate closes because the rate is used up. This time is short. Only a
+	// claim shows this process that other processes have returned starts or that a person has raised the limit.
 	maxGateWait = 5 * time.Second
 )
 
@@ -84,7 +86,7 @@ func (g *gate) noteClaim(claim *processlog.Claimed, limit *processlog.StartLimit
 	}
 	if room.Starts == 0 {
 		g.nextStartAt = now.Add(room.Next)
-		// Other processes took the starts that this claim did not get.
+		// If the claim got fewer starts than expected, other processes took the missing starts.
 		isShared := hasLimited && len(claim.Mine) > 0 && len(claim.Mine) < startsPerClaim(limit, false)
 		gatherDelay := time.Duration(startsPerClaim(limit, isShared)-1) * limit.Interval
 		g.rateOpensAt = now.Add(min(room.Next+gatherDelay, maxGateWait))

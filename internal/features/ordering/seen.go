@@ -28,10 +28,11 @@ type seenKey struct {
 	order  []processlog.ID          // the first ones may have ended
 }
 
-// maxSeen entries take about ten megabytes.
+// maxSeen is the maximum number of seen entries. They take about ten megabytes of memory.
 const maxSeen = 100_000
 
-// add forgets all other keys if there are more than maxSeen entries in all.
+// add remembers the members of a key. If the total number of entries would exceed maxSeen, add first forgets all other
+// keys.
 func (s *seenEntries) add(key orderingKey, members []processlog.Member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +72,8 @@ func (s *seenEntries) contains(position processlog.Position) bool {
 	return found && epoch == position.Epoch
 }
 
-// successorOf returns zero if the successor is not known.
+// successorOf returns the entry that follows the entry at the given position. It returns zero if this process does not
+// know the next entry.
 func (s *seenEntries) successorOf(position processlog.Position) (next processlog.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +97,9 @@ func (s *seenEntries) successorOf(position processlog.Position) (next processlog
 	return next
 }
 
-// remove returns the entry that is probably first of its key now, or zero if that is not known.
+// remove forgets the entry at the given position, because the entry has ended. The result next is the seen entry that
+// is now the first of the same key. An entry with an earlier position may have committed since, so next may not be the
+// first in the database. If this process has seen no such entry, next is zero.
 func (s *seenEntries) remove(position processlog.Position) (next processlog.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

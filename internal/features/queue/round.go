@@ -60,8 +60,9 @@ func (q *Queue) round(ctx context.Context) func(context.Context, engine.Heads, *
 	isLeader := r.probe(ctx)
 	rebuild := isLeader && r.rebuild && !q.local
 	var b rebuilding
-	// Begin the rebuild before the round reads entries. If the queue loses entries after that, it also loses the mark
-	// of this rebuild, and reports no type as complete (G10, the queue is a hint).
+	// Begin the rebuild before the round reads entries. Each type that is rebuilt then has a mark in the queue. If the
+	// queue loses the entries of the type later, it also loses the mark. Because the mark is missing, the end of the
+	// rebuild does not report the type as complete (G10).
 	if rebuild {
 		b = q.beginRebuild(ctx, q.e.TypeNames())
 	}

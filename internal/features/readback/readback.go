@@ -136,7 +136,8 @@ func (s *Starter) cancelReservation(f engine.InsertedEntry) {
 	s.e.CancelReservation(f.BusinessType, f.Reservation)
 }
 
-// releaseLater is needed because a lease that expires would count as lost, although no handler has run under it.
+// releaseLater releases the lease of the entry f in the background. Without the release, the lease would expire. An
+// expired lease counts as lost, although no handler has run under it.
 func (s *Starter) releaseLater(f engine.InsertedEntry) {
 	s.e.Releases.ReleaseLater(f.Token, queueEntry(f))
 }
@@ -176,12 +177,13 @@ func (s *Starter) resolveFresh(batch []unresolvedEntry) {
 		s.releaseLater(f)
 	}
 	s.e.StartRecorded(found)
-	// Only here the database has answered.
+	// Report missing entries only here, because at this point the database has answered that they do not exist.
 	s.reportUnfound(unfound)
 }
 
-// retryUnresolved leaves entries without a lease to the reconciler. It reads the ids of the others again, to release
-// their leases.
+// retryUnresolved handles a batch whose ids could not be read. The reconciler finds the entries of the batch that have
+// no lease. For entries with a lease, retryUnresolved requests another read of their ids. The lease of an entry can
+// only be released when its id is known.
 func (s *Starter) retryUnresolved(batch []unresolvedEntry) {
 	var leased []unresolvedEntry
 	failures := 0
@@ -200,8 +202,8 @@ func (s *Starter) retryUnresolved(batch []unresolvedEntry) {
 	}
 }
 
-// verifyFresh lets only rows run that exist and are unchanged. The application may have rolled back to a savepoint or
-// ignored a deadlock error.
+// verifyFresh reads rows that were inserted with a lease, and starts the rows that exist and are unchanged. A row can
+// be missing if the application rolled back to a savepoint or ignored a deadlock error.
 func (s *Starter) verifyFresh(batch []engine.InsertedEntry) {
 	ids := make([]processlog.ID, len(batch))
 	for i := range batch {
@@ -242,7 +244,7 @@ func (s *Starter) verifyFresh(batch []engine.InsertedEntry) {
 	s.reportUnfound(unfound)
 }
 
-// startRows takes rows that hold their slots already.
+// startRows runs claimed rows whose slots are taken already.
 func (s *Starter) startRows(rows []processlog.Row, sentAt time.Time) {
 	for name, group := range grouped.Each(rows, func(row processlog.Row) string { return row.BusinessType }) {
 		t, callSize := s.e.TypeNamed(name), len(group)
@@ -255,8 +257,9 @@ func (s *Starter) startRows(rows []processlog.Row, sentAt time.Time) {
 	}
 }
 
-// mayStart takes the time just before the read. It claims a row again if its lease is too short by now, or if its
-// reservation lapsed.
+// mayStart reports whether the caller may start the entry f now. The argument row is the row of f, and sentAt is the
+// time just before the row was read. If the lease of the row is too short by now, mayStart requests another claim of
+// the row. It also requests this claim if the reservation lapsed and a slot is free.
 func (s *Starter) mayStart(f engine.InsertedEntry, row *processlog.Row, sentAt time.Time) bool {
 	t := s.e.TypeNamed(f.BusinessType)
 	// The row is no longer this process's, or another entry has got its id (G2, what was rolled back never runs).

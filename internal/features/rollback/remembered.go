@@ -72,7 +72,8 @@ type versionMemory struct {
 	sweepIndex  int // index in newest of the next version that a check asks for
 }
 
-// sawRows leaves out ended entries, because they may be old and purged at any moment.
+// sawRows remembers the versions of rows that have not ended. It ignores ended entries, because they may be old, and
+// old entries can be purged at any moment.
 func (m *versionMemory) sawRows(rows []processlog.Row, sentAt time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,7 +84,8 @@ func (m *versionMemory) sawRows(rows []processlog.Row, sentAt time.Time) {
 	}
 }
 
-// sawUnconfirmed leaves the field latest alone. The database may have gone back, and its rows could replace a version
+// sawUnconfirmed remembers versions of rows before a check has confirmed that the database has lost nothing. It does
+// not change the field latest. The rows may come from a database that went back. Such a row could replace the version
 // that shows the loss.
 func (m *versionMemory) sawUnconfirmed(rows []processlog.Row, sentAt time.Time) {
 	m.mu.Lock()
@@ -105,14 +107,17 @@ func (m *versionMemory) sawStored(row *processlog.Row, o *processlog.Outcome, to
 func (m *versionMemory) rememberLocked(v version) {
 	if time.Since(m.partBegan) > m.partLength {
 		m.partBegan, m.currentPart = time.Now(), (m.currentPart+1)%latestParts
-		// Later versions must not replace the first version of a part, because only it may show a loss.
+		// Keep the first version of each part at index 0. After a loss this process reads only versions that the
+		// database still has. So maybe only the first version of a part shows the loss, and later versions replace
+		// index 1.
 		m.latest[m.currentPart] = [2]version{v}
 	}
 	m.latest[m.currentPart][1] = v
 	m.keepLocked(v)
 }
 
-// keepLocked drops a version that contradicts the remembered one, which may be the only proof of a loss.
+// keepLocked stores the version v in the field newest. If the version that is stored there contradicts v, keepLocked
+// drops v. The stored version may be the only proof of a loss.
 func (m *versionMemory) keepLocked(v version) {
 	place := &m.newest[v.ID.Row()%versionsRemembered]
 	if place.ID == v.ID && place.contradicts(v.Version, true) && time.Since(place.seenAt) < engine.PurgeNoteAge {
@@ -121,8 +126,8 @@ func (m *versionMemory) keepLocked(v version) {
 	*place = v
 }
 
-// contradictedBy returns versions that the caller must read from the database once more, because the answer to the
-// claim may have been delayed.
+// contradictedBy returns the remembered versions that contradict rows. The caller must read these entries once more,
+// because the answer to the claim may have been delayed.
 func (m *versionMemory) contradictedBy(rows []processlog.Row) (list []version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -64,8 +64,8 @@ type call struct {
 	err          error
 }
 
-// New returns the Waiting of an engine. The function published reports whether other processes are notified when an entry
-// of a type ends.
+// New returns the Waiting of the engine e. The argument published is a function. For a type t it reports whether the
+// ends of entries are sent to other processes.
 func New(e *engine.Engine, published func(t *engine.Type) bool) *Waiting {
 	w := &Waiting{e: e, startedAt: time.Now(), wakeUp: make(chan struct{}, 1), awaited: make(map[processlog.ID]*awaitedEntry)}
 	w.ctx, w.stop = context.WithCancelCause(e.Work)
@@ -84,7 +84,8 @@ func New(e *engine.Engine, published func(t *engine.Type) bool) *Waiting {
 	return w
 }
 
-// maxUnpublished limits the ends in memory. Callers in other processes find the others by reading the database.
+// maxUnpublished is the maximum number of ended entries that wait in memory to be sent to other processes. Further
+// ended entries are not sent. Callers in other processes then find the end by reading the database.
 const maxUnpublished = 10_000
 
 // Carry sets the functions that notify other processes of ended entries and receive such notifications. Call it before

@@ -117,7 +117,8 @@ func (b *tab) until(condition string) chromedp.Action {
 	return chromedp.Poll(condition, nil, chromedp.WithPollingTimeout(0))
 }
 
-// A page that is being replaced does not answer, so arrive asks again.
+// arrive waits until the page has loaded and the condition holds. A page that is being replaced does not answer, so
+// arrive repeats the question.
 func (b *tab) arrive(condition string) {
 	b.t.Helper()
 	b.w.until(func() bool {
@@ -143,7 +144,8 @@ func (b *tab) press(keys string) {
 	b.do(chromedp.KeyEvent(keys))
 }
 
-// quicken makes pages that are opened later wait a tenth of the usual time between refreshes.
+// quicken shortens every timer of the pages that the tab opens later to a tenth. So these pages refresh themselves ten
+// times as often.
 func (b *tab) quicken() {
 	b.t.Helper()
 	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
@@ -152,7 +154,8 @@ func (b *tab) quicken() {
 	}))
 }
 
-// The timer runs in the page, so quicken shortens this wait too.
+// rounds waits until the page has had the time for n refreshes. The timer runs in the page, so quicken shortens this
+// wait too.
 func (b *tab) rounds(n int) {
 	b.t.Helper()
 	b.do(chromedp.Evaluate(fmt.Sprintf(`new Promise(done => setTimeout(() => done(true), %d))`, n*5000), nil, awaiting))

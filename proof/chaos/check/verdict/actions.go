@@ -100,7 +100,8 @@ func checkActions(l *Ledger, c *Check) {
 	}
 }
 
-// A call that names an idempotency key may have changed any entry that ever had this key.
+// callsByMove groups the calls by the entry and the move that each call may have caused. A call that names an
+// idempotency key may have changed any entry that ever had this key.
 func (l *Ledger) callsByMove(c *Check) map[entryMove][]call {
 	calls := make(map[entryMove][]call)
 	rows := l.entriesByKey()
@@ -141,8 +142,9 @@ func (l *Ledger) cancelledBefore(a *action, named []*Entry) bool {
 	})
 }
 
-// For mayMake the step must lie within the time of the call, start from the state that the call reported, and make the
-// entry due as requested.
+// mayMake reports whether the call a can have caused the step s of its entry. The step must lie within the time of the
+// call, and must make the entry due at the requested time. If the call ended the entry, it reported whether the entry
+// was dead before. The step must start from this state.
 func (l *Ledger) mayMake(a call, s *step) bool {
 	answered := a.answered != 0 && a.err == ""
 	inTime := s.wall+jump >= a.At && (!answered || s.wall <= a.answered+jump)
