@@ -78,12 +78,14 @@ func deploysOf(instances []Instance) (deploys []Deploy) {
 	return deploys
 }
 
-// KeepsInstances reports whether Operations.Instances is set, so that Instances works.
+// KeepsInstances reports whether Operations.Instances is set. Without this setting, the method Instances returns an
+// error.
 func (d *Admin) KeepsInstances() bool { return d.hasInstances }
 
-// Instances shows the processes that have stored a description of themselves. It needs SeeOverview for the empty type,
-// because it shows names of hosts. It leaves out types that the actor may not see. Actors share one result for some
-// seconds, as for Overview. If Operations.Instances is not set, it returns a *FieldError.
+// Instances returns the processes that have stored a description of themselves. If Operations.Instances is not set,
+// Instances returns a *FieldError. The actor needs SeeOverview for the empty type, because the result contains the
+// names of hosts. The result leaves out types that the actor may not see. Instances reads the database at most once in
+// some seconds for all actors, as Overview does.
 func (d *Admin) Instances(ctx context.Context, a Actor) (Instances, error) {
 	if !d.mayDo(ctx, a, SeeOverview, Subject{}) {
 		return Instances{}, ErrNotAllowed

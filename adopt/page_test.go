@@ -130,8 +130,8 @@ type followed struct {
 
 var pageBlock = regexp.MustCompile("(?s)```(\\w*)\n(.*?)```")
 
-// TestPageImportsAnOldTable follows docs/how-to/move-from-your-own-table.md. It runs the page's SQL, and checks that
-// the page's Go code is in follow.
+// TestPageImportsAnOldTable runs the SQL statements of docs/how-to/move-from-your-own-table.md, and the function
+// follow. It checks that this file contains the Go code of the page.
 // Failure: F31
 func TestPageImportsAnOldTable(t *testing.T) {
 	t.Parallel()

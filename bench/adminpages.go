@@ -125,7 +125,8 @@ const (
 	viewFor   = 6 * viewEvery
 )
 
-// A viewer sends the ETag of its last answer with the next request.
+// watch lets the viewers load the overview again and again until ctx ends. Each viewer sends the ETag of its last
+// answer with its next request, so that the answer is short if the page has not changed.
 func (h *adminLog) watch(ctx context.Context) {
 	var group sync.WaitGroup
 	for v := range viewers {

@@ -48,7 +48,8 @@ func (a *arena) addMessages(n, undecodable int) {
 	}
 }
 
-// The floor does not handle failures, unknown commits or redelivered messages.
+// takenIn compares the intake with a floor, a hand-written program that sends the same statements. The floor does not
+// handle failures, unknown commits or redelivered messages.
 func (a *arena) takenIn(n int) contest {
 	return contest{
 		work: "intake from a Redis Stream", other: "floor: XREADGROUP, 2 INSERTs, XACK", unit: "messages/s", goal: 0.85,

@@ -159,8 +159,9 @@ func (in *Intake) loop(ctx, works context.Context) error {
 	return nil
 }
 
-// prove keeps a process that restarts on a read-only database from taking messages, because each taking counts as a
-// delivery.
+// prove waits until the database accepts a trial entry. Only then does this process take messages. Without the trial, a
+// process that restarts again and again would take messages while the database is read-only. Each taking counts as a
+// delivery, and a message with too many deliveries is set aside.
 func (in *Intake) prove(ctx context.Context) error {
 	for failures := 1; ctx.Err() == nil; failures++ {
 		err := in.trial(ctx)

@@ -16,18 +16,18 @@ type Operations interface {
 	// CheckOperations returns a *FieldError for each missing table.
 	CheckOperations(ctx context.Context) error
 
-	// ChangeAll makes the same change, but no erasure, on each entry whose version is still the one in seen. The same
-	// transaction writes the audit records, and closes the cases of entries that are no longer dead. Otherwise ChangeAll
-	// works like RequeueAll.
+	// ChangeAll makes the same change on each entry in seen whose version is still the one in seen. The change must not
+	// be an erasure. The same transaction writes the audit records of the changes. It also closes the cases of entries
+	// that are no longer dead. In all other respects ChangeAll works like RequeueAll.
 	ChangeAll(ctx context.Context, seen []Version, change Change) ([]Changed, error)
 
 	// ChangeBulk works like ChangeAll. The same transaction stores batch.With(seen, …) as a record, even if no entry was
 	// changed. If batch.ID.Record is 0, the batch is the first one of its action. ChangeBulk returns the number of the
 	// record, which for a first batch is BulkID.Record.
 	//
-	// It changes nothing and returns ErrChanged if batch.Follows is set and is not the last batch of the action. It does
-	// the same if batch.Once is set and one of the newest MaxBulkKeys records without an entry is the first batch of an
-	// action with the same secret.
+	// If batch.Follows is set and is not the last batch of the action, ChangeBulk changes nothing and returns
+	// ErrChanged. ChangeBulk does the same if batch.Once is set and one of the newest MaxBulkKeys records without an
+	// entry is the first batch of an action with the same secret.
 	ChangeBulk(ctx context.Context, seen []Version, change Change, batch BulkBatch) (record uint64, answers []Changed, err error)
 
 	// Bulk reads the batches of an action, the oldest first: the first one and the last MaxBulkBatches. It returns
@@ -437,7 +437,8 @@ func PausedType(s Setting) (businessType string, paused bool) {
 	return businessType, is && (s.Value == "paused" || !end.IsZero() && s.ReadAt.Before(end))
 }
 
-// PauseEnd returns when the pause ends by itself, by the database's clock, or zero.
+// PauseEnd returns the time at which a pause of PauseFor ends, by the database's clock. For a pause that only a person
+// ends, PauseEnd returns the zero time.
 func (s Setting) PauseEnd() time.Time {
 	millis, err := strconv.ParseInt(s.Value, 10, 64)
 	if err != nil || millis <= 0 || millis > MaxDelay.Milliseconds() {

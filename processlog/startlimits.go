@@ -200,8 +200,8 @@ type StoredLimit struct {
 // InForce returns the values that claims obey.
 func (l *StoredLimit) InForce() LimitValues { return l.Program.With(l.Person) }
 
-// With returns v with those of personValues that are not zero. It reduces a Burst that would take longer than
-// MaxBurstTime.
+// With returns a copy of v in which each value of personValues that is not zero replaces the value of v. If the Burst
+// would take longer than MaxBurstTime, With reduces the Burst. If the Interval is zero, With sets the Burst to zero.
 func (v LimitValues) With(personValues LimitValues) LimitValues {
 	v.Interval, v.Burst, v.Concurrent = cmp.Or(personValues.Interval, v.Interval), cmp.Or(personValues.Burst, v.Burst), cmp.Or(personValues.Concurrent, v.Concurrent)
 	if v.Interval == 0 {
@@ -217,9 +217,9 @@ func (l *StartLimit) Set(v LimitValues) {
 	l.Interval, l.Burst, l.Concurrent = v.Interval, v.Burst, v.Concurrent
 }
 
-// Rescaled converts lead (see Free) when the Interval of a limit changes. oldInterval is that of the last grant. The
-// starts used in advance, lead divided by the Interval and rounded up, stay the same. If only one of the Intervals sets a
-// rate, the result is 0. A lead of zero or less stays as it is.
+// Rescaled converts the argument lead (see Free) when the Interval of a limit changes. The argument oldInterval is the
+// Interval of the last grant. The number of starts used in advance stays the same: lead divided by the Interval,
+// rounded up. If only one of the two Intervals sets a rate, the result is 0. A lead of zero or less stays as it is.
 func Rescaled(lead, oldInterval, newInterval time.Duration) time.Duration {
 	switch {
 	case lead <= 0 || oldInterval == newInterval:

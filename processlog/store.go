@@ -192,9 +192,10 @@ type Calendar interface {
 	// BeginMark creates the mark of a business type at the database's current time, or returns false if the mark exists.
 	BeginMark(ctx context.Context, businessType string) (bool, error)
 
-	// MoveMark moves a mark in a transaction of Begin. It changes nothing and returns false if the mark is no longer at
-	// from, or if another transaction has locked the mark. If tx is nil, MoveMark moves the mark by itself, and may wait
-	// for that lock.
+	// MoveMark moves the mark of a business type. The arguments from and to are the old and the new time of the mark.
+	// MoveMark runs in tx, a transaction of Begin. It changes nothing and returns false if the mark is no longer at the
+	// old time, or if another transaction has locked the mark. If tx is nil, MoveMark runs outside a transaction, and
+	// may wait until the other transaction has ended.
 	MoveMark(ctx context.Context, tx Tx, businessType string, from, to time.Time) (bool, error)
 }
 

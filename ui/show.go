@@ -202,7 +202,8 @@ func (w words) Delays(do string) bool {
 // Sums returns the sums of a group as texts, one for each currency.
 func (w words) Sums(g admin.Group) []string { return newRisk([]admin.Group{g}, false).Sums }
 
-// Seen returns the value that forms use for the entry of a line; see formatSeen.
+// Seen returns the id and the versions of an entry as a text. A form sends this text back, so that the action fails if
+// the entry has changed; see formatSeen.
 func (w words) Seen(l admin.Line) string { return formatSeen(l.Entry.ID, l.Entry.Version, l.Case) }
 
 // EntryLink returns the address of an entry.

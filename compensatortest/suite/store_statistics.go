@@ -102,7 +102,9 @@ func (t *storeTest) countsWrittenTwiceCountOnce() {
 	assert.Zero(t, n)
 }
 
-// Some rows arrive after other rows of their minute were folded.
+// foldingKeepsEveryCount checks that folding does not change the sums of the counts. FoldStats adds up the rows of all
+// processes for one minute, and later the rows of an hour. In this test, one row is written after the other rows of its
+// minute were added up.
 func (t *storeTest) foldingKeepsEveryCount() {
 	at := t.hourBefore(5 * time.Hour)
 	var written []processlog.Stat

@@ -53,8 +53,8 @@ func (s *scene) streamAndGroup() (string, string) {
 	return streamKey(s.Counter, s.Goods), group
 }
 
-// left counts all messages in the stream, because acknowledged ones are soon deleted. It returns 0 for the hand-written
-// version, which deletes none.
+// left returns the number of messages in the stream. It counts acknowledged messages, too, because the intake soon
+// deletes them. For the hand-written version, which deletes no messages, left returns 0.
 func (s *scene) left(ctx context.Context) (int, error) {
 	if s.Manual {
 		return 0, nil
@@ -64,7 +64,8 @@ func (s *scene) left(ctx context.Context) (int, error) {
 	return int(n), err
 }
 
-// emptied empties Redis while the database is slow, so that something is lost.
+// emptied empties Redis while the database is slow. A lock on the row of the goods makes the database slow, so that
+// some messages are still unread and are lost.
 func (s *scene) emptied(ctx context.Context) error {
 	tx, err := s.DB.BeginTx(ctx, nil)
 	if err != nil {

@@ -41,7 +41,8 @@ type step struct {
 	numbers  bool // whether the printed numbers differ from run to run
 }
 
-// stepsOf leaves out blocks marked with "not run".
+// stepsOf returns the steps of a page for a machine without Docker. It leaves out the blocks marked with "with Docker"
+// or "not run".
 func stepsOf(t *testing.T, page string) []step { return stepsFor(t, page, "<!-- with Docker -->") }
 
 func stepsFor(t *testing.T, page, leftOut string) (steps []step) {

@@ -51,7 +51,8 @@ func insertBatch(ctx context.Context, tx *sql.Tx, u *upload) error {
 	return nil
 }
 
-// sameBatch returns the stored batch if both are equal, and refuses the upload otherwise.
+// sameBatch returns the stored batch that has the name of the upload. If the operators or the users of the upload and
+// of the stored batch differ, sameBatch refuses the upload.
 func sameBatch(ctx context.Context, db *sql.DB, u *upload) (batch, error) {
 	b, err := findBatch(ctx, db, u.Batch)
 	if err == nil && (b.digest != u.digest() || b.Operator != u.Operator) {

@@ -10,7 +10,7 @@
 // Package crashmatrix kills processes at every step.
 package failpoint
 
-// Point is a step. The name of a Point says what the process did last before it dies.
+// Point names a step at which a process can die. The name says what the process did last before this step.
 type Point string
 
 const (

@@ -15,8 +15,9 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// List keeps open problems. Its methods are safe for concurrent use. It logs a failure at once, and then at most once a
-// minute for each cause. Health shows the failure until the same operation works again.
+// List holds the open problems of a Compensator: operations of the library that failed and have not worked since. The
+// methods of List are safe for concurrent use. List logs a failure at once. It logs further failures with the same
+// cause at most once a minute. Health shows a problem until its operation works.
 type List struct {
 	log    *slog.Logger
 	number func(error) uint16
@@ -29,7 +30,7 @@ type List struct {
 	lastLogged map[cause]time.Time
 }
 
-// If the field ends is not zero, the problem ends by itself at that time.
+// problem is an open problem. If the field endsAt is not zero, the problem ends by itself at that time.
 type problem struct {
 	observe.Problem
 	endsAt time.Time
@@ -43,7 +44,7 @@ func New(log *slog.Logger, number func(error) uint16, closed func() bool) *List 
 
 type key struct{ what, businessType string }
 
-// Failures with different error numbers have different causes.
+// cause is the cause of failures. Failures of one operation have the same cause if their error numbers are equal.
 type cause struct {
 	what   string
 	number uint16

@@ -2,7 +2,9 @@ package redisqueue
 
 import "context"
 
-// DueKey is in this file because the conformance suite imports the root package, and needs package redisqueue_test.
+// DueKey returns the Redis key of the due entries of a type. The methods of this file export private names of package
+// redisqueue to its tests. The tests are in package redisqueue_test, because they use the conformance suite, which
+// imports the root package and so package redisqueue.
 func (q *Queue) DueKey(businessType string) string { return q.keys.dueKey(businessType) }
 
 func (q *Queue) Whole(businessType string) string { return wholeMark(q.keys.dueKey(businessType)) }

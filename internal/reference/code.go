@@ -66,11 +66,13 @@ var (
 	beforeNoun = regexp.MustCompile(`^ (?:entries|messages|rows|attempts|values|times|ids)\b`)
 )
 
-// code puts backticks around the identifiers of the API in one paragraph of a comment. subject is the identifier that
-// the comment describes. If the comment begins with subject, subject is marked even without a verb after it.
+// code puts backticks around the identifiers of the API in one paragraph of a comment. The argument subject is the
+// identifier that the comment describes. If the paragraph begins with this identifier, code marks the identifier even
+// if no verb follows.
 //
-// Inside a sentence, a capitalized word is an identifier if it is in n. At the beginning of a sentence every word has a
-// capital, so there a verb must follow: "Types says" begins with an identifier, "Time that" does not.
+// Inside a sentence, a capitalized word is an identifier if the word is in n. The first word of each sentence is
+// capitalized, so the first word is an identifier only if a verb follows. "Types says" begins with an identifier, and
+// "Time that" does not.
 func (n names) code(paragraph, subject string) string {
 	var out strings.Builder
 	paragraph = inPackage.ReplaceAllString(paragraph, "$1 `$2`")

@@ -70,20 +70,21 @@ const (
 	maxPause   = time.Minute
 )
 
-// Pause returns how long an entry is not tried after the given number of refusals. After the first refusal it is half a
-// second to a second. It doubles each time, up to half a minute to a minute.
+// Pause returns the time between a refusal of an entry and the next try. After the first refusal the pause is random,
+// from half a second to a second. Each further refusal doubles the pause, up to half a minute to a minute.
 func Pause(refusals int) time.Duration {
 	half := min(firstPause<<min(refusals-1, 10), maxPause) / 2
 	return half + jitter.N(half)
 }
 
-// Note records that the database refuses a change of the listed entries. It logs the entries that are new.
+// Note records that the database refuses a change of the listed entries. Note logs the ids of the entries that were not
+// refused before.
 func (r *List) Note(what, businessType string, list []processlog.Refusal) {
 	r.NoteTry(what, businessType, time.Now(), list)
 }
 
-// NoteTry does what Note does, for a statement that was sent at the given time. RetryOutcomes does not count a try that
-// was sent before it began.
+// NoteTry does what Note does, for a statement that was sent at the time sentAt. If the statement was sent before
+// RetryOutcomes began, RetryOutcomes waits for the answer to a later statement.
 func (r *List) NoteTry(what, businessType string, sentAt time.Time, list []processlog.Refusal) {
 	if len(list) == 0 {
 		return
@@ -135,7 +136,8 @@ func refusalsIn(entries map[processlog.ID]*refusedEntry) error {
 	return &processlog.RefusedError{Refusals: list}
 }
 
-// forgetAfter is how long after its pause an entry is forgotten that was purged or that another process has claimed.
+// forgetAfter is the time between the end of an entry's pause and the moment at which ForgetOld forgets the entry. An
+// entry is not tried after its pause if it was purged, or if another process has claimed it.
 const forgetAfter = 10 * maxPause
 
 // ForgetOld forgets entries that were not tried again. It clears a problem that has no entries left.
@@ -299,7 +301,8 @@ func (r *List) AwaitRetry(ctx context.Context, refusals int, atOnce bool) bool {
 }
 
 // RetryOutcomes asks for a further try of each refused outcome and waits up to timeout for the answers. The answer to a
-// try that was sent before does not count. The error names the entries whose outcomes are still refused.
+// try that was sent before RetryOutcomes was called does not count. The error names the entries whose outcomes are
+// still refused.
 func (r *List) RetryOutcomes(timeout time.Duration) error {
 	if !r.askRetries() {
 		return nil

@@ -9,10 +9,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// existing reads the committed rows that have one of the drafts' keys. Only a locking read finds rows that the caller's
-// snapshot hides, and a locking read of a free key locks a gap. So a plain read first finds out which keys exist.
-//
-// existingRows names the index, because a scan would wait for unrelated rows.
+// existing reads the committed rows that have the idempotency key of a draft. Only a locking read finds rows that the
+// caller's snapshot hides. But a locking read of a key without a row locks a gap in the index, and this makes other
+// inserts wait. So a plain read first finds out which keys have rows.
 func (in *insertion) existing(ctx context.Context, places []int) (map[processlog.IdempotencyKey]processlog.Row, error) {
 	keys := make([]processlog.IdempotencyKey, len(places))
 	for n, i := range places {
@@ -33,9 +32,10 @@ func (in *insertion) existing(ctx context.Context, places []int) (map[processlog
 	return byKey, in.readKeys(ctx, in.tx, keys, in.s.d.share, byKey)
 }
 
-// existingUnlocked serves innodb_snapshot_isolation, with which a lock on a row newer than the snapshot aborts the
-// caller's transaction. It reads hidden rows in the own pool. Without one, the lock aborts, and ErrTxAborted tells the
-// caller to run the transaction again.
+// existingUnlocked does what existing does, if innodb_snapshot_isolation is on. With this setting, a lock on a row
+// newer than the snapshot aborts the caller's transaction. So existingUnlocked reads hidden rows through the library's
+// own pool, without a lock. If there is no own pool, a locking read may abort the transaction. ErrTxAborted then tells
+// the caller to run the transaction again.
 func (in *insertion) existingUnlocked(ctx context.Context, keys []processlog.IdempotencyKey) (map[processlog.IdempotencyKey]processlog.Row, error) {
 	byKey := make(map[processlog.IdempotencyKey]processlog.Row, len(keys))
 	if err := in.readKeys(ctx, in.tx, keys, "", byKey); err != nil || len(byKey) == len(keys) {
@@ -51,6 +51,7 @@ func (in *insertion) existingUnlocked(ctx context.Context, keys []processlog.Ide
 	return byKey, in.readKeys(ctx, in.s.pool(), hidden, "", byKey)
 }
 
+// existingRows names the index of the keys, because a scan of the table would wait for locks on unrelated rows.
 const existingRows = "SELECT {columns} FROM {log}{by uk_idempotent_id} WHERE idempotent_id IN ({keys}) LIMIT {limit}{lock}"
 
 func (in *insertion) readKeys(ctx context.Context, tx processlog.Tx, keys []processlog.IdempotencyKey, lock string, byKey map[processlog.IdempotencyKey]processlog.Row) error {

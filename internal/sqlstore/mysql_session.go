@@ -68,17 +68,19 @@ func calmMariaDB(query string) string {
 	return txwatch.Calm + " FOR " + query
 }
 
-// mysqlFit is true in a session whose INSERT stores exactly the bytes that it is sent, and whose answers can be read. With
-// unique_checks=0, InnoDB may store an idempotency key twice.
+// mysqlFit is an SQL condition that is true if the session is fit for the library. In such a session an INSERT stores
+// exactly the bytes that it is sent, and the answers can be read. With unique_checks=0, InnoDB may store an idempotency
+// key twice.
 var mysqlFit = strings.Join(mysqlFits[:], " AND ")
 
 var mysqlFits = [...]string{"@@unique_checks=1", mysqlSteady, mysqlASCII, "COALESCE(@@character_set_results,'') NOT IN ('ucs2','utf16','utf16le','utf32')"}
 
-// mysqlASCII is true in a session that stores ASCII literals unchanged.
+// mysqlASCII is an SQL condition that is true in a session that stores ASCII literals unchanged.
 const mysqlASCII = "OCTET_LENGTH(SPACE(1))=1 AND HEX(CONVERT('[^{|}~' USING utf8mb4))='5B5E7B7C7D7E'"
 
-// mysqlSteady is true in a session that uses the server's clock. SYSDATE may be wrong by one hour when a time zone
-// changes.
+// mysqlSteady is an SQL condition that is false in a session whose timestamp was set, so that its clock stands still.
+// The condition allows a difference of 10,000 seconds to SYSDATE. The reason is that SYSDATE may be wrong by one hour
+// when a time zone changes.
 const mysqlSteady = "ABS(UNIX_TIMESTAMP(SYSDATE())-@@timestamp)<10000"
 
 func mysqlWhyUnfit(ctx context.Context, tx processlog.Tx) error {

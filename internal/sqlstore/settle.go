@@ -11,9 +11,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Settle implements Store. One statement writes up to 500 successes of handlers or of compensations of one epoch, or up to
-// 100 other outcomes. Successes with a Result get statements of their own, so that the others cost no more. A statement
-// runs in a transaction if an outcome opens a case, changes Faults, or has a Result or an Attempt.
+// Settle implements Store. One statement writes up to 500 successes of the same epoch, either of handlers or of
+// compensations. For other outcomes, one statement writes up to 100. Successes with a Result get statements of their
+// own, because a Result makes the statement more expensive for all its rows. A statement runs in a transaction if one
+// of its outcomes opens a case, changes Faults, or has a Result or an Attempt.
 func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
 	places := make([]int, len(outcomes))
 	for i := range places {
@@ -43,9 +44,9 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 	return result, nil
 }
 
-// settleGroup is the guard of one UPDATE. A success is true whichever process holds the lease, so its guard is the epoch
-// and the state (G8, a success is stored). A failure counts only for its own attempt, so its guard is the version (G7, no
-// false exhaustion).
+// settleGroup says which outcomes one UPDATE can write, because these outcomes need the same condition. A success is
+// true whichever process holds the lease, so its UPDATE compares the epoch and the state (G8, a success is stored). A
+// failure counts only for its own attempt, so its UPDATE compares the version (G7, no false exhaustion).
 type settleGroup struct {
 	absorb bool
 	epoch  uint32 // set only if absorb is true

@@ -10,9 +10,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// unanswered limits how many sessions hold statements that the library has given up, on a server that does not answer.
-// After mostUnanswered such statements, the library tries one at a time, with growing pauses, until the server answers a
-// statement of the same kind.
+// unanswered limits how many sessions hold statements that the library has given up, because the server did not answer.
+// After mostUnanswered such statements, the library sends only one statement at a time, with growing pauses. It does
+// this until the server answers a statement of the same kind.
 type unanswered struct {
 	mu              sync.Mutex // guards the fields below
 	unansweredCount [kinds]int // per kind: number of statements that were given up since the server last answered that kind
@@ -22,7 +22,8 @@ type unanswered struct {
 	stateChanged    chan struct{} // closed when a field changes that callers wait for
 }
 
-// A server may answer one kind while it blocks another.
+// statementKind is the kind of a statement. A server may answer the statements of one kind while it blocks those of
+// another kind.
 type statementKind int
 
 const (
@@ -70,8 +71,8 @@ func (u *unanswered) admitOrWait(ctx context.Context, kind statementKind) (isPro
 	}
 }
 
-// admit returns a nil channel if a statement may be sent now. Otherwise wait for the channel or the duration, and call
-// admit again.
+// admit returns a nil channel if a statement may be sent now. Otherwise the caller waits until the channel is closed or
+// the duration is over, and calls admit again.
 func (u *unanswered) admit(kind statementKind) (stateChanged chan struct{}, wait time.Duration, isProbe bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -129,7 +130,9 @@ func (b bounded) ExecContext(ctx context.Context, query string, args ...any) (re
 	return result, err
 }
 
-// After the first row, a server that writes to a closed connection ends the statement by itself.
+// QueryContext counts a query as unanswered only if the library gives it up before the first row arrives. If the
+// library gives up a query later, it closes the connection. The server then ends the query, because it cannot write
+// more rows to the connection.
 func (b bounded) QueryContext(ctx context.Context, query string, args ...any) (rows *sql.Rows, err error) {
 	err = b.s.send(ctx, reading, func() (err error) {
 		rows, err = b.ownStatements.QueryContext(ctx, query, args...) //nolint:sqlclosecheck // the caller closes them
@@ -138,8 +141,9 @@ func (b bounded) QueryContext(ctx context.Context, query string, args ...any) (r
 	return rows, err
 }
 
-// send leaves statements uncounted on SQLite, which has no sessions. The same holds while the user's pool is exhausted,
-// because the statement may wait for a connection.
+// send runs a statement, and counts it if the library gives it up before the server answers. On SQLite, which has no
+// sessions, send counts nothing. It also counts nothing while the user's pool is exhausted, because the statement may
+// wait for a connection and not for the server.
 func (s *Store) send(ctx context.Context, kind statementKind, run func() error) error {
 	if s.OneWriter() {
 		return run()

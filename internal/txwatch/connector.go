@@ -124,8 +124,9 @@ func (d Driver) Open(name string) (driver.Conn, error) {
 // Inner returns the wrapped connector, for the library's own pool.
 func (c *Connector) Inner() driver.Connector { return c.inner }
 
-// Question is the context of a probe, which asks which transaction is open on a connection. A watched connection fills it
-// in and does not send the statement.
+// Question is the context of a probe. A probe is a statement that asks which transaction is open on a connection. A
+// watched connection, which a Connector made, writes the answer into the Question. It does not send the probe to the
+// server.
 type Question struct {
 	context.Context
 	Ours      bool // whether the library began the transaction. If so, the watched connection refuses all statements after the transaction has ended
@@ -136,7 +137,8 @@ type Question struct {
 
 type enlistmentKey struct{}
 
-// Ask returns a context with a Question for one probe. If the handle is not watched, the server runs the statement.
+// Ask returns a context for one probe, and the Question in this context. A connection that is not watched sends the
+// probe to the server, and the Question stays without an answer.
 func Ask(ctx context.Context) (context.Context, *Question) {
 	e := &Question{Context: ctx}
 	return e, e
@@ -150,12 +152,12 @@ func (e *Question) Value(key any) any {
 	return e.Context.Value(key)
 }
 
-// Tx returns the transaction that the probe found: nil on a handle that is not watched. Without an open transaction its
-// Err is ErrNoTransaction.
+// Tx returns the transaction that the probe found, or nil if the connection is not watched. If no transaction is open,
+// the Err of the result is ErrNoTransaction.
 func (e *Question) Tx() *Tx { return e.watched }
 
-// unfilled returns the Question of ctx that has no answer yet, or nil. A caller may use the same context for real
-// statements afterwards.
+// unfilled returns the Question of ctx if the Question has no answer yet, or nil. A statement in a context whose
+// Question has an answer is a real statement, because callers may use a context again.
 func unfilled(ctx context.Context) *Question {
 	e, ok := ctx.Value(enlistmentKey{}).(*Question)
 	if !ok || e.watched != nil {
@@ -184,7 +186,8 @@ func Answered(ctx context.Context) bool {
 	return ok && e.watched != nil
 }
 
-// connectorWarning receives warnings that no caller can get. If it is nil, they are logged.
+// connectorWarning receives the warnings that cannot be returned to a caller. If connectorWarning is nil, the warnings
+// are logged.
 var connectorWarning atomic.Pointer[func(error)]
 
 func warnConnector(err error) {

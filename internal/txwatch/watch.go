@@ -149,7 +149,7 @@ func (t *txWatch) afterDrop() Outcome {
 
 func (t *txWatch) end(outcome Outcome) {
 	t.state, t.suspect, t.urgent, t.unended = txClosed, false, false, false
-	// The next statement begins a transaction without a BEGIN.
+	// If autocommit was changed, the next statement may begin a transaction without a BEGIN.
 	if t.implicit {
 		t.state = txDoubtful
 	}
@@ -159,8 +159,8 @@ func (t *txWatch) end(outcome Outcome) {
 	}
 }
 
-// reset follows the return from the pool. A transaction that was begun in a text is still open, and the next user of the
-// connection decides its outcome.
+// reset is called when the pool hands out the connection again. A transaction that was begun by a text such as BEGIN
+// may still be open. The new user of the connection decides its outcome, so the outcome is unknown here.
 func (t *txWatch) reset() {
 	t.recordingTx = nil
 	switch t.state {
@@ -189,7 +189,7 @@ func (t *txWatch) afterError(err error) {
 	case aborts:
 		t.aborted()
 	case doubtful:
-		// In a state that was doubtful before, the transaction may have ended for another reason.
+		// If the state was doubtful before, an earlier statement may have ended the transaction instead of this error.
 		suspect := t.state == txOpen || t.suspect
 		t.doubt()
 		t.suspect, t.urgent = suspect, true
@@ -204,7 +204,8 @@ func (t *txWatch) aborted() {
 }
 
 func (t *txWatch) doubt() {
-	// Keep the states txAborted and txDetached, because they say more than the state txDoubtful.
+	// The states txAborted and txDetached are certain, and no entry can join a transaction in them. Do not replace them
+	// with txDoubtful, which is a guess.
 	if t.state == txAborted || t.state == txDetached {
 		return
 	}

@@ -105,8 +105,9 @@ func PanicText(p any) (text string) {
 	return fmt.Sprint(p)
 }
 
-// Is works like errors.Is for an error of user code. A method that panics, or that matches any error, counts as no
-// match. Is gives up on a tree that does not end.
+// Is works like errors.Is for an error of user code, whose methods may be wrong. If its Is method panics, or reports a
+// match with every error, the error does not match. A tree of errors may have no end, so Is visits only the first
+// mostNodes errors.
 func Is(err, target error) bool {
 	if err == nil || target == nil {
 		return err == target
@@ -122,8 +123,9 @@ func Is(err, target error) bool {
 	return w.visit(err)
 }
 
-// As works like errors.As for an error of user code. A method that panics, or that returns true without setting target,
-// counts as no match. The pointer target must not be nil and must point to a zero value.
+// As works like errors.As for an error of user code, whose methods may be wrong. If its As method panics, or returns
+// true without setting target, the error does not match. The pointer target must not be nil, and must point to a zero
+// value.
 func As(err error, target any) bool {
 	if err == nil {
 		return false

@@ -1,2 +1,3 @@
-// Package results tests results of handlers (G38), waits for one entry (G39), and calls that end in a transaction (G40).
+// Package results tests three guarantees. A success and its result are stored together (G38). A wait for an entry ends
+// with the entry (G39). The work that follows a call takes effect exactly once (G40).
 package results

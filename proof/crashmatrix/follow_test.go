@@ -170,7 +170,8 @@ func (f *follower) failure(was, s step) string {
 	return fmt.Sprintf("a failure led to the state %s", s.state)
 }
 
-// The library does not accept a late success if the handler's effect and the outcome share one transaction.
+// absorbed reports whether the library accepts a late success, which comes from an attempt that has lost its lease. The
+// library refuses a late success if the handler's effect and the outcome share one transaction.
 func (l *entryLog) absorbed(undo bool) bool {
 	if undo {
 		return l.kind == recall
@@ -178,8 +179,8 @@ func (l *entryLog) absorbed(undo bool) bool {
 	return l.kind != pay && l.kind != wire && l.kind != sum
 }
 
-// The handler must have run under the claim that this write ends. A success may come from another claim if absorbed
-// returns true.
+// explained returns "" if a run of the handler explains the outcome in the step s. The run must belong to the claim
+// that this outcome ends. If absorbed returns true, a success may also come from a run of another claim.
 func (f *follower) explained(was, s step, verdict string, undo bool) string {
 	for version, runs := range f.log.runs {
 		for _, r := range runs {

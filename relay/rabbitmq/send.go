@@ -57,8 +57,9 @@ func refuses(code int) bool {
 	return code == amqp091.AccessRefused || code == amqp091.NotFound || code == amqp091.PreconditionFailed
 }
 
-// sendPart keeps the channel in use after ctx has ended, until the broker has answered. So a slow broker does not get
-// more and more messages.
+// sendPart sends messages on one channel of a pool, and returns when the broker has answered or ctx has ended. After
+// ctx has ended, the channel stays in use until the broker has answered. The pool has few channels, so a slow broker
+// does not get more and more messages.
 func (p *Publisher) sendPart(ctx context.Context, messages []*message) []error {
 	pool, err := p.takePool(ctx)
 	if err != nil {
@@ -94,7 +95,8 @@ func repeatError(messages []*message, err error) []error {
 	return verdicts
 }
 
-// deliver frees the slot that takeSlot has taken.
+// deliver publishes messages on a channel and waits for the answers of the broker. Then it frees the slot that takeSlot
+// has taken.
 func (l *channelPool) deliver(ctx context.Context, messages []*message) []error {
 	defer func() { <-l.slots }()
 	ch, err := l.channel()
@@ -170,7 +172,8 @@ func (l *channelPool) awaitConfirm(ctx context.Context, ch *channel, confirm *am
 	<-confirm.Done()
 }
 
-// takeReturned is complete, because the broker returns an unroutable message before it confirms the message.
+// takeReturned returns the messages that the broker could not route. The result is complete after the confirms, because
+// the broker returns an unroutable message before it confirms the message.
 func (ch *channel) takeReturned() map[string]amqp091.Return {
 	returns := make(map[string]amqp091.Return)
 	for {

@@ -349,8 +349,9 @@ func (k *Consumer) outcome(produced []*message.Message, err error) error {
 	return err
 }
 
-// isInterrupted returns false if a deadline ended the context. The subscriber cancels the context when it stops or
-// gives the message up, and delivers the message again.
+// isInterrupted reports whether the subscriber has cancelled the context of a message, and err is the result. A
+// subscriber does so when it stops or gives the message up, and later delivers the message again. If a deadline ended
+// the context, isInterrupted returns false.
 func isInterrupted(ctx context.Context, err error) bool {
 	return ctx.Err() == context.Canceled && errors.Is(err, context.Canceled)
 }
@@ -369,8 +370,8 @@ func (k *Consumer) noteFailure(a *arrival, err error) (delay time.Duration) {
 	return min(max(0, k.cfg.Type.Retry(1)), processlog.MaxDelay)
 }
 
-// keep retries until the log answers. It returns intake.ErrRefused if the log refuses the message, and any other error
-// only after ctx has ended or the Compensator is closed.
+// keep records a message whose handler has failed, and retries until the log answers. If the log refuses the message,
+// keep returns intake.ErrRefused. It returns another error only if ctx has ended or the Compensator is closed.
 func (k *Consumer) keep(ctx context.Context, a *arrival, delay time.Duration) error {
 	attempts := k.recorder.Attempts(*a.Delivery)
 	for failures := 1; ; failures++ {
@@ -387,10 +388,12 @@ func (k *Consumer) keep(ctx context.Context, a *arrival, delay time.Duration) er
 	}
 }
 
-// stillRefused is the number of pauses, about five minutes, between two log lines about a refused message.
+// stillRefused is the number of failed calls of Refused between two log lines about the same message. This takes about
+// five minutes.
 const stillRefused = 100
 
-// setAside repeats the call of Refused until it returns nil or an error that wraps ErrRefused.
+// setAside calls the user's function Refused until it returns nil or an error that wraps ErrRefused. It stops earlier
+// if ctx ends.
 func (k *Consumer) setAside(ctx context.Context, a *arrival, cause error) error {
 	reason := fmt.Errorf("%w: %q of topic %q: %w", ErrRefused, a.UUID, a.Topic, cause)
 	for failures := 1; ; failures++ {

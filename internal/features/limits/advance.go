@@ -227,8 +227,9 @@ func (l *Limits) allowAdvances() (keyed []*limitedType) {
 	return keyed
 }
 
-// returnAdvances returns starts that are too old to their limit. If stops is true, the Run has ended. Then
-// returnAdvances returns all starts, and later claims take no starts in advance.
+// returnAdvances gives back the starts that were taken in advance and are too old. If stops is true, because Run ends,
+// it gives back all starts, and later claims take no starts in advance. The result next is the time at which the next
+// start is too old.
 func (lt *limitedType) returnAdvances(stops bool) (next time.Time) {
 	lt.mu.Lock()
 	if stops {

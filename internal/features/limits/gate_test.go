@@ -69,7 +69,8 @@ func TestGateWaitsLongerIfOtherProcessesTakeStarts(t *testing.T) {
 	}
 }
 
-// Other processes may return starts, and people may raise the limit.
+// TestGateNeverStaysClosedForLong checks the longest wait until the gate opens for the next claim. The wait must be
+// short, because only a claim notices that another process has returned starts, or that a person has raised the limit.
 func TestGateNeverStaysClosedForLong(t *testing.T) {
 	for _, interval := range []time.Duration{time.Hour, processlog.MaxBurstTime} {
 		var g gate
@@ -83,7 +84,8 @@ func TestGateNeverStaysClosedForLong(t *testing.T) {
 	}
 }
 
-// A permit of another process ends unnoticed, so the gate must also open after a moment.
+// TestGateOpensWhenAPermitEndsHere checks that the end of a permit of this process opens the gate. This process does
+// not notice the end of another process's permit, so the gate must also open after a short wait.
 func TestGateOpensWhenAPermitEndsHere(t *testing.T) {
 	var g gate
 	now, limit := time.Now(), &processlog.StartLimit{Concurrent: 2}

@@ -2,13 +2,15 @@
 // implements TypeConfig.Serial.
 //
 // An entry is blocked while an earlier entry of its key has not ended. Without PassDead, a dead entry counts as not
-// ended. A claim leaves out the blocked entries that Store.Blocked and Store.Fronts have found.
+// ended. Before a claim, the reads Store.Blocked and Store.Fronts find blocked entries, and the claim leaves these
+// entries out.
 //
-// These reads may be out of date, so each claimed entry is checked again before its handler starts. The entry must be
-// the first of its key that has not ended, and no other entry of the key may be leased. Otherwise this process gives
-// the entry back without counting an attempt.
+// The results of these reads may be out of date. So this process checks each claimed entry again before the handler of
+// the entry starts. The entry must be the first entry of its key that has not ended. No other entry of the key may have
+// a lease. If the check fails, this process gives the entry back without counting an attempt.
 //
-// Two entries of a key never start at once (G30, one at a time in order), because each claim commits before this check.
+// Two entries of a key never start at the same time (G30, one at a time in order). Each process commits its claim
+// before it checks the key. So if two processes claim entries of one key, the later check sees both leases.
 //
 //	ordering.go   which types have keys, and which claimed entries may start
 //	join.go       the positions of recorded entries
@@ -73,11 +75,13 @@ type Ordering struct {
 	handoversToStart groupcommit.Batcher[*handover] // their claimed entries can start
 }
 
-// waitBound limits the entries in memory. A sweep through all keys finds the others.
+// waitBound is the maximum number of items that wait in one batcher. A full batcher adds no more items. A sweep through
+// all keys later finds the entries of the items that were not added.
 const waitBound = 100_000
 
-// forgetPace lets one DELETE remove several positions. Each DELETE is a synced write, and it slows down the writes that
-// the next entries wait for.
+// forgetPace is the least time between two DELETE statements of positions, so that one DELETE removes several
+// positions. The database writes each DELETE to disk, and this slows down the statements that store outcomes and claim
+// entries.
 const forgetPace = 20 * time.Millisecond
 
 // New makes the ordering of an engine.
@@ -101,8 +105,8 @@ func New(e *engine.Engine) *Ordering {
 	return o
 }
 
-// Serialize gives a type an ordering key, whether the type runs here or is only recorded here. It returns a
-// *FieldError if the store cannot order entries.
+// Serialize gives a type an ordering key. The type may have a handler in this process, or this process may only record
+// its entries. Serialize returns a *FieldError if the store cannot order entries.
 func (o *Ordering) Serialize(ctx context.Context, businessType string, s Serial) error {
 	if _, err := o.e.Store.KeyStates(ctx, businessType, nil, processlog.Token{}, false); err != nil {
 		return err
@@ -170,7 +174,8 @@ func position(s Serial, row *processlog.Row) (p processlog.Position, err error) 
 	return processlog.Position{BusinessType: row.BusinessType, Key: key, ID: row.ID, Epoch: row.Epoch}, nil
 }
 
-// positionOf may miss an entry after a panic of the user's function. A sweep through all keys finds it.
+// positionOf returns the position of an entry. If the user's function Key panics, the position is empty, and the end of
+// the entry starts no other entry. A sweep through all keys then finds the next entry of the key.
 func (o *Ordering) positionOf(row *processlog.Row) (p processlog.Position) {
 	if s, serial := o.serialOf(row.BusinessType); serial {
 		p, _ = position(s, row)
@@ -178,7 +183,8 @@ func (o *Ordering) positionOf(row *processlog.Row) (p processlog.Position) {
 	return p
 }
 
-// heldPositions are kept because a handler may change the content from which its key was made.
+// heldPositions holds the position of each running attempt. The position is not computed again at the end of the
+// attempt, because a handler may change the content from which the key was made.
 type heldPositions struct {
 	mu        sync.Mutex // guards the field below
 	byAttempt map[*engine.Attempt]heldPosition

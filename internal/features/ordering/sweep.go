@@ -9,11 +9,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// sweep looks through the entries of a type for those that may run. It finds the entries that no end of an earlier entry
-// starts: a backlog, keys whose process was killed, and entries recorded by SQL.
+// sweep finds entries of a type that may run now. Usually an entry starts when the earlier entry of its key ends. A
+// sweep finds the entries that are not started in this way. These are the entries of a backlog, of keys whose process
+// was killed, and of programs that record entries by SQL.
 //
-// A sweep goes once through the keys, and once through the due entries, because an entry may have no stored position
-// under its key. It reads page by page, and each read continues where the last one stopped.
+// A sweep reads all keys. It also reads all due entries, because an entry may have no stored position under its key. A
+// sweep reads page by page, and each read continues after the last page.
 type sweep struct {
 	restarted atomic.Bool // restart was called since the last read
 
@@ -37,7 +38,7 @@ const (
 	sweepPages = 8
 )
 
-// restart begins again at the first key after a sweep that has read everything.
+// restart lets the sweep read more pages. A sweep that has read everything begins again at the first key.
 func (w *sweep) restart() { w.restarted.Store(true) }
 
 var openStates = []processlog.State{processlog.Pending, processlog.Retrying, processlog.Compensating}

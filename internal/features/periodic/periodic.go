@@ -132,7 +132,8 @@ type reading struct {
 	marks  map[string]time.Time // after the round; nil if the next round must read them again
 }
 
-// rest returns a negative result if the marks must be read now.
+// rest returns how long this process can wait before it reads the marks again. The result is negative if the marks must
+// be read now.
 func (r *reading) rest(periods []Period) time.Duration {
 	const begin = -1
 	since := time.Since(r.readAt)
@@ -193,8 +194,9 @@ func (c *Calendar) runRound(ctx context.Context, periods []Period) (pause time.D
 	return max(0, pause-time.Since(readAt)), seen
 }
 
-// doSlots takes the database's time now, which this process read at readAt. newMark is zero if this process does not
-// know it.
+// doSlots does the work of the slots of one period between its mark and the database's time now. This process read the
+// time now at its own time readAt. The result untilNext is the time until this process must look for slots again. The
+// result newMark is the new mark, or zero if this process does not know the new mark.
 func (c *Calendar) doSlots(ctx context.Context, p Period, mark, now, readAt time.Time) (untilNext time.Duration, newMark time.Time, err error) {
 	var found dueSlots
 	if problem := usererr.Contain(func() { found, err = p.slotsSince(ctx, mark, now) }); problem != "" {
@@ -222,7 +224,8 @@ func (c *Calendar) doSlots(ctx context.Context, p Period, mark, now, readAt time
 	return untilNext, last, nil
 }
 
-// replaceMark skips the slots that have passed since the deleted mark.
+// replaceMark creates a missing mark at the database's current time. So the slots between a deleted mark and the new
+// one are skipped.
 func (c *Calendar) replaceMark(ctx context.Context, p Period) {
 	ctx, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
 	defer cancel()

@@ -163,13 +163,15 @@ type typeClaims struct {
 }
 
 const (
-	// wakeSpread delays the next claim by up to n × wakeSpread at random, so that processes that wake for the same entry
-	// do not claim at the same moment. n is emptyClaims, up to maxEmptyClaims.
+	// wakeSpread is the unit of a random delay before the next claim. The delay is at most wakeSpread times
+	// emptyClaims, where maxEmptyClaims limits the factor. So processes that wake for the same entry do not claim at
+	// the same moment.
 	wakeSpread     = time.Millisecond
 	maxEmptyClaims = 5
 )
 
-// entriesToRequest expects the same share of runnable entries as in the last claim.
+// entriesToRequest returns how many entries a claim with n free slots requests from the queue. It assumes that the
+// share of runnable entries is the same as in the last claim.
 func (c typeClaims) entriesToRequest(n int) int {
 	if c.offered == 0 {
 		return n

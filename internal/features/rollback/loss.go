@@ -17,7 +17,8 @@ type loss struct {
 	newest time.Time // when the newest of the lost versions was seen
 }
 
-// lostOf leaves out purged entries, of which an audit record tells.
+// lostOf returns the remembered versions that the database contradicts. A missing entry is not lost if an audit record
+// shows a purge after this process saw the entry.
 func lostOf(remembered []version, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (lost []version) {
 	for _, v := range remembered {
 		now, exists := found[v.ID]
@@ -33,10 +34,11 @@ func purgedSince(notes []processlog.AuditRecord, moment time.Time) bool {
 	return slices.ContainsFunc(notes, func(r processlog.AuditRecord) bool { return r.Action == processlog.ActionPurge && r.Ago < since })
 }
 
-// confirmLoss uses locking reads, because a lagging replica may have answered the plain read.
+// confirmLoss reports a loss if a locking read confirms that a remembered version is lost. A plain read is not enough,
+// because a lagging replica may have answered the read.
 //
-// A database that goes back loses its newest writes. So if it still has the audit record of an acceptance, it has
-// lost nothing since then.
+// A database that goes back to an older state loses its newest writes. So if the database still has the audit record of
+// an acceptance, no write before that record is lost.
 func (d *Detector) confirmLoss(ctx context.Context, remembered []version, found map[processlog.ID]processlog.Version) error {
 	notes, err := d.readNotes(ctx)
 	if err != nil {
@@ -59,8 +61,9 @@ func (d *Detector) confirmLoss(ctx context.Context, remembered []version, found 
 	return nil
 }
 
-// withoutPurgeable leaves out entries that others may have purged, because they were last seen long ago. It uses the
-// database's clock, because this process's clock stands still while the machine is suspended.
+// withoutPurgeable leaves out missing entries that this process last saw engine.PurgeNoteAge ago or earlier, because
+// another process may have purged these entries. The age is by the database's clock, because the clock of this process
+// stands still while the machine is suspended.
 func (d *Detector) withoutPurgeable(ctx context.Context, lost []version, found map[processlog.ID]processlog.Version) []version {
 	now, _, err := d.e.Store.Marks(ctx, []string{noType})
 	if err != nil {
@@ -91,11 +94,13 @@ func (v *version) clockBy(all []version) (databaseTime int64, known bool) {
 	return databaseTime, known
 }
 
-// confirmMost limits the locking reads after plain reads of a lagging replica, by which many versions look lost.
+// confirmMost is the maximum number of locking reads by newestLost. Many versions look lost if a lagging replica has
+// answered the plain reads.
 const confirmMost = 8
 
-// newestLost may need several reads, because other processes may have written the newest entry again, until its version
-// number was as high as the lost one.
+// newestLost returns the newest version that a locking read confirms as lost. If the newest version is not confirmed,
+// newestLost tries the next older version. The reason is that other processes may have written the newest entry since
+// the loss. Its version number is then as high as the lost one, and hides the loss.
 func (d *Detector) newestLost(ctx context.Context, lost []version) (newest version, confirmed bool, err error) {
 	byAge := slices.SortedStableFunc(slices.Values(lost), func(a, b version) int {
 		return cmp.Or(b.seenAt.Compare(a.seenAt), a.ID.Compare(b.ID)) // A fixed order makes a simulation repeatable.
@@ -114,7 +119,8 @@ func (d *Detector) newestLost(ctx context.Context, lost []version) (newest versi
 	return version{}, false, nil
 }
 
-// listLost returns only the versions in known if the remembered versions cannot be read back.
+// listLost returns the lost entries, in ascending order of their ids. It reads all remembered versions from the
+// database. If this read fails, the list holds only the versions in the argument known.
 func (d *Detector) listLost(ctx context.Context, known []version, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (list []processlog.LostEntry) {
 	all := slices.Concat(known, d.versions.all())
 	if now, err := d.readVersions(ctx, all); err == nil {
@@ -134,8 +140,8 @@ func byID(list []processlog.LostEntry) []processlog.LostEntry {
 	return slices.CompactFunc(list, func(a, b processlog.LostEntry) bool { return a.ID == b.ID })
 }
 
-// reportLoss adds a loss that does not stop this process to an earlier one. The detector forgets the lost history, so
-// that it can notice another loss.
+// reportLoss stores and logs a loss. If an earlier loss is open, reportLoss adds its entries to the new loss. If a loss
+// does not stop this process, the detector forgets all remembered versions, so that it can notice another loss.
 func (d *Detector) reportLoss(found *loss) {
 	if previous := d.openLoss.Load(); previous != nil {
 		all := byID(slices.Concat(found.Lost, previous.Lost))

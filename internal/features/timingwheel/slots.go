@@ -6,13 +6,16 @@ import (
 	"slices"
 )
 
-// minWheelSlots and other sizes are powers of two and multiples of 64, because an element of occupied has 64 bits.
+// minWheelSlots is the least number of slots of a wheel. The number of slots is always a power of two, so that a bit
+// mask finds the slot of an entry. It is also a multiple of 64, because each element of the field occupied holds the
+// bits of 64 slots.
 const minWheelSlots = 64
 
-// wheelSlots is a hashed timing wheel. A wheel of n slots keeps an entry in the slot with the number due time mod n,
-// in ms. The list of a slot is ordered by due time.
+// wheelSlots is a hashed timing wheel. In a wheel of n slots, an entry that is due at time t, in ms, is in the slot
+// with the number t mod n. The list of a slot is ordered by due time.
 //
-// The wheel grows with its entries, so that adding, removing and expiring an entry take constant time.
+// The number of slots grows and shrinks with the number of entries, so that adding, removing and expiring an entry take
+// constant time.
 type wheelSlots struct {
 	slots       []wheelList
 	occupied    []uint64 // one bit for each slot

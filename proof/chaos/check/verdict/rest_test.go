@@ -129,7 +129,7 @@ func TestWhatARunDidNotShowIsNamed(t *testing.T) {
 	}
 }
 
-// The checker treats a fault that ended with an error as not made.
+// failFaults adds an error to the end of each fault of one kind. The checker treats such a fault as not made.
 func (s *story) failFaults(kind string) {
 	of := make(map[uint64]bool)
 	for _, r := range s.records["driver"] {
