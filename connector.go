@@ -67,8 +67,8 @@ func isNilPointer(v any) bool {
 	return r.Kind() == reflect.Pointer && r.IsNil()
 }
 
-// enlist returns the object that reports the end of tx, or nil if the library cannot see its end. It returns an error
-// if tx must not record entries of c.
+// enlist returns the object that reports the end of the transaction tx. It returns nil if the library cannot see the
+// end of tx. enlist returns an error if tx must not record entries of c.
 func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error) {
 	if tx == nil || isNilPointer(tx) {
 		return nil, &FieldError{Field: "tx", Reason: fmt.Sprintf("is nil (%T)", tx)}
@@ -86,8 +86,8 @@ func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error)
 	return watch, cmp.Or(err, watch.Err())
 }
 
-// inquiry finds out whether an unknown handle wraps a ScopedTx. It travels in the context of the first statement
-// through the handle, and the ScopedTx fills it in.
+// inquiry finds out whether a transaction of unknown type wraps a ScopedTx. The context of the first statement in this
+// transaction carries the inquiry. If the statement reaches a ScopedTx, the ScopedTx fills in the inquiry.
 type inquiry struct {
 	c        *Compensator // the Compensator that was called
 	ref      Ref          // the entry to change; nil for Record

@@ -342,11 +342,12 @@ func ExampleCompensator_InTx() {
 	case errors.Is(err, compensator.ErrCommitUnknown):
 		// The transaction may have been committed. See the example of Resolve.
 	case errors.Is(err, compensator.ErrTxAborted):
-		// The server rolled back, for example after a deadlock. So run the whole transaction again.
+		// The server has rolled back the transaction, for example after a deadlock. So run the whole transaction again.
 	}
 }
 
-// The receipt lists them in the same order. The receipt's ID and Duplicate are those of the first entry.
+// Record records several entries in one call. The receipt lists the entries in the order of the call. The methods ID
+// and Duplicate of the receipt describe the first entry.
 func ExampleCompensator_Record() {
 	var c *compensator.Compensator               // made by New
 	var closeOrder *compensator.Type[CloseOrder] // made by Handle

@@ -182,8 +182,9 @@ func typedBatch[T any](handler func(ctx context.Context, items []Item[T]) []erro
 			return verdicts
 		}
 		if len(answers) != len(items) {
-			// Nobody knows which error belongs to which entry. Package batches ignores a wrong number of verdicts and
-			// runs each entry alone, so return one too many.
+			// The handler has returned a wrong number of errors, so nobody knows which error belongs to which entry.
+			// Package batches ignores a list of verdicts with a wrong length, and runs each entry alone. So return one
+			// verdict too many.
 			return make([]error, len(entries)+1)
 		}
 		for n, i := range places {
@@ -193,8 +194,8 @@ func typedBatch[T any](handler func(ctx context.Context, items []Item[T]) []erro
 	}
 }
 
-// decode costs no attempt if it fails before MaxWait, because another process may run newer code that wrote the
-// content.
+// decode decodes the content of an entry. A failure costs the entry no attempt until the entry is older than MaxWait.
+// Another process may run newer code that wrote the content, and may decode the content later.
 func decode[T any](e *Entry) (T, error) {
 	var v T
 	if err := e.Decode(&v); err != nil {
@@ -212,7 +213,8 @@ func wrap[F any, M ~func(F) F](handler F, outer, inner []M) F {
 	return handler
 }
 
-// register validates a type and registers it with the engine. The function set fills in the handler.
+// register validates the settings of a type, and registers the type with the engine. The function set stores the type's
+// handler in t or f.
 func register[T any](ctx context.Context, c *Compensator, businessType string, s settings, set func(t *engine.Type, f *features.TypeSettings, s *settings)) (*Type[T], error) {
 	s = s.withDefaults(c.cfg)
 	if err := errors.Join(validateType(businessType), s.validate()); err != nil {

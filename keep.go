@@ -36,8 +36,9 @@ const (
 	problemPurge = "ended entries could not be purged"
 )
 
-// keepProblem requires a Keep of at least engine.PurgeNoteAge, because other processes may report an entry that is
-// purged earlier as a rollback of the database.
+// keepProblem returns why a Keep is not allowed, or "". The minimum is engine.PurgeNoteAge, because a process remembers
+// entries for this long after it has seen them. If such an entry is missing from the log, the process reports a
+// rollback of the database. An entry that was purged early would cause this report.
 func keepProblem(keep time.Duration) string {
 	if keep == 0 {
 		return ""
@@ -93,8 +94,8 @@ func (c *Compensator) startPurgingLimit(ctx context.Context, l *Limit) error {
 	}))
 }
 
-// forKeepFor ends the context of a round keepFor after its begin. A late round may overlap with the next one, which
-// does no harm.
+// forKeepFor returns a round whose context ends keepFor after the round has begun. A late round may then overlap with
+// the next round, which does no harm.
 func forKeepFor(round func(ctx context.Context, slot time.Time) error) func(ctx context.Context, slot, end time.Time) error {
 	return func(ctx context.Context, slot, _ time.Time) error {
 		ctx, cancel := context.WithTimeout(ctx, keepFor)

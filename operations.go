@@ -32,12 +32,13 @@ type Operations struct {
 	// for up to 100 attempts. Attempts needs the table _attempt of Migrate.
 	Attempts bool
 
-	// Statistics counts for each type how many entries were recorded, started, failed and ended, how long attempts took
-	// and how late they were. Package admin shows the counts over time. Each process stores its counts of a minute by
-	// one statement, and sends no statement for a minute without events. A killed process loses the counts of its last
-	// minute. Every minute, or every four minutes while no process has work, one of the processes in Run also counts
-	// the waiting entries. A statement counts at most 5,000 entries, or 200,000 in a process without work. Statistics
-	// needs the table _stat of Migrate.
+	// Statistics makes each process count how many entries of each type were recorded, started, failed and ended. The
+	// process also measures how long attempts took, and how late they began. Package admin shows these figures over
+	// time. A process stores its counts of a minute by one statement. For a minute without events, the process sends no
+	// statement. A killed process loses the counts of its last minute. One of the processes in Run also counts the
+	// waiting entries. This count runs every minute, or every four minutes while no process has work. A statement of
+	// this count reads at most 5,000 entries, or 200,000 in a process without work. Statistics needs the table _stat of
+	// Migrate.
 	Statistics bool
 
 	// Instances makes each process store a row about itself: its name, its versions, its types, and how busy the types
@@ -261,9 +262,10 @@ func (c *Compensator) startCaseRounds(ctx context.Context) error {
 	}))
 }
 
-// To fold statistics means to replace several rows by one row with their sums. One process at a time does this, in
-// rounds that begin every statEvery. The first round of a process also folds minutes into hours and deletes old hours,
-// and so does one round an hour.
+// A row of statistics holds the counts of a type for one minute in one process. To fold rows means to replace several
+// rows by one row with their sums. A round folds the rows of all processes for a minute into one row. The first round
+// of a process also folds minutes into hours, and deletes old hours. So does the first round of each hour. In each
+// period statEvery, only one process runs a round.
 const (
 	statsMark     = " statistics" // cannot be the name of a business type
 	statEvery     = 5 * time.Minute
@@ -330,8 +332,9 @@ func (c *Compensator) forgetInstances(ctx context.Context) error {
 	}))
 }
 
-// caseRound handles the entries that died within the duration age. If age is 0, it handles all dead entries, and also
-// deletes cases that were closed more than caseKept ago.
+// caseRound closes cases of entries that are not dead any more, and opens missing cases of dead entries. If the
+// duration age is not 0, caseRound opens cases only for entries that died within this duration. If age is 0, it opens
+// cases for all dead entries, and deletes cases that were closed more than caseKept ago.
 func (c *Compensator) caseRound(ctx context.Context, store processlog.Operations, age time.Duration) error {
 	steps := []func() (int, error){
 		func() (int, error) { return store.CloseCases(ctx, caseStep) },
@@ -359,8 +362,9 @@ func runSteps(step func() (int, error)) error {
 	}
 }
 
-// openMissing opens a case for each of up to caseStep dead entries without one, except locked or changed entries. It
-// returns how many entries it read, but 0 if it opened no case, so that runSteps ends.
+// openMissing opens a case for each dead entry that has no open case, for up to caseStep entries in one call. It skips
+// entries that are locked or have changed. The result n is the number of entries that openMissing has read. If it
+// opened no case, n is 0, so that runSteps does not call openMissing again.
 func (c *Compensator) openMissing(ctx context.Context, store processlog.Operations, since time.Duration) (n int, err error) {
 	rows, err := store.DeadWithoutCase(ctx, since, caseStep)
 	if err != nil || len(rows) == 0 {
@@ -390,8 +394,8 @@ func (c *Compensator) amount(row *processlog.Row) (amount Amount) {
 		}
 	}()
 	amount, err := amountOf(c.entry(row))
-	// Some payment providers write codes of currencies in small letters. The table that has the decimals of each
-	// currency has capitals.
+	// Some payment providers write the code of a currency in small letters. The library finds the decimals of a
+	// currency in a table whose codes have capitals, so convert the code to capitals.
 	amount.Currency = strings.ToUpper(amount.Currency)
 	switch {
 	case err != nil:

@@ -49,8 +49,8 @@ func Exponential(base, limit time.Duration) Retry {
 // Fixed waits the same time after each failure.
 func Fixed(d time.Duration) Retry { return func(int) time.Duration { return d } }
 
-// Steps returns a Retry with a list of waits: the n-th delay follows the n-th failure. After the last delay of the list,
-// that delay repeats. Without delays each wait is 100 ms.
+// Steps returns a Retry that waits for the n-th element of delays after the n-th failure. If there are more failures
+// than delays, the last delay repeats. Without delays, each wait is 100 ms.
 func Steps(delays ...time.Duration) Retry {
 	return func(failures int) time.Duration {
 		if len(delays) == 0 {

@@ -111,7 +111,8 @@ func (p program) changeMany(ctx context.Context, store func(context.Context, []p
 	return answers, nil
 }
 
-// contents reads the ended entries that have an ordering key, so that the next entry of the same key starts at once.
+// contents reads the content of the entries that the given change has ended, if their type uses ordering keys. The
+// engine needs the content to find the ordering key, and then starts the next entry of this key at once.
 func (p program) contents(ctx context.Context, answers []processlog.Changed, change processlog.Change) map[EntryID][]byte {
 	contents := make(map[EntryID][]byte)
 	for _, answer := range answers {

@@ -28,7 +28,7 @@ type Recorded struct {
 	ContentMatches bool  // the existing content equals the new one
 }
 
-// ID returns the id of the first entry. It is for the common Record of one entry.
+// ID returns the id of the receipt's first entry. Use ID after you have recorded one entry.
 func (r *Receipt) ID() EntryID {
 	if len(r.Entries) == 0 {
 		return EntryID{}

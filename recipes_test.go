@@ -147,8 +147,8 @@ func ExampleHandle_versions() {
 	// 200 CHF
 }
 
-// First the servers and consumers that record stop, then the handlers, then the operators' server, and last the clients
-// of databases.
+// serve.Run stops the parts of the program in this order: the servers and consumers that record entries, the handlers,
+// and the operators' server. After serve.Run has returned, the program closes the clients of databases.
 func Example_gracefulStop() {
 	c, _ := recipe()
 	if _, err := compensator.Handle(context.Background(), c, "close_order", func(context.Context, *compensator.Entry, string) error { return nil }, nil); err != nil {
@@ -238,8 +238,8 @@ func ExampleReceipt_onceAMessage() {
 	// mail about order of m1
 }
 
-// Send the entry's CallKey with the handler's own calls. After a manual requeue the key is different, so that the call
-// is made again.
+// Send the entry's CallKey with each call that the handler makes to another service. By this key, the service can
+// recognise a repeated call. A manual requeue changes the key, so that the service does the work again.
 func ExampleEntry_CallKey() {
 	ctx := context.Background()
 	c, runUntil := recipe()
@@ -262,7 +262,9 @@ func ExampleEntry_CallKey() {
 	// pay-42 1-0
 }
 
-// PostJSON sends the entry's CallKey, and returns the error that fits the bank's answer.
+// The handler calls the bank with PostJSON. PostJSON sends the entry's CallKey as the header Idempotency-Key. PostJSON
+// returns an error that depends on the bank's answer. The handler returns this error, and the error decides the outcome
+// of the entry.
 func ExampleUnavailable() {
 	ctx := context.Background()
 	c, runUntil := recipe()
@@ -335,8 +337,8 @@ func ExampleBatch_Wait() {
 		if err != nil {
 			return err
 		}
-		// If the report must wait until a person has repaired the dead rows: if p.Dead > 0 { return
-		// compensator.Snooze(time.Hour) }
+		// If the report must wait until a person has repaired the dead rows, add this line:
+		// if p.Dead > 0 { return compensator.Snooze(time.Hour) }
 		fmt.Printf("%s: %d of %d rows are in\n", upload, p.Succeeded, p.Total)
 		return nil
 	}, &compensator.HandlerConfig[string]{AfterBatch: func(e *compensator.Entry) string { return e.BusinessID }})

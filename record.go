@@ -92,14 +92,15 @@ func (t *Type[T]) encode(v T) (content []byte, err error) {
 	return content, nil
 }
 
-// Once makes a consumer idempotent. It reports whether this transaction is the first one to do a piece of work. The
-// parameter id identifies the work, for example the id of a message. If Once returns true, do the work in tx. If Once
-// returns false, the work was done before: commit, and acknowledge the message.
+// Once makes a consumer idempotent. Once reports whether this transaction is the first one to do a piece of work. The
+// parameter id identifies the work: it can be the id of a message. If Once returns true, do the work in tx. If Once
+// returns false, an earlier transaction has done the work: commit tx, and acknowledge the message.
 //
 // Once records an entry that has succeeded already. The entry holds v for people to see. The entry prevents a second
-// run for as long as the entry is kept: see TypeConfig.Keep. If two transactions use the same id, the second one waits
-// for the first one. If an entry with this id waits, runs or is dead, Once completes it as CompleteTx does. If that
-// entry has ended without success, Once returns a *StateError. All other errors come from Record: roll back.
+// run of the work for as long as the log keeps the entry: see TypeConfig.Keep. If two transactions use the same id at
+// the same time, the second transaction waits for the end of the first one. If an entry with this id waits, runs or is
+// dead, Once completes this entry as CompleteTx does. If an entry with this id has ended without success, Once returns
+// a *StateError. All other errors are errors of Record. After any error, roll back.
 func (t *Type[T]) Once(ctx context.Context, tx Tx, id IdempotencyKey, v T) (first bool, err error) {
 	entry := t.Entry(v, Options{IdempotencyKey: id})
 	entry.alreadyDone = true

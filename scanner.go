@@ -32,7 +32,8 @@ func (c *Compensator) Run(ctx context.Context) error {
 	defer c.engine.RunEnded()
 	c.warnOfPool()
 
-	// Wait first for the loops that claim entries, because no new handler starts after that.
+	// These loops claim entries. When Run stops, it waits for these loops before it waits for handlers. After the loops
+	// have ended, no new handler starts.
 	claiming := c.engine.Reporting(ctx)
 	var loops sync.WaitGroup
 	loops.Go(func() { c.engine.Scan(claiming) })

@@ -113,8 +113,9 @@ func TestRootIsWhatAUserMeets(t *testing.T) {
 	assert.LessOrEqual(t, len(files)-len(tests), 26)
 }
 
-// In the tags of a release, a module must come after the modules that it requires. go install refuses a go.mod with a
-// replace.
+// TestModulesAreFew limits the number of modules, and checks the list of tags in docs/internals/releasing.md. A module
+// must come after the modules that it requires. The go.mod of a released module must have no replace, because go
+// install refuses such a module.
 func TestModulesAreFew(t *testing.T) {
 	forUsers := make(map[string]bool)
 	for _, dir := range modulesForUsers(t) {

@@ -222,7 +222,9 @@ func (c *Compensator) begin(ctx context.Context) (*ScopedTx, error) {
 	return &ScopedTx{c: c, tx: tx, end: unwatched, unwatched: unwatched}, nil
 }
 
-// markInTransaction marks a context for a store on SQLite, because its file has only one writer.
+// markInTransaction marks a context as used inside an open transaction, if the store uses SQLite. A SQLite file has
+// only one writer at a time, so each transaction waits for its turn. A transaction under the marked context must not
+// wait, because the open transaction of its own caller has the turn.
 func (c *Compensator) markInTransaction(ctx context.Context) context.Context {
 	if s, ok := c.store.(*sqlstore.Store); ok {
 		return s.Holding(ctx)
@@ -349,7 +351,8 @@ type proofKey struct {
 	id          IdempotencyKey
 }
 
-// allProofs holds the proofs of all Compensators of the process, because two of them may have the same log.
+// allProofs holds the proofs of all Compensators of this process. Two Compensators may use the same log, so a
+// transaction of WithRetry may call Once of another Compensator.
 var allProofs proofs
 
 func (p *proofs) register(proof proofKey) (done func()) {
@@ -377,8 +380,9 @@ func (p *proofs) noteOnce(proof proofKey) {
 	}
 }
 
-// proves reports whether e shows that the transaction of WithRetry committed. After a call of Once, only a succeeded
-// entry shows this.
+// proves reports whether the entry e shows that the transaction of a WithRetry call committed. The idempotency key of e
+// is the proof of this call. If the transaction recorded e, the existence of e shows the commit. But if the transaction
+// called Once, e may be an older entry that Once completes. In this case only the state Succeeded shows the commit.
 func (p *proofs) proves(proof proofKey, e *Entry) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -71,10 +71,10 @@ type HandlerConfig[T any] struct {
 	Concurrency int
 
 	// Compensate undoes an entry whose attempts are used up, or whose handler returned Permanent. Compensate runs at
-	// least once, and its attempts are counted separately. In the first attempt of Compensate, Entry.LastError is the
-	// handler's error. A compensation never runs after a success, unless a person sets RequeueOptions.Compensate. If
-	// the content does not decode as T, the entry waits in the state compensating. Until the entry is older than MaxWait,
-	// this wait costs no attempt.
+	// least once. Its attempts are counted separately from the attempts of the handler. In the first attempt of
+	// Compensate, Entry.LastError is the handler's error. A compensation never runs after a success, unless a person
+	// sets RequeueOptions.Compensate. If the content does not decode as T, Compensate cannot run, and the entry waits
+	// in the state compensating. This wait costs no attempt until the entry is older than MaxWait.
 	Compensate func(ctx context.Context, e *Entry, v T) error
 
 	// CompensateTx undoes an entry in a transaction, exactly once. Every kind of handler can have a CompensateTx. If
@@ -254,9 +254,9 @@ func (b Breaker) validate() (problems []error) {
 // Limit limits how many entries of a type start in a period of time, and how many run at once, in all processes
 // together. Set Rate, Concurrent, or both. The zero value means no limit.
 //
-// An entry needs a permit to start. A claim takes a permit for each entry in its transaction, by the database's clock.
-// An entry without a permit waits without a lease, and costs no attempt. A permit ends with the entry's lease. G41 in
-// docs/reference/guarantees.md is the exact promise.
+// An entry needs a permit to start. The transaction that claims entries takes a permit for each of them, by the
+// database's clock. An entry without a permit gets no lease, stays in the log until a later claim, and spends no
+// attempt. A permit ends when the entry's lease ends. G41 in docs/reference/guarantees.md is the exact promise.
 //
 // Every attempt of a handler counts as a start, and so does every attempt of a compensation. Types with the same
 // Limit.Of must have the same Limit in all processes. Limits need the table of limits, which Migrate creates. Limits do
