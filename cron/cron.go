@@ -16,7 +16,8 @@ import (
 // A slot is the first moment at which that clock shows the expression's time or a later time. When the clock skips an
 // hour, all times in that hour share one slot at the end of the gap. When an hour comes twice, its times have their
 // slots in the first of the two hours. An expression for every hour ("*/5 * * * *", "@hourly") fires through both
-// hours. An expression counts as one for every hour only if its hour field is a star.
+// hours. An expression counts as one for every hour only if its hour field is a star. The hour fields "0-23" and "0/1"
+// are not stars.
 //
 // The argument location must not be nil. Avoid time.Local, because it may differ between processes. Parse refuses
 // "@every" and "TZ=" in the expression. Use compensator.Every, and the argument location, instead.

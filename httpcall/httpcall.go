@@ -40,8 +40,9 @@ const KeyHeader = "Idempotency-Key"
 //     not follow such a redirect, because the answer to the GET is no answer to the call. To follow it, let the
 //     client's CheckRedirect set the method to POST again.
 //
-// If the service may have received the call, the error has a method OutcomeUnknown that returns true. If the client had
-// no connection, nothing was sent, and the error does not have this method.
+// If the service may have received the call, the error has a method OutcomeUnknown that returns true. If the entry then
+// becomes dead, its case says that the outcome is unknown. If the client had no connection, nothing was sent, and the
+// error does not have this method.
 //
 // Give the request the handler's context, and give the type a MaxWait. Without MaxWait, a call is retried forever while
 // the service is unavailable.

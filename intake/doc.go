@@ -40,9 +40,10 @@
 // # Redis Streams
 //
 // The Intake creates the group at the beginning of the stream if the group does not exist. It also creates the group
-// again if the group disappears when Run is active. From time to time it takes over messages of consumers that have
-// been silent for Stream.Idle. It takes messages that were delivered twice without success one at a time. So a message
-// that crashes its process affects no other message.
+// again if the group disappears when Run is active. The Intake first takes the messages that this consumer left
+// unacknowledged, and then new messages. From time to time it takes over messages of consumers that have been silent
+// for Stream.Idle. It takes messages that were delivered twice without success one at a time. So a message that crashes
+// its process affects no other message.
 //
 // The Intake removes silent consumers that have nothing pending. With Stream.Trim it deletes messages that every group
 // has acknowledged. It needs Redis 7 or newer, or Valkey.
