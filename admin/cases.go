@@ -264,8 +264,8 @@ func (d *Admin) assignCases(ctx context.Context, a Actor, seen []SeenCase, owner
 }
 
 // Note adds a person's note to an entry, also to an entry without a case. It needs SeeEntries and NoteCase. It returns
-// compensator.ErrNotFound for an entry that the actor may not see. It returns ErrNotAllowed without the rights,
-// ErrReadOnly if Options.ReadOnly is set, and *FieldError for an invalid reason.
+// compensator.ErrNotFound for an entry that the actor may not see. It returns ErrNotAllowed without NoteCase,
+// ErrReadOnly if Options.ReadOnly is set, and a *FieldError for an invalid reason.
 func (d *Admin) Note(ctx context.Context, a Actor, ref compensator.Ref, why Why) error {
 	_, op, err := d.readEntryFor(ctx, a, ref, NoteCase, why)
 	if err != nil {
