@@ -251,16 +251,16 @@ func (d *Admin) continueMatching(ctx context.Context, a Actor, id BulkID, bulk *
 	return run.goOn(ctx, maxBulkBatches)
 }
 
-// BulkProgress says how far an action on all that match is.
+// BulkProgress says how many entries an action of StartMatching has changed, and how many are left.
 type BulkProgress struct {
 	Changed int  // number of entries that the action has changed
 	Left    int  // number of entries that are left; 0: the action is over
 	More    bool // whether Left is a lower bound
 }
 
-// FinishBulk continues an action of StartMatching until no entry is left. It calls report at the beginning, after every
-// four batches, and at the end. It returns the errors of ContinueBulk. An action of StartBulk is a *FieldError. If
-// another caller continues or stops the action, FinishBulk returns ErrContinued and changes no further entry.
+// FinishBulk continues an action of StartMatching until no entry is left. It calls the function report at the
+// beginning, after every four batches, and at the end. FinishBulk returns the errors of ContinueBulk. If StartBulk has
+// begun the action, FinishBulk returns a *FieldError.
 func (d *Admin) FinishBulk(ctx context.Context, a Actor, id BulkID, report func(BulkProgress)) error {
 	if d.readOnly {
 		return ErrReadOnly
@@ -291,9 +291,10 @@ func (d *Admin) readMatching(ctx context.Context, id BulkID) (storedBulk, error)
 	return bulk, err
 }
 
-// StopBulk ends an action of StartMatching before it has visited all entries. Changed entries stay changed, also those
-// of a batch that another caller stores at the same time. StopBulk needs the rights of ContinueBulk. If no entry is
-// left, it does nothing.
+// StopBulk stops an action of StartMatching before the action has visited all entries. Entries that the action has
+// already changed stay changed. Another caller may store a batch of the action at the same time. The entries of this
+// batch then also stay changed. StopBulk needs the rights of ContinueBulk. If the action has no entry left, StopBulk
+// does nothing.
 func (d *Admin) StopBulk(ctx context.Context, a Actor, id BulkID) error {
 	if d.readOnly {
 		return ErrReadOnly

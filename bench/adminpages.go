@@ -28,14 +28,15 @@ type adminPage struct {
 
 func unvisited(h *adminLog) http.Handler { return h.newPages() }
 
-// visited returns pages that have served a request, so they know the existing types.
+// visited returns pages that have served one request already, so they have read the business types.
 func visited(h *adminLog) http.Handler {
 	pages := h.newPages()
 	h.getPage(pages, "trail")
 	return pages
 }
 
-// The viewers' pages have just read the requested data.
+// watched returns the pages that all simulated viewers share. For a viewer these pages have just read the requested
+// data, so a request needs no statement.
 func watched(h *adminLog) http.Handler { return h.pages }
 
 func (a *arena) adminPages(h *adminLog) (figures []figure) {
@@ -67,7 +68,8 @@ func (a *arena) adminPages(h *adminLog) (figures []figure) {
 	return append(figures, a.adminTypes(h))
 }
 
-// An Admin runs this query at most once in five seconds, and requests wait for it.
+// adminTypes counts the statements and rows of the query for the business types. An Admin runs this query at most once
+// in five seconds, and requests wait for its result.
 func (a *arena) adminTypes(h *adminLog) figure {
 	pages := unvisited(h)
 	first, firstRows := a.statementsOf(func() { h.getPage(pages, "trail") })
@@ -85,7 +87,7 @@ func (h *adminLog) cursor(path string) string {
 	return found[1]
 }
 
-// The rows come from the server's Handler_read counters.
+// adminPage measures one page. It takes the number of rows read from the Handler_read counters of the server.
 func (a *arena) adminPage(h *adminLog, p adminPage) []figure {
 	for range 5 { // Warm the caches of the server.
 		h.getPage(p.of(h), p.path)

@@ -60,7 +60,8 @@ func (t *List) Failed(what, businessType string, err error) {
 	t.LogLimited(what, err, "type", businessType, "times", times, "since", since)
 }
 
-// NoteResult records the error of a statement of the library, or nil if it has worked.
+// NoteResult records the result of a statement that the library has sent. A nil error means that the statement has
+// worked.
 func (t *List) NoteResult(what, businessType string, err error) {
 	if err != nil {
 		t.Failed(what, businessType, err)
@@ -69,8 +70,8 @@ func (t *List) NoteResult(what, businessType string, err error) {
 	t.Passed(what, businessType)
 }
 
-// Reported implements report.Receiver. A report with the text report.Session is about one database session, which is
-// then closed. So it is logged, but does not stay in Health.
+// Reported implements report.Receiver. A report with the text report.Session is about one database session, and the
+// pool closes this session. So Reported logs such a report, but does not show it in Health.
 func (t *List) Reported(what string, err error) {
 	if what == report.Session {
 		t.LogLimited(what, err)
@@ -95,7 +96,8 @@ func (t *List) Record(what, businessType string, err error) (times int, since ti
 	return p.Times, p.Since
 }
 
-// Passed ends the problem of an operation that works again. It reads only one atomic flag while no problem is open.
+// Passed ends the problem of an operation that works again. While no problem is open, Passed reads only one atomic
+// flag.
 func (t *List) Passed(what, businessType string) {
 	if !t.anyOpen.Load() {
 		return
@@ -106,7 +108,7 @@ func (t *List) Passed(what, businessType string) {
 	t.anyOpen.Store(len(t.open) > 0)
 }
 
-// LogLimited logs err, unless the same cause was logged within the last minute.
+// LogLimited logs the error err, unless an error of the same cause was logged less than report.Interval ago.
 func (t *List) LogLimited(what string, err error, attrs ...any) {
 	now, c := time.Now(), cause{what, t.number(err)} // number may call methods of err, which are user code, so it runs without the lock.
 	t.mu.Lock()
@@ -121,8 +123,9 @@ func (t *List) LogLimited(what string, err error, attrs ...any) {
 	}
 }
 
-// FailedFor records an error and logs it, as Failed does. No later success ends the problem. It ends when FailedFor was
-// not called for the same operation and type for the duration d.
+// FailedFor records the error err and logs it, as Failed does. Use FailedFor for an operation whose success nobody
+// reports. The problem ends when the duration d has passed without another call of FailedFor for the operation and
+// type.
 func (t *List) FailedFor(d time.Duration, what, businessType string, err error) {
 	t.Failed(what, businessType, err)
 	t.mu.Lock()
@@ -146,5 +149,5 @@ func (t *List) Open() []observe.Problem {
 	return list
 }
 
-// Any reports whether a problem is open. It reads only one atomic flag.
+// Any reports whether a problem is open. To find out, Any reads only one atomic flag.
 func (t *List) Any() bool { return t.anyOpen.Load() }

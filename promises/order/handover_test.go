@@ -16,7 +16,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// slow is a store that takes a second to store outcomes.
+// slow is a memory.Store whose method Settle waits one second before it stores outcomes.
 type slow struct {
 	*memory.Store
 	refuse func(outcomes []processlog.Outcome) ([]processlog.Settled, error) // may return a result instead of the store's; nil: the store decides
@@ -46,7 +46,9 @@ func (s *slow) rowAfter(id processlog.ID) processlog.Row {
 	return processlog.Row{}
 }
 
-// At each call of the handler, the previous entry must have ended.
+// runSlow runs five entries of one ordering key on the given store. When the handler of an entry is called, the
+// outcomes of all earlier entries must be stored. For the entry that the handler runs, the function fail returns the
+// result.
 func runSlow(t *testing.T, store *slow, fail func(row processlog.Row) error) {
 	t.Helper()
 	store.Store, store.leased = memory.NewStore(), make(map[processlog.ID]bool)

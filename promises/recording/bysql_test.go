@@ -278,7 +278,8 @@ var oddRows = []struct {
 	{"business_type", "'{x}:y\\n'", false},
 }
 
-// The odd rows are due before the valid rows.
+// Rows with odd column values must not keep the library from running valid rows. The odd rows are due before the valid
+// rows, so a process reads the odd rows first.
 // Failure: F111
 func TestRowOfAnyShapeStopsNoOther(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {

@@ -1,72 +1,81 @@
-// This file lists failures that tests provoke. The comments of these tests name them. The page
-// docs/internals/failures.md is generated from this list: go run ./internal/reference.
+// This file describes failures. The comment of a test names the failures that the test provokes. The command go run
+// ./internal/reference writes these descriptions into the page docs/internals/failures.md.
 //
 // # Handlers
 //
-// F63: A handler, logger, schedule, observer, key function or the text of an error panics, or one of these functions
-// calls `Goexit`.
-// Result: At most the attempt fails, and its slot is free again. An observer that blocks does block the library.
+// F63: A function of the program panics or calls `Goexit`. It is a handler, logger, schedule, observer, key function or
+// the method `Error` of an error.
+// Result: At most the attempt fails. The slot of the attempt becomes free. But if an observer blocks, the library waits
+// for the observer.
 // Action: Read the stack in `LastError`.
 //
-// F64: A success comes after its timeout, or after somebody else ended the entry.
-// Result: A success after the timeout counts. A success after another end is dropped, with a warning.
+// F64: A handler succeeds after its timeout, or after somebody else has ended its entry.
+// Result: The library stores a success after the timeout. If somebody else has ended the entry, the library drops the
+// success and logs a warning.
 //
-// F65: This version of the program does not have the type or its compensation.
-// Result: The process leaves the entry alone, and `Health.UnknownTypes` names the type.
+// F65: This version of the program lacks the type of an entry, or the compensation of this type.
+// Result: The process does not run the entry. `Health.UnknownTypes` names the type.
 // Action: Deploy a process that handles the type.
 //
-// F66: A type is registered with wrong settings or too late.
-// Result: The error names every bad field.
+// F66: The program registers a type with wrong settings, or after it has called `Run`.
+// Result: The registration returns an error, which names every wrong setting.
 //
-// F67: One type is slow, failing entries are due first, or a backlog holds all slots.
-// Result: Other types and new entries still run. At most `Concurrency` handlers of a type run.
+// F67: One type has slow handlers, failing entries are due before other entries, or a backlog uses all slots of a type.
+// Result: Entries of other types and new entries still run. In each process, at most `Concurrency` handlers of a type
+// run at once.
 //
-// F68: A handler locks or ends its own entry.
-// Result: The library refuses the call. Only a plain handler may complete its entry, in a transaction of its own.
+// F68: A handler locks the row of its own entry, or ends this entry.
+// Result: If the handler has locked the row, `Cancel` returns `ErrBusy`. Otherwise `Cancel` ends the entry, and a
+// transactional handler then leaves no effect. The library refuses each call that ends the entry in the transaction of
+// its handler. Only a handler that is not transactional may complete its entry.
 //
-// F69: A transactional handler ends its transaction, or ignores a rollback.
-// Result: The attempt fails and leaves no effect. On a plain pool the library cannot see a BEGIN that is sent as
-// text.
+// F69: A transactional handler ends its transaction, or ignores that the server has rolled the transaction back.
+// Result: The attempt fails, and the handler leaves no effect. On a pool without the Connector, the library cannot see
+// a BEGIN that the handler sends as text.
 // Action: Do not begin or end transactions in the handler.
 //
-// F70: A process dies around a compensation, or a late success meets the last failure.
-// Result: A recorded success is never compensated.
-// Action: Write compensations that accept that there is nothing to undo.
+// F70: A process crashes before, during or after a compensation, or a late success comes at the same time as the last
+// failure.
+// Result: If the success of an entry is stored, the entry is never compensated.
+// Action: Write compensations that also succeed if there is nothing to undo.
 //
-// F71: A batch fails for some entries, or returns no verdict for each.
-// Result: Each entry gets its own failure. Without verdicts no attempt counts, and each entry runs again alone.
+// F71: A batch handler fails for some entries, or does not return a verdict for each entry.
+// Result: Each failed entry gets its own failure. If verdicts are missing, no attempt counts, and the library runs each
+// entry again alone.
 //
 // F72: Entries of one business object run at the same time, or a batch has entries of several tenants.
-// Result: No order is promised. The context of a batch has no values of one entry.
+// Result: The library promises no order. The context of a batch has no values that belong to a single entry.
 // Action: Use `Serial`. Read the values of each entry from its item.
 //
-// F73: An order is paid while its closing runs, retries or is dead, or the same message comes twice.
-// Result: One side succeeds. A second cancellation changes nothing, and a second completion returns
-// `ErrAlreadySucceeded`.
+// F73: A customer pays an order while the entry that closes the order runs, retries or is dead. Or the same message
+// comes twice.
+// Result: Either the payment or the closing succeeds. A second cancellation changes nothing. A second completion
+// returns `ErrAlreadySucceeded`.
 // Action: Branch on the error of `CancelTx`.
 //
-// F74: A transactional handler meets a condition of the server.
-// Result: A full disk never counts. Deadlocks count only after as many in a row as the entry has attempts.
+// F74: The server refuses a statement of a transactional handler, for example because of a deadlock or a full disk.
+// Result: A full disk costs no attempt. A deadlock costs an attempt only after as many deadlocks in a row as the entry
+// has attempts.
 // Action: Read `LastError`.
 //
-// F75: A trigger or constraint refuses one row.
-// Result: Outcomes of other rows are stored. `Health` names the refused entry.
+// F75: A trigger or constraint of the database refuses that the library writes one row.
+// Result: The library stores the outcomes of other rows. `Health` names the entry of the refused row.
 // Action: Remove the trigger or constraint.
 //
-// F76: The key of encrypted contents is missing, or a content was changed.
-// Result: No attempt counts. A changed or copied content cannot be decrypted.
-// Action: Deploy the key.
+// F76: The process lacks the key of encrypted contents, or somebody has changed an encrypted content.
+// Result: No attempt counts. The library cannot decrypt a content that was changed, or copied from another entry.
+// Action: Give the key to the process.
 //
-// F77: A service that a type calls is down.
+// F77: A service that the handlers of a type call is down.
 // Result: A `Breaker` pauses the type in this process, and tries one entry after each pause. Entries older than
 // `MaxWait` continue.
 // Action: Set `Breaker`.
 //
-// F78: An error of the database, or one entry that always fails, might open a breaker.
-// Result: The breaker stays closed.
+// F78: An error of the database, or one entry that always fails, looks like an outage of the called service.
+// Result: The breaker of the type stays closed.
 //
 // F79: A service answers an HTTP call with any status, with a redirect, or not at all.
-// Result: `httpcall` turns the answer into an outcome without query and request body. It follows no redirect that
-// makes the call a GET.
+// Result: `httpcall` turns the answer into an outcome. The outcome contains neither the query nor the request body.
+// `httpcall` follows no redirect that turns the call into a GET.
 
 package running

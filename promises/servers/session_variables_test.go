@@ -24,8 +24,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// sessionVariable can change what the library's statements do or mean. The library sets it in its own sessions only. In
-// the user's sessions, its statements override the variable or do not depend on it.
+// sessionVariable is a session variable of the server that can change the effect of the library's statements. In its
+// own sessions, the library sets the variable. In sessions of the application it does not. There its statements either
+// override the variable or do not depend on it, or Record refuses the session.
 type sessionVariable struct {
 	name    string
 	set     string // statement that sets the variable, in every session of the pool after New
@@ -104,7 +105,8 @@ var sessionVariables = []sessionVariable{
 	{name: "updatable_views_with_limit", set: "SET updatable_views_with_limit=NO", changes: "updates of views; none of ours", record: anyway},
 }
 
-// otherVariables lists the remaining session variables, with the reason why each of them changes nothing for the library.
+// otherVariables lists the remaining session variables, by pattern. The text says why the variables that match the
+// pattern change nothing for the library.
 var otherVariables = map[string]string{
 	`^(autocommit|completion_type|in_transaction|xa_detach_on_prepare)$`:                                                                              "begins or ends transactions: see TestSessionsLeftInsideATransactionHoldNothingUp",
 	`^(tx_read_only|transaction_read_only|tx_isolation|innodb_table_locks)$`:                                                                          "New refuses it by name, or another name of one above",
@@ -124,7 +126,7 @@ var otherVariables = map[string]string{
 	`^(max_allowed_packet|enable_secondary|max_session_mem|max_heap|transaction_prealloc|foreign_key)`:                                                   "room, read by New",
 }
 
-// A new server version may have a variable that nobody has examined yet.
+// This test fails when a new server version has a session variable that nobody has examined yet.
 // Failure: F33
 func TestEverySessionVariableIsKnown(t *testing.T) {
 	t.Parallel()

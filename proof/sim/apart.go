@@ -89,7 +89,7 @@ func (w *world) crossOrders(rng *rand.Rand) {
 	}
 }
 
-// A service would do the same with Reschedule.
+// wake makes entries that wait for a long time due at once, as a service can do with Reschedule.
 func (w *world) wake() {
 	if !w.apart.sleepy {
 		return
@@ -104,7 +104,9 @@ func (w *world) wake() {
 	}
 }
 
-// A loss of the entries of one type must not make an entry late, so it happens in calm seeds too.
+// drawLosses makes the shared queue lose the entries of one type at random times. The queue must recover so fast that
+// no entry starts late. So these losses also happen in calm seeds. A calm seed is a run without other faults, in which
+// no entry may be late.
 func (w *world) drawLosses() {
 	rng := rand.New(rand.NewPCG(w.seed, 3))
 	if !w.plan.sharedQueue || rng.IntN(4) > 0 {

@@ -80,7 +80,8 @@ func (p *Publisher) outcome(err error) (outcome error) {
 	return processlog.SafeError(p.cfg.Judge(err))
 }
 
-// publish waits no longer than ctx, although Publish takes no context.
+// publish sends messages in another goroutine, and returns an error when ctx ends before the answer. The method Publish
+// of watermill takes no context, so publish cannot stop the call.
 func (p *Publisher) publish(ctx context.Context, topic string, messages []*message.Message) error {
 	if ctx.Err() == nil {
 		select {
@@ -106,7 +107,8 @@ func (p *Publisher) awaitSend(ctx context.Context, topic string, messages []*mes
 	}
 }
 
-// call recovers from a panic of a marshaler, which may not know the content.
+// call calls the watermill publisher, and turns a panic into an error. For example, the marshaler of the publisher may
+// panic if it does not know the content of a message.
 func (p *Publisher) call(topic string, messages []*message.Message) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
