@@ -60,7 +60,8 @@ type retention struct {
 	keep         time.Duration
 }
 
-// addRetention keeps the shortest of several durations for a type.
+// addRetention sets how long ended entries of a type are kept. If the type already has a duration, addRetention keeps
+// the shorter one.
 func (c *Compensator) addRetention(businessType string, keep time.Duration) {
 	if keep <= 0 {
 		return
@@ -104,8 +105,8 @@ func forKeepFor(round func(ctx context.Context, slot time.Time) error) func(ctx 
 	}
 }
 
-// startRounds starts only one loop for each mark, and holds no mutex while it reads from the database. A second caller
-// waits for the first one, and tries again if that one failed.
+// startRounds starts a loop for a mark, unless the mark already has one. It holds no mutex while it reads from the
+// database. A second caller waits for the first caller, and tries again if the first caller failed.
 func (c *Compensator) startRounds(ctx context.Context, mark string, interval time.Duration, problem string, round func(ctx context.Context, slot, end time.Time) error) error {
 	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
@@ -123,9 +124,9 @@ func (c *Compensator) startRounds(ctx context.Context, mark string, interval tim
 	return err
 }
 
-// startSlotLoop calls round at regular times, called slots. In each slot only the process that moves the mark in the
-// database calls it. interval is the time between two slots. idleInterval replaces it in a process without work: see
-// features.Set.Busy.
+// startSlotLoop calls the function round at regular times, called slots. In each slot, only the process that moves the
+// mark in the database calls round. The parameter interval is the time between two slots. In a process without work,
+// idleInterval replaces interval: see features.Set.Busy.
 func (c *Compensator) startSlotLoop(ctx context.Context, mark string, interval, idleInterval time.Duration, problem string, round func(ctx context.Context, slot, end time.Time) error) error {
 	next := func(after time.Time) time.Time {
 		if c.features.Busy() {
@@ -144,8 +145,8 @@ func (c *Compensator) startSlotLoop(ctx context.Context, mark string, interval, 
 		}})
 }
 
-// takeSlot returns false if another process has moved the mark. If the process is killed after that, the slot's round
-// is missing.
+// takeSlot moves a mark to a slot, and returns false if another process has moved the mark first. If this process is
+// killed after takeSlot, no process runs the round of this slot.
 func (c *Compensator) takeSlot(ctx context.Context, mark string, from, slot time.Time) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
@@ -156,8 +157,9 @@ func (c *Compensator) takeSlot(ctx context.Context, mark string, from, slot time
 	return moved, err
 }
 
-// purgeRound begins with a random retention, so that a retention with many old entries does not starve the others. A
-// retention leaves the round only when a step fails or deletes nothing, because a step may skip locked entries.
+// purgeRound deletes old entries of each retention in steps. It begins with a random retention, so that a retention
+// with many old entries does not delay the other retentions in every round. A retention leaves the round only when a
+// step fails or deletes nothing, because a step may skip locked entries.
 func (c *Compensator) purgeRound(ctx context.Context, end time.Time) error {
 	c.purging.mu.Lock()
 	first := int(jitter.N(time.Duration(len(c.purging.retentions) + 1)))

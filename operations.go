@@ -168,7 +168,8 @@ func (c *Compensator) settings() func(ctx context.Context) ([]processlog.Setting
 	return c.store.(processlog.Operations).Settings
 }
 
-// draftCase drafts the case of a dead entry. unknown says that its effect may or may not have happened.
+// draftCase drafts the case of a dead entry. The parameter unknown says that the effect of the entry may or may not
+// have happened.
 func (c *Compensator) draftCase(row *processlog.Row, by EndedBy, lastError string, unknown bool) processlog.CaseDraft {
 	scrubbed := processlog.FitError(c.scrubLong(lastError)) // scrub before the text is cut
 	draft := processlog.CaseDraft{Kind: processlog.CaseDead, Amount: c.amount(row), Due: c.cfg.Operations.Due,
@@ -312,8 +313,8 @@ func (c *Compensator) keepStats(ctx context.Context) error {
 	}))
 }
 
-// One process at a time deletes the rows of processes that have ended or were killed. It does so in rounds that begin
-// every instanceEvery.
+// In each period instanceEvery, one process runs a round. A round deletes the rows of processes that have ended or were
+// killed.
 const (
 	instancesMark = " instances" // cannot be the name of a business type
 	instanceEvery = time.Hour
@@ -381,7 +382,8 @@ func (c *Compensator) openMissing(ctx context.Context, store processlog.Operatio
 	return len(rows), err // After a full step there may be more dead entries, even if some were locked or requeued during this step.
 }
 
-// amount returns no amount if the user's function fails or panics.
+// amount returns what an entry is worth, from the user's function Amount. It returns no amount if this function fails
+// or panics.
 func (c *Compensator) amount(row *processlog.Row) (amount Amount) {
 	amountOf := c.cfg.Operations.Types[row.BusinessType].Amount
 	if amountOf == nil {

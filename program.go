@@ -160,7 +160,7 @@ type typeFacts struct {
 	limit            features.Limit // the zero value if there is no limit; only a limit has a name
 }
 
-// Local returns what this process knows about an entry and its type.
+// Local returns what this process knows about an entry and the entry's type.
 func (p program) Local(row *processlog.Row) operating.Local {
 	types := p.engine.TypeNames()
 	local := operating.Local{Handlers: len(types), Running: p.engine.Accepts(), Horizon: p.cfg.Horizon,

@@ -234,8 +234,8 @@ func (c *Compensator) markInTransaction(ctx context.Context) context.Context {
 
 var errPanicked = errors.New("it panicked")
 
-// callHandler notes the handler's failure, which a middleware may hide. The transaction holds the writes of the failed
-// call, so it must not be committed.
+// callHandler calls the handler and records its failure in the field failure, because a middleware may hide the error.
+// The transaction holds the writes of the failed call, so it must not be committed.
 func (s *ScopedTx) callHandler(handler func() error) error {
 	earlier := s.failure
 	s.failure = cmp.Or(earlier, errPanicked)
@@ -338,8 +338,8 @@ func (c *Compensator) WithRetry(ctx context.Context, proof IdempotencyKey, fn fu
 	}
 }
 
-// proofs remembers the proof of each run of WithRetry: the idempotency key of the entry that shows whether the
-// transaction committed.
+// proofs holds the proof of each running call of WithRetry. The proof is the idempotency key of the entry that shows
+// whether the transaction committed.
 type proofs struct {
 	mu     sync.Mutex
 	calls  map[proofKey]int  // number of runs of WithRetry with each proof; guarded by mu

@@ -15,22 +15,23 @@ import (
 // The functions are safe for concurrent use and do not block.
 type Admission struct {
 	// CallsAllowed returns how many handler calls may begin now. Unlimited means that the feature sets no limit. While
-	// the result is less than Checked, only one claim of the type runs at a time. While it is less than Unlimited, a claim leases at
-	// most that many entries.
+	// the result is less than Checked, only one claim of the type runs at a time. While the result is less than
+	// Unlimited, a claim leases at most as many entries as the result says.
 	//
-	// If every feature returns Unlimited, an entry that this process records may start without a claim, and Accept is
-	// not called for it. So a feature that must check each start never returns Unlimited.
+	// If every feature returns Unlimited, an entry that this process records may start without a claim. Then Accept is
+	// not called for the entry. So a feature that must check each start never returns Unlimited.
 	CallsAllowed func() int
 
 	// MoreCallsAt returns the time at which CallsAllowed may return a higher number without a call of Engine.Wake. The
 	// zero time means that this cannot happen.
 	MoreCallsAt func() time.Time
 
-	// Paused reports whether the type is paused. While it is, this process makes no claim of the type.
+	// Paused reports whether the type is paused. While the type is paused, this process does not claim the type.
 	Paused func() bool
 
-	// Claim, if not nil, claims entries in place of Store.Claim, and follows the same contract. If it does not lease an
-	// entry that is due and free, it lists the entry in Claimed.Limited. At most one feature sets Claim.
+	// Claim, if not nil, claims entries in place of Store.Claim, and follows the contract of Store.Claim. If Claim does
+	// not lease an entry that is due and free, Claim lists the entry in Claimed.Limited. At most one feature sets
+	// Claim.
 	Claim func(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error)
 
 	// Accept reports whether an entry may run in this process now. The engine calls Accept for each entry that a claim
@@ -52,8 +53,8 @@ type Admission struct {
 	// SharedCallBegins is called before one call of the handler begins for several attempts.
 	SharedCallBegins func(batch []*Attempt)
 
-	// AdmitAlone reports whether an attempt may call the handler again, now for its entry alone. It is called for each
-	// attempt of a shared handler call that returned no verdicts.
+	// AdmitAlone reports whether an attempt may call the handler a second time, now for its entry alone. The engine
+	// calls AdmitAlone for each attempt of a shared handler call that returned no verdicts.
 	AdmitAlone func(a *Attempt) bool
 
 	// SharedCallEnded is called when the shared handler call of a batch has ended, and before the attempts of the batch

@@ -131,8 +131,9 @@ type Config struct {
 // Watcher is a set of functions by which a feature follows the answers of the database, for example to detect a
 // rollback. All functions are set. They do nothing unless [Engine.AttachWatcher] has replaced them.
 type Watcher struct {
-	// HoldReason returns why this process must not claim and start entries now, or nil if it may. HoldReason does not block. The
-	// feature calls Engine.Wake when HoldReason returns nil again.
+	// HoldReason returns why this process must not claim and start entries now. HoldReason returns nil if this process
+	// may claim and start entries. HoldReason does not block. The feature calls Engine.Wake when HoldReason returns nil
+	// again.
 	HoldReason func() error
 
 	// Claimed is called with the rows of each claim before any of them starts. asked is when the claim statement was
@@ -211,8 +212,8 @@ type Hooks struct {
 	// find out whether the transaction has committed, and then calls Recording.CommitFound.
 	AwaitCommit []func(r *Recording)
 
-	// Committed is called with the entries of each Record call whose commit this process has seen. It must not keep its
-	// arguments.
+	// Committed is called with the entries of each Record call whose commit this process has seen. Committed must not
+	// keep its arguments.
 	Committed []func(drafts []processlog.Draft, inserted []processlog.Inserted)
 
 	// Start is called with entries whose transaction has committed. Start takes the entries that its feature starts in
@@ -229,8 +230,8 @@ type Hooks struct {
 	// Engine.ChangeCommitted.
 	AwaitChange []func(before processlog.Row, ch processlog.Change)
 
-	// Ordered reports whether an entry of a type may be blocked by another entry of the type. It also works for a type that
-	// does not run here.
+	// Ordered reports whether an entry of a type may be blocked by another entry of the type. Ordered also knows types
+	// that do not run here.
 	Ordered []func(businessType string) bool
 
 	// GivenBack is called when the engine gives up the lease of an attempt that does not start.
@@ -246,8 +247,8 @@ type Hooks struct {
 	// with the outcome, or nil.
 	Failed []func(a *Attempt, end Result, o processlog.Outcome) *processlog.FailedAttempt
 
-	// Prepare is called once for each outcome, before it waits to be sent to the database. It returns the outcome, perhaps with
-	// further data. The statement that stores the outcome stores the data too.
+	// Prepare is called once for each outcome, before the outcome waits to be sent to the database. Prepare returns the
+	// outcome, and can add data to it. The statement that stores the outcome also stores this data.
 	Prepare []func(a *Attempt, o processlog.Outcome) processlog.Outcome
 
 	// IsAwaited reports whether another entry waits for the outcome of an attempt. The engine stores such an outcome
@@ -269,8 +270,8 @@ type Hooks struct {
 	// Moved is called when a change by a service or a person has ended an entry, for example Cancel.
 	Moved []func(row *processlog.Row, to processlog.State)
 
-	// Closing is called by Engine.Close after the end of Base.Work. It waits for the goroutines of the feature that may
-	// still hand entries to the engine.
+	// Closing is called by Engine.Close after the end of Base.Work. Closing waits for the goroutines of the feature
+	// that may still hand entries to the engine.
 	Closing []func()
 }
 

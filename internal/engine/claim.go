@@ -19,11 +19,11 @@ const MaxRefusedOutcomes = processlog.MaxRows
 // behindPause is how long claims pause while too many outcomes wait to be stored.
 const behindPause = 10 * time.Millisecond
 
-// Scan claims entries when they come due, until ctx ends. Before it returns, it waits for the claims that are still
+// Scan claims entries when they become due, until ctx ends. Before Scan returns, it waits for the claims that are still
 // running.
 func (e *Engine) Scan(ctx context.Context) {
 	var claims sync.WaitGroup
-	// Run waits only for the handlers once Scan has returned (G15, stopping loses nothing).
+	// Wait for the claims here. Once Scan has returned, Run waits only for the handlers (G15, stopping loses nothing).
 	defer claims.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -46,14 +46,14 @@ func (e *Engine) startClaims(claims *sync.WaitGroup) time.Duration {
 	case e.HoldReason() != nil:
 		return peekInterval
 	case e.OutcomesBacklogged():
-		// New attempts could only wait to store their outcomes (G8, a reported success is stored).
+		// Claim nothing now. New attempts could only wait to store their outcomes (G8, a reported success is stored).
 		return behindPause
 	}
 	return e.claimSchedule.start(claims, e)
 }
 
-// OutcomesRefused reports whether MaxRefusedOutcomes of a type wait, so that this process must not claim more of its
-// entries.
+// OutcomesRefused reports whether at least MaxRefusedOutcomes outcomes of a type wait to be stored. In this case, this
+// process must claim no more entries of the type.
 func (e *Engine) OutcomesRefused(t *Type) bool {
 	return e.Refusals.Outcomes(t.Name) >= MaxRefusedOutcomes
 }
@@ -86,7 +86,7 @@ func (e *Engine) ClaimOffered(t *Type, offer processlog.Leased, calls int, full 
 	return ClaimResult{Full: full && err == nil, NextDueIn: processlog.Never, Err: err}
 }
 
-// ExpectBacklog schedules a claim of a type at once, which also reads the database.
+// ExpectBacklog schedules a claim of a type at once. This claim also reads the database.
 func (e *Engine) ExpectBacklog(businessType string) {
 	e.claimSchedule.with(businessType, func(s *typeSchedule) { s.backlog, s.found.backlogs = true, s.found.backlogs+1 })
 	e.Expect(businessType, 0)
@@ -98,8 +98,8 @@ func (e *Engine) HasMore(t *Type) (more bool) {
 	return more
 }
 
-// AdjustSlots changes the number of slots of a claim from held to needed. It returns the new number. If too few slots are
-// free, this number is smaller than needed.
+// AdjustSlots changes the number of slots that a claim holds from held to needed. It returns the new number of slots.
+// If too few slots are free, the new number is smaller than needed.
 func (e *Engine) AdjustSlots(t *Type, held, needed int) int {
 	if needed > held {
 		return held + t.slots.Take(needed-held)
@@ -242,9 +242,9 @@ func wantedByID(ids []processlog.ID) []processlog.Wanted {
 	return wanted
 }
 
-// picker decides for each claimable row whether the claim takes it. It takes few suspects at a time, because a crash
-// costs every claimed suspect a lease. accept runs while the store holds the row locks, so it only reads memory and
-// does not block.
+// picker decides for each claimable row whether the claim takes the row. It takes few suspects (entries that may have
+// crashed a process) at a time, because a crash costs every claimed suspect a lease. The method accept runs while the
+// store holds the row locks, so accept only reads memory and does not block.
 type picker struct {
 	seating
 	holdings    *holdings
@@ -270,13 +270,14 @@ func (p *picker) accept(row *processlog.Row) bool {
 	return true
 }
 
-// mayClaim reports whether this process may claim a row. A claim of a stuck entry, or of an entry that has lost three
-// leases, only counts a lost lease. During its lease, a process that still runs the entry may store its success.
+// mayClaim reports whether this process may claim a row. If the entry's handler is stuck in this process, or if the
+// entry has lost three leases, the claim runs nothing, and only counts a lost lease. During the lease of such a claim,
+// a process that still runs the entry may store its success.
 func (p *picker) mayClaim(row *processlog.Row) bool {
 	attempt, held := p.holdings.HeldAttempt(row)
 	stuck := attempt.Stuck
 	switch {
-	// The handler has returned since countStuck listed it. This claim would run the entry without a slot.
+	// The handler has returned since countStuck found it stuck. This claim would run the entry without a slot.
 	case p.stuckOnly && !stuck:
 		return false
 	// Entries of stuck handlers are left to other processes for the duration of one lease. That duration begins when
@@ -365,8 +366,8 @@ func (e *Engine) Unleased(t *Type, found ClaimedRows) (entries []processlog.Queu
 	return entries
 }
 
-// RunClaimed runs claimed entries. It returns how many of them may not run, because other entries of their ordering keys block
-// them.
+// RunClaimed runs claimed entries. The result blocked is the number of entries that may not run, because other entries
+// of their ordering keys block them.
 func (e *Engine) RunClaimed(found ClaimedRows) (blocked int) {
 	if len(found.Mine) > 0 {
 		blocked, _ = e.startClaimed(found, 0)

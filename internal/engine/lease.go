@@ -137,7 +137,7 @@ func (h *holdings) running(matches func(HeldAttempt) bool) (list []processlog.St
 	return list
 }
 
-// Stuck lists the handlers that run on after their timeout.
+// Stuck lists the handlers that still run after their timeout.
 func (h *holdings) Stuck() []processlog.StuckAttempt {
 	return h.running(func(a HeldAttempt) bool { return a.Stuck || a.LeftBehind })
 }
@@ -194,8 +194,9 @@ func (h *holdings) whenIdle() <-chan struct{} {
 	return h.handlersDone
 }
 
-// cancel ends the contexts of attempts that a change has made obsolete. before is the row as the change found it. A
-// newer attempt may run here, and its version spares it (G7, no false exhaustion).
+// cancel ends the contexts of attempts that a change of their entry has made obsolete. The parameter before is the row
+// as the change found it. cancel does not end an attempt whose version is newer than the version of this row (G7, no
+// false exhaustion).
 func (h *holdings) cancel(before *processlog.Row, cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -209,8 +210,8 @@ func (h *holdings) cancel(before *processlog.Row, cause error) {
 
 const stuckAfter = time.Second
 
-// Renew renews leases until ctx ends. It does not renew the lease of a stuck handler, which could otherwise hold its
-// entry forever.
+// Renew renews leases until ctx ends. Renew does not renew the lease of a stuck handler, because such a handler could
+// then hold its entry forever.
 func (e *Engine) Renew(ctx context.Context) {
 	startedAt, interval := time.Now(), e.types.renewInterval()
 	roundBegan, idle := startedAt, false

@@ -32,13 +32,14 @@ func LostLeases(claimed *processlog.Row) int { return claimed.DeliveryCount - 1 
 // only if the row has a LastError.
 const noOutcome = "compensator: an attempt ended with no outcome: its process stopped or died, or lost its lease"
 
-// Counted reports whether an outcome counts as a failure of the entry. row is the entry as it was claimed.
+// Counted reports whether an outcome counts as a failure of the entry. The parameter row is the entry's row as it was
+// claimed.
 func Counted(row *processlog.Row, o *processlog.Outcome) bool {
 	return o.ProcessCount != row.ProcessCount || o.CompensateCount != row.CompensateCount
 }
 
-// outcomeOf computes the outcome of an attempt. It calls code of the user, which may panic: see OutcomeOf. If the row
-// has changed since the claim, the database drops the outcome: see Outcome.Version.
+// outcomeOf computes the outcome of an attempt. outcomeOf calls code of the user, which may panic: see OutcomeOf. If
+// the row has changed since the claim, the database drops the outcome: see Outcome.Version.
 func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outcome {
 	o := unchanged(row)
 	if err == nil {
@@ -92,8 +93,8 @@ func countServerErrors(before processlog.Faults, kind verdict.Kind) (faults, dow
 	return 0, 0
 }
 
-// countError decides whether an error costs the entry an attempt, and completes the outcome. faults already counts this
-// error.
+// countError decides whether an error costs the entry an attempt, and completes the outcome. The parameter faults
+// already counts this error.
 func (t *Type) countError(o processlog.Outcome, row *processlog.Row, v *verdict.Verdict, faults processlog.Faults) processlog.Outcome {
 	switch {
 	case t.exceedsMaxWait(row, v):
@@ -138,8 +139,9 @@ const unavailablePause = 2 * time.Second
 // MaxUnavailableDelay is the longest delay to which unavailableDelay grows.
 const MaxUnavailableDelay = 2 * time.Minute
 
-// unavailableDelay returns about twice the previous delay, at most MaxUnavailableDelay. The previous delay is the time
-// from the row's UpdatedAt to its NextAt.
+// unavailableDelay returns the delay after an attempt that ended with Unavailable. The delay is about twice the
+// previous delay, and at most MaxUnavailableDelay. The previous delay is the time from the row's UpdatedAt to its
+// NextAt.
 func (t *Type) unavailableDelay(row *processlog.Row, v *verdict.Verdict) time.Duration {
 	wait := max(t.backoff(v, max(1, row.Attempt()-1)), unavailablePause+jitter.N(unavailablePause))
 	if v.After > 0 || v.ByLibrary || row.LastError == "" {
@@ -165,7 +167,8 @@ func WithFaults(o processlog.Outcome, row *processlog.Row, faults processlog.Fau
 	return o
 }
 
-// exceedsMaxWait returns false if the library asks to wait, because MaxWait does not limit such waits.
+// exceedsMaxWait reports whether an entry has waited for longer than MaxWait, and the verdict v asks to wait again. The
+// result is false if the library itself asks to wait, because MaxWait does not limit such waits.
 func (t *Type) exceedsMaxWait(row *processlog.Row, v *verdict.Verdict) bool {
 	waits := (v.Kind == verdict.KindSnooze || v.Kind == verdict.KindUnavailable) && !v.ByLibrary && !v.NoMaxWait
 	return waits && t.PastMaxWait(row)
@@ -181,9 +184,9 @@ func (t *Type) maxFailures(row *processlog.Row) int {
 	return t.maxAttempts(row)
 }
 
-// OutcomeOf returns the outcome of an attempt. err is the handler's error. cause is why the handler's context ended, or
-// nil. OutcomeOf calls code of the user: the methods of err and the type's Retry. If this code panics or calls
-// runtime.Goexit, the attempt counts as failed.
+// OutcomeOf returns the outcome of an attempt. The parameter err is the handler's error. The parameter cause says why
+// the handler's context ended, or is nil. OutcomeOf calls code of the user: the methods of err, and the type's Retry.
+// If this code panics or calls runtime.Goexit, the attempt counts as failed.
 func (t *Type) OutcomeOf(row *processlog.Row, err, cause error) (o processlog.Outcome) {
 	if err == nil { // A success calls no code of the user.
 		return t.outcomeOf(row, nil, cause)
@@ -204,8 +207,8 @@ func (t *Type) OutcomeOf(row *processlog.Row, err, cause error) (o processlog.Ou
 	return o
 }
 
-// interrupted reports whether a handler failed only because the library ended its context, or with an error about a
-// loss of data (ErrHistoryLost). Such a failure costs the entry no attempt.
+// interrupted reports whether a handler failed only because the library ended its context, or whether the handler
+// returned ErrHistoryLost, which reports a loss of data. Such a failure costs the entry no attempt.
 func interrupted(err, cause error) bool {
 	return isStopCause(cause) && (isStopCause(err) || errors.Is(err, context.Canceled)) || errors.Is(err, processlog.ErrHistoryLost)
 }
@@ -249,8 +252,9 @@ func (t *Type) countFailure(o processlog.Outcome, row *processlog.Row, v *verdic
 	return o
 }
 
-// crashOutcome compensates the entry only if the type has CompensateCrashed, because nobody knows whether the handler
-// had an effect. startedAt is when this process began the attempt that still runs here, or zero.
+// crashOutcome returns the outcome of an entry whose leases ended too often without an outcome. The entry is dead,
+// because nobody knows whether the handler had an effect. If the type has CompensateCrashed, the entry is compensated
+// instead. The time startedAt is when this process began the attempt that still runs here, or zero.
 func (t *Type) crashOutcome(row *processlog.Row, startedAt time.Time) processlog.Outcome {
 	why := "the process died, before its handler began or in it, or the handler never returned"
 	if !startedAt.IsZero() {
@@ -280,11 +284,12 @@ func (t *Type) backoff(v *verdict.Verdict, failures int) time.Duration {
 
 const minBackoff = 100 * time.Millisecond
 
-// retryDelay limits the result of a schedule, which is code of the user and may be negative.
+// retryDelay returns the delay that the function retry computes, with the limits of clampDelay. The function retry is
+// code of the user, so its result may be negative.
 func retryDelay(retry func(failures int) time.Duration, failures int) time.Duration {
 	return clampDelay(retry(failures))
 }
 
 // clampDelay limits a delay to at least minBackoff and at most MaxDelay. The table and the queues cannot store a longer
-// one.
+// delay.
 func clampDelay(d time.Duration) time.Duration { return min(max(d, minBackoff), processlog.MaxDelay) }

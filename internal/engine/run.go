@@ -80,8 +80,8 @@ func (a *Attempt) compensating() bool { return a.Row.State == processlog.Compens
 
 func (a *Attempt) isStuckLocked() bool { return a.stuck && !a.renewing && !a.returned.Load() }
 
-// makeObsoleteLocked also stores the first cause in obsolete, because a context that has already timed out keeps the
-// timeout as its cause.
+// makeObsoleteLocked ends the context of an attempt, and stores the first cause in the field obsolete. The field is
+// needed because a context that has already timed out keeps the timeout as its cause.
 func (a *Attempt) makeObsoleteLocked(cause error) {
 	a.obsolete = cmp.Or(a.obsolete, cause)
 	a.cancel(cause)
@@ -109,9 +109,9 @@ func (a *Attempt) Event(err error) observe.AttemptEvent {
 	}
 }
 
-// startClaimed starts the rows that one claim has leased, and gives up the leases of those that may not start.
-// queueToken is the token of the queue's lease, or 0. The claim holds a slot for each handler call of the rows. After
-// an error the blocked entries are still due, so the caller must not claim again at once.
+// startClaimed starts the rows that one claim has leased. It gives up the leases of the rows that may not start. The
+// number queueToken is the token of the queue's lease, or 0. The claim holds a slot for each handler call of the rows.
+// If startClaimed returns an error, the blocked entries are still due, so the caller must not claim again at once.
 func (e *Engine) startClaimed(found ClaimedRows, queueToken int64) (blocked int, err error) {
 	t := found.Type
 	startable, waiting, giveUp := t.separate(e.attemptsOf(found, queueToken))
@@ -133,7 +133,8 @@ func (e *Engine) startClaimed(found ClaimedRows, queueToken int64) (blocked int,
 	return len(waiting), e.giveBack(waiting, giveUp)
 }
 
-// attemptsOf dead-letters rows that have lost more leases than crashBudget allows.
+// attemptsOf returns an attempt for each claimed row. It leaves out an entry that has lost more leases than crashBudget
+// allows, and dead-letters this entry.
 func (e *Engine) attemptsOf(found ClaimedRows, queueToken int64) []*Attempt {
 	attempts := make([]*Attempt, 0, len(found.Mine))
 	for _, row := range found.Mine {
@@ -156,8 +157,8 @@ func (e *Engine) deadLetter(a *Attempt) {
 	e.store(pendingOutcome{attempt: a, outcome: a.Type.crashOutcome(&a.Row, running.StartedAt), deadLetters: true}, Result{})
 }
 
-// releaseUnstarted leaves the attempt counts of the entries as they are (G15, stopping loses nothing; G16, repetitions
-// are counted).
+// releaseUnstarted gives up the leases of attempts that did not start, and leaves the attempt counts of their entries
+// as they are (G15, stopping loses nothing; G16, repetitions are counted).
 func (e *Engine) releaseUnstarted(attempts []*Attempt) {
 	_ = e.giveBack(attempts, func() error {
 		entries := make([]processlog.QueueEntry, len(attempts))
@@ -169,8 +170,9 @@ func (e *Engine) releaseUnstarted(attempts []*Attempt) {
 	})
 }
 
-// giveBack gives up the leases of attempts that do not start, and only then notifies the features. A notified admission
-// may start another suspect, and its crash would cost each of these attempts a lease.
+// giveBack gives up the leases of attempts that do not start. Only after that, it notifies the features. An admission
+// that is notified may start another suspect (an entry that may have crashed a process). If this suspect crashed the
+// process first, each of the attempts would lose a lease.
 func (e *Engine) giveBack(attempts []*Attempt, giveUp func() error) error {
 	if len(attempts) == 0 {
 		return nil
@@ -185,8 +187,9 @@ func (e *Engine) giveBack(attempts []*Attempt, giveUp func() error) error {
 	return err
 }
 
-// startCalls runs attempts of one type and returns at once. The caller has taken slots for all calls that they need.
-// calls is how many handler calls begin. late lists the attempts that do not start: see holdings.admit.
+// startCalls starts attempts of one type and returns at once. The caller has taken slots for all handler calls of these
+// attempts. The result calls is the number of handler calls that begin. The result late has the attempts that do not
+// start: see holdings.admit.
 func (e *Engine) startCalls(t *Type, attempts []*Attempt) (calls int, late []*Attempt) {
 	if len(attempts) == 0 {
 		return 0, nil
@@ -273,8 +276,8 @@ func (e *Engine) SecondCallError(a *Attempt) error {
 	return e.holdings.lossOf(a)
 }
 
-// runAttempt passes the result to Finish in a deferred call, so that a handler that calls runtime.Goexit cannot skip
-// it.
+// runAttempt calls the handler of an attempt. A deferred call passes the result to Finish, so that a handler that calls
+// runtime.Goexit cannot skip Finish.
 func (e *Engine) runAttempt(a *Attempt) {
 	result := Result{Err: errGoexit}
 	defer func() { e.Finish(a, result) }()
@@ -296,7 +299,7 @@ type Result struct {
 	Cause     error            // why the attempt ended; nil: for the cause of its context
 }
 
-// callHandler turns a panic into an error.
+// callHandler calls the handler of an attempt, and turns a panic of the handler into an error.
 func (e *Engine) callHandler(a *Attempt) (result Result) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -14,7 +14,8 @@ import (
 // peekInterval is the longest time that the scanner sleeps. So a lost wake-up delays an entry by at most peekInterval.
 const peekInterval = 5 * time.Second
 
-// claimSchedule records when a claim of each type is next worthwhile. The scanner reads it and starts the claims.
+// claimSchedule records when a claim of each type is next worthwhile. The scanner reads the schedule and starts the
+// claims.
 type claimSchedule struct {
 	types *types
 	wake  chan struct{} // wakes the scanner; holds one signal, so that a notification during its work is not lost
@@ -80,7 +81,8 @@ func (c *claimSchedule) Wake() {
 	}
 }
 
-// with passes the schedule of a type to fn, if the type runs here. claimSchedule.mu is locked while fn runs.
+// with calls fn with the schedule of a type, if the type runs in this process. claimSchedule.mu is locked while fn
+// runs.
 func (c *claimSchedule) with(businessType string, fn func(s *typeSchedule)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,12 +117,12 @@ func (c *claimSchedule) FreeSlots(t *Type, n int) {
 }
 
 func (c *claimSchedule) slotFreed(businessType string) {
-	// Each wake-up makes the scanner check every type.
+	// Wake the scanner only if a claim may begin, because each wake-up makes the scanner check every type.
 	c.update(businessType, func(s *typeSchedule) bool { return s.shouldClaim(time.Now()) })
 }
 
-// CanClaim reports whether a claim of a type could begin now. If it cannot, the caller should notify another process of
-// a due entry.
+// CanClaim reports whether a claim of a type could begin now in this process. If no claim could begin, the caller
+// should notify another process of a due entry.
 func (c *claimSchedule) CanClaim(t *Type) (can bool) {
 	c.with(t.Name, func(s *typeSchedule) {
 		can = s.runningClaims < claimsInFlight && !time.Now().Before(s.pausedUntil) && t.slots.Available() > 0
@@ -141,9 +143,15 @@ func (c *claimSchedule) Notifications() (names []string, notified []int) {
 	return c.names, notified
 }
 
-// Postpone delays the next claim of a type after a queue has answered that no entry of the type is due now. wait is the
-// time until the next entry is due. Postpone does nothing if a claim runs, if the database has due entries or has
-// refused a claim, or if Notifications has changed from notified since the queue was asked.
+// Postpone delays the next claim of a type after a queue has answered that no entry of the type is due now. The
+// duration wait is the time until the next entry is due. The number notified comes from Notifications, which the caller
+// has called before it asked the queue.
+//
+// Postpone does nothing in these cases:
+//
+//   - A claim of the type runs, or no claim has begun yet.
+//   - The database has due entries, or has refused a claim.
+//   - The number of notifications has changed since Notifications was called, so the queue's answer is outdated.
 func (c *claimSchedule) Postpone(businessType string, notified int, wait time.Duration) {
 	c.with(businessType, func(s *typeSchedule) {
 		due := time.Now().Add(min(wait, 2*peekInterval))
@@ -168,8 +176,8 @@ func (c *claimSchedule) claimEnded(t *Type, result ClaimResult, before findings)
 }
 
 const (
-	// claimsInFlight is how many claims of one type may run at once. With only one, an entry that comes due during a
-	// claim would wait for the end of that claim.
+	// claimsInFlight is the maximum number of claims of one type that run at once. With only one claim, an entry that
+	// becomes due during this claim would wait for its end.
 	claimsInFlight = 2
 
 	// A claim loses a race if other processes have claimed all entries that this claim read. The pause after a lost
@@ -178,11 +186,13 @@ const (
 	lostRacePause = 50 * time.Millisecond
 	maxLostRaces  = 5
 
-	// maxLaterDueTimes is how many future due times are remembered for a queue that may have lost them.
+	// maxLaterDueTimes is the maximum number of future due times that the schedule of a type remembers. The queue may
+	// have lost these due times.
 	maxLaterDueTimes = 16
 
-	// claimPace spaces the transactions of claims, because commits of the application wait for each of their synced
-	// writes. A claim does not wait if more entries are due than one claim takes.
+	// claimPace is the longest pause from the beginning of one claim's transaction to the beginning of the next. Each
+	// claim ends with a synced write, and commits of the application wait for this write. There is no pause if more
+	// entries are due than one claim takes.
 	claimPace = 2 * time.Millisecond
 )
 
@@ -263,7 +273,8 @@ func (s *typeSchedule) look(now time.Time) (ask func() time.Duration) {
 	return s.typ.grouping.Look(now, s.moreDue)
 }
 
-// notify reports whether due has made the next claim earlier.
+// notify records that an entry is due at the time due. It reports whether the next claim begins earlier because of this
+// entry.
 func (s *typeSchedule) notify(due time.Time) bool {
 	s.notifications++
 	s.rememberDueTime(due)

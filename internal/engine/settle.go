@@ -124,8 +124,8 @@ func (e *Engine) settleWithToken(token processlog.Token, batch []pendingOutcome,
 	}
 }
 
-// noteRefused reports the entries that a statement of n entries, sent at sentAt, could not change. refusal returns the
-// attempt of the i-th entry, and the database's error or nil.
+// noteRefused reports the entries that a statement could not change. The statement had n entries and was sent at the
+// time sentAt. The function refusal returns the attempt of the i-th entry, and the database's error or nil.
 func (e *Engine) noteRefused(what string, sentAt time.Time, n int, refusal func(i int) (*Attempt, error)) {
 	byType := make(map[string][]processlog.Refusal)
 	for i := range n {
@@ -138,8 +138,9 @@ func (e *Engine) noteRefused(what string, sentAt time.Time, n int, refusal func(
 	}
 }
 
-// writeOutcomes retries until the database answers, because a deadlock or a restart must not make a handler run again.
-// It returns no results if the Compensator is closed first, or if no outcome is left to write.
+// writeOutcomes writes the outcomes of a batch, and retries until the database answers. Without the retries, a deadlock
+// or a restart of the database would make a handler run again. writeOutcomes returns no results if the Compensator is
+// closed first, or if no outcome is left to write.
 func (e *Engine) writeOutcomes(token processlog.Token, batch []pendingOutcome, onFailure func()) ([]pendingOutcome, []processlog.Settled, time.Time) {
 	for failures := 1; ; failures++ {
 		if batch = e.withoutWithdrawn(batch); len(batch) == 0 {
@@ -191,7 +192,7 @@ func outcomesOf(batch []pendingOutcome) []processlog.Outcome {
 const maxWaitingOutcomes = 4 * processlog.MaxRows
 
 // OutcomesBacklogged reports whether so many outcomes wait to be stored that this process must not claim more entries.
-// It also remembers when it began to return true, because WaitingOutcomes reports that time.
+// The engine remembers since when the result is true, because WaitingOutcomes reports this time.
 func (e *Engine) OutcomesBacklogged() bool {
 	isBacklogged, since := e.outcomes.waiting() > maxWaitingOutcomes, e.outcomes.backloggedSince.Load()
 	switch {
@@ -270,8 +271,8 @@ func (e *Engine) retryLater(done pendingOutcome, r processlog.Settled) {
 	}
 }
 
-// settleRefused retries outcomes that the database has refused, after a pause: see refusals.List.AwaitRetry. A stop of
-// Run makes it retry once without a pause.
+// settleRefused retries outcomes that the database has refused, after a pause: see refusals.List.AwaitRetry. When Run
+// stops, settleRefused retries once without a pause.
 func (e *Engine) settleRefused(batch []pendingOutcome) {
 	most, atOnce := 1, false
 	for _, o := range batch {
@@ -336,8 +337,8 @@ func (e *Engine) Ordered(businessType string) bool {
 	return slices.ContainsFunc(e.Hooks.Ordered, func(ordered func(string) bool) bool { return ordered(businessType) })
 }
 
-// notifyStoring returns a function for the caller to call when the database has answered or a try has failed. Only its
-// first call has an effect.
+// notifyStoring calls the Storing hooks with the outcomes of a batch, and returns the function onAnswer. The caller
+// calls onAnswer when the database has answered or a try has failed. Only the first call of onAnswer has an effect.
 func (e *Engine) notifyStoring(batch []pendingOutcome) (onAnswer func()) {
 	var callbacks []func()
 	outcomes := make([]Settling, len(batch))
