@@ -62,7 +62,7 @@ type Deploy struct {
 	Build string    `json:"build"` // see Instance
 }
 
-// deploysOf ignores processes of unknown versions.
+// deploysOf returns the first start of each version. It leaves out processes whose version is unknown.
 func deploysOf(instances []Instance) (deploys []Deploy) {
 	for _, i := range instances {
 		at := slices.IndexFunc(deploys, func(d Deploy) bool { return d.Build == i.Build })

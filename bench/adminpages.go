@@ -107,7 +107,8 @@ func (a *arena) adminPage(h *adminLog, p adminPage) []figure {
 	}
 }
 
-// Nothing else may use the database while run runs.
+// statementsOf returns the number of statements, and of rows read, while run runs. The caller ensures that nothing else
+// uses the database meanwhile.
 func (a *arena) statementsOf(run func()) (statements, rows float64) {
 	own := a.workOf(func() {})
 	all := a.workOf(run)
@@ -244,7 +245,8 @@ func (a *arena) wire(server *httptest.Server, path string, set ...string) (*http
 	return got, len(all)
 }
 
-// adminIdle first postpones the overdue entries, so that none runs meanwhile.
+// adminIdle measures the statements of a process at rest. It first postpones the overdue entries, so that none of them
+// runs meanwhile.
 func (a *arena) adminIdle(rest time.Duration) []figure {
 	a.Helper()
 	a.exec("UPDATE common_process_log SET next_at=next_at+86400000 WHERE state IN (0,-1,-3) AND business_type=?", adminType(1))

@@ -22,12 +22,13 @@ const (
 	intakeBatch  = 200 // the default of an Intake; the floor has the same batch
 )
 
-// Both sides of the contest run the statement.
+// intakeOrder returns the INSERT of n orders. Both the library and the floor run this statement.
 func intakeOrder(n int) string {
 	return "INSERT INTO orders (buyer, amount, note) VALUES " + strings.Repeat("(1,100,?),", n-1) + "(1,100,?)"
 }
 
-// undecodable is how many of every thousand messages cannot be decoded.
+// addMessages adds n messages to the stream. The argument undecodable is the number of messages in every thousand that
+// cannot be decoded.
 func (a *arena) addMessages(n, undecodable int) {
 	a.Helper()
 	client := a.client()

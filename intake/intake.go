@@ -184,7 +184,7 @@ func (in *Intake) trial(ctx context.Context) error {
 	return try(ctx, in.c, in.cfg.Type)
 }
 
-// waitAfter logs only the first report after a success.
+// waitAfter reports that the Intake waits because of an error. It logs only the first report after a success.
 func (in *Intake) waitAfter(messages int, err error) {
 	if in.set(err) {
 		in.cfg.Logger.Warn("intake: no messages are taken until the error has passed", "source", in.name, "messages", messages, "err", err)
@@ -198,7 +198,7 @@ func (in *Intake) isHealthy() {
 	}
 }
 
-// measure calls Observer.Measured also while a batch waits.
+// measure calls Observer.Measured every StatsEvery, even while a batch waits.
 func (in *Intake) measure(ctx context.Context) {
 	if _, ok := in.source.(Measurer); !ok || in.cfg.Observer.Measured == nil {
 		return

@@ -19,7 +19,7 @@ var statisticPromises = []storePromise{
 	{"OldStatisticsAreForgotten", false, ofOperations((*storeTest).oldStatisticsAreForgotten)},
 }
 
-// hourBefore counts from the current hour of the database's clock.
+// hourBefore returns the beginning of the current hour, by the database's clock, minus the duration ago.
 func (t *storeTest) hourBefore(ago time.Duration) time.Time {
 	t.Helper()
 	now, err := t.ops().StatsClock(t.ctx)
@@ -27,7 +27,7 @@ func (t *storeTest) hourBefore(ago time.Duration) time.Time {
 	return now.Truncate(time.Hour).Add(-ago)
 }
 
-// stat returns counts that all have different values.
+// stat returns a Stat in which each count has a different value.
 func stat(at time.Time, businessType string, seed uint64) processlog.Stat {
 	s := processlog.Stat{At: at, BusinessType: businessType}
 	for i, value := range s.Values() {

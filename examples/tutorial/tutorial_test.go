@@ -191,7 +191,8 @@ func TestReadmesProgramsAreBuiltAndPrintAsTheReadmeShows(t *testing.T) {
 	run(t, steps, nil)
 }
 
-// The pages forbid the evaluation of text as script, which chromedp's Poll needs.
+// shown waits until the page shows a text. It does not use Poll of chromedp, because the pages forbid the evaluation of
+// text as script, which Poll needs.
 func shown(text string) chromedp.Action {
 	return chromedp.WaitReady(`//main//*[contains(text(), "`+text+`")]`, chromedp.BySearch)
 }

@@ -31,7 +31,8 @@ const duplicateKey = 1062
 
 const rowsAtOnce = 500
 
-// A second insert of the same batch returns a duplicate key error, and its transaction stores nothing.
+// insertBatch inserts a batch and its users. If the batch exists already, the first INSERT returns a duplicate key
+// error, and the transaction stores nothing.
 func insertBatch(ctx context.Context, tx *sql.Tx, u *upload) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO usersync_batches (batch, operator, trace, digest, users, uploaded_at) VALUES (?, ?, ?, ?, ?, UTC_TIMESTAMP(3))`,
 		u.Batch, u.Operator, u.Trace, u.digest(), len(u.Users))
@@ -95,7 +96,7 @@ func enter(ctx context.Context, db querier, m message, trace string) error {
 	return err
 }
 
-// noteFailure stores why a consumer failed. sendAgain reads it.
+// noteFailure stores why a consumer failed, for the function sendAgain.
 func noteFailure(ctx context.Context, db querier, m message, failure error) error {
 	_, err := db.ExecContext(ctx, `UPDATE usersync_users SET failures = failures + 1, refused = ?, reason = LEFT(?, 255) WHERE batch = ? AND user = ?`,
 		errors.Is(failure, errRefused), failure.Error(), m.Batch, m.User)
@@ -107,7 +108,7 @@ func findFailure(ctx context.Context, db querier, m message) (refused bool, reas
 	return refused, cmp.Or(reason, "no consumer has reported a failure"), err
 }
 
-// Only the final check reads the stored sendings.
+// noteSending stores that a user was sent. Only the final check reads these rows.
 func noteSending(ctx context.Context, db querier, m message, sending int) error {
 	_, err := db.ExecContext(ctx, `INSERT INTO usersync_sendings (batch, user, sending, sent_at) VALUES (?, ?, ?, UTC_TIMESTAMP(3))`, m.Batch, m.User, sending)
 	return err

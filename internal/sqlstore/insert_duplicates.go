@@ -24,7 +24,7 @@ func (in *insertion) existing(ctx context.Context, places []int) (map[processlog
 	if err != nil {
 		return nil, err
 	}
-	// If no row is visible, an older snapshot hides all of them.
+	// If the plain read finds no row, keep all keys, because an older snapshot hides all rows.
 	if len(visible) > 0 {
 		keys = slices.DeleteFunc(keys, func(key processlog.IdempotencyKey) bool { return visible[key].IsZero() })
 	}

@@ -61,8 +61,9 @@ func groupOf(o *processlog.Outcome) settleGroup {
 	return settleGroup{}
 }
 
-// rowsPerStatement limits the rows of one statement, because the cost of its CASE grows with the square of the rows.
-// Successes share all values but their Results.
+// rowsPerStatement returns the maximum number of rows in one statement. The statement has a CASE over its rows, and the
+// cost of the CASE grows with the square of their number. Successes share all values except their Results, so more of
+// them fit if they have no Result.
 func (g settleGroup) rowsPerStatement() int {
 	if g.absorb && !g.result {
 		return processlog.MaxRows
@@ -170,8 +171,8 @@ func perRow[T comparable](v rowValues, value func(o *processlog.Outcome) T, lite
 	return byRow("id", v.ids, func(i int) T { return value(v.of(v.ids[i])) }, literal)
 }
 
-// writeGroup reads the rows if fewer changed than were given. A row that carries token was changed by this call, or by an
-// earlier try whose answer was lost.
+// writeGroup writes the outcomes of one group, and reads the rows if the statement changed fewer rows than it was
+// given. A row with this token was changed by this call, or by an earlier try whose answer was lost.
 func (s *Store) writeGroup(ctx context.Context, write rowUpdate, token processlog.Token, g settleGroup, outcomes []processlog.Outcome, places []int, result []processlog.Settled) (locked bool, err error) {
 	ids := make([]processlog.ID, len(places))
 	place := make(map[processlog.ID]int, len(places))

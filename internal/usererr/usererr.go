@@ -13,8 +13,8 @@ import (
 // mostNodes limits how many errors of one tree are inspected. A batch joins at most 500 errors.
 const mostNodes = 2000
 
-// copied has no Unwrap, so that errors.Is and errors.As use only its methods, which end in limited time and recover
-// from panics.
+// copied is the copy of an error of user code. It has no Unwrap method, so errors.Is and errors.As use only the methods
+// of copied. These methods end in limited time and recover from panics.
 type copied struct {
 	text  string
 	of    error
@@ -77,7 +77,7 @@ func unreadable(err error, p any) string {
 }
 
 // Contain calls code of a user in a separate goroutine, so that the code cannot end the caller's goroutine. If the code
-// has not returned, problem says why.
+// panics or ends its goroutine, the result problem says so.
 func Contain(call func()) (problem string) {
 	ended := make(chan string, 1)
 	go func() {
@@ -157,7 +157,8 @@ func Any(err error, match func(error) bool) bool {
 
 type probed struct{ error }
 
-// An Is method that reports a match with nobody would match any error, so its matches are ignored.
+// nobody is an error that no other error matches. An Is method that reports a match with nobody would match every
+// error, so all its matches are ignored.
 var nobody = error(&probed{})
 
 func probe(err error) bool {

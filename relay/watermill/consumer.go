@@ -222,8 +222,9 @@ func untilCancelled(ctx context.Context) (held context.Context, release func()) 
 	return held, func() { stop(); cancel() }
 }
 
-// settle records a redelivered message without a call of work, because it may have crashed a process. It calls work
-// only if the log refuses the message. The message's own context limits work, and ctx limits the wait for the log.
+// settle processes a message. It records a redelivered message without a call of work, because this message may have
+// crashed a process. It calls work for a redelivered message only if the log refuses the message. The message's own
+// context limits work, and ctx limits the wait for the log.
 func (k *Consumer) settle(ctx context.Context, msg *message.Message) error {
 	a, err := k.arrive(ctx, msg)
 	if err != nil {
@@ -260,7 +261,8 @@ type arrival struct {
 	isRecordedAgain bool // whether the message is recorded without a call of work
 }
 
-// arrive sets a message aside without an id if MessageID panics.
+// arrive collects the properties of a message. If MessageID panics, the message gets no id, and is recorded as set
+// aside.
 func (k *Consumer) arrive(ctx context.Context, msg *message.Message) (*arrival, error) {
 	topic := message.SubscribeTopicFromCtx(ctx)
 	if topic == "" {
@@ -356,7 +358,8 @@ func isInterrupted(ctx context.Context, err error) bool {
 	return ctx.Err() == context.Canceled && errors.Is(err, context.Canceled)
 }
 
-// noteFailure recovers from a panic of err or of the schedule, which are user code.
+// noteFailure returns the delay before the next try of a failed message. It recovers from a panic in a method of err or
+// in the schedule, because both are user code.
 func (k *Consumer) noteFailure(a *arrival, err error) (delay time.Duration) {
 	defer func() {
 		if recover() != nil {

@@ -54,8 +54,8 @@ func TestGateWaitsForSeveralStartsOfAFastRate(t *testing.T) {
 	}
 }
 
-// A claim that got three starts, or that left no entry without a permit, does not show that other processes take
-// starts.
+// TestGateWaitsLongerIfOtherProcessesTakeStarts checks how the gate learns that other processes take starts. A claim
+// that got three starts does not show this, and neither does a claim that left no entry without a permit.
 func TestGateWaitsLongerIfOtherProcessesTakeStarts(t *testing.T) {
 	now, limit := time.Now(), &processlog.StartLimit{Interval: 50 * time.Millisecond, Burst: 5}
 	const next = 30 * time.Millisecond

@@ -156,8 +156,8 @@ func (o *Ordering) Ordered(businessType string) bool {
 	return serial
 }
 
-// position replaces a key that is too long by its hash. It returns a *FieldError if the user's function panics or
-// ends its goroutine.
+// position returns the position of an entry. It replaces a key that is too long by the hash of the key. It returns a
+// *FieldError if the user's function Key panics or ends its goroutine.
 func position(s Serial, row *processlog.Row) (p processlog.Position, err error) {
 	// Pass only what was recorded to the user's function, so that it returns the same key each time.
 	draft := row.Draft()
@@ -234,8 +234,9 @@ type waiter struct {
 	blockedFor time.Duration // how long the entry stays blocked if nothing makes it due earlier
 }
 
-// separate treats all attempts as blocked if the key's entries cannot be read. The caller calls giveUp, which gives the
-// leases of the blocked entries back.
+// separate splits claimed attempts into those that may start and those that are blocked. If it cannot read the entries
+// of the keys, all attempts with a key count as blocked. The caller then calls giveUp, which gives back the leases of
+// the blocked entries.
 func (o *Ordering) separate(t *engine.Type, attempts []*engine.Attempt) (first, blocked []*engine.Attempt, giveUp func() error) {
 	s, _ := o.serialOf(t.Name)
 	var waiters []waiter
@@ -299,7 +300,8 @@ func (o *Ordering) checkOrder(s Serial, waiters []waiter) (first, waiting []wait
 	return first, waiting, nil
 }
 
-// keyStates reads only the first entry of a key if seenEntries has the claimed entry.
+// keyStates reads the states of the waiters' keys. If seenEntries has all waiters of a key, keyStates reads only the
+// first entry of the key.
 func (o *Ordering) keyStates(ctx context.Context, s Serial, waiters []waiter) (map[string]processlog.KeyState, error) {
 	unseenKeys := make(map[string]bool)
 	for _, w := range waiters {

@@ -11,7 +11,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// claimDue also claims from the database if the queue does not answer or holds only a part of the due entries.
+// claimDue claims due entries that the queue offers. If the queue does not answer, or holds only a part of the due
+// entries, claimDue also claims from the database.
 func (q *Queue) claimDue(t *engine.Type, calls int, backlog bool) engine.ClaimResult {
 	before := q.claims.of(t.Name)
 	if !q.health.usable() {
@@ -23,7 +24,8 @@ func (q *Queue) claimDue(t *engine.Type, calls int, backlog bool) engine.ClaimRe
 		return q.claimFromStore(t, calls)
 	}
 	result := q.claimLeased(t, leased, calls, n)
-	// After an error of the first claim do not ask the database again, because it would fail again.
+	// If the claim of the queue's entries got an error, do not claim from the database again, because this claim would
+	// fail, too.
 	if (backlog || leased.Lost) && result.Err == nil && !result.Full {
 		return q.alsoFromStore(t, calls, result)
 	}
@@ -42,7 +44,8 @@ func (q *Queue) claimFromStore(t *engine.Type, calls int) engine.ClaimResult {
 	return result
 }
 
-// lease returns false if the queue does not answer. The queue offers the leased entries to no other process.
+// lease asks the queue for up to n due entries. The queue offers these entries to no other process. If the queue does
+// not answer, lease returns false.
 func (q *Queue) lease(t *engine.Type, n int) (processlog.Leased, bool) {
 	ctx, cancel := q.call()
 	defer cancel()
@@ -57,7 +60,8 @@ func (q *Queue) lease(t *engine.Type, n int) (processlog.Leased, bool) {
 	return leased, true
 }
 
-// claimLeased takes the number n of entries that the queue was asked for.
+// claimLeased claims in the database the entries that the queue has leased to this process. The argument n is the
+// number of entries that the queue was asked for.
 func (q *Queue) claimLeased(t *engine.Type, leased processlog.Leased, calls, n int) engine.ClaimResult {
 	held := t.SlotsToSearch(calls)
 	needed := q.e.AdjustSlots(t, held, min(held, t.CallsFor(len(leased.IDs))))
@@ -89,7 +93,8 @@ func (q *Queue) claimLeased(t *engine.Type, leased processlog.Leased, calls, n i
 	})
 }
 
-// removeBlocked relies on the end of the earlier entry, which enqueues or claims the blocked entry.
+// removeBlocked removes blocked entries from the queue. This is safe, because the end of the earlier entry enqueues or
+// claims the blocked entry.
 func (q *Queue) removeBlocked(t *engine.Type, leased processlog.Leased) (unblocked []processlog.ID, err error) {
 	ctx, cancel := q.e.Statement()
 	defer cancel()
@@ -103,7 +108,8 @@ func (q *Queue) removeBlocked(t *engine.Type, leased processlog.Leased) (unblock
 	return grouped.Without(leased.IDs, blocked), nil
 }
 
-// settleUnclaimed is needed because the queue offers a leased entry to no process.
+// settleUnclaimed tells the queue what to do with the leased entries that were not claimed. Without this call, the
+// queue would offer these entries to no process until its lease ends.
 func (q *Queue) settleUnclaimed(t *engine.Type, leased processlog.Leased, found engine.ClaimedRows, err error) {
 	settle := func(id processlog.ID, outcome processlog.QueueOutcome) {
 		outcome.ID, outcome.Token = id, leased.Token
@@ -116,7 +122,7 @@ func (q *Queue) settleUnclaimed(t *engine.Type, leased processlog.Leased, found 
 		}
 	}
 	for _, id := range found.Gone {
-		// Each further offer would cost a claim.
+		// Remove the entry, because each further offer of the entry would cost a claim.
 		settle(id, processlog.QueueOutcome{Remove: true})
 	}
 	for _, id := range found.WithoutCall {

@@ -38,7 +38,8 @@ func purgedSince(notes []processlog.AuditRecord, moment time.Time) bool {
 // because a lagging replica may have answered the read.
 //
 // A database that goes back to an older state loses its newest writes. So if the database still has the audit record of
-// an acceptance, no write before that record is lost.
+// an acceptance, it has not gone back to a time before that record. Then people have already accepted the loss of
+// versions that were seen before the record.
 func (d *Detector) confirmLoss(ctx context.Context, remembered []version, found map[processlog.ID]processlog.Version) error {
 	notes, err := d.readNotes(ctx)
 	if err != nil {

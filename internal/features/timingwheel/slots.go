@@ -122,7 +122,8 @@ func (w *wheelSlots) visit(f func(slot *wheelList, offset int64) bool) {
 
 func (w *wheelSlots) slotOf(at int64) int64 { return at & int64(len(w.slots)-1) }
 
-// shrink leaves a margin, which prevents a resize at every step.
+// shrink makes a wheel with few entries smaller. It leaves some room, so that the wheel is not resized each time an
+// entry comes or goes.
 func (w *wheelSlots) shrink() {
 	if n := len(w.slots); n > minWheelSlots && w.count < n/8 {
 		w.resize(max(minWheelSlots, n/4))
