@@ -49,11 +49,12 @@ type Operations interface {
 	// others and return a *RefusedError.
 	DeadWithoutCase(ctx context.Context, maxAge time.Duration, limit int) ([]Row, error)
 
-	// OpenCases opens a case for each row that has not changed since it was read. cases[i] is the case of rows[i]. It
-	// skips locked rows, and returns the number of opened cases.
+	// OpenCases opens a case for each row that has not changed since it was read. The element cases[i] is the case of
+	// rows[i]. OpenCases skips locked rows, and returns the number of opened cases.
 	OpenCases(ctx context.Context, rows []Row, cases []CaseDraft) (int, error)
 
-	// CloseCases closes up to limit cases whose entry is not dead any more or does not exist. It returns their number.
+	// CloseCases closes up to limit cases whose entry is not dead any more or does not exist. It returns the number of
+	// closed cases.
 	CloseCases(ctx context.Context, limit int) (int, error)
 
 	// ForgetCases deletes up to limit cases that have been closed for longer than the duration age. It returns the
@@ -423,8 +424,8 @@ func Pause(businessType string) Setting {
 	return Setting{Name: pausePrefix + businessType, Value: "paused"}
 }
 
-// PauseFor returns the setting that pauses a type for length from the write of the setting. length is cut to whole
-// milliseconds, and must be at least one.
+// PauseFor returns the setting that pauses a type for the duration length, from the time at which the setting is
+// written. PauseFor cuts the duration to whole milliseconds. The duration must be at least one millisecond.
 func PauseFor(businessType string, length time.Duration) Setting {
 	return Setting{Name: pausePrefix + businessType, Value: strconv.FormatInt(length.Milliseconds(), 10)}
 }

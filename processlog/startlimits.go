@@ -197,7 +197,8 @@ type StoredLimit struct {
 	At      time.Time   `json:"changed_at,omitzero"` // time of the last change, by the database's clock
 }
 
-// InForce returns the values that claims obey.
+// InForce returns the values that claims obey: those of a person, where a person has set them, and otherwise those of
+// the program.
 func (l *StoredLimit) InForce() LimitValues { return l.Program.With(l.Person) }
 
 // With returns a copy of v in which each value of personValues that is not zero replaces the value of v. If the Burst

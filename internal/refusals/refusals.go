@@ -49,7 +49,7 @@ func New(p *problems.List, log *slog.Logger, closed func() bool) *List {
 	return &List{problems: p, log: log, closed: closed, answered: make(chan struct{}, 1), endPause: make(chan struct{}, 1), entries: make(map[change]map[processlog.ID]*refusedEntry)}
 }
 
-// Any reports whether anything is refused. It reads only one atomic flag.
+// Any reports whether the database refuses a change of any entry. Any reads only one atomic flag.
 func (r *List) Any() bool { return r.anyRefused.Load() }
 
 type change struct{ what, businessType string }
@@ -140,7 +140,8 @@ func refusalsIn(entries map[processlog.ID]*refusedEntry) error {
 // entry is not tried after its pause if it was purged, or if another process has claimed it.
 const forgetAfter = 10 * maxPause
 
-// ForgetOld forgets entries that were not tried again. It clears a problem that has no entries left.
+// ForgetOld forgets entries that were not tried again after their pause. If a problem has no entries left, ForgetOld
+// ends the problem.
 func (r *List) ForgetOld() {
 	if !r.anyRefused.Load() {
 		return

@@ -215,7 +215,8 @@ func (s *Store) writeGroup(ctx context.Context, write rowUpdate, token processlo
 	return len(busy) > 0, nil
 }
 
-// textLiteral fits a handler's text to the column, so that the outcome can be stored whatever the text contains.
+// textLiteral returns a handler's text as an SQL literal that fits the column, so that the outcome can be stored
+// whatever the text contains.
 func (s *Store) textLiteral(text string) string {
 	if text == "" {
 		return s.d.empty

@@ -52,7 +52,8 @@ func (u *unanswered) send(ctx context.Context, d *dialect, kind statementKind, r
 	return err
 }
 
-// admitOrWait returns isProbe if the caller's statement is the only one that is tried now.
+// admitOrWait waits until a statement may be sent. The result isProbe is true if this statement is the only one that is
+// tried now.
 func (u *unanswered) admitOrWait(ctx context.Context, kind statementKind) (isProbe bool, err error) {
 	for {
 		stateChanged, wait, isProbe := u.admit(kind)

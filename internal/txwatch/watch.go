@@ -22,18 +22,20 @@ const (
 	txDetached         // an XA transaction after XA END: no statement joins it, but it has not ended
 )
 
-// txWatch follows the transaction of one connection. One goroutine uses it at a time. It must never treat a closed
-// transaction as open, because an entry would then be committed by itself. Any other mistake only delays an entry.
+// txWatch follows the transaction of one connection. One goroutine uses a txWatch at a time. A txWatch must never treat
+// a closed transaction as open, because the insert of an entry would then commit by itself. Any other mistake only
+// delays an entry.
 type txWatch struct {
 	state    txState
 	implicit bool // whether autocommit was changed, so that a transaction may begin without a BEGIN
 	// discard is true if the connection must not be used again.
 	discard bool
-	// urgent is true if an error came in a doubtful state, or made it doubtful. Ask the server before anything else is
-	// sent.
+	// urgent is true if an error came in a doubtful state, or made the state doubtful. Then the server must be asked
+	// before any other statement is sent.
 	urgent  bool
 	unended bool // whether a COMMIT failed and no statement has ended its transaction since
-	// suspect is true if only an error made the state doubtful. Then a closed transaction was certainly rolled back.
+	// suspect is true if only an error made the state doubtful. If the server then has no open transaction, it has
+	// certainly rolled the transaction back.
 	suspect     bool
 	reading     int // number of open rows
 	currentTx   *Tx // state of the open transaction for entries; nil until an entry asks for it
@@ -58,18 +60,19 @@ func (t *txWatch) current() *Tx {
 	return t.currentTx
 }
 
-// mustKnow reports whether to ask the server before a statement, which could otherwise be committed by itself. If the
-// service's own statements made the state of its transaction doubtful, the service is responsible.
+// mustKnow reports whether the server must be asked before a statement is sent. Without the answer, the statement could
+// commit by itself. If the service's own statements made the state of its transaction doubtful, the service is
+// responsible.
 func (t *txWatch) mustKnow() bool {
 	return t.state == txDoubtful && (t.recordingTx != nil || t.urgent && t.currentTx != nil)
 }
 
-// beforeLoss refuses a statement whose transaction has ended.
+// beforeLoss returns an error for a statement whose transaction has ended, so that the statement is not sent.
 func (t *txWatch) beforeLoss(kind sqlKind) error {
 	switch {
 	case t.recordingTx != nil:
 		return t.recordingTx.Over()
-	// In an aborted transaction these statements would be committed by themselves.
+	// After the server has rolled the transaction back, these statements would commit by themselves.
 	case t.state == txAborted && t.currentTx != nil && (kind == sqlPlain || kind == sqlDoubt || kind == sqlDDL):
 		return t.currentTx.Err()
 	}
@@ -91,7 +94,8 @@ func (t *txWatch) refusal() error {
 	return t.currentTx.Refusal()
 }
 
-// afterBegin also ends a transaction that was open before, because a BEGIN commits it.
+// afterBegin is called after a BEGIN. It also ends a transaction that was open before, because a BEGIN commits this
+// transaction.
 func (t *txWatch) afterBegin(err error) {
 	t.committedImplicitly(err)
 	t.discard = t.discard || unfit(err)
@@ -100,13 +104,14 @@ func (t *txWatch) afterBegin(err error) {
 	}
 }
 
-// committedImplicitly follows a statement that commits as a side effect. If it failed, the outcome is unknown. An aborted
-// transaction stays aborted.
+// committedImplicitly is called after a statement that commits the open transaction as a side effect. If the statement
+// failed, or the state was not certain, the outcome of the transaction is unknown. A transaction that the server has
+// rolled back stays aborted.
 func (t *txWatch) committedImplicitly(err error) {
 	switch {
 	case t.state == txClosed:
 	case err == nil && t.state == txOpen:
-		// No caller gets this error from Commit.
+		// Log the error, because no call of Commit can return it.
 		if t.currentTx != nil {
 			warnConnector(errImplicitCommit)
 		}
@@ -271,7 +276,7 @@ func (t *txWatch) afterStatement(kind sqlKind, query string, err error) error {
 	case sqlXAStart, sqlXAEnd, sqlXAPrepare, sqlXACommit, sqlXARollback:
 		return t.afterXA(kind, err)
 	default:
-		// Whether autocommit was switched on or off is not parsed, so keep implicit.
+		// The statement is not parsed, so it may switch autocommit on or off. Keep the field implicit.
 		t.implicit = t.implicit || kind == sqlAutocommit
 		if err != nil {
 			t.afterError(err)
@@ -319,8 +324,8 @@ func (t *txWatch) afterSavepoint(kind sqlKind, query string, err error) {
 	}
 }
 
-// afterXA does not compare xids, because a connection has only one XA transaction. Another connection may commit a
-// prepared one, so its outcome stays unknown.
+// afterXA follows an XA statement. It does not compare xids, because a connection has only one XA transaction at a
+// time. Another connection may commit a prepared transaction, so the outcome of such a transaction stays unknown.
 func (t *txWatch) afterXA(kind sqlKind, err error) error {
 	switch {
 	case kind == sqlXAStart:

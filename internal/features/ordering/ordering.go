@@ -274,8 +274,9 @@ func attemptsOf(list []waiter) []*engine.Attempt {
 	return attempts
 }
 
-// checkOrder takes waiters that share a token. An entry also waits if its position is not stored, or is stored under an
-// earlier epoch. Its block then stores the position.
+// checkOrder splits waiters, which share a token, into those that may start and those that must wait. An entry must
+// also wait if its position is not stored, or is stored under an earlier epoch. The method block then stores the
+// position.
 func (o *Ordering) checkOrder(s Serial, waiters []waiter) (first, waiting []waiter, err error) {
 	ctx, cancel := o.e.Statement()
 	defer cancel()
@@ -345,7 +346,8 @@ func (o *Ordering) blockedWait() time.Duration {
 	return o.e.ReconcileInterval
 }
 
-// block leaves the entries due after an error.
+// block makes waiting entries wait for the earlier entries of their keys, and gives their leases back. After an error
+// the entries stay due.
 func (o *Ordering) block(t *engine.Type, s Serial, waiting []waiter) error {
 	blocked, keys := make([]processlog.BlockedEntry, len(waiting)), make([]processlog.Position, len(waiting))
 	for i, w := range waiting {
@@ -360,7 +362,8 @@ func (o *Ordering) block(t *engine.Type, s Serial, waiting []waiter) error {
 		o.putBack(t, waiting)
 	}
 	failpoint.Reach(failpoint.OrderingBlocked)
-	// The first entry may have ended just before these entries were blocked, and could not wake them.
+	// The first entry may have ended before these entries were blocked. Then the end of the first entry did not wake
+	// them, so look for the next entries now.
 	next, advanceErr := o.e.Store.Advance(ctx, t.Name, keys, !s.PassDead)
 	_ = o.sawAdvance(t.Name, advanceErr)
 	for _, w := range waiting {
