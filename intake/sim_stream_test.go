@@ -13,7 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The ids of a simStream sort as text.
+// simStream simulates a stream of Redis with one consumer group. The order of the message ids as text is the order of
+// the messages.
 type simStream struct {
 	mu        sync.Mutex // guards the fields below
 	there     bool       // the group exists
@@ -48,7 +49,7 @@ func (s *simStream) atRest() bool {
 	return s.given == len(s.messages) && len(s.pending) == 0
 }
 
-// Each command is a separate step.
+// simRedis simulates the Redis client of an Intake. Each command is one step of the simulation.
 type simRedis struct {
 	redis.UniversalClient // nil, because the Intake sends only the commands below
 	*simLife

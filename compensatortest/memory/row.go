@@ -29,12 +29,12 @@ func (r *storedRow) seenBy(tx *Tx) *version {
 	return r.committed
 }
 
-// freeFor takes a nil tx for a statement outside any transaction.
+// freeFor reports whether the transaction tx may write the row now. A nil tx means a statement outside any transaction.
 func (r *storedRow) freeFor(tx *Tx) bool {
 	return r.sharedFor(tx) && !slices.ContainsFunc(r.sharers, func(sharer *Tx) bool { return sharer != tx })
 }
 
-// sharedFor reports whether tx may read the row and keep others from writing it.
+// sharedFor reports whether the transaction tx may take a shared lock on the row now.
 func (r *storedRow) sharedFor(tx *Tx) bool { return r.holder == nil || r.holder == tx }
 
 func (r *storedRow) owners() []*Tx {
@@ -44,7 +44,7 @@ func (r *storedRow) owners() []*Tx {
 	return r.sharers
 }
 
-// waitsFor reports whether a wait of tx for the row would be a deadlock.
+// waitsFor reports whether the transaction tx would cause a deadlock if it waited for the row.
 func (r *storedRow) waitsFor(tx *Tx) bool {
 	for _, owner := range r.owners() {
 		if owner != tx && owner.waitsForRow != nil && (slices.Contains(owner.waitsForRow.owners(), tx) || owner.waitsForRow != r && owner.waitsForRow.waitsFor(tx)) {
@@ -121,7 +121,7 @@ func newVersion(id processlog.ID, draft processlog.Draft, now int64) *version {
 	return v
 }
 
-// row returns a deep copy. A nil version gives a zero Row.
+// row returns a deep copy of the version as a Row. For a nil version it returns a zero Row.
 func (v *version) row(now int64) processlog.Row {
 	if v == nil {
 		return processlog.Row{}
@@ -134,7 +134,7 @@ func (v *version) row(now int64) processlog.Row {
 	return row
 }
 
-// fullRow adds the entry's Faults and Result.
+// fullRow returns the Row of the version, with the Faults and the Result of the entry.
 func (v *version) fullRow(now int64) processlog.Row {
 	row := v.row(now)
 	if v != nil {
@@ -143,7 +143,8 @@ func (v *version) fullRow(now int64) processlog.Row {
 	return row
 }
 
-// rowAtEnd leaves out the content of an entry that has not ended.
+// rowAtEnd returns the Row of the version as the method Ends needs it. If the entry has not ended, the Row has no
+// content.
 func (v *version) rowAtEnd(now int64) processlog.Row {
 	row := v.row(now)
 	if !row.State.Terminal() {
@@ -198,8 +199,8 @@ func (v *version) withWake(now int64) *version {
 	return next
 }
 
-// withOutcome keeps the counts of the row for a success outside the handler's transaction, because a later attempt may
-// have recorded a failure since the claim.
+// withOutcome returns the version that an outcome writes. A success outside the transaction of the handler keeps the
+// counts of the row. A later attempt may have recorded a failure since the claim.
 func (v *version) withOutcome(outcome processlog.Outcome, inTx bool, token processlog.Token, now int64) *version {
 	next := v.successor(token, now)
 	isSuccess := outcome.To == processlog.Succeeded || outcome.To == processlog.Compensated
@@ -225,7 +226,8 @@ func (v *version) withOutcome(outcome processlog.Outcome, inTx bool, token proce
 	return next
 }
 
-// addAttempt replaces the old attempt in the slot that AttemptSlot computes from the claimed version.
+// addAttempt stores a failed attempt in the slot that AttemptSlot computes from the claimed version. The new attempt
+// replaces the old attempt in this slot.
 func (v *version) addAttempt(a processlog.FailedAttempt, claimedVersion uint64) {
 	a.Version, a.Error, a.Instance = claimedVersion, processlog.FitError(a.Error), processlog.FitActor(a.Instance)
 	a.DueAt, a.StartedAt, a.Took = millisToTime(a.DueAt.UnixMilli()), millisToTime(a.StartedAt.UnixMilli()), a.Took.Truncate(time.Millisecond)
@@ -246,7 +248,7 @@ func clearErrors(attempts []processlog.FailedAttempt) []processlog.FailedAttempt
 	return cleared
 }
 
-// withChange takes the result of Change.After.
+// withChange returns the version that a change writes. The argument after is the result of Change.After.
 func (v *version) withChange(after processlog.Row, now int64) *version {
 	next := v.successor(after.Token, now)
 	next.entry.State, next.entry.EndedBy = after.State, after.EndedBy
@@ -271,7 +273,8 @@ func (v *version) withChange(after processlog.Row, now int64) *version {
 func (v *version) isDue(now int64) bool    { return v.nextAt <= now }
 func (v *version) isLeased(now int64) bool { return v.leaseUntil > now }
 
-// scheduledEntry uses the due time or the end of the lease, whichever is later.
+// scheduledEntry returns the entry with the time at which it can be claimed. This time is the due time or the end of
+// the lease, whichever is later.
 func (v *version) scheduledEntry(now int64) processlog.Scheduled {
 	return processlog.Scheduled{ID: v.entry.ID, In: millisToDuration(max(v.nextAt, v.leaseUntil) - now), DueIn: millisToDuration(v.nextAt - now), NextAt: v.nextAt}
 }
@@ -284,7 +287,8 @@ func millisToTime(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 func millisToDuration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// dueTime adds one millisecond, because now is rounded down and the entry must not be early.
+// dueTime returns the due time of an entry after the given delay, in milliseconds. It adds one millisecond, because now
+// is rounded down, and the entry must not start early.
 func dueTime(now int64, delay time.Duration) int64 {
 	return now + processlog.DueAfter(delay)
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// errImplicitCommit is logged when a statement commits entries before their Commit. They run nevertheless.
+// errImplicitCommit is logged when another statement commits a transaction with entries before the caller calls Commit.
+// These entries run nevertheless.
 var errImplicitCommit = errors.New("compensator: DDL or a nested BEGIN committed a transaction that holds entries")
 
 type txState uint8

@@ -257,8 +257,8 @@ func TestProcedureRecordsAndRefusesWhatIsWrong(t *testing.T) {
 	})
 }
 
-// oddRows are column values that the library never writes, but other programs may. ends says whether a row with this
-// value must end.
+// oddRows are column values that the library never writes, but other programs may write. The field ends says whether
+// the process must end an entry with this value.
 var oddRows = []struct {
 	column, value string
 	ends          bool

@@ -128,14 +128,15 @@ func (o *oracle) noteSetting(s processlog.Setting) {
 	}
 }
 
-// pauseEnd is zero if there is no such end.
+// pauseEnd returns the time at which the pause ends by itself. It returns the zero time if the pause has no such end.
 func (o *oracle) pauseEnd() time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.pauseEnds
 }
 
-// During the faults it asserts nothing, because that time is unknown.
+// checkNotPausedLocked asserts that no instance claims an entry of a paused type. During the faults it asserts nothing,
+// because then nobody knows when an instance reads the setting.
 func (o *oracle) checkNotPausedLocked(l *rowHistory, n *instance) {
 	if l.kind != o.pausedType || o.calmSince.IsZero() {
 		return

@@ -106,7 +106,8 @@ func (g *gate) noteClaim(claim *processlog.Claimed, limit *processlog.StartLimit
 	}
 }
 
-// reportWaiting returns at least 1 if hasMore is true, because nobody counts the entries while the gate is closed.
+// reportWaiting returns how many entries wait for the limit, and the time of the next start. If hasMore is true, it
+// returns at least 1. While the gate is closed, nobody counts the waiting entries.
 func (g *gate) reportWaiting(now time.Time, hasMore bool) (waiting int, nextStartAt time.Time) {
 	if now.Sub(g.opensAt()) > reportGrace {
 		return 0, time.Time{}
@@ -117,8 +118,9 @@ func (g *gate) reportWaiting(now time.Time, hasMore bool) (waiting int, nextStar
 	return g.waitingEntries, g.nextStartAt
 }
 
-// startsPerClaim is at most two thirds of the burst, because a late claim loses starts once Burst starts are free. It
-// is at most Burst - 1 if other processes share the limit.
+// startsPerClaim returns how many starts one claim gathers before the gate opens. The number is at most two thirds of
+// the burst. When Burst starts are free, the limit gains no more starts, so a late claim would lose starts. If other
+// processes share the limit, the number is at most Burst - 1.
 func startsPerClaim(limit *processlog.StartLimit, isShared bool) int {
 	if limit.Interval == 0 {
 		return 1

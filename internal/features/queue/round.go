@@ -20,7 +20,8 @@ type rounds struct {
 	q *Queue
 
 	guard chan struct{} // of capacity 1, full while a round or a rebuild is under way; guards the fields below
-	// The queue may lack entries that only this process knows of: at the beginning of Run, and after an outage.
+	// lacksOwnEntries is true if the queue may lack entries of which only this process knows. It is true at the
+	// beginning of Run and after an outage.
 	lacksOwnEntries bool
 	rebuild         bool // in its next round as leader, this process enqueues all entries within the horizon
 }
@@ -88,11 +89,13 @@ func (r *rounds) finish(ctx context.Context, isLeader, rebuild bool, b rebuildin
 	r.q.endRebuild(ctx, b, incompleteTypes)
 }
 
-// probe calls Lead, which writes, so a queue that only answers reads still counts as down.
+// probe checks the queue, and tries to become the leader of the rounds. The call of Lead writes, so a queue that can
+// only answer reads counts as down.
 func (r *rounds) probe(ctx context.Context) (isLeader bool) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	// Nothing may be enqueued under the prefix of another database.
+	// Check the owner of the prefix first, because this process must not enqueue entries under the prefix of another
+	// database.
 	err := r.q.Queue.Check(ctx, r.q.Fingerprint)
 	failpoint.Reach(failpoint.OwnerChecked)
 	if err == nil {
@@ -154,7 +157,8 @@ func (q *Queue) enqueueState(ctx context.Context, head processlog.Head, readAt t
 	return enqueued + n, complete
 }
 
-// enqueueWindow has a fixed end, because a slow reader might never reach one that moves on.
+// enqueueWindow enqueues up to limit entries that are due within the window w. The end of the window is fixed when the
+// call begins. If the end moved on with the clock, a slow reader might never reach it.
 func (q *Queue) enqueueWindow(ctx context.Context, w processlog.Window, limit int) (enqueued int, complete bool) {
 	windowEnd := time.Now().Add(w.To)
 	for enqueued < limit {

@@ -13,7 +13,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// waitBound limits the entries in memory. The reconciler finds the others.
+// waitBound is the maximum number of entries that wait in memory for a read of their ids. The reconciler finds further
+// entries.
 const waitBound = 100_000
 
 // Starter handles entries after their commit.
@@ -77,7 +78,8 @@ func (s *Starter) reserve(drafts []processlog.Draft) (reservations []engine.Rese
 	return reservations
 }
 
-// start reuses the memory of fresh, and returns the entries that it has not started.
+// start starts the recorded entries in fresh, and returns the entries that it has not started. The result uses the
+// memory of fresh.
 func (s *Starter) start(fresh []engine.InsertedEntry) (toEnqueue []engine.InsertedEntry) {
 	toEnqueue = fresh[:0]
 	var toVerify []engine.InsertedEntry
@@ -262,7 +264,7 @@ func (s *Starter) startRows(rows []processlog.Row, sentAt time.Time) {
 // the row. It also requests this claim if the reservation lapsed and a slot is free.
 func (s *Starter) mayStart(f engine.InsertedEntry, row *processlog.Row, sentAt time.Time) bool {
 	t := s.e.TypeNamed(f.BusinessType)
-	// The row is no longer this process's, or another entry has got its id (G2, what was rolled back never runs).
+	// This process does not hold the row any more, or another entry has the id now (G2).
 	if row == nil || row.Version != 0 || row.Token != f.Token || row.State != processlog.Pending {
 		s.cancelReservation(f)
 		return false
@@ -272,8 +274,8 @@ func (s *Starter) mayStart(f engine.InsertedEntry, row *processlog.Row, sentAt t
 	inTime := time.Until(sentAt.Add(row.LeaseLeft)) >= t.Lease/2
 	switch slot := f.Reservation.Use(1); {
 	case !s.e.Accepts(), s.e.HoldReason() != nil:
-		// This process stops (G15, stopping loses nothing), or a loss holds it (G19, a loss is noticed). A lease that
-		// expires would count as lost.
+		// This process stops (G15, stopping loses nothing), or a loss keeps it from starting entries (G19, a loss is
+		// noticed). Release the lease, because a lease that expires would count as lost.
 		if slot {
 			s.e.FreeSlots(t, 1)
 		}
@@ -281,7 +283,7 @@ func (s *Starter) mayStart(f engine.InsertedEntry, row *processlog.Row, sentAt t
 	case slot && inTime:
 		return true
 	case slot || t.Slots().TakeRecorded():
-		// Claim under the token of the insert, so that its lease does not count as lost.
+		// Claim the row under the token of its insert, so that the insert's lease does not count as lost.
 		s.claims.Add(claimRequest{f, true})
 	default:
 		s.e.Releases.Release(f.Token, queueEntry(f))
@@ -328,8 +330,9 @@ func (s *Starter) claimType(t *engine.Type, list []claimRequest) {
 	s.reportUnfound(missing)
 }
 
-// withoutBlocked leaves out none if the check fails. The engine then finds blocked entries after the claim: see
-// engine.Order.Separate.
+// withoutBlocked returns list and wanted without the entries that an earlier entry of their key blocks. If the check
+// for blocked entries fails, withoutBlocked removes nothing. Then the engine finds the blocked entries after the claim:
+// see engine.Order.Separate.
 func (s *Starter) withoutBlocked(t *engine.Type, list []claimRequest, wanted []processlog.Wanted) ([]claimRequest, []processlog.Wanted) {
 	if !t.IsOrdered() {
 		return list, wanted
@@ -345,8 +348,8 @@ func (s *Starter) withoutBlocked(t *engine.Type, list []claimRequest, wanted []p
 		slices.DeleteFunc(wanted, func(w processlog.Wanted) bool { return slices.Contains(blocked, w.ID) })
 }
 
-// releaseInsertLeases does no harm if the claim took effect in spite of its error, because the claim has replaced these
-// leases.
+// releaseInsertLeases releases the leases from the inserts after a claim has failed. A claim may take effect in spite
+// of an error. Then it has replaced these leases, and the release changes nothing.
 func (s *Starter) releaseInsertLeases(list []claimRequest) {
 	for _, f := range list {
 		if f.Reservation != nil {
@@ -355,7 +358,8 @@ func (s *Starter) releaseInsertLeases(list []claimRequest) {
 	}
 }
 
-// returnSpare releases a lease from an insert first, because no handler has run under it.
+// returnSpare handles the entries in spare, for which no handler call was left. If such an entry has a lease from its
+// insert, returnSpare releases this lease. It enqueues the other entries.
 func (s *Starter) returnSpare(list []claimRequest, spare []processlog.ID) {
 	for _, f := range list {
 		switch {

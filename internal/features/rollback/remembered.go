@@ -30,7 +30,7 @@ func rememberedAs(row *processlog.Row, sentAt time.Time) version {
 	return version{versionOf(row), row.BusinessType, sentAt, clockOf(row)}
 }
 
-// provesLoss reports whether the lack of the entry would prove a loss.
+// provesLoss reports whether the database must have lost data if it does not have the entry any more.
 func (v *version) provesLoss(now time.Time) bool {
 	return !v.seenAt.IsZero() && now.Sub(v.seenAt) < engine.PurgeNoteAge
 }
@@ -57,7 +57,7 @@ func (v *version) contradicts(found processlog.Version, exists bool) bool {
 	case found.Token == v.Token:
 		return false
 	}
-	// Another write has this number, or has replaced a success of the same epoch (G3, who may leave a terminal state).
+	// The found version has the same number but another token, or it has replaced a success of the same epoch (G3).
 	return found.Number == v.Number || (v.State == processlog.Succeeded || v.State == processlog.Compensated) && found.Epoch == v.Epoch
 }
 
@@ -95,8 +95,8 @@ func (m *versionMemory) sawUnconfirmed(rows []processlog.Row, sentAt time.Time) 
 	}
 }
 
-// sawStored may remember a number below that of the database, because a success may be stored although the row has
-// changed since its claim.
+// sawStored remembers the version that an outcome has written. The remembered number may be too low. A success can be
+// stored although the row has changed since its claim.
 func (m *versionMemory) sawStored(row *processlog.Row, o *processlog.Outcome, token processlog.Token, sentAt time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -156,8 +156,9 @@ func (m *versionMemory) latestNow() (list []version) {
 	return list
 }
 
-// sweepOn continues where the last call stopped. The versions in the field latest are not enough: other processes may
-// change their entries again after a loss, and then they no longer show it.
+// sweepOn returns the next remembered versions to check. It begins where the last call stopped. The versions in the
+// field latest are not enough. After a loss other processes may change these entries again, and then the entries no
+// longer show the loss.
 func (m *versionMemory) sweepOn() (list []version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

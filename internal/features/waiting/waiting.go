@@ -22,7 +22,7 @@ var pauses = [...]time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 2
 
 const pauseFactor = 40
 
-// lingerTime is how long the loop goes on after the last call.
+// lingerTime is the time for which the loop goes on after the last call of Await has ended.
 const lingerTime = 5 * time.Second
 
 // Waiting holds the calls of Await of one process. Its loop runs only while somebody waits, and for a short time after that.
@@ -88,8 +88,8 @@ func New(e *engine.Engine, published func(t *engine.Type) bool) *Waiting {
 // ended entries are not sent. Callers in other processes then find the end by reading the database.
 const maxUnpublished = 10_000
 
-// Carry sets the functions that notify other processes of ended entries and receive such notifications. Call it before
-// anything is registered.
+// Carry sets the function publish, which notifies other processes of ended entries. It also sets the function listen,
+// which receives such notifications. Call Carry before the first registration of a type.
 func (w *Waiting) Carry(publish func(ctx context.Context, ids []processlog.ID) error, listen func(ctx context.Context)) {
 	w.publish, w.listen = publish, listen
 }
@@ -102,7 +102,8 @@ func (w *Waiting) publishEnds(ids []processlog.ID) {
 	w.e.NoteResult(problemPublish, w.publish(ctx, ids))
 }
 
-// publishTimeout keeps a queue without answers from holding up the next notifications forever.
+// publishTimeout is the longest time of one call of publish. A queue that does not answer then delays the next
+// notifications only for this time.
 const publishTimeout = 2 * time.Second
 
 // Ended makes the loop read an entry now, if a caller waits for it.
@@ -232,7 +233,8 @@ func (w *Waiting) stopIfIdle() bool {
 	return !w.looping
 }
 
-// dueEntries returns a zero nextRead if nobody waits.
+// dueEntries returns the entries to read now, and the time of the next read of another entry. If no other entry is
+// awaited, nextRead is zero.
 func (w *Waiting) dueEntries(now time.Time) (ids []processlog.ID, nextRead time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -244,7 +246,8 @@ func (w *Waiting) dueEntries(now time.Time) (ids []processlog.ID, nextRead time.
 			continue
 		}
 		ids = append(ids, id)
-		// Set this before the read, so that an end that is reported meanwhile causes another read.
+		// Set nextRead before the read. If the end of the entry is reported during the read, the loop then reads the
+		// entry again.
 		a.nextRead = w.nextReadAt(now, now.Sub(a.lastCallAt))
 		for _, c := range a.calls {
 			c.readBegun = true
@@ -254,7 +257,8 @@ func (w *Waiting) dueEntries(now time.Time) (ids []processlog.ID, nextRead time.
 	return ids, nextRead
 }
 
-// nextReadAt takes the time that the latest caller has waited.
+// nextReadAt returns the time of the next read of an entry. The argument waited is the time that the latest caller has
+// waited for the entry.
 func (w *Waiting) nextReadAt(now time.Time, waited time.Duration) time.Time {
 	pause := pauses[0]
 	for _, candidate := range pauses {
@@ -288,7 +292,8 @@ func (w *Waiting) readEntries(ids []processlog.ID) {
 	}
 }
 
-// answerCallsLocked leaves calls alone that began after the read. The caller holds mu.
+// answerCallsLocked ends the calls that wait for an entry, if the row has ended or err is not nil. It does not end a
+// call that began after the read of the row. The caller holds mu.
 func (w *Waiting) answerCallsLocked(id processlog.ID, row processlog.Row, err error) {
 	a := w.awaited[id]
 	if a == nil {

@@ -23,8 +23,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tab is a tab of a browser that belongs to this test. It can reach no host but the pages', and it records what goes
-// wrong.
+// tab is a tab of a browser that belongs to this test. The tab can reach only the host of the pages, and it records
+// errors.
 type tab struct {
 	t    *testing.T
 	ctx  context.Context
