@@ -32,7 +32,8 @@ const (
 	maxWeighed  = 500    // how many contents Matching reads to compute amounts. Cases have the amounts of dead entries
 )
 
-// ErrContinued says that another caller has continued an action meanwhile. Nothing was done. Bulk shows how far the action is.
+// ErrContinued says that another caller has continued the action meanwhile. The call that returns ErrContinued has done
+// nothing. Bulk shows how far the action is.
 var ErrContinued = errors.New("admin: another caller continues this action")
 
 // Matching counts the entries that match a search, for a person who plans an action on all of them. It needs
@@ -47,7 +48,8 @@ func (d *Admin) Matching(ctx context.Context, a Actor, action Right, search Sear
 	return d.survey(ctx, a, action, match)
 }
 
-// newMatch returns ok = false if the actor may see no type.
+// newMatch returns the entries to search for, limited to the types that the actor may see. If the actor may see no
+// type, ok is false.
 func (d *Admin) newMatch(ctx context.Context, a Actor, search Search) (match processlog.Match, ok bool, err error) {
 	match = processlog.Match{Filter: search.Filter, Fingerprint: search.Failure}
 	if err := match.Validate(); err != nil {
@@ -103,7 +105,8 @@ func (m Matching) count() int {
 	return m.N
 }
 
-// matchingLines adds to weighed the number of contents that it read for amounts.
+// matchingLines returns a Line for each entry in ids that matches. It reads the contents of some entries to compute
+// amounts, and adds the number of these contents to weighed.
 func (d *Admin) matchingLines(ctx context.Context, a Actor, match processlog.Match, ids []compensator.EntryID, weighed *int) ([]Line, error) {
 	rows, err := d.outlines(ctx, a, ids)
 	if err != nil {
@@ -135,7 +138,8 @@ func (d *Admin) matchingLines(ctx context.Context, a Actor, match processlog.Mat
 	return lines, nil
 }
 
-// Each batch stores a matchingPlan, and the last one says how far the action is. Its JSON names never change.
+// matchingPlan is the state of an action on all entries that match. Each batch stores a matchingPlan. The plan of the
+// last batch says how far the action is. The JSON names of a matchingPlan never change.
 type matchingPlan struct {
 	Search  Search              `json:"search"` // with the types that the first actor may see
 	More    bool                `json:"more,omitempty"`
@@ -170,7 +174,7 @@ func (p *matchingPlan) visited() int {
 	return n
 }
 
-// left returns 0 only if the action is over.
+// left returns the number of entries that are left. It returns 0 only if the action is over.
 func (p *matchingPlan) left(total int) int {
 	if p.isOver() {
 		return 0
@@ -366,7 +370,8 @@ func (d *Admin) seesMatching(ctx context.Context, a Actor, bulk *storedBulk) (bo
 	return ok && (types == nil || len(types) == len(filter.BusinessTypes)), err
 }
 
-// mayContinue checks rights to types. Each batch checks the right to each entry.
+// mayContinue reports whether the actor may continue the action. It checks only the rights to types. Each batch checks
+// the right to each entry.
 func (d *Admin) mayContinue(ctx context.Context, a Actor, bulk *storedBulk) bool {
 	if a.ID == bulk.first().Actor {
 		return true // Each batch asks for the right to each entry.
@@ -385,7 +390,7 @@ func (r *matchingRun) progress() BulkProgress {
 	return BulkProgress{Changed: now.Changed, Left: now.left(r.plan.Total), More: now.More}
 }
 
-// The versions in the result are 0, and are read later.
+// change returns the Change for the next batch. The versions in the result are 0, and are read later.
 func (r *matchingRun) change(ids []compensator.EntryID) Change {
 	ch := Change{Action: r.plan.Right, Why: Why{Reason: r.reason}, Delay: r.plan.Delay, Checked: r.plan.Checked, Again: r.plan.Again}
 	for _, id := range ids {
@@ -397,7 +402,7 @@ func (r *matchingRun) change(ids []compensator.EntryID) Change {
 // isTrial reports whether the next batch changes one entry only.
 func (r *matchingRun) isTrial() bool { return r.plan.TriesFirst && r.plan.Matching.Changed == 0 }
 
-// goOn stops after a trial.
+// goOn carries out up to maxBatches batches. If a trial has changed its one entry, goOn stops after this batch.
 func (r *matchingRun) goOn(ctx context.Context, maxBatches int) error {
 	ids, err := r.d.matchingIDs(ctx, r.plan.Matching.match(), maxSurveyed)
 	if err != nil {

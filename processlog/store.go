@@ -27,8 +27,9 @@ type Transaction interface {
 	Rollback() error
 }
 
-// Store is the table of entries. If Store and Queue disagree, Store is right. Its methods are called concurrently. Each
-// works in one short transaction at READ COMMITTED, or in the caller's. A Store computes "now" from the database's clock.
+// Store is the table of entries. If Store and Queue disagree, Store is right. The methods of Store are called
+// concurrently. Each method works in one short transaction at READ COMMITTED, or in the transaction of the caller. A
+// Store reads the current time from the database's clock.
 //
 // An implementation is right if it passes suite.TestStore of package compensatortest/suite.
 type Store interface {
@@ -45,7 +46,7 @@ type Store interface {
 	// Fingerprint identifies the database of the table. It never changes.
 	Fingerprint(ctx context.Context) (string, error)
 
-	// Close releases what the store opened itself. The user's *sql.DB stays open.
+	// Close releases the resources that the store opened itself. The *sql.DB of the user stays open.
 	Close() error
 }
 
@@ -57,66 +58,70 @@ type Recorder interface {
 	// Probe returns ErrNoTransaction if tx has no open transaction on the server. It never changes the transaction.
 	Probe(ctx context.Context, tx Tx) error
 
-	// Insert writes drafts, whose idempotency keys differ, in the caller's transaction. It returns one result for each
-	// draft, in the order of drafts. If the key of a draft already exists, Insert changes nothing for this draft, and the
-	// result is a duplicate. Without duplicates it needs one statement.
+	// Insert writes drafts in the transaction tx of the caller. The idempotency keys of drafts must differ. Insert
+	// returns one result for each draft, in the order of drafts. If the key of a draft already exists, Insert changes
+	// nothing for this draft, and its result is a duplicate. Without duplicates, Insert needs one statement.
 	//
-	// If proven is true, the caller guarantees that the transaction is open. Otherwise Insert checks this, and returns
-	// ErrNoTransaction if it is not. After any error nothing was written, but the server may have ended the transaction:
-	// see ErrTxAborted.
+	// If the argument proven is true, the caller guarantees that the transaction is open. Otherwise Insert checks this,
+	// and returns ErrNoTransaction if the transaction is not open. After any error nothing was written, but the server
+	// may have ended the transaction: see ErrTxAborted.
 	Insert(ctx context.Context, tx Tx, drafts []Draft, proven bool) ([]Inserted, error)
 
-	// IDs finds committed entries by their idempotency keys, and those that tx has inserted if it is not nil. Keys that do
-	// not exist are missing from the result.
+	// IDs finds committed entries by their idempotency keys. If tx is not nil, IDs also finds entries that tx has
+	// inserted. The result lacks keys that do not exist.
 	IDs(ctx context.Context, tx Tx, idempotencyKeys []IdempotencyKey) (map[IdempotencyKey]ID, error)
 }
 
 // Worker is the part of a store that runs entries.
 type Worker interface {
-	// Load reads committed rows, in no order. Ids that do not exist are missing from the result.
+	// Load reads committed rows, in no order. The result lacks ids that do not exist.
 	Load(ctx context.Context, ids []ID) ([]Row, error)
 
-	// Versions works like Load, without content.
+	// Versions works like Load, but reads no content.
 	Versions(ctx context.Context, ids []ID) ([]Version, error)
 
-	// Heads returns the earliest next_at for each pair of a business type and a state from which entries can be claimed.
-	// Its cost does not grow with the number of entries.
+	// Heads returns the earliest next_at for each pair of a business type and a state from which entries can be
+	// claimed. The cost of Heads does not grow with the number of entries.
 	Heads(ctx context.Context) ([]Head, error)
 
 	// Scan reads at most Window.Limit non-terminal entries of a window, ordered by (next_at, id).
 	Scan(ctx context.Context, window Window) ([]Scheduled, error)
 
-	// Due returns up to limit entries of a type that could be claimed now, the earliest first within each state. It locks
-	// nothing.
+	// Due returns up to limit entries of a type that could be claimed now, the earliest first within each state. Due
+	// locks no rows.
 	Due(ctx context.Context, businessType string, limit int) ([]ID, error)
 
-	// Claim leases the wanted entries that are due, free, and not terminal. An entry is free if it has no lease that still
-	// runs, or if its lease is held under Wanted.Token, the caller's earlier token. Claim calls accept with each such row
-	// while the row is locked, and leases the row only if accept returns true. accept must not block.
+	// Claim leases the wanted entries that are due, free, and not terminal. An entry is free if it has no lease, or if
+	// its lease has ended. An entry is also free if its lease is held under Wanted.Token, an earlier token of the
+	// caller. Claim calls the function accept with each such row while the row is locked. It leases the row only if
+	// accept returns true. The function accept must not block.
 	//
-	// A claim adds one to the version and to the delivery count of an entry. The lease is held under token. An entry that
-	// was held under Wanted.Token keeps its delivery count.
+	// A claim adds one to the version and to the delivery count of an entry. The new lease is held under the argument
+	// token. An entry that was held under Wanted.Token keeps its delivery count.
 	//
-	// Claim never waits for locked rows. If the database refuses to write a row, the row is in Claimed.Refused, and the
-	// others are claimed. The claimed rows have their Faults. A Store may leave them out for a row without a LastError.
+	// Claim never waits for locked rows. If the database refuses to write a row, Claim lists this row in
+	// Claimed.Refused, and claims the other rows. The claimed rows have their Faults. A Store may leave out the Faults
+	// of a row without a LastError.
 	//
-	// After an error it is unknown which rows were claimed, and no handler may run. Call Release for them.
+	// After an error it is unknown which rows were claimed, and the caller must run no handler. Call Release for the
+	// wanted entries.
 	Claim(ctx context.Context, wanted []Wanted, token Token, lease time.Duration, accept func(*Row) bool) (Claimed, error)
 
 	// Release undoes the claim of entries whose handlers have not run. It ends the lease of each row whose last write
-	// stored token, and subtracts the delivery from the delivery count. Its result names the entries that it did not
-	// release.
+	// stored the argument token. It also subtracts the delivery from the delivery count. The result names the entries
+	// that Release did not release.
 	Release(ctx context.Context, ids []ID, token Token) (Unreleased, error)
 
-	// Renew sets the leases of held entries to end at now + lease. Its result names the entries that it did not renew.
+	// Renew sets the leases of held entries to end at now + lease. The result names the entries that Renew did not
+	// renew.
 	Renew(ctx context.Context, leases []Held, lease time.Duration) (Unrenewed, error)
 
 	// Settle writes each outcome whose row fulfils the condition of Outcome.Version. It returns one result for each
-	// outcome, in the order of outcomes. No two may name the same entry. If the database refuses to write one row, Settle
-	// still writes the others.
+	// outcome, in the order of outcomes. Each outcome must name another entry. If the database refuses to write one
+	// row, Settle still writes the other rows.
 	//
-	// After an error the caller may call Settle again with the same token and outcomes, because the token in a row shows
-	// that its outcome was applied.
+	// After an error the caller may call Settle again with the same token and outcomes. The token in a row shows that
+	// the outcome of the row was applied.
 	Settle(ctx context.Context, token Token, outcomes []Outcome) ([]Settled, error)
 
 	// SettleTx writes the argument outcome, with its Result, in the transaction tx of the handler. It writes only if
@@ -134,51 +139,55 @@ type Changed struct {
 
 // Keeper is the part of a store that services and people use to read and change entries.
 type Keeper interface {
-	// Change applies one action of a service or a person, in tx if it is not nil, and returns the row as it was before.
-	// proven has the same meaning as in Insert. If Change.After returns the same version, Change writes nothing.
+	// Change applies one action of a service or a person, and returns the row as it was before. If tx is not nil,
+	// Change writes in tx. The argument proven has the same meaning as in Insert. If Change.After returns the same
+	// version, Change writes nothing.
 	//
-	// An erasure keeps the time at which the entry ended. It deletes the entry's Result, clears the errors of its failed
-	// attempts and its case, and the reasons of its operations, and replaces audit records by AuditRecord.Erased. It also
-	// removes the ordering notes of an ended entry that is not dead.
+	// An erasure keeps the time at which the entry ended. It deletes the Result of the entry. It clears the errors of
+	// the entry's failed attempts and of its case, and the reasons of its operations. It replaces the audit records of
+	// the entry by AuditRecord.Erased. It also removes the ordering notes of an ended entry that is not dead.
 	//
-	// Change may return ErrNotFound, a *StateError, an *OtherTypeError and, if tx is nil, ErrBusy. Then nothing is
-	// changed, and tx can still be used.
+	// Change may return ErrNotFound, a *StateError, an *OtherTypeError and, if tx is nil, ErrBusy. After such an error
+	// nothing is changed, and tx can still be used.
 	Change(ctx context.Context, tx Tx, proven bool, change Change) (Row, error)
 
-	// RequeueAll requeues, in one transaction, each entry whose version is still the one in seen, and returns one result
-	// for each, in that order. Change.AfterSeen computes the new row. The Ref of change is ignored. seen must not name an
-	// entry twice. RequeueAll never waits for locked rows.
+	// RequeueAll requeues each entry whose version is still the version in the argument seen, in one transaction. It
+	// returns one result for each element of seen, in the same order. Change.AfterSeen computes the new row. RequeueAll
+	// ignores the Ref of change. Each element of seen must name another entry. RequeueAll never waits for locked rows.
 	//
-	// After an error, either all changes were made or none. If all were made, a second call returns ErrChanged for each
-	// entry.
+	// After an error, either all changes were made or none. If all changes were made, a second call returns ErrChanged
+	// for each entry.
 	RequeueAll(ctx context.Context, seen []Version, change Change) ([]Changed, error)
 
-	// Resolve reads one committed row. If a running transaction wrote the row, Resolve waits until it ends, or returns
-	// ErrBusy if that takes too long. ErrNotFound means that the row was rolled back or never written.
+	// Resolve reads one committed row. If a running transaction wrote the row, Resolve waits until this transaction
+	// ends. If the wait takes too long, Resolve returns ErrBusy. ErrNotFound means that the row was rolled back or
+	// never written.
 	Resolve(ctx context.Context, ref Ref) (Row, error)
 
-	// Ends works as Load does, for entries whose end somebody waits for. A row that succeeded with a result has this
-	// Result. A row that has not ended has no Content. Ends sends one statement for each 500 ids.
+	// Ends reads rows as Load does, for entries whose end a caller awaits. If an entry succeeded with a result, its row
+	// has this Result. If an entry has not ended, its row has no Content. Ends sends one statement for each 500 ids.
 	Ends(ctx context.Context, ids []ID) ([]Row, error)
 
 	// List reads one page of committed rows for people: see Log.List of package admin.
 	List(ctx context.Context, filter Filter) (Page, error)
 
-	// Count counts committed entries by type and state. If tx is not nil, it counts the entries that tx sees.
+	// Count counts committed entries by type and state. If tx is not nil, Count counts the entries that tx sees.
 	Count(ctx context.Context, tx Tx, filter CountFilter) ([]Count, error)
 
-	// History reads the audit records of an entry, oldest first. For the zero ID it reads the records of Note.
+	// History reads the audit records of an entry, the oldest first. For the zero ID, History reads the records that
+	// Note has written.
 	History(ctx context.Context, id ID) ([]AuditRecord, error)
 
 	// Note records an action on the log as a whole, under the zero ID.
 	Note(ctx context.Context, action Action, by AuditInfo) error
 
-	// Purge deletes up to limit entries that have been in the given state for longer than age, with their Faults, Results
-	// and failed attempts, and returns their number. An empty businessType selects all types.
+	// Purge deletes up to limit entries that have been in the given state for longer than the duration age. It also
+	// deletes the Faults, Results and failed attempts of these entries. It returns the number of deleted entries. An
+	// empty businessType selects all types.
 	//
 	// Purge skips an entry if another transaction has locked its row in any index. A transaction that records a deleted
-	// key waits for one short transaction at most. A *RefusedError names entries that the database refuses to delete; the
-	// others are deleted and counted.
+	// key waits for one short transaction at most. A *RefusedError names entries that the database refuses to delete.
+	// The other entries are deleted and counted.
 	Purge(ctx context.Context, businessType string, state State, age time.Duration, limit int) (int, error)
 }
 
@@ -380,8 +389,8 @@ type Unrenewed struct {
 	Refused []Refusal
 }
 
-// Outcome is the result of an attempt. Go code computes it from the claimed row. SQL must not compute it from stored
-// counts, because MySQL evaluates the assignments of an UPDATE from left to right.
+// Outcome is the result of an attempt. Go code computes an Outcome from the claimed row. SQL must not compute the new
+// counts from stored counts, because MySQL evaluates the assignments of an UPDATE from left to right.
 type Outcome struct {
 	ID             ID             // id of the entry
 	IdempotencyKey IdempotencyKey // the row must also have this key, because a database that was rolled back assigns the same ids again

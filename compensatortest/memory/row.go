@@ -72,7 +72,7 @@ func (r *storedRow) release(tx *Tx) {
 	}
 }
 
-// rowStep is undone by a rollback and published by a commit.
+// rowStep is one write of a transaction. A rollback undoes the write, and a commit publishes it.
 type rowStep struct {
 	row           *storedRow
 	before, after *version // before is nil for an insert, after is nil for a purge
@@ -89,7 +89,8 @@ func (st rowStep) requireSuccessor() {
 	}
 }
 
-// version never changes once it is stored. Each write stores a new copy.
+// version is the content of a row after one write. A stored version never changes, because each write stores a new
+// copy.
 type version struct {
 	entry      processlog.Row // without the values in the fields below
 	token      processlog.Token

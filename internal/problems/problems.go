@@ -1,4 +1,4 @@
-// Package problems keeps failures that have no caller to return them to.
+// Package problems keeps failures that the library cannot return to a caller.
 package problems
 
 import (
@@ -36,8 +36,8 @@ type problem struct {
 	endsAt time.Time
 }
 
-// New returns an empty List. number returns the server's number of an error, or 0. While closed returns true, nothing
-// is recorded.
+// New returns an empty List. The function number returns the error number of the server for an error, or 0. While the
+// function closed returns true, List records nothing.
 func New(log *slog.Logger, number func(error) uint16, closed func() bool) *List {
 	return &List{log: log, number: number, closed: closed, open: make(map[key]*problem), lastLogged: make(map[cause]time.Time)}
 }

@@ -267,7 +267,8 @@ func fill(ctx context.Context, db *sql.DB, name string, round int) error {
 	return tx.Commit()
 }
 
-// A permit's time counts from its grant, not from the statements before the grant.
+// The process must call the handler within 1 s after the limit has granted a start. The time that the claim needs
+// before the grant does not count.
 // Failure: F59
 func TestEntryStartsWhoseClaimWasSlowBeforeItsPermitWasGranted(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,8 @@ import (
 // message.
 var ErrNoAnswer = errors.New("watermill: the publisher did not answer")
 
-// errUntried is not given to Config.Judge, because the message is not the cause.
+// errUntried is the error of a message that was not passed to Publish. Config.Judge does not judge errUntried, because
+// the message is not its cause.
 var errUntried = errors.New("no slot for a call of Publish was free, or no time was left")
 
 // Publisher relays entries through a message.Publisher of watermill. If Publish returns nil, the Publisher assumes that
@@ -44,7 +45,7 @@ func (p *Publisher) withTimeout(ctx context.Context) (context.Context, context.C
 	return context.WithTimeoutCause(ctx, p.cfg.Timeout, fmt.Errorf("gave up after %v", p.cfg.Timeout))
 }
 
-// send returns nil for a message that the broker holds.
+// send publishes messages, and returns one error for each message. The error is nil if the broker holds the message.
 func (p *Publisher) send(ctx context.Context, topic string, messages []*message.Message) []error {
 	outcomes := make([]error, len(messages))
 	err := p.publish(ctx, topic, messages)
