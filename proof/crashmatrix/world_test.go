@@ -144,9 +144,14 @@ func (w *world) prepare(in surroundings, victim int) {
 
 func (w *world) seed(key string, n int, columns, values string, secondsAgo int) {
 	w.t.Helper()
+	w.seedKind(ship, key, n, columns, values, secondsAgo)
+}
+
+func (w *world) seedKind(kind, key string, n int, columns, values string, secondsAgo int) {
+	w.t.Helper()
 	var log, ledger []string
 	for i := range n {
-		log = append(log, fmt.Sprintf("('%s-%d', '%s', '{}', UNIX_TIMESTAMP()*1000-%d, NOW(), NOW(), %s)", key, i, ship, secondsAgo*1000, values))
+		log = append(log, fmt.Sprintf("('%s-%d', '%s', '{}', UNIX_TIMESTAMP()*1000-%d, NOW(), NOW(), %s)", key, i, kind, secondsAgo*1000, values))
 		ledger = append(ledger, fmt.Sprintf("('%s-%d')", key, i))
 	}
 	w.exec("INSERT INTO common_process_log (idempotent_id, business_type, content, next_at, created_at, updated_at, " + columns + ") VALUES " +
