@@ -31,7 +31,15 @@ func newHoldings() *holdings {
 	return &holdings{held: make(map[holdingKey]*Attempt), firstHeld: make(chan struct{}, 1)}
 }
 
-// admit holds the attempts that may start. The lease of a late attempt may have ended while this process stood still.
+// leaseEndedLocked reports whether the lease has ended by one of the two clocks of this process. While the machine is
+// suspended, the monotonic clock stands still and the wall clock goes on. While the wall clock is set back, the monotonic
+// clock goes on. The caller holds holdings.mu, or the attempt does not run yet.
+func (a *Attempt) leaseEndedLocked(now time.Time) bool {
+	return !now.Before(a.leaseEnd) || !now.Round(0).Before(a.leaseEnd.Round(0)) // Round(0) strips the monotonic clock.
+}
+
+// admit holds the attempts that may start. The lease of a late attempt may have ended while this process or its machine
+// stood still.
 func (h *holdings) admit(run context.Context, attempts []*Attempt) (admitted, late []*Attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -40,7 +48,7 @@ func (h *holdings) admit(run context.Context, attempts []*Attempt) (admitted, la
 	for _, a := range attempts {
 		// Check and count under one lock. So only one of two claims of an entry is admitted (G16), and
 		// Drain waits for every handler that begins before Run's context ends (G15).
-		if run.Err() != nil || h.held[a.holdingKey()] != nil || now.After(a.leaseEnd) {
+		if run.Err() != nil || h.held[a.holdingKey()] != nil || a.leaseEndedLocked(now) {
 			a.endCall()
 			late = append(late, a)
 			continue
@@ -67,7 +75,7 @@ func (h *holdings) beginCall(a *Attempt, ctx context.Context, cancel context.Can
 func (h *holdings) lossOf(a *Attempt) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if a.obsolete == nil && time.Now().After(a.leaseEnd) {
+	if a.obsolete == nil && a.leaseEndedLocked(time.Now()) {
 		return processlog.ErrLeaseLost // RenewLapsed could not renew the lease.
 	}
 	return a.obsolete
@@ -89,7 +97,7 @@ func (a *Attempt) describeLocked() HeldAttempt {
 	returned := a.returned.Load()
 	return HeldAttempt{
 		ID: a.Row.ID, Type: a.Type, StartedAt: a.startedAt, Stuck: a.isStuckLocked(), Returned: returned,
-		LeaseEnded: !time.Now().Before(a.leaseEnd), LeftBehind: !returned && errors.Is(context.Cause(a.ctx), processlog.ErrStopping),
+		LeaseEnded: a.leaseEndedLocked(time.Now()), LeftBehind: !returned && errors.Is(context.Cause(a.ctx), processlog.ErrStopping),
 	}
 }
 
@@ -281,7 +289,9 @@ func (h *holdings) examine() (renewals []*Attempt, stuck []stuckCall, idle bool)
 			}
 		case !a.returned.Load() && now.After(a.leaseEnd):
 			a.makeObsoleteLocked(processlog.ErrLeaseLost) // No renewal has succeeded in time, so another process may have the entry.
-		case a.leaseEnd.Sub(now) < lease*2/3: // Renew also while the outcome waits for the database, so that no other process runs the entry.
+		// Renew also while the outcome waits for the database, so that no other process runs the entry. If only the wall clock
+		// says that the lease has ended, it may have been set, so the renewal asks the database.
+		case a.leaseEnd.Sub(now) < lease*2/3, a.leaseEndedLocked(now):
 			renewals = append(renewals, a)
 		}
 	}
@@ -366,7 +376,7 @@ func (h *holdings) markLapsed(batch []*Attempt) (lapsed []*Attempt) {
 	defer h.mu.Unlock()
 	now := time.Now()
 	for _, a := range batch {
-		if a.renewing = now.After(a.leaseEnd); a.renewing {
+		if a.renewing = a.leaseEndedLocked(now); a.renewing {
 			lapsed = append(lapsed, a)
 		}
 	}

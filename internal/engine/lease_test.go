@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -26,6 +27,56 @@ func TestChangeEndsOnlyTheAttemptsThatItHasOvertaken(t *testing.T) {
 	h.cancel(&processlog.Row{ID: processlog.RowID(1), Version: 5}, processlog.ErrCancelled)
 	require.ErrorIs(t, context.Cause(overtaken.ctx), processlog.ErrCancelled)
 	require.NoError(t, anew.ctx.Err())
+}
+
+// endDuringSuspension returns the end of a lease that ended by the wall clock an hour ago. By the monotonic clock, which
+// stood still while the machine was suspended, it ends in a minute.
+func endDuringSuspension(t *testing.T) time.Time {
+	t.Helper()
+	now := time.Now()
+	end := now.Add(-time.Hour)
+	monotonic := &(*struct {
+		wall uint64
+		ext  int64
+		loc  *time.Location
+	})(unsafe.Pointer(&end)).ext
+	*monotonic += int64(time.Hour + time.Minute)
+	require.Equal(t, time.Minute, end.Sub(now), "by the monotonic clock")
+	require.Equal(t, -time.Hour, end.Round(0).Sub(now.Round(0)), "by the wall clock")
+	return end
+}
+
+// Failure: F59
+func TestLeaseEndsWhileTheMachineIsSuspended(t *testing.T) {
+	held := func(h *holdings, id uint64, end time.Time) *Attempt {
+		a := &Attempt{Type: &Type{Lease: time.Minute, Timeout: time.Minute}, Row: processlog.Row{ID: processlog.RowID(id)}, leaseEnd: end}
+		a.ctx, a.cancel = context.WithCancelCause(t.Context())
+		a.timeout, a.startedAt = &callTimeout{ctx: a.ctx, cancel: func() {}}, time.Now()
+		h.held[a.holdingKey()] = a
+		return a
+	}
+	t.Run("its handler does not start", func(t *testing.T) {
+		h := newHoldings()
+		a := held(h, 1, endDuringSuspension(t))
+		clear(h.held)
+		admitted, late := h.admit(t.Context(), []*Attempt{a})
+		require.Empty(t, admitted)
+		require.Equal(t, []*Attempt{a}, late)
+	})
+	t.Run("a running attempt asks the database", func(t *testing.T) {
+		h := newHoldings()
+		a := held(h, 1, endDuringSuspension(t))
+		held(h, 2, time.Now().Add(time.Minute))
+		renewals, _, _ := h.examine()
+		require.Equal(t, []*Attempt{a}, renewals)
+		require.NoError(t, a.obsolete, "the wall clock may have been set")
+	})
+	t.Run("no second call starts before the lease is renewed", func(t *testing.T) {
+		h := newHoldings()
+		a := held(h, 1, endDuringSuspension(t))
+		require.Equal(t, []*Attempt{a}, h.markLapsed([]*Attempt{a}))
+		require.ErrorIs(t, h.lossOf(a), processlog.ErrLeaseLost)
+	})
 }
 
 type refusingRenewals struct {

@@ -37,7 +37,7 @@ type Attempt struct {
 	// without holdings.mu.
 	call
 
-	leaseEnd        time.Time   // end of the lease, by the monotonic clock of this process. No write depends on it. Guarded by holdings.mu once the attempt runs
+	leaseEnd        time.Time   // end of the lease, by both clocks of this process. No write depends on it. Guarded by holdings.mu once the attempt runs
 	returned        atomic.Bool // the handler has returned; from then on its outcome takes precedence over a dead-lettering
 	lostAfterReturn bool        // the lease was lost after the handler had returned, so there is nothing to renew
 	obsolete        error       // why this process no longer owns the entry; nil while it does
