@@ -42,7 +42,8 @@ func swallowDeadlock(t *testing.T, db *sql.DB, g *gorm.DB) {
 	require.NoError(t, rival.Rollback())
 }
 
-// The server would commit each later statement by itself.
+// A deadlock has rolled back the transaction. If a later statement reached the server, the server would commit that
+// statement alone. So the ScopedTx must refuse it.
 // Failure: F2
 func TestGORMWritesNothingOnceItsTransactionIsLost(t *testing.T) {
 	for name, scope := range scopes {

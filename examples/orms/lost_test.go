@@ -183,7 +183,8 @@ func swallow(t *testing.T, db *sql.DB, way func(id int) error) {
 	require.NoError(t, rival.Rollback())
 }
 
-// The server would commit each later statement by itself.
+// A deadlock has rolled back the transaction. If a later statement reached the server, the server would commit that
+// statement alone. So the ScopedTx must refuse it.
 // Failure: F2
 func TestNoMapperWritesOnceItsTransactionIsLost(t *testing.T) {
 	for name, way := range ways {

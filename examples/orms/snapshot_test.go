@@ -107,7 +107,9 @@ func TestRecordBehindTheSnapshotIsADuplicateOrAborts(t *testing.T) {
 				return err
 			})
 		}
-		if err := order("behind", true); isolated && !watched { // Without the Connector only a lock shows the duplicate.
+		// Without the Connector, Record can read the duplicate behind the snapshot only with a lock. If the server isolates
+		// snapshots, this lock aborts the transaction.
+		if err := order("behind", true); isolated && !watched {
 			require.ErrorIs(t, err, compensator.ErrTxAborted)
 			require.ErrorContains(t, err, "1020")
 			assert.Zero(t, w.count("orders WHERE note='behind'"))

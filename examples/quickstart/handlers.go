@@ -28,7 +28,7 @@ func (s *shop) register() error {
 
 // giveBack needs no protection against a second run, because its transaction also stores the entry's success.
 //
-// An operator may cancel the entry, and requeue it after the order was paid.
+// An operator may cancel the entry, and requeue it after the order was paid. So giveBack leaves a paid order as it is.
 func (s *shop) giveBack(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, o Order) error {
 	closed, err := tx.ExecContext(ctx, "UPDATE shop_orders SET status = 'closed', closed_at = "+s.db.now+" WHERE id = ? AND status <> 'paid'", o.ID)
 	if err != nil {

@@ -67,11 +67,11 @@ func (s *shop) reserve(ctx context.Context, tx *sql.Tx, o Order) error {
 	return err
 }
 
-// pay pays an order in one transaction. If the order is already closed, pay returns a *compensator.StateError and the
-// order stays unpaid.
+// pay pays an order. The same transaction cancels the entry that closes an unpaid order, and records the entry that
+// ships the order. If the order is already closed, pay returns a *compensator.StateError and the order stays unpaid.
 //
-// A repeated payment does not ship the order again. pay recognizes a repetition by the status of the order. The close
-// entry cannot show it, because an operator may have cancelled the close entry of an unpaid order.
+// A repeated payment does not ship the order again. pay recognizes a repeated payment by the status of the order. A
+// cancelled entry does not prove an earlier payment, because an operator can cancel the entry too.
 func (s *shop) pay(ctx context.Context, o Order) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {

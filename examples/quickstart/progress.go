@@ -14,7 +14,8 @@ type progress struct {
 	underWay map[string]int // claimed without an outcome yet, by business type
 }
 
-// progress takes a delivery_count above 0 for an attempt that was cut short, because no worker is alive.
+// progress counts the entries in the log. An entry is under way if its delivery_count is above 0: a claim adds 1, and
+// the outcome sets it to 0. After the only worker was killed, the attempts under way are those that were cut short.
 func (s *shop) progress(ctx context.Context) (progress, error) {
 	p := progress{underWay: make(map[string]int)}
 	rows, err := s.db.QueryContext(ctx, "SELECT business_type, SUM(state IN (1, 2)), SUM(state IN (0, -1, -3)), SUM(delivery_count > 0) FROM "+logTable+" GROUP BY business_type")

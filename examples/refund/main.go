@@ -49,7 +49,10 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	cfg := compensator.Config{DB: db, Lease: 3 * time.Second} // Entries of a killed process wait this long for another process. On SQLite they wait three seconds longer than Timeout
+	// If a process is killed, its entries wait until their leases end. Then another process runs them. On SQLite the
+	// library raises the lease of a type that writes in a transaction, here to the Timeout of 5 s plus the default Grace
+	// of 3 s.
+	cfg := compensator.Config{DB: db, Lease: 3 * time.Second}
 	if addr := os.Getenv("REDIS_ADDR"); addr != "" {
 		rdb := redis.NewClient(&redis.Options{Addr: addr})
 		defer func() { err = errors.Join(err, rdb.Close()) }()
@@ -92,7 +95,7 @@ func open(ctx context.Context) (*sql.DB, error) {
 	return db, nil
 }
 
-// All processes together call at most twice at a time.
+// register registers the type. All processes together make at most two calls to the partner at the same time.
 func register(c *compensator.Compensator, partner string) (*refundType, error) {
 	return compensator.HandleCall(context.Background(), c, "refund", func(ctx context.Context, e *compensator.Entry, r Refund) (Answer, error) {
 		var answer Answer

@@ -37,10 +37,10 @@ func TestMain(m *testing.M) {
 // partner refuses the order "refused".
 type partner struct {
 	*httptest.Server
-	let chan struct{} // closed once calls are answered at once
+	let chan struct{} // Each call waits until the test closes this channel. Then the partner answers.
 
 	mu            sync.Mutex // guards the fields below
-	running, most int        // calls at this moment, and the most at once so far
+	running, most int        // number of calls at this moment, and the highest such number so far
 	keys          map[string][]string
 }
 
@@ -52,7 +52,9 @@ func newPartner(t *testing.T) *partner {
 }
 
 func (p *partner) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body) // the context of a request ends with its connection only after its whole body was read
+	// Read the whole body first. Only after that does net/http notice a broken connection, and end the context of the
+	// request.
+	body, err := io.ReadAll(r.Body)
 	var refund Refund
 	if err != nil || json.Unmarshal(body, &refund) != nil {
 		w.WriteHeader(http.StatusBadRequest)
@@ -61,7 +63,7 @@ func (p *partner) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.count(+1, refund.Order, r.Header.Get(httpcall.KeyHeader))
 	select {
 	case <-p.let:
-	case <-r.Context().Done(): // the caller has died
+	case <-r.Context().Done(): // The connection is broken, because the test has killed the caller.
 	}
 	p.count(-1, refund.Order, "")
 	if refund.Order == "refused" {
@@ -208,7 +210,9 @@ func TestPartnerSeesNoMoreCallsThanTheLimit(t *testing.T) {
 				assert.Equal(s, http.StatusAccepted, status)
 			})
 		}
-		requests.Wait() // for two seconds all six entries wanted to call
+		// Each request waits two seconds for its result. In this time all six entries are due, and only the limit keeps
+		// four of them from calling the partner.
+		requests.Wait()
 		close(s.partner.let)
 		for n := range 6 {
 			require.JSONEq(s, fmt.Sprintf(`{"Reference":"R-%d"}`, n), s.link(one+fmt.Sprint(n)))

@@ -27,7 +27,12 @@ var (
 	abandonedScript = redis.NewScript(abandonedLua)
 )
 
-// take returns ErrSoldOut, ErrAgain, or ErrStale if Redis does not know the sale.
+// take takes a piece for the ticket t, and writes the edition of the counter into t. It returns one of these errors if
+// Redis answers and takes nothing:
+//
+//   - ErrSoldOut: No piece is left.
+//   - ErrAgain: The buyer has another ticket.
+//   - ErrStale: Redis does not know the sale.
 func (c counter) take(ctx context.Context, t *shop.Ticket) error {
 	return shop.Taken(t, takeScript.Run(ctx, c.Redis, c.Keys(t.Goods), t.Buyer, t.ID))
 }

@@ -102,7 +102,8 @@ func (h *manual) insert(ctx context.Context, t shop.Ticket) error {
 	return tx.Commit()
 }
 
-// A sent message may still be in a buffer of this process.
+// send does not wait until the broker has the message. If the connection breaks after send has returned, the message may
+// be lost.
 func (h *manual) send(ctx context.Context, t shop.Ticket) {
 	status := handSent
 	if err := h.publish(ctx, t); err != nil {

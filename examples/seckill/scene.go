@@ -45,7 +45,8 @@ func (s *scene) run(ctx context.Context) (b *books, err error) {
 	return b, err
 }
 
-// left adds the messages that the hand-written version has not sent.
+// The method left counts the messages in the queue. For the hand-written version it also counts the tickets whose
+// message has not been sent.
 func (s *scene) left(ctx context.Context) (int, error) {
 	waiting, err := s.Waiting(s.Queue(orderQueue))
 	if err != nil || !s.Manual {

@@ -25,7 +25,7 @@ type sending struct {
 	gather  time.Duration // maximum time that a ticket waits for others, to be sent with them
 	later   time.Duration // delay before a ticket is sent
 	abandon time.Duration // age after which the process of an open ticket counts as dead
-	workers int           // consumers in one process
+	workers int           // number of messages that one process works on concurrently
 }
 
 func (p *sending) define(flags *flag.FlagSet) {
@@ -89,7 +89,8 @@ func (s *service) open(ctx context.Context, db *sql.DB, c *shop.Counter) (shop.W
 	return ours, ours.Shop, nil
 }
 
-// While the database accepts no writes, the service starts only if nothing is missing.
+// prepare creates the tables, the goods and the queue if they are missing. A read-only database refuses the statements
+// even if nothing is missing. The service then does not start.
 func (s *service) prepare(ctx context.Context, db *sql.DB) error {
 	return errors.Join(tables.Create(ctx, db, createHandLog), tables.PutOnSale(ctx, db, s.Goods, s.Stock), s.OnBroker(servers.Declare(s.Queue(orderQueue))))
 }

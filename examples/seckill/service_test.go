@@ -28,7 +28,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// The second sale does only what the test calls.
+// world has a running service, and in the field other a second sale on the same servers. Nobody calls other.Run, so the
+// second sale does only what the test calls.
 type world struct {
 	*visit.Visit
 	service service
@@ -207,7 +208,9 @@ func TestBrokerThatRefusesMessagesLosesNone(t *testing.T) {
 	full := func(channel *amqp091.Channel) error {
 		return channel.Publish("", queue, true, false, amqp091.Publishing{Body: []byte("{{in the way}")})
 	}
-	require.Eventually(t, func() bool { // Repeat it if the consumer declares its queue first.
+	// The consumer may declare the deleted queue before the function refusing does. Then the function refusing fails, and
+	// the test repeats all three steps.
+	require.Eventually(t, func() bool {
 		return w.service.OnBroker(servers.Delete(queue), refusing, full) == nil
 	}, time.Minute, time.Millisecond)
 	for _, buyer := range []string{"ann", "ben"} {
@@ -392,7 +395,9 @@ func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 	bought := make(chan struct{})
 	go func() { buyers.Wait(); close(bought) }()
 	for everybody := false; !everybody; {
-		if sold.Load() < 200 { // Purchases that run during the last loss must still be right at the end.
+		// Delete the counter again and again, but only until 200 pieces are sold. So purchases also run while the counter
+		// is filled for the last time.
+		if sold.Load() < 200 {
 			require.NoError(t, w.other.counter.Redis.Unlink(t.Context(), w.other.counter.Keys("phone")...).Err())
 		}
 		select {

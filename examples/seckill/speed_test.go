@@ -124,7 +124,9 @@ func measure(b *testing.B, ours *sale, arms []*arm) {
 	}
 }
 
-// The last two columns have the median ratio of accepted purchases to those of each version without the log.
+// table returns the table of the medians over all rounds. The last two columns compare each version with one of the two
+// versions without the log. For each round they divide the purchases accepted per second of the two versions. A cell
+// has the median ratio, and in brackets the lowest and the highest ratio.
 func table(arms []*arm) string {
 	var t strings.Builder
 	t.WriteString("| | accepted | 99 % within | orders made | beside a message without the log | beside no message |\n|---|---|---|---|---|---|\n")

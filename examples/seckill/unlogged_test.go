@@ -47,7 +47,8 @@ func (s *sale) sellBare(ctx context.Context, wanted shop.Purchase, more func(*sq
 	return t, s.counter.confirm(ctx, t)
 }
 
-// unlogged does the same work without the log.
+// unlogged sells as sale does, but without the log. It stores the ticket and then sends a message, and a consumer makes
+// the order.
 type unlogged struct {
 	*sale
 	out   *amqp091.Channel

@@ -47,7 +47,8 @@ var look = shop.Look{
 	Types:   []string{createType, shop.CloseType, shop.ReturnType, redeliveredType},
 }
 
-// The process that records this entry first decides whether the ticket was sold.
+// createKey returns the key of the ticket's entry. The selling process records this entry when it sells the ticket.
+// Another process records this entry when it gives the old ticket up. Whichever process commits first decides.
 func createKey(t shop.Ticket) compensator.IdempotencyKey {
 	return compensator.IdempotencyKey("create/" + t.Goods + "/" + t.Buyer + "/" + t.ID)
 }

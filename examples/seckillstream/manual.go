@@ -16,9 +16,12 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// manual is a typical hand-written sale, for comparison with sale.go. A script takes the stock and adds a message. One
-// goroutine reads the group under a fixed consumer name and makes the order. It then acknowledges the message on the
-// wrong stream. After an error it reads its pending list until the list is empty.
+// manual is a typical hand-written sale with its typical faults, for comparison with sale.go. A script takes the stock
+// and adds a message. One goroutine reads the group under a fixed consumer name and makes the order. After an error the
+// goroutine reads its pending list until the list is empty.
+//
+// One fault is that the goroutine acknowledges each message on the wrong stream. Redis returns no error, and every
+// message stays pending.
 type manual struct{ shop.Manual }
 
 //go:embed lua/hand.lua
@@ -131,7 +134,8 @@ func (h *manual) insert(ctx context.Context, t shop.Ticket) error {
 	return tx.Commit()
 }
 
-// Find returns the state of a buyer's latest order. A buyer without an order whom Redis knows is "accepted".
+// Find returns the state of a buyer's latest order. If the database has no order of the buyer, but Redis has the buyer,
+// the state is "accepted".
 func (h *manual) Find(ctx context.Context, p shop.Purchase) (shop.Order, error) {
 	o, err := shop.FindOrder(ctx, h.DB, p, h.SQL(`SELECT ticket, id, state, due_at FROM shop_orders WHERE goods = ? AND buyer = ? ORDER BY id DESC LIMIT 1`))
 	if errors.Is(err, shop.ErrNotFound) {

@@ -9,7 +9,8 @@ import (
 	"github.com/compensator-go/compensator/intake"
 )
 
-// A ticket lives until it gives its piece back.
+// buyersWith returns the buyers in a batch who already have a living ticket. A ticket lives until it gives its piece
+// back.
 func (s *sale) buyersWith(ctx context.Context, tx *compensator.ScopedTx, batch []*intake.Message) (map[string]bool, error) {
 	args := []any{s.Goods}
 	for _, m := range batch {

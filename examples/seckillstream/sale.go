@@ -46,8 +46,12 @@ func (s *sale) create(ctx context.Context, tx *compensator.ScopedTx, batch []*in
 	return s.write(ctx, tx, goods, sold, void)
 }
 
-// divide makes a ticket of an older edition void: its buyer may buy again. Without a piece for an accepted buyer the
-// counter is wrong, and divide clears the edition, so that the counter is filled again.
+// divide divides the tickets of a batch into sold and void tickets. The buyer of a void ticket may buy again. divide
+// makes a ticket void in these cases:
+//
+//   - The ticket is of an older edition.
+//   - Its buyer has a living ticket, or no piece is left. Then the counter in Redis is wrong, because it accepted the
+//     buyer. divide clears the edition of the goods, so that Watch fills the counter again.
 func divide(goods *shop.Goods, living map[string]bool, batch []*intake.Message) (sold, void []shop.Ticket) {
 	edition := goods.Edition
 	for _, m := range batch {
@@ -87,8 +91,8 @@ func (s *sale) Pay(ctx context.Context, id uint64) error {
 	})
 }
 
-// Find returns the state of a buyer's latest ticket. If Redis knows a different ticket than the database, that order is
-// on its way.
+// Find returns the state of a buyer's latest ticket. The buyer's ticket in Redis may be newer than the latest ticket in
+// the database. Then the order of the newer ticket is not stored yet, and Find returns that ticket as "accepted".
 func (s *sale) Find(ctx context.Context, p shop.Purchase) (shop.Order, error) {
 	held, err := s.held(ctx, p)
 	if err != nil {

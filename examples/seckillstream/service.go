@@ -37,7 +37,8 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 	return s.Service.Run(ctx, out)
 }
 
-// While the database accepts no writes, the service starts only if nothing is missing.
+// open first creates the tables and the goods if they are missing. A read-only database refuses the statements even if
+// nothing is missing. The service then does not start.
 func (s *service) open(ctx context.Context, db *sql.DB, c *shop.Counter) (shop.Way, *shop.Shop, error) {
 	if err := errors.Join(tables.Create(ctx, db), tables.PutOnSale(ctx, db, s.Goods, s.Stock)); err != nil {
 		return nil, nil, err

@@ -25,7 +25,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// The second sale does only what the test calls.
+// world has a running service, and in the field other a second sale on the same servers. Nobody calls other.Run, so the
+// second sale does only what the test calls.
 type world struct {
 	*visit.Visit
 	service service
@@ -287,7 +288,8 @@ func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 		}
 	}
 	var living int
-	require.Eventually(t, func() bool { // This includes a batch that was read before its stream was lost.
+	// Wait, because the intake may still store a batch that it read before the stream was lost.
+	require.Eventually(t, func() bool {
 		living = w.Count(`SELECT COUNT(*) FROM seckillstream_tickets WHERE living = 1`)
 		return w.stock() == 500-living && living == w.Count(`SELECT COUNT(*) FROM seckillstream_orders`)
 	}, time.Minute, 20*time.Millisecond, "both places have the same stock, and every served buyer has an order")

@@ -20,7 +20,9 @@ var takeScript = redis.NewScript(takeLua)
 // streamKey is in the counter's hash slot, so that one script can write both.
 func streamKey(c *shop.Counter, goods string) string { return "{" + c.Name + ":" + goods + "}:orders" }
 
-// take may have taken the piece and added the message even if it returns another error. A new try then gets ErrAgain.
+// take takes a piece for the ticket t and adds the message of the order. If it returns ErrNoGoods, ErrSoldOut, ErrAgain
+// or ErrStale, it has taken nothing. After any other error, Redis may have run the script. If Redis has run the script,
+// a purchase with a new ticket returns ErrAgain.
 func (s *sale) take(ctx context.Context, t *shop.Ticket) error {
 	if t.Goods != s.Goods { // No consumer reads the stream of other goods.
 		return shop.ErrNoGoods
@@ -37,7 +39,8 @@ func (s *sale) held(ctx context.Context, p shop.Purchase) (string, error) {
 	return id, err
 }
 
-// ticketOf returns an error for anything else in the stream.
+// ticketOf reads the ticket in a message. It returns an error if the message has no ticket of this sale, because any
+// program can add messages to the stream.
 func (s *sale) ticketOf(m *intake.Message) (shop.Ticket, error) {
 	t := shop.Ticket{ID: m.Fields["ticket"], Goods: m.Fields["goods"], Buyer: m.Fields["buyer"], Edition: m.Fields["edition"]}
 	if err := (shop.Purchase{Buyer: t.Buyer, Goods: t.Goods}).Validate(); err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/compensator-go/compensator/intake"
 )
 
-// Package shop keeps the counter right.
+// sale sells each buyer one piece. A script in Redis accepts a purchase, and the intake makes the order. The embedded
+// Shop fills the counter in Redis again if Redis has lost it. The file sale.go has the steps.
 type sale struct {
 	*shop.Shop
 	orders *intake.Intake
@@ -52,7 +53,9 @@ func newSale(ctx context.Context, cfg shop.Settings, db *sql.DB, c *shop.Counter
 	return s, nil
 }
 
-// A message fails by the number of the log's attempt, so each try of the Intake has the same result.
+// injectFailures returns an error if an order of the batch shall fail. Luck chooses by the ticket and a number. For an
+// attempt of the log, the number is that of the attempt. For a message from the stream, the number is always 0, so each
+// try of the Intake has the same result.
 func (s *sale) injectFailures(batch []*intake.Message) error {
 	for _, m := range batch {
 		try := uint64(0)

@@ -37,7 +37,7 @@ func TestEachModuleIsFoundInACloneAsThePageShows(t *testing.T) {
 			resolved := "resolved\n"
 			steps[1].prints = &resolved
 			if module != installs[0] {
-				steps = steps[:2] // one run resolves the command line
+				steps = steps[:2] // The third step resolves the imports of the command line. The run of one module tests that step.
 			}
 			run(t, steps, nil, "module=orms/gormtx", "module="+module, "go install .", "GOWORK= go list -deps . >/dev/null")
 		})

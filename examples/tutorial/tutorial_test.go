@@ -35,7 +35,7 @@ var (
 
 type step struct {
 	browser  bool              // whether a person uses the browser before the commands run
-	files    map[string]string // files to write before
+	files    map[string]string // contents of the files to write before the commands run, by name
 	commands string
 	prints   *string
 	numbers  bool // whether the printed numbers differ from run to run
@@ -94,7 +94,7 @@ func run(t *testing.T, steps []step, person func(), replace ...string) {
 	shell.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "GORACE=")
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(t, shell.Start())
-	t.Cleanup(func() { _ = syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }) // servers of a page that was left early
+	t.Cleanup(func() { _ = syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }) // Kill the servers that the page has started and not stopped, because a step has failed.
 	late := time.AfterFunc(10*time.Minute, func() { _ = syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) })
 	wait := make(chan error, 1)
 	go func() { wait <- shell.Wait() }()

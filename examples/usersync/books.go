@@ -39,7 +39,8 @@ const (
 	due     = `l.created_at + INTERVAL ? MICROSECOND`
 )
 
-// A ? in a query of a check is the delay.
+// checks returns the checks of the library's log. In a query, a placeholder ? stands for the delay in µs: the time from
+// the upload until an entry is due.
 func (b *books) checks() []check {
 	few := `(SELECT COUNT(DISTINCT s.sending) FROM usersync_sendings s WHERE s.batch = l.batch_id AND s.user = l.business_id)`
 	return []check{

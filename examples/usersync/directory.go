@@ -9,14 +9,15 @@ import (
 	"time"
 )
 
-// fate depends on the user's id and a seed, so that the library and the hand-written version meet the same faults. The
-// first message is sending 0, the next is sending 1.
+// fate says what goes wrong with the messages about one user. It depends on the user's id and a seed, so that the library
+// and the hand-written version meet the same faults. The parameter sending of the functions is the number of the message
+// about this user: 0 for the first message, 1 for the second.
 type fate struct {
 	slow      time.Duration // duration of the work on this user
 	lost      int           // number of messages that are lost on their way
-	forgotten int           // number of messages after the lost ones that a consumer acknowledges without doing anything
-	hangs     int           // number of messages after the forgotten ones that run into the consumer's time limit
-	fails     int           // number of messages after the hanging ones that fail
+	forgotten int           // after the lost messages: number of messages that a consumer acknowledges without doing anything
+	hangs     int           // after the forgotten messages: number of messages that run into the consumer's time limit
+	fails     int           // after the hanging messages: number of messages that fail
 	refused   bool          // whether the directory refuses this user forever
 }
 

@@ -22,7 +22,7 @@ import (
 
 type world struct {
 	t       *testing.T
-	ctx     context.Context // for requests, because the client repeats them until they are answered
+	ctx     context.Context // context of the requests. Its end stops the client, which repeats a request until an answer comes
 	address string
 	client  *client
 	db      *sql.DB

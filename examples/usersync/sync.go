@@ -28,7 +28,8 @@ type syncer struct {
 	publishAgain compensator.HandlerFunc
 }
 
-// Consumers read the rest from the database, where a person may have repaired it.
+// message is the content of an entry and of the messages in the queue. It only names the user. A consumer reads the
+// user's name and e-mail address from the database, because a person may have repaired the address.
 type message struct {
 	Batch string `json:"batch"`
 	User  string `json:"user"`
@@ -179,7 +180,8 @@ var errSynced = errors.New("the user is synced already")
 // longestSend limits how long a broker that does not answer can delay the answer to an upload.
 const longestSend = 2 * time.Second
 
-// A message that send loses is sent by its entry.
+// send publishes the first message about each user of an upload, and only logs an error. If the first message does not
+// arrive, the user's entry becomes due, and its handler sends the message again.
 func (s *syncer) send(ctx context.Context, u *upload) {
 	ctx, cancel := context.WithTimeout(ctx, longestSend)
 	defer cancel()

@@ -20,7 +20,7 @@ const (
 	// The log passes redelivered messages to a consumer, and dead-letters a message after repeated crashes.
 	redeliveredType = "redelivered_user"
 
-	sendingHeader = "sending" // number of the message about its user; the first is 0
+	sendingHeader = "sending" // header that numbers the messages about one user: 0 for the first message, 1 for the second
 	traceHeader   = "trace"
 )
 
@@ -32,8 +32,8 @@ var (
 // Without rdb the library uses a timing wheel in this process.
 func newSyncer(ctx context.Context, on servers, cfg settings, db *sql.DB, rdb *redis.Client) (s *syncer, err error) {
 	s = &syncer{servers: on, settings: cfg, db: db}
-	// The reconciler finds entries of a process that dies before it enqueues them, at most Grace plus one interval
-	// late.
+	// A process may die before it has enqueued its entries. The reconciler then finds them. They start at most Grace plus
+	// 1.2 × ReconcileInterval after they are due, which is 3.4 s.
 	config := compensator.Config{DB: db, Table: logTable, Prefix: on.Name, Lease: cfg.lease, Grace: time.Second, ReconcileInterval: 2 * time.Second, Propagator: traces{}}
 	if rdb != nil {
 		config.Redis = rdb
@@ -69,7 +69,8 @@ func (s *syncer) register() (err error) {
 	return err
 }
 
-// toQueue adds the number of the message about its user.
+// toQueue returns a Route to the queue. The function sending returns the number of an entry's message, and the Route
+// puts this number into the message's header.
 func (s *syncer) toQueue(sending func(*compensator.Entry) int) rabbitmq.Route {
 	return func(e *compensator.Entry) (rabbitmq.Destination, error) {
 		return rabbitmq.Destination{Key: s.queue(), Headers: amqp091.Table{sendingHeader: int32(sending(e))}}, nil

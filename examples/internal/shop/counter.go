@@ -37,7 +37,8 @@ func (c *Counter) Keys(goods string) []string {
 }
 
 // Taken reads the answer of a script that takes a piece, {"taken" | "again" | "sold out" | "no sale", edition}. It
-// writes the edition into the ticket. It returns ErrSoldOut, ErrAgain, or ErrStale if Redis does not know the sale.
+// writes the edition into the ticket. The answer "taken" is nil, "again" is ErrAgain, "sold out" is ErrSoldOut, and "no
+// sale" is ErrStale.
 func Taken(t *Ticket, script *redis.Cmd) error {
 	answer, err := script.StringSlice()
 	if err != nil {

@@ -61,7 +61,7 @@ func place(ctx context.Context, c *compensator.Compensator, closeOrder *compensa
 		key := compensator.IdempotencyKey("close-" + o.ID)
 		receipt, err := closeOrder.Record(ctx, tx, o, compensator.Options{IdempotencyKey: key, Delay: 2 * time.Second})
 		if err != nil || receipt.Duplicate() {
-			return err // nil: the same order, placed before
+			return err // err is nil if the same order was placed before
 		}
 		if slices.Contains(os.Args, "refuse") {
 			return errors.New("the customer has no credit") // rolls both back
