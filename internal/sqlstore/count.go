@@ -129,7 +129,8 @@ func (g group) where(s *Store) string {
 	return s.sql("state={state} AND business_type={type}", "state", signed(int64(g.state)), "type", s.d.text(g.businessType))
 }
 
-// groups takes empty states and nil types for all.
+// groups returns a group for each pair of a state and a type. Empty states mean all states. If types is nil, groups
+// asks the database which pairs exist.
 func (s *Store) groups(ctx context.Context, tx processlog.Tx, states []processlog.State, types []string) ([]group, error) {
 	if len(states) == 0 {
 		states = processlog.States[:]

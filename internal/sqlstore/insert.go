@@ -216,7 +216,7 @@ func (s *Store) insertTexts() *insertTexts {
 	return newInsertTexts(s)
 }
 
-// row includes insertRows in the text of a first row.
+// row returns the SQL text of one row of an INSERT. If kind.first is set, the text begins with the constant insertRows.
 func (t *insertTexts) row(s *Store, kind rowKind) string {
 	t.mu.RLock()
 	text, found := t.rows[kind]

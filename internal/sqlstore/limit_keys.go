@@ -62,8 +62,9 @@ func (s *Store) idleKeys(ctx context.Context, after limitKey, age time.Duration)
 	return keys, rows.Err()
 }
 
-// purgeKeys deletes free rows whose permits have ended: the entry was written again or is gone. The holder of a lease that
-// has ended may still renew it.
+// purgeKeys deletes the rows of idle keys. It leaves locked rows, and rows with a permit that has not ended. A permit
+// ends when its entry is written again or is gone. The end of the lease does not end the permit here, because the
+// holder may still renew the lease.
 func (s *Store) purgeKeys(ctx context.Context, keys []limitKey, age time.Duration) (deleted int, err error) {
 	err = s.inOwn(ctx, func(tx processlog.Transaction) error {
 		free, err := s.lockIdleKeys(ctx, tx, keys, age)

@@ -14,8 +14,9 @@ import (
 // SQLite accepts at most 500 parts of a UNION.
 const rangesPerStatement = 100
 
-// readMerged reads rangesPerStatement ranges of the due index at a time, and keeps the foremost positions in front. The
-// last statement reads the rows.
+// readMerged reads a page from several ranges of the due index. One statement reads at most rangesPerStatement ranges.
+// All statements but the last read only positions, and the variable front keeps the first ones in the order of the
+// list. The last statement reads the rows.
 func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err error) {
 	groups, err := l.groups(ctx)
 	if err != nil || len(groups) == 0 {
@@ -83,7 +84,8 @@ func (l *listing) heads(ctx context.Context, groups []group, front []listPositio
 	return heads, rows.Err()
 }
 
-// {heads} stands for one headsOfGroup for each group, and headsKnown for positions that were read before.
+// In listMerged, {heads} stands for one headsOfGroup for each group. If earlier statements have read positions,
+// headsKnown follows them in {heads} and adds these positions.
 const (
 	listMerged   = "SELECT {what} FROM ({heads} ORDER BY {order} LIMIT {limit}) AS heads {then join} {log} ON id=head_id ORDER BY {order} LIMIT {limit}"
 	headsOfGroup = "SELECT {number next_at} AS head_at, id AS head_id FROM (SELECT next_at, id FROM {log}{by due}" +
@@ -99,7 +101,8 @@ func (l *listing) foremost(groups []group, front []listPosition) string {
 	return l.s.sql(listMerged, "what", l.columns(), "heads", heads, "order", l.directed("head_at, head_id"), "limit", strconv.Itoa(l.limit+1))
 }
 
-// merged leaves out positions behind those in front, if these already fill the page.
+// merged returns one headsOfGroup for each group. If the slice front already has enough positions for a page, merged
+// leaves out all positions behind them.
 func (l *listing) merged(groups []group, front []listPosition) string {
 	bounds := ""
 	for _, condition := range l.next() {

@@ -14,9 +14,11 @@ import (
 
 const rowWait = txwatch.RowWait
 
-// A user's session waits 50 s for a row lock by default, and MySQL has no hint for a statement. The library locks its rows
-// with SKIP LOCKED there, and then waits only for locks that a trigger wants. After such a wait, its transactions limit
-// the wait of their session, and restore it when they end.
+// A session of the user's pool waits 50 s for a row lock by default. MySQL has no hint that changes this for one
+// statement. The library locks its own rows with SKIP LOCKED, so only a trigger can make it wait for a lock.
+//
+// After such a wait, the library sends shortWaitsMySQL before each of its transactions. When the transaction ends,
+// usersWaits restores the wait of the session.
 const (
 	shortWaitsMySQL = "SET @compensator_wait=@@innodb_lock_wait_timeout, SESSION " + txwatch.ShortRowWait
 	usersWaits      = "SET SESSION innodb_lock_wait_timeout=@compensator_wait"

@@ -14,8 +14,10 @@ import (
 )
 
 const (
-	// With the short waits, the server ends a statement before the engine gives it up. The charset before the text of
-	// sql_mode is for sessions with two bytes per character, because MySQL reads the text before SET NAMES takes effect.
+	// ShortRowWait makes the server end a statement that waits for a lock, before the engine gives the statement up.
+	//
+	// MySQL reads the text of sql_mode before SET NAMES takes effect. A session may still have two bytes per character
+	// then. So _ascii before the text names its charset.
 	ownTransactions = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE"
 	ownSettings     = "SET NAMES utf8mb4, SESSION " + txwatch.ShortRowWait + ", lock_wait_timeout=5, autocommit=1, completion_type=0, timestamp=DEFAULT, " +
 		"sql_mode=_ascii'STRICT_ALL_TABLES', sql_select_limit=18446744073709551615, sql_safe_updates=0, sql_big_selects=1, unique_checks=1, foreign_key_checks=1"
@@ -87,7 +89,7 @@ func mysqlWhyUnfit(ctx context.Context, tx processlog.Tx) error {
 	// The server sends bytes unchanged, whatever the session's result charset is.
 	rows, err := tx.QueryContext(ctx, "SELECT "+mysqlTexts("@@unique_checks, "+strings.Join(mysqlFits[:], ", ")))
 	if err != nil {
-		return nil // The error that the caller has says more.
+		return nil // The caller already has an error that says more.
 	}
 	defer rows.Close()
 	var checks string

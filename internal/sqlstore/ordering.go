@@ -92,8 +92,9 @@ func (s *Store) keyed(keys []string) string {
 	return b.String()
 }
 
-// Block implements Store. It writes the notes before the entries. Until then, blockedVersion is above the version of the
-// entry, and no Advance makes the entry due.
+// Block implements Store. It writes the notes first, and then the entries. A note has in blockedVersion the version
+// that the entry gets when Block writes the entry. Before that, the version of the entry is lower, so no Advance makes
+// the entry due.
 func (s *Store) Block(ctx context.Context, blocked []processlog.BlockedEntry, token processlog.Token) error {
 	if len(blocked) == 0 {
 		return nil

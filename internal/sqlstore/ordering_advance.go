@@ -74,8 +74,8 @@ type firstEntry struct {
 	isWaiting bool // the entry is blocked and not due, and no entry of the key has a lease
 }
 
-// While an entry of the key runs, an entry that committed late in front of it stays blocked, because it would only be
-// blocked again.
+// firstOfKeys reads the first unfinished entry of each key. A first entry may commit late, while an entry behind it has
+// a lease. The first entry then stays blocked, because a claim would only block it again.
 const firstOfKeys = "SELECT f.n, f.first, f.front, l.version, CASE WHEN l.state+0 IN (0,-1,-3) AND l.lease_until<={now} AND l.next_at<={now} THEN 1 ELSE 0 END," +
 	" CASE WHEN l.state+0 IN (0,-1,-3) AND p.parked>0 AND p.parked=l.version AND l.lease_until=0 AND l.next_at>{now} THEN CASE WHEN EXISTS(SELECT 1" +
 	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +

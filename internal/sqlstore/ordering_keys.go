@@ -283,7 +283,8 @@ func (s *Store) readKeyStates(ctx context.Context, businessType string, keys []s
 	return readCount, err
 }
 
-// membersOfKey reads the first members of one key, and a summary row without an id for the claims on all members.
+// membersOfKey reads the first entries of one key that count. One further row has the id 0. Its claim is the highest
+// claim of all entries of the key that count.
 const membersOfKey = "SELECT * FROM (SELECT t.turn_key, t.entry_id, t.epoch, 0 AS claim" +
 	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
 	" WHERE t.business_type={type} AND t.turn_key={key} AND l.state+0 IN ({counting}) ORDER BY t.turn_key, t.place, t.entry_id LIMIT {limit}) m" +

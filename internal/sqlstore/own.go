@@ -55,7 +55,8 @@ type ownConn struct {
 const (
 	// ownLife is the maximum age while the user's pool has no open connection.
 	ownLife = 5 * time.Minute
-	// ownLeast is the minimum age, because the user's pool may open connections all the time.
+	// ownLeast is the minimum age. The user's pool may open and close connections all the time. Without a minimum age,
+	// the own pool would do the same.
 	ownLeast = 5 * time.Second
 )
 

@@ -236,7 +236,8 @@ func successes(results bool, from, to uint64) (outcomes []processlog.Outcome) {
 	return outcomes
 }
 
-// Successes without a result need two statements of their own, without the table of results.
+// If no success has a result, Settle sends two statements, and none of them names the table of results. Successes with
+// a result get statements of their own.
 func TestSuccessesWithoutResultsCostNothingMore(t *testing.T) {
 	b := openLogbook(t)
 	b.fill(600)
@@ -282,7 +283,8 @@ func wanted(ids []processlog.ID) (want []processlog.Wanted) {
 	return want
 }
 
-// The log is empty, small, large with old statistics, or mostly just changed.
+// The statements run on an empty log, on a small one, and on a large one. The statistics of the large log are first out
+// of date and then fresh, before and after most entries end.
 // Failure: F26, F29, F34
 func TestStatementsKeepToTheirIndexHoweverTheTableLooks(t *testing.T) {
 	b := openLogbook(t)

@@ -169,8 +169,8 @@ func (p *purge) deletePart(ctx context.Context) func(entries []endedEntry) error
 		case waitIn(err) != nil:
 			return waitIn(err).error // Splitting the entries would take too long.
 		case (f == faultBusy || f == faultEnded || f == faultAborted) && ctx.Err() == nil && p.lockWaits == 0:
-			p.lockWaits++ // advance moves p.lastPassed to the last of entries, unless isHeld says that one of them stays for the next Purge.
-			p.advance(entries, true)
+			p.lockWaits++
+			p.advance(entries, true) // These entries stay for the next Purge.
 			return nil
 		case p.s.refusesRow(err) && len(entries) == 1:
 			p.advance(entries, false)
@@ -179,8 +179,8 @@ func (p *purge) deletePart(ctx context.Context) func(entries []endedEntry) error
 	}
 }
 
-// advance moves p.lastPassed to the last of entries, unless isHeld says that one of them stays. From then on it stays, so
-// that the next Purge tries the held entry again.
+// advance moves p.lastPassed to the last of entries. If isHeld is true, at least one of the entries was not deleted.
+// From this call on, advance leaves p.lastPassed unchanged, so that the next Purge tries the held entry again.
 func (p *purge) advance(entries []endedEntry, isHeld bool) {
 	if p.hasHeld = p.hasHeld || isHeld; !p.hasHeld {
 		p.lastPassed = entries[len(entries)-1]

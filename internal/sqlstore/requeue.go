@@ -8,7 +8,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Every row evaluates the CASE with the values of all, so more rows in a statement would cost more each.
+// requeueStep is the maximum number of rows of one UPDATE. The UPDATE has a CASE over its rows, and the server
+// evaluates the CASE for each row. So the cost grows with the square of the number of rows.
 const requeueStep = 200
 
 // RequeueAll implements Store.

@@ -249,7 +249,8 @@ const resolveTimeout = 10 * time.Second
 const (
 	findByID  = "SELECT {columns} FROM {log} WHERE id = ?{and in schema} LIMIT 1{lock}"
 	findByKey = "SELECT {columns} FROM {log} WHERE idempotent_id = {key}{and in schema} LIMIT 1{lock}"
-	// In the unique index it would wait for a transaction that records the same key again.
+	// lockByKey finds the row without a lock, and then locks it by its id. A lock in the unique index would wait for a
+	// transaction that records the same key again.
 	lockByKey = "SELECT {columns} FROM {log} WHERE id = (SELECT id FROM {log}{by uk_idempotent_id} WHERE idempotent_id = {key}){and in schema} LIMIT 1{lock}"
 )
 

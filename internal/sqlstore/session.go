@@ -21,8 +21,9 @@ import (
 //
 // promises/servers/session_variables_test.go lists all variables, and tries each.
 
-// steady returns the last condition of an UPDATE that writes a lease, with which the UPDATE changes no row in a session
-// with its own timestamp. There a lease could end at once or never.
+// steady returns the last condition of an UPDATE that writes a lease. The condition is false in a session whose
+// timestamp was set, so the UPDATE changes no row there. By the clock of such a session, a lease could end at once or
+// never.
 func (s *Store) steady() string {
 	if s.ownPool != nil || s.d.steady == "" {
 		return ""

@@ -28,8 +28,9 @@ type writer struct {
 	holders       int // number of stores that have this file open; guarded by writers.mu
 }
 
-// take waits for a turn, at most for timeout, and then returns without a turn and without an error. If err is nil, the
-// caller must call release when its transaction has ended. Urgent waiters come first, but not twice in a row.
+// take waits for a turn. If the duration timeout passes first, take returns without a turn, and without an error. If
+// ctx ends first, take returns its error. If err is nil, the caller must call release when its transaction has ended.
+// Urgent waiters come first, but two of them never follow each other while another caller waits.
 func (w *writer) take(ctx context.Context, urgent bool, timeout time.Duration) (release func(), err error) {
 	if ownTurn := w.takeOrQueue(urgent); ownTurn != nil {
 		timer := time.NewTimer(timeout)

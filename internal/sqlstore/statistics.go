@@ -17,8 +17,9 @@ const (
 	// statsClock fails if the table does not exist.
 	statsClock = "SELECT {now} FROM (SELECT COUNT(*) AS n FROM {stat} WHERE instance={empty} AND `at`=0) AS t"
 
-	// A minute is written once, also after FoldStats has moved its counts. {last} is the row that remembers the last
-	// minute.
+	// statsWrite writes nothing if the process has already written this minute or a later minute. The row with `at`=0
+	// has the last minute that the process has written, because FoldStats may have moved all other rows. {last} writes
+	// this row.
 	statsWrite = "INSERT INTO {stat} (instance, `at`, business_type, last_at, {counts}) SELECT v.* FROM ({rows}{last}) AS v" +
 		" WHERE NOT EXISTS (SELECT 1 FROM {stat} AS m WHERE m.instance={instance} AND m.`at`=0 AND m.last_at>={minute}){again}"
 	statsRow = "{instance}, {at}, {type}, {last_at}, {values}"

@@ -50,7 +50,7 @@ type Store struct {
 	foreign         map[string]error            // errors of tables that somebody else has made, by suffix; set by Check
 	connectionCount atomic.Int64                // connections that ownPool has opened
 	unanswered      unanswered
-	waitsBounded    atomic.Pointer[time.Time] // end of the period in which boundsWaits is true; see boundWaits
+	waitsBounded    atomic.Pointer[time.Time] // until then, transactions limit their waits for row locks
 
 	stuckLimits sync.Map // names of limits whose first row is locked for long, see permits.rowLock
 

@@ -48,7 +48,9 @@ func asRefused(items []refusal[processlog.ID]) error {
 	return &processlog.RefusedError{Refusals: refusals}
 }
 
-// updateAtOnce does not ask which rows are free, but only in the own sessions, whose waits are short.
+// updateAtOnce sends the UPDATE without asking first which rows are free. It does so only in sessions of the own pool,
+// because their waits for locks are short. In other sessions, on a server without SKIP LOCKED, and after a wait in
+// vain, it first asks which rows are free.
 func (s *Store) updateAtOnce(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changedRows int64, busy []processlog.ID, err error) {
 	if s.ownPool == nil || s.d.halves {
 		return s.updateFree(ctx, ids, update)
@@ -86,8 +88,9 @@ func (s *Store) updateFree(ctx context.Context, ids []processlog.ID, update func
 	return s.updateFreeAfter(ctx, ids, update, nil)
 }
 
-// updateFreeAfter updates the rows that are free. waitErr is the wait of an earlier UPDATE, or nil. If all rows are free
-// then, a trigger waits, and waitErr is returned.
+// updateFreeAfter updates the rows that are free. waitErr is the wait of an earlier UPDATE of the same rows, or nil. If
+// waitErr is set and all rows are free, a lock on another row that a trigger wants must have caused the wait.
+// updateFreeAfter then changes nothing and returns waitErr.
 func (s *Store) updateFreeAfter(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string, waitErr *waitError) (changedRows int64, busy []processlog.ID, err error) {
 	err = s.inOwn(ctx, func(tx processlog.Transaction) error {
 		freeIDs, err := s.lockFree(ctx, tx, ids)
@@ -123,7 +126,7 @@ const (
 	presentRows = "SELECT id FROM {log}{by id} WHERE id IN ({ids}) ORDER BY id"
 )
 
-// lockFree returns rows that do not exist, too.
+// lockFree locks the rows that no other transaction has locked. It returns their ids, and the ids that have no row.
 func (s *Store) lockFree(ctx context.Context, tx processlog.Tx, ids []processlog.ID) ([]processlog.ID, error) {
 	if s.d.skipLocked == "" {
 		return ids, nil // The transaction has locked the whole database.
@@ -144,8 +147,8 @@ func (s *Store) lockFree(ctx context.Context, tx processlog.Tx, ids []processlog
 	return freeIDs, nil
 }
 
-// readFree locks the rows that are free. The function read must append lock to its query. Without SKIP LOCKED it tries
-// NOWAIT and halves the ids after each failure.
+// readFree locks the rows that are free. The function read must append the text lock to its query. On a server without
+// SKIP LOCKED, readFree tries NOWAIT, and halves the ids after each failure.
 func readFree[T any](ctx context.Context, s *Store, ids []processlog.ID, read func(ids []processlog.ID, lock string) ([]T, error)) ([]T, error) {
 	if !s.d.halves {
 		return read(ids, s.d.skipLocked)

@@ -87,7 +87,8 @@ func TestWritersPlaceIsNotLostWhereItComesAsSomebodyGivesUp(t *testing.T) {
 	})
 }
 
-// A transaction without a turn polls SQLite, at first at most every 25 ms.
+// A transaction without a turn polls SQLite, with growing pauses. The first pauses are at most 25 ms, so such a
+// transaction finds a writer that is free for 25 ms.
 func TestWriterIsFreeNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w writer

@@ -93,7 +93,7 @@ func (p *process) stopped() bool {
 	if pid != p.pid() {
 		return false
 	}
-	p.isEnded = !status.Stopped() // The process was killed during the wait.
+	p.isEnded = !status.Stopped() // A process that has ended was killed during the wait.
 	return true
 }
 

@@ -37,8 +37,10 @@ func startLocalSQL(flags []string) (machine, string, error) {
 	if output, err := exec.Command("cp", "-a", template, data).CombinedOutput(); err != nil {
 		return nil, "", fmt.Errorf("copy %s: %w: %s", template, err, output)
 	}
+	// The file auto.cnf has MySQL's server UUID. Without this file the server makes a new UUID, so no two servers share
+	// one.
 	if err := os.Remove(filepath.Join(data, "auto.cnf")); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, "", err // MySQL's server UUID, which no two servers may share
+		return nil, "", err
 	}
 	server := &program{
 		path:  serverProgram.path,

@@ -10,8 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// watchedConn implements every optional interface of package driver. If the inner connection lacks one, it behaves as
-// database/sql does without it.
+// watchedConn implements every optional interface of package driver. If the inner connection lacks an interface,
+// watchedConn does what database/sql does for a driver without that interface.
 type watchedConn struct {
 	inner     driver.Conn
 	connector *Connector    // nil for a borrowed connection
@@ -49,7 +49,8 @@ func (c *watchedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (drive
 		warnLeftOpen(ctx, err)
 		return nil, driver.ErrBadConn // Nothing was sent, so database/sql may try another connection.
 	}
-	// The transaction is the service's, until Store.Begin says with a Question that it is the library's.
+	// Assume that the service began the transaction. If the library began it, Store.Begin says so with a probe: see
+	// Question.Ours.
 	c.touched, c.recordingTx = true, nil
 	c.afterBegin(err)
 	if err != nil {
@@ -100,7 +101,8 @@ func (c *watchedConn) Prepare(query string) (driver.Stmt, error) {
 	return c.PrepareContext(context.Background(), query)
 }
 
-// PrepareContext sends nothing for a probe. The statement is prepared on the server when it is run without a probe.
+// PrepareContext prepares a statement on the server. If ctx belongs to a probe, PrepareContext sends nothing. The
+// statement is then prepared on the server when it first runs with another context.
 func (c *watchedConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	stmt := &watchedStmt{conn: c, query: query, kind: kindOf(query)}
 	if unfilled(ctx) != nil {

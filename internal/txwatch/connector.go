@@ -38,8 +38,8 @@ type living struct {
 	handedOutAge atomic.Int64 // age of the connection in ns when the pool last handed it out; -1 if the connection is in the pool
 }
 
-// heldAfter is how long a connection must be in use before it counts as held. The pool's lifetime limits do not close a
-// connection in use, so its age does not show them.
+// heldAfter is how long a connection must be in use before it counts as held. Oldest ignores held connections. The
+// user's pool closes no connection in use, so a held connection may be older than the lifetime limit of the pool.
 const heldAfter = 10 * time.Second
 
 func (l *living) held() bool {

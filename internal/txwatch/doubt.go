@@ -9,18 +9,21 @@ import (
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 )
 
-// These statements show whether a transaction is open. DoubtBegun fails inside a transaction, but never on TiDB and
-// Vitess. DoubtRelease after DoubtSavepoint fails outside a transaction.
+// These statements show whether a transaction is open:
 //
-// The # is a syntax error in SQLite, where a savepoint would begin a transaction. After that error SQLiteProbe is sent.
+//   - DoubtBegun fails inside a transaction. On TiDB and Vitess it never fails.
+//   - DoubtRelease after DoubtSavepoint fails outside a transaction.
+//
+// In SQLite, DoubtSavepoint would begin a transaction. The comment after # prevents this, because # is a syntax error
+// there. After this error askServer sends SQLiteProbe.
 const (
 	DoubtBegun     = "SET TRANSACTION READ WRITE # compensator: is a transaction open?"
 	DoubtSavepoint = "SAVEPOINT compensator_doubt # compensator: is a transaction open?"
 	DoubtRelease   = "RELEASE SAVEPOINT compensator_doubt # compensator: is a transaction open?"
 )
 
-// SQLiteProbe fails inside a transaction. Outside it changes nothing, because synchronous has no effect on the temporary
-// database.
+// SQLiteProbe fails inside a transaction. Outside a transaction the PRAGMA succeeds and changes nothing, because
+// synchronous has no effect on the temporary database.
 const SQLiteProbe = "PRAGMA temp.synchronous=FULL"
 
 // sqliteBadToken is SQLite's error for a comment in MySQL's style.
@@ -55,8 +58,8 @@ func (c *watchedConn) askServer(ctx context.Context) error {
 	return nil
 }
 
-// askAutocommit decides after the server has accepted DoubtBegun and the savepoint: with autocommit=1 it is TiDB or
-// Vitess, inside a transaction.
+// askAutocommit reads autocommit after the server has accepted DoubtBegun, DoubtSavepoint and DoubtRelease. With
+// autocommit=1 the server is TiDB or Vitess, and a transaction is open. With autocommit=0 no transaction is open.
 func (c *watchedConn) askAutocommit(ctx context.Context) error {
 	rows, err := connQuery(ctx, c.inner, "SELECT @@autocommit", nil)
 	if err != nil {
@@ -87,7 +90,9 @@ func SQLiteInside(answer error) (inside bool, err error) {
 	return false, answer
 }
 
-// outcomeOfCommit rolls back a failed COMMIT of SQLite, which may leave the transaction open. The caller could not end it.
+// outcomeOfCommit returns the outcome of a COMMIT with the error err. After a failed COMMIT of SQLite the transaction
+// may still be open. For database/sql the transaction has ended, so the caller cannot roll it back. outcomeOfCommit
+// sends the ROLLBACK instead.
 func (c *watchedConn) outcomeOfCommit(err error) Outcome {
 	outcome := Classify(err)
 	if outcome != Unknown || mysqlerr.Number(err) != 0 || mysqlerr.IsBroken(err) {

@@ -23,7 +23,8 @@ var (
 	_ driver.RowsColumnTypePrecisionScale   = (*watchedRows)(nil)
 )
 
-// watchRows leaves rows outside a transaction unchanged, because no error can end one.
+// watchRows watches rows, because an error of the rows may end the transaction. If no transaction is open, watchRows
+// returns rows unchanged.
 func (c *watchedConn) watchRows(rows driver.Rows) driver.Rows {
 	if c.state == txClosed {
 		return rows

@@ -5,7 +5,8 @@ import (
 	"database/sql/driver"
 )
 
-// watchedStmt has no inner statement if it was prepared for a probe and was not run without one yet.
+// watchedStmt is a prepared statement. If it was prepared for a probe, inner is nil until the statement first runs
+// without a probe.
 type watchedStmt struct {
 	conn  *watchedConn
 	inner driver.Stmt

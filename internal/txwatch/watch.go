@@ -179,11 +179,12 @@ func (t *txWatch) reset() {
 	}
 }
 
-// unfit reports whether the connection is no longer usable. The pool behind a borrowed connection does not see the errors.
+// unfit reports whether err shows that the connection is no longer usable. The caller must then discard the connection.
+// A borrowed connection comes from a pool that does not see err, so that pool would keep the connection.
 func unfit(err error) bool { return mysqlerr.IsReadOnly(err) || errors.Is(err, driver.ErrBadConn) }
 
-// perhapsElsewhere reports whether the session may have selected another database. A pool hands out the same session again
-// and again.
+// perhapsElsewhere reports whether a table is missing. The session may then have selected another database. The caller
+// must discard the connection, because the pool would hand out the same session again.
 func perhapsElsewhere(err error) bool { return mysqlerr.Number(err) == mysqlerr.NoSuchTable }
 
 func (t *txWatch) afterError(err error) {
@@ -277,7 +278,8 @@ func (t *txWatch) afterStatement(kind sqlKind, query string, err error) error {
 	case sqlXAStart, sqlXAEnd, sqlXAPrepare, sqlXACommit, sqlXARollback:
 		return t.afterXA(kind, err)
 	default:
-		// The statement is not parsed, so it may switch autocommit on or off. Keep the field implicit.
+		// Statements that may change autocommit are not parsed further, so their value is unknown. The field implicit
+		// never becomes false again.
 		t.implicit = t.implicit || kind == sqlAutocommit
 		if err != nil {
 			t.afterError(err)

@@ -94,8 +94,9 @@ func Contain(call func()) (problem string) {
 	return <-ended
 }
 
-// PanicText returns a panic's value as package fmt prints it. Package fmt recovers from a panic of String or Error,
-// unless the value of that panic has a method that panics again.
+// PanicText returns the value of a panic as package fmt prints it. Package fmt recovers if a method of the value
+// panics, and then prints the value of that second panic. If a method of the second value panics too, package fmt
+// panics, and PanicText recovers.
 func PanicText(p any) (text string) {
 	defer func() {
 		if recover() != nil {

@@ -46,7 +46,7 @@ func (v *Verdict) HandlerCalled() bool { return !v.NotCalled && !v.NoMaxWait && 
 // Error returns the text of the error.
 func (v *Verdict) Error() string { return v.err.Error() }
 
-// Unwrap returns the error that the handler has judged.
+// Unwrap returns the error to which Permanent, RetryAfter or another function has added the verdict.
 func (v *Verdict) Unwrap() error { return v.err }
 
 // NoReason replaces an empty error text. An empty LastError means that no attempt has failed.
@@ -126,7 +126,8 @@ type unknown struct{ error }
 func (unknown) OutcomeUnknown() bool { return true }
 func (u unknown) Unwrap() error      { return u.error }
 
-// OutcomeUnknown keeps the text and the verdict of the error. It returns nil for nil.
+// OutcomeUnknown wraps err, so that IsOutcomeUnknown reports true. The text and the verdict of err stay the same.
+// OutcomeUnknown(nil) is nil.
 func OutcomeUnknown(err error) error {
 	if err == nil {
 		return nil
@@ -177,12 +178,12 @@ func verdictIn(err error) *Verdict {
 
 var noVerdict Verdict
 
-// ServerCaused marks an error that comes from a condition of the database. whole says whether it is a condition of the
-// whole server.
+// ServerCaused marks an error that comes from a condition of the database. The parameter whole says whether the whole
+// server has the condition. If err already has a verdict, ServerCaused returns err unchanged.
 //
-// A condition of the whole server never costs an attempt. Any other condition costs none either, up to as many times in
-// a row as the entry has attempts. Otherwise an entry whose own handler always causes the condition would never reach a
-// person.
+// A condition of the whole server never costs an attempt. Any other condition costs no attempt at first. If it has
+// ended more attempts in a row than the entry may have, each further one counts. The handler itself may cause the
+// condition each time, and without this limit its entry would never reach a person.
 func ServerCaused(err error, whole bool) error {
 	if verdictIn(err) != nil {
 		return err
