@@ -92,9 +92,10 @@ func New(c *compensator.Compensator, opts Options) (*Admin, error) {
 // Name returns compensator.Config.Name, the name of the log.
 func (d *Admin) Name() string { return d.c.Name() }
 
-// mayDo returns false for an actor without a name, and if Access panics.
+// mayDo asks Access for the right. It returns false for an invalid actor, and if Access panics.
 //
-// No type has such a name, but MySQL ignores spaces at the end when it compares.
+// mayDo also returns false for a type whose name ends with a space. No business type has such a name. But MySQL ignores
+// spaces at the end when it compares texts, so a query for this name would find entries of another type.
 func (d *Admin) mayDo(ctx context.Context, a Actor, right Right, subject Subject) (mayDo bool) {
 	if a.isInvalid() || strings.HasSuffix(subject.Type, " ") {
 		return false

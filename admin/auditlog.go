@@ -28,7 +28,9 @@ func (d *Admin) AuditLog(ctx context.Context, a Actor, filter AuditLogFilter) (A
 		return AuditLogPage{}, err
 	}
 	filter.BusinessTypes = types
-	filter.EachEntry = filter.EachEntry || types != nil && !slices.Contains(types, "") // The records of batches have no type, so this actor reads none of them.
+	// The records of batches have no type. An actor who may not see records without a type reads a record of each entry
+	// instead.
+	filter.EachEntry = filter.EachEntry || types != nil && !slices.Contains(types, "")
 	page, err := runQuery(ctx, d, func(ctx context.Context) (AuditLogPage, error) { return d.log.Operations().AuditLog(ctx, filter) })
 	page.Records = keepShown(page.Records, func(r *AuditLogRecord) bool {
 		*r = d.visibleRecord(*r, seesErrors.holds(ctx, r.BusinessType))

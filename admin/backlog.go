@@ -34,9 +34,11 @@ func isRecent(r BacklogReading) bool {
 	return r.Known && r.Age < maxBacklogAge && r.Age > -maxBacklogAge
 }
 
-// AddBacklog sets o.BacklogAge, and the Backlog of each type in o. Where Overview stopped counting at 1,000, the count
-// of r replaces it. If r is not Known or is older than five minutes, AddBacklog changes nothing. If
-// Operations.Statistics is set, Overview calls AddBacklog itself.
+// AddBacklog sets o.BacklogAge, and the Backlog of each type in o for which the reading r has a count. Overview stops
+// counting at 1,000. AddBacklog replaces a count that stopped by the count in r, unless the count in r is smaller.
+//
+// If r is not Known, or is older than five minutes, AddBacklog changes nothing. If Operations.Statistics is set,
+// Overview calls AddBacklog itself.
 func (o *Overview) AddBacklog(r BacklogReading) {
 	if !isRecent(r) {
 		return

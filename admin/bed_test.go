@@ -47,17 +47,17 @@ const (
 	mailType   = "mail"
 )
 
-// watched is a store in memory that calls the hooks of a test.
+// watched is a store in memory that calls the hooks of a test. A hook that is nil is not called.
 type watched struct {
 	*compensatortest.MemoryStore
-	entries   func(f admin.Filter)                                // called before List, if set
+	entries   func(f admin.Filter)                                // called before List
 	cases     func(ctx context.Context, f admin.CaseFilter) error // called before Cases
 	heads     func(ctx context.Context) error                     // called before Heads
 	operates  func(op processlog.Operation) error                 // called before Operate
 	groups    func(businessTypes []string)                        // called before CaseGroups
 	sums      []processlog.CaseGroup                              // if set, CaseGroups returns it instead of the log's sums
-	auditLogs func(f admin.AuditLogFilter)                        // called before AuditLog, if set
-	batch     func(b processlog.BulkBatch) error                  // called before ChangeBulk, if set
+	auditLogs func(f admin.AuditLogFilter)                        // called before AuditLog
+	batch     func(b processlog.BulkBatch) error                  // called before ChangeBulk
 	looked    atomic.Int64                                        // number of calls of Types
 	bulkReads atomic.Int64                                        // number of calls of Bulk
 	loaded    atomic.Int64                                        // number of calls of Load, which reads contents
@@ -247,7 +247,8 @@ func (b *bed) caseOf() admin.Case {
 	return cases[0]
 }
 
-// standing leaves out records of refusals.
+// standing returns the cases, settings, limits, versions of the entries and audit records as one text. A test compares
+// the texts before and after a call. The text leaves out the audit records of refused actions.
 func (b *bed) standing() string {
 	var cases []admin.Case
 	for _, row := range b.store.Rows() {

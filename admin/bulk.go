@@ -20,7 +20,7 @@ import (
 // These are the types of actions on several entries. Package processlog describes them in full.
 
 type (
-	BulkID   = processlog.BulkID   // names an action on several entries. Its text is a part of an address
+	BulkID   = processlog.BulkID   // names an action on several entries. Its text is a part of the URL of the action's page
 	BulkSkip = processlog.BulkSkip // an entry that the action left as it was, and why
 )
 
@@ -100,13 +100,21 @@ func (d *Admin) StartBulk(ctx context.Context, a Actor, ch Change, opts BulkOpti
 	return id, c.answers, err
 }
 
-// ContinueBulk changes entries of the action that no earlier batch has processed, with the reason, the delay and the
-// confirmations of StartBulk. One transaction changes the entries of a batch and stores its record, so a repeated call
-// changes no entry twice. ContinueBulk needs the rights of Bulk and the right for the action. Of an action of StartBulk
-// it changes only entries in the version that the person saw. If another caller continues an action of StartMatching at
-// the same time, ContinueBulk returns ErrContinued. One call changes up to four batches of MaxEntries entries.
-// ContinueBulk checks the rights and the amount of each entry again. If Checked was not set, it skips entries whose
-// outcome is unknown. If no entry is left, it does nothing.
+// ContinueBulk changes the next entries of an action of StartBulk or StartMatching. It applies the reason, the delay
+// and the confirmations with which the action began. One call changes up to four batches of MaxEntries entries. If no
+// entry is left, ContinueBulk does nothing.
+//
+// One transaction changes the entries of a batch and stores the record of the batch. So a repeated call changes no
+// entry twice.
+//
+// The actor needs the rights of the method Bulk, and the right for the action. ContinueBulk checks the rights and the
+// amount of each entry again. ContinueBulk leaves an entry as it is in these cases:
+//   - StartBulk began the action, and the entry no longer has the version that the person saw.
+//   - StartMatching began the action, and the entry no longer matches.
+//   - The outcome of the entry is unknown, and Checked was not set.
+//   - The action would run a finished entry again, and Again was not set.
+//
+// If another caller continues an action of StartMatching at the same time, ContinueBulk returns ErrContinued.
 func (d *Admin) ContinueBulk(ctx context.Context, a Actor, id BulkID) error {
 	if d.readOnly {
 		return ErrReadOnly
@@ -124,7 +132,7 @@ func (d *Admin) ContinueBulk(ctx context.Context, a Actor, id BulkID) error {
 		return err
 	}
 	for n := range maxBulkBatches {
-		if n > 0 { // Another person may have gone on meanwhile.
+		if n > 0 { // Another person may have continued the action since the last batch.
 			if bulk, err = d.readBulk(withAction(ctx), id); err != nil {
 				return err
 			}
@@ -159,7 +167,9 @@ func (d *Admin) continueWith(ctx context.Context, a Actor, id BulkID, bulk *stor
 	if len(c.versions) == 0 && !slices.ContainsFunc(c.answers, func(err error) bool {
 		return !errors.Is(err, ErrNotAllowed) && !errors.Is(err, compensator.ErrNotFound)
 	}) {
-		return ErrNotAllowed // Store nothing: another person may go on.
+		// Do not store the batch. Its record would skip these entries for good, but a person with the right may still
+		// change them.
+		return ErrNotAllowed
 	}
 	_, err = d.storeBatch(ctx, a, c, processlog.BulkBatch{ID: id, Skipped: c.skipped(entries)}, bulkPlan{Right: plan.Right, Total: plan.Total})
 	return err
@@ -274,7 +284,7 @@ type BulkView struct {
 	ID       BulkID              `json:"id"`                // identifies the action
 	Action   Right               `json:"action"`            // Change.Action
 	Actor    string              `json:"actor"`             // person who started the action
-	Reason   string              `json:"reason"`            // reason that Actor gave, after the ticket
+	Reason   string              `json:"reason"`            // reason that Actor gave, with the ticket before it
 	At       time.Time           `json:"at"`                // when the first batch was stored
 	Delay    time.Duration       `json:"delay,omitempty"`   // Change.Delay
 	Total    int                 `json:"total"`             // number of entries that the action is about, as far as the actor may see them
@@ -401,7 +411,7 @@ func (d *Admin) readRows(ctx context.Context, ids []compensator.EntryID) (map[co
 // storedBulk is an action on several entries, joined from its batches.
 type storedBulk struct {
 	batches []processlog.BulkBatch
-	plan    bulkPlan // plan of the first batch. For an action on all that match: of the last one
+	plan    bulkPlan // plan of the first batch; for an action of StartMatching: plan of the last batch
 	entries []processlog.BulkEntry
 	skipped []BulkSkip
 	rest    []Seen // entries of the plan that no batch has

@@ -69,7 +69,8 @@ func TestActionOnManyFollowsItsEntries(t *testing.T) {
 	assert.Equal(t, map[admin.BulkOutcome]int{admin.BulkOverridden: 2, admin.BulkWaiting: 3}, view.Outcomes, "it waits now, but not because of this action")
 }
 
-// A person who may see no type must get the answer for an unknown action.
+// If a person may see no entry of an action, Bulk must return ErrNotFound, as it does for an action that does not
+// exist. Otherwise the answer would reveal the action.
 func TestActionOnManyIsShownByRight(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

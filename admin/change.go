@@ -111,7 +111,7 @@ type checkedChange struct {
 	change   processlog.Change
 	answers  []error              // one for each entry of the Change: why the Admin refuses it, or nil
 	versions []processlog.Version // the entries that the Admin does not refuse
-	indexes  []int                // their places in answers
+	indexes  []int                // for each version in versions: the index of its entry in answers
 }
 
 func (c *checkedChange) addAnswers(results []processlog.Changed) {
@@ -129,7 +129,7 @@ var (
 // A bulk action changes its entries in several parts.
 type part struct {
 	total     int               // number of entries of the whole action, for Subject.Count
-	leavesOut bool              // whether entries that need Checked or Again get an answer of their own, instead of an *UncheckedError for all
+	leavesOut bool              // whether to leave out entries that need Checked or Again, each with an error in its answer; else they make the whole part fail
 	match     *processlog.Match // if it is set, the entries need not have the versions of the Change, but must match
 }
 
@@ -194,7 +194,8 @@ func (d *Admin) checkChange(ctx context.Context, a Actor, ch Change, of part) (c
 	if err := d.recordRefusals(ctx, a, processlog.Operation{Action: string(ch.Action), Reason: c.change.Reason}, rejections); err != nil {
 		return c, err
 	}
-	// The log then changes an entry only in the version that was read here.
+	// This check also holds at the time of the change. The log changes an entry only if it still has its version in
+	// c.versions, and toChange describes the entries in these versions.
 	if unchecked := ch.Unchecked(toChange); unchecked != nil {
 		return c, unchecked
 	}

@@ -60,7 +60,8 @@ type explainer struct {
 	explanation Explanation
 }
 
-// addReason leaves out an error text that an earlier reason has, and a problem with such a text.
+// addReason adds a reason, but shows an error text only once. If an earlier reason already shows the text of r,
+// addReason adds r without its text. If r has the code "problem", addReason then adds nothing.
 func (x *explainer) addReason(r Reason) {
 	isTold := slices.ContainsFunc(x.explanation.Reasons, func(other Reason) bool {
 		return other.Text != "" && strings.HasSuffix(r.Text, other.Text)
@@ -245,7 +246,8 @@ var holdCodes = map[processlog.ClaimHoldReason]string{
 	processlog.HeldByBacklog: "outcomes_wait", processlog.HeldByRefusals: "outcomes_refused", processlog.HeldBySuspects: "suspects_run",
 }
 
-// holdReason takes an empty process for this process.
+// holdReason says why a process does not claim the entry. The parameter process is the name of another process, or
+// empty for this process.
 func (x *explainer) holdReason(process string, hold ClaimHold) Reason {
 	code := holdCodes[hold.Reason]
 	if process != "" {
@@ -254,7 +256,8 @@ func (x *explainer) holdReason(process string, hold ClaimHold) Reason {
 	return Reason{Code: code, Name: process, N: hold.N, At: x.explanation.At.Add(-hold.For)}
 }
 
-// addWaits adds the reasons that hold for all processes first.
+// addWaits explains an entry that has not ended and that no process holds. If the type is paused, work is stopped after
+// a loss or another entry blocks the entry, addWaits adds no reason of this process or of the queue.
 func (x *explainer) addWaits(ctx context.Context) error {
 	var loss *processlog.LossError
 	isStopped := errors.As(x.local.Lost, &loss) && loss.Stopped
@@ -522,7 +525,9 @@ func (x *explainer) addQueue(ctx context.Context) {
 
 func (x *explainer) addProblems(ctx context.Context) {
 	for _, p := range x.local.Problems {
-		isFull := x.d.mayDo(ctx, x.a, SeeErrors, Subject{Type: p.BusinessType}) // A problem of the whole process may be about other types.
+		// A problem without a type concerns the whole process. Its text may be about other types, so the actor needs
+		// SeeErrors for the empty type.
+		isFull := x.d.mayDo(ctx, x.a, SeeErrors, Subject{Type: p.BusinessType})
 		x.addReason(Reason{Code: "problem", Name: p.What, Text: x.d.scrubText(processlog.FitError(p.Error), isFull), At: p.Since, N: p.Times})
 	}
 }

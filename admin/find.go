@@ -15,9 +15,9 @@ import (
 const (
 	minPrefix     = 3  // Near compares only texts of this length or longer
 	maxNear       = 5  // maximum number of ids that Near returns
-	sampledIDs    = 50 // number of ids to compare for one beginning
-	maxVariants   = 12 // number of exchanged letters to try
-	maxBeginnings = 4  // number of beginnings of other ids to try
+	sampledIDs    = 50 // number of entries whose ids one query reads for a comparison with the text
+	maxVariants   = 12 // number of spellings with two exchanged letters to try
+	maxBeginnings = 4  // number of beginnings of other ids, such as "o-", to try before the text
 )
 
 // IDKind is the kind of an id, for example a business id or a batch id.

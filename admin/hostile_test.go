@@ -13,7 +13,8 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// The time of the answer would tell a hidden entry with a large content from an absent one.
+// If the Admin read the content of a hidden entry, a large content would make the answer slower. The time of the answer
+// would then reveal that the entry exists.
 // Failure: F122
 func TestNoContentOfAHiddenEntryIsRead(t *testing.T) {
 	t.Parallel()

@@ -124,7 +124,7 @@ func (d *Admin) ChangeLimit(ctx context.Context, a Actor, seen Limit, values Lim
 		return d.refuseLimit(ctx, a, nil, subject, seen.Name, reason)
 	}
 	limit := stored[0]
-	if len(limit.Types) == 0 { // Ask at least once.
+	if len(limit.Types) == 0 { // Without a type, the loop below would not ask for the right ChangeLimit.
 		limit.Types = []string{""}
 	}
 	var ops []processlog.Operation

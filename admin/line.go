@@ -14,12 +14,14 @@ type Line struct {
 	Amount compensator.Amount `json:"amount"`         // zero if the amount is unknown
 	Case   *Case              `json:"case,omitempty"` // the entry's case, open or closed; nil if the entry has no case
 
-	// OutcomeUnknown reports whether an attempt may have had an effect that the log does not know. It is true if an
-	// attempt of the present epoch timed out, was cut off or never ended. It is true if such an attempt lost the result of
-	// its call. It is true while an attempt runs, or if an attempt held the entry at its cancellation or rescheduling. It
-	// is false once the entry has ended well.
+	// OutcomeUnknown reports whether an attempt of the present epoch may have had an effect that the log does not know.
+	// Change then needs Change.Checked, except for Reschedule. OutcomeUnknown is true in these cases:
+	//   - An attempt timed out, was cut off or never ended.
+	//   - An attempt lost the result of its call.
+	//   - An attempt is running.
+	//   - An attempt held the entry when the entry was cancelled or rescheduled.
 	//
-	// Change then needs Change.Checked.
+	// OutcomeUnknown is false once the entry has succeeded, was compensated or was settled manually.
 	OutcomeUnknown bool `json:"outcome_unknown,omitempty"`
 
 	Lease *Lease `json:"lease,omitempty"` // set by EntryLines with Filter.Leased, if a process holds the entry

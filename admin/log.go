@@ -232,11 +232,14 @@ var purged = []compensator.State{compensator.Succeeded, compensator.Compensated,
 
 const purgeStep = 1000
 
-// Purge deletes entries that reached one of states more than age before the call. age is at least a minute. Without
-// states it deletes succeeded, compensated and cancelled entries. Purge works in steps of at most 1,000 entries.
-// Producers do not wait for a step. Purge returns the number of deleted entries. It stops when ctx ends. Choose an age
-// that is longer than the time in which an event may come again. If age is below an hour, Purge writes a note into the
-// audit table. Other processes then do not report the missing entries as a loss.
+// Purge deletes entries of the given states, if they reached their state long enough ago. The parameter age is the time
+// that must have passed since then, at least a minute. Without states, Purge deletes succeeded, compensated and
+// cancelled entries. Purge returns the number of deleted entries. It stops when ctx ends.
+//
+// Choose an age that is longer than the time within which the same event may come again. If age is below an hour, Purge
+// writes a note into the audit table. Because of the note, other processes do not report the missing entries as a loss.
+//
+// Purge works in steps of at most 1,000 entries. Producers do not wait for a step.
 //
 // Some entries stay:
 //   - entries that another transaction has locked;

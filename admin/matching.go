@@ -324,9 +324,9 @@ type matchingRun struct {
 	d       *Admin
 	actor   Actor
 	isOther bool   // whether another person began the action
-	id      BulkID // Record is 0 before the first batch
+	id      BulkID // id of the action. Its field Record is 0 until the first batch is stored
 	once    bool   // BulkBatch.Once of the first batch
-	reason  string // reason of the action, after the ticket
+	reason  string // reason of the action, with the ticket before it
 	follows uint64 // record of the last batch
 	plan    bulkPlan
 }
@@ -433,8 +433,9 @@ func (r *matchingRun) goOn(ctx context.Context, maxBatches int) error {
 	return nil
 }
 
-// The result entries holds all entries of the batch, including those that stay as they are. A trial ends with the first
-// entry that may be changed.
+// check chooses the entries of the next batch, and checks which of them the actor may change. The second result holds
+// all entries of the batch, including those that stay as they are. A trial batch ends with the first entry that may be
+// changed.
 func (r *matchingRun) check(ctx context.Context, ids []compensator.EntryID) (c checkedChange, entries []Seen, err error) {
 	ch := r.change(ids)
 	if len(ids) == 0 {
@@ -447,7 +448,9 @@ func (r *matchingRun) check(ctx context.Context, ids []compensator.EntryID) (c c
 		return c, nil, err
 	}
 	if r.isOther && slices.Contains(c.answers, ErrNotAllowed) {
-		return c, nil, ErrNotAllowed // Store nothing: a person with the right may go on.
+		// Do not store the batch. Its record would skip the entry for good, but a person with the right may still
+		// change it.
+		return c, nil, ErrNotAllowed
 	}
 	entries = ch.Entries
 	if r.isTrial() && len(c.versions) > 0 {
@@ -457,8 +460,8 @@ func (r *matchingRun) check(ctx context.Context, ids []compensator.EntryID) (c c
 	return c, entries, nil
 }
 
-// store adds the numbers of the batch to the plan. entries holds all entries of the batch, also those that stay as they
-// are.
+// store stores the batch, and adds its numbers to the plan. The parameter entries holds all entries of the batch,
+// including those that stay as they are.
 func (r *matchingRun) store(ctx context.Context, c checkedChange, entries []Seen) (err error) {
 	if c.change.Action == "" {
 		if c.change, err = r.change(nil).newChange(r.actor); err != nil {

@@ -43,7 +43,8 @@ type ScheduleSource string
 const (
 	ScheduleUnknown   ScheduleSource = ""        // no process of the last day has said that it records slots of the type
 	ScheduleHere      ScheduleSource = "here"    // the process that serves the Admin records slots of the type
-	ScheduleOfProcess ScheduleSource = "process" // another process reported its next slots, up to a minute ago or before it ended
+	ScheduleOfProcess ScheduleSource = "process" // another process has stored its next slots in the database. They are up to a minute old, or older if the process has
+// ended
 )
 
 // MaxMissed is the largest value of PeriodicType.Missed. With ScheduleOfProcess, Missed is at most three, because a
@@ -119,7 +120,7 @@ func (d *Admin) addSchedules(ctx context.Context, mayRead *typeRights, now time.
 	}
 	var instances []Instance
 	if slices.ContainsFunc(types, func(t PeriodicType) bool { return byName[t.Type] == nil }) && d.hasInstances {
-		instances, _, _ = d.readInstances(ctx) // The marks are useful without them.
+		instances, _, _ = d.readInstances(ctx) // Ignore an error. Without the instances, only the schedules of other processes are unknown.
 	}
 	for i := range types {
 		t := &types[i]

@@ -46,7 +46,9 @@ func (s *cached[T]) get(ctx context.Context, actionCount *atomic.Int64, read fun
 	doneActions := actionCount.Load()
 	value, err := read(ctx)
 	if err == nil {
-		err = ctx.Err() // The caller's context has ended, so an empty answer may say nothing about the database.
+		// If the context ended during the reading, the value may be incomplete even without an error. Do not keep this
+		// value for other callers.
+		err = ctx.Err()
 	}
 	if err != nil {
 		return zero, startedAt, err

@@ -90,18 +90,18 @@ const (
 
 var trendPeriods = map[time.Duration]time.Duration{TrendHours: time.Minute, TrendDay: 10 * time.Minute, TrendWeek: time.Hour}
 
-// history repeats only the newest counts in each reading, because processes may still add to them. Once an hour it repeats all
-// counts.
+// history holds the counts of one span of time between two calls of readHistory. Processes may still add to the newest
+// counts, so each call reads the newest counts again. Once an hour a call reads all counts again.
 type history struct {
 	stats         []Stat
 	to            time.Time // end of the time that was read
 	settledUntil  time.Time // counts before this time do not change any more
-	completeUntil time.Time // when all counts were read
+	completeUntil time.Time // time of the last call that read all counts
 }
 
 const (
 	statsSettle = 15 * time.Minute // after this time, the counts of a period change only if a process could not store them in time
-	statsChunk  = 12 * time.Hour   // time whose counts one query reads
+	statsChunk  = 12 * time.Hour   // length of the span of time whose counts one query reads
 )
 
 func newTrends() map[time.Duration]*cached[history] {

@@ -24,7 +24,7 @@ const (
 	EventUnrecorded EventKind = "unrecorded" // N failures of the present epoch are not kept
 	EventFailed     EventKind = "failed"     // an attempt failed: see Event.Attempt
 	EventAction     EventKind = "action"     // a person or a program acted: see Event.Action
-	EventEnded      EventKind = "ended"      // the entry ended. A success has no other event
+	EventEnded      EventKind = "ended"      // the entry ended. A successful attempt has no event of its own
 	EventDue        EventKind = "due"        // the entry is due for its next attempt, which Admin.Explain explains
 )
 
@@ -74,7 +74,7 @@ func (v EntryView) unrecordedAttempts() int {
 		switch a.Verdict {
 		case processlog.AttemptWaits, processlog.AttemptInterrupted:
 			continue
-		case processlog.AttemptCrashed: // A dead-lettering counts as a failure of the compensation only.
+		case processlog.AttemptCrashed: // A crash raises CompensateCount but not ProcessCount, so n counts only crashed compensations.
 			if !a.Compensating {
 				continue
 			}

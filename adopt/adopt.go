@@ -181,6 +181,6 @@ func isRefusal(err error) bool {
 	return errors.As(err, &field) && !ownFields[field.Field] && !processlog.IsSessionError(err)
 }
 
-// ownFields are the fields of a *compensator.FieldError that are wrong for every row. Any other field refuses only its
-// row.
+// ownFields are the fields of a *compensator.FieldError that describe the Config or the transaction. Such an error is
+// the same for every row, so it ends the pass. An error in any other field refuses only the row that causes it.
 var ownFields = map[string]bool{"tx": true, "Table": true, "Key": true, "Take": true}

@@ -256,7 +256,9 @@ func (t *pageRun) recordRows(ctx context.Context, tx *compensator.ScopedTx) erro
 	if err != nil {
 		return fmt.Errorf("count the rows taken from %s: %w", t.table, err)
 	}
-	if changedRows > int64(len(args)) { // A row with the same key was locked or is not in Where, so it has no entry.
+	// Two rows share a key. The update has changed both rows, but one of them was locked or not in Where, so it has no
+	// entry.
+	if changedRows > int64(len(args)) {
 		return &compensator.FieldError{Field: "Key", Reason: fmt.Sprintf("Take has changed %d rows with %d keys: want a unique column", changedRows, len(args))}
 	}
 	return t.checkTaken(ctx, tx, in, args)
