@@ -89,7 +89,7 @@ func (a *arena) visit(address string) (v visit) {
 	a.must(chromedp.Run(tab,
 		chromedp.Evaluate(blocking, &loaded.TBT),
 		chromedp.Click("#live-switch", chromedp.ByQuery), chromedp.Sleep(300*time.Millisecond),
-		chromedp.Click("#zone button", chromedp.ByQuery), chromedp.Sleep(300*time.Millisecond), // This click rewrites every time that the page shows.
+		chromedp.Click("#zone button", chromedp.ByQuery), chromedp.Sleep(300*time.Millisecond), // This click changes the time zone, so the page writes all its dates and times again.
 		chromedp.Click("#help", chromedp.ByQuery), chromedp.Sleep(500*time.Millisecond),
 		chromedp.Evaluate(`({LCP: seen.lcp, CLS: seen.cls, INP: seen.inp})`, &seen),
 		chromedp.Evaluate(`document.querySelectorAll("*").length`, &loaded.Nodes),

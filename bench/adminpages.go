@@ -35,8 +35,8 @@ func visited(h *adminLog) http.Handler {
 	return pages
 }
 
-// watched returns the pages that all simulated viewers share. For a viewer these pages have just read the requested
-// data, so a request needs no statement.
+// watched returns the pages that all simulated viewers share. These pages have just answered the same request for
+// another viewer and still hold the data, so a request needs no statement.
 func watched(h *adminLog) http.Handler { return h.pages }
 
 func (a *arena) adminPages(h *adminLog) (figures []figure) {

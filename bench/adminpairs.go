@@ -73,8 +73,12 @@ func (a *arena) dieAtOnce(n int) float64 {
 	return took
 }
 
-// A setting costs nothing if an entry needs the same statements, Redis calls and allocations with and without it. The
-// upper end of the ratio's interval must also be at least 1.
+// ratios returns the figures of a contest, with their goals. If the parameter least is above 0, the median of the ratio
+// must be at least this number. If least is 0, the setting must cost nothing, so the upper end of the interval of the
+// ratio must be at least 1.
+//
+// The last figure has no goal. For a setting that costs nothing, its three numbers are about 0: an entry needs the same
+// statements, Redis calls and allocations with the setting and without it.
 func ratios(r row, sides string, least float64) []figure {
 	found := []figure{
 		{What: fmt.Sprintf("%s, %s: median of %d pairs", r.Work, sides, r.Pairs), Least: true, Got: []float64{r.Ratio.Median}},

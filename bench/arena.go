@@ -40,7 +40,7 @@ func newArena(tb testing.TB, flags ...string) *arena {
 	a := &arena{TB: tb}
 	a.sql = testservers.NewSQL(tb, append([]string{"--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=2G",
 		"--loose-innodb-log-file-size=1G", "--loose-innodb-redo-log-capacity=1G", // MariaDB's option, then MySQL's option for the same size
-		"--loose-cte-max-recursion-depth=100000000", "--loose-max-recursive-iterations=100000000", // for numbers; MySQL's and MariaDB's option
+		"--loose-cte-max-recursion-depth=100000000", "--loose-max-recursive-iterations=100000000", // for the function numbers: MySQL's option, then MariaDB's option
 		"--max-connections=500", "--innodb-print-all-deadlocks=1"}, flags...)...)
 	if a.sql.Flavor == "mysql" {
 		floorIDs = ""

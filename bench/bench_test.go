@@ -56,7 +56,8 @@ func sizeFlag(name, usage string) *float64 {
 	return n
 }
 
-// TestBench takes about an hour with -size 1.
+// mostSize is the largest value of -size. With -size 1, TestBench takes about an hour, so with mostSize it takes most
+// of a day.
 const mostSize = 20
 
 // partsIn fails the test if the flag names a part that does not exist, because the table would then be empty.
@@ -74,11 +75,14 @@ func partsIn(t testing.TB, flagName, text string, all ...string) func(part strin
 	return func(part string) bool { return slices.Contains(wanted, part) }
 }
 
-// showTimeout before the end of -timeout, a benchmark prints its table.
+// showTimeout is how long before the end of -timeout a benchmark prints its table.
 const showTimeout = 20 * time.Second
 
-// shown calls show once, even if the benchmark fails: at the end of the test, or shortly before -timeout ends the program. The
-// benchmark adds results inside found, which never runs at the same time as show.
+// shown calls the function show once, even if the benchmark fails. The call is at the end of the test, or shortly
+// before -timeout ends the program.
+//
+// The benchmark passes each change of its results to the returned function. That function never runs at the same time
+// as show, so show reads complete results.
 func shown(t *testing.T, show func()) (found func(change func())) {
 	t.Helper()
 	var mu sync.Mutex // guards the results that show reads

@@ -2,9 +2,11 @@ package bench
 
 import "time"
 
-// calm measures by how much running handlers slow producers down. Producers commit 500 business transactions a second.
-// On one side the library also runs 1,000 other entries a second. The goal is a p99 of at most 1.5 times. A contest
-// compares rates, so it gets 1/p99.
+// calm measures how much the library slows producers down while it runs handlers. On both sides, producers commit 500
+// business transactions a second. On our side, the library also runs 1,000 other entries a second. The goal is a p99 of
+// at most 1.5 times the p99 of the other side.
+//
+// A contest compares rates, of which the larger is better. So each side returns 1/p99.
 func (a *arena) calm(seconds int) contest {
 	return contest{
 		work: calmWork, other: "the same, idle", unit: "/s", goal: 1 / 1.5,

@@ -35,8 +35,8 @@ func (f fleet) String() string {
 		f.Instances, f.Types, f.Recorded, f.Statements, f.Rows, f.Redis, f.RedisCPU, f.Database, f.Process, f.Sessions, ms(f.P50), ms(f.P99))
 }
 
-// fleet measures the instances at rest, and then while they record rate entries a second. Each measurement takes the
-// duration each.
+// fleet measures the instances twice: at rest, and while they record entries. The parameter rate is the number of
+// recorded entries a second. The parameter each is the duration of one measurement.
 func (a *arena) fleet(instances, types, rate int, each time.Duration) (results []fleet) {
 	a.Helper()
 	a.empty()

@@ -18,7 +18,8 @@ import (
 	"github.com/compensator-go/compensator/bench/internal/child"
 )
 
-// Before the leases end, no other process can distinguish a dead process from a slow one.
+// killed holds how long the entries of a killed process wait for their next attempt. They wait until their leases end,
+// because until then other processes cannot distinguish a dead process from a slow one.
 type killed struct {
 	Lease   time.Duration `json:"lease_ns"`
 	Entries int           `json:"entries"`

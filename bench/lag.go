@@ -85,9 +85,9 @@ func (s *starts) count() int {
 	return len(s.at)
 }
 
-// latencies returns the time from each moment in from to the start of the handler. It leaves out entries whose handler
-// never started. Without a delay, a handler may start before Commit has returned to the caller, and its latency counts
-// as 0.
+// latencies returns the time from a moment to the start of the handler, for each entry in the map from. The map holds
+// these moments by entry id. latencies leaves out entries whose handler never started. Without a delay, a handler may
+// start before Commit has returned to the caller. Its latency then counts as 0.
 func (s *starts) latencies(from map[string]time.Time, delay time.Duration) []time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -217,7 +217,8 @@ func (a *arena) ids() (ids []string) {
 	return ids
 }
 
-// timeOf returns the mean time of a chunk in ms.
+// timeOf claims and settles the entries ids, in chunks of the given number of entries. It returns a list of one number,
+// the mean time of a chunk in ms.
 func (a *arena) timeOf(form leaseForm, ids []string, entries int) []float64 {
 	a.Helper()
 	own := a.openPlain(1)

@@ -66,8 +66,8 @@ func (a *arena) fillRedis(client *redis.Client) {
 	a.must(client.ConfigSet(a.Context(), "maxmemory", "1").Err())
 }
 
-// ratio counts the seconds from first to end-1. The first second of a run is number 0. If there are no such seconds,
-// ratio returns "–".
+// ratio divides the number of entries that ran with the loss by the number that ran without it. It covers the seconds
+// from first to end-1 of the run. The first second has the number 0. If the range is empty, ratio returns "–".
 func (l lostType) ratio(first, end int) string {
 	if first >= end {
 		return "–"

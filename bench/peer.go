@@ -97,8 +97,8 @@ func (a *arena) rate(p peer, n int, began time.Time) float64 {
 // longest poll interval of any peer, which is 5 s.
 const waitTimeout = 15 * time.Second
 
-// progress waits until count returns n, or has not grown for waitTimeout. at is the time at which count first returned
-// last.
+// progress calls count until the result is n, or has not grown for waitTimeout. It returns the last result, and the
+// time at which count returned this number for the first time.
 func progress(n int, count func() int) (last int, at time.Time) {
 	at = time.Now()
 	for last < n && time.Since(at) < waitTimeout {

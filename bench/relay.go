@@ -219,7 +219,8 @@ func (d doubled) String() string {
 	return fmt.Sprintf("| %d | %d | %d | %d | %d |", d.Batch, d.Messages, d.Kills, d.Lost, d.Doubled)
 }
 
-// The last process publishes the rest.
+// measureDoubled kills relays while they publish n messages, one relay after the other. Another relay then publishes
+// the messages that are left.
 func (p *post) measureDoubled(n, kills, batch int) doubled {
 	p.a.Helper()
 	p.empty()

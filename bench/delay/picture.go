@@ -35,7 +35,7 @@ const (
 	least    = 0.1   // in ms; smaller deviations are drawn in the middle
 	earliest = 10e3  // ms early, the left end
 	latest   = 100e3 // ms late, where the strips end
-	words    = 3.4   // decades to the right of the strips, for text
+	words    = 3.4   // width of the text to the right of the strips, in decades
 	binsTo   = 12    // bins per decade
 )
 

@@ -12,9 +12,9 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// riverQueue uses github.com/riverqueue/river as its README shows it, with MaxWorkers 100. By default River reads jobs
-// that come due within 5 s every 5 s, and polls available jobs every second. An hour after a process died, River runs
-// the process's jobs again.
+// riverQueue uses github.com/riverqueue/river as its README shows it, with MaxWorkers 100. By default River looks for
+// scheduled jobs every 5 s, and makes those available that come due within the next 5 s. River polls available jobs
+// every second. If a process died, River runs its jobs again after an hour.
 type riverQueue struct{}
 
 type riverJob struct {

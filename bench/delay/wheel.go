@@ -42,7 +42,7 @@ func newWheel(slots int, tick time.Duration) *wheel {
 	return &wheel{start: time.Now(), tick: tick, slots: make([][]wheelTimer, slots)}
 }
 
-// add calls do in a new goroutine after delay, and never earlier.
+// add starts a timer. After the given delay, and never earlier, the wheel calls the function do in a new goroutine.
 func (w *wheel) add(delay time.Duration, do func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
