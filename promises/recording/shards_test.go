@@ -70,8 +70,12 @@ func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
 	}
 }
 
-// A check could make the INSERT fail by writing NULL into a NOT NULL column. In lenient mode, an INSERT of several rows
-// stores an empty text instead and succeeds, so the test records one entry and two entries.
+// Record's INSERT contains a check of the session's database. If the session uses another database, the INSERT computes
+// a number out of range. The server refuses such a number in every sql_mode.
+//
+// A NULL for a NOT NULL column would not be enough. In lenient mode, the server refuses this NULL only in an INSERT of
+// one row. In an INSERT of several rows it stores an empty text. So the test records one entry, and two entries at
+// once.
 // Failure: F38
 func TestSessionThatUsesAnotherDatabaseIsRefused(t *testing.T) {
 	t.Parallel()

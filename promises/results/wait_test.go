@@ -132,7 +132,8 @@ func TestWaitEndsWithItsContextAndWithClose(t *testing.T) {
 	require.ErrorIs(t, err, compensator.ErrClosed)
 }
 
-// countingStore counts the statements with which Ends reads entries for waiting callers.
+// countingStore counts the calls of Ends and their statements. The library calls the store's method Ends to read the
+// entries for which callers of Wait wait.
 type countingStore struct {
 	*memory.Store
 	calls, statements, most atomic.Int64
@@ -214,7 +215,7 @@ func TestThousandWaitsCostTwoStatementsARound(t *testing.T) {
 			require.NotZero(t, store.statements.Load())
 		}
 		require.EqualValues(t, 1000, store.most.Load())
-		for _, id := range ids { // as another process does
+		for _, id := range ids { // The Compensator c does not see these changes of the store before its next read.
 			_, err := store.Change(t.Context(), nil, false, processlog.Change{Ref: id, Action: processlog.ActionCancel, Token: processlog.NewToken()})
 			require.NoError(t, err)
 		}

@@ -257,8 +257,9 @@ func TestProbeThatHangsDoesNotEndTheProbing(t *testing.T) {
 	})
 }
 
-// The batch returns without verdicts while the process reports its first entry as stuck. The report for the second
-// entry comes while both entries run again alone.
+// A batch of two entries ignores its timeout, so the process calls Observer.Stuck for each of the two entries. During
+// the first of these calls the batch returns, without usable verdicts. So both entries run again, each alone. The
+// second call of Stuck comes while the entries run alone.
 // Failure: F77
 func TestBatchThatReturnsWhileItIsToldToHangSpeaksForNoCallAfterIt(t *testing.T) {
 	t.Parallel()
@@ -316,7 +317,7 @@ func TestEntriesThatWereClaimedWhileTheBreakerOpenedAreGivenBack(t *testing.T) {
 		harness.RecordIn(t, s.c, s.store, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`), Options: compensator.Options{Delay: 700 * time.Millisecond}})
 		time.Sleep(500 * time.Millisecond)
 		slow.Store(true)
-		s.record(5) // The process claims these entries by id. It claims the other entry through the queue.
+		s.record(5) // The process claims these five entries by id. It claims the entry with a Delay through the queue.
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		require.Len(t, s.opened(), 1)

@@ -25,8 +25,8 @@
 // Action: Set `rejectReadOnly=true`.
 //
 // F36: The log runs on Galera, group replication or Vitess.
-// Result: On Galera a failed KILL may have committed. In group replication `New` refuses a secondary. On Vitess one
-// shard works, and several are not tested.
+// Result: On Galera, `KILL` commits the transaction that sends it, even if `KILL` fails. `Record` then refuses the
+// transaction. In group replication `New` refuses a secondary. On Vitess one shard works, and several are not tested.
 // Action: On Galera, "not found" by `Resolve` is not final while another node works on the transaction.
 //
 // F37: Table names or grants are unusual, or two processes migrate at once.

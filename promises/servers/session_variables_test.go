@@ -24,9 +24,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// sessionVariable is a session variable of the server that can change the effect of the library's statements. In its
-// own sessions, the library sets the variable. In sessions of the application it does not. There its statements either
-// override the variable or do not depend on it, or Record refuses the session.
+// sessionVariable is a session variable of the server that can change the effect of the library's statements. The
+// library sets the variable in the library's own sessions, and never in a session of the application. In a session of
+// the application, one of these is true:
+//   - The library's statements override the variable, or do not depend on the variable.
+//   - Record refuses the session.
 type sessionVariable struct {
 	name    string
 	set     string // statement that sets the variable, in every session of the pool after New
@@ -360,7 +362,7 @@ func (s *spoiled) runWith(v sessionVariable, spoil func()) {
 		s.requireRecorded(v)
 	}
 	if s.plain && (v.refused == "character_set_results" || v.name == "timestamp" && testservers.SharedSQL(s.t).Flavor == "mysql") {
-		return // The library claims no entry if all sessions are so.
+		return // If the variable is set in all sessions, the library claims no entry.
 	}
 	stop := s.Run(s.c)
 	s.WaitAllEnded()

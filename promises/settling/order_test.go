@@ -60,8 +60,9 @@ func (s *steps) list() []string {
 	return slices.Clone(s.taken)
 }
 
-// toldQueue recognizes an outcome by its removal or its long delay. A failed claim also puts an entry back, but only
-// for a short delay.
+// toldQueue notes when Settle tells the queue an outcome: Settle removes the entry, or delays the entry by
+// outcomeRetry. A failed claim calls Settle too, to put the entry back after a short delay. toldQueue does not note
+// such a call.
 type toldQueue struct {
 	processlog.Queue
 	steps *steps

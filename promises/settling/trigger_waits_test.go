@@ -16,8 +16,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The trigger counts in a row of another table. countedBy locks that row in a transaction, so the trigger waits.
-// release ends the transaction and drops the trigger.
+// countedBy creates a trigger that updates a row of the table counted. countedBy also locks this row in a transaction,
+// so the trigger waits for the lock. The function release ends the transaction and drops the trigger.
 func countedBy(w *harness.World, ids []compensator.EntryID, event, when string) (release func()) {
 	rows := make([]string, len(ids))
 	for i, id := range ids {

@@ -182,7 +182,8 @@ func TestTimeInWhichNothingCanBeWrittenCountsAgainstNobody(t *testing.T) {
 	}
 	reads := other.Arm(faultproxy.Rule{Match: faultproxy.Contains("common_process_log")})
 	w.Run(instances[1])
-	harness.Elapse(3 * time.Second) // This time is long enough for a process that would count by the clock.
+	// Three leases would pass in this time. A process that counted lost leases by time alone would dead-letter the entry.
+	harness.Elapse(3 * time.Second)
 	w.Eventually(func() bool { return reads.Matched() >= 4 }, "it looks")
 	other.Heal()
 	w.Eventually(func() bool { return w.Count("common_process_log WHERE delivery_count>3 OR state<>0") == 1 }, "the other one writes")

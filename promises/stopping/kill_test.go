@@ -200,7 +200,7 @@ func TestKilledRedisLosesNothing(t *testing.T) {
 			t.Cleanup(func() { _ = w.Redis.Close() })
 			atWork(w, func(round int) {
 				server.Kill()
-				if round > 0 { // In the first round, the server stays down until the round ends.
+				if round > 0 { // After the kill of the first round, the server stays down until the second round restarts it.
 					server.Restart(t)
 				}
 			}, false)
