@@ -27,7 +27,7 @@ type Config struct {
 
 	Faults Faults
 
-	// Excused maps names of events that cannot happen in this run to reasons. See history.Run.
+	// Excused holds the reasons why events cannot happen in this run, by name of the event. See history.Run.
 	Excused map[string]string
 
 	// Sample, when set, is called every SampleEvery.

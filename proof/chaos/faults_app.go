@@ -111,7 +111,8 @@ func (k *strike) breakStatements(share float64, rule faultproxy.Rule) error {
 	return nil
 }
 
-// statementsToHit is how many statements of an app a fault hits.
+// statementsToHit is the number of an app's statements that a fault hits before the fault ends. A fault that cannot hit
+// so many ends after ten seconds.
 const statementsToHit = 25
 
 func chance(from *rand.Rand, share float64) func() bool {

@@ -69,7 +69,8 @@ func (k *strike) moveClock(clock string) error {
 	return err
 }
 
-// The checker needs a reading between two moves to convert the database's times between them.
+// insistOnClocks tries to write a reading of the clocks into the history. The checker uses this reading to convert the
+// database's times, so the history needs a reading between any two changes of a clock.
 func (k *strike) insistOnClocks() {
 	for tries := 0; tries < 20 && !k.readClocks(); tries++ {
 		wait(k.ctx, 50*time.Millisecond)

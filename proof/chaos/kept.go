@@ -2,8 +2,11 @@ package chaos
 
 type outcomeOf struct{ id, version uint64 }
 
-// checkAttempts asserts G42: failed attempts are stored with their outcomes. An attempt may be missing if a failure at
-// least 99 versions later is stored.
+// checkAttempts asserts G42: failed attempts are stored with their outcomes.
+//
+// There is one exception. A store keeps at most 50 attempts of an entry, and a new attempt replaces an old one. The
+// version of the replaced attempt is lower by at least 99 (processlog.AttemptSlot). So a missing attempt is right if an
+// attempt at least 99 versions later is stored.
 func (st *stage) checkAttempts() {
 	kept, latest := make(map[outcomeOf]bool), make(map[uint64]uint64)
 	err := st.query("SELECT entry_id, row_version FROM common_process_log_attempt", func(scan func(...any) error) error {

@@ -52,8 +52,11 @@ func (st *stage) checkPermits() {
 
 type grantOf struct{ token, partner string }
 
-// checkAdvances also asserts that a partner has at most as many runs of handlers as starts that were granted and not
-// returned. checkGrants would not notice a start that two entries used, or that an entry used and the claim returned.
+// checkAdvances checks the starts that claims take in advance of the entries that use them. A claim can return such a
+// start unused. The limit's key is a partner. checkAdvances asserts for each partner: the number of handlers that ran
+// is at most the number of starts that were granted and not returned.
+//
+// checkGrants alone would miss two errors: two entries use one start, or an entry uses a start that the claim returned.
 func (st *stage) checkAdvances() {
 	found := st.checkGrants(typeRush, rushLimit)
 	runs, err := st.readRuns()

@@ -19,7 +19,8 @@ type fault struct {
 	shares  string
 	strike  func(*strike) error
 
-	// If holds is set, a fault lasts longer by holds times the mean duration of the run's faults.
+	// The duration of a fault has two parts. The field takes is the fixed part. The other part is on average the field
+	// holds, multiplied by Config.Faults.Hold.
 	takes time.Duration
 	holds float64
 }

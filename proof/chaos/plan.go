@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// plan is the sequence of faults of a run, which the seed alone determines. Each cycle of rounds holds every kind of
-// fault once. The first cycle is shortened so that it ends before the run.
+// plan is the sequence of faults of a run. The seed alone determines the plan. Each cycle of rounds holds every kind of
+// fault once. newPlan shortens the first cycle until the cycle fits into the run, so every kind of fault happens.
 type plan struct {
 	cfg   Config
 	rand  *rand.Rand

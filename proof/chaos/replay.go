@@ -181,8 +181,8 @@ type replayBatch struct {
 	} `json:"plan"`
 }
 
-// checkReplays asserts G32 (actions of people) for actions on all that match. It compares the records of the batches
-// with the changes that triggers have written.
+// checkReplays asserts G32 (actions of people) for the actions that change all entries of a search. Such an action
+// works in batches, and records each batch. checkReplays compares these records with the changes that triggers wrote.
 func (r *replayer) checkReplays() {
 	if r.admin == nil {
 		return

@@ -141,8 +141,9 @@ func (s *soak) sampleQueue(ctx context.Context, st *stage) {
 	}
 }
 
-// expected counts the entries that are due and the entries that were settled less than a lease ago. The queue may still
-// hold a settled entry, because its acknowledgement was late or lost.
+// The method expected returns two numbers of entries. The result due is the number of open entries that are due soon
+// enough to be in the queue. The result settled is the number of entries that were settled less than a lease ago. The
+// queue may still hold a settled entry, because its acknowledgement was late or lost.
 func (s *soak) expected(ctx context.Context, st *stage) (due, settled float64, err error) {
 	within := (horizon + 2*reconcileInterval + lease).Milliseconds()
 	err = st.db.QueryRowContext(ctx, fmt.Sprintf(
@@ -287,7 +288,7 @@ func (s *soak) readUsage(t *testing.T, name string) {
 	}
 }
 
-// settlesAfter is how many seconds after its end a fault still has effects.
+// settlesAfter is the time in seconds from the end of a fault to the end of its effects.
 const settlesAfter = 10.0
 
 func (s *soak) calm(at float64) bool {

@@ -93,7 +93,8 @@ func (p *appProcess) register(c *compensator.Compensator) error {
 	return errors.Join(errs...)
 }
 
-// A claim takes no starts in advance under bookLimit, because of Concurrent, and many under rushLimit.
+// bookLimit has a Concurrent, so a claim takes no starts in advance. Under rushLimit, a claim takes many starts in
+// advance.
 var (
 	bookLimit = compensator.Limit{Rate: compensator.PerSecond(20), Burst: 3, Concurrent: 3, Key: func(e *compensator.Entry) string { return partnerOf(string(e.IdempotencyKey), bookPartners) }}
 	rushLimit = compensator.Limit{Rate: compensator.PerSecond(40), Burst: 20, Key: func(e *compensator.Entry) string { return partnerOf(string(e.IdempotencyKey), rushPartners) }}

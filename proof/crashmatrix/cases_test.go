@@ -28,7 +28,7 @@ const (
 	inLine    surroundings = "in-line"    // Victims also record entries with an ordering key.
 	limited   surroundings = "limited"    // The kinds of plain handlers have a limit.
 	tenants   surroundings = "tenants"    // The same as limited, and each tenant has the limit for itself.
-	rated     surroundings = "rated"      // The same as tenants without Concurrent, so that a claim need not read the keys that its process knows.
+	rated     surroundings = "rated"      // The same as tenants without Concurrent, so that claims take starts of a tenant in advance.
 	adjusted  surroundings = "adjusted"   // The same as staffed and limited together, and a person changes the limit.
 	staffed   surroundings = "staffed"    // Config.Operations is set with Attempts, and people act through package admin.
 	counting  surroundings = "counting"   // Operations.Statistics is set, and old rows of statistics wait to be folded.

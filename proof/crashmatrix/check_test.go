@@ -99,7 +99,11 @@ func (w *world) checkLimitChanges() {
 	require.NotZero(w.t, w.count("common_process_log_limit WHERE version>0"), "a person must have changed the limit")
 }
 
-// checkCases requires that two things exist together or not at all, for each of these pairs:
+// checkCases requires that cases and records agree with the entries:
+//   - Each dead entry has an open case.
+//   - If an admin repaired a dead entry, its case is closed.
+//   - A case has an owner if and only if an operation records that somebody took the case.
+//   - The records of an action on many entries name each changed entry once, and no other entry.
 //
 // There is one exception: an entry that a service cancelled may still have an open case.
 func (w *world) checkCases() {
@@ -179,7 +183,8 @@ func (w *world) counted() (sum int) {
 	return sum
 }
 
-// Entries that a person settled and erased entries are left out, because they keep the counts of an earlier epoch.
+// Two kinds of entries are left out, because these entries keep the counts of an earlier epoch: entries that a person
+// settled, and entries whose content was erased.
 func (w *world) checkAttempts() {
 	w.t.Helper()
 	const counted = `common_process_log l WHERE ended_by<>'person' AND COALESCE(headers,'')<>'"erased"' AND %s<>

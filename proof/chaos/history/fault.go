@@ -11,7 +11,8 @@ type Fault struct {
 	Touches []string `json:"touches"` // parts that the fault may slow, stop or break: constants Touches…
 }
 
-// The checker uses the parts of the system that a fault touches to excuse deviations.
+// A Fault names in Touches the parts of the system that the fault may disturb. The checker excuses deviations only in
+// these parts.
 const (
 	TouchesApp        = "app"         // The fault stops or kills Target.
 	TouchesDatabase   = "database"    // The fault affects the database, for all apps.

@@ -23,8 +23,8 @@ type Line struct {
 
 func (l Line) String() string { return fmt.Sprintf("%s:%d", filepath.Base(l.File), l.Number) }
 
-// ReadFile stops when that function returns an error. It ignores an incomplete last line, which a killed process
-// may leave.
+// ReadFile calls the function each for every record of the file, in order. ReadFile stops when the function each
+// returns an error. An incomplete last line is ignored, because a killed process may leave such a line.
 func ReadFile(name string, each func(Line, Record) error) error {
 	file, err := os.Open(name)
 	if err != nil {

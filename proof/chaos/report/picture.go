@@ -185,7 +185,7 @@ func (p *picture) lateness() *plot.Plot {
 		name  string
 		of    func(verdict.Percentiles) time.Duration
 		c     color.Color
-		width float64 // width of the line in points; with few attempts the latest equals the 99th percentile, so its wider line stays visible
+		width float64 // width of the line in points; the wide line "latest" stays visible where the line "99 %" covers it
 	}{
 		{"latest", func(s verdict.Percentiles) time.Duration { return s.Max }, grey, 3},
 		{"99 %", func(s verdict.Percentiles) time.Duration { return s.P99 }, orange, 1.2},

@@ -59,11 +59,13 @@ func (d entryMove) compare(other entryMove) int {
 	return cmp.Or(cmp.Compare(d.id, other.id), cmp.Compare(d.move, other.move))
 }
 
-// checkActions requires that the moves of people and services match their actions:
-//   - Each action that certainly took effect has its move in the history. The move does what was requested, and lies within the time of the call.
+// checkActions compares the actions of people and services with their moves. An action is a call of the library, for
+// example Cancel. A move is the change of an entry's row that the audit table shows. checkActions requires:
+//   - Each action that certainly took effect has its move in the history.
+//   - Each move does what an action requested, and lies within the time of that call.
 //   - There are no more moves than actions that may have taken effect.
 //
-// An action that got no answer may have its move at any later time, because its statement may still be on its way to
+// The move of an action without an answer may come at any later time, because the statement may still be on its way to
 // the server.
 func checkActions(l *Ledger, c *Check) {
 	calls := l.callsByMove(c)
@@ -142,9 +144,10 @@ func (l *Ledger) cancelledBefore(a *action, named []*Entry) bool {
 	})
 }
 
-// mayMake reports whether the call a can have caused the step s of its entry. The step must lie within the time of the
-// call, and must make the entry due at the requested time. If the call ended the entry, it reported whether the entry
-// was dead before. The step must start from this state.
+// mayMake reports whether the call a can have caused the step s of its entry. Three things must be true:
+//   - The step lies within the time of the call.
+//   - If the step sets a due time, this time is the requested one.
+//   - If the step ended the entry, the call's answer says whether the entry was dead before. The answer must be right.
 func (l *Ledger) mayMake(a call, s *step) bool {
 	answered := a.answered != 0 && a.err == ""
 	inTime := s.wall+jump >= a.At && (!answered || s.wall <= a.answered+jump)

@@ -8,7 +8,8 @@ import (
 
 type clock struct{ samples []history.Clock }
 
-// Reading the clocks takes time, which causes smaller differences.
+// jump is the smallest difference of two times from which the checker concludes anything. A reading of the two clocks
+// takes up to 100 ms, so a smaller difference may be an error of the reading.
 const jump = 100_000 // in µs
 
 func (c *clock) sort() {

@@ -43,8 +43,9 @@ func checkExecutions(l *Ledger, c *Check) {
 	}
 }
 
-// foundLapsed returns false if the entry was rescheduled during that lease, because a reschedule discards the
-// outcome of the running attempt.
+// foundLapsed reports whether the claim found a lease that had run out, so the lease was lost. foundLapsed returns
+// false if the entry was rescheduled during the lease. The reschedule discards the outcome of the running attempt, so
+// no outcome ends the lease.
 func (e *Entry) foundLapsed(claim *step) bool {
 	if claim.move != moveClaim || claim.old.leaseUntil == 0 || claim.old.leaseUntil > claim.nowMS() {
 		return false
@@ -71,8 +72,11 @@ func (l *Ledger) checkRuns(e *Entry, c *Check) {
 	}
 }
 
-// runsAgain reports whether one claim may run an entry twice: first in a batch, as attempt a, and then alone, as the
-// attempt in again. There are two such cases:
+// runsAgain reports whether one claim may run an entry twice: first in a batch and then alone. The parameter a is the
+// attempt in the batch. The parameter again is the attempt alone. A second run is right in two cases:
+//   - The batch returned no verdict about the entry. A batch may hold a single entry.
+//   - The batch timed out. The entry may have got a verdict before the timeout. Then the second run must begin after
+//     the timeout.
 func (l *Ledger) runsAgain(e *Entry, a, again *attempt) bool {
 	t := l.typeOf(e)
 	switch {
@@ -87,8 +91,9 @@ func (l *Ledger) runsAgain(e *Entry, a, again *attempt) bool {
 	return !known || again.began+jump >= up || !l.compares(e.stepThatWrote(a.version), a.began)
 }
 
-// If no attempt ran under that lease, the history does not tell which process had it. Then a fault in any process
-// is an explanation.
+// mayLoseLease reports whether the history explains why the lease before the given claim was lost. Its process died, or
+// a fault or a stall hit that process. If no attempt ran under the lease, the history does not tell which process held
+// the lease. In this case, the death or a fault of any process explains the loss.
 func (l *Ledger) mayLoseLease(e *Entry, claim *step) bool {
 	renewed, _ := e.lastLease(claim.old.version)
 	if renewed == nil {

@@ -14,8 +14,9 @@ type Start struct {
 	Calm bool
 }
 
-// The delay counts from the due time of the entry, or from the answer to the COMMIT if that came later. Starts leaves
-// out a claim that had to wait until the lease of an earlier claim ran out.
+// Starts returns a Start for the first attempt of each claim. Start.Late counts from the due time of the entry, or from
+// the answer to the COMMIT if this answer came later. A claim is left out if the claim had to wait until the lease of
+// an earlier claim ran out.
 func (l *Ledger) Starts() []Start {
 	var starts []Start
 	l.eachEntry(func(e *Entry) {

@@ -19,8 +19,8 @@ const (
 
 func terminal(state int8) bool { return !slices.Contains(open, state) }
 
-// If the state is also in the slice waiting, the next attempt calls the handler. In state compensating, the next
-// attempt calls the compensation.
+// The slice open holds the states in which an entry can be claimed. The slice waiting holds those of them in which the
+// next attempt calls the handler. In the state compensating, the next attempt calls the compensation.
 var (
 	open    = []int8{pending, retrying, compensating}
 	waiting = []int8{pending, retrying}
@@ -34,7 +34,7 @@ const (
 	minusOne
 	zero
 	fresh
-	kept       // otherwise one less after a reschedule during a lease
+	kept       // stays the same, or becomes one less if a reschedule discards a running attempt
 	now        // becomes the present time of the database
 	nowOrLater // becomes the present time or later
 	ended      // becomes 0 from another value, because a lease is released
@@ -44,7 +44,7 @@ const (
 // Columns that a move does not list keep their values.
 type move struct {
 	name     string
-	inserted bool // whether no claim may have changed the row since its insert leased it; such an insert has already counted the delivery
+	inserted bool // whether the row must be as an INSERT with a lease wrote it; that INSERT has counted the delivery
 	from     []int8
 	to       []int8 // possible new states (nil: the state stays the same)
 	version  change

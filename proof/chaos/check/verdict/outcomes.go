@@ -120,7 +120,8 @@ func (l *Ledger) mayLeadTo(e *Entry, s *step, a *attempt) bool {
 		stopped := a.cause == history.CauseStopping || a.cause == history.CauseLeaseLost
 		return stopped == (s.move == movePause)
 	case slices.Contains(explains[s.move], a.outcome):
-		// The history then does not say whether the process stopped the handler, so a stop counts as possible.
+		// A canceled attempt comes here if it ran in a batch, or if the history has no cause of its cancellation. Whether the
+		// process stopped the handler is then unknown, so a stop and a failure are both possible.
 		return true
 	case s.move == movePause && l.outOfTime(e, s, a):
 		return true
@@ -146,8 +147,9 @@ func (l *Ledger) outOfTime(e *Entry, s *step, a *attempt) bool {
 	return known && (s.wall+jump >= up || !l.compares(s, a.ended))
 }
 
-// The process may be stopped before the handler returns, so the attempt may have timed out even if a.ended is earlier.
-// If the failure was recorded before the timeout, it has another cause.
+// tooLate reports whether the attempt may have timed out, although its handler returned nil. The handler writes a.ended
+// just before it returns. A stall or a fault may hold up the process in between, and the timeout may come meanwhile. A
+// failure that was recorded before the timeout has another cause.
 func (l *Ledger) tooLate(e *Entry, s *step, a *attempt) bool {
 	up, known := l.earliestTimeout(e, a.version)
 	switch {

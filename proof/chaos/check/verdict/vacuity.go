@@ -7,7 +7,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// The keys of Run.Excused are these names, "fault: <kind>" and "check: <name>".
+// A key of Run.Excused is one of these names, or "fault: " with a kind of fault, or "check: " with the name of a check.
 const (
 	ShowsEntries           = "enough entries"
 	ShowsUnknownHappened   = "unknown commit that happened"
