@@ -8,7 +8,8 @@ import (
 
 func init() {
 	features = append(features, func(s *Set) {
-		// Maintenance may take long.
+		// Maintenance may take long, and a calendar works on one period after the other. So maintenance has a calendar
+		// of its own, and does not delay the periodic types.
 		types, maintenance := periodic.New(s.Engine), periodic.New(s.Engine)
 		s.Recur = func(ctx context.Context, p Period) error {
 			if p.Problem != "" {

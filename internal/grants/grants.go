@@ -80,9 +80,13 @@ type period struct {
 	starts map[int64]int64 // by the time of the grant, in milliseconds, without the starts that were returned
 }
 
-// The statement of a grant may have waited for the row, so the times need not be in order. If a key has starts ahead
-// when a person changes the values, the library adds one start, and grants_next subtracts it from the first grant after
-// the change.
+// checkWindows checks the grants of each key. After a change of the limit's values, it checks the further grants of the
+// key separately. The statement of a grant may have waited for the row's lock, so the grants need not be in the order
+// of their times.
+//
+// If a person changes the interval while the stored time of a key is in the future, the library raises the column
+// starts by one more than it grants. Then nobody can return starts that were granted before the change. The trigger
+// grants_next subtracts this one.
 func checkWindows(all []grant) (Found, error) {
 	found := Found{Starts: make(map[string]int)}
 	var periods []*period

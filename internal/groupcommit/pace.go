@@ -2,9 +2,12 @@ package groupcommit
 
 import "time"
 
-// Pace adds pauses between operations that each cost a statement and a synced write, which producers would wait for.
-// Between two starts there is at least twice the duration of the first of the two operations. After a longer pause an
-// operation starts at once. Operations that take no time are delayed only by Least. The owner's mutex guards a Pace.
+// Pace adds pauses between operations on the database. Each operation costs a statement and a synced write to disk, and
+// without pauses the statements of producers would wait for these writes.
+//
+// The time from the start of one operation to the start of the next is at least twice the duration of the first
+// operation, but at most Most. This time is never less than Least. If it has passed already, the next operation starts
+// at once. The owner's mutex guards a Pace.
 type Pace struct {
 	Most      time.Duration // 0: only Least applies
 	Least     time.Duration // 0 means none

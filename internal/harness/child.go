@@ -30,7 +30,7 @@ import (
 type Program struct {
 	Record     bool
 	Point      string // point at which the child prints "paused" and waits
-	Killer     string // business ids, separated by commas
+	Killer     string // business ids of entries whose handler ends the child, separated by commas
 	Works      time.Duration
 	Concurrent int // Limit.Concurrent of the type "ship_order" (0: no limit)
 

@@ -44,7 +44,8 @@ func ReadTimeout(d time.Duration) func(*mysql.Config) {
 	return func(config *mysql.Config) { config.ReadTimeout = d }
 }
 
-// MatchNext matches, on one connection, the next request for secondMatch after a request for firstMatch.
+// MatchNext returns a Match that looks at each connection separately. After a request that firstMatch accepts, the
+// Match accepts the next request on the same connection that secondMatch accepts.
 func MatchNext(firstMatch, secondMatch faultproxy.Match) faultproxy.Match {
 	var mu sync.Mutex
 	seenConnections := make(map[uint64]bool)

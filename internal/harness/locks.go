@@ -141,7 +141,8 @@ func InEverySnapshotMode(t *testing.T, test func(t *testing.T, w *World, db *sql
 
 const InnodbNews = 150 * time.Millisecond
 
-// LockingTransactions returns their ids.
+// LockingTransactions waits until a transaction in the database of the test has locked rows. It returns the connection
+// ids of all transactions that have locked rows.
 func (w *World) LockingTransactions() (ids []int64) {
 	w.T.Helper()
 	assert.Eventually(w.T, func() bool {

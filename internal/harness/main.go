@@ -33,7 +33,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Most tests spend their time waiting for leases, reconciler rounds and servers.
+// waitTogether lets three tests per processor run at the same time, because most tests only wait for leases, reconciler
+// rounds and servers. If the command line has a flag for parallel tests or for fuzzing, waitTogether changes nothing.
 func waitTogether() {
 	flag.Parse()
 	isGiven := false

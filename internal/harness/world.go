@@ -15,7 +15,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// Timeout is not a measure of speed.
+// Timeout is the time after which a test fails if it still waits for an event. It is long, because the machine may be
+// busy. So it does not say how fast the event should come.
 const Timeout = 3 * time.Minute
 
 type World struct {
@@ -26,7 +27,8 @@ type World struct {
 	Name  string
 }
 
-// After the test, NewWorld checks that no row breaks the invariants.
+// NewWorld returns a World with a database of its own. At the end of the test it checks that no row breaks the
+// invariants.
 func NewWorld(t *testing.T) *World {
 	t.Helper()
 	return WorldAt(t, testservers.Database(t))

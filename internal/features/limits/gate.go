@@ -32,8 +32,8 @@ const (
 
 const reportGrace = time.Second
 
-// gate estimates, from the result of the last claim, for how many entries of a limited type the next claim can get a
-// start. The zero value is open for the first claim.
+// gate decides whether the next claim of a limited type is worthwhile. It estimates the free starts and permits of the
+// limit from the result of the last claim. The zero value is open, so the first claim is always made.
 type gate struct {
 	isKeyed bool // the limit has keys, so the type is always worth a claim
 
@@ -118,9 +118,11 @@ func (g *gate) reportWaiting(now time.Time, hasMore bool) (waiting int, nextStar
 	return g.waitingEntries, g.nextStartAt
 }
 
-// startsPerClaim returns how many starts one claim gathers before the gate opens. The number is at most two thirds of
-// the burst. When Burst starts are free, the limit gains no more starts, so a late claim would lose starts. If other
-// processes share the limit, the number is at most Burst - 1.
+// startsPerClaim returns how many starts must be free before the gate opens for a claim.
+//
+// The number is at most two thirds of limit.Burst. The limit gains no more starts while limit.Burst starts are free. So
+// if the gate waited for all of them, each delay of the claim would lose starts. If other processes share the limit,
+// the number is at most limit.Burst - 1.
 func startsPerClaim(limit *processlog.StartLimit, isShared bool) int {
 	if limit.Interval == 0 {
 		return 1

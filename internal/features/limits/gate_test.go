@@ -54,8 +54,9 @@ func TestGateWaitsForSeveralStartsOfAFastRate(t *testing.T) {
 	}
 }
 
-// TestGateWaitsLongerIfOtherProcessesTakeStarts checks how the gate learns that other processes take starts. A claim
-// that got three starts does not show this, and neither does a claim that left no entry without a permit.
+// TestGateWaitsLongerIfOtherProcessesTakeStarts checks how the gate learns that other processes take starts. The gate
+// expects three starts for each claim. If a claim got one or two starts and more entries wait, other processes have
+// taken the missing starts.
 func TestGateWaitsLongerIfOtherProcessesTakeStarts(t *testing.T) {
 	now, limit := time.Now(), &processlog.StartLimit{Interval: 50 * time.Millisecond, Burst: 5}
 	const next = 30 * time.Millisecond

@@ -42,11 +42,11 @@ const (
 	problemReturn = "starts that were not used could not be returned to a limit"
 )
 
-// grantLife is the maximum age of a permit when its entry starts. If the entry started later, the window of that
-// later time could hold more starts than the limit allows.
+// grantLife is the maximum age of a permit when its entry starts. The limit counts the start at the time of the permit.
+// If many entries started long after their permits, more of them could start at once than the limit allows.
 //
-// The age begins just before the statement that grants the permit. It does not include the earlier statements of the
-// claim, because with a slow database no entry would ever start.
+// The age begins just before the statement that grants the permit. The earlier statements of the claim do not count,
+// because otherwise no entry would ever start on a slow database.
 const grantLife = time.Second
 
 // Settings are the settings of TypeConfig.Limit. The fields mean the same as those of processlog.StartLimit. Key is nil, or returns
@@ -97,7 +97,7 @@ type limitedType struct {
 
 	mu           sync.Mutex // guards the fields below; nothing is called while it is held
 	permits      map[holder]permit
-	currentLimit processlog.StartLimit // with what a person has changed, as the last claim has obeyed it
+	currentLimit processlog.StartLimit // limit that the last claim obeyed; a person may have changed its values
 	gate         gate                  // used if the limit has no keys
 	line         line                  // used if the limit has keys
 	advances     advances              // used if the limit has keys
@@ -179,7 +179,8 @@ func (l *Limits) registerLimit(s *Settings) error {
 	return nil
 }
 
-// newKeyFunc returns a function that demands no permit for a claim that only counts a lost lease.
+// newKeyFunc returns the function for StartLimit.Key, which says whether an entry needs a permit. An entry needs no
+// permit if it has lost so many leases that its claim calls no handler.
 func (lt *limitedType) newKeyFunc(settings Settings) func(row *processlog.Row) (string, bool, bool) {
 	return func(row *processlog.Row) (string, bool, bool) {
 		key, isLimited, err := settings.KeyOf(row)
@@ -210,7 +211,9 @@ func callKey(key func(row *processlog.Row) string, row *processlog.Row) (text st
 		return "", errors.New(problem)
 	}
 	if len(text) >= processlog.MaxOrderingKey {
-		sum := sha256.Sum256([]byte(text)) // Hash also a key that would just fit, because it could be the hash of another key.
+		// A hash has MaxOrderingKey bytes. Hash a key of this length too, because it could equal the hash of another
+		// key.
+		sum := sha256.Sum256([]byte(text))
 		text = hex.EncodeToString(sum[:])
 	}
 	return text, nil
@@ -359,7 +362,8 @@ func (l *Limits) removePermit(a *engine.Attempt) {
 	}
 }
 
-// removePermit returns the start of an attempt that called no handler to the limit.
+// removePermit forgets the permit of an attempt that is over. If the attempt called no handler, the limit gets the
+// start of the permit back.
 func (lt *limitedType) removePermit(a *engine.Attempt) {
 	lt.mu.Lock()
 	p, hasPermit := lt.permits[holderOf(a)]

@@ -9,10 +9,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// maxSleepers limits memory. If more entries wait, a claim from the database may find only waiting entries.
+// maxSleepers is the maximum number of waiting entries in memory. If more entries wait, a claim from the database may
+// find only waiting entries, because one read passes over a limited number of them.
 const maxSleepers = 5000
 
-// maxRounding delays claims without a loss, because a key saves up to Burst starts.
+// maxRounding is the longest time by which roundUp delays the claim of a waiting entry. Then one claim takes several
+// entries. The delay loses no start, because the free starts of a key add up to Burst.
 const maxRounding = 25 * time.Millisecond
 
 // maxSleep is short, because other processes may return starts or raise the limit.
@@ -57,7 +59,8 @@ func (l *line) splitSleeping(wanted []processlog.Wanted, now time.Time) (awake [
 	return awake, sleeping
 }
 
-// noteClaim returns the waiting entries that the free starts of their keys allow to start now.
+// noteClaim sets the time at which each limited entry of a claim is claimed again. The result wokenIDs lists waiting
+// entries to claim now, because their keys have free starts and permits.
 func (l *line) noteClaim(claim *processlog.Claimed, limit *processlog.StartLimit, now time.Time) (wokenIDs []processlog.ID) {
 	for i := range claim.Limited {
 		entry := &claim.Limited[i]
@@ -104,7 +107,8 @@ func (l *line) noteClaim(claim *processlog.Claimed, limit *processlog.StartLimit
 	return wokenIDs
 }
 
-// entryInterval tries the entries one by one if Concurrent is set, because no process knows when the next permit ends.
+// entryInterval returns the time between the claims of two waiting entries of a key. If Concurrent is set, no process
+// knows when the next permit ends. The time is then short and partly random.
 func entryInterval(limit *processlog.StartLimit) time.Duration {
 	if limit.Interval > 0 && limit.Concurrent == 0 {
 		return limit.Interval
@@ -159,7 +163,8 @@ func (l *line) reportWaiting(now time.Time) (waiting int, startAt time.Time) {
 	return waiting, startAt
 }
 
-// nextClaimAt forgets entries whose times have long passed, because other processes have claimed them.
+// nextClaimAt returns the time at which the first waiting entry is claimed again, or zero if no entry waits. It forgets
+// entries whose times have long passed, because other processes have claimed them.
 func (l *line) nextClaimAt() (at time.Time) {
 	for id, s := range l.sleepers {
 		if time.Since(s.claimAt) > sleeperLife {

@@ -17,7 +17,8 @@ type nextEntry struct {
 	front        processlog.Position // the entry that blocked it; the zero value if that is unknown
 }
 
-// leaseGivenBack lets an earlier entry of the key run that committed late, while this lease lasted.
+// leaseGivenBack looks for the first entry of the attempt's key. An earlier entry may have committed during this lease,
+// and the lease kept that entry from running.
 func (o *Ordering) leaseGivenBack(a *engine.Attempt) {
 	o.attemptOver(o.positions.take(a).position, a.Row.State)
 }
@@ -26,7 +27,8 @@ func (o *Ordering) endedByPerson(row *processlog.Row, to processlog.State) {
 	o.attemptOver(o.positionOf(row), to)
 }
 
-// attemptOver lets an earlier entry of the key run that committed late, if this entry has not ended.
+// attemptOver looks for the entry of the key that may run next. If the entry at position p has not ended, an earlier
+// entry may have committed during the lease of the entry at p. That lease kept the earlier entry from running.
 func (o *Ordering) attemptOver(p processlog.Position, state processlog.State) {
 	switch {
 	case p.Key == "":
@@ -67,8 +69,9 @@ func (o *Ordering) findNext(batch []processlog.Position) {
 	o.toDelete.Add(batch...)
 }
 
-// sawAdvance returns the error only if another try may help. An entry that the database refuses to make due becomes
-// due by itself at the end of its wait.
+// sawAdvance notes the error of Store.Advance as a problem, and returns the error if another try may help. If the
+// database refused to change some entries, sawAdvance returns nil. Each of these entries becomes due by itself at the
+// end of its wait.
 func (o *Ordering) sawAdvance(businessType string, err error) error {
 	var refused *processlog.RefusedError
 	if errors.As(err, &refused) {
@@ -125,7 +128,7 @@ func (o *Ordering) enqueue(businessType string, id processlog.ID) {
 	o.e.Source().Move(processlog.QueueEntry{BusinessType: businessType, ID: id})
 	if o.e.Source().Scope() == engine.ScopeNone {
 		o.sweepOf(businessType).restart()
-		o.e.Expect(businessType, 0) // The source wakes the scanner as long as it answers.
+		o.e.Expect(businessType, 0) // A source that does not answer cannot wake the scanner.
 	}
 }
 
@@ -147,8 +150,9 @@ func (o *Ordering) claimNext(batch []nextEntry) {
 	}
 }
 
-// claimKnown passes entries that must not run here now to the source. tried counts from the start of the list. It is 0
-// if the claim failed or could not begin.
+// claimKnown claims entries whose ids are known. The claim tries the first entries of the list, and the result tried is
+// their number. If the claim could not lease an entry, claimKnown passes this entry to the source. tried is 0 if the
+// claim failed or could not begin.
 func (o *Ordering) claimKnown(businessType string, entries []nextEntry) (found engine.ClaimedRows, tried int) {
 	t := o.e.AcceptingType(businessType)
 	if t == nil || t.Linger() > 0 || o.e.OutcomesBacklogged() || o.e.OutcomesRefused(t) || o.e.HoldReason() != nil {
@@ -181,8 +185,9 @@ func idsOf(rows []processlog.Row) map[processlog.ID]bool {
 	return ids
 }
 
-// AdvanceKeys makes the next entry of the ordering keys of ids due, and reports whether a blocked entry may run now.
-// Tests call it, because the next entry becomes due a moment after the first one has ended.
+// AdvanceKeys takes entries by their ids, and makes the next entry of each of their ordering keys due. It reports
+// whether any of these next entries may run now. Only tests call AdvanceKeys. Without this call, the next entry becomes
+// due a moment after the entry in front of it has ended.
 func (o *Ordering) AdvanceKeys(ctx context.Context, ids []processlog.ID) (bool, error) {
 	if !o.hasSerial.Load() {
 		return false, nil

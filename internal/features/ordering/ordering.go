@@ -167,7 +167,8 @@ func position(s Serial, row *processlog.Row) (p processlog.Position, err error) 
 		return p, &processlog.FieldError{Field: "Serial", Reason: problem}
 	}
 	if len(key) >= processlog.MaxOrderingKey {
-		// Hash also a key that would just fit, because it could be the hash of another key.
+		// A hash has MaxOrderingKey bytes. Hash a key of this length too, because it could equal the hash of another
+		// key.
 		sum := sha256.Sum256([]byte(key))
 		key = hex.EncodeToString(sum[:])
 	}
@@ -274,9 +275,14 @@ func attemptsOf(list []waiter) []*engine.Attempt {
 	return attempts
 }
 
-// checkOrder splits waiters, which share a token, into those that may start and those that must wait. An entry must
-// also wait if its position is not stored, or is stored under an earlier epoch. The method block then stores the
-// position.
+// checkOrder splits waiters into those that may start and those that must wait. All waiters were claimed under one
+// token. A waiter may start if all these conditions are true:
+//
+//   - Its entry is the first entry of the key that has not ended.
+//   - No entry of the key has a lease under another token.
+//   - The positions of all waiters of the key are stored under their present epochs.
+//
+// For a waiter that must wait, the method Ordering.block stores the position.
 func (o *Ordering) checkOrder(s Serial, waiters []waiter) (first, waiting []waiter, err error) {
 	ctx, cancel := o.e.Statement()
 	defer cancel()
@@ -407,7 +413,9 @@ func (o *Ordering) putBack(t *engine.Type, waiters []waiter) {
 		releases[i] = processlog.QueueEntry{BusinessType: t.Name, ID: w.Row.ID, In: engine.SkippedRetry}
 	}
 	o.e.Releases.Release(waiters[0].Row.Token, releases...)
-	for _, w := range waiters { // Otherwise the entries would wait until their leases in the queue end.
+	// The queue still leases the entries to this process. Without OfferAgain, the queue would offer them only after the
+	// end of its leases.
+	for _, w := range waiters {
 		o.e.OfferAgain(w.Attempt, engine.SkippedRetry)
 	}
 }
@@ -421,7 +429,8 @@ func (o *Ordering) reason(ctx context.Context, row *processlog.Row) error {
 	states, err := o.e.Store.Firsts(ctx, p.BusinessType, []processlog.Position{p}, !s.PassDead)
 	state := states[p.Key]
 	first := state.First
-	// If an entry has no stored position yet, its id will be its position.
+	// Known is 0 if the entry has no stored position. Its position will then be its id, so an entry with a higher id
+	// does not block it.
 	if err != nil || first.IsZero() || first == row.ID || state.Known == 0 && first.Compare(row.ID) > 0 {
 		return err
 	}

@@ -11,11 +11,11 @@ type orderingKey struct{ businessType, key string }
 // seenEntries remembers the entries of ordering keys that this process has read, in the order of each key. The zero
 // value is ready to use.
 //
-// While an entry is seen, no later entry of its key can run. Another process that claims one reads the key, finds the
-// earlier entries and gives up its claim. So a seen entry that is first of its key may start without a check of the
-// leases of later entries.
+// Until a seen entry ends, no later entry of its key can run. If another process claims a later entry, that process
+// reads the key, finds the seen entry in front and gives up its claim. So if a seen entry is the first of its key, this
+// process may start the entry without a check of the leases of later entries.
 //
-// An entry with an earlier position may commit after the read, and is not seen. An entry stays seen within one epoch
+// seenEntries lacks an entry with an earlier position that commits after the read. An entry stays seen within one epoch
 // until it ends. A requeue starts another epoch.
 type seenEntries struct {
 	mu   sync.Mutex // guards the fields below
@@ -98,8 +98,8 @@ func (s *seenEntries) successorOf(position processlog.Position) (next processlog
 }
 
 // remove forgets the entry at the given position, because the entry has ended. The result next is the seen entry that
-// is now the first of the same key. An entry with an earlier position may have committed since, so next may not be the
-// first in the database. If this process has seen no such entry, next is zero.
+// is now the first of the same key. If this process has seen no other entry of the key, next is zero. An entry with an
+// earlier position may have committed since the read, so next may not be the first in the database.
 func (s *seenEntries) remove(position processlog.Position) (next processlog.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 
 const problem = "what people have paused could not be read"
 
-// leastWait is the least time between two reads at the end of a pause, which come early if the database's clock is
-// slow.
+// leastWait is the least time between two reads of the pauses. If the database's clock is slow, a read at the expected
+// end of a pause comes too early, and finds the pause still in force. The next read follows after at least leastWait.
 const leastWait = 10 * time.Millisecond
 
 // Pauses knows which types are paused. A paused type is not claimed in this process, and none of its entries start.

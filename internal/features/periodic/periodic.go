@@ -1,7 +1,8 @@
-// Package periodic does work once for each slot of a schedule.
+// Package periodic does work once for each slot of a schedule. A slot is one of the times that the schedule returns.
 //
-// Each period has a mark in the database: the last slot that was done. Every process reads the marks. The process that
-// moves a mark does the slots in between.
+// Each period has a mark in the database: the last slot for which a process took over the work. Every process reads the
+// marks. If slots have passed since a mark, one process moves the mark to the newest of these slots. This process alone
+// does the work of the slots that have passed.
 package periodic
 
 import (
@@ -23,8 +24,13 @@ const (
 	problemSlot  = "a slot could not be recorded"
 )
 
-// maxPause limits how late a slot is done if the machine was suspended, which stops timers, or if the database's
-// clock was set. A test sets it longer.
+// maxPause is the longest pause between two searches for due slots. It limits how late the work of a slot begins in two
+// cases:
+//
+//   - The machine was suspended, so the timers of this process stood still.
+//   - Somebody has set the database's clock.
+//
+// One test uses a longer pause.
 var maxPause = time.Minute
 
 // maxRest is the longest time between two reads of the marks if all periods are maintenance.
@@ -45,9 +51,10 @@ type Period struct {
 	// whose skipped slots are not logged.
 	Problem string
 
-	// Do does the work of the slots, which are in ascending order. In the same transaction it moves the mark from the
-	// argument from to the last slot. It returns false if another process has moved the mark. lastSlot is by the
-	// clock of this process.
+	// Do does the work of the slots, which are in ascending order. The parameter from is the present mark, and Do moves
+	// the mark to the last slot. For a periodic type, one transaction does both. Maintenance first moves the mark, and
+	// then works. Do returns false if another process has moved the mark. The parameter lastSlot is the time of the
+	// last slot on the clock of this process.
 	Do func(ctx context.Context, from time.Time, slots []time.Time, lastSlot time.Time) (bool, error)
 }
 
@@ -183,7 +190,9 @@ func (c *Calendar) runRound(ctx context.Context, periods []Period) (pause time.D
 		what, businessType := p.problemText()
 		if err != nil && ctx.Err() == nil {
 			c.e.Problems.Failed(what, businessType, err)
-		} else if err == nil && (newMark.After(mark) || !p.maintenance()) { // Maintenance moves its mark before it works, so only work that was done ends the problem.
+		} else if err == nil && (newMark.After(mark) || !p.maintenance()) {
+			// Maintenance moves its mark before it works. If the work fails, the next round finds no due slot and gets
+			// no error. So for maintenance the problem ends only in a round that has worked and moved the mark.
 			c.e.Problems.Passed(what, businessType)
 		}
 		pause = min(pause, untilNext)
@@ -194,9 +203,9 @@ func (c *Calendar) runRound(ctx context.Context, periods []Period) (pause time.D
 	return max(0, pause-time.Since(readAt)), seen
 }
 
-// doSlots does the work of the slots of one period between its mark and the database's time now. This process read the
-// time now at its own time readAt. The result untilNext is the time until this process must look for slots again. The
-// result newMark is the new mark, or zero if this process does not know the new mark.
+// doSlots does the work of the slots of one period that have passed since its mark. The parameter now is the database's
+// time, which this process read at its own time readAt. The result untilNext is the time until this process must look
+// for slots again. The result newMark is the new mark, or zero if this process does not know the new mark.
 func (c *Calendar) doSlots(ctx context.Context, p Period, mark, now, readAt time.Time) (untilNext time.Duration, newMark time.Time, err error) {
 	var found dueSlots
 	if problem := usererr.Contain(func() { found, err = p.slotsSince(ctx, mark, now) }); problem != "" {
@@ -252,7 +261,7 @@ func (c *Calendar) readMarks(ctx context.Context, names []string) (time.Time, ma
 type dueSlots struct {
 	slots    []time.Time // the newest CatchUp slots
 	skipped  int         // number of older slots
-	nextSlot time.Time   // the first slot after the second moment; zero if there is none
+	nextSlot time.Time   // first slot after the database's present time; zero if there is none
 }
 
 // slotsSince asks the schedule for one slot at a time, because each slot may depend on the slot before it.
@@ -265,7 +274,8 @@ func (p Period) slotsSince(ctx context.Context, mark, now time.Time) (d dueSlots
 			older := max(0, len(d.slots)-p.CatchUp)
 			d.skipped += older
 			d.slots = append(d.slots[:0], d.slots[older:]...)
-			if err := ctx.Err(); worked || err != nil { // A year of slots a second apart takes long.
+			// End the search when ctx ends. A search through a year with a slot each second takes long.
+			if err := ctx.Err(); worked || err != nil {
 				return d, err
 			}
 		}

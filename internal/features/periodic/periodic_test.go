@@ -108,7 +108,8 @@ func (s *readCounter) Marks(ctx context.Context, names []string) (time.Time, map
 	return s.Store.Marks(ctx, names)
 }
 
-// For a periodic type the calendar reads the marks once a minute, because somebody may set the database's clock.
+// TestCalendarOfMaintenanceReadsTheMarksOncePerSlot checks how often a calendar that has only maintenance reads the
+// marks. A calendar with a periodic type reads the marks once a minute, because somebody may set the database's clock.
 func TestCalendarOfMaintenanceReadsTheMarksOncePerSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &readCounter{Store: double.NewStore()}

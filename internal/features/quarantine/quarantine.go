@@ -1,7 +1,8 @@
 // Package quarantine limits how many suspects run at once. A suspect is an entry that may have killed a process.
 //
-// Only a few such suspects run at the same time, so that a crash costs only a few innocent entries a second lease. A
-// suspect that has lost two leases runs alone.
+// When a process dies, every entry that it runs loses a lease, and becomes a suspect. Most of these entries did not
+// kill the process. So only a few suspects run at the same time. If one of them kills a process again, only these few
+// entries lose a second lease. A suspect that has lost two leases runs alone.
 package quarantine
 
 import (
@@ -27,8 +28,8 @@ type Quarantine struct {
 	mu              sync.Mutex      // guards the fields below
 	places          map[suspect]int // lost leases of each suspect that holds a place
 	byType          map[*engine.Type]*typePlaces
-	shared          int
-	sharedSince     time.Time // when shared last became greater than 0
+	shared          int       // suspects with one lost lease that hold a place
+	sharedSince     time.Time // when the field shared last rose from 0 to 1
 	loneSuspectRuns bool      // a suspect with two lost leases runs
 	loneSince       time.Time // when it was accepted
 	noEntryUntil    time.Time // until then no suspect with one lost lease may start, because a suspect with two was skipped
@@ -144,13 +145,16 @@ func (q *Quarantine) placesOf(t *engine.Type) *typePlaces {
 	return q.byType[t]
 }
 
-// typePlaces counts the places of one type for suspects with one lost lease: the square root of its Concurrency. A type
-// with a batch handler begins with the square root of the entries that fit into all its calls. Once that many suspects
-// have ended, the number of places triples.
+// typePlaces counts the places of one type for suspects with one lost lease. At first the number of places is the
+// square root of the number of entries that can run at once. A type without a batch handler keeps this number. For a
+// type with a batch handler, the number of places triples each time that as many suspects have ended as there are
+// places. The maximum is the number of entries that can run at once.
 type typePlaces struct {
 	taken int
 	limit int
-	// Without skipping, each freed place would start a call with a single entry.
+	// skipping is true from the moment at which all places are taken, until half of them are free. While skipping is
+	// true, no suspect starts. Otherwise each freed place would start a call with a single entry. Only types with a
+	// batch handler use skipping.
 	skipping   bool
 	fullSince  time.Time // when the last place was taken
 	endedCount int       // suspects that have ended since limit was raised

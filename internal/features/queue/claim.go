@@ -29,9 +29,12 @@ func (q *Queue) claimDue(t *engine.Type, calls int, backlog bool) engine.ClaimRe
 	if (backlog || leased.Lost) && result.Err == nil && !result.Full {
 		return q.alsoFromStore(t, calls, result)
 	}
-	q.e.Problems.Passed(engine.ProblemDue, t.Name) // Only a claim from the database would clear this problem, and while the queue works there is none.
+	// While the queue works, no claim reads the database. So a problem of an earlier read of due entries would stay,
+	// unless this call ends it.
+	q.e.Problems.Passed(engine.ProblemDue, t.Name)
 	if delay := q.claims.asked(t.Name, len(leased.IDs), result); delay > 0 {
-		result.NextDueIn = min(max(0, result.NextDueIn), processlog.Never-delay) + delay // Never is the longest duration
+		// Without the minimum, the sum would overflow if NextDueIn is processlog.Never, the longest duration.
+		result.NextDueIn = min(max(0, result.NextDueIn), processlog.Never-delay) + delay
 	}
 	return result
 }
@@ -135,7 +138,8 @@ func (q *Queue) settleUnclaimed(t *engine.Type, leased processlog.Leased, found 
 }
 
 func (q *Queue) alsoFromStore(t *engine.Type, calls int, result engine.ClaimResult) engine.ClaimResult {
-	// The database's answer says nothing about later entries.
+	// Schedule a claim for the next entry that the queue has reported. The caller gets the result of the claim from the
+	// database instead, and this result does not say when later entries are due.
 	q.e.Expect(t.Name, result.NextDueIn)
 	// claimLeased has released the slots that it did not need.
 	held := t.Slots().Take(t.SlotsToSearch(calls))

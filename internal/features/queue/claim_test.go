@@ -65,7 +65,8 @@ type searching struct {
 	slots *countedSlots
 }
 
-// When a claim asks which of its entries are blocked, search runs, and returns how many of them are not.
+// newSearching returns a queue and a type with an ordering key and 100 slots. A claim of the type calls the parameter
+// search when it asks which entries are blocked. search returns how many of the entries are not blocked.
 func newSearching(t *testing.T, search func(s *countedSlots) (runnable int)) *searching {
 	t.Helper()
 	s := &searching{queue: &offeringQueue{}, store: &wantedOnly{}, slots: &countedSlots{free: 100}}

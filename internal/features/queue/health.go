@@ -36,7 +36,8 @@ const quietTime = 10 * time.Second
 
 func newHealth(q *Queue) *health {
 	h := &health{q: q}
-	// The first worker may be inside QueueUp or QueueDown, and this function of the observer may ask for Health.
+	// Use two workers, because the first worker may call QueueUp or QueueDown of the observer. The user's function may
+	// ask for Health and wait for the answer. Then the second worker gets the answer.
 	h.questions.Max, h.questions.Workers, h.questions.Flush = maxWaiting, 2, h.askQueue
 	if q.Down { // New has logged the outage.
 		h.down, h.hasGaps, h.warned, h.downSince = true, true, true, time.Now()
@@ -51,8 +52,9 @@ func (h *health) usable() bool {
 	return !h.down
 }
 
-// mayCall obliges the caller to send the call. It allows one call per PollInterval to a process that only records,
-// because such a process has no rounds that probe the queue.
+// mayCall reports whether the caller may call the queue now. After the answer true, the caller must call the queue.
+// While the queue is down, a process that only records gets true once per PollInterval, because it has no rounds that
+// probe the queue.
 func (h *health) mayCall() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -28,7 +28,9 @@ func (q *Queue) Look(ctx context.Context) {
 	}
 }
 
-// lookNow first clears lossSignal, which asks for such a look. If the queue still lacks entries, lookOnce sets it again.
+// lookNow asks the queue when the next entry of each type is due, and returns the time of the next look. First it
+// clears lossSignal, because a signal from before this look needs no further look. If the queue still lacks entries,
+// lookOnce sets lossSignal again.
 func (q *Queue) lookNow(ctx context.Context) (next time.Time) {
 	select {
 	case <-q.lossSignal:

@@ -69,7 +69,8 @@ const (
 	// callTimeout keeps a connection without answers from holding up a batcher forever.
 	callTimeout = 2 * time.Second
 
-	// shareAfter is the due time from which entries wait up to laterPause, so that one call enqueues several.
+	// shareAfter divides entries by the time until they are due. An entry that is due later than shareAfter from now
+	// waits up to laterPause before this process enqueues the entry. So one call enqueues several entries.
 	shareAfter = 100 * time.Millisecond
 	laterPause = 10 * time.Millisecond
 
@@ -215,7 +216,8 @@ func (q *Queue) nearWindow() time.Duration {
 	return 4 * q.e.ReconcileInterval
 }
 
-// recordLeftOut leaves it to polls of the database to find the entries for which the queue had no room.
+// recordLeftOut reports whether the queue had no room for entries of some types. For each of these types it notes a
+// problem, and schedules a claim from the database, which finds the entries.
 func (q *Queue) recordLeftOut(batch []processlog.QueueEntry, err error) bool {
 	var leftOutErr *processlog.LeftOutError
 	if !errors.As(err, &leftOutErr) {

@@ -34,7 +34,7 @@ func (r *rounds) lock(ctx context.Context) bool {
 		if ctx.Err() == nil {
 			return true
 		}
-		r.unlock() // Both were ready.
+		r.unlock() // ctx has ended, but the select may choose any case that is ready.
 		return false
 	case <-ctx.Done():
 		return false

@@ -311,7 +311,7 @@ func (s *Starter) claimType(t *engine.Type, list []claimRequest) {
 	}
 	if list, wanted = s.withoutBlocked(t, list, wanted); len(wanted) == 0 {
 		s.e.FreeSlots(t, calls)
-		return // The ends of the earlier entries of their keys enqueue them.
+		return // All entries are blocked. When the earlier entry of a key ends, the blocked entry is enqueued.
 	}
 	claimed, err := s.e.ClaimWithSlots(t, wanted, calls)
 	if err != nil {

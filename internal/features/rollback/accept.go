@@ -70,7 +70,8 @@ func (d *Detector) Accept(ctx context.Context, by processlog.AuditInfo) ([]proce
 	if err := d.e.Store.Note(ctx, processlog.ActionAcceptLoss, by); err != nil {
 		return nil, err
 	}
-	// Its age is known from now on.
+	// Read the new audit record now, so that its time on the clock of this process is known. A later change of the
+	// database's clock then cannot change this time.
 	if _, err := d.readNotes(ctx); ctx.Err() == nil {
 		d.e.NoteResult(problem, err)
 	}

@@ -37,9 +37,9 @@ func purgedSince(notes []processlog.AuditRecord, moment time.Time) bool {
 // confirmLoss reports a loss if a locking read confirms that a remembered version is lost. A plain read is not enough,
 // because a lagging replica may have answered the read.
 //
-// A database that goes back to an older state loses its newest writes. So if the database still has the audit record of
-// an acceptance, it has not gone back to a time before that record. Then people have already accepted the loss of
-// versions that were seen before the record.
+// A person may have accepted the loss already. A database that goes back to an older state loses its newest writes. If
+// the audit record of an acceptance is newer than the lost versions and still exists, the versions were lost before the
+// record was written. So the acceptance also accepts their loss.
 func (d *Detector) confirmLoss(ctx context.Context, remembered []version, found map[processlog.ID]processlog.Version) error {
 	notes, err := d.readNotes(ctx)
 	if err != nil {
@@ -62,9 +62,9 @@ func (d *Detector) confirmLoss(ctx context.Context, remembered []version, found 
 	return nil
 }
 
-// withoutPurgeable leaves out missing entries that this process last saw engine.PurgeNoteAge ago or earlier, because
-// another process may have purged these entries. The age is by the database's clock, because the clock of this process
-// stands still while the machine is suspended.
+// withoutPurgeable leaves out a missing entry if engine.PurgeNoteAge has passed since this process last saw the entry.
+// Another process may have purged such an entry without an audit record. The time is measured on the database's clock,
+// because the clock of this process stands still while the machine is suspended.
 func (d *Detector) withoutPurgeable(ctx context.Context, lost []version, found map[processlog.ID]processlog.Version) []version {
 	now, _, err := d.e.Store.Marks(ctx, []string{noType})
 	if err != nil {

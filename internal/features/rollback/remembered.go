@@ -13,8 +13,9 @@ const (
 	recordedKept       = 32  // recorded entries that a check asks for
 	sweepMost          = 32  // other remembered versions that a check asks for
 
-	// latestRounds is the span of the field latest, which keeps two versions for each of latestParts parts, because a
-	// process may see more versions than it can remember.
+	// latestRounds is the number of reconciler rounds whose time the field latest covers. This time is divided into
+	// latestParts parts. A process may see more versions than it can remember, so latest keeps only the first and the
+	// last version of each part.
 	latestRounds = 2
 	latestParts  = 16
 )
@@ -107,9 +108,9 @@ func (m *versionMemory) sawStored(row *processlog.Row, o *processlog.Outcome, to
 func (m *versionMemory) rememberLocked(v version) {
 	if time.Since(m.partBegan) > m.partLength {
 		m.partBegan, m.currentPart = time.Now(), (m.currentPart+1)%latestParts
-		// Keep the first version of each part at index 0. After a loss this process reads only versions that the
-		// database still has. So maybe only the first version of a part shows the loss, and later versions replace
-		// index 1.
+		// Index 0 keeps the first version of the part, and each later version replaces index 1. The first version may
+		// be the only proof of a loss, because after the loss this process reads only versions that the database still
+		// has.
 		m.latest[m.currentPart] = [2]version{v}
 	}
 	m.latest[m.currentPart][1] = v

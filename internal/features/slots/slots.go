@@ -138,7 +138,9 @@ func (s *Slots) freeSlotsLocked() int {
 	now := time.Now()
 	s.dropExpiredLocked(now)
 	if limit := s.otherLimits(); limit < engine.Unlimited {
-		return min(limit, s.size-s.running-s.reserved) // The entry that has waited longest comes first.
+		// TakeRecorded takes no slot while another limit holds, so keep no slot free for new entries. They queue behind
+		// the entries that have waited longer.
+		return min(limit, s.size-s.running-s.reserved)
 	}
 	// A backlog would take every free slot, and new entries would wait behind all of it.
 	spare := 0

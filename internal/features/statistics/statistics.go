@@ -21,7 +21,8 @@ import (
 
 const problem = "statistics could not be stored"
 
-// mostMinutes limits the minutes that wait. The counts of the newest are lost.
+// mostMinutes is the maximum number of minutes whose counts wait to be stored. While so many minutes wait, the counts
+// of each further minute are lost.
 const mostMinutes = 120
 
 // longestPause is in seconds.
@@ -43,9 +44,9 @@ type Counter struct {
 	mu    sync.Mutex // guards the fields below
 	clock clock
 	types map[string]*processlog.StatCounts // nil if nothing was counted
-	at    time.Time                         // begin of that minute
+	at    time.Time                         // begin of the minute that the field types counts
 	next  time.Time                         // earliest begin of the following minute
-	timer *time.Timer                       // ends that minute
+	timer *time.Timer                       // ends the minute that the field types counts
 }
 
 type minute struct {

@@ -18,7 +18,7 @@ import (
 
 type queueModel struct {
 	start   time.Time
-	entries []modelEntry // then in order of arrival
+	entries []modelEntry // in order of due time; with equal due times, in order of arrival
 }
 
 type modelEntry struct {

@@ -48,7 +48,8 @@ func (t *wheelType) add(id processlog.ID, at int64) {
 	t.place(e, at)
 }
 
-// take leaves the entries in members. The caller puts them into a list again with place.
+// take removes up to limit due entries from dueList, and leaves them in the map members. The caller must call the
+// method place for each of them, which puts the entry into a list again.
 func (t *wheelType) take(limit int) []*wheelEntry {
 	var taken []*wheelEntry
 	for len(taken) < limit && t.dueList.first != nil {

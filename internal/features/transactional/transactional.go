@@ -141,7 +141,9 @@ func (t *attemptTx) beginOnce() (Transaction, error) {
 	if t.tx != nil {
 		return nil, errBegunTwice
 	}
-	t.a.Acted = true // From now on, only a stored success proves that the outcome is known.
+	// The handler has done its work outside the database. So if no success is stored from now on, the outcome of the
+	// attempt is unknown.
+	t.a.Acted = true
 	failpoint.Reach(failpoint.CallReturned)
 	if ctx := t.a.Context(); ctx.Err() != nil {
 		t.beginErr = context.Cause(ctx)

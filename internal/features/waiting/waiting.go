@@ -1,7 +1,7 @@
 // Package waiting wakes callers that wait for the end of an entry.
 //
 // An end in this process and a message from another process are hints. The database alone says whether an entry has
-// ended. One loop reads all entries that somebody waits for together, so that many callers cost few statements.
+// ended. One loop reads the entries of all callers in common statements, so that many callers cost few statements.
 package waiting
 
 import (
@@ -140,7 +140,8 @@ func (w *Waiting) Await(ctx context.Context, id processlog.ID, businessType stri
 	case <-ctx.Done():
 	}
 	if !w.removeCall(id, c) {
-		return c.row, c.err // Both were ready.
+		// The call already has its result, so the caller gets it although ctx has ended.
+		return c.row, c.err
 	}
 	return processlog.Row{}, context.Cause(ctx)
 }
