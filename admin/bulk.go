@@ -66,6 +66,23 @@ func (d *Admin) begun(ctx context.Context, opts BulkOptions, id BulkID) (BulkID,
 	return BulkID{Record: batches[0].Record, Secret: id.Secret}, nil
 }
 
+// once carries out an action, unless the actor has begun one with the same key. It calls begin with the id of the new
+// action, whose Record is 0. The function begin returns the id with its Record.
+func (d *Admin) once(ctx context.Context, a Actor, action Right, opts BulkOptions, begin func(id BulkID) (BulkID, error)) (BulkID, error) {
+	id, err := opts.newBulkID(a, action)
+	if err != nil {
+		return BulkID{}, err
+	}
+	if earlier, err := d.begun(ctx, opts, id); err != nil || earlier.Record > 0 {
+		return earlier, err
+	}
+	begunNow, err := begin(id)
+	if begunNow.Record == 0 && opts.Key != "" && errors.Is(err, ErrChanged) { // The same form has begun the action meanwhile.
+		return d.begun(ctx, opts, id)
+	}
+	return begunNow, err
+}
+
 // StartBulk does what Change does, and stores the action under an id. One transaction changes the entries and stores
 // the action.
 //
@@ -75,29 +92,24 @@ func (d *Admin) StartBulk(ctx context.Context, a Actor, ch Change, opts BulkOpti
 	if d.readOnly {
 		return BulkID{}, nil, ErrReadOnly
 	}
-	id, err := opts.newBulkID(a, ch.Action)
-	if err != nil {
-		return BulkID{}, nil, err
-	}
-	if earlier, err := d.begun(withAction(ctx), opts, id); err != nil || earlier.Record > 0 {
-		return earlier, nil, err
-	}
-	c, err := d.checkChange(ctx, a, ch, part{total: len(ch.Entries)})
-	if err != nil || len(c.versions) == 0 {
-		return BulkID{}, c.answers, err
-	}
-	plan := bulkPlan{Right: ch.Action, Delay: ch.Delay, Checked: ch.Checked, Again: ch.Again, Total: len(ch.Entries)}
-	if opts.TryFirst && len(c.versions) > 1 {
-		plan.TriesFirst = true
-		plan.Rest = c.keepOldest(ch.Entries)
-	}
-	batch := processlog.BulkBatch{ID: id, Once: opts.Key != "", Skipped: c.skipped(ch.Entries)}
-	id.Record, err = d.storeBatch(ctx, a, c, batch, plan)
-	if batch.Once && errors.Is(err, ErrChanged) { // The same form has just begun the action.
-		id, err = d.begun(withAction(ctx), opts, batch.ID)
-		return id, nil, err
-	}
-	return id, c.answers, err
+	var answers []error
+	id, err := d.once(withAction(ctx), a, ch.Action, opts, func(id BulkID) (BulkID, error) {
+		c, err := d.checkChange(ctx, a, ch, part{total: len(ch.Entries)})
+		if answers = c.answers; err != nil || len(c.versions) == 0 {
+			return BulkID{}, err
+		}
+		plan := bulkPlan{Right: ch.Action, Delay: ch.Delay, Checked: ch.Checked, Again: ch.Again, Total: len(ch.Entries)}
+		if opts.TryFirst && len(c.versions) > 1 {
+			plan.TriesFirst = true
+			plan.Rest = c.keepOldest(ch.Entries)
+		}
+		batch := processlog.BulkBatch{ID: id, Once: opts.Key != "", Skipped: c.skipped(ch.Entries)}
+		if id.Record, err = d.storeBatch(ctx, a, c, batch, plan); err != nil {
+			answers = nil
+		}
+		return id, err
+	})
+	return id, answers, err
 }
 
 // ContinueBulk changes the next entries of an action of StartBulk or StartMatching. It applies the reason, the delay

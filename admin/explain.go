@@ -198,18 +198,25 @@ func (d *Admin) visibleInstances(ctx context.Context, a Actor) []Instance {
 
 func (x *explainer) instances(ctx context.Context) []Instance { return x.d.visibleInstances(ctx, x.a) }
 
+// holdersOf returns the processes that may have given a lease its token. More than one is improbable.
+func holdersOf(token processlog.Token, processes []Instance) (holders []Instance) {
+	for _, p := range processes {
+		if token.MarkedBy(p.ID) {
+			holders = append(holders, p)
+		}
+	}
+	return holders
+}
+
 var holderCodes = map[InstanceState]string{InstanceLive: "leased_by", InstanceGone: "leased_by_gone", InstanceEnded: "leased_by_ended"}
 
 // addHolder finds the process by the token of the row. If it finds none, it adds fallback.
 func (x *explainer) addHolder(ctx context.Context, fallback Reason) {
-	isMarked := false
-	for _, i := range x.instances(ctx) {
-		if x.row.Token.MarkedBy(i.ID) {
-			x.addReason(Reason{Code: holderCodes[i.State()], Name: i.Name, Every: i.Unseen.Round(time.Second), Until: fallback.Until, N: fallback.N})
-			isMarked = true
-		}
+	holders := holdersOf(x.row.Token, x.instances(ctx))
+	for _, i := range holders {
+		x.addReason(Reason{Code: holderCodes[i.State()], Name: i.Name, Every: i.Unseen.Round(time.Second), Until: fallback.Until, N: fallback.N})
 	}
-	if !isMarked {
+	if len(holders) == 0 {
 		x.addReason(fallback)
 	}
 }

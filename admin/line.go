@@ -143,10 +143,8 @@ func (d *Admin) addLeases(ctx context.Context, a Actor, lines []Line) error {
 			continue
 		}
 		lines[i].Lease = &Lease{Since: row.UpdatedAt, Left: row.LeaseLeft}
-		for _, p := range processes {
-			if row.Token.MarkedBy(p.ID) {
-				lines[i].Lease.Process = p.Name
-			}
+		for _, p := range holdersOf(row.Token, processes) {
+			lines[i].Lease.Process = p.Name
 		}
 	}
 	return nil

@@ -205,46 +205,48 @@ func (d *Admin) StartMatching(ctx context.Context, a Actor, ch Change, search Se
 		return BulkID{}, err
 	}
 	ctx = withAction(ctx)
-	id, err := opts.newBulkID(a, ch.Action)
-	if err != nil {
-		return BulkID{}, err
-	}
-	if earlier, err := d.begun(ctx, opts, id); err != nil || earlier.Record > 0 {
-		return earlier, err
-	}
-	op := processlog.Operation{Action: string(ch.Action), Reason: change.Reason}
+	return d.once(ctx, a, ch.Action, opts, func(id BulkID) (BulkID, error) {
+		run, err := d.newMatching(ctx, a, ch, search, change.Reason)
+		if err != nil || run == nil {
+			return BulkID{}, err
+		}
+		run.id, run.once, run.plan.TriesFirst = id, opts.Key != "", opts.TryFirst
+		err = run.goOn(ctx, 1) // A person soon sees the page of the action, and can stop it.
+		if run.id.Record == 0 {
+			return BulkID{}, err
+		}
+		return run.id, err
+	})
+}
+
+// newMatching prepares an action on all entries that match. It returns nil if no entry matches.
+func (d *Admin) newMatching(ctx context.Context, a Actor, ch Change, search Search, reason string) (*matchingRun, error) {
+	op := processlog.Operation{Action: string(ch.Action), Reason: reason}
 	match, ok, err := d.newMatch(ctx, a, search)
 	if errors.Is(err, ErrNotAllowed) || err == nil && !ok {
-		return BulkID{}, d.recordTypeRefusal(ctx, a, search.Filter.BusinessType, op)
+		return nil, d.recordTypeRefusal(ctx, a, search.Filter.BusinessType, op)
 	}
 	if err != nil {
-		return BulkID{}, err
+		return nil, err
 	}
 	found, err := d.survey(ctx, a, ch.Action, match)
 	if err != nil || found.N == 0 && !found.More {
-		return BulkID{}, err
+		return nil, err
 	}
 	if found.N > 0 && found.NotAllowed == found.N {
 		op.BusinessType, op.Subject = search.Filter.BusinessType, refusedCount(found.N, found.N)
-		return BulkID{}, d.recordRefusal(ctx, a, op)
+		return nil, d.recordRefusal(ctx, a, op)
 	}
 	newest, err := runQuery(ctx, d, func(ctx context.Context) (processlog.Page, error) {
 		return d.log.Store().List(ctx, Filter{Newest: true, Limit: 1, Outline: true})
 	})
 	if err != nil || len(newest.Rows) == 0 {
-		return BulkID{}, err
+		return nil, err
 	}
 	search.Filter = match.Filter
-	run := matchingRun{d: d, actor: a, id: id, once: opts.Key != "", reason: change.Reason, plan: bulkPlan{Right: ch.Action, Delay: ch.Delay, Checked: ch.Checked, Again: ch.Again,
-		Total: found.N, TriesFirst: opts.TryFirst, Matching: &matchingPlan{Search: search, More: found.More, UpTo: newest.Rows[0].ID}}}
-	err = run.goOn(ctx, 1) // A person soon sees the page of the action, and can stop it.
-	switch {
-	case run.id.Record > 0:
-		return run.id, err
-	case run.once && errors.Is(err, ErrChanged): // The same form has just begun the action.
-		return d.begun(ctx, opts, id)
-	}
-	return BulkID{}, err
+	plan := bulkPlan{Right: ch.Action, Delay: ch.Delay, Checked: ch.Checked, Again: ch.Again, Total: found.N,
+		Matching: &matchingPlan{Search: search, More: found.More, UpTo: newest.Rows[0].ID}}
+	return &matchingRun{d: d, actor: a, reason: reason, plan: plan}, nil
 }
 
 func (d *Admin) continueMatching(ctx context.Context, a Actor, id BulkID, bulk *storedBulk) error {

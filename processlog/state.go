@@ -68,6 +68,9 @@ func ParseState(text string) (State, error) {
 	return 0, newWordError("state", text, words)
 }
 
+// IsSuccess reports whether the state says that the work was done or undone: Succeeded or Compensated.
+func (s State) IsSuccess() bool { return s == Succeeded || s == Compensated }
+
 // MarshalText returns the result of String. It returns a *FieldError for a number that is no state.
 func (s State) MarshalText() ([]byte, error) {
 	_, err := ParseState(s.String())

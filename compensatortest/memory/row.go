@@ -204,7 +204,7 @@ func (v *version) withWake(now int64) *version {
 // counts of the row. A later attempt may have recorded a failure since the claim.
 func (v *version) withOutcome(outcome processlog.Outcome, inTx bool, token processlog.Token, now int64) *version {
 	next := v.successor(token, now)
-	isSuccess := outcome.To == processlog.Succeeded || outcome.To == processlog.Compensated
+	isSuccess := outcome.To.IsSuccess()
 	if inTx || !isSuccess {
 		next.entry.ProcessCount, next.entry.CompensateCount = outcome.ProcessCount, outcome.CompensateCount
 	}

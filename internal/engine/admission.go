@@ -30,8 +30,8 @@ type Admission struct {
 	Paused func() bool
 
 	// Claim, if not nil, claims entries in place of Store.Claim, and follows the contract of Store.Claim. If Claim does
-	// not lease an entry that is due and free, Claim lists the entry in Claimed.Limited. At most one feature sets
-	// Claim.
+	// not lease an entry that is due and free, Claim lists the entry in Claimed.Limited. AttachAdmission panics if a
+	// second feature sets Claim for the same type.
 	Claim func(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error)
 
 	// Accept reports whether an entry may run in this process now. The engine calls Accept for each entry that a claim
@@ -111,6 +111,9 @@ var allowAll = Admission{
 func (t *Type) AttachAdmission(configure func(a *Admission)) {
 	a := allowAll
 	configure(&a)
+	if a.Claim != nil && slices.ContainsFunc(t.admissions, func(other *Admission) bool { return other.Claim != nil }) {
+		panic("engine: two admissions of " + t.Name + " set Claim") // a mistake in the wiring of the features
+	}
 	t.admissions = append(t.admissions, &a)
 }
 

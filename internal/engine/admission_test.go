@@ -315,3 +315,13 @@ func (settling) Settle(_ context.Context, _ processlog.Token, outcomes []process
 	}
 	return settled, nil
 }
+
+func TestSecondFeatureThatSetsClaimPanics(t *testing.T) {
+	claim := func(context.Context, []processlog.Wanted, processlog.Token, time.Duration, func(*processlog.Row) bool) (processlog.Claimed, error) {
+		return processlog.Claimed{}, nil
+	}
+	typ := &Type{Name: "close_order"}
+	typ.AttachAdmission(func(a *Admission) { a.Claim = claim })
+	typ.AttachAdmission(func(*Admission) {})
+	require.Panics(t, func() { typ.AttachAdmission(func(a *Admission) { a.Claim = claim }) })
+}

@@ -29,7 +29,7 @@ var attemptColumns = []string{"row_version", "epoch", "attempt", "compensating",
 	"due_at", "started_at", "took_ms", "next_at", "trace", "error"}
 
 func hasAttempt(o *processlog.Outcome) bool {
-	return o.Attempt != nil && o.To != processlog.Succeeded && o.To != processlog.Compensated
+	return o.Attempt != nil && !o.To.IsSuccess()
 }
 
 // KeepAttempts implements Operations.

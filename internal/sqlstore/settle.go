@@ -55,7 +55,7 @@ type settleGroup struct {
 }
 
 func groupOf(o *processlog.Outcome) settleGroup {
-	if o.To == processlog.Succeeded || o.To == processlog.Compensated {
+	if o.To.IsSuccess() {
 		return settleGroup{absorb: true, epoch: o.Epoch, undone: o.To == processlog.Compensated, result: hasResult(o)}
 	}
 	return settleGroup{}

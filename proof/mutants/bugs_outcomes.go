@@ -242,7 +242,7 @@ case $verdicts == nil:`},
 			name: "success-not-absorbed", breaks: "G8",
 			what: "A success that arrives after its lease has ended is dropped.",
 			edits: []edit{
-				{"sqlstore.groupOf", `if $to == processlog.Succeeded || $to == processlog.Compensated {`, `if $to == processlog.Compensated {`},
+				{"sqlstore.groupOf", `if $to.IsSuccess() {`, `if $to == processlog.Compensated {`},
 				{"version.acceptsOutcome", `case !$inTx && $to == processlog.Succeeded:`, `case false:`},
 			},
 			sees: tests("TestStaleSuccessIsAbsorbedWhileTheEntryIsOnItsWay").with(simulation, "300"),

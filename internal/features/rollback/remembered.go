@@ -59,7 +59,7 @@ func (v *version) contradicts(found processlog.Version, exists bool) bool {
 		return false
 	}
 	// The found version has the same number but another token, or it has replaced a success of the same epoch (G3).
-	return found.Number == v.Number || (v.State == processlog.Succeeded || v.State == processlog.Compensated) && found.Epoch == v.Epoch
+	return found.Number == v.Number || v.State.IsSuccess() && found.Epoch == v.Epoch
 }
 
 type versionMemory struct {
